@@ -1,0 +1,154 @@
+"""The command line: a group of lazily imported commands, and the one place where errors become messages.
+
+`mexma --help` imports neither numpy nor torch nor any command: the table below has all it prints.
+"""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from mexma_cli import __version__
+from mexma_cli.errors import MexmaError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "prepare": ("mexma_cli.commands.prepare:command", "Clean and tokenise parallel text for training."),
+    "train": ("mexma_cli.commands.train:command", "Train an encoder from a recipe."),
+    "embed": ("mexma_cli.commands.embed:command", "Turn a text file, one sentence a line, into vectors."),
+    "mine": ("mexma_cli.commands.mine:command", "Find the translations in two texts, best first."),
+    "tune": ("mexma_cli.commands.tune:command", "Find the best score threshold with a gold list."),
+    "convert": ("mexma_cli.commands.convert:command", "Exchange vectors with other tools (LASER raw)."),
+    "info": ("mexma_cli.commands.info:command", "Say what a file or folder is, and check it."),
+}
+"""Name -> (`module:attribute` of the Click command, one line of help), in the order of the road."""
+
+EPILOG = """\b
+Examples:
+  mexma embed --lang spa spa.txt -o spa.emb
+  mexma embed --lang eng eng.txt -o eng.emb
+  mexma mine spa.emb eng.emb --margin ratio -o pairs.tsv
+  mexma tune pairs.tsv --gold gold.tsv
+
+An option can also come from the environment: MEXMA_MINE_THRESHOLD=1.06 is
+`mexma mine --threshold 1.06`. `mexma COMMAND --help` says more about a command."""
+
+_DISK_HINTS = {
+    errno.ENOSPC: "free some space, or write to another disk; the same command goes on where it can",
+    errno.EDQUOT: "the disk quota is used up; free some space, or write to another disk",
+    errno.EACCES: "check who may read and write there, or name another path",
+    errno.EPERM: "check who may read and write there, or name another path",
+    errno.EROFS: "that disk is mounted read-only; name another path",
+    errno.EMFILE: "too many open files; raise the limit with `ulimit -n`",
+}
+
+
+class Failure(click.ClickException):
+    """A message for the user on stderr, with exit code 1."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"error: {self.message}", err=True)
+        if self.hint:
+            click.echo(f"hint: {self.hint}", err=True)
+
+
+def _os_failure(error: OSError) -> Failure:
+    names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
+    what = error.strerror or str(error) or type(error).__name__
+    return Failure(f"{names}: {what}" if names else what, _DISK_HINTS.get(error.errno or 0))
+
+
+@contextmanager
+def _errors_as_messages(ctx: click.Context) -> Iterator[None]:
+    """The one place where an error becomes a message and an exit code (MEXMA_DEBUG=1: a traceback)."""
+    if os.environ.get("MEXMA_DEBUG", "") not in ("", "0"):
+        yield
+        return
+    try:
+        yield
+    except MexmaError as error:
+        raise Failure(error.message, error.hint) from error
+    except KeyboardInterrupt:
+        click.echo("\ninterrupted", err=True)
+        ctx.exit(130)
+    except BrokenPipeError:
+        raise  # Click ends quietly: the reader of the pipe has had enough
+    except OSError as error:
+        raise _os_failure(error) from error
+
+
+class RoadGroup(click.Group):
+    """A group that imports a command only when that command is run or its own help is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command), f"{module}:{attribute} is not a Click command"
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            nearest = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
+            advice = f"Did you mean '{nearest[0]}'?" if nearest else f"Commands: {', '.join(COMMANDS)}."
+            raise click.UsageError(f"No such command '{name}'. {advice}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _errors_as_messages(ctx):
+            result = super().invoke(ctx)
+            sys.stdout.flush()  # a full disk or a closed pipe shows here, not while Python shuts down
+            return result
+
+
+def _set_up_logging(verbosity: int) -> None:
+    """Our own notes go to stderr as plain lines: warnings with -q, what happens as a rule, details with -v."""
+    level = {-1: logging.WARNING, 0: logging.INFO}.get(verbosity, logging.DEBUG)
+    logger = logging.getLogger("mexma_cli")
+    logger.setLevel(level)
+    logger.handlers = [logging.StreamHandler(sys.stderr)]
+    logger.propagate = False
+    # Read by the libraries when they are imported, later, by the commands that need them.
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "info" if verbosity > 0 else "error")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+
+
+@click.group(
+    cls=RoadGroup,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "MEXMA"},
+)
+@click.version_option(__version__, prog_name="mexma", message="%(prog)s %(version)s")
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no notes; errors and warnings only.")
+@click.option("-v", "--verbose", is_flag=True, help="Say more on stderr.")
+def cli(quiet: bool, verbose: bool) -> None:
+    """Find translations in monolingual text, and train the encoders that find them.
+
+    Data goes to stdout or to the named files, everything else to stderr; `-` is stdin.
+    """
+    if quiet and verbose:
+        raise click.UsageError("-q and -v contradict each other: give one of them.")
+    _set_up_logging(-1 if quiet else int(verbose))
