@@ -125,7 +125,7 @@ class RoadGroup(click.Group):
 
 
 def _set_up_logging(verbosity: int) -> None:
-    """Our own notes go to stderr as plain lines: warnings with -q, what happens as a rule, details with -v."""
+    """Our own notes go to stderr as plain lines: with -q warnings only, with -v details too."""
     level = {-1: logging.WARNING, 0: logging.INFO}.get(verbosity, logging.DEBUG)
     logger = logging.getLogger("mexma_cli")
     logger.setLevel(level)
