@@ -1,0 +1,124 @@
+"""Language codes: FLORES-200 inside, ISO 639-1/3, BCP-47 and FLORES-200 from outside."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from functools import lru_cache
+from pathlib import Path
+
+from mexma_cli.errors import MexmaError
+
+UNSTATED = "und"
+"""The code for a language that nobody stated (ISO 639-2 "undetermined")."""
+
+_TABLE = Path(__file__).with_name("languages.tsv")
+_TAG = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z]{4})?(?:[-_](?:[A-Za-z]{2}|[0-9]{3}))?")
+
+
+@lru_cache(maxsize=1)
+def _table() -> tuple[dict[str, str], dict[str, str]]:
+    """FLORES-200 code -> English name, and every other spelling (lower case, ``_``) -> FLORES-200 code."""
+    names: dict[str, str] = {}
+    aliases: dict[str, str] = {}
+    for row in _TABLE.read_text(encoding="utf-8").splitlines():
+        code, english, other = row.split("\t")
+        names[code] = english
+        aliases[code.lower()] = code
+        for alias in other.split():
+            aliases[alias] = code
+    return names, aliases
+
+
+def codes() -> list[str]:
+    """All FLORES-200 codes, sorted."""
+    return sorted(_table()[0])
+
+
+@lru_cache(maxsize=4096)
+def resolve(code: str) -> str:
+    """The FLORES-200 code that a user's code means.
+
+    ISO 639-1 (``fr``), ISO 639-2/3 (``fra``, ``fre``), macrolanguages (``zho``, ``ara``: the variety that
+    FLORES-200 has under that name) and BCP-47 (``zh-TW``, ``sr-Latn``) are accepted. A valid code without a
+    FLORES-200 entry stays what it is (``tlh``, ``srp_Latn``), ``und`` means that no language is stated.
+
+    Raises:
+        MexmaError: No such language; the hint has the nearest codes.
+    """
+    tag = code.strip()
+    names, aliases = _table()
+    key = tag.replace("-", "_").lower()
+    if key == UNSTATED:
+        return UNSTATED
+    if key in aliases:
+        return aliases[key]
+    if not _TAG.fullmatch(tag):
+        raise _unknown(code)
+    found = _from_bcp47(tag.replace("_", "-"), names, aliases)
+    if found is None:
+        raise _unknown(code)
+    return found
+
+
+def name(code: str) -> str:
+    """English name of a language, by any code that `resolve` takes.
+
+    Raises:
+        MexmaError: No such language.
+    """
+    resolved = resolve(code)
+    if resolved == UNSTATED:
+        return "not stated"
+    names, aliases = _table()
+    if resolved in names:
+        return names[resolved]
+    base, _, script = resolved.partition("_")
+    english = names[aliases[base]] if base in aliases else _registry_name(base)
+    return f"{english} ({script})" if script else english
+
+
+def _from_bcp47(tag: str, names: dict[str, str], aliases: dict[str, str]) -> str | None:
+    """Resolve a code outside the table, with the language registry that comes with langcodes."""
+    import langcodes  # 10 ms; only odd codes need it
+
+    if not langcodes.tag_is_valid(tag):
+        return None
+    language = langcodes.Language.get(tag, normalize=False)
+    base = (language.language or "").lower()
+    if not base or base == UNSTATED or "qaa" <= base <= "qtz":  # private use: nobody knows what it is
+        return None
+    default = aliases.get(base)
+    iso3 = default.partition("_")[0] if default else language.to_alpha3()
+    script = language.script
+    if script is None and language.territory:
+        script = language.maximize().script  # zh-TW is written in Hant, sr-ME in Latn
+    if script and f"{iso3}_{script}" in names:
+        return f"{iso3}_{script}"
+    if language.script and (default is None or default.partition("_")[2] != language.script):
+        return f"{iso3}_{language.script}"
+    return default or iso3
+
+
+def _registry_name(base: str) -> str:
+    import langcodes
+    from langcodes.registry_parser import parse_registry
+
+    wanted = langcodes.standardize_tag(base)
+    for entry in parse_registry():
+        if entry.get("Type") == "language" and entry.get("Subtag") in (base, wanted):
+            return str(entry["Description"][0])
+    return base
+
+
+def _unknown(code: str) -> MexmaError:
+    names, aliases = _table()
+    wanted = code.strip().lower().replace("-", "_")
+    by_name = {english.lower(): flores for flores, english in names.items()}
+    near = [by_name[hit] for hit in difflib.get_close_matches(wanted, by_name, n=2, cutoff=0.75)]
+    near += [aliases[hit] for hit in difflib.get_close_matches(wanted, aliases, n=6, cutoff=0.5)]
+    near += [aliases[hit] for hit in difflib.get_close_matches(wanted.split("_")[0], aliases, n=6)]
+    best = list(dict.fromkeys(near))[:3]
+    listed = ", ".join(f"{flores} ({names[flores]})" for flores in best)
+    hint = f"did you mean {listed}?" if listed else "use an ISO 639 code such as fr or fra, or `und`"
+    return MexmaError(f"unknown language code {code!r}", hint)

@@ -1,0 +1,98 @@
+"""Language codes: what a user may write, and what it means inside."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mexma_cli import languages
+from mexma_cli.errors import MexmaError
+
+
+@pytest.mark.parametrize(
+    ("code", "flores"),
+    [
+        ("fr", "fra_Latn"),
+        ("fra", "fra_Latn"),
+        ("fre", "fra_Latn"),
+        ("FRA_latn", "fra_Latn"),
+        ("fr-CA", "fra_Latn"),
+        ("zh", "zho_Hans"),
+        ("cmn", "zho_Hans"),
+        ("zh-TW", "zho_Hant"),
+        ("zho_Hant", "zho_Hant"),
+        ("ara", "arb_Arab"),
+        ("fas", "pes_Arab"),
+        ("fa", "pes_Arab"),
+        ("swa", "swh_Latn"),
+        ("nor", "nob_Latn"),
+        ("nb", "nob_Latn"),
+        ("msa", "zsm_Latn"),
+        ("lav", "lvs_Latn"),
+        ("sqi", "als_Latn"),
+        ("ekk", "est_Latn"),
+        ("iw", "heb_Hebr"),
+        ("sr-Latn", "srp_Latn"),
+        ("oci", "oci_Latn"),
+        ("tlh", "tlh"),
+        ("la", "lat"),
+        ("ber", "ber"),
+        ("hbs", "hbs"),
+        ("fuc", "fuc"),
+        ("und", "und"),
+    ],
+)
+def test_codes_resolve(code: str, flores: str) -> None:
+    assert languages.resolve(code) == flores
+
+
+@pytest.mark.parametrize(
+    ("code", "nearest"),
+    [("fra_Ltn", "fra_Latn"), ("french", "fra_Latn"), ("engl", "eng_Latn"), ("xx", "xho_Latn")],
+)
+def test_unknown_code_names_the_nearest(code: str, nearest: str) -> None:
+    with pytest.raises(MexmaError) as caught:
+        languages.resolve(code)
+    assert repr(code) in caught.value.message
+    assert nearest in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("code", ["", " ", "qqq", "fra/..", "fra_Latn_x", "a" * 5000])
+def test_nonsense_is_refused(code: str) -> None:
+    with pytest.raises(MexmaError, match="unknown language code"):
+        languages.resolve(code)
+
+
+def test_all_flores_codes_resolve_to_themselves_and_have_a_name() -> None:
+    assert len(languages.codes()) == 204
+    for code in languages.codes():
+        assert languages.resolve(code) == code
+        assert languages.name(code)
+
+
+def test_names() -> None:
+    assert languages.name("fr") == "French"
+    assert languages.name("tlh") == "Klingon"
+    assert languages.name("sr-Latn") == "Serbian (Latn)"
+    assert languages.name("und") == "not stated"
+
+
+@given(st.text(max_size=12))
+def test_resolve_is_idempotent_or_refuses(code: str) -> None:
+    try:
+        resolved = languages.resolve(code)
+    except MexmaError:
+        return
+    assert languages.resolve(resolved) == resolved
+
+
+def test_common_codes_need_no_import_of_langcodes() -> None:
+    program = (
+        "import sys; from mexma_cli import languages as l; l.resolve('fr'); print('langcodes' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
