@@ -219,7 +219,9 @@ class Recipe(Section):
 
     def to_yaml(self) -> str:
         """The resolved recipe, as it is kept beside its output; `load` reads it again."""
-        return yaml.safe_dump(self.model_dump(mode="json", by_alias=True), sort_keys=False, allow_unicode=True)
+        return yaml.safe_dump(
+            self.model_dump(mode="json", by_alias=True), sort_keys=False, allow_unicode=True
+        )
 
 
 def shipped() -> dict[str, Path]:

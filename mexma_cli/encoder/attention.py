@@ -1,0 +1,193 @@
+"""Attention over packed sentences, put under unmodified Hugging Face models.
+
+`packed_attention` is registered with `transformers.AttentionInterface`; the mask function that goes
+with it returns None, so the model builds no mask of its own. A model takes a packed batch as
+``input_ids [1, T]`` with explicit ``position_ids`` and ``cu_seq_lens_q`` (see `run_packed`).
+
+Backends: `xformers` (memory_efficient_attention with BlockDiagonalMask, paper section 7.1) and
+`varlen` (torch's variable-length attention) on CUDA, `bucketed` (scaled_dot_product_attention over
+neighbours of equal length) everywhere.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any, Literal
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+
+from mexma_cli.encoder.packing import PackedBatch
+from mexma_cli.errors import MexmaError
+
+IMPLEMENTATION = "mexma_packed"
+Backend = Literal["xformers", "varlen", "bucketed"]
+
+
+def choose_backend(wanted: str, device: torch.device | str) -> Backend:
+    """The backend for a device: the wanted one, or for `auto` the best that is installed.
+
+    Raises:
+        MexmaError: The wanted backend cannot run here; never a silent fallback.
+    """
+    on_cuda = torch.device(device).type == "cuda"
+    if wanted == "auto":
+        return "varlen" if on_cuda and _has_varlen() else "bucketed"
+    if wanted == "bucketed":
+        return "bucketed"
+    if wanted not in ("xformers", "varlen"):
+        raise MexmaError(f"unknown attention {wanted!r}", "auto, xformers, varlen or bucketed")
+    if not on_cuda:
+        raise MexmaError(
+            f"attention {wanted!r} needs a CUDA device, this is {device}", "use auto or bucketed"
+        )
+    if wanted == "varlen" and not _has_varlen():
+        raise MexmaError("attention 'varlen' is not in this torch", "torch 2.10 or newer, or xformers")
+    if wanted == "xformers":
+        _xformers()
+    return "xformers" if wanted == "xformers" else "varlen"
+
+
+def use_packed_attention(model: PreTrainedModel) -> None:
+    """Make a Hugging Face encoder attend within each packed sentence only."""
+    model.set_attn_implementation(IMPLEMENTATION)
+
+
+def run_packed(
+    model: PreTrainedModel, batch: PackedBatch, backend: Backend, inputs_embeds: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Last hidden states of a packed batch.
+
+    Args:
+        model: An encoder that went through `use_packed_attention`.
+        inputs_embeds: [T, dim] in place of the batch's input ids.
+
+    Returns:
+        [T, dim] in the model's dtype (or autocast's).
+    """
+    inputs: dict[str, Any] = (
+        {"input_ids": batch.input_ids[None]}
+        if inputs_embeds is None
+        else {"inputs_embeds": inputs_embeds[None]}
+    )
+    output = model(**inputs, position_ids=batch.position_ids[None], **attention_arguments(batch, backend))
+    return output.last_hidden_state[0]
+
+
+def attention_arguments(batch: PackedBatch, backend: Backend) -> dict[str, Any]:
+    """What `packed_attention` reads from the keyword arguments that models hand through."""
+    return {"cu_seq_lens_q": batch.cu_seqlens, "packed_lengths": batch.lengths, "packed_backend": backend}
+
+
+def packed_attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    *,
+    cu_seq_lens_q: torch.Tensor,
+    packed_lengths: tuple[int, ...],
+    packed_backend: Backend,
+    **_: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attention within each sentence of a packed batch.
+
+    Args:
+        query, key, value: [1, H, T, D].
+        attention_mask: Always None: the sentence borders are in `cu_seq_lens_q`.
+
+    Returns:
+        [1, T, H, D] and None (no weights).
+    """
+    if packed_backend == "bucketed":
+        output = _bucketed(query, key, value, packed_lengths, scaling, dropout)
+    elif packed_backend == "varlen":
+        output = _varlen(query, key, value, cu_seq_lens_q, max(packed_lengths), scaling, dropout)
+    else:
+        output = _with_xformers(query, key, value, packed_lengths, scaling, dropout)
+    return output, None
+
+
+def _bucketed(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    lengths: tuple[int, ...],
+    scaling: float | None,
+    dropout: float,
+) -> torch.Tensor:
+    # Neighbours of one length are a view [n, L, H, D] of the packed tensor: no padding, no copy, no mask.
+    runs = [(length, len(list(group))) for length, group in groupby(lengths)]
+    sizes = [length * count for length, count in runs]
+    heads, dim = query.shape[1], query.shape[3]
+    parts = (tensor[0].transpose(0, 1).split(sizes) for tensor in (query, key, value))
+    outputs = []
+    for (length, count), q, k, v in zip(runs, *parts, strict=True):
+        q, k, v = (part.view(count, length, heads, dim).transpose(1, 2) for part in (q, k, v))
+        attended = scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=scaling)
+        outputs.append(attended.transpose(1, 2).reshape(count * length, heads, dim))
+    return torch.cat(outputs)[None]
+
+
+def _varlen(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    cu_seqlens: torch.Tensor,
+    longest: int,
+    scaling: float | None,
+    dropout: float,
+) -> torch.Tensor:
+    from torch.nn.attention.varlen import varlen_attn
+
+    if dropout:
+        raise MexmaError("attention 'varlen' has no dropout", "set attention_dropout to 0, or use xformers")
+    q, k, v = (tensor[0].transpose(0, 1).contiguous() for tensor in (query, key, value))
+    # The kernels are half precision only; a float32 model is run in bfloat16 here, as under autocast.
+    half = q.dtype if q.dtype in (torch.float16, torch.bfloat16) else torch.bfloat16
+    if scaling is not None:
+        q = q * (scaling * q.shape[-1] ** 0.5)  # varlen_attn divides by sqrt(D) itself
+    output = varlen_attn(q.to(half), k.to(half), v.to(half), cu_seqlens, cu_seqlens, longest, longest)
+    return output.to(query.dtype)[None]
+
+
+def _with_xformers(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    lengths: tuple[int, ...],
+    scaling: float | None,
+    dropout: float,
+) -> torch.Tensor:
+    ops = _xformers()
+    mask = ops.fmha.attn_bias.BlockDiagonalMask.from_seqlens(list(lengths), device=query.device)
+    q, k, v = (tensor.transpose(1, 2) for tensor in (query, key, value))
+    return ops.memory_efficient_attention(q, k, v, attn_bias=mask, p=dropout, scale=scaling)
+
+
+def _has_varlen() -> bool:
+    try:
+        from torch.nn.attention.varlen import varlen_attn  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _xformers() -> Any:
+    try:
+        import xformers.ops
+    except ImportError:
+        raise MexmaError("attention 'xformers' is not installed", "pip install 'mexma[gpu]'") from None
+    return xformers.ops
+
+
+def _no_mask(*_: Any, **__: Any) -> None:
+    return None
+
+
+AttentionInterface.register(IMPLEMENTATION, packed_attention)
+AttentionMaskInterface.register(IMPLEMENTATION, _no_mask)

@@ -1,0 +1,255 @@
+"""SentenceEncoder: load, embed, save. Text in, one vector a sentence out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal, cast
+
+import numpy as np
+import torch
+import xxhash
+from transformers import (
+    AutoModel,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    XLMRobertaConfig,
+    XLMRobertaModel,
+)
+from transformers.utils import logging as transformers_logging
+
+from mexma_cli.encoder import folder
+from mexma_cli.encoder.attention import choose_backend, run_packed, use_packed_attention
+from mexma_cli.encoder.packing import PackedBatch, by_token_budget, pack
+from mexma_cli.errors import MexmaError
+from mexma_cli.recipe import NewEncoder
+
+transformers_logging.set_verbosity_error()  # its bars and reports are about files, not about the user's text
+transformers_logging.disable_progress_bar()
+
+TOKENS_PER_BATCH = 2048
+"""Small budgets stay in the processor's cache; a GPU takes GPU_TOKENS_PER_BATCH."""
+GPU_TOKENS_PER_BATCH = 32768
+SENTENCES_PER_BUFFER = 8192
+"""Sentences sorted by length together."""
+
+Pooling = Literal["cls", "mean"]
+
+
+class SentenceEncoder:
+    """A Hugging Face encoder with its tokeniser, pooling and normalisation.
+
+    Attributes:
+        name: As it was asked for.
+        model: The unmodified transformer, attending by packed sentences.
+        tokenizer: Its fast tokeniser.
+        pooling: `cls` or `mean`.
+        normalised: Whether `embed` returns unit vectors.
+        max_tokens: Longer sentences are cut, with <s> and </s> kept.
+        truncated: Sentences cut since the encoder was loaded.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerFast,
+        pooling: Pooling = "cls",
+        normalised: bool = False,
+        max_tokens: int = 200,
+        attention: str = "auto",
+    ) -> None:
+        self.name = name
+        self.model = model
+        self.tokenizer = tokenizer
+        self.pooling = pooling
+        self.normalised = normalised
+        self.max_tokens = max_tokens
+        self.truncated = 0
+        self.backend = choose_backend(attention, model.device)
+        self._fingerprint: str | None = None
+        use_packed_attention(model)
+
+    @classmethod
+    def load(
+        cls, name_or_path: str = "mini", device: str = "auto", dtype: str = "float32", attention: str = "auto"
+    ) -> SentenceEncoder:
+        """An encoder by name: `mini` (bundled), a folder, or a hub id such as `facebook/MEXMA`.
+
+        Args:
+            device: `cpu`, `cuda`, `cuda:1`, or `auto` (the GPU where there is one).
+            dtype: `float32`, `bfloat16` or `float16`, for weights and computation.
+
+        Raises:
+            MexmaError: No such encoder, not an encoder's folder, a module that is not honoured, or a
+                device that is not there.
+        """
+        where = folder.locate(name_or_path)
+        settings = folder.read_settings(where)
+        try:
+            model = AutoModel.from_pretrained(where, dtype="auto", **settings.model_arguments)
+            tokenizer = AutoTokenizer.from_pretrained(where)
+        except (OSError, ValueError) as error:
+            raise MexmaError(
+                f"{name_or_path!r} cannot be loaded as an encoder: {str(error).splitlines()[0]}",
+                "name `mini`, a folder with config.json, model.safetensors and tokenizer.json, or a hub id",
+            ) from None
+        if not getattr(tokenizer, "is_fast", False):
+            raise MexmaError(f"{name_or_path!r} has no fast tokeniser (tokenizer.json)")
+        positions = model.config.max_position_embeddings - first_position(model)
+        encoder = cls(
+            name_or_path,
+            model.eval(),
+            tokenizer,
+            settings.pooling,
+            settings.normalised,
+            min(settings.max_tokens or positions, positions),
+            "bucketed",
+        )
+        _ = encoder.fingerprint  # of the weights as they are stored, whatever they are cast to
+        encoder.model = model.to(device=pick_device(device), dtype=getattr(torch, dtype))
+        encoder.backend = choose_backend(attention, encoder.device)
+        return encoder
+
+    @classmethod
+    def new(
+        cls, shape: NewEncoder, tokenizer: PreTrainedTokenizerFast, max_tokens: int, seed: int
+    ) -> SentenceEncoder:
+        """An untrained XLM-R of a recipe's shape, CLS pooling, initialised from `seed`."""
+        config = XLMRobertaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=shape.width,
+            num_hidden_layers=shape.layers,
+            num_attention_heads=shape.heads,
+            intermediate_size=shape.ffn,
+            hidden_dropout_prob=shape.dropout,
+            attention_probs_dropout_prob=shape.attention_dropout,
+            max_position_embeddings=max_tokens + 2,
+            type_vocab_size=1,
+            layer_norm_eps=1e-5,
+        )
+        torch.manual_seed(seed)
+        return cls("new", XLMRobertaModel(config, add_pooling_layer=False), tokenizer, max_tokens=max_tokens)
+
+    @property
+    def dim(self) -> int:
+        """Numbers in a sentence vector."""
+        return self.model.config.hidden_size
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.model.device
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of weights, tokeniser, pooling, normalisation and length limit: equal only if vectors are."""
+        if self._fingerprint is None:
+            digest = xxhash.xxh3_128()
+            for name, tensor in sorted(self.model.state_dict().items()):
+                digest.update(name.encode())
+                digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy())
+            digest.update(self.tokenizer.backend_tokenizer.to_str().encode())
+            digest.update(f"{self.pooling} {self.normalised} {self.max_tokens}".encode())
+            self._fingerprint = digest.hexdigest()
+        return self._fingerprint
+
+    def tokenize(self, sentences: Sequence[str]) -> list[np.ndarray]:
+        """Token ids with <s> and </s>, cut to `max_tokens`; the cut ones are counted in `truncated`."""
+        backend = self.tokenizer.backend_tokenizer
+        backend.no_truncation()
+        backend.no_padding()
+        tokens = []
+        for encoding in backend.encode_batch_fast(list(sentences)):
+            ids = encoding.ids
+            if len(ids) > self.max_tokens:
+                ids = [*ids[: self.max_tokens - 1], ids[-1]]
+                self.truncated += 1
+            tokens.append(np.asarray(ids, dtype=np.int64))
+        return tokens
+
+    def embed(
+        self, sentences: Sequence[str], on_progress: Callable[[int], object] | None = None
+    ) -> np.ndarray:
+        """One vector a sentence, in the order given.
+
+        Args:
+            sentences: N strings; an empty one is embedded as <s></s>.
+            on_progress: Called with the number of sentences that were just finished.
+
+        Returns:
+            float32 [N, dim], unit length where the encoder normalises.
+        """
+        vectors = np.empty((len(sentences), self.dim), dtype=np.float32)
+        budget = TOKENS_PER_BATCH if self.device.type == "cpu" else GPU_TOKENS_PER_BATCH
+        for start in range(0, len(sentences), SENTENCES_PER_BUFFER):
+            tokens = self.tokenize(sentences[start : start + SENTENCES_PER_BUFFER])
+            for rows in by_token_budget([len(ids) for ids in tokens], budget):
+                batch = pack([tokens[row] for row in rows], first_position(self.model))
+                vectors[start + rows] = self._embed_batch(batch)
+                if on_progress:
+                    on_progress(len(rows))
+        return vectors
+
+    @torch.inference_mode()
+    def _embed_batch(self, batch: PackedBatch) -> np.ndarray:
+        self.model.eval()
+        batch = batch.to(self.device)
+        pooled = pool(run_packed(self.model, batch, self.backend).float(), batch, self.pooling)
+        if self.normalised:
+            pooled = torch.nn.functional.normalize(pooled, dim=-1)
+        return pooled.cpu().numpy()
+
+    def save(self, path: str | Path, dtype: str = "float32") -> None:
+        """Write a folder that transformers, sentence-transformers and `load` read; whole or not at all.
+
+        Args:
+            dtype: Of the stored weights: `float32`, `bfloat16` or `float16`.
+        """
+        with folder.written_aside(Path(path)) as aside:
+            stored = {
+                name: tensor.to(getattr(torch, dtype)) for name, tensor in self.model.state_dict().items()
+            }
+            self.model.config.dtype = getattr(torch, dtype)
+            self.model.save_pretrained(aside, state_dict=stored)
+            self.tokenizer.save_pretrained(aside)
+            folder.write_settings(aside, self.pooling, self.normalised, self.max_tokens, self.dim)
+
+
+def pool(hidden: torch.Tensor, batch: PackedBatch, pooling: Pooling) -> torch.Tensor:
+    """Sentence vectors [B, dim] from packed hidden states [T, dim]: the first token, or the mean of all."""
+    starts = batch.cu_seqlens[:-1].long()
+    if pooling == "cls":
+        return hidden[starts]
+    lengths = torch.tensor(batch.lengths, device=hidden.device)
+    rows = torch.repeat_interleave(torch.arange(len(lengths), device=hidden.device), lengths)
+    sums = torch.zeros(len(lengths), hidden.shape[1], dtype=hidden.dtype, device=hidden.device)
+    return sums.index_add(0, rows, hidden) / lengths[:, None]
+
+
+def first_position(model: PreTrainedModel) -> int:
+    """The position id of a sentence's first token: after the padding index in RoBERTa's family, else 0."""
+    embeddings = getattr(model, "embeddings", None)
+    padding = getattr(embeddings, "padding_idx", None)
+    return 0 if padding is None else cast(int, padding) + 1
+
+
+def pick_device(wanted: str) -> torch.device:
+    """The device for `auto`, `cpu`, `cuda`, `cuda:N`.
+
+    Raises:
+        MexmaError: Unknown, or not on this machine.
+    """
+    if wanted == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(wanted)
+    except RuntimeError:
+        raise MexmaError(f"unknown device {wanted!r}", "auto, cpu, cuda or cuda:N") from None
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise MexmaError(
+            f"no device {wanted!r} on this machine ({torch.cuda.device_count()} CUDA devices)",
+            "use --device cpu",
+        )
+    return device

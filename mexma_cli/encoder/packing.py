@@ -1,0 +1,80 @@
+"""Sentences without padding: the batch that everything that runs a transformer takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+
+@dataclass(frozen=True)
+class PackedBatch:
+    """B sentences of T tokens in all, one after the other.
+
+    Attributes:
+        input_ids: int64 [T].
+        position_ids: int64 [T], from the model's first position on.
+        cu_seqlens: int32 [B + 1], where each sentence starts and the last one ends.
+        lengths: The B lengths in tokens, on the host, so that nothing waits for the device.
+    """
+
+    input_ids: torch.Tensor
+    position_ids: torch.Tensor
+    cu_seqlens: torch.Tensor
+    lengths: tuple[int, ...]
+
+    @property
+    def max_seqlen(self) -> int:
+        """Tokens in the longest sentence."""
+        return max(self.lengths)
+
+    def to(self, device: torch.device | str) -> PackedBatch:
+        """The same batch on another device."""
+        return PackedBatch(
+            self.input_ids.to(device, non_blocking=True),
+            self.position_ids.to(device, non_blocking=True),
+            self.cu_seqlens.to(device, non_blocking=True),
+            self.lengths,
+        )
+
+
+def pack(sentences: Sequence[np.ndarray], first_position: int) -> PackedBatch:
+    """Put token id arrays (with their <s> and </s>) one after the other, in the order given.
+
+    Attention is fastest where neighbours have the same length: sort by length first.
+
+    Args:
+        sentences: B integer arrays, none empty.
+        first_position: The model's position of a sentence's first token (2 for XLM-R, 0 for BERT).
+    """
+    lengths = np.fromiter((len(sentence) for sentence in sentences), dtype=np.int64, count=len(sentences))
+    assert len(lengths) and lengths.min() > 0, "a packed sentence has at least one token"
+    ends = np.cumsum(lengths)
+    starts = ends - lengths
+    positions = np.arange(ends[-1]) - np.repeat(starts, lengths) + first_position
+    return PackedBatch(
+        torch.from_numpy(np.concatenate(sentences).astype(np.int64)),
+        torch.from_numpy(positions),
+        torch.from_numpy(np.concatenate([[0], ends]).astype(np.int32)),
+        tuple(lengths.tolist()),
+    )
+
+
+def by_token_budget(lengths: Sequence[int] | np.ndarray, budget: int) -> Iterator[np.ndarray]:
+    """Cut sentences into batches of at most `budget` tokens, longest first.
+
+    Yields:
+        int64 arrays of rows; every row is in exactly one. A sentence above the budget stands alone.
+    """
+    lengths = np.asarray(lengths)
+    order = np.argsort(-lengths, kind="stable")
+    start, tokens = 0, 0
+    for place, row in enumerate(order):
+        if place > start and tokens + lengths[row] > budget:
+            yield order[start:place]
+            start, tokens = place, 0
+        tokens += int(lengths[row])
+    if start < len(order):
+        yield order[start:]
