@@ -11,8 +11,6 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -51,42 +49,19 @@ _DISK_HINTS = {
 }
 
 
-class Failure(click.ClickException):
-    """A message for the user on stderr, with exit code 1."""
-
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.hint = hint
-
-    def show(self, file: Any = None) -> None:
-        click.echo(f"error: {self.message}", err=True)
-        if self.hint:
-            click.echo(f"hint: {self.hint}", err=True)
-
-
-def _os_failure(error: OSError) -> Failure:
+def _explain(error: OSError) -> tuple[str, str | None]:
+    """(message, hint) of what the system said."""
     names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
     what = error.strerror or str(error) or type(error).__name__
-    return Failure(f"{names}: {what}" if names else what, _DISK_HINTS.get(error.errno or 0))
+    return (f"{names}: {what}" if names else what), _DISK_HINTS.get(error.errno or 0)
 
 
-@contextmanager
-def _errors_as_messages(ctx: click.Context) -> Iterator[None]:
-    """The one place where an error becomes a message and an exit code (MEXMA_DEBUG=1: a traceback)."""
-    if os.environ.get("MEXMA_DEBUG", "") not in ("", "0"):
-        yield
-        return
+def _drop_unwritable_stdout() -> None:
+    """Let Python shut down without a second complaint about output that cannot be written."""
     try:
-        yield
-    except MexmaError as error:
-        raise Failure(error.message, error.hint) from error
-    except KeyboardInterrupt:
-        click.echo("\ninterrupted", err=True)
-        ctx.exit(130)
-    except BrokenPipeError:
-        raise  # Click ends quietly: the reader of the pipe has had enough
-    except OSError as error:
-        raise _os_failure(error) from error
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class RoadGroup(click.Group):
@@ -111,17 +86,38 @@ class RoadGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in COMMANDS and not name.startswith("-"):
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
             nearest = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
             advice = f"Did you mean '{nearest[0]}'?" if nearest else f"Commands: {', '.join(COMMANDS)}."
             raise click.UsageError(f"No such command '{name}'. {advice}", ctx)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _errors_as_messages(ctx):
+        try:
             result = super().invoke(ctx)
             sys.stdout.flush()  # a full disk or a closed pipe shows here, not while Python shuts down
             return result
+        except KeyboardInterrupt:
+            click.echo("\ninterrupted", err=True)
+            ctx.exit(130)
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """The one place where an error becomes a message and an exit code (MEXMA_DEBUG=1: a traceback).
+
+        Click itself does wrong usage (2) and the closed pipe (1, quietly).
+        """
+        try:
+            return super().main(*args, **kwargs)
+        except (MexmaError, OSError) as error:
+            traceback_wanted = os.environ.get("MEXMA_DEBUG", "") not in ("", "0")
+            if traceback_wanted or not kwargs.get("standalone_mode", True):
+                raise
+            message, hint = (error.message, error.hint) if isinstance(error, MexmaError) else _explain(error)
+            click.echo(f"error: {message}", err=True)
+            if hint:
+                click.echo(f"hint: {hint}", err=True)
+            _drop_unwritable_stdout()
+            sys.exit(1)
 
 
 def _set_up_logging(verbosity: int) -> None:

@@ -1,0 +1,128 @@
+"""The house's rules on imports: floors, no torch on the ground, and only what pyproject.toml names."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "mexma_cli"
+
+# Floor of a room; an import goes down, or stays inside its room. On the ground, errors lies under languages
+# and languages under recipe, since a recipe checks its language codes and both complain.
+FLOORS = {
+    "main": 9,
+    "__main__": 10,
+    "commands": 8,
+    "cluster": 7,
+    "stages": 6,
+    "evaluation": 6,
+    "training": 5,
+    "objectives": 4,
+    "mining": 4,
+    "encoder": 3,
+    "store": 2,
+    "formats": 2,
+    "text": 2,
+    "recipe": 1,
+    "languages": 0,
+    "errors": -1,
+    "__init__": -1,
+}
+WITHOUT_TORCH = ["formats", "store", "text", "languages", "recipe", "errors"]
+# Where the import's name is not the package's.
+DISTRIBUTIONS = {"yaml": "pyyaml", "faiss": "faiss-cpu", "huggingface_hub": "huggingface-hub"}
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def room(path: Path) -> str:
+    first = path.relative_to(PACKAGE).parts[0]
+    return first.removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, dotted name) of every import in a file, those inside functions too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: write imports in full"
+            assert node.module is not None
+            for alias in node.names:
+                yield node.lineno, f"{node.module}.{alias.name}"
+
+
+def outside_imports() -> Iterator[tuple[Path, int, str]]:
+    """(file, line, top-level name) of every import that is neither ours nor the standard library's."""
+    for path in modules():
+        for line, name in imports(path):
+            top = name.split(".")[0]
+            if top not in sys.stdlib_module_names and top != "mexma_cli":
+                yield path, line, top
+
+
+def test_every_room_has_a_floor() -> None:
+    assert {room(path) for path in modules()} <= set(FLOORS)
+
+
+def test_imports_go_down() -> None:
+    wrong = []
+    for path in modules():
+        here = room(path)
+        for line, name in imports(path):
+            parts = name.split(".")
+            if parts[0] != "mexma_cli":
+                continue
+            there = parts[1] if len(parts) > 1 and parts[1] in FLOORS else "__init__"
+            if there != here and FLOORS[there] >= FLOORS[here]:
+                wrong.append(f"{path.relative_to(ROOT)}:{line} imports {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_ground_never_imports_torch() -> None:
+    heavy = {"torch", "transformers", "faiss"}
+    wrong = [
+        f"{p.relative_to(ROOT)}:{n}"
+        for p, n, top in outside_imports()
+        if top in heavy and room(p) in WITHOUT_TORCH
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("rooms", [WITHOUT_TORCH, ["commands"]], ids=["ground", "commands"])
+def test_importing_does_not_load_torch(rooms: list[str]) -> None:
+    """Not even by a detour: `mexma mine --help` and the stores stay quick."""
+    names = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in modules()
+        if room(path) in rooms and path.name != "__init__.py"
+    ]
+    code = f"import sys, importlib\nfor name in {names}: importlib.import_module(name)\n"
+    code += "sys.exit('torch was imported' if 'torch' in sys.modules else 0)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_dependencies_are_the_ones_imported() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    def names(requirements: list[str]) -> set[str]:
+        return {re.split(r"[^\w.-]", requirement)[0] for requirement in requirements}
+
+    core = names(project["dependencies"])
+    optional = names([r for group in ("gpu", "plot") for r in project["optional-dependencies"][group]])
+    imported = {DISTRIBUTIONS.get(top, top): f"{path}:{line}" for path, line, top in outside_imports()}
+    undeclared = {name: where for name, where in imported.items() if name not in core | optional}
+    assert not undeclared
+    assert core <= set(imported), "declared, and used by nothing"

@@ -1,0 +1,179 @@
+"""The group: lazy, quick, and the one place where errors become messages and exit codes."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import subprocess
+import sys
+import time
+import types
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from mexma_cli import __version__, main
+from mexma_cli.errors import MexmaError
+
+HEAVY = ["torch", "transformers", "numpy", "faiss", "pydantic", "yaml"]
+
+
+def run_module(*args: str, **kwargs: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mexma_cli", *args]
+    return subprocess.run(command, text=True, capture_output=True, timeout=60, **kwargs)  # type: ignore[call-overload]
+
+
+@pytest.fixture
+def run_boom(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], Result]:
+    """Runs `mexma boom`, a command whose body is the function given."""
+
+    def run(body: Callable[[], None]) -> Result:
+        module = types.ModuleType("boom_command")
+        module.command = click.command("boom")(body)  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "boom_command", module)
+        monkeypatch.setitem(main.COMMANDS, "boom", ("boom_command:command", "Fails."))
+        return CliRunner().invoke(main.cli, ["boom"])
+
+    return run
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    def body() -> None:
+        raise error
+
+    return body
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\n"
+        "from mexma_cli.main import cli\n"
+        "cli(['--help'], prog_name='mexma', standalone_mode=False)\n"
+        f"loaded = [name for name in {HEAVY} if name in sys.modules]\n"
+        "loaded += [name for name in sys.modules if name.startswith('mexma_cli.commands')]\n"
+        "sys.exit(f'imported: {loaded}' if loaded else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_help_is_quick() -> None:
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        assert run_module("--help").returncode == 0
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) < 1.0  # 0.05 s on an idle machine; the bound is for a busy one
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_lists_the_commands_in_order(flag: str) -> None:
+    result = CliRunner().invoke(main.cli, [flag])
+    assert result.exit_code == 0
+    listed = result.stdout.split("Commands:")[1].split("Examples:")[0].split("\n")
+    assert [line.split()[0] for line in listed if line.strip()] == list(main.COMMANDS)
+
+
+@pytest.mark.parametrize("name", list(main.COMMANDS))
+def test_every_command_is_there_with_help(name: str) -> None:
+    module, _, attribute = main.COMMANDS[name][0].partition(":")
+    command = getattr(importlib.import_module(module), attribute)
+    assert command.help
+    result = CliRunner().invoke(main.cli, [name, "--help"])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith(f"Usage: cli {name}")
+
+
+def test_version() -> None:
+    assert run_module("--version").stdout == f"mexma {__version__}\n"
+
+
+def test_unknown_command_names_the_nearest() -> None:
+    result = CliRunner().invoke(main.cli, ["mien"])
+    assert result.exit_code == 2
+    assert "No such command 'mien'. Did you mean 'mine'?" in result.stderr
+    assert result.stdout == ""
+
+
+def test_unknown_command_without_a_near_one_lists_all() -> None:
+    result = CliRunner().invoke(main.cli, ["zzzzz"])
+    assert result.exit_code == 2
+    assert "prepare, train, embed, mine" in result.stderr
+
+
+def test_quiet_and_verbose_contradict() -> None:
+    result = CliRunner().invoke(main.cli, ["-q", "-v", "info", "x"])
+    assert result.exit_code == 2
+    assert "-q and -v" in result.stderr
+
+
+def test_mexma_error_is_message_and_hint(run_boom: Callable[[Callable[[], None]], Result]) -> None:
+    result = run_boom(raising(MexmaError("a.txt, line 3: not UTF-8", "convert it")))
+    assert result.exit_code == 1
+    assert result.stderr == "error: a.txt, line 3: not UTF-8\nhint: convert it\n"
+    assert result.stdout == ""
+
+
+def test_mexma_error_without_hint(run_boom: Callable[[Callable[[], None]], Result]) -> None:
+    assert run_boom(raising(MexmaError("no"))).stderr == "error: no\n"
+
+
+def test_wrong_usage_is_2(run_boom: Callable[[Callable[[], None]], Result]) -> None:
+    result = run_boom(raising(click.UsageError("not so")))
+    assert result.exit_code == 2
+    assert "not so" in result.stderr
+
+
+def test_debug_shows_the_traceback(
+    run_boom: Callable[[Callable[[], None]], Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEXMA_DEBUG", "1")
+    result = run_boom(raising(MexmaError("no")))
+    assert isinstance(result.exception, MexmaError)
+
+
+def test_other_errors_are_ours_and_not_hidden(run_boom: Callable[[Callable[[], None]], Result]) -> None:
+    assert isinstance(run_boom(raising(AssertionError("a bug"))).exception, AssertionError)
+
+
+def test_interrupt_is_130(run_boom: Callable[[Callable[[], None]], Result]) -> None:
+    result = run_boom(raising(KeyboardInterrupt()))
+    assert result.exit_code == 130
+    assert result.stderr.strip() == "interrupted"
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "hint"),
+    [
+        (errno.ENOSPC, "out.emb/vectors: No space left on device", "free some space"),
+        (errno.EACCES, "out.emb/vectors: Permission denied", "name another path"),
+    ],
+)
+def test_disk_errors_name_the_file(
+    run_boom: Callable[[Callable[[], None]], Result], code: int, message: str, hint: str
+) -> None:
+    result = run_boom(raising(OSError(code, os.strerror(code), "out.emb/vectors")))
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"error: {message}\nhint: ")
+    assert hint in result.stderr
+
+
+def test_closed_pipe_is_quiet(run_boom: Callable[[Callable[[], None]], Result]) -> None:
+    result = run_boom(raising(BrokenPipeError(errno.EPIPE, "Broken pipe")))
+    assert result.exit_code == 1
+    assert result.stderr == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+def test_full_disk_on_stdout() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "mexma_cli", "--help"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: No space left on device\nhint: ")
+    assert "Traceback" not in done.stderr
