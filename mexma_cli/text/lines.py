@@ -1,0 +1,296 @@
+"""Lines of text files: plain, gz, bz2, xz, zst or stdin, strictly UTF-8, split at ``\\n`` only.
+
+Line numbers are what aligns files with each other, so a line is never dropped or joined here: an empty
+line is a line. Line numbers and byte positions in messages count from 1.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Literal, NoReturn
+
+import numpy as np
+import xxhash
+import zstandard
+from xopen import xopen
+
+from mexma_cli.errors import MexmaError
+
+LINE_LIMIT = 1 << 20
+"""Longest line in bytes; what is longer is no sentence but a file of another kind."""
+
+_BLOCK = 4 << 20
+_BOM = b"\xef\xbb\xbf"
+_MAGIC = {b"\x1f\x8b": "gz", b"\x28\xb5\x2f\xfd": "zst", b"\xfd7zXZ\x00": "xz", b"BZh": "bz2"}
+_TESTERS = {"gz": "gzip -t", "zst": "zstd -t", "xz": "xz -t", "bz2": "bzip2 -t"}
+_SPACES = {b"\xc2\x85", b"\xc2\xa0", b"\xe1\x9a", b"\xe2\x80", b"\xe2\x81", b"\xe3\x80"}
+_SPACE_STARTS = np.array([int.from_bytes(pair, "big") for pair in sorted(_SPACES)], dtype=np.uint16)
+
+
+@dataclass(frozen=True)
+class FileScan:
+    """What one pass over a file found.
+
+    Attributes:
+        path: The file.
+        lines: Number of lines; the last one needs no line end.
+        empty: Lines without any character but white space.
+        bytes: Size of the text in bytes, uncompressed.
+        checksum: xxh3_128 of the uncompressed bytes, in hex.
+    """
+
+    path: Path
+    lines: int
+    empty: int
+    bytes: int
+    checksum: str
+
+
+def scan(path: str | Path, label: str | None = None) -> FileScan:
+    """Read a file once and check all that could go wrong later.
+
+    Args:
+        path: A regular file, plain or compressed.
+        label: Name for messages where `path` is a temporary copy.
+
+    Raises:
+        MexmaError: Missing, a folder, without lines, damaged compression, not UTF-8, NUL bytes, or a line
+            above `LINE_LIMIT`; the message names file, line and byte.
+    """
+    where = label or str(path)
+    digest, lines, empty, size = xxhash.xxh3_128(), 0, 0, 0
+    for block in _checked_blocks(path, where, digest):
+        count, blank = _count(block)
+        lines, empty, size = lines + count, empty + blank, size + len(block)
+    if lines == 0:
+        raise MexmaError(f"{where} has no lines", "give a text file with one sentence a line")
+    return FileScan(Path(path), lines, empty, size, digest.hexdigest())
+
+
+def read_lines(path: str | Path, label: str | None = None) -> Iterator[str]:
+    """The lines of a file (``-``: stdin) without their line ends (``\\n`` or ``\\r\\n``).
+
+    Raises:
+        MexmaError: As in `scan`, but an empty file just gives no lines.
+    """
+    where = label or ("stdin" if str(path) == "-" else str(path))
+    for block in _checked_blocks(path, where):
+        text = block.decode("utf-8")
+        rows = text.split("\n")
+        if not rows[-1]:
+            rows.pop()
+        if "\r" in text:
+            rows = [row[:-1] if row.endswith("\r") else row for row in rows]
+        yield from rows
+
+
+def is_blank(line: str) -> bool:
+    """Whether a line is empty, or white space only: kept as a row, never paired."""
+    return not line or line.isspace()
+
+
+def open_text(path: str | Path, mode: Literal["w", "a"] = "w") -> IO[str]:
+    """Open a text file for writing or appending in UTF-8, compressed as its name says."""
+    return xopen(os.fspath(path), mode, encoding="utf-8", newline="\n", threads=0)
+
+
+@contextmanager
+def spooled(path: str | Path) -> Iterator[Path]:
+    """A regular file with the content of `path`: itself, or a temporary copy of stdin (``-``) or a pipe.
+
+    Whoever needs to read an input twice reads the file that this gives.
+    """
+    source = Path(path)
+    if str(path) != "-" and (not source.exists() or source.is_dir() or source.is_file()):
+        yield source  # what is wrong with it, if anything, `scan` says better
+        return
+    with tempfile.TemporaryDirectory(prefix="mexma-") as folder:
+        copy = Path(folder) / "input"
+        with copy.open("wb") as target:
+            if str(path) == "-":
+                shutil.copyfileobj(sys.stdin.buffer, target, _BLOCK)
+            else:
+                with source.open("rb") as pipe:
+                    shutil.copyfileobj(pipe, target, _BLOCK)
+        yield copy
+
+
+def _count(block: bytes) -> tuple[int, int]:
+    """Lines, and blank lines, in a block of whole lines."""
+    data = np.frombuffer(block, dtype=np.uint8)
+    ends = np.flatnonzero(data == 10)
+    if not block.endswith(b"\n"):
+        ends = np.append(ends, len(data))
+    starts = np.empty_like(ends)
+    starts[0], starts[1:] = 0, ends[:-1] + 1
+    filled = starts < ends
+    blank = int(len(ends) - np.count_nonzero(filled))
+    # Few lines begin with white space, and only those can be nothing else.
+    starts, ends = starts[filled], ends[filled]
+    first = data[starts]
+    second = data[np.minimum(starts + 1, len(data) - 1)]
+    pair = (first.astype(np.uint16) << 8) | second
+    suspects = (first <= 32) | ((first >= 0xC2) & np.isin(pair, _SPACE_STARTS))
+    for start, end in zip(starts[suspects].tolist(), ends[suspects].tolist(), strict=True):
+        blank += is_blank(block[start:end].decode("utf-8"))
+    return len(filled), blank
+
+
+def _checked_blocks(path: str | Path, where: str, digest: Any = None) -> Iterator[bytes]:
+    """Blocks of whole lines that are UTF-8 and have neither NUL bytes nor a line above the limit."""
+    before, rest, at_start = 0, b"", True  # before: lines before this block
+    pieces = _pieces(path, where)
+    for piece in pieces:
+        if digest is not None:
+            digest.update(piece)
+        if at_start and piece.startswith(_BOM):
+            piece = piece[len(_BOM) :]
+        at_start = False
+        cut = piece.rfind(b"\n") + 1
+        if cut:
+            block, rest = rest + piece[:cut], piece[cut:]
+            _refuse_broken(block, where, before)
+            yield block
+            before += block.count(b"\n")
+        else:
+            rest += piece
+        if len(rest) > LINE_LIMIT:
+            if b"\0" in rest:
+                _refuse_nul(rest, where, before)
+            raise _too_long(where, before + 1, _length_to_line_end(rest, pieces))
+    if rest:
+        _refuse_broken(rest, where, before)
+        yield rest
+
+
+def _pieces(path: str | Path, where: str) -> Iterator[bytes]:
+    """The uncompressed bytes of a file in large pieces."""
+    with _opened(path, where) as file:
+        kind = next((kind for magic, kind in _MAGIC.items() if file.peek(8)[:8].startswith(magic)), None)
+        suffix = where.rpartition(".")[2]
+        if suffix in _MAGIC.values() and suffix != kind and file.peek(1):
+            raise MexmaError(f"{where} is not {suffix} data, in spite of its name", "rename or repack it")
+        if kind is None:
+            while piece := file.read(_BLOCK):
+                yield piece
+            return
+        pieces = _unzst(file) if kind == "zst" else _unpacked(file, kind)
+        while True:
+            try:
+                piece = next(pieces, b"")
+            except Exception as error:
+                if isinstance(error, OSError) and error.errno is not None:
+                    raise  # the disk failed, not the compression
+                raise MexmaError(
+                    f"{where} is damaged or cut short: {kind} decompression failed ({error})",
+                    f"fetch or make the file again; `{_TESTERS[kind]}` checks it",
+                ) from None
+            if not piece:
+                return
+            yield piece
+
+
+def _unpacked(file: io.BufferedReader, kind: str) -> Iterator[bytes]:
+    with xopen(file, "rb", threads=0, format=kind) as unpacked:
+        while piece := unpacked.read(_BLOCK):
+            yield piece
+
+
+def _unzst(file: io.BufferedReader) -> Iterator[bytes]:
+    """Zstandard frames one after the other; unlike `stream_reader` this notices a file that is cut short."""
+    frame = None
+    while packed := file.read(_BLOCK // 4):
+        while packed:
+            frame = frame or zstandard.ZstdDecompressor().decompressobj()
+            if piece := frame.decompress(packed):
+                yield piece
+            packed = frame.unused_data if frame.eof else b""
+            if frame.eof:
+                frame = None
+    if frame is not None:
+        raise EOFError("the file ends inside a frame")
+
+
+@contextmanager
+def _opened(path: str | Path, where: str) -> Iterator[io.BufferedReader]:
+    if str(path) == "-":
+        raw: Any = sys.stdin.buffer
+        yield raw if hasattr(raw, "peek") else io.BufferedReader(raw)
+        return
+    try:
+        file = open(path, "rb")  # noqa: SIM115 - closed below; only opening it is guarded here
+    except FileNotFoundError:
+        raise MexmaError(f"{where}: no such file") from None
+    except IsADirectoryError:
+        raise MexmaError(f"{where} is a folder, not a text file") from None
+    except PermissionError:
+        raise MexmaError(f"{where}: not allowed to read it") from None
+    with file:
+        yield file
+
+
+def _refuse_broken(block: bytes, where: str, before: int) -> None:
+    if not block.isascii():
+        try:
+            block.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line, byte = _position(block, error.start, before)
+            likely = "UTF-16" if _is_utf16(block, before) else "LATIN1"
+            raise MexmaError(
+                f"{where}, line {line}, byte {byte}: not UTF-8 (0x{block[error.start]:02X}, {error.reason})",
+                f"convert it, if that is what it is in: iconv -f {likely} -t UTF-8 {where}",
+            ) from None
+    if b"\0" in block:
+        _refuse_nul(block, where, before)
+    # A line above the limit leaves at least one window of half the limit without a line end.
+    half = LINE_LIMIT // 2
+    for at in range(0, len(block) - half + 1, half):
+        if block.find(b"\n", at, at + half) < 0:
+            start = block.rfind(b"\n", 0, at) + 1
+            end = block.find(b"\n", at)
+            length = (end if end >= 0 else len(block)) - start
+            if length > LINE_LIMIT:
+                raise _too_long(where, _position(block, at, before)[0], length)
+
+
+def _refuse_nul(block: bytes, where: str, before: int) -> NoReturn:
+    line, byte = _position(block, block.index(0), before)
+    convert = f"convert it: iconv -f UTF-16 -t UTF-8 {where}"
+    raise MexmaError(
+        f"{where}, line {line}, byte {byte}: a NUL byte, so this is not text in UTF-8",
+        convert if _is_utf16(block, before) else "is it a binary file?",
+    )
+
+
+def _is_utf16(block: bytes, before: int) -> bool:
+    return before == 0 and (block[:2] in (b"\xff\xfe", b"\xfe\xff") or block[:4].count(0) == 2)
+
+
+def _position(block: bytes, at: int, before: int) -> tuple[int, int]:
+    """Line, and byte in the line, both from 1, of an offset in a block after `before` lines."""
+    return before + block.count(b"\n", 0, at) + 1, at - block.rfind(b"\n", 0, at)
+
+
+def _length_to_line_end(start: bytes, pieces: Iterator[bytes]) -> int:
+    length = len(start)
+    for piece in pieces:
+        end = piece.find(b"\n")
+        if end >= 0:
+            return length + end
+        length += len(piece)
+    return length
+
+
+def _too_long(where: str, line: int, length: int) -> MexmaError:
+    return MexmaError(
+        f"{where}, line {line}: {length:,} bytes in one line, the limit is {LINE_LIMIT:,}",
+        "one sentence a line is expected: split the text into sentences first",
+    )
