@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mexma_cli.mining.threshold import best_f1
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    candidates=st.lists(st.tuples(st.integers(-3, 12), st.booleans()), min_size=1, max_size=25),
+    missed=st.integers(0, 5),
+)
+def test_no_cut_is_better(candidates: list[tuple[int, bool]], missed: int) -> None:
+    scores = np.array([score / 10 for score, _ in candidates])
+    is_gold = np.array([gold for _, gold in candidates])
+    total = int(is_gold.sum()) + missed
+    if not total:
+        return
+    found = best_f1(scores, is_gold, total)
+
+    def f1(kept: np.ndarray) -> float:
+        return 2 * (kept & is_gold).sum() / (kept.sum() + total)
+
+    cuts = {float(cut): f1(scores >= cut) for cut in scores}
+    assert found.f1 == pytest.approx(max(cuts.values()))
+    for kept in (scores > found.threshold, scores >= found.threshold):  # as `mine` cuts, as LASER cuts
+        assert f1(kept) == pytest.approx(found.f1)
+        assert kept.sum() == found.count and (kept & is_gold).sum() == found.correct
+    if found.correct:
+        assert found.precision == found.correct / found.count and found.recall == found.correct / total
+
+
+def test_half_way_to_the_next_score() -> None:
+    found = best_f1(np.array([1.0, 3.0, 2.0]), np.array([False, True, True]), 2)
+    assert (found.threshold, found.count, found.f1) == (1.5, 2, 1.0)
+
+
+def test_the_optimum_may_be_the_last_candidate() -> None:
+    found = best_f1(np.array([1.5, 1.25]), np.array([True, True]), 2)
+    assert found.count == 2 and 1.2499 < found.threshold < 1.25
+
+
+def test_ties_are_not_cut_through() -> None:
+    found = best_f1(np.array([2.0, 1.0, 1.0, 0.5]), np.array([True, True, False, False]), 2)
+    assert found.count in (1, 3) and found.f1 == pytest.approx(0.8)
+
+
+def test_scores_nearer_than_six_decimals_are_still_separated() -> None:
+    high, low = 1.00000012, 1.00000001
+    found = best_f1(np.array([high, low]), np.array([True, False]), 1)
+    assert low < found.threshold < high
+
+
+def test_of_equal_f1_the_higher_cut() -> None:
+    found = best_f1(np.array([4.0, 3.0, 2.0, 1.0]), np.array([True, False, False, True]), 2)
+    assert found.count == 1
+
+
+def test_nothing_to_tune_on_is_refused() -> None:
+    with pytest.raises(ValueError, match="may be none"):
+        best_f1(np.array([1.0]), np.array([False]), 0)
+    with pytest.raises(ValueError, match="may be none"):
+        best_f1(np.array([]), np.array([], bool), 1)
