@@ -1,0 +1,112 @@
+"""The documentation says what the program does: docs/cli.md is its help, the README's commands run."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import click
+import pytest
+
+from mexma_cli.main import COMMANDS, cli
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "examples/spa-eng/README.md"]
+CONSOLE = re.compile(r"```console\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+
+
+def load_script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+make_readme = load_script("make_readme")
+SESSIONS = [
+    pytest.param(match[1], id=f"{page.name}-{number}")
+    for page in PAGES
+    for number, match in enumerate(make_readme.SESSION.finditer(page.read_text(encoding="utf-8")))
+]
+
+
+def small_examples(folder: Path) -> None:
+    """examples/spa-eng with 60 of its translations and 60 other lines on either side."""
+    source, target = ROOT / "examples/spa-eng", folder / "examples/spa-eng"
+    target.mkdir(parents=True)
+
+    def lines(name: str) -> list[str]:
+        return (source / name).read_text(encoding="utf-8").splitlines()
+
+    def write(name: str, content: list[str]) -> None:
+        (target / name).write_text("".join(line + "\n" for line in content), encoding="utf-8")
+
+    gold = lines("gold.tsv")
+    kept = [line.split("\t") for line in gold[:60]]
+    write("gold.tsv", gold[:60])
+    for side, name in enumerate(["spa.txt", "eng.txt"]):
+        in_gold = {line.split("\t")[side] for line in gold}
+        others = [line for line in lines(name) if line not in in_gold][:60]
+        write(name, [pair[side] for pair in kept] + others)
+
+
+def test_cli_page_is_current() -> None:
+    """Compared word by word, since Click's line breaks differ between its versions."""
+    page = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    assert page.split() == load_script("make_cli").render().split(), "run `make docs`"
+
+
+@pytest.mark.parametrize("block", SESSIONS)
+def test_session_runs(block: str, tmp_path: Path) -> None:
+    small_examples(tmp_path)
+    make_readme.run(block, tmp_path)
+
+
+def test_library_example_runs(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert [len(line.split("\t")) for line in done.stdout.splitlines()] == [3, 3]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text)
+    missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    assert not missing
+
+
+def typed_commands() -> Iterator[tuple[str, list[str]]]:
+    """(page, words) of every mexma command in the pages' console blocks, run here or not."""
+    for page in PAGES:
+        for block in CONSOLE.findall(page.read_text(encoding="utf-8")):
+            for part in re.split(r"[|\n]", block):
+                words = part.replace("$ ", "").split()
+                if words[:1] == ["mexma"]:
+                    yield page.name, words[1:]
+
+
+def test_options_in_the_pages_exist() -> None:
+    root = click.Context(cli, info_name="mexma")
+    wrong = []
+    for page, words in typed_commands():
+        command = cli.get_command(root, words[0])
+        assert command is not None, f"{page}: mexma {words[0]}"
+        known = {"-", "--help", *(flag for param in command.params for flag in param.opts)}
+        wrong += [
+            f"{page}: mexma {words[0]} {word}" for word in words if word[0] == "-" and word not in known
+        ]
+    assert not wrong
+
+
+def test_every_command_is_in_the_readme() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [name for name in COMMANDS if f"`mexma {name}" not in text] == []
