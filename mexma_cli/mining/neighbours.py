@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
-X_TILE, Y_TILE = 4096, 2048  # a tile is 32 MiB of scores; the rest of the memory is the two lists of k best
+X_TILE, Y_TILE = 2048, 2048  # a tile is 16 MiB of scores; the rest of the memory is the two lists of k best
 _EMPTY = np.iinfo(np.int64).min
 _FAST_FROM = 1 << 31  # multiplications below which looking for a faster kernel does not pay
 _FLOAT32_ERROR = 1e-6  # float32 sums over unit vectors err by about 1e-7, bfloat16 by 3e-4

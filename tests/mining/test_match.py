@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +44,7 @@ class TestLaserParity:
         assert ours.keys() == theirs.keys()
         assert max(abs(ours[pair] - theirs[pair]) for pair in theirs) < 1e-6
         in_our_order = [theirs[pair] for pair in ours]
-        assert all(a >= b - 1e-6 for a, b in zip(in_our_order, in_our_order[1:], strict=False))
+        assert all(a >= b - 1e-6 for a, b in pairwise(in_our_order))
 
     def test_score(self, shared: Path, kind: str, k: int) -> None:
         folder = shared / "fixtures" / "laser"
