@@ -1,0 +1,218 @@
+"""What every store on disk needs: whole files only, manifests, checksums, one writer at a time.
+
+A file is written aside, flushed to the disk and renamed, so that nothing half-written is ever found under
+its final name. Manifests hold no time and no host, so equal runs give equal bytes.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import numpy as np
+import xxhash
+from pydantic import BaseModel, ValidationError
+
+from mexma_cli.errors import MexmaError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_NO_SPACE = {errno.ENOSPC: "no space left on the disk", errno.EDQUOT: "the disk quota is used up"}
+
+
+class ArrayWriter:
+    """A one- or two-dimensional ``.npy`` file that grows row by row, in constant memory.
+
+    Args:
+        file: An open binary file at its start.
+        dtype: Type of the values as stored.
+        width: Columns, or None for a flat array.
+    """
+
+    HEADER = 128
+    """Bytes before the data; fixed, so that it can be written again when the number of rows is known."""
+
+    def __init__(self, file: IO[bytes], dtype: str, width: int | None = None) -> None:
+        self._file, self._dtype, self._width = file, np.dtype(dtype), width
+        self.rows = 0
+        self._write_header()
+
+    def write(self, values: np.ndarray) -> None:
+        """Append rows; `values` is [n] or [n, width] and is cast to the file's type."""
+        assert values.shape[1:] == (() if self._width is None else (self._width,)), values.shape
+        self._file.write(np.ascontiguousarray(values, dtype=self._dtype).data)
+        self.rows += len(values)
+
+    def close(self) -> None:
+        """Write the number of rows; the file itself stays open."""
+        self._file.seek(0)
+        self._write_header()
+        self._file.seek(0, os.SEEK_END)
+
+    def _write_header(self) -> None:
+        shape = (self.rows,) if self._width is None else (self.rows, self._width)
+        entries = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
+        text = repr(entries).ljust(self.HEADER - 11) + "\n"
+        self._file.write(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode("ascii"))
+
+
+def file_size(rows: int, dtype: str, width: int | None = None) -> int:
+    """Bytes of a file that `ArrayWriter` wrote."""
+    return ArrayWriter.HEADER + rows * (1 if width is None else width) * np.dtype(dtype).itemsize
+
+
+def aside(path: Path) -> Path:
+    """Where a file is written before it gets its name."""
+    return path.with_name(f"{path.name}.tmp-{os.getpid()}")
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A binary file that gets its name only when it is whole and on the disk.
+
+    Raises:
+        MexmaError: The disk is full; nothing is left under either name.
+    """
+    part = aside(path)
+    with no_space_as_message(path):
+        try:
+            with part.open("wb") as file:
+                yield file
+                fsync_file(file)
+            part.replace(path)
+            fsync_folder(path.parent)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def no_space_as_message(path: Path) -> Iterator[None]:
+    """Turn "disk full" while writing `path` into a message for the user."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            raise
+        raise MexmaError(
+            f"{path}: {_NO_SPACE[error.errno]}; the file was not written",
+            "free some space and run the same command again: what was finished is kept",
+        ) from error
+
+
+def fsync_file(file: IO[bytes]) -> None:
+    """Bring what was written to an open file to the disk."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def fsync_folder(path: Path) -> None:
+    """Make renames inside a folder last."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_json_atomic(path: Path, content: Any) -> None:
+    """Write JSON whole or not at all, always the same bytes for the same content."""
+    text = json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+    with whole_file(path) as file:
+        file.write(text.encode("utf-8"))
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON.
+
+    Raises:
+        MexmaError: The file is missing or is not JSON.
+    """
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise MexmaError(f"{path}: no such file") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise MexmaError(f"{path} is damaged: not JSON ({error})") from None
+
+
+def read_manifest(path: Path, model: type[Model], version: int) -> Model:
+    """Read and check a manifest.
+
+    Raises:
+        MexmaError: Missing, damaged, or of a later format than `version`.
+    """
+    content = read_json(path)
+    found = content.get("format_version") if isinstance(content, dict) else None
+    if isinstance(found, int) and found > version:
+        raise MexmaError(
+            f"{path} has format version {found}, this program knows up to {version}",
+            "install a newer mexma: pip install -U mexma",
+        )
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key = ".".join(str(part) for part in problem["loc"])
+        raise MexmaError(f"{path} is damaged: `{key}`: {problem['msg']}") from None
+
+
+def checksum_file(path: Path) -> str:
+    """xxh3_128 of a file, in hex."""
+    digest = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        while block := file.read(4 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def fingerprint(settings: Any) -> str:
+    """xxh3_128 of any JSON-like settings, in hex; the order of keys does not matter."""
+    text = json.dumps(settings, ensure_ascii=False, sort_keys=True)
+    return xxhash.xxh3_128_hexdigest(text.encode("utf-8"))
+
+
+def commit_folder(part: Path, final: Path) -> None:
+    """Give a finished folder its name; what had that name before goes only after that."""
+    old = aside(final)
+    if final.exists():
+        final.replace(old)
+    try:
+        part.replace(final)
+    except OSError:
+        if old.exists():
+            old.replace(final)
+        raise
+    fsync_folder(final.parent)
+    if old.is_dir():
+        shutil.rmtree(old)
+    else:
+        old.unlink(missing_ok=True)
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Hold a folder against a second writer for as long as the block runs.
+
+    Raises:
+        MexmaError: Another process writes there.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise MexmaError(
+            f"{folder}: another process is writing there", "wait for it, or end it first"
+        ) from None
+    try:
+        yield
+    finally:
+        os.close(descriptor)

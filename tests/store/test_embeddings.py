@@ -1,0 +1,253 @@
+"""EmbeddingStore: what was written comes back, what is broken is named, what was interrupted goes on."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.store import manifest
+from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+
+ROWS, DIM, SHARD = 23, 8, 5
+VECTORS = np.random.default_rng(0).normal(size=(ROWS, DIM)).astype(np.float32)
+SENTENCES = [f"sentence {row} é\r \u2028" if row % 4 else " " * (row % 3) for row in range(ROWS)]
+
+
+def writer(path: Path, **other: Any) -> EmbeddingWriter:
+    settings: dict[str, Any] = {
+        "encoder": "tiny",
+        "fingerprint": "f" * 32,
+        "pooling": "cls",
+        "dim": DIM,
+        "normalised": False,
+        "language": "fra_Latn",
+        "source": Source(path="a.txt", checksum="c" * 32, lines=ROWS),
+        "argv": ["mexma", "embed"],
+        "rows_per_shard": SHARD,
+    }
+    return EmbeddingWriter(path, **(settings | other))
+
+
+def make(path: Path, stop: int = ROWS, step: int = 3, **other: Any) -> None:
+    """Write rows up to `stop`; only all of them make a store."""
+    with writer(path, **other) as out:
+        for start in range(out.rows_done, stop, step):
+            end = min(start + step, stop)
+            out.write(VECTORS[start:end], SENTENCES[start:end])
+        if stop == ROWS:
+            out.finish(truncated=2)
+
+
+def content(path: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in path.iterdir()}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_round_trip(dtype: str, tmp_path: Path) -> None:
+    make(tmp_path / "a.emb", dtype=dtype)
+    store = EmbeddingStore.open(tmp_path / "a.emb", verify=True)
+    wanted = VECTORS.astype(dtype).astype(np.float32)
+    assert (store.rows, store.dim, len(store.manifest.shards)) == (ROWS, DIM, 5)
+    np.testing.assert_array_equal(store.vectors(0, ROWS), wanted)
+    np.testing.assert_array_equal(store.vectors(4, 17), wanted[4:17])
+    assert store.vectors(7, 7).shape == (0, DIM)
+    assert store.vectors(0, 1).dtype == np.float32
+    blocks = list(store.blocks(6))
+    assert [len(block) for block in blocks] == [6, 6, 6, 5]
+    np.testing.assert_array_equal(np.concatenate(blocks), wanted)
+    assert list(store.sentences()) == SENTENCES
+    assert store.manifest.empty == sum(not sentence.strip() for sentence in SENTENCES)
+    assert store.manifest.truncated == 2
+    np.testing.assert_array_equal(np.load(store.path / "vectors-00001.npy"), VECTORS[5:10].astype(dtype))
+    assert not (tmp_path / "a.emb.partial").exists()
+
+
+@pytest.mark.parametrize("stop", [5, 6, 12, 20, 22])
+def test_interrupted_and_resumed_gives_the_same_bytes(stop: int, tmp_path: Path) -> None:
+    make(tmp_path / "whole.emb", step=SHARD)
+    make(tmp_path / "a.emb", stop=stop, step=SHARD)
+    with pytest.raises(MexmaError, match="interrupted"):
+        EmbeddingStore.open(tmp_path / "a.emb")
+    with writer(tmp_path / "a.emb") as out:
+        assert out.rows_done == stop // SHARD * SHARD
+    make(tmp_path / "a.emb", step=SHARD)
+    assert content(tmp_path / "a.emb") == content(tmp_path / "whole.emb")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.emb", "whole.emb"]
+
+
+def test_what_a_killed_run_leaves_is_swept_up(tmp_path: Path) -> None:
+    make(tmp_path / "whole.emb", step=SHARD)
+    make(tmp_path / "a.emb", stop=10, step=SHARD)
+    part = tmp_path / "a.emb.partial"
+    (part / "vectors-00002.npy.tmp-1").write_bytes(b"half")
+    (part / "vectors-00002.npy").write_bytes(b"renamed, but not noted as whole")
+    make(tmp_path / "a.emb", step=SHARD)
+    assert content(tmp_path / "a.emb") == content(tmp_path / "whole.emb")
+
+
+def test_nothing_finished_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), writer(tmp_path / "a.emb") as out:
+        out.write(VECTORS[:3], SENTENCES[:3])
+        _ = 1 // 0
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"fingerprint": "0" * 32}, "encoder: f{32} there, 0{32} now"),
+        ({"dtype": "float32"}, "stored type: float16 there, float32 now"),
+        ({"language": "eng_Latn"}, "language: fra_Latn there"),
+        ({"source": Source(path="a.txt", checksum="other", lines=1)}, "text"),
+        ({"rows_per_shard": 6}, "rows in a shard: 5 there, 6 now"),
+        ({"precision": "bfloat16"}, "computing type"),
+    ],
+)
+def test_other_settings_over_an_unfinished_store(change: dict[str, Any], words: str, tmp_path: Path) -> None:
+    make(tmp_path / "a.emb", stop=10)
+    before = content(tmp_path / "a.emb.partial")
+    with pytest.raises(MexmaError, match=words) as caught:
+        make(tmp_path / "a.emb", **change)
+    assert "--overwrite" in (caught.value.hint or "")
+    assert content(tmp_path / "a.emb.partial") == before
+    make(tmp_path / "a.emb", overwrite=True, **change)
+    assert list(EmbeddingStore.open(tmp_path / "a.emb", verify=True).sentences()) == SENTENCES
+
+
+def test_a_finished_store_is_not_overwritten_unasked(tmp_path: Path) -> None:
+    make(tmp_path / "a.emb")
+    before = content(tmp_path / "a.emb")
+    with pytest.raises(MexmaError, match="there already"):
+        make(tmp_path / "a.emb")
+    with pytest.raises(ZeroDivisionError), writer(tmp_path / "a.emb", dtype="float32", overwrite=True):
+        _ = 1 // 0
+    assert content(tmp_path / "a.emb") == before
+    make(tmp_path / "a.emb", dtype="float32", overwrite=True)
+    assert EmbeddingStore.open(tmp_path / "a.emb").manifest.dtype == "float32"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.emb"]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_what_is_no_store_is_never_overwritten(overwrite: bool, tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter1.txt").write_text("all my work")
+    (tmp_path / "file").write_text("more work")
+    for name in ("thesis", "file"):
+        with pytest.raises(MexmaError, match="is no embedding store: not overwritten"):
+            make(tmp_path / name, overwrite=overwrite)
+    assert (tmp_path / "thesis" / "chapter1.txt").read_text() == "all my work"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "thesis"]
+
+
+def test_a_second_writer_is_refused(tmp_path: Path) -> None:
+    with writer(tmp_path / "a.emb") as out, pytest.raises(MexmaError, match="another process"):
+        out.write(VECTORS[:SHARD], SENTENCES[:SHARD])
+        make(tmp_path / "a.emb")
+
+
+def test_a_full_disk_keeps_whole_shards_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path / "whole.emb", step=SHARD)
+    written = 0
+    write = manifest.ArrayWriter.write
+
+    def limited(self: manifest.ArrayWriter, values: np.ndarray) -> None:
+        nonlocal written
+        written += len(values)
+        if written > 12:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(self, values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(manifest.ArrayWriter, "write", limited)
+        with pytest.raises(MexmaError, match="no space left on the disk"):
+            make(tmp_path / "a.emb", step=SHARD)
+    assert not (tmp_path / "a.emb").exists()
+    assert sorted(content(tmp_path / "a.emb.partial")) == [
+        "lines-00000.txt.zst",
+        "lines-00001.txt.zst",
+        "progress.json",
+        "vectors-00000.npy",
+        "vectors-00001.npy",
+    ]
+    make(tmp_path / "a.emb", step=SHARD)
+    assert content(tmp_path / "a.emb") == content(tmp_path / "whole.emb")
+
+
+def test_a_short_shard_is_named_with_rows_wanted_and_found(tmp_path: Path) -> None:
+    make(tmp_path / "a.emb")
+    path = tmp_path / "a.emb" / "vectors-00002.npy"
+    os.truncate(path, path.stat().st_size - 2 * DIM * 2 - 3)
+    with pytest.raises(
+        MexmaError, match=r"vectors-00002\.npy is damaged: the manifest says 5 rows, the file has 2"
+    ):
+        EmbeddingStore.open(tmp_path / "a.emb")
+    os.truncate(path, 10)
+    with pytest.raises(MexmaError, match="the file has 0"):
+        EmbeddingStore.open(tmp_path / "a.emb")
+    path.unlink()
+    with pytest.raises(MexmaError, match=r"vectors-00002\.npy is missing"):
+        EmbeddingStore.open(tmp_path / "a.emb")
+
+
+@pytest.mark.parametrize("name", ["vectors-00001.npy", "lines-00001.txt.zst"])
+@pytest.mark.parametrize("at", [3, -2])
+def test_a_flipped_byte_is_found_by_verify(name: str, at: int, tmp_path: Path) -> None:
+    make(tmp_path / "a.emb")
+    data = bytearray((tmp_path / "a.emb" / name).read_bytes())
+    data[at] ^= 1
+    (tmp_path / "a.emb" / name).write_bytes(data)
+    store = EmbeddingStore.open(tmp_path / "a.emb")
+    with pytest.raises(MexmaError, match=name):
+        store.verify()
+    if name.startswith("lines"):
+        with pytest.raises(MexmaError, match=name):
+            list(store.sentences())
+
+
+def test_what_is_no_store_is_said_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "folder").mkdir()
+    for name, words in (("nowhere", "no such file"), ("file", "is a file"), ("folder", "no embedding store")):
+        with pytest.raises(MexmaError, match=words):
+            EmbeddingStore.open(tmp_path / name)
+
+
+def test_a_damaged_manifest_is_refused(tmp_path: Path) -> None:
+    make(tmp_path / "a.emb")
+    path = tmp_path / "a.emb" / "manifest.json"
+    path.write_text(path.read_text().replace('"rows": 23', '"rows": 24'))
+    with pytest.raises(MexmaError, match="23 rows in shards, 24 said"):
+        EmbeddingStore.open(tmp_path / "a.emb")
+    path.write_text("{")
+    with pytest.raises(MexmaError, match="not JSON"):
+        EmbeddingStore.open(tmp_path / "a.emb")
+
+
+def test_vectors_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    large = VECTORS.copy()
+    large[3, 2] = 1e6
+    with pytest.raises(MexmaError, match="line 4 does not fit float16"), writer(tmp_path / "a.emb") as out:
+        out.write(large, SENTENCES)
+    large[3, 2] = np.nan
+    with (
+        pytest.raises(MexmaError, match="line 4 is not a number"),
+        writer(tmp_path / "a.emb", dtype="float32") as out,
+    ):
+        out.write(large, SENTENCES)
+    assert not list(tmp_path.iterdir())
+
+
+def test_vectors_without_sentences(tmp_path: Path) -> None:
+    with writer(tmp_path / "a.emb") as out:
+        out.write(VECTORS, None)
+        out.finish(truncated=0, empty=0)
+    store = EmbeddingStore.open(tmp_path / "a.emb", verify=True)
+    assert not store.has_sentences
+    with pytest.raises(MexmaError, match="vectors without their sentences"):
+        list(store.sentences())

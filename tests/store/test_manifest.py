@@ -1,0 +1,121 @@
+"""Whole files only, the same bytes for the same content, and one writer at a time."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.store import manifest
+from mexma_cli.store.manifest import (
+    ArrayWriter,
+    commit_folder,
+    only_writer,
+    read_json,
+    whole_file,
+    write_json_atomic,
+)
+
+
+def full_disk(*_: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width"), [("float16", 7), ("float32", 1), ("uint16", None), ("int64", None)]
+)
+@pytest.mark.parametrize("parts", [[], [3], [1, 0, 70_000, 2]])
+def test_array_writer_makes_plain_npy(
+    dtype: str, width: int | None, parts: list[int], tmp_path: Path
+) -> None:
+    rows = sum(parts)
+    wanted = (
+        (np.arange(rows * (width or 1)) % 1000).astype(dtype).reshape((rows, width) if width else (rows,))
+    )
+    path = tmp_path / "a.npy"
+    with path.open("wb") as file:
+        writer, at = ArrayWriter(file, dtype, width), 0
+        for part in parts:
+            writer.write(wanted[at : at + part])
+            at += part
+        writer.close()
+    assert path.stat().st_size == manifest.file_size(rows, dtype, width)
+    for mode in ("r", None):
+        if rows or mode is None:
+            np.testing.assert_array_equal(np.load(path, mmap_mode=mode), wanted)
+
+
+def test_json_is_the_same_bytes_and_comes_back(tmp_path: Path) -> None:
+    write_json_atomic(tmp_path / "a.json", {"b": [1, "é"], "a": None})
+    write_json_atomic(tmp_path / "b.json", {"b": [1, "é"], "a": None})
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    assert read_json(tmp_path / "a.json") == {"b": [1, "é"], "a": None}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "b.json"]
+
+
+def test_broken_json_and_manifests_are_refused(tmp_path: Path) -> None:
+    class Small(BaseModel):
+        format_version: int
+        rows: int
+
+    path = tmp_path / "m.json"
+    with pytest.raises(MexmaError, match="no such file"):
+        read_json(path)
+    path.write_text('{"rows": ')
+    with pytest.raises(MexmaError, match="is damaged: not JSON"):
+        read_json(path)
+    path.write_text('{"format_version": 1, "rows": "many"}')
+    with pytest.raises(MexmaError, match="is damaged: `rows`"):
+        manifest.read_manifest(path, Small, 1)
+    path.write_text('{"format_version": 9}')
+    with pytest.raises(MexmaError, match="format version 9"):
+        manifest.read_manifest(path, Small, 1)
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.json"
+    write_json_atomic(path, "old")
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(MexmaError, match="no space left on the disk"):
+        write_json_atomic(path, "new")
+    assert read_json(path) == "old"
+    assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), whole_file(tmp_path / "a") as file:
+        file.write(b"x" * (1 // 0))
+    with pytest.raises(FileNotFoundError), whole_file(tmp_path / "no" / "a"):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_commit_folder_replaces_at_the_end(tmp_path: Path) -> None:
+    for name in ("new", "final"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(name)
+    commit_folder(tmp_path / "new", tmp_path / "final")
+    assert (tmp_path / "final" / "file").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["final"]
+
+
+def test_one_writer_at_a_time(tmp_path: Path) -> None:
+    with only_writer(tmp_path), pytest.raises(MexmaError, match="another process"), only_writer(tmp_path):
+        pass
+    with only_writer(tmp_path):
+        pass
+
+
+@given(st.dictionaries(st.text(max_size=3), st.integers() | st.text(max_size=3), max_size=4))
+def test_fingerprint_ignores_the_order_of_keys(settings: dict[str, Any]) -> None:
+    turned = dict(reversed(settings.items()))
+    assert manifest.fingerprint(settings) == manifest.fingerprint(turned)
+    assert manifest.fingerprint(settings) != manifest.fingerprint({**settings, "more": 1})
