@@ -181,7 +181,7 @@ def fingerprint(settings: Any) -> str:
 
 def commit_folder(part: Path, final: Path) -> None:
     """Give a finished folder its name; what had that name before goes only after that."""
-    old = aside(final)
+    old = final.with_name(f"{final.name}.old-{os.getpid()}")
     if final.exists():
         final.replace(old)
     try:
