@@ -1,0 +1,78 @@
+"""`mexma convert`: raw vectors in and out."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import Literal
+
+import click
+
+log = logging.getLogger(__name__)
+
+
+@click.command("convert")
+@click.argument("vectors", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", required=True, type=click.Path(path_type=Path), help="The file or store to write."
+)
+@click.option("--dim", type=click.IntRange(min=1), help="Numbers in a row of the raw file (LASER: 1024).")
+@click.option(
+    "--text",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="The text that the raw vectors are of, line i for row i (may be compressed; `-` is stdin).",
+)
+@click.option("--lang", "language", default="und", help="Language of the text.", show_default=True)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "float16"]),
+    default="float32",
+    show_default=True,
+    help="Type of the numbers in the raw file.",
+)
+@click.option("--overwrite", is_flag=True, help="Make the store anew if it is there already.")
+def command(
+    vectors: Path,
+    output: Path,
+    dim: int | None,
+    text: Path | None,
+    language: str,
+    dtype: Literal["float32", "float16"],
+    overwrite: bool,
+) -> None:
+    """Turn raw vectors, as LASER writes them, into an embedding store, or a store into raw vectors.
+
+    VECTORS is a raw file (numbers row after row, no header), with --dim and --text, or an embedding store.
+    Which encoder made raw vectors is not known: such stores are mined with one another only.
+
+    \b
+    Examples:
+      mexma convert vectors.f32 --dim 1024 --text fra.txt --lang fra -o fra.emb
+      mexma convert fra.emb -o vectors.f32
+    """
+    from mexma_cli.stages.convert import raw_to_store, store_to_raw
+    from mexma_cli.store.embeddings import EmbeddingStore
+
+    if vectors.is_dir():
+        if dim is not None or text is not None:
+            raise click.UsageError("--dim and --text belong to raw vectors; an embedding store has both.")
+        store = EmbeddingStore.open(vectors)
+        store_to_raw(store, output, dtype=dtype)
+        log.info("%s: %s rows of %s x %s", output, f"{store.rows:,}", store.dim, dtype)
+        return
+    if dim is None or text is None:
+        raise click.UsageError("Raw vectors have no header: give --dim and --text too.")
+    from mexma_cli.languages import resolve
+
+    store = raw_to_store(
+        vectors,
+        text,
+        output,
+        dim=dim,
+        dtype=dtype,
+        language=resolve(language),
+        argv=sys.argv[1:],
+        overwrite=overwrite,
+    )
+    log.info("%s: %s rows of %s x %s", output, f"{store.rows:,}", store.dim, dtype)

@@ -1,0 +1,63 @@
+"""The picture of a score distribution."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.store.manifest import whole_file
+
+_FORMATS = ("png", "svg", "pdf")
+
+
+def check_plottable(path: Path) -> None:
+    """Find out before the work that a picture can be drawn after it.
+
+    Raises:
+        MexmaError: matplotlib is not installed, or cannot write such a file.
+    """
+    if path.suffix.lstrip(".").lower() not in _FORMATS:
+        raise MexmaError(f"{path}: a picture can be .png, .svg or .pdf", "name another --plot file")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise MexmaError(
+            "a picture needs matplotlib, which is not installed", "pip install 'mexma[plot]'"
+        ) from None
+
+
+def draw_scores(path: Path, scores: np.ndarray, is_gold: np.ndarray, threshold: float, title: str) -> None:
+    """Draw a stacked histogram of scores, gold pairs against the others, with the threshold as a line.
+
+    Args:
+        path: .png, .svg or .pdf; written whole.
+        scores: float [n]; is_gold: bool [n].
+    """
+    check_plottable(path)
+    from matplotlib.figure import Figure
+
+    low, high = np.quantile(scores, [0.001, 0.999])  # a few far scores must not squeeze the rest
+    low, high = min(low, threshold), max(high, threshold)
+    edges = np.linspace(low, high if high > low else low + 1e-3, 61)
+    inside = np.clip(scores, edges[0], edges[-1])
+    figure = Figure(figsize=(8, 4.5), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    axes.hist(
+        [inside[is_gold], inside[~is_gold]],
+        bins=edges.tolist(),
+        stacked=True,
+        color=["#0072b2", "#d9d9d9"],
+        edgecolor="white",
+        linewidth=0.4,
+        label=[f"in the gold list ({is_gold.sum():,})", f"not in it ({(~is_gold).sum():,})"],
+    )
+    axes.axvline(threshold, color="#d55e00", linewidth=2, label=f"threshold {threshold:.4f}")
+    axes.set_xlabel("score")
+    axes.set_ylabel("pairs")
+    axes.set_title(title)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    with whole_file(path) as file:
+        figure.savefig(file, format=path.suffix.lstrip(".").lower())

@@ -1,0 +1,115 @@
+"""Mined bitext as tab-separated text: `score TAB source TAB target`, one pair a line, without quoting."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from mexma_cli.errors import MexmaError
+
+_BREAKS = re.compile(r"[\t\n\r]")
+_QUOTED = re.compile(r'"((?:[^"]|"")*)"')
+
+
+class ScoredPair(NamedTuple):
+    """A line of mined bitext. `line` counts from 1; 0 where it comes from no file."""
+
+    score: float
+    source: str
+    target: str
+    line: int = 0
+
+
+def one_field(sentence: str) -> str:
+    """The sentence as it stands in a TSV field: tabs and line breaks are spaces."""
+    return _BREAKS.sub(" ", sentence)
+
+
+def format_pairs(pairs: Iterable[tuple[float, str, str]]) -> Iterator[tuple[str, int]]:
+    """(line with its line end, sentences changed by `one_field`: 0 to 2) for each pair.
+
+    A score is printed with all its digits, so that reading it back gives the number that was compared with
+    the threshold.
+    """
+    for score, source, target in pairs:
+        clean = one_field(source), one_field(target)
+        yield f"{float(score)}\t{clean[0]}\t{clean[1]}\n", (clean[0] != source) + (clean[1] != target)
+
+
+def read_scored(lines: Iterable[str], where: str) -> Iterator[ScoredPair]:
+    """Read mined bitext, ours, LASER's, or stopes' (which quotes sentences with quotation marks in them).
+
+    Args:
+        lines: without their line ends.
+        where: the file's name, for messages.
+
+    Raises:
+        MexmaError: a line without three fields, or with a score that is no finite number.
+    """
+    for number, line in enumerate(lines, 1):
+        score, source, target = _fields(line, 3, where, number, "score, source, target")
+        try:
+            value = float(score)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise MexmaError(
+                f"{where}, line {number}: the score {_short(score)} is not a number",
+                "each line must be: score TAB source TAB target",
+            )
+        yield ScoredPair(value, source, target, number)
+
+
+def read_pairs(
+    lines: Iterable[str], where: str, columns: str = "source, target"
+) -> Iterator[tuple[str, str]]:
+    """Read lines of two fields.
+
+    Args:
+        columns: what the two are, for messages.
+
+    Raises:
+        MexmaError: a line without two fields.
+    """
+    for number, line in enumerate(lines, 1):
+        first, second = _fields(line, 2, where, number, columns)
+        yield first, second
+
+
+def _fields(line: str, wanted: int, where: str, number: int, columns: str) -> list[str]:
+    fields = line.split("\t")
+    if '"' in line:
+        fields = _unquoted(fields, line)
+    if len(fields) != wanted:
+        raise MexmaError(
+            f"{where}, line {number}: {len(fields)} tab-separated field{'s' if len(fields) > 1 else ''}, "
+            f"expected {wanted} ({columns}): {_short(line)}"
+        )
+    return fields
+
+
+def _unquoted(fields: list[str], line: str) -> list[str]:
+    """Undo csv quoting where it shows: csv quotes a field only if it holds a quote (doubled) or a tab."""
+    if any(field.startswith('"') != field.endswith('"') for field in fields[1:]):
+        joined = next(csv.reader([line], delimiter="\t", strict=False))
+        if len(joined) < len(fields) and line.count('"') % 2 == 0 and _is_csv(joined, line):
+            return joined
+    return [
+        match[1].replace('""', '"') if (match := _QUOTED.fullmatch(field)) and '""' in match[1] else field
+        for field in fields
+    ]
+
+
+def _is_csv(fields: list[str], line: str) -> bool:
+    """Whether writing the fields as csv gives the line again."""
+    quoted = [
+        '"' + field.replace('"', '""') + '"' if re.search(r'["\t]', field) else field for field in fields
+    ]
+    return "\t".join(quoted) == line
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:57] + "...")

@@ -1,0 +1,91 @@
+"""Vectors from and to other tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.formats.laser import open_raw, to_raw
+from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+from mexma_cli.store.manifest import whole_file
+from mexma_cli.text.lines import read_lines, scan, spooled
+
+RAW_ENCODER = "unknown (raw vectors)"
+RAW_FINGERPRINT = "unknown"
+_BLOCK = 1 << 13
+
+
+def raw_to_store(
+    raw: Path,
+    text: str | Path,
+    output: Path,
+    *,
+    dim: int,
+    dtype: Literal["float32", "float16"],
+    language: str,
+    argv: Sequence[str],
+    overwrite: bool = False,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> EmbeddingStore:
+    """Make an embedding store of LASER's raw vectors [rows, dim] and the text that they are of.
+
+    A raw file does not say who made it: the store's encoder is `RAW_ENCODER`, and it is mined with other
+    such stores only.
+
+    Raises:
+        MexmaError: the file is no whole number of rows, or has other rows than the text has lines.
+    """
+    vectors = open_raw(raw, dim, dtype)
+    label = "stdin" if str(text) == "-" else str(text)
+    with spooled(text) as copy:
+        found = scan(copy, label=label)
+        if found.lines != len(vectors):
+            raise MexmaError(
+                f"{raw} has {len(vectors):,} rows of {dim} x {dtype}, {label} has {found.lines:,} lines",
+                "row i must be the vector of line i: check --dim, --dtype and the text",
+            )
+        lines = read_lines(copy, label=label)
+        with EmbeddingWriter(
+            output,
+            encoder=RAW_ENCODER,
+            fingerprint=RAW_FINGERPRINT,
+            pooling="unknown",
+            dim=dim,
+            dtype=dtype,
+            normalised=False,
+            language=language,
+            source=Source(path=label, checksum=found.checksum, lines=found.lines),
+            argv=argv,
+            overwrite=overwrite,
+        ) as writer:
+            done = writer.rows_done
+            for _ in islice(lines, done):
+                pass
+            for start in range(done, len(vectors), _BLOCK):
+                block = np.asarray(vectors[start : start + _BLOCK])
+                writer.write(block, list(islice(lines, len(block))))
+                if on_progress is not None:
+                    on_progress(start + len(block), len(vectors))
+            return writer.finish(truncated=0)
+
+
+def store_to_raw(
+    store: EmbeddingStore,
+    output: Path,
+    *,
+    dtype: Literal["float32", "float16"] = "float32",
+    on_progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Write a store's vectors as LASER does: row after row, without a header."""
+    done = 0
+    with whole_file(output) as out:
+        for block in store.blocks(_BLOCK):
+            out.write(to_raw(block, dtype))
+            done += len(block)
+            if on_progress is not None:
+                on_progress(done, store.rows)

@@ -1,0 +1,142 @@
+"""Two embedding stores in, parallel sentences out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import xxhash
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.mining.match import Candidates, match
+from mexma_cli.mining.neighbours import knn
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.text.lines import is_blank
+
+_BLOCK = 1 << 14
+
+
+@dataclass(frozen=True)
+class SideCounts:
+    """Rows of one side, and how many of them took no part, by reason."""
+
+    rows: int
+    duplicates: int
+    empty: int
+    unusable: int
+    """Sentences whose vector is zero or not a number."""
+
+
+@dataclass(frozen=True)
+class Mined:
+    """Pairs, best first, as row numbers (from 0) and as text, and what was left out on both sides."""
+
+    candidates: Candidates
+    source_texts: list[str]
+    target_texts: list[str]
+    source: SideCounts
+    target: SideCounts
+
+    def pairs(self) -> Iterator[tuple[float, str, str]]:
+        return zip(self.candidates.scores.tolist(), self.source_texts, self.target_texts, strict=True)
+
+
+def mine(
+    source: EmbeddingStore,
+    target: EmbeddingStore,
+    *,
+    margin: str = "ratio",
+    k: int = 4,
+    retrieval: str = "max",
+    threshold: float | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Mined:
+    """Find the pairs of two stores.
+
+    Lines that occur more than once in a file count once, as with LASER's --unify; empty lines never pair.
+    `margin`, `retrieval` and `threshold` are those of `mining.match.match`, k the neighbours a row.
+
+    Raises:
+        MexmaError: the stores are of different encoders or dimensions, or damaged.
+    """
+    check_comparable(source, target)
+    keep_source, source_counts = _usable_rows(source)
+    keep_target, target_counts = _usable_rows(target)
+    neighbours = knn(source, target, k, keep_x=keep_source, keep_y=keep_target, on_progress=on_progress)
+    found = match(neighbours, margin, retrieval, threshold)
+    return Mined(
+        candidates=found,
+        source_texts=_texts(source, found.source),
+        target_texts=_texts(target, found.target),
+        source=source_counts,
+        target=target_counts,
+    )
+
+
+def check_comparable(source: EmbeddingStore, target: EmbeddingStore) -> None:
+    """Refuse stores whose vectors do not live in one space.
+
+    Raises:
+        MexmaError: naming both dimensions or both encoders.
+    """
+    a, b = source.manifest, target.manifest
+    advice = "embed both texts with the same --model"
+    if a.fingerprint != b.fingerprint:
+        names = (a.encoder, b.encoder)
+        if names[0] == names[1]:
+            names = (f"{a.encoder} ({a.fingerprint[:12]})", f"{b.encoder} ({b.fingerprint[:12]})")
+        raise MexmaError(
+            f"different encoders: {source.path} was made by {names[0]}, {target.path} by {names[1]}", advice
+        )
+    if a.dim != b.dim:
+        raise MexmaError(
+            f"different dimensions: {source.path} has {a.dim}, {target.path} has {b.dim}", advice
+        )
+
+
+def _usable_rows(store: EmbeddingStore) -> tuple[np.ndarray, SideCounts]:
+    """bool [rows], False for duplicates, empty lines and rows without a direction; and their counts.
+
+    Of equal lines the last is kept: their text is the same, and it is the last vector that LASER keeps.
+    """
+    digests, empty = bytearray(), np.zeros(store.rows, dtype=bool)
+    for row, sentence in enumerate(store.sentences()):
+        digests += xxhash.xxh3_128_digest(sentence.encode("utf-8"))
+        empty[row] = is_blank(sentence)
+    keys = np.frombuffer(digests, dtype=np.uint64).reshape(-1, 2)
+    order = np.lexsort((keys[:, 0], keys[:, 1]))  # stable: equal lines stay in file order
+    followed = np.zeros(store.rows, dtype=bool)
+    followed[:-1] = (keys[order[1:]] == keys[order[:-1]]).all(axis=1)
+    repeated = np.zeros(store.rows, dtype=bool)
+    repeated[order[followed]] = True
+    repeated &= ~empty
+    unusable = np.zeros(store.rows, dtype=bool)
+    start = 0
+    for block in store.blocks(_BLOCK):
+        norms = np.linalg.norm(block, axis=1)
+        unusable[start : start + len(block)] = ~(np.isfinite(norms) & (norms > 0))
+        start += len(block)
+    keep = ~(empty | repeated | unusable)
+    counts = SideCounts(
+        rows=store.rows,
+        duplicates=int(repeated.sum()),
+        empty=int(empty.sum()),
+        unusable=int((unusable & ~empty & ~repeated).sum()),
+    )
+    return keep, counts
+
+
+def _texts(store: EmbeddingStore, rows: np.ndarray) -> list[str]:
+    """The sentences of some rows, in their order; the store is read once, what is not wanted is not kept."""
+    wanted = np.unique(rows)
+    found: list[str] = []
+    following = iter(wanted.tolist())
+    next_row = next(following, None)
+    for row, sentence in enumerate(store.sentences()):
+        if next_row is None:
+            break
+        if row == next_row:
+            found.append(sentence)
+            next_row = next(following, None)
+    return [found[place] for place in np.searchsorted(wanted, rows).tolist()]

@@ -1,0 +1,153 @@
+"""Mined candidates and a gold list in, the best threshold out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.formats.bitext import ScoredPair, one_field, read_pairs, read_scored
+from mexma_cli.mining.threshold import Threshold, best_f1
+from mexma_cli.text.lines import read_lines
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The threshold, and the candidates it was found on: `scores` float64 [n], `is_gold` bool [n], `pairs`
+    with their text, each pair once with its best score, in the order of the file."""
+
+    best: Threshold
+    scores: np.ndarray
+    is_gold: np.ndarray
+    pairs: list[ScoredPair]
+    gold: int
+    """Different gold pairs."""
+    repeated: int
+    """Candidate lines whose pair occurs more than once."""
+    ambiguous: int
+    """Candidate lines with a sentence that has more than one id; they take no part."""
+    unknown: int
+    """Candidate lines with a sentence that has no id; they take no part."""
+
+    def kept(self) -> Iterator[tuple[float, str, str]]:
+        """The pairs above the threshold, best first."""
+        above = [pair for pair in self.pairs if pair.score > self.best.threshold]
+        for pair in sorted(above, key=lambda pair: -pair.score):
+            yield pair.score, pair.source, pair.target
+
+
+def tune(
+    candidates: str | Path,
+    gold: str | Path,
+    source_ids: str | Path | None = None,
+    target_ids: str | Path | None = None,
+) -> Tuned:
+    """Find the threshold with the best F1.
+
+    Without id files `gold` has pairs of sentences, with them pairs of ids (BUCC's layout: `id TAB sentence`
+    in the id files). A sentence that occurs under more than one id cannot be told apart by its text; as in
+    LASER's bucc.py the candidates with it are left out, and gold pairs with it count as not found.
+
+    Raises:
+        MexmaError: a file is empty or not of its format, the gold list names unknown ids, or shares no pair
+            with the candidates.
+    """
+    found = list(read_scored(read_lines(candidates), str(candidates)))
+    if not found:
+        raise MexmaError(f"{candidates} has no candidates", "`mexma mine` writes them")
+    if (source_ids is None) != (target_ids is None):
+        raise ValueError("id files for both sides or for none")
+    ambiguous = unknown = 0
+    if source_ids is None or target_ids is None:
+        wanted = _gold_texts(gold)
+        keyed = [((pair.source, pair.target), pair) for pair in found]
+    else:
+        sources, targets = _Ids(source_ids), _Ids(target_ids)
+        wanted = _gold_ids(gold, sources, targets)
+        keyed = []
+        for pair in found:
+            if pair.source not in sources.known or pair.target not in targets.known:
+                unknown += 1
+                continue
+            source, target = sources.known[pair.source], targets.known[pair.target]
+            if source is None or target is None:
+                ambiguous += 1
+            else:
+                keyed.append(((source, target), pair))
+        if unknown == len(found):
+            raise MexmaError(
+                f"{candidates}, line 1: no candidate has both its sentences in {source_ids} and {target_ids}",
+                "the id files must hold the sentences that were mined; are --source and --target swapped?",
+            )
+    best_of: dict[Pair, ScoredPair] = {}
+    for key, pair in keyed:
+        if key not in best_of or pair.score > best_of[key].score:
+            best_of[key] = pair
+    is_gold = np.fromiter((key in wanted for key in best_of), dtype=bool, count=len(best_of))
+    if not is_gold.any():
+        raise MexmaError(
+            f"{gold}: none of its {len(wanted):,} pairs is among the {len(best_of):,} of {candidates}",
+            "the gold list must have the sentences exactly as they were mined (source TAB target)"
+            if source_ids is None
+            else None,
+        )
+    pairs = list(best_of.values())
+    scores = np.array([pair.score for pair in pairs])
+    return Tuned(
+        best=best_f1(scores, is_gold, len(wanted)),
+        scores=scores,
+        is_gold=is_gold,
+        pairs=pairs,
+        gold=len(wanted),
+        repeated=len(keyed) - len(pairs),
+        ambiguous=ambiguous,
+        unknown=unknown,
+    )
+
+
+class _Ids:
+    """Sentences and ids of one side: `known` is sentence -> id, None where it has more than one."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = path
+        self.known: dict[str, str | None] = {}
+        self.ids: set[str] = set()
+        for number, line in enumerate(read_lines(path), 1):
+            name, tab, sentence = line.partition("\t")
+            if not tab:
+                raise MexmaError(f"{path}, line {number}: no tab; each line must be: id TAB sentence")
+            if name in self.ids:
+                raise MexmaError(f"{path}, line {number}: the id {name!r} occurs twice")
+            self.ids.add(name)
+            sentence = one_field(sentence)
+            self.known[sentence] = None if sentence in self.known else name
+        if not self.ids:
+            raise MexmaError(f"{path} is empty", "each line must be: id TAB sentence")
+
+
+def _gold_texts(path: str | Path) -> set[Pair]:
+    gold = set(read_pairs(read_lines(path), str(path)))
+    if not gold:
+        raise MexmaError(f"{path} is empty: it has no gold pairs")
+    return gold
+
+
+def _gold_ids(path: str | Path, sources: _Ids, targets: _Ids) -> set[Pair]:
+    gold: set[Pair] = set()
+    for number, pair in enumerate(read_pairs(read_lines(path), str(path), "source id, target id"), 1):
+        for name, own, other in ((pair[0], sources, targets), (pair[1], targets, sources)):
+            if name not in own.ids:
+                swapped = name in other.ids
+                raise MexmaError(
+                    f"{path}, line {number}: the id {name!r} is not in {own.path}",
+                    f"it is in {other.path}: swap --source and --target" if swapped else None,
+                )
+        gold.add(pair)
+    if not gold:
+        raise MexmaError(f"{path} is empty: it has no gold pairs")
+    return gold
