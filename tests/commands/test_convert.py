@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from mexma_cli.main import cli
+from mexma_cli.store.embeddings import EmbeddingStore
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_there_and_back(tmp_path: Path, dtype: str) -> None:
+    vectors = np.random.default_rng(0).standard_normal((5, 6)).astype(dtype)
+    raw, text, store, back = (tmp_path / name for name in ("v.raw", "t.txt", "v.emb", "back.raw"))
+    raw.write_bytes(vectors.tobytes())
+    text.write_text("eins\nzwei\n\nvier\nfünf\n", encoding="utf-8")
+    options = ("--dim", "6", "--text", text, "--dtype", dtype, "--lang", "de")
+    result = run("convert", raw, *options, "-o", store)
+    assert result.exit_code == 0, result.output
+    opened = EmbeddingStore.open(store, verify=True)
+    assert (opened.manifest.language, opened.manifest.dtype, opened.manifest.empty) == ("deu_Latn", dtype, 1)
+    assert list(opened.sentences()) == ["eins", "zwei", "", "vier", "fünf"]
+    assert run("convert", store, "--dtype", dtype, "-o", back).exit_code == 0
+    assert back.read_bytes() == raw.read_bytes()
+    assert run("convert", raw, *options, "-o", store).exit_code == 1  # it is there already
+    assert run("convert", raw, *options, "--overwrite", "-o", store).exit_code == 0
+
+
+def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+    raw, text, store = tmp_path / "v.raw", tmp_path / "t.txt", tmp_path / "v.emb"
+    raw.write_bytes(np.ones((4, 6), np.float32).tobytes())
+    text.write_text("a\nb\nc\n")
+    result = run("convert", raw, "--dim", "6", "--text", text, "-o", store)
+    assert result.exit_code == 1 and "4 rows" in result.stderr and "3 lines" in result.stderr
+    assert run("convert", raw, "--dim", "5", "--text", text, "-o", store).exit_code == 1
+    assert run("convert", raw, "--dim", "6", "-o", store).exit_code == 2
+    assert run("convert", tmp_path / "none", "--dim", "6", "--text", text, "-o", store).exit_code == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.txt", "v.raw"]
+
+
+def test_options_of_raw_vectors_do_not_fit_a_store(tmp_path: Path) -> None:
+    result = run("convert", tmp_path, "--dim", "6", "-o", tmp_path / "v.raw")
+    assert result.exit_code == 2 and "--dim" in result.stderr

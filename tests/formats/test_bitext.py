@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.formats.bitext import ScoredPair, format_pairs, read_pairs, read_scored
+
+sentence = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\t\0"), max_size=30)
+
+
+def test_a_pair_is_a_line() -> None:
+    assert list(format_pairs([(1.5, "à", "b c")])) == [("1.5\tà\tb c\n", 0)]
+
+
+def test_tabs_and_line_breaks_become_spaces_and_are_counted() -> None:
+    (first, changed), (second, unchanged) = format_pairs([(1, "a\tb\r", "c\nd"), (0.5, "a", "b")])
+    assert (first, changed, unchanged) == ("1.0\ta b \tc d\n", 2, 0)
+    assert second == "0.5\ta\tb\n"
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), sentence, sentence)
+def test_comes_back_as_it_was_written(score: float, source: str, target: str) -> None:
+    ((line, _),) = format_pairs([(score, source, target)])
+    if '""' not in line:  # that would be read as the quoting of csv
+        assert list(read_scored([line[:-1]], "f")) == [ScoredPair(score, source, target, 1)]
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ('He said "no".', "Il a dit « non »."),
+        ('"Yes," she said.', '"Oui"'),
+        ("a\tb", 'c "d"'),
+        ("plain", "text"),
+        ('x "a\tb" y', "z"),
+    ],
+)
+def test_reads_what_stopes_quotes(pair: tuple[str, str]) -> None:
+    out = io.StringIO()
+    csv.writer(out, delimiter="\t").writerow([1.0625, *pair])
+    assert out.getvalue().endswith("\r\n")  # which reading lines removes
+    assert list(read_scored([out.getvalue()[:-2]], "f")) == [ScoredPair(1.0625, *pair, 1)]
+
+
+@pytest.mark.parametrize(
+    "line", ['1.0\t"A," he said\tb', '1.0\t"Hello"\t"Bonjour"', '1.0\t"\ta "b" c', '1.0\ta"\t"b']
+)
+def test_quotation_marks_of_the_text_stay(line: str) -> None:
+    ((score, source, target, _),) = read_scored([line], "f")
+    assert [str(score), source, target] == line.split("\t")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("just a line", r"f\.tsv, line 2: 1 tab-separated field, expected 3"),
+        ("1\ta\tb\tc", "line 2: 4 tab-separated fields"),
+        ("", "line 2: 1 tab-separated field,"),
+        ("high\ta\tb", "line 2: the score 'high' is not a number"),
+        ("nan\ta\tb", "line 2: the score 'nan'"),
+        ("inf\ta\tb", "line 2: the score 'inf'"),
+    ],
+)
+def test_says_which_line_is_wrong(line: str, message: str) -> None:
+    with pytest.raises(MexmaError, match=message):
+        list(read_scored(["1.0\ta\tb", line], "f.tsv"))
+
+
+def test_reads_pairs_of_two_fields() -> None:
+    assert list(read_pairs(["a\tb", "c\td"], "g")) == [("a", "b"), ("c", "d")]
+    with pytest.raises(MexmaError, match=r"g, line 2: 3 .*expected 2 \(source, target\)"):
+        list(read_pairs(["a\tb", "1\tc\td"], "g"))
