@@ -88,7 +88,7 @@ def command(
         if count:
             log.info("%s %s", f"{count:,}", what)
     if plot is not None:
-        draw_scores(plot, found.scores, found.is_gold, best.threshold, f"Scores of {candidates}")
+        draw_scores(plot, found.scores, found.is_gold, best.threshold, f"Scores of {candidates.name}")
     if output is not None:
         write_pairs(output, found.kept())
     result = {

@@ -48,7 +48,7 @@ def draw_scores(path: Path, scores: np.ndarray, is_gold: np.ndarray, threshold: 
         [inside[is_gold], inside[~is_gold]],
         bins=edges.tolist(),
         stacked=True,
-        color=["#0072b2", "#d9d9d9"],
+        color=["#0072b2", "#b8b8b8"],
         edgecolor="white",
         linewidth=0.4,
         label=[f"in the gold list ({is_gold.sum():,})", f"not in it ({(~is_gold).sum():,})"],

@@ -27,6 +27,15 @@ class SideCounts:
     unusable: int
     """Sentences whose vector is zero or not a number."""
 
+    def __str__(self) -> str:
+        left_out = (
+            (self.duplicates, "duplicates"),
+            (self.empty, "empty"),
+            (self.unusable, "without a usable vector"),
+        )
+        reasons = ", ".join(f"{count:,} {reason}" for count, reason in left_out if count)
+        return f"{self.rows:,} lines" + (f" ({reasons} left out)" if reasons else "")
+
 
 @dataclass(frozen=True)
 class Mined:
