@@ -63,11 +63,8 @@ class BitextManifest(BaseModel):
     """Reason -> pairs."""
     truncated: int
     """Sentences cut to `max_tokens`."""
-    cap: int
-    repeat: float
-    settings: str
-    """Fingerprint of all that decides the content: files, filters, tokeniser."""
-    sources: tuple[str, ...]
+    settings: dict[str, Any]
+    """All that decides the content: files with their checksums, filters, cap, tokeniser."""
     checksums: dict[str, str]
     """File -> xxh3_128."""
     tool_version: str

@@ -26,10 +26,7 @@ FACTS: dict[str, Any] = {
     "read": 10,
     "dropped": {"duplicate": 1},
     "truncated": 0,
-    "cap": 0,
-    "repeat": 1.0,
-    "settings": "s" * 32,
-    "sources": ("a.tsv",),
+    "settings": {"cap": 0},
 }
 Pairs = list[tuple[list[int], list[int]]]
 

@@ -1,0 +1,147 @@
+"""The tokeniser that `prepare` works with: the start encoder's, or one trained on the prepared text."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import xxhash
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from mexma_cli.encoder.folder import locate, written_aside
+from mexma_cli.errors import MexmaError
+from mexma_cli.recipe import Recipe, TrainTokenizer
+from mexma_cli.store.manifest import read_json, write_json_atomic
+
+log = logging.getLogger(__name__)
+
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
+"""XLM-R's first ids; <mask> is its last."""
+COVERAGE = 0.9998
+"""Share of the text that the alphabet must cover; rarer characters become <unk>."""
+_NOTE = "training.json"
+
+
+def tokenizer_path(recipe: Recipe) -> Path:
+    """Where the tokeniser that `prepare` trained is."""
+    return Path(recipe.data.store) / "tokenizer"
+
+
+def load_tokenizer(where: str | Path) -> PreTrainedTokenizerFast:
+    """A fast tokeniser from an encoder's name or a folder.
+
+    Raises:
+        MexmaError: There is none.
+    """
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(where)
+    except (OSError, ValueError) as error:
+        raise MexmaError(f"no tokeniser in {str(where)!r}: {str(error).splitlines()[0]}") from None
+    if not getattr(tokenizer, "is_fast", False):
+        raise MexmaError(f"{str(where)!r} has no fast tokeniser (tokenizer.json)")
+    return tokenizer
+
+
+def recipe_tokenizer(
+    recipe: Recipe, settings: dict[str, Any], sentences: Callable[[], Iterator[str]]
+) -> PreTrainedTokenizerFast:
+    """The tokeniser that a recipe asks for; one that was trained with equal settings is taken again.
+
+    Args:
+        settings: All that decides the text; kept beside a trained tokeniser.
+        sentences: Gives the text, as often as it is called.
+    """
+    wanted = recipe.encoder.tokenizer
+    if recipe.encoder.start is not None or wanted is None:
+        return load_tokenizer(locate(recipe.encoder.start or "mini"))
+    path = tokenizer_path(recipe)
+    note = {"tokenizer": wanted.model_dump(), "text": settings}
+    if (path / _NOTE).is_file() and read_json(path / _NOTE) == note:
+        return load_tokenizer(path)
+    log.info("training a tokeniser of %s pieces", f"{wanted.vocabulary:,}")
+    tokenizer = train_tokenizer(wanted, sentences)
+    with written_aside(path) as aside:
+        tokenizer.save_pretrained(aside)
+        write_json_atomic(aside / _NOTE, note)
+    return load_tokenizer(path)
+
+
+def train_tokenizer(
+    wanted: TrainTokenizer, sentences: Callable[[], Iterable[str]]
+) -> PreTrainedTokenizerFast:
+    """Train a Unigram tokeniser in XLM-R's layout: <s> 0, <pad> 1, </s> 2, <unk> 3, ..., <mask> last.
+
+    Where there are more than `max_sentences`, about so many are chosen by a seeded hash of the sentence.
+
+    Raises:
+        MexmaError: The text is too small, or its alphabet too large, for the vocabulary.
+    """
+    alphabet, total = _alphabet(sentences())
+    if len(alphabet) + len(SPECIAL) + 1 > wanted.vocabulary:
+        raise MexmaError(
+            f"a vocabulary of {wanted.vocabulary:,} is too small: the text has {len(alphabet):,} characters",
+            "raise `encoder.tokenizer.vocabulary`",
+        )
+    limit = (1 << 64) if total <= wanted.max_sentences else (1 << 64) * wanted.max_sentences // total
+
+    def chosen() -> Iterator[str]:
+        for sentence in sentences():
+            if xxhash.xxh3_64_intdigest(sentence.encode(), seed=wanted.seed) < limit and alphabet.issuperset(
+                sentence
+            ):
+                yield sentence
+
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(r"\s+"), " ")])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    trainer = trainers.UnigramTrainer(
+        vocab_size=wanted.vocabulary - 1, special_tokens=list(SPECIAL), unk_token="<unk>", show_progress=False
+    )
+    tokenizer.train_from_iterator(chosen(), trainer)
+    tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True)])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token="<s>",
+        cls_token="<s>",
+        eos_token="</s>",
+        sep_token="</s>",
+        pad_token="<pad>",
+        unk_token="<unk>",
+        mask_token=AddedToken("<mask>", lstrip=True, special=True),
+    )
+
+
+def _alphabet(sentences: Iterable[str]) -> tuple[set[str], int]:
+    """The most frequent characters that make up `COVERAGE` of the text, and the number of sentences."""
+    counts: Counter[str] = Counter()
+    total = 0
+    for sentence in sentences:
+        counts.update(sentence)
+        total += 1
+    if not counts:
+        raise MexmaError("no pairs are left to train a tokeniser on", "look at the filters in `data`")
+    needed, covered, alphabet = COVERAGE * counts.total(), 0, set()
+    for character, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        if covered >= needed:
+            break
+        alphabet.add(character)
+        covered += count
+    return alphabet, total

@@ -1,0 +1,74 @@
+"""Which pairs of parallel text are not for training, each with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from dataclasses import dataclass, field
+
+import xxhash
+
+REASONS = {
+    "missing": "a side is empty or white space",
+    "malformed": "no TAB in the line",
+    "other part": "the corpus's `keep` file names another part for the line",
+    "short": "a side has fewer characters than min_chars",
+    "long": "a side has more characters than max_chars",
+    "ratio": "one side is more than max_length_ratio times as long as the other",
+    "excluded": "a side is a sentence of an `exclude` file",
+    "duplicate": "the same pair came before in this corpus",
+    "cap": "the corpus has more pairs than its cap",
+    "no tokens": "a side is nothing to the tokeniser",
+}
+"""Reason code -> meaning, in the order in which a pair is asked."""
+
+SMOOTHING = 10
+"""Characters added to both sides before the ratio, so that short sentences may differ."""
+
+
+@dataclass(frozen=True)
+class PairFilter:
+    """What a single pair must be like.
+
+    Attributes:
+        excluded: `fold` hashes of sentences that may not be on either side.
+    """
+
+    min_chars: int = 1
+    max_chars: int = 1000
+    max_length_ratio: float = 3.0
+    excluded: Set[int] = field(default_factory=frozenset)
+
+    def reason(self, source: str, target: str) -> str | None:
+        """Why a pair (without white space at the ends) is dropped, or None."""
+        shorter, longer = sorted((len(source), len(target)))
+        if shorter == 0:
+            return "missing"
+        if shorter < self.min_chars:
+            return "short"
+        if longer > self.max_chars:
+            return "long"
+        if self.max_length_ratio and longer + SMOOTHING > self.max_length_ratio * (shorter + SMOOTHING):
+            return "ratio"
+        if self.excluded and (fold(source) in self.excluded or fold(target) in self.excluded):
+            return "excluded"
+        return None
+
+
+def fold(sentence: str) -> int:
+    """Hash of a sentence without regard to case and white space."""
+    return xxhash.xxh3_64_intdigest(" ".join(sentence.casefold().split()).encode("utf-8"))
+
+
+def folded(lines: Iterable[str]) -> set[int]:
+    """Hashes of the sentences in lines of text or of tables: a whole line, and each of its columns."""
+    found = set()
+    for line in lines:
+        for text in {line, *line.split("\t")}:
+            if text and not text.isspace():
+                found.add(fold(text))
+    return found
+
+
+def pair_hash(source: str, target: str, seed: int = 0) -> int:
+    """64-bit hash of a pair as it stands."""
+    return xxhash.xxh3_64_intdigest(f"{source}\t{target}".encode(), seed=seed)
