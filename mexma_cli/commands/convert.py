@@ -72,7 +72,7 @@ def command(
         dim=dim,
         dtype=dtype,
         language=resolve(language),
-        argv=sys.argv[1:],
+        argv=[Path(sys.argv[0]).name, *sys.argv[1:]],
         overwrite=overwrite,
     )
     log.info("%s: %s rows of %s x %s", output, f"{store.rows:,}", store.dim, dtype)

@@ -15,6 +15,7 @@ from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.lines import is_blank
 
 _BLOCK = 1 << 14
+_ADVICE = "embed both texts with the same --model"
 
 
 @dataclass(frozen=True)
@@ -89,19 +90,26 @@ def check_comparable(source: EmbeddingStore, target: EmbeddingStore) -> None:
     Raises:
         MexmaError: naming both dimensions or both encoders.
     """
-    a, b = source.manifest, target.manifest
-    advice = "embed both texts with the same --model"
-    if a.fingerprint != b.fingerprint:
-        names = (a.encoder, b.encoder)
-        if names[0] == names[1]:
-            names = (f"{a.encoder} ({a.fingerprint[:12]})", f"{b.encoder} ({b.fingerprint[:12]})")
+    check_encoder(source, target.manifest.encoder, target.manifest.fingerprint, str(target.path))
+    if source.dim != target.dim:
         raise MexmaError(
-            f"different encoders: {source.path} was made by {names[0]}, {target.path} by {names[1]}", advice
+            f"different dimensions: {source.path} has {source.dim}, {target.path} has {target.dim}", _ADVICE
         )
-    if a.dim != b.dim:
-        raise MexmaError(
-            f"different dimensions: {source.path} has {a.dim}, {target.path} has {b.dim}", advice
-        )
+
+
+def check_encoder(store: EmbeddingStore, encoder: str, fingerprint: str, other: str) -> None:
+    """Refuse a store whose vectors are not from the encoder that made, or is about to make, `other`.
+
+    Raises:
+        MexmaError: naming both encoders, and their fingerprints where the names are equal.
+    """
+    manifest = store.manifest
+    if manifest.fingerprint == fingerprint:
+        return
+    names = (manifest.encoder, encoder)
+    if names[0] == names[1]:
+        names = (f"{names[0]} ({manifest.fingerprint[:12]})", f"{names[1]} ({fingerprint[:12]})")
+    raise MexmaError(f"different encoders: {names[0]} for {store.path}, {names[1]} for {other}", _ADVICE)
 
 
 def _usable_rows(store: EmbeddingStore) -> tuple[np.ndarray, SideCounts]:

@@ -112,3 +112,86 @@ class TestBadInput:
             1, "is damaged: the manifest says 3 rows, the file has 2", *pair, "-o", tmp_path / "out.tsv"
         )
         assert not list(tmp_path.glob("out*"))
+
+
+@pytest.fixture(scope="module")
+def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny untrained encoder over letters: equal sentences have equal vectors, and that is all."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
+
+    from mexma_cli.encoder.encoder import SentenceEncoder
+
+    symbols = ["<s>", "<pad>", "</s>", "<unk>", *"abcdefghijklmnopqrstuvwxyz ", "<mask>"]
+    tokenizer = Tokenizer(models.WordLevel({s: i for i, s in enumerate(symbols)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", cls_token="<s>", sep_token="</s>",
+        pad_token="<pad>", unk_token="<unk>", mask_token="<mask>",
+    )  # fmt: skip
+    config = XLMRobertaConfig(
+        vocab_size=len(symbols), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=32, max_position_embeddings=52, type_vocab_size=1,
+    )  # fmt: skip
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    SentenceEncoder(
+        "tiny", XLMRobertaModel(config, add_pooling_layer=False), fast, pooling="mean", max_tokens=50
+    ).save(folder)
+    return folder
+
+
+class TestTexts:
+    LINES = ("some words", "other words", "the last line", "")
+
+    def texts(self, folder: Path) -> tuple[Path, Path]:
+        source, target = folder / "a.txt", folder / "b.txt.gz"
+        source.write_text("".join(f"{line}\n" for line in self.LINES))
+        target.write_bytes(gzip.compress("".join(f"{line}\n" for line in reversed(self.LINES)).encode()))
+        return source, target
+
+    def test_are_embedded_on_the_way(self, tmp_path: Path, encoder_folder: Path) -> None:
+        source, target = self.texts(tmp_path)
+        options = ("--model", encoder_folder, "-k", "2")
+        result = run("mine", source, target, *options, "--source-lang", "fr", "--margin", "absolute")
+        assert result.exit_code == 0, result.output
+        rows = [line.split("\t") for line in result.stdout.splitlines()]
+        assert sorted(row[1] for row in rows) == sorted(self.LINES[:3])
+        assert all(row[1] == row[2] and float(row[0]) == pytest.approx(1, abs=1e-3) for row in rows)
+        assert f"embedding {source} into a temporary folder" in result.stderr
+        assert sorted(tmp_path.iterdir()) == [source, target]
+
+        piped = CliRunner().invoke(
+            cli, ["mine", "-", str(target), *map(str, options), "--margin", "absolute"], source.read_bytes()
+        )
+        assert piped.exit_code == 0 and piped.stdout == result.stdout
+
+    def test_a_text_goes_with_a_store_of_the_same_encoder_only(
+        self, tmp_path: Path, encoder_folder: Path, pair: tuple[Path, Path]
+    ) -> None:
+        source, target = self.texts(tmp_path)
+        assert run("embed", source, "--model", encoder_folder, "-o", tmp_path / "a.emb").exit_code == 0
+        result = run("mine", tmp_path / "a.emb", target, "--model", encoder_folder)
+        assert result.exit_code == 0 and len(result.stdout.splitlines()) == 3
+        result = run("mine", pair[0], target, "--model", encoder_folder)
+        assert result.exit_code == 1 and "different encoders: unknown (raw vectors) for" in result.stderr
+
+    def test_bad_ones_are_refused_before_anything_is_embedded(
+        self, tmp_path: Path, encoder_folder: Path, pair: tuple[Path, Path]
+    ) -> None:
+        source, target = self.texts(tmp_path)
+        (tmp_path / "latin.txt").write_bytes("fine\ncaf\xe9\n".encode("latin-1"))
+        (tmp_path / "empty.txt").write_bytes(b"")
+        for name, message in (
+            ("latin.txt", "latin.txt, line 2, byte 4: not UTF-8"),
+            ("empty.txt", "empty.txt has no lines"),
+            ("none.txt", "none.txt: no such file"),
+        ):
+            result = run("mine", source, tmp_path / name, "--model", encoder_folder)
+            assert result.exit_code == 1 and message in result.stderr
+            assert "embedding" not in result.stderr
+        assert run("mine", "-", "-").exit_code == 2
+        assert run("mine", *pair, "--model", encoder_folder).exit_code == 2
+        assert run("mine", source, target, "--source-lang", "xx").exit_code == 1
