@@ -48,8 +48,14 @@ __all__ = ["EmbeddingManifest", "EmbeddingStore", "EmbeddingWriter", "Settings",
 
 log = logging.getLogger(__name__)
 
-ROWS_PER_SHARD = 1 << 16
-"""Rows in a shard: what a killed run loses at most, and 128 MiB at 1024 dimensions in float16."""
+ROWS_PER_SHARD = 1 << 13
+"""Rows in each of the first 16 shards; the next 64 have 8 times as many, all others 64 times: little is lost
+when a short or slow run is killed, and a billion rows are 2000 files."""
+
+
+def shard_rows(index: int, first: int = ROWS_PER_SHARD) -> int:
+    """Rows of a full shard, where the first ones have `first`."""
+    return first * (1 if index < 16 else 8 if index < 80 else 64)
 
 
 class EmbeddingStore:
@@ -189,7 +195,7 @@ class EmbeddingWriter:
         source: The text.
         argv: The command line, for the manifest.
         precision: What the encoder computed in.
-        rows_per_shard: Rows in a shard.
+        rows_per_shard: Rows in the first shards, see `shard_rows`.
         overwrite: Start anew over a finished or unfinished store; a finished one goes when the new one is
             whole.
 
@@ -268,14 +274,15 @@ class EmbeddingWriter:
                     self._open = OpenShard(
                         self._part, len(self._shards), self._settings, sentences is not None
                     )
-                step = min(len(stored) - at, self.rows_per_shard - self._open.rows)
+                full = shard_rows(len(self._shards), self.rows_per_shard)
+                step = min(len(stored) - at, full - self._open.rows)
                 assert not truncated or step == len(stored), "rows with truncated ones cross a shard's end"
                 self._open.write(
                     stored[at : at + step], sentences[at : at + step] if sentences is not None else None
                 )
                 self._open.truncated += truncated
                 at += step
-                if self._open.rows == self.rows_per_shard:
+                if self._open.rows == full:
                     self._close_shard()
 
     def finish(self, truncated: int | None = None, empty: int | None = None) -> EmbeddingStore:

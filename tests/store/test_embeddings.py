@@ -251,3 +251,14 @@ def test_vectors_without_sentences(tmp_path: Path) -> None:
     assert not store.has_sentences
     with pytest.raises(MexmaError, match="vectors without their sentences"):
         list(store.sentences())
+
+
+def test_long_stores_have_longer_shards(tmp_path: Path) -> None:
+    many = np.random.default_rng(1).normal(size=(100, DIM)).astype(np.float32)
+    with writer(tmp_path / "a.emb", rows_per_shard=1, dtype="float32") as out:
+        out.write(many, [str(row) for row in range(100)])
+        out.finish()
+    store = EmbeddingStore.open(tmp_path / "a.emb", verify=True)
+    assert [shard.rows for shard in store.manifest.shards] == [1] * 16 + [8] * 10 + [4]
+    np.testing.assert_array_equal(store.vectors(3, 99), many[3:99])
+    assert list(store.sentences()) == [str(row) for row in range(100)]
