@@ -95,9 +95,10 @@ def command(
     from tqdm import tqdm
 
     from mexma_cli.languages import resolve
-    from mexma_cli.stages.bitext import write_pairs
+    from mexma_cli.stages.bitext import check_output, write_pairs
     from mexma_cli.stages.mine import mine
 
+    check_output(output)
     languages = resolve(source_lang), resolve(target_lang)
     started = time.monotonic()
     with ExitStack() as stack:

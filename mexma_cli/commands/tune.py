@@ -67,10 +67,12 @@ def command(
     if (source_ids is None) != (target_ids is None):
         raise click.UsageError("Give --source and --target together, or neither.")
     from mexma_cli.evaluation.plot import check_plottable, draw_scores
-    from mexma_cli.stages.bitext import write_pairs
+    from mexma_cli.stages.bitext import check_output, write_pairs
     from mexma_cli.stages.tune import tune
 
+    check_output(output)
     if plot is not None:
+        check_output(plot)
         check_plottable(plot)
     found = tune(candidates, gold, source_ids, target_ids)
     best = found.best

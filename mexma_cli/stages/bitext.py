@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,10 +10,27 @@ from typing import IO
 
 from xopen import xopen
 
+from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import format_pairs
 from mexma_cli.store.manifest import whole_file
 
 _COMPRESSED = {".gz": "gz", ".xz": "xz", ".zst": "zst", ".bz2": "bz2"}
+
+
+def check_output(path: Path | None) -> None:
+    """Find out before the work that its result can be written.
+
+    Raises:
+        MexmaError: the folder is not there or is read-only, or the name is a folder's.
+    """
+    if path is None or str(path) == "-":
+        return
+    if path.is_dir():
+        raise MexmaError(f"{path} is a folder, not a file", "name a file for the output")
+    if not path.parent.is_dir():
+        raise MexmaError(f"{path}: there is no folder {path.parent}", f"make it: mkdir -p {path.parent}")
+    if not os.access(path if path.exists() and not path.is_file() else path.parent, os.W_OK):
+        raise MexmaError(f"{path}: not allowed to write there", "name another output")
 
 
 def write_pairs(path: Path | None, pairs: Iterable[tuple[float, str, str]]) -> int:

@@ -92,7 +92,7 @@ def tune(
     if not is_gold.any():
         raise MexmaError(
             f"{gold}: none of its {len(wanted):,} pairs is among the {len(best_of):,} of {candidates}",
-            "the gold list must have the sentences exactly as they were mined (source TAB target)"
+            "give the sentences exactly as they were mined, or ids with --source and --target"
             if source_ids is None
             else None,
         )

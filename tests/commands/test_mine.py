@@ -101,6 +101,12 @@ class TestBadInput:
         self.fails(2, "0 is not in the range", *pair, "-k", "0")
         self.fails(2, "Missing argument 'TARGET'", pair[0])
 
+    def test_an_output_that_cannot_be_written_is_refused_first(
+        self, pair: tuple[Path, Path], tmp_path: Path
+    ) -> None:
+        self.fails(1, "is a folder, not a file", *pair, "-o", tmp_path)
+        self.fails(1, "there is no folder", *pair, "-o", tmp_path / "none" / "out.tsv")
+
     def test_stores(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
         narrow = raw_store(tmp_path, "n", ["a"], np.ones((1, 3)))
         self.fails(1, "different dimensions", pair[0], narrow, "-o", tmp_path / "out.tsv")

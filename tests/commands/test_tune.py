@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -143,3 +144,24 @@ class TestBadInput:
         twice = ("--source", write(tmp_path / "w.tsv", "s1\ta", "s1\tb"), "--target", target)
         self.fails("w.tsv, line 2: the id 's1' occurs twice", candidates, "--gold", good, *twice)
         assert run("tune", candidates, "--gold", good, "--source", source).exit_code == 2
+
+
+def test_the_threshold_given_to_mine_keeps_the_same_pairs(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((60, 8)).astype(np.float32)
+    noisy = vectors + 0.3 * rng.standard_normal((60, 8)).astype(np.float32)
+    for name, rows in (("s", vectors), ("t", noisy)):
+        (tmp_path / f"{name}.f32").write_bytes(rows.tobytes())
+        text = write(tmp_path / f"{name}.txt", *(f"{name}{i}" for i in range(60)))
+        raw = run(
+            "convert", tmp_path / f"{name}.f32", "--dim", "8", "--text", text, "-o", tmp_path / f"{name}.emb"
+        )
+        assert raw.exit_code == 0, raw.output
+    stores = tmp_path / "s.emb", tmp_path / "t.emb"
+    assert run("mine", *stores, "-o", tmp_path / "all.tsv").exit_code == 0
+    gold = write(tmp_path / "gold.tsv", *(f"s{i}\tt{i}" for i in range(60)))
+    tuned = run("tune", tmp_path / "all.tsv", "--gold", gold, "--json", "-o", tmp_path / "kept.tsv")
+    threshold = json.loads(tuned.stdout)["threshold"]
+    again = run("mine", *stores, "--threshold", str(threshold))
+    assert again.stdout == (tmp_path / "kept.tsv").read_text()
+    assert len(again.stdout.splitlines()) == json.loads(tuned.stdout)["pairs"]
