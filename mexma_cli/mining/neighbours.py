@@ -91,7 +91,7 @@ def _sweep(
 ) -> None:
     """Go over all tiles, x outside and y inside, and fill both lists of keys in place."""
     height, width = min(X_TILE, max(len(left), 1)), min(Y_TILE, max(len(right), 1))
-    scores, mask = torch.empty(height * width), torch.empty(height * width, dtype=torch.bool)
+    scores, mask = torch.empty(height * width), np.empty(height * width, dtype=bool)
     tiles = -(-len(left) // height) * -(-len(right) // width)
     done = 0
     for top in range(0, len(left), height):
@@ -100,7 +100,7 @@ def _sweep(
             columns = right.block(start, start + width)
             size = len(rows) * len(columns)
             tile = scores[:size].view(len(rows), len(columns))
-            hits = mask[:size].view(len(rows), len(columns))
+            hits = mask[:size].reshape(len(rows), len(columns))
             torch.matmul(rows, columns.T, out=tile)
             _take_rows(tile, hits, forward[top : top + height], start)
             _take_columns(tile, hits, backward[start : start + width], top)
@@ -141,21 +141,21 @@ class _Side:
         return block.div_(torch.where(norms == 0, 1.0, norms))
 
 
-def _take_rows(tile: torch.Tensor, hits: torch.Tensor, best: np.ndarray, first_id: int) -> None:
+def _take_rows(tile: torch.Tensor, hits: np.ndarray, best: np.ndarray, first_id: int) -> None:
     """Merge what a tile [r, c] has into the k best of its rows, `best` [r, k]."""
     bound = _bound(best, tile, dim=1)
-    torch.ge(tile, torch.from_numpy(bound)[:, None], out=hits)
-    flat = np.flatnonzero(hits.numpy())
+    np.greater_equal(tile.numpy(), bound[:, None], out=hits)
+    flat = np.flatnonzero(hits)
     if len(flat):
         row, column = np.divmod(flat, tile.shape[1])
         _merge(best, row, column + first_id, tile.numpy().reshape(-1)[flat])
 
 
-def _take_columns(tile: torch.Tensor, hits: torch.Tensor, best: np.ndarray, first_id: int) -> None:
+def _take_columns(tile: torch.Tensor, hits: np.ndarray, best: np.ndarray, first_id: int) -> None:
     """Merge what a tile [r, c] has into the k best of its columns, `best` [c, k]."""
     bound = _bound(best, tile, dim=0)
-    torch.ge(tile, torch.from_numpy(bound)[None, :], out=hits)
-    flat = np.flatnonzero(hits.numpy())
+    np.greater_equal(tile.numpy(), bound[None, :], out=hits)
+    flat = np.flatnonzero(hits)
     if len(flat):
         row, column = np.divmod(flat, tile.shape[1])
         order = np.argsort(column.astype(np.uint16), kind="stable")  # a tile has at most 2^16 columns
