@@ -236,7 +236,7 @@ def _aligned(source_path: Path, target_path: Path) -> Iterator[tuple[str | None,
         if source is None or target is None:
             counts = [scan(path).lines for path in (source_path, target_path)]
             raise MexmaError(
-                f"{source_path} has {counts[0]:,} lines, {target_path} has {counts[1]:,}",
+                f"{source_path} has {counts[0]:,} lines, {target_path} has {counts[1]:,} lines",
                 "line n of one must be the translation of line n of the other",
             )
         yield None, source.strip(), target.strip()

@@ -106,7 +106,13 @@ def train_tokenizer(
                 yield sentence
 
     tokenizer = Tokenizer(models.Unigram())
-    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(r"\s+"), " ")])
+    tokenizer.normalizer = normalizers.Sequence(
+        [
+            normalizers.NFKC(),
+            normalizers.Replace(Regex("[\u00ad\u200b\u2060\ufeff]"), ""),  # invisible, and without meaning
+            normalizers.Replace(Regex(r"\s+"), " "),
+        ]
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
     trainer = trainers.UnigramTrainer(

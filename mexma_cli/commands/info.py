@@ -1,0 +1,64 @@
+"""`mexma info`: what a file or folder is, and whether it is whole."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from mexma_cli.stages.info import Info
+
+
+@click.command("info")
+@click.argument("path")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(path: str, as_json: bool) -> None:
+    """Say what PATH is, and check it: all files are read and compared with their checksums.
+
+    PATH is an embedding store, prepared pairs or a folder of them, a training run, a checkpoint, an
+    encoder's folder (or a bundled name such as mini), or a text file. The exit code is 1 if anything is
+    broken.
+    """
+    from mexma_cli.errors import MexmaError
+    from mexma_cli.stages.info import inspect
+
+    info = inspect(path)
+    problems = info.all_problems()
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(info) | {"whole": not problems}, ensure_ascii=False))
+    else:
+        show(info)
+        if not problems:
+            click.echo("check: all is whole")
+    if problems:
+        raise MexmaError("; ".join(problems))
+
+
+_DETAILS = {"format_version", "tool_version", "settings", "tokenizer_fingerprint"}
+"""Left out where many things are listed."""
+
+
+def show(info: Info, indent: str = "") -> None:
+    """Print the facts, a line each, and those of the parts further in."""
+    click.echo(f"{indent}{info.path}: {info.kind}")
+    facts = {key: value for key, value in info.facts.items() if not indent or key not in _DETAILS}
+    width = max((len(key) for key in facts), default=0)
+    for key, value in facts.items():
+        click.echo(f"{indent}  {key.ljust(width)}  {_shown(value)}")
+    for part in info.parts:
+        show(part, indent + "  ")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_shown(inner)}" for key, inner in value.items()) or "none"
+    if isinstance(value, list):
+        return " ".join(_shown(inner) for inner in value)
+    return str(value)

@@ -1,0 +1,218 @@
+"""What a file or folder is, what is to be known of it, and whether it is whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mexma_cli import languages
+from mexma_cli.encoder import folder as encoder_folder
+from mexma_cli.errors import MexmaError
+from mexma_cli.store import layout
+from mexma_cli.store.bitext import BitextStore
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.manifest import read_json, read_manifest
+from mexma_cli.text.lines import scan
+
+CHECKPOINT = "checkpoint.json"
+
+
+@dataclass
+class Info:
+    """The findings.
+
+    Attributes:
+        kind: In words.
+        facts: What is to be known.
+        problems: What is broken; empty if all that can be checked is right.
+        parts: The stores, checkpoints and encoders in a folder of such.
+    """
+
+    path: str
+    kind: str
+    facts: dict[str, Any] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    parts: list[Info] = field(default_factory=list)
+
+    def all_problems(self) -> list[str]:
+        """Its own problems and those of its parts."""
+        return [*self.problems, *(problem for part in self.parts for problem in part.all_problems())]
+
+
+def inspect(path: str | Path) -> Info:
+    """Look at an embedding store, prepared pairs, a run, a checkpoint, an encoder or a text file.
+
+    Everything is read, and compared with checksums where there are some.
+
+    Raises:
+        MexmaError: There is nothing, or nothing that is known.
+    """
+    where = Path(path)
+    if not where.exists():
+        bundled = encoder_folder.BUNDLED / str(path)
+        if (bundled / "config.json").is_file():
+            where = bundled
+        else:
+            raise MexmaError(f"{path}: no such file or folder")
+    if where.is_file():
+        return _text(where)
+    look = _kind(where)
+    if look is None:
+        raise MexmaError(
+            f"{where} is nothing that mexma makes",
+            "it knows embedding stores, prepared pairs, runs, checkpoints, encoders and text files",
+        )
+    return look(where)
+
+
+def _kind(where: Path) -> Callable[[Path], Info] | None:
+    if (where / layout.MANIFEST).is_file():
+        content = read_json(where / layout.MANIFEST)
+        kind = content.get("kind") if isinstance(content, dict) else None
+        return _bitext if kind == "bitext" else _embeddings
+    known: dict[str, Callable[[Path], Info]] = {
+        layout.PROGRESS: _unfinished,
+        CHECKPOINT: _checkpoint,
+        "recipe.yaml": _run,
+        "config.json": _encoder,
+        "tokenizer.json": _tokenizer,
+    }
+    for name, look in known.items():
+        if (where / name).is_file():
+            return look
+    if any((part / layout.MANIFEST).is_file() for part in where.iterdir() if part.is_dir()):
+        return _several
+    return None
+
+
+def _embeddings(where: Path) -> Info:
+    info = Info(str(where), "embedding store")
+    try:
+        manifest = read_manifest(where / layout.MANIFEST, layout.EmbeddingManifest, layout.FORMAT_VERSION)
+        info.facts = manifest.model_dump(mode="json", exclude={"kind", "shards", "argv"})
+        info.facts |= {
+            "language": f"{manifest.language} ({languages.name(manifest.language)})",
+            "shards": len(manifest.shards),
+            "argv": " ".join(manifest.argv),
+        }
+        EmbeddingStore.open(where, verify=True)
+    except MexmaError as error:
+        info.problems.append(error.message)
+    return info
+
+
+def _unfinished(where: Path) -> Info:
+    progress = read_manifest(where / layout.PROGRESS, layout.Progress, layout.FORMAT_VERSION)
+    rows = sum(shard.rows for shard in progress.shards)
+    facts = {"rows so far": rows, **progress.settings.model_dump()}
+    problem = f"{where} is unfinished: the same `mexma embed` command goes on where it stopped"
+    return Info(str(where), "unfinished embedding store", facts, [problem])
+
+
+def _bitext(where: Path) -> Info:
+    info = Info(str(where), "prepared pairs")
+    try:
+        store = BitextStore.open(where)
+        info.facts = store.manifest.model_dump(mode="json", exclude={"kind", "checksums"})
+        store.verify()
+    except MexmaError as error:
+        info.problems.append(error.message)
+    return info
+
+
+def _several(where: Path) -> Info:
+    parts = [_kind(part) for part in sorted(where.iterdir()) if part.is_dir()]
+    folders = [part for part in sorted(where.iterdir()) if part.is_dir()]
+    found = [look(part) for look, part in zip(parts, folders, strict=True) if look]
+    pairs = sum(part.facts.get("pairs", 0) for part in found)
+    return Info(str(where), "folder of stores", {"stores": len(found), "pairs": pairs}, parts=found)
+
+
+def _checkpoint(where: Path) -> Info:
+    from mexma_cli.training.checkpoint import verify
+
+    info = Info(str(where), "checkpoint")
+    try:
+        manifest = verify(where)
+        info.facts = {key: value for key, value in manifest.items() if key != "files"}
+        info.facts["bytes"] = sum((where / name).stat().st_size for name in manifest["files"])
+    except MexmaError as error:
+        info.problems.append(error.message)
+    return info
+
+
+def _run(where: Path) -> Info:
+    from mexma_cli.recipe import load
+    from mexma_cli.training.checkpoint import found
+
+    info = Info(str(where), "training run")
+    try:
+        recipe = load(where / "recipe.yaml")
+        info.facts = {"recipe": recipe.name, "phases": ", ".join(phase.name for phase in recipe.phases)}
+        info.parts = [
+            _checkpoint(checkpoint)
+            for phase in recipe.phases
+            for checkpoint in found(where / phase.name / "checkpoints")
+        ]
+    except MexmaError as error:
+        info.problems.append(error.message)
+    info.facts |= _last_record(where / "log.jsonl")
+    info.facts["finished"] = (where / "encoder").is_dir()
+    if info.facts["finished"]:
+        info.parts.append(_encoder(where / "encoder"))
+    return info
+
+
+def _last_record(path: Path) -> dict[str, Any]:
+    """The last whole line of a run's log."""
+    if not path.is_file():
+        return {}
+    for line in reversed(path.read_text(encoding="utf-8").splitlines()):
+        try:
+            return {f"last {key}": value for key, value in json.loads(line).items()}
+        except ValueError:
+            continue  # a run that was killed while it wrote
+    return {}
+
+
+def _encoder(where: Path) -> Info:
+    from mexma_cli.encoder.encoder import SentenceEncoder
+
+    info = Info(str(where), "encoder")
+    try:
+        encoder = SentenceEncoder.load(str(where), device="cpu")
+    except MexmaError as error:
+        info.problems.append(error.message)
+        return info
+    except Exception as error:  # damaged weights make the libraries raise whatever they like
+        info.problems.append(f"{where} cannot be loaded: {error}")
+        return info
+    config = encoder.model.config
+    info.facts = {
+        "model type": config.model_type,
+        "dim": encoder.dim,
+        "layers": config.num_hidden_layers,
+        "heads": config.num_attention_heads,
+        "vocabulary": config.vocab_size,
+        "parameters": sum(weights.numel() for weights in encoder.model.parameters()),
+        "pooling": encoder.pooling,
+        "normalised": encoder.normalised,
+        "max_tokens": encoder.max_tokens,
+        "fingerprint": encoder.fingerprint,
+    }
+    return info
+
+
+def _tokenizer(where: Path) -> Info:
+    from mexma_cli.stages.tokenizer import load_tokenizer
+
+    return Info(str(where), "tokeniser", {"vocabulary": len(load_tokenizer(where))})
+
+
+def _text(where: Path) -> Info:
+    found = scan(where)
+    facts = {"lines": found.lines, "empty": found.empty, "bytes": found.bytes, "checksum": found.checksum}
+    return Info(str(where), "text file", facts)

@@ -1,0 +1,178 @@
+"""`mexma info`: everything the tool makes is known by sight, and damage is found."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from mexma_cli.main import cli
+from mexma_cli.store.bitext import BitextWriter
+from mexma_cli.store.embeddings import EmbeddingWriter, Source
+
+
+def info(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, ["info", *map(str, arguments)])
+
+
+def flip(path: Path, at: int = -1) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return make_store(tmp_path / "a.emb", finish=True)
+
+
+def make_store(path: Path, finish: bool) -> Path:
+    with EmbeddingWriter(
+        path,
+        encoder="tiny",
+        fingerprint="f" * 32,
+        pooling="cls",
+        dim=4,
+        normalised=True,
+        language="fra_Latn",
+        source=Source(path="a.txt", checksum="c", lines=3),
+        argv=["mexma", "embed", "a.txt"],
+        rows_per_shard=2,
+    ) as out:
+        out.write(np.ones((3, 4), dtype=np.float32), ["a", "", "c"])
+        if finish:
+            out.finish()
+    return path
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    with BitextWriter(tmp_path / "data" / "tatoeba.fra", 100) as out:
+        out.write([[5, 6], [7]], [[8], [9]])
+        out.finish(
+            {
+                "name": "tatoeba",
+                "source_language": "fra_Latn",
+                "target_language": "eng_Latn",
+                "tokenizer_fingerprint": "t",
+                "max_tokens": 20,
+                "read": 3,
+                "dropped": {"duplicate": 1},
+                "truncated": 0,
+                "settings": {"cap": 0},
+            }
+        )
+    return tmp_path / "data" / "tatoeba.fra"
+
+
+def test_embedding_store(store: Path) -> None:
+    done = info(store)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith(f"{store}: embedding store\n")
+    for words in ("fra_Latn (French)", "tiny", "check: all is whole"):
+        assert words in done.stdout
+    found = json.loads(info(store, "--json").stdout)
+    assert found["whole"] is True
+    assert (found["facts"]["rows"], found["facts"]["empty"], found["facts"]["shards"]) == (3, 1, 2)
+
+
+@pytest.mark.parametrize("name", ["vectors-00001.npy", "lines-00000.txt.zst"])
+def test_a_damaged_store_is_exit_code_1(name: str, store: Path) -> None:
+    flip(store / name)
+    done = info(store)
+    assert done.exit_code == 1
+    assert f"{name} is damaged" in done.stderr
+    assert "3" in done.stdout, "the facts are still told"
+    found = info(store, "--json")
+    assert found.exit_code == 1
+    assert name in json.loads(found.stdout)["problems"][0]
+
+
+def test_a_short_shard_and_an_unfinished_store(store: Path, tmp_path: Path) -> None:
+    os.truncate(store / "vectors-00000.npy", 130)
+    done = info(store)
+    assert done.exit_code == 1
+    assert "the manifest says 2 rows, the file has 0" in done.stderr
+    make_store(tmp_path / "b.emb", finish=False)
+    done = info(tmp_path / "b.emb.partial")
+    assert done.exit_code == 1
+    assert "unfinished" in done.stderr
+
+
+def test_prepared_pairs_alone_and_together(pairs: Path) -> None:
+    done = info(pairs)
+    assert done.exit_code == 0, done.output
+    assert "duplicate 1" in done.stdout
+    done = info(pairs.parent)
+    assert done.exit_code == 0, done.output
+    assert "folder of stores" in done.stdout
+    flip(pairs / "target.ids.npy")
+    for path in (pairs, pairs.parent):
+        done = info(path)
+        assert done.exit_code == 1
+        assert "target.ids.npy is damaged" in done.stderr
+
+
+def test_encoder(tiny_encoder: Path, tmp_path: Path) -> None:
+    found = json.loads(info(tiny_encoder, "--json").stdout)
+    assert found["kind"] == "encoder"
+    assert (found["facts"]["dim"], found["facts"]["pooling"], found["facts"]["max_tokens"]) == (32, "cls", 64)
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for file in tiny_encoder.iterdir():
+        if file.is_file():
+            (broken / file.name).write_bytes(file.read_bytes())
+    os.truncate(broken / "model.safetensors", 5000)
+    done = info(broken)
+    assert done.exit_code == 1
+    assert str(broken) in done.stderr
+
+
+def test_checkpoint_and_run(tmp_path: Path) -> None:
+    import torch
+
+    from mexma_cli.training.checkpoint import State, save
+
+    run = tmp_path / "run"
+    (run / "train").mkdir(parents=True)
+    state = State(7, 700, {"a.weight": torch.ones(3)}, {}, {"optimisers": []})
+    checkpoint = save(run / "train" / "checkpoints", state, keep=2)
+    done = info(checkpoint)
+    assert done.exit_code == 0, done.output
+    assert "step" in done.stdout
+    (run / "recipe.yaml").write_text(
+        "name: small\nrun: run\n"
+        "data: {store: d, corpora: [{name: a, format: tsv, path: a.tsv, languages: [fra]}]}\n"
+        "encoder: {from: mini}\nobjective: {name: mexma}\ntrainer: {steps: 10}\n"
+    )
+    (run / "log.jsonl").write_text('{"phase": "train", "step": 7, "loss": 2.5}\n{"phase": "tra')
+    done = info(run)
+    assert done.exit_code == 0, done.output
+    assert "training run" in done.stdout
+    assert "2.5" in done.stdout
+    flip(checkpoint / "objective.safetensors")
+    for path in (checkpoint, run):
+        done = info(path)
+        assert done.exit_code == 1
+        assert "objective.safetensors is damaged" in done.stderr
+
+
+def test_text_and_what_is_unknown(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\n\nthree\n")
+    done = info(tmp_path / "a.txt")
+    assert done.exit_code == 0
+    assert "text file" in done.stdout
+    (tmp_path / "latin1.txt").write_bytes(b"caf\xe9\n")
+    (tmp_path / "folder").mkdir()
+    for name, words in (
+        ("latin1.txt", "not UTF-8"),
+        ("folder", "is nothing that mexma makes"),
+        ("x", "no such file"),
+    ):
+        done = info(tmp_path / name)
+        assert done.exit_code == 1
+        assert words in done.stderr

@@ -1,0 +1,58 @@
+"""`mexma prepare` prints what became of every corpus."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mexma_cli.main import cli
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, tiny_encoder: Path, sentences: dict[str, list[str]]) -> Path:
+    rows = [f"{fra}\t{eng}" for fra, eng in zip(sentences["fra"], sentences["eng"], strict=True)]
+    (tmp_path / "a.tsv").write_text("\n".join([*rows, rows[0], "\tonly English"]))
+    path = tmp_path / "r.yaml"
+    path.write_text(
+        f"name: r\nrun: {tmp_path}/run\n"
+        f"data: {{root: {tmp_path}, store: {tmp_path}/store,\n"
+        "  corpora: [{name: a, format: tsv, path: a.tsv, languages: [fra_Latn]}]}\n"
+        f"encoder: {{from: {tiny_encoder}}}\nobjective: {{name: mexma}}\ntrainer: {{steps: 1}}\n"
+    )
+    return path
+
+
+def prepare(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, ["prepare", *map(str, arguments)])
+
+
+def test_a_table_of_what_was_kept_and_why(recipe: Path) -> None:
+    done = prepare(recipe)
+    assert done.exit_code == 0, done.output
+    head, row, total = done.stdout.splitlines()[:3]
+    assert head.split() == ["corpus", "language", "read", "kept", "missing", "duplicate", "cut", "tokens"]
+    assert row.split()[:6] == ["a", "fra_Latn", "10", "8", "1", "1"]
+    assert total.split()[:5] == ["all", "10", "8", "1", "1"]
+    assert "duplicate: the same pair came before in this corpus" in done.stdout
+    assert done.stderr == ""
+    assert "as before" in prepare(recipe).stdout
+
+
+def test_json_lines(recipe: Path) -> None:
+    (line,) = prepare(recipe, "--json").stdout.splitlines()
+    assert json.loads(line)["dropped"] == {"missing": 1, "duplicate": 1}
+
+
+def test_mistakes(recipe: Path) -> None:
+    done = prepare(recipe, "--set", "data.max_charz=3")
+    assert done.exit_code == 1
+    assert "unknown key `data.max_charz`" in done.stderr
+    assert "max_chars" in done.stderr
+    done = prepare(recipe, "--set", "data.root=/nowhere")
+    assert done.exit_code == 1
+    assert "no such file" in done.stderr
+    assert prepare("no-such-recipe").exit_code == 1
+    assert prepare().exit_code == 2

@@ -1,0 +1,235 @@
+"""Parallel text to stores: what is kept, what is dropped and why, and nothing done twice."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.recipe import Recipe, load
+from mexma_cli.stages.prepare import CorpusReport, prepare, store_path
+from mexma_cli.stages.tokenizer import load_tokenizer, tokenizer_path
+from mexma_cli.store.bitext import BitextStore
+
+
+@pytest.fixture
+def folder(tmp_path: Path, sentences: dict[str, list[str]]) -> Path:
+    """A TSV with 8 good pairs and one bad pair of each sort; two aligned files with a split."""
+    good = [f"{fra}\t{eng}\tmore" for fra, eng in zip(sentences["fra"], sentences["eng"], strict=True)]
+    bad = [
+        "no tab here",
+        "\tThe left side is empty",
+        good[0],
+        "court\tThis is very much longer than the short word on the other side of the line.",
+        "x" * 1001 + "\t" + "y" * 1001,
+        "une phrase secrète\tA secret   SENTENCE",
+        "\u200b\u2060\t\u200b",
+    ]
+    (tmp_path / "fra-eng.tsv.gz").write_bytes(gzip.compress("\n".join([*good, *bad]).encode()))
+    (tmp_path / "test.txt").write_text("17\ta secret sentence\tx\nanother\n")
+    (tmp_path / "a.fra").write_text("\n".join(["", *sentences["fra"][1:]]) + "\n")
+    (tmp_path / "a.eng").write_text("\n".join(sentences["eng"]) + "\n")
+    (tmp_path / "split.txt").write_text("train\n" * 6 + "dev\n" * 2)
+    return tmp_path
+
+
+def recipe(folder: Path, encoder: dict[str, Any], **data: Any) -> Recipe:
+    content = {
+        "name": "small",
+        "run": str(folder / "run"),
+        "data": {
+            "root": str(folder),
+            "store": str(folder / "store"),
+            "max_tokens": 64,
+            "exclude": ["test*.txt"],
+            "corpora": [
+                {"name": "tsv", "format": "tsv", "path": "{lang}-eng.tsv.gz", "languages": ["fra"]},
+                {
+                    "name": "verses",
+                    "format": "aligned",
+                    "source_path": "a.{lang}",
+                    "target_path": "a.eng",
+                    "languages": ["fra"],
+                    "keep": {"path": "split.txt", "value": "train"},
+                },
+            ],
+        }
+        | data,
+        "encoder": encoder,
+        "objective": {"name": "mexma"},
+        "trainer": {"steps": 1},
+    }
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump(content, allow_unicode=True))
+    return load(path)
+
+
+@pytest.fixture
+def start(tiny_encoder: Path) -> dict[str, Any]:
+    return {"from": str(tiny_encoder)}
+
+
+def texts(report: CorpusReport, tokenizer: Path) -> list[tuple[str, str]]:
+    store, decoder = BitextStore.open(report.path, verify=True), load_tokenizer(tokenizer)
+    return [tuple(decoder.decode(ids) for ids in store.pair(row)) for row in range(len(store))]  # type: ignore[misc]
+
+
+def test_kept_and_dropped_with_reasons(
+    folder: Path, start: dict[str, Any], tiny_encoder: Path, sentences: dict[str, list[str]]
+) -> None:
+    tsv, verses = prepare(recipe(folder, start))
+    assert (tsv.corpus, tsv.language, tsv.target, tsv.read, tsv.kept) == ("tsv", "fra", "eng_Latn", 15, 8)
+    assert tsv.dropped == {
+        "missing": 1,
+        "malformed": 1,
+        "long": 1,
+        "ratio": 1,
+        "excluded": 1,
+        "duplicate": 1,
+        "no tokens": 1,
+    }
+    assert tsv.read == tsv.kept + sum(tsv.dropped.values())
+    assert texts(tsv, tiny_encoder) == list(zip(sentences["fra"], sentences["eng"], strict=True))
+    assert (verses.read, verses.kept, verses.dropped) == (8, 5, {"missing": 1, "other part": 2})
+    store = BitextStore.open(store_path(recipe(folder, start), "tsv", "fra"))
+    assert store.manifest.source_language == "fra_Latn"
+    assert tsv.tokens == sum(len(side) for row in range(8) for side in store.pair(row))
+    special = set(load_tokenizer(tiny_encoder).all_special_ids) - {3}
+    assert not special & {token for row in range(8) for side in store.pair(row) for token in side.tolist()}
+
+
+def test_the_same_again_is_kept_and_a_change_is_made_again(folder: Path, start: dict[str, Any]) -> None:
+    prepare(recipe(folder, start))
+    written = (folder / "store" / "tsv.fra" / "source.ids.npy").stat().st_mtime_ns
+    assert all(report.reused for report in prepare(recipe(folder, start)))
+    assert (folder / "store" / "tsv.fra" / "source.ids.npy").stat().st_mtime_ns == written
+    (folder / "a.eng").write_text((folder / "a.eng").read_text().replace("boat", "ship"))
+    assert [report.reused for report in prepare(recipe(folder, start))] == [True, False]
+    assert not any(report.reused for report in prepare(recipe(folder, start, max_chars=900)))
+    (folder / "store" / "tsv.fra" / "target.ids.npy").unlink()
+    assert [report.reused for report in prepare(recipe(folder, start, max_chars=900))] == [False, True]
+
+
+def test_a_cap_chooses_the_same_pairs_in_any_order(
+    folder: Path, start: dict[str, Any], tiny_encoder: Path, sentences: dict[str, list[str]]
+) -> None:
+    rows = [f"{fra} {more}\t{fra}" for more in sentences["fra"] for fra in sentences["fra"]]
+    corpus = [{"name": "t", "format": "tsv", "path": "t.tsv", "languages": ["fra"], "cap": 30}]
+    chosen = []
+    for seed in (1, 2):
+        random.Random(seed).shuffle(rows)
+        (folder / "t.tsv").write_text("\n".join(rows))
+        (report,) = prepare(recipe(folder, start, corpora=corpus))
+        assert (report.kept, report.dropped) == (30, {"cap": 34})
+        chosen.append(set(texts(report, tiny_encoder)))
+    assert chosen[0] == chosen[1]
+    assert len({target for _, target in chosen[0]}) > 5, "from everywhere"
+
+
+def test_long_sentences_are_cut_and_counted(folder: Path, start: dict[str, Any]) -> None:
+    (report, _) = prepare(recipe(folder, start, max_tokens=12))
+    store = BitextStore.open(report.path)
+    lengths = [len(side) for row in range(len(store)) for side in store.pair(row)]
+    assert max(lengths) == 10
+    assert report.truncated >= sum(length == 10 for length in lengths) - 3 > 0
+
+
+def test_filters_can_be_off(folder: Path, start: dict[str, Any]) -> None:
+    tsv, _ = prepare(
+        recipe(folder, start, max_length_ratio=0, drop_duplicates=False, exclude=[], max_chars=2000)
+    )
+    assert set(tsv.dropped) == {"missing", "malformed", "no tokens"}
+
+
+def test_a_tokeniser_is_trained_on_what_is_kept_and_used_again(folder: Path) -> None:
+    encoder = {
+        "new": {"layers": 1, "width": 16, "heads": 2, "ffn": 16},
+        "tokenizer": {"vocabulary": 400, "max_sentences": 1000},
+    }
+    made = recipe(folder, encoder)
+    first = prepare(made)
+    note = (tokenizer_path(made) / "tokenizer.json").stat().st_mtime_ns
+    tokenizer = load_tokenizer(tokenizer_path(made))
+    assert not any("x" * 5 in piece for piece in tokenizer.get_vocab()), "trained on a dropped pair"
+    assert all(report.reused for report in prepare(made))
+    assert (tokenizer_path(made) / "tokenizer.json").stat().st_mtime_ns == note
+    assert BitextStore.open(first[0].path).manifest.vocabulary == len(tokenizer)
+
+
+ALIGNED = {
+    "name": "v",
+    "format": "aligned",
+    "source_path": "a.fra",
+    "target_path": "a.eng",
+    "languages": ["fra"],
+}
+TSV = {"name": "t", "format": "tsv", "path": "{lang}-eng.tsv.gz", "languages": ["fra"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            {"corpora": [TSV | {"languages": ["fra", "deu"]}]},
+            r"deu-eng\.tsv\.gz: no such file \(corpus 't', deu\)",
+        ),
+        (
+            {"corpora": [TSV | {"languages": ["fra", "frx"], "path": "fra-eng.tsv.gz"}]},
+            "no {lang} in its path",
+        ),
+        ({"corpora": [TSV | {"languages": ["fra_Ltn"]}]}, "unknown language code 'fra_Ltn'"),
+        ({"corpora": [TSV | {"target": "englisch"}]}, "unknown language code 'englisch'"),
+        ({"corpora": [TSV, TSV]}, "corpus 't' has fra twice"),
+        ({"corpora": [TSV | {"name": "../up"}]}, "a name is letters"),
+        (
+            {"corpora": [ALIGNED | {"target_path": "short.eng"}]},
+            r"a\.fra has 8 lines, .*short\.eng has 2 lines",
+        ),
+        (
+            {"corpora": [ALIGNED | {"keep": {"path": "short.eng", "value": "a"}}]},
+            r"not as many lines .*line 3",
+        ),
+        ({"corpora": [ALIGNED | {"target_path": "latin1.eng"}]}, r"latin1\.eng, line 2, byte 4: not UTF-8"),
+        ({"corpora": [ALIGNED | {"source_path": "empty", "target_path": "empty"}]}, "empty has no lines"),
+        ({"exclude": ["nothing-*.txt"]}, r"no file is called .*nothing-\*\.txt"),
+        ({"min_chars": 500}, "no pair is left"),
+    ],
+)
+def test_mistakes_are_named(change: dict[str, Any], words: str, folder: Path, start: dict[str, Any]) -> None:
+    (folder / "short.eng").write_text("a\nb\n")
+    (folder / "empty").write_text("")
+    (folder / "latin1.eng").write_bytes(b"ok\ncaf\xe9\n")
+    with pytest.raises(MexmaError, match=words):
+        prepare(recipe(folder, start, **change))
+    assert not list((folder / "store").glob("*.tmp-*"))
+
+
+def test_real_verses_and_tables(shared: Path, tmp_path: Path, start: dict[str, Any]) -> None:
+    data = {
+        "root": str(shared / "data"),
+        "corpora": [
+            {
+                "name": "bible",
+                "format": "aligned",
+                "source_path": "bible/{lang}.txt.gz",
+                "target_path": "bible/eng_Latn.txt.gz",
+                "languages": ["hye_Armn"],
+                "keep": {"path": "bible/split.txt", "value": "train"},
+                "cap": 500,
+            },
+            {"name": "tico", "format": "tsv", "path": "tico19/{lang}-eng.tsv.gz", "languages": ["fra_Latn"]},
+        ],
+        "exclude": ["tatoeba/tatoeba.*"],
+    }
+    if not (shared / "data/tico19/fra_Latn-eng.tsv.gz").exists():
+        data["corpora"] = data["corpora"][:1]  # type: ignore[index]
+    reports = prepare(recipe(tmp_path, start, **data))
+    assert reports[0].kept == 500
+    assert (
+        reports[0].dropped["missing"] + reports[0].dropped["other part"] + reports[0].dropped["cap"] > 20_000
+    )
