@@ -90,7 +90,7 @@ def command(
                 language,
                 label=label,
                 store_dtype="float32" if store_dtype == "float32" else "float16",
-                argv=[Path(sys.argv[0]).name, *sys.argv[1:]],
+                argv=["mexma", *sys.argv[1:]],
                 overwrite=overwrite,
                 on_progress=progress,
             )
