@@ -30,6 +30,7 @@ from mexma_cli.store.layout import (
     Shard,
     Source,
     StoreType,
+    check_replaceable,
     check_shard,
     files_of,
     partial,
@@ -377,21 +378,6 @@ class EmbeddingWriter:
                 )
             raise MexmaError(f"the vector of line {line} is not a number", "compute in fp32: --dtype fp32")
         return stored
-
-
-def check_replaceable(path: Path, overwrite: bool) -> None:
-    """Refuse to write over what is not an embedding store, and over a store unless that is wanted.
-
-    Raises:
-        MexmaError: Something is there.
-    """
-    if not path.exists() and not path.is_symlink():
-        return
-    if not (path / MANIFEST).is_file():
-        raise MexmaError(f"{path} is there and is no embedding store: not overwritten", "name another output")
-    if not overwrite:
-        raise MexmaError(f"{path} is there already", "--overwrite makes it anew, or name another output")
-    read_manifest(path / MANIFEST, EmbeddingManifest, FORMAT_VERSION)
 
 
 def _no_store(folder: Path) -> MexmaError:

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.store.manifest import file_size
+from mexma_cli.store.manifest import file_size, read_manifest
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
@@ -151,3 +151,18 @@ def files_of(shard: Shard) -> list[File]:
 def partial(path: Path) -> Path:
     """What a store's folder is called until it is finished."""
     return path.with_name(path.name + ".partial")
+
+
+def check_replaceable(path: Path, overwrite: bool) -> None:
+    """Refuse to write over what is not an embedding store, and over a store unless that is wanted.
+
+    Raises:
+        MexmaError: Something is there.
+    """
+    if not path.exists() and not path.is_symlink():
+        return
+    if not (path / MANIFEST).is_file():
+        raise MexmaError(f"{path} is there and is no embedding store: not overwritten", "name another output")
+    if not overwrite:
+        raise MexmaError(f"{path} is there already", "--overwrite makes it anew, or name another output")
+    read_manifest(path / MANIFEST, EmbeddingManifest, FORMAT_VERSION)
