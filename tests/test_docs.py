@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.util
 import re
 import subprocess
@@ -66,6 +67,25 @@ def test_cli_page_is_current() -> None:
 def test_session_runs(block: str, tmp_path: Path) -> None:
     small_examples(tmp_path)
     make_readme.run(block, tmp_path)
+
+
+def test_files_with_ids(tmp_path: Path) -> None:
+    """The README's run over `id TAB sentence` files, on the demo's text with ids."""
+    small_examples(tmp_path)
+    folder = tmp_path / "examples/spa-eng"
+    ids: dict[str, str] = {}
+    for name, prefix in (("spa", "fra"), ("eng", "eng")):
+        lines = (folder / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+        ids |= {line: f"{prefix}-{number:06}" for number, line in enumerate(lines, 1)}
+        with gzip.open(tmp_path / f"{prefix}.tsv.gz", "wt", encoding="utf-8") as out:
+            out.writelines(f"{ids[line]}\t{line}\n" for line in lines)
+    with gzip.open(tmp_path / "gold.tsv.gz", "wt", encoding="utf-8") as out:
+        for line in (folder / "gold.tsv").read_text(encoding="utf-8").splitlines():
+            source, target = line.split("\t")
+            out.write(f"{ids[source]}\t{ids[target]}\n")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"(?<=<!-- ids -->\n)```console\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    assert "precision" in make_readme.run(block, tmp_path)
 
 
 def test_library_example_runs(tmp_path: Path) -> None:
