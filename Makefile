@@ -11,7 +11,7 @@ SHELL := /bin/bash
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 TORCH_VERSION := 2.13.0
 # Named on every pip line: a later resolve must not trade the CPU build for gigabytes of CUDA.
 TORCH ?= torch==$(TORCH_VERSION)

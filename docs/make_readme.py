@@ -29,7 +29,7 @@ def commands(block: str) -> list[str]:
 
 
 def run(block: str, folder: Path) -> str:
-    """The session again, with what its commands print now. Raises CalledProcessError when one fails."""
+    """The session again, with what its commands print now. Raises RuntimeError when one fails."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     shown = []
     for typed in commands(block):
@@ -45,7 +45,7 @@ def run(block: str, folder: Path) -> str:
             text=True,
         )
         if done.returncode:
-            raise subprocess.CalledProcessError(done.returncode, typed, done.stdout)
+            raise RuntimeError(f"exit code {done.returncode}: $ {typed}\n{done.stdout}")
         output, _, where = done.stdout.rpartition("\0")
         folder = Path(where.strip())
         shown.append(f"$ {typed}\n{output}")
