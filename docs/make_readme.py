@@ -1,6 +1,6 @@
-"""Run the shell sessions of a Markdown file and write what they print back into it.
+"""Run the shell sessions of Markdown files and write what they print back into them.
 
-    python docs/make_readme.py README.md
+    python docs/make_readme.py README.md docs/guide.md
 
 A block that starts with ```console and follows a line `<!-- session -->` is a session: its lines that begin
 with `$ ` are run, one after the other, in a fresh folder with a copy of examples/ (`cd` lasts to the end of
@@ -62,4 +62,5 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    for name in sys.argv[1:]:
+        main(Path(name))
