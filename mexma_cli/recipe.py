@@ -85,6 +85,7 @@ class TrainTokenizer(Section):
     """A Unigram tokeniser in XLM-R's layout, trained on the prepared text."""
 
     vocabulary: int = Field(32000, ge=300)
+    lowercase: bool = False
     max_sentences: int = 2_000_000
     seed: int = 42
 
@@ -125,6 +126,8 @@ class Head(Section):
     ffn: int = 3072
     layer_norm_eps: float = 1e-12
     dropout: float = 0.1
+    output_scale: float = Field(1.0, gt=0)
+    """First value of the last LayerNorm's weights; below 1 where word embeddings are long."""
 
 
 class MexmaObjective(Section):
@@ -199,7 +202,7 @@ class Phase(Section):
 
 
 class DevSet(Section):
-    """Line-aligned files for xsim during training; `{lang}` as in a corpus."""
+    """Line-aligned files for xsim during training, seen from `data.root`; `{lang}` as in a corpus."""
 
     path: str
     target_path: str

@@ -1,0 +1,1 @@
+"""Training objectives: losses, heads, and one file a system."""

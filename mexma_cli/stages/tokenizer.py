@@ -109,6 +109,7 @@ def train_tokenizer(
     tokenizer.normalizer = normalizers.Sequence(
         [
             normalizers.NFKC(),
+            *([normalizers.Lowercase()] if wanted.lowercase else []),
             normalizers.Replace(Regex("[\u00ad\u200b\u2060\ufeff]"), ""),  # invisible, and without meaning
             normalizers.Replace(Regex(r"\s+"), " "),
         ]

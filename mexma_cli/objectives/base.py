@@ -1,0 +1,82 @@
+"""What an objective is to the trainer, and the batch that it gets."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.packing import PackedBatch
+
+
+@dataclass(frozen=True)
+class Masking:
+    """Which tokens are chosen, and what becomes of them: <mask>, a random token, or the token itself."""
+
+    ratio: float
+    mask_share: float
+    random_share: float
+
+
+@dataclass(frozen=True)
+class PairViews:
+    """B pairs as one packed batch: 2B clean sentences by length, then (if asked for) the same 2B masked.
+
+    Attributes:
+        batch: 2B or 4B sentences; the masked half has the lengths and the order of the clean half.
+        source_rows, target_rows: int64 [B], where pair i's two sentences stand among the 2B.
+        partners: int64 [2B], where the translation of each of the 2B stands.
+        masked_tokens: int64 [M], places of the chosen tokens within the masked half.
+        labels: int64 [M], the tokens that stood there.
+        label_is_source: bool [M].
+    """
+
+    batch: PackedBatch
+    source_rows: torch.Tensor
+    target_rows: torch.Tensor
+    partners: torch.Tensor
+    masked_tokens: torch.Tensor
+    labels: torch.Tensor
+    label_is_source: torch.Tensor
+
+    def to(self, device: torch.device) -> PairViews:
+        """The same views on another device."""
+        tensors = (
+            self.source_rows,
+            self.target_rows,
+            self.partners,
+            self.masked_tokens,
+            self.labels,
+            self.label_is_source,
+        )
+        return PairViews(self.batch.to(device), *(tensor.to(device, non_blocking=True) for tensor in tensors))
+
+
+class Objective(nn.Module, ABC):
+    """Losses and whatever is trained with them. The trainer knows no loss: it weighs, steps and saves.
+
+    Attributes:
+        weights: Weight of each term that `forward` returns.
+    """
+
+    weights: Mapping[str, float]
+
+    @abstractmethod
+    def views(self) -> Masking | None:
+        """Which forward passes are needed: None for the clean sentences alone, or how to mask as well."""
+
+    @abstractmethod
+    def forward(self, views: PairViews) -> dict[str, torch.Tensor]:
+        """The loss terms of a batch, each a scalar, unweighted."""
+
+    @abstractmethod
+    def players(self) -> list[dict[str, list[nn.Parameter]]]:
+        """Optimisers in their order, each a mapping from group (`embeddings`, `body`) to parameters."""
+
+    @abstractmethod
+    def export(self) -> SentenceEncoder:
+        """The encoder as it stands now."""

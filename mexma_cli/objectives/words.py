@@ -1,0 +1,121 @@
+"""Aligned token embeddings: a sentence is the sum of its tokens' vectors, trained by InfoNCE both ways.
+
+Minutes on a processor, and what it learns is put into the transformer exactly: `export` sets the
+weights so that the encoder's CLS has the direction of that sum, and every other branch is the identity.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.objectives import losses
+from mexma_cli.objectives.base import Objective, PairViews
+from mexma_cli.recipe import WordsObjective
+
+RESERVED = 2
+"""Dimensions of the transformer that carry no word meaning: LayerNorm's mean, and the log norms."""
+LARGEST_LOG_NORM = 4.0
+"""Half the span of log norms (about their mean) that is kept; e**4 is a weight 55 times the mean's."""
+
+
+class Words(Objective):
+    """The bag of tokens, for an encoder of XLM-R's family that starts from nothing."""
+
+    def __init__(self, encoder: SentenceEncoder, settings: WordsObjective) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.settings = settings
+        vocabulary = encoder.model.config.vocab_size
+        self.vectors = nn.Parameter(torch.randn(vocabulary, encoder.dim - RESERVED) * 0.1)
+        self.register_buffer("special", torch.tensor(encoder.tokenizer.all_special_ids), persistent=False)
+        self.weights = {"contrastive": 1.0}
+
+    def views(self) -> None:
+        """The clean sentences alone."""
+        return None
+
+    def forward(self, views: PairViews) -> dict[str, torch.Tensor]:
+        """InfoNCE between the sums of both sides."""
+        ids = views.batch.input_ids
+        counts = (~torch.isin(ids, self.special)).float()
+        if self.training and self.settings.token_dropout:
+            counts = counts * (torch.rand_like(counts) >= self.settings.token_dropout)
+        with torch.autocast(ids.device.type, enabled=False):
+            sums = functional.embedding_bag(
+                ids, self.vectors, views.batch.cu_seqlens[:-1].long(), mode="sum", per_sample_weights=counts
+            )
+        source, target = sums[views.source_rows], sums[views.target_rows]
+        return {"contrastive": losses.info_nce(source, target, self.settings.temperature)}
+
+    def players(self) -> list[dict[str, list[nn.Parameter]]]:
+        """One optimiser with the vectors."""
+        return [{"body": [self.vectors]}]
+
+    def export(self) -> SentenceEncoder:
+        """The encoder, its CLS the direction of the sum of token vectors."""
+        write_bag(self.encoder.model, self.vectors.detach(), self.special.tolist())
+        return self.encoder
+
+
+@torch.no_grad()
+def write_bag(model: nn.Module, vectors: torch.Tensor, special: list[int]) -> None:
+    """Set an XLM-R's weights so that CLS is, up to its length, the sum of token vectors.
+
+    A word embedding is ``a u B + c n``: u its unit direction in the basis B, n a direction of its own
+    that holds the log norm c, a chosen so that LayerNorm leaves the sum as it is. In layer 0 a constant
+    query meets keys that read n, so the attention weights are the norms; values are the a u B. All
+    other residual branches end in zeros, which makes their layers the identity.
+
+    Args:
+        model: XLMRobertaModel of width D with LayerNorm weights 1 and biases 0 (untrained).
+        vectors: float32 [vocabulary, D - 2].
+        special: Token ids without a meaning; they get zero vectors.
+    """
+    width = vectors.shape[1] + RESERVED
+    embeddings, layers = model.embeddings, model.encoder.layer
+    heads = layers[0].attention.self.num_attention_heads
+    norm_direction, basis = _frame(width, vectors)
+
+    log_norm = vectors.norm(dim=1).clamp_min(1e-6).log()
+    log_norm = (log_norm - log_norm.mean()).clamp(-LARGEST_LOG_NORM, LARGEST_LOG_NORM)
+    unit = functional.normalize(vectors, dim=1)
+    rest = math.sqrt(width) * torch.ones_like(log_norm)
+    for _ in range(4):  # a depends on c, and c makes up for what a takes from the norm
+        held = log_norm - torch.log(rest / math.sqrt(width))
+        rest = torch.sqrt(width - held**2)
+    words = rest[:, None] * (unit @ basis) + held[:, None] * norm_direction
+    words[special] = 0.0
+    embeddings.word_embeddings.weight.copy_(words)
+    embeddings.position_embeddings.weight.zero_()
+    embeddings.token_type_embeddings.weight.zero_()
+
+    for layer in layers:
+        for dense in (layer.attention.output.dense, layer.output.dense):
+            dense.weight.zero_()
+            dense.bias.zero_()
+    attention, head_dim = layers[0].attention, width // heads
+    size = head_dim**0.25  # query times key over sqrt(head_dim) is then the log norm itself
+    attention.self.query.weight.zero_()
+    attention.self.query.bias.zero_()
+    attention.self.query.bias[::head_dim] = size
+    attention.self.key.weight.zero_()
+    attention.self.key.weight[::head_dim] = size * norm_direction
+    attention.self.key.bias.zero_()
+    eye = torch.eye(width, dtype=vectors.dtype, device=vectors.device)
+    attention.self.value.weight.copy_(eye - torch.outer(norm_direction, norm_direction))
+    attention.self.value.bias.zero_()
+    attention.output.dense.weight.copy_(eye)
+
+
+def _frame(width: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The log norms' direction [width], and an orthonormal basis [width - 2, width] without it and the mean."""
+    axis = torch.arange(width, dtype=torch.float64)
+    # The cosine basis: row 0 is the mean that LayerNorm removes, row 1 is given to the log norms.
+    cosines = torch.cos(math.pi * (axis[None, :] + 0.5) * axis[:, None] / width)
+    frame = functional.normalize(cosines, dim=1).to(like)
+    return frame[1], frame[2:]

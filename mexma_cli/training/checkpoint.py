@@ -1,0 +1,122 @@
+"""Checkpoints: whole or not there, checked when read, the last few kept.
+
+A checkpoint is a folder `step-00000500/` with the objective's weights (`objective.safetensors`), their
+running mean if there is one (`average.safetensors`), the optimisers' state (`optimisers.pt`, loaded
+with weights_only) and `checkpoint.json`: step, position of the sampler, and each file's checksum.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.store.manifest import checksum_file, commit_folder, no_space_as_message, read_json, write_json_atomic
+
+MANIFEST = "checkpoint.json"
+FORMAT_VERSION = 1
+_NAME = re.compile(r"step-(\d{8})$")
+
+
+@dataclass
+class State:
+    """Everything that a run needs to go on as if it had never stopped.
+
+    Attributes:
+        step: Optimiser steps done.
+        position: Pairs drawn from the sampler.
+        objective: The objective's state dict.
+        average: Running mean of its parameters, or empty.
+        optimisers: State dicts of the optimisers and of the loss scaler.
+    """
+
+    step: int
+    position: int
+    objective: dict[str, torch.Tensor]
+    average: dict[str, torch.Tensor]
+    optimisers: dict[str, Any]
+
+
+def save(folder: Path, state: State, keep: int) -> Path:
+    """Write `state` under `folder` and drop all but the last `keep` checkpoints.
+
+    Raises:
+        MexmaError: The disk is full; the checkpoints that were there stay.
+    """
+    final = folder / f"step-{state.step:08d}"
+    part = folder / f"{final.name}.tmp-{os.getpid()}"
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        with no_space_as_message(final):
+            part.mkdir(parents=True)
+            _write(part, state)
+            commit_folder(part, final)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    for old in found(folder)[:-keep]:
+        shutil.rmtree(old)
+    return final
+
+
+def _write(part: Path, state: State) -> None:
+    save_file({name: tensor.contiguous() for name, tensor in state.objective.items()}, part / "objective.safetensors")
+    if state.average:
+        save_file(state.average, part / "average.safetensors")
+    torch.save(state.optimisers, part / "optimisers.pt")
+    checksums = {}
+    for path in sorted(part.iterdir()):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+        checksums[path.name] = checksum_file(path)
+    manifest = {"format_version": FORMAT_VERSION, "step": state.step, "position": state.position, "files": checksums}
+    write_json_atomic(part / MANIFEST, manifest)
+
+
+def load(path: Path) -> State:
+    """Read a checkpoint.
+
+    Raises:
+        MexmaError: A file is missing or is not what was written.
+    """
+    manifest = verify(path)
+    average = path / "average.safetensors"
+    return State(
+        step=manifest["step"],
+        position=manifest["position"],
+        objective=load_file(path / "objective.safetensors"),
+        average=load_file(average) if average.exists() else {},
+        optimisers=torch.load(path / "optimisers.pt", weights_only=True),
+    )
+
+
+def verify(path: Path) -> dict[str, Any]:
+    """The manifest of a checkpoint whose files are all there and have their checksums.
+
+    Raises:
+        MexmaError: Naming the file that is not right.
+    """
+    manifest = read_json(path / MANIFEST)
+    for name, checksum in manifest["files"].items():
+        if not (path / name).is_file():
+            raise MexmaError(f"{path}: {name} is missing", "delete this checkpoint; --resume takes the one before")
+        if checksum_file(path / name) != checksum:
+            raise MexmaError(
+                f"{path}: {name} is damaged (its checksum differs)",
+                "delete this checkpoint; --resume takes the one before",
+            )
+    return manifest
+
+
+def found(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, oldest first."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))

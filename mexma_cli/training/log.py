@@ -1,0 +1,43 @@
+"""The run's log: one JSON object a line, and after a resume the log of the run that would have been."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from mexma_cli.store.manifest import whole_file
+
+
+class TrainingLog:
+    """Appends records to a JSONL file, each flushed at once.
+
+    Args:
+        path: The file.
+        phase: Written into each record.
+        from_step: Records of this phase above it are from a run that was killed; they are dropped.
+    """
+
+    def __init__(self, path: Path, phase: str, from_step: int) -> None:
+        self.phase = phase
+        if path.exists():
+            kept = [line for line in path.read_text(encoding="utf-8").splitlines() if self._keeps(line, from_step)]
+            with whole_file(path) as file:
+                file.writelines(line.encode("utf-8") + b"\n" for line in kept)
+        self._file = path.open("a", encoding="utf-8")
+
+    def _keeps(self, line: str, from_step: int) -> bool:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            return False  # cut off by a kill
+        return record["phase"] != self.phase or record["step"] <= from_step
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Append one record."""
+        self._file.write(json.dumps({"phase": self.phase} | record) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
