@@ -7,8 +7,9 @@ starting from the encoder that the one before left; `trainer` then holds what th
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,6 +17,10 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mexma_cli.errors import MexmaError
+
+
+IMPLIED_PHASE = "train"
+"""Name of the one phase of a recipe without `phases`."""
 
 
 class Section(BaseModel):
@@ -73,7 +78,8 @@ class Data(Section):
     """Longer side over shorter side in characters, each plus 10 (0: no limit)."""
     drop_duplicates: bool = True
     exclude: tuple[str, ...] = ()
-    """Text files (globs) with a sentence in a line or a column; pairs with such a sentence are dropped."""
+    """Text files (globs, from `root` or else from the current folder) with a sentence in a line or a column;
+    pairs with such a sentence are dropped."""
     corpora: tuple[Corpus, ...] = Field(min_length=1)
 
     def resolve(self, path: str) -> Path:
@@ -147,7 +153,7 @@ class MexmaObjective(Section):
     mask_share: float = 0.8
     """Of the chosen tokens: this share becomes <mask>, `random_share` a random token, the rest stays."""
     random_share: float = 0.1
-    head: Head = Head()
+    head: Head = Field(default_factory=lambda: Head.model_validate({}))
 
 
 class WordsObjective(Section):
@@ -263,7 +269,7 @@ def load(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     try:
         return Recipe.model_validate(raw)
     except ValidationError as error:
-        raise _explain(path, error) from None
+        raise _explain(path, raw, error) from None
 
 
 def _find(source: str) -> Path:
@@ -285,7 +291,7 @@ def _with_phases(raw: dict[str, Any]) -> dict[str, Any]:
     raw = dict(raw)
     shared = raw.pop("trainer", None) or {}
     if "phases" not in raw:
-        phase = {"name": "train", "objective": raw.pop("objective", None), "trainer": shared}
+        phase = {"name": IMPLIED_PHASE, "objective": raw.pop("objective", None), "trainer": shared}
         return raw | {"phases": [{key: value for key, value in phase.items() if value is not None}]}
     phases = raw["phases"]
     if isinstance(phases, list) and isinstance(shared, dict):
@@ -300,16 +306,15 @@ def _override(raw: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     if not equals or not key:
         raise MexmaError(f"--set {override}: expected key=value", "for example --set trainer.steps=1000")
-    try:
+    value: Any = text
+    with contextlib.suppress(yaml.YAMLError):
         value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        value = text
     steps = key.strip().split(".")
     phases = raw.get("phases") or []
     if steps[0] in ("trainer", "objective"):
         if steps[0] == "objective" and len(phases) > 1:
-            names = ", ".join(phase.get("name", "?") for phase in phases)
-            raise MexmaError(f"--set {key}: which phase?", f"phases.NAME.{key}, NAME one of: {names}")
+            known = ", ".join(phase.get("name", "?") for phase in phases)
+            raise MexmaError(f"--set {key}: which phase?", f"phases.NAME.{key}, NAME one of: {known}")
         for phase in phases:
             _assign(phase, steps, value)
     elif steps[0] == "phases" and len(steps) > 2:
@@ -333,20 +338,22 @@ def _assign(node: Any, steps: Sequence[str], value: Any) -> None:
     node[steps[-1]] = value
 
 
-def _all_keys(model: type[BaseModel] = Recipe) -> set[str]:
-    sections = [model, *_subclasses(Section)]
-    return {field.alias or name for section in sections for name, field in section.model_fields.items()}
+def _all_keys() -> set[str]:
+    return {
+        field.alias or name
+        for section in Section.__subclasses__()
+        for name, field in section.model_fields.items()
+    }
 
 
-def _subclasses(parent: type[BaseModel]) -> Iterable[type[BaseModel]]:
-    return parent.__subclasses__()
-
-
-def _explain(path: Path, error: ValidationError) -> MexmaError:
+def _explain(path: Path, raw: dict[str, Any], error: ValidationError) -> MexmaError:
     """One message with every key that is wrong, and the nearest right one for the first unknown key."""
-    lines, hint = [], None
+    lines: list[str] = []
+    hint = None
     for problem in error.errors():
-        where = ".".join(str(part) for part in problem["loc"] if part not in ("mexma", "words")) or "recipe"
+        if problem["type"] == "too_short" and lines:
+            continue  # an entry that is wrong in itself was left out of its list
+        where = ".".join(_readable(problem["loc"], raw.get("phases"))) or "recipe"
         if problem["type"] == "extra_forbidden":
             lines.append(f"unknown key `{where}`")
             near = difflib.get_close_matches(str(problem["loc"][-1]), _all_keys(), n=1, cutoff=0.5)
@@ -359,3 +366,15 @@ def _explain(path: Path, error: ValidationError) -> MexmaError:
             given = "" if isinstance(shown, dict | list) or shown is None else f" (is {shown!r})"
             lines.append(f"`{where}`: {problem['msg'].removeprefix('Value error, ')}{given}")
     return MexmaError(f"{path}: " + "; ".join(lines), hint)
+
+
+def _readable(location: tuple[int | str, ...], phases: Any) -> list[str]:
+    """A place as the user wrote it: phases by their name, none where it was implied, and no union tags."""
+    parts = [str(part) for part in location]
+    if parts[:1] != ["phases"] or len(parts) < 3:
+        return parts
+    phase, inner = phases[int(parts[1])], parts[2:]
+    if inner[0] == "objective" and len(inner) > 1:
+        inner = [inner[0], *inner[2:]]  # the second part only says which objective it is
+    name = phase.get("name", parts[1]) if isinstance(phase, dict) else parts[1]
+    return inner if name == IMPLIED_PHASE else ["phases", str(name), *inner]

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SHORT = {"unmask_source": "unmask", "unmask_target": "unmask'", "alignment": "align", "contrastive": "contrast"}
+SHORT = {
+    "unmask_source": "unmask",
+    "unmask_target": "unmask'",
+    "alignment": "align",
+    "contrastive": "contrast",
+}
 
 
 @click.command("train")
@@ -53,7 +58,11 @@ def command(recipe: str, overrides: tuple[str, ...], resume: bool) -> None:
         def on_phase(phase: Phase, step: int, encoder: SentenceEncoder) -> None:
             steps = phase.trainer.steps
             log.info(
-                "%s: %s steps%s on %s", phase.name, f"{steps:,}", f" from {step:,} on" * bool(step), encoder.device
+                "%s: %s steps%s on %s",
+                phase.name,
+                f"{steps:,}",
+                f" from {step:,} on" * bool(step),
+                encoder.device,
             )
             bar.reset(total=steps)
             bar.update(step)

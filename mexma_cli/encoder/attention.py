@@ -103,7 +103,8 @@ def packed_attention(
     Returns:
         [1, T, H, D] and None (no weights).
     """
-    if packed_backend == "bucketed":
+    # The variable-length kernels know half precision only; float32 stays float32.
+    if packed_backend == "bucketed" or (packed_backend == "varlen" and query.dtype == torch.float32):
         output = _bucketed(query, key, value, packed_lengths, scaling, dropout)
     elif packed_backend == "varlen":
         output = _varlen(query, key, value, cu_seq_lens_q, max(packed_lengths), scaling, dropout)
@@ -147,12 +148,11 @@ def _varlen(
     if dropout:
         raise MexmaError("attention 'varlen' has no dropout", "set attention_dropout to 0, or use xformers")
     q, k, v = (tensor[0].transpose(0, 1).contiguous() for tensor in (query, key, value))
-    # The kernels are half precision only; a float32 model is run in bfloat16 here, as under autocast.
-    half = q.dtype if q.dtype in (torch.float16, torch.bfloat16) else torch.bfloat16
     if scaling is not None:
         q = q * (scaling * q.shape[-1] ** 0.5)  # varlen_attn divides by sqrt(D) itself
-    output = varlen_attn(q.to(half), k.to(half), v.to(half), cu_seqlens, cu_seqlens, longest, longest)
-    return output.to(query.dtype)[None]
+    output = varlen_attn(q, k, v, cu_seqlens, cu_seqlens, longest, longest)
+    assert isinstance(output, torch.Tensor)
+    return output[None]
 
 
 def _with_xformers(

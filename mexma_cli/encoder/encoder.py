@@ -9,6 +9,7 @@ from typing import Literal, cast
 import numpy as np
 import torch
 import xxhash
+from safetensors import SafetensorError
 from transformers import (
     AutoModel,
     AutoTokenizer,
@@ -90,7 +91,7 @@ class SentenceEncoder:
         try:
             model = AutoModel.from_pretrained(where, dtype="auto", **settings.model_arguments)
             tokenizer = AutoTokenizer.from_pretrained(where)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, SafetensorError) as error:
             raise MexmaError(
                 f"{name_or_path!r} cannot be loaded as an encoder: {str(error).splitlines()[0]}",
                 "name `mini`, a folder with config.json, model.safetensors and tokenizer.json, or a hub id",

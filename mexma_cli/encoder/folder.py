@@ -97,9 +97,11 @@ def _pooling(where: str, config: dict[str, Any]) -> Literal["cls", "mean"]:
         ]
         mode = "+".join(chosen)
     mode = {"cls_token": "cls", "mean_tokens": "mean"}.get(mode, mode)
-    if mode not in ("cls", "mean"):
-        raise MexmaError(f"{where}: pooling {mode!r} is not supported", "cls and mean are")
-    return mode
+    if mode == "cls":
+        return "cls"
+    if mode == "mean":
+        return "mean"
+    raise MexmaError(f"{where}: pooling {mode!r} is not supported", "cls and mean are")
 
 
 def _read(where: str, name: str) -> Any:
@@ -123,7 +125,7 @@ def _read(where: str, name: str) -> Any:
 def write_settings(where: Path, pooling: str, normalised: bool, max_tokens: int, dim: int) -> None:
     """Write sentence-transformers' files: modules.json, the pooling and the length limit."""
     kinds = ["Transformer", "Pooling"] + ["Normalize"] * normalised
-    modules = [
+    modules: list[dict[str, Any]] = [
         {
             "idx": i,
             "name": str(i),

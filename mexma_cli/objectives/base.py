@@ -30,6 +30,7 @@ class PairViews:
         batch: 2B or 4B sentences; the masked half has the lengths and the order of the clean half.
         source_rows, target_rows: int64 [B], where pair i's two sentences stand among the 2B.
         partners: int64 [2B], where the translation of each of the 2B stands.
+        identities: int64 [2B], equal for equal sentences.
         masked_tokens: int64 [M], places of the chosen tokens within the masked half.
         labels: int64 [M], the tokens that stood there.
         label_is_source: bool [M].
@@ -39,9 +40,16 @@ class PairViews:
     source_rows: torch.Tensor
     target_rows: torch.Tensor
     partners: torch.Tensor
+    identities: torch.Tensor
     masked_tokens: torch.Tensor
     labels: torch.Tensor
     label_is_source: torch.Tensor
+
+    def repeated(self) -> torch.Tensor:
+        """bool [B, B]: pairs i and j share a sentence, so j is no negative for i. False on the diagonal."""
+        source, target = self.identities[self.source_rows], self.identities[self.target_rows]
+        same = (source[:, None] == source[None]) | (target[:, None] == target[None])
+        return same.fill_diagonal_(False)
 
     def to(self, device: torch.device) -> PairViews:
         """The same views on another device."""
@@ -49,6 +57,7 @@ class PairViews:
             self.source_rows,
             self.target_rows,
             self.partners,
+            self.identities,
             self.masked_tokens,
             self.labels,
             self.label_is_source,

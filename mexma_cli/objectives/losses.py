@@ -38,17 +38,20 @@ def koleo(vectors: torch.Tensor) -> torch.Tensor:
         return -torch.log(distance + KOLEO_EPSILON).mean()
 
 
-def info_nce(source: torch.Tensor, target: torch.Tensor, temperature: float) -> torch.Tensor:
+def info_nce(
+    source: torch.Tensor, target: torch.Tensor, temperature: float, repeated: torch.Tensor
+) -> torch.Tensor:
     """Symmetric InfoNCE over the batch: the translation against every other sentence of its side.
 
     Args:
         source, target: [B, dim]; row i of both are translations.
         temperature: Cosines are divided by it.
+        repeated: bool [B, B], pairs that are not each other's negatives.
     """
     with torch.autocast(source.device.type, enabled=False):
         source = functional.normalize(source.float(), dim=-1)
         target = functional.normalize(target.float(), dim=-1)
-        logits = source @ target.T / temperature
+        logits = (source @ target.T / temperature).masked_fill(repeated, -torch.inf)
         labels = torch.arange(len(logits), device=logits.device)
         forward = functional.cross_entropy(logits, labels)
         backward = functional.cross_entropy(logits.T, labels)

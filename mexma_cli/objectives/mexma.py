@@ -41,7 +41,7 @@ class Mexma(Objective):
         return Masking(self.settings.masking, self.settings.mask_share, self.settings.random_share)
 
     def forward(self, views: PairViews) -> dict[str, torch.Tensor]:
-        """Unmasking of each side, alignment, KoLeo (mean of both sides), and InfoNCE where it has a weight."""
+        """Unmasking of each side, alignment, KoLeo (mean of both sides), InfoNCE where it has a weight."""
         clean, masked = split_views(views)
         hidden = run_packed(self.model, views.batch, self.encoder.backend)
         tokens = int(sum(clean.lengths))
@@ -63,7 +63,9 @@ class Mexma(Objective):
             "koleo": (losses.koleo(source) + losses.koleo(target)) / 2,
         }
         if self.settings.contrastive:
-            terms["contrastive"] = losses.info_nce(source, target, self.settings.temperature)
+            terms["contrastive"] = losses.info_nce(
+                source, target, self.settings.temperature, views.repeated()
+            )
         return terms
 
     def players(self) -> list[dict[str, list[nn.Parameter]]]:

@@ -7,6 +7,7 @@ weights so that the encoder's CLS has the direction of that sum, and every other
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import nn
@@ -32,6 +33,7 @@ class Words(Objective):
         self.settings = settings
         vocabulary = encoder.model.config.vocab_size
         self.vectors = nn.Parameter(torch.randn(vocabulary, encoder.dim - RESERVED) * 0.1)
+        self.special: torch.Tensor
         self.register_buffer("special", torch.tensor(encoder.tokenizer.all_special_ids), persistent=False)
         self.weights = {"contrastive": 1.0}
 
@@ -42,15 +44,15 @@ class Words(Objective):
     def forward(self, views: PairViews) -> dict[str, torch.Tensor]:
         """InfoNCE between the sums of both sides."""
         ids = views.batch.input_ids
-        counts = (~torch.isin(ids, self.special)).float()
+        kept = ~torch.isin(ids, self.special)
         if self.training and self.settings.token_dropout:
-            counts = counts * (torch.rand_like(counts) >= self.settings.token_dropout)
+            kept &= torch.rand(len(ids), device=ids.device) >= self.settings.token_dropout
+        before = functional.pad(kept.cumsum(0), (1, 0))
+        starts = before[views.batch.cu_seqlens[:-1].long()]
         with torch.autocast(ids.device.type, enabled=False):
-            sums = functional.embedding_bag(
-                ids, self.vectors, views.batch.cu_seqlens[:-1].long(), mode="sum", per_sample_weights=counts
-            )
+            sums = functional.embedding_bag(ids[kept], self.vectors, starts, mode="sum")
         source, target = sums[views.source_rows], sums[views.target_rows]
-        return {"contrastive": losses.info_nce(source, target, self.settings.temperature)}
+        return {"contrastive": losses.info_nce(source, target, self.settings.temperature, views.repeated())}
 
     def players(self) -> list[dict[str, list[nn.Parameter]]]:
         """One optimiser with the vectors."""
@@ -63,7 +65,7 @@ class Words(Objective):
 
 
 @torch.no_grad()
-def write_bag(model: nn.Module, vectors: torch.Tensor, special: list[int]) -> None:
+def write_bag(model: Any, vectors: torch.Tensor, special: list[int]) -> None:
     """Set an XLM-R's weights so that CLS is, up to its length, the sum of token vectors.
 
     A word embedding is ``a u B + c n``: u its unit direction in the basis B, n a direction of its own
@@ -113,7 +115,7 @@ def write_bag(model: nn.Module, vectors: torch.Tensor, special: list[int]) -> No
 
 
 def _frame(width: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The log norms' direction [width], and an orthonormal basis [width - 2, width] without it and the mean."""
+    """The log norms' direction [width], and a basis [width - 2, width] orthogonal to it and to the mean."""
     axis = torch.arange(width, dtype=torch.float64)
     # The cosine basis: row 0 is the mean that LayerNorm removes, row 1 is given to the log norms.
     cosines = torch.cos(math.pi * (axis[None, :] + 0.5) * axis[:, None] / width)

@@ -215,7 +215,8 @@ def _excluded(data: Data) -> tuple[set[int], str]:
     """Hashes of the sentences in the `exclude` files, and one of them all."""
     found: set[int] = set()
     for pattern in data.exclude:
-        paths = sorted(glob.glob(str(data.resolve(pattern)), recursive=True))
+        here, there = str(data.resolve(pattern)), pattern
+        paths = sorted(glob.glob(here, recursive=True) or glob.glob(there, recursive=True))
         if not paths:
             raise MexmaError(f"data.exclude: no file is called {data.resolve(pattern)}")
         for path in paths:

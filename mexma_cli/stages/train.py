@@ -1,6 +1,6 @@
 """Recipe and prepared pairs to a trained encoder: each phase in its own folder, resumable.
 
-    run/recipe.yaml  run/log.jsonl  run/PHASE/checkpoints/  run/PHASE/encoder/  run/encoder/ (the last phase's)
+run/recipe.yaml  run/log.jsonl  run/PHASE/checkpoints/  run/PHASE/encoder/  run/encoder/ (the last phase's)
 """
 
 from __future__ import annotations

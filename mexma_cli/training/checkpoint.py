@@ -18,7 +18,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.store.manifest import checksum_file, commit_folder, no_space_as_message, read_json, write_json_atomic
+from mexma_cli.store.manifest import (
+    checksum_file,
+    commit_folder,
+    no_space_as_message,
+    read_json,
+    write_json_atomic,
+)
 
 MANIFEST = "checkpoint.json"
 FORMAT_VERSION = 1
@@ -67,7 +73,10 @@ def save(folder: Path, state: State, keep: int) -> Path:
 
 
 def _write(part: Path, state: State) -> None:
-    save_file({name: tensor.contiguous() for name, tensor in state.objective.items()}, part / "objective.safetensors")
+    save_file(
+        {name: tensor.contiguous() for name, tensor in state.objective.items()},
+        part / "objective.safetensors",
+    )
     if state.average:
         save_file(state.average, part / "average.safetensors")
     torch.save(state.optimisers, part / "optimisers.pt")
@@ -76,7 +85,12 @@ def _write(part: Path, state: State) -> None:
         with path.open("rb") as file:
             os.fsync(file.fileno())
         checksums[path.name] = checksum_file(path)
-    manifest = {"format_version": FORMAT_VERSION, "step": state.step, "position": state.position, "files": checksums}
+    manifest = {
+        "format_version": FORMAT_VERSION,
+        "step": state.step,
+        "position": state.position,
+        "files": checksums,
+    }
     write_json_atomic(part / MANIFEST, manifest)
 
 
@@ -106,7 +120,9 @@ def verify(path: Path) -> dict[str, Any]:
     manifest = read_json(path / MANIFEST)
     for name, checksum in manifest["files"].items():
         if not (path / name).is_file():
-            raise MexmaError(f"{path}: {name} is missing", "delete this checkpoint; --resume takes the one before")
+            raise MexmaError(
+                f"{path}: {name} is missing", "delete this checkpoint; --resume takes the one before"
+            )
         if checksum_file(path / name) != checksum:
             raise MexmaError(
                 f"{path}: {name} is damaged (its checksum differs)",

@@ -21,7 +21,9 @@ class TrainingLog:
     def __init__(self, path: Path, phase: str, from_step: int) -> None:
         self.phase = phase
         if path.exists():
-            kept = [line for line in path.read_text(encoding="utf-8").splitlines() if self._keeps(line, from_step)]
+            kept = [
+                line for line in path.read_text(encoding="utf-8").splitlines() if self._keeps(line, from_step)
+            ]
             with whole_file(path) as file:
                 file.writelines(line.encode("utf-8") + b"\n" for line in kept)
         self._file = path.open("a", encoding="utf-8")

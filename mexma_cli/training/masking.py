@@ -72,7 +72,9 @@ def build_views(
     order = np.argsort([len(ids) for ids in sides], kind="stable")
     place = np.empty(2 * count, dtype=np.int64)
     place[order] = np.arange(2 * count)
-    clean = [np.concatenate([[vocabulary.bos], sides[side], [vocabulary.eos]]).astype(np.int64) for side in order]
+    clean = [
+        np.concatenate([[vocabulary.bos], sides[side], [vocabulary.eos]]).astype(np.int64) for side in order
+    ]
 
     sentences = clean
     places = labels = label_side = np.empty(0, dtype=np.int64)
@@ -88,6 +90,7 @@ def build_views(
         source_rows=torch.from_numpy(place[:count]),
         target_rows=torch.from_numpy(place[count:]),
         partners=torch.from_numpy(place[(order + count) % (2 * count)]),
+        identities=torch.tensor([hash(ids.tobytes()) for ids in clean]),
         masked_tokens=torch.from_numpy(places.astype(np.int64)),
         labels=torch.from_numpy(labels.astype(np.int64)),
         label_is_source=torch.from_numpy(label_side < count),

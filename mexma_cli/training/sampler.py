@@ -81,7 +81,9 @@ def permute(values: np.ndarray, size: int, seed: int) -> np.ndarray:
     keys = np.random.Generator(np.random.Philox(key=seed)).integers(0, 2**63, ROUNDS, dtype=np.uint64)
     out = values.astype(np.uint64)
     todo = np.arange(len(out))
-    while len(todo):  # values that left the range walk on until they are back: a quarter of it or more is inside
+    while len(
+        todo
+    ):  # values that left the range walk on until they are back: a quarter of it or more is inside
         walked = _feistel(out[todo], keys, bits, mask)
         out[todo] = walked
         todo = todo[walked >= np.uint64(size)]

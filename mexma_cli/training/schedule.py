@@ -9,7 +9,9 @@ START = 0.1
 """The warm-up begins at this share of the rate (authors' code: LinearLR from 0.1)."""
 
 
-def rate_factor(step: int, steps: int, warmup: float, schedule: Literal["cosine", "linear", "constant"]) -> float:
+def rate_factor(
+    step: int, steps: int, warmup: float, schedule: Literal["cosine", "linear", "constant"]
+) -> float:
     """Share of the learning rate at an optimiser step.
 
     The paper (section 7.5) says that the rate rises linearly from 1e-5 for all 300k steps; the authors'

@@ -139,12 +139,12 @@ class Trainer:
         if not math.isfinite(sums["loss"]):
             raise MexmaError(
                 f"the loss is {sums['loss']} at step {self.step + 1}",
-                "lower trainer.learning_rate, or train in bf16 or fp32; --resume goes on from the last checkpoint",
+                "lower trainer.learning_rate, or train in bf16 or fp32; checkpoints are kept",
             )
         return sums, tokens, self._update()
 
     def _update(self) -> float:
-        """Clip, step, forget the gradients, move the running mean. Returns the gradient norm before clipping."""
+        """Clip, step, forget the gradients, move the running mean. Returns the norm before clipping."""
         for optimiser in self.optimisers:
             self.scaler.unscale_(optimiser)
         parameters = [p for _, p in self._trained()]
@@ -182,11 +182,12 @@ class Trainer:
 
     def save(self) -> Path:
         """Write a checkpoint of this moment."""
-        optimisers = {"players": [o.state_dict() for o in self.optimisers], "scaler": self.scaler.state_dict()}
+        optimisers = {
+            "players": [o.state_dict() for o in self.optimisers],
+            "scaler": self.scaler.state_dict(),
+        }
         position = self.step * self.settings.accumulate * self.settings.batch_pairs
-        state = checkpoint.State(
-            self.step, position, self.objective.state_dict(), self.average, optimisers
-        )
+        state = checkpoint.State(self.step, position, self.objective.state_dict(), self.average, optimisers)
         return checkpoint.save(self.checkpoints, state, self.settings.keep)
 
     def resume(self) -> int:

@@ -43,7 +43,11 @@ def objective(fixture: Path, tokenizer: PreTrainedTokenizerFast) -> Mexma:
 
 
 def our_name(name: str) -> str:
-    for theirs, ours in (("encoder.", "model."), ("unmasking_head.", "head.layers."), ("mlp_head.0.bias", "head.bias")):
+    for theirs, ours in (
+        ("encoder.", "model."),
+        ("unmasking_head.", "head.layers."),
+        ("mlp_head.0.bias", "head.bias"),
+    ):
         if name.startswith(theirs):
             return ours + name.removeprefix(theirs)
     raise AssertionError(name)
@@ -64,19 +68,25 @@ def views(fixture: Path) -> PairViews:
     order = sorted(range(2 * count), key=lambda i: len(clean[keys[i]]))
     pairs = [(clean[0, row][1:-1], clean[1, row][1:-1]) for row in range(count)]
     built = build_views(
-        pairs, Masking(0.4, 0.8, 0.1), Vocabulary(0, 2, 599, frozenset({0, 1, 2, 3, 599}), 600, 2), np.random.default_rng(0)
+        pairs,
+        Masking(0.4, 0.8, 0.1),
+        Vocabulary(0, 2, 599, frozenset({0, 1, 2, 3, 599}), 600, 2),
+        np.random.default_rng(0),
     )
     flat_labels = np.concatenate([labels[keys[i]] for i in order])
     sides = np.concatenate([np.full(len(labels[keys[i]]), keys[i][0]) for i in order])
     places = np.flatnonzero(flat_labels >= 0)
     tokens = len(built.batch.input_ids) // 2
     built.batch.input_ids[tokens:] = torch.from_numpy(np.concatenate([masked[keys[i]] for i in order]))
-    assert np.array_equal(built.batch.input_ids[:tokens].numpy(), np.concatenate([clean[keys[i]] for i in order]))
+    assert np.array_equal(
+        built.batch.input_ids[:tokens].numpy(), np.concatenate([clean[keys[i]] for i in order])
+    )
     return PairViews(
         built.batch,
         built.source_rows,
         built.target_rows,
         built.partners,
+        built.identities,
         masked_tokens=torch.from_numpy(places),
         labels=torch.from_numpy(flat_labels[places]),
         label_is_source=torch.from_numpy(sides[places] == 0),
@@ -111,7 +121,7 @@ def test_gradient_norms_are_the_authors(fixture: Path, tokenizer: PreTrainedToke
     norms = {name: p.grad.norm() for name, p in mexma.named_parameters() if p.grad is not None}
     assert {our_name(name) for name in expected} == set(norms)
     for name, value in expected.items():
-        # A key's bias moves no attention weight: its gradient is rounding noise, in their program and in ours.
+        # A key's bias moves no attention weight: its gradient is rounding noise, in theirs and in ours.
         tolerance = {"abs": 1e-6} if name.endswith("key.bias") else {"rel": 1e-3}
         assert float(norms[our_name(name)]) == pytest.approx(value, **tolerance), name
 

@@ -101,7 +101,9 @@ def test_refuses_different_encoders_and_dimensions(tmp_path: Path) -> None:
     plain = make_store(tmp_path / "a.emb", words, vectors_of(words))
     other = make_store(tmp_path / "b.emb", words, vectors_of(words), encoder="LaBSE", fingerprint="g")
     narrow = make_store(tmp_path / "c.emb", words, vectors_of(words)[:, :8])
-    with pytest.raises(MexmaError, match=r"different encoders: test for .*a\.emb, LaBSE for .*b\.emb") as error:
+    with pytest.raises(
+        MexmaError, match=r"different encoders: test for .*a\.emb, LaBSE for .*b\.emb"
+    ) as error:
         mine(plain, other)
     assert error.value.hint is not None and "--model" in error.value.hint
     with pytest.raises(MexmaError, match=r"a\.emb has 16, .*c\.emb has 8"):

@@ -1,0 +1,86 @@
+"""How good an encoder is at finding translations: the numbers in docs/mini.md and in mini's model card.
+
+    python benchmarks/encoder.py [MODEL] --data DIR     (DIR: mining/, ntrex128/ and tatoeba/ below it)
+
+Prints F1 on BUCC-like mining sets (ratio margin, k 4, max, best threshold), xsim error on NTREX-128 and
+Tatoeba P@1, both into English, and sentences a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.evaluation.xsim import xsim
+from mexma_cli.mining.match import match
+from mexma_cli.mining.neighbours import knn
+from mexma_cli.mining.threshold import Threshold, best_f1
+from mexma_cli.text.lines import read_lines
+
+LANGUAGES = "fra_Latn,deu_Latn,spa_Latn,ita_Latn,por_Latn,nld_Latn,rus_Cyrl"
+
+
+def mining_f1(encoder: SentenceEncoder, folder: Path) -> Threshold:
+    """Best F1 on `id TAB sentence` files and their gold list."""
+    source, target = folder.name.split("-")
+    ids: dict[str, dict[str, int]] = {}
+    vectors = {}
+    for side in (source, target):
+        rows = [line.split("\t", 1) for line in read_lines(folder / f"{folder.name}.{side}.tsv.gz")]
+        ids[side] = {row[0]: number for number, row in enumerate(rows)}
+        vectors[side] = encoder.embed([row[1] for row in rows])
+    gold = set()
+    for line in read_lines(folder / f"{folder.name}.gold.tsv.gz"):
+        a, b = line.split("\t")
+        gold.add((ids[source][a], ids[target][b]))
+    found = match(knn(vectors[source], vectors[target], 4), "ratio", "max")
+    pairs = zip(found.source.tolist(), found.target.tolist(), strict=True)
+    return best_f1(found.scores, np.array([pair in gold for pair in pairs]), len(gold))
+
+
+def main() -> None:
+    """Print everything."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model", nargs="?", default="mini")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--languages", default=LANGUAGES)
+    arguments = parser.parse_args()
+    encoder = SentenceEncoder.load(arguments.model, "cpu")
+    print(f"{arguments.model}: {encoder.dim} dimensions, {torch.get_num_threads()} threads")
+    for folder in sorted((arguments.data / "mining").iterdir()):
+        best = mining_f1(encoder, folder)
+        print(
+            f"mining {folder.name}: F1 {100 * best.f1:.1f} (precision {100 * best.precision:.1f}, "
+            f"recall {100 * best.recall:.1f}, threshold {best.threshold:.3f})"
+        )
+    languages = arguments.languages.split(",")
+    texts = {
+        code: list(read_lines(arguments.data / f"ntrex128/{code}.txt.gz"))
+        for code in [*languages, "eng_Latn"]
+    }
+    began = time.perf_counter()
+    vectors = {code: encoder.embed(text) for code, text in texts.items()}
+    speed = sum(map(len, texts.values())) / (time.perf_counter() - began)
+    errors = {code: xsim(vectors[code], vectors["eng_Latn"]).error_rate for code in languages}
+    listed = ", ".join(f"{code[:3]} {error:.1f}" for code, error in errors.items())
+    print(f"NTREX-128 xsim error: {np.mean(list(errors.values())):.2f}% ({listed})")
+    hits = {}
+    for code in sorted({code[:3] for code in languages}):
+        files = [arguments.data / f"tatoeba/tatoeba.{code}-eng.{side}" for side in (code, "eng")]
+        if files[0].exists():
+            x, y = (encoder.embed(list(read_lines(file))) for file in files)
+            hits[code] = 100 - xsim(x, y, "absolute").error_rate
+    listed = ", ".join(f"{code} {hit:.1f}" for code, hit in hits.items())
+    print(f"Tatoeba P@1 into English: {np.mean(list(hits.values())):.2f}% ({listed})")
+    print(f"{speed:.0f} sentences a second (NTREX-128, one pass)")
+
+
+if __name__ == "__main__":
+    main()
