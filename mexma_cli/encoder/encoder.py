@@ -89,13 +89,27 @@ class SentenceEncoder:
         where = folder.locate(name_or_path)
         settings = folder.read_settings(where)
         try:
-            model = AutoModel.from_pretrained(where, dtype="auto", **settings.model_arguments)
+            model, report = AutoModel.from_pretrained(
+                where,
+                dtype="auto",
+                ignore_mismatched_sizes=True,  # reported below, with a name
+                output_loading_info=True,
+                **settings.model_arguments,
+            )
             tokenizer = AutoTokenizer.from_pretrained(where)
-        except (OSError, ValueError, SafetensorError) as error:
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             raise MexmaError(
                 f"{name_or_path!r} cannot be loaded as an encoder: {str(error).splitlines()[0]}",
                 "name `mini`, a folder with config.json, model.safetensors and tokenizer.json, or a hub id",
             ) from None
+        # transformers fills what is missing or has another shape with random numbers
+        absent = sorted([*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])])
+        if absent:
+            raise MexmaError(
+                f"{name_or_path!r}: {len(absent)} of the weights are missing or have another shape, "
+                f"such as {absent[0]}",
+                "the weights and config.json do not belong together",
+            )
         if not getattr(tokenizer, "is_fast", False):
             raise MexmaError(f"{name_or_path!r} has no fast tokeniser (tokenizer.json)")
         positions = model.config.max_position_embeddings - first_position(model)
@@ -245,9 +259,11 @@ def pick_device(wanted: str) -> torch.device:
     if wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        device = torch.device(wanted)
+        device: torch.device | None = torch.device(wanted)
     except RuntimeError:
-        raise MexmaError(f"unknown device {wanted!r}", "auto, cpu, cuda or cuda:N") from None
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise MexmaError(f"unknown device {wanted!r}", "auto, cpu, cuda or cuda:N")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise MexmaError(
             f"no device {wanted!r} on this machine ({torch.cuda.device_count()} CUDA devices)",

@@ -74,6 +74,8 @@ def read_settings(where: str) -> FolderSettings:
     pooling: Literal["cls", "mean"] = "cls"
     normalised, max_tokens = False, None
     for module in modules:
+        if not isinstance(module, dict):
+            raise MexmaError(f"{where}: modules.json is not a list of modules")
         kind = str(module.get("type", "")).rsplit(".", 1)[-1]
         if kind not in HONOURED:
             raise MexmaError(f"{where}: the module {kind!r} ({module.get('type')}) is not supported")
@@ -83,7 +85,9 @@ def read_settings(where: str) -> FolderSettings:
             normalised = True
         else:
             limit = (_read(where, "sentence_bert_config.json") or {}).get("max_seq_length")
-            max_tokens = int(limit) if limit else None
+            if not isinstance(limit, int | None):
+                raise MexmaError(f"{where}: max_seq_length in sentence_bert_config.json is {limit!r}")
+            max_tokens = limit or None
     return FolderSettings(pooling, normalised, max_tokens, arguments)
 
 
