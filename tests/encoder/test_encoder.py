@@ -1,0 +1,275 @@
+"""SentenceEncoder: the vectors, the folder, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel, AutoTokenizer
+
+from mexma_cli.encoder import encoder as encoder_module
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.errors import MexmaError
+from mexma_cli.recipe import NewEncoder
+
+WEIGHTS = "model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_encoder: Path) -> SentenceEncoder:
+    return SentenceEncoder.load(str(tiny_encoder), "cpu")
+
+
+@pytest.fixture
+def folder(tiny_encoder: Path, tmp_path: Path) -> Path:
+    """A copy to break."""
+    return Path(shutil.copytree(tiny_encoder, tmp_path / "copy"))
+
+
+def set_pooling(folder: Path, mode: str, normalise: bool = False) -> None:
+    config = {"word_embedding_dimension": 32, f"pooling_mode_{mode}": True}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(config))
+    if normalise:
+        modules = json.loads((folder / "modules.json").read_text())
+        kind = "sentence_transformers.models.Normalize"
+        modules.append({"idx": 2, "name": "2", "path": "2_Normalize", "type": kind})
+        (folder / "modules.json").write_text(json.dumps(modules))
+        (folder / "2_Normalize").mkdir()
+
+
+def hugging_face(folder: Path, sentences: list[str], pooling: str) -> np.ndarray:
+    """Padded, with transformers' own attention."""
+    model = AutoModel.from_pretrained(folder, add_pooling_layer=False).eval()
+    inputs = AutoTokenizer.from_pretrained(folder)(sentences, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        hidden = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).last_hidden_state
+    if pooling == "cls":
+        return hidden[:, 0].numpy()
+    mask = inputs["attention_mask"][..., None]
+    return ((hidden * mask).sum(1) / mask.sum(1)).numpy()
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_vectors_are_those_of_transformers(
+    pooling: str, folder: Path, sentences: dict[str, list[str]]
+) -> None:
+    set_pooling(folder, f"{pooling}_token" if pooling == "cls" else "mean_tokens")
+    texts = [*sentences["fra"], "Oui", "", *sentences["eng"]]
+    encoder = SentenceEncoder.load(str(folder), "cpu")
+    vectors = encoder.embed(texts)
+    assert encoder.pooling == pooling
+    assert vectors.dtype == np.float32 and vectors.shape == (18, encoder.dim) == (18, 32)
+    assert np.abs(vectors - hugging_face(folder, texts, pooling)).max() < 1e-5
+
+
+def test_results_stand_in_input_order(
+    encoder: SentenceEncoder, sentences: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoder_module, "TOKENS_PER_BATCH", 30)
+    monkeypatch.setattr(encoder_module, "SENTENCES_PER_BUFFER", 5)
+    texts = [*sentences["fra"], "", *sentences["eng"]]
+    told: list[int] = []
+    together = encoder.embed(texts, on_progress=told.append)
+    assert sum(told) == len(texts) and len(told) > 4
+    for text, vector in zip(texts, together, strict=True):
+        assert np.abs(encoder.embed([text])[0] - vector).max() < 1e-5, text
+
+
+def test_no_sentence_and_an_empty_one(encoder: SentenceEncoder) -> None:
+    assert encoder.embed([]).shape == (0, 32)
+    bos, eos = encoder.tokenizer.cls_token_id, encoder.tokenizer.sep_token_id
+    assert encoder.tokenize([""])[0].tolist() == [bos, eos]
+    assert np.isfinite(encoder.embed([""])).all()
+
+
+def test_long_sentences_are_cut_and_counted(tiny_encoder: Path) -> None:
+    encoder = SentenceEncoder.load(str(tiny_encoder), "cpu")
+    assert encoder.max_tokens == 64
+    long, short = encoder.tokenize(["mot " * 500, "mot"])
+    assert len(long) == 64 and long[-1] == encoder.tokenizer.sep_token_id
+    assert len(short) < 64
+    assert encoder.truncated == 1
+    encoder.embed(["mot " * 500] * 2)
+    assert encoder.truncated == 3
+
+
+def test_saved_and_loaded_is_the_same_to_the_bit(
+    encoder: SentenceEncoder, sentences: dict[str, list[str]], tmp_path: Path
+) -> None:
+    encoder.save(tmp_path / "saved")
+    again = SentenceEncoder.load(str(tmp_path / "saved"), "cpu")
+    assert again.fingerprint == encoder.fingerprint
+    assert (again.pooling, again.normalised, again.max_tokens) == ("cls", False, 64)
+    for name, tensor in encoder.model.state_dict().items():
+        assert torch.equal(tensor, again.model.state_dict()[name]), name
+    assert np.array_equal(again.embed(sentences["fra"]), encoder.embed(sentences["fra"]))
+    again.save(tmp_path / "twice")
+    for file in ("model.safetensors", "tokenizer.json", "config.json", "modules.json"):
+        assert (tmp_path / "twice" / file).read_bytes() == (tmp_path / "saved" / file).read_bytes(), file
+
+
+def test_saving_over_an_older_folder_replaces_all_of_it(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "stale.bin").write_bytes(b"x")
+    encoder.save(tmp_path / "saved")
+    assert not (tmp_path / "saved" / "stale.bin").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"]
+
+
+def test_a_save_that_fails_leaves_what_was_there(
+    encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder.save(tmp_path / "saved")
+    before = (tmp_path / "saved" / WEIGHTS).read_bytes()
+    monkeypatch.setattr(encoder_module.folder, "write_settings", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        encoder.save(tmp_path / "saved")
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"]
+    assert (tmp_path / "saved" / WEIGHTS).read_bytes() == before
+
+
+def test_float16_storage(encoder: SentenceEncoder, sentences: dict[str, list[str]], tmp_path: Path) -> None:
+    encoder.save(tmp_path / "half", dtype="float16")
+    stored = load_file(tmp_path / "half" / WEIGHTS)
+    assert {tensor.dtype for tensor in stored.values()} == {torch.float16}
+    half = SentenceEncoder.load(str(tmp_path / "half"), "cpu", dtype="float32")
+    assert half.model.dtype == torch.float32
+    ours, full = half.embed(sentences["fra"]), encoder.embed(sentences["fra"])
+    cosines = (ours * full).sum(1) / np.linalg.norm(ours, axis=1) / np.linalg.norm(full, axis=1)
+    assert cosines.min() > 0.9999
+    # The fingerprint is of the weights as stored: the type computed in does not change it.
+    other = SentenceEncoder.load(str(tmp_path / "half"), "cpu", dtype="bfloat16")
+    assert other.model.dtype == torch.bfloat16
+    assert other.fingerprint == half.fingerprint != encoder.fingerprint
+
+
+@pytest.mark.parametrize(("mode", "normalise"), [("cls_token", False), ("mean_tokens", True)])
+def test_sentence_transformers_gives_the_same(
+    mode: str, normalise: bool, folder: Path, sentences: dict[str, list[str]], tmp_path: Path
+) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    set_pooling(folder, mode, normalise)
+    encoder = SentenceEncoder.load(str(folder), "cpu")
+    encoder.save(tmp_path / "saved")
+    texts = [*sentences["fra"], "mot " * 500, ""]
+    theirs = sentence_transformers.SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    expected = theirs.encode(texts, show_progress_bar=False)
+    ours = SentenceEncoder.load(str(tmp_path / "saved"), "cpu").embed(texts)
+    assert np.abs(ours - expected).max() < 1e-5
+    if normalise:
+        assert np.abs(np.linalg.norm(ours, axis=1) - 1).max() < 1e-5
+
+
+def test_a_run_stands_for_its_encoder(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    encoder.save(tmp_path / "run" / "encoder")
+    assert SentenceEncoder.load(str(tmp_path / "run"), "cpu").fingerprint == encoder.fingerprint
+
+
+def test_a_new_encoder_comes_from_its_seed(encoder: SentenceEncoder) -> None:
+    shape = NewEncoder(layers=1, width=16, heads=2, ffn=32)
+    first, second, other = (SentenceEncoder.new(shape, encoder.tokenizer, 40, seed) for seed in (1, 1, 2))
+    assert first.fingerprint == second.fingerprint != other.fingerprint
+    assert first.dim == 16 and first.max_tokens == 40
+    assert np.isfinite(first.embed(["mot " * 500])).all()  # a sentence of 40 tokens has its positions
+    assert first.truncated == 1
+
+
+def without(tensor: str) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        tensors = load_file(folder / WEIGHTS)
+        del tensors[tensor]
+        save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+
+    return change
+
+
+def with_config(**changes: object) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | changes))
+
+    return change
+
+
+def with_module(kind: str) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        modules = json.loads((folder / "modules.json").read_text())
+        modules.append({"idx": 2, "name": "2", "path": "2", "type": f"sentence_transformers.models.{kind}"})
+        (folder / "modules.json").write_text(json.dumps(modules))
+
+    return change
+
+
+BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
+    "weights cut off": (
+        lambda f: (f / WEIGHTS).write_bytes((f / WEIGHTS).read_bytes()[:5000]),
+        "cannot be loaded",
+    ),
+    "weights empty": (lambda f: (f / WEIGHTS).write_bytes(b""), "cannot be loaded"),
+    "weights garbage": (lambda f: (f / WEIGHTS).write_bytes(b"x" * 9999), "cannot be loaded"),
+    "weights missing": (lambda f: (f / WEIGHTS).unlink(), "no file named model.safetensors"),
+    "one tensor missing": (
+        without("encoder.layer.1.output.dense.weight"),
+        "1 of the weights are missing or have another shape, such as encoder.layer.1.output.dense.weight",
+    ),
+    "other shape": (with_config(vocab_size=400), "such as embeddings.word_embeddings.weight"),
+    "unknown architecture": (with_config(model_type="foo"), "model type `foo`"),
+    "config not JSON": (lambda f: (f / "config.json").write_text("{"), "config.json: not valid JSON"),
+    "tokeniser not JSON": (lambda f: (f / "tokenizer.json").write_text("{"), "cannot be loaded"),
+    "tokeniser missing": (lambda f: (f / "tokenizer.json").unlink(), "cannot be loaded"),
+    "a dense module": (with_module("Dense"), r"module 'Dense' \(sentence_transformers.models.Dense\)"),
+    "modules of another kind": (lambda f: (f / "modules.json").write_text("[1]"), "not a list of modules"),
+    "max pooling": (lambda f: set_pooling(f, "max_tokens"), "pooling 'max_tokens' is not supported"),
+    "limit not a number": (
+        lambda f: (f / "sentence_bert_config.json").write_text('{"max_seq_length": "x"}'),
+        "max_seq_length in sentence_bert_config.json is 'x'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_folder_is_refused(case: str, folder: Path) -> None:
+    change, message = BROKEN[case]
+    change(folder)
+    with pytest.raises(MexmaError, match=message):
+        SentenceEncoder.load(str(folder), "cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nosuch", "no encoder 'nosuch'"),
+        ("./nosuch", "no encoder './nosuch'"),
+        ("a/b/c", "no encoder 'a/b/c'"),
+    ],
+)
+def test_an_unknown_name(name: str, message: str) -> None:
+    with pytest.raises(MexmaError, match=message) as caught:
+        SentenceEncoder.load(name)
+    assert caught.value.hint is not None and "mini" in caught.value.hint
+
+
+def test_a_path_that_is_no_encoder(tmp_path: Path) -> None:
+    with pytest.raises(MexmaError, match=r"it has no config\.json"):
+        SentenceEncoder.load(str(tmp_path))
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(MexmaError, match="is a file"):
+        SentenceEncoder.load(str(tmp_path / "file"))
+
+
+@pytest.mark.parametrize("device", ["gpu", "mps", "meta"])
+def test_an_unknown_device(device: str, tiny_encoder: Path) -> None:
+    with pytest.raises(MexmaError, match=f"unknown device '{device}'"):
+        SentenceEncoder.load(str(tiny_encoder), device)
+
+
+def test_a_device_that_is_not_there(tiny_encoder: Path) -> None:
+    with pytest.raises(MexmaError, match="no device 'cuda:99' on this machine") as caught:
+        SentenceEncoder.load(str(tiny_encoder), "cuda:99")
+    assert caught.value.hint == "use --device cpu"
