@@ -18,7 +18,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from mexma_cli.errors import MexmaError
 
-
 IMPLIED_PHASE = "train"
 """Name of the one phase of a recipe without `phases`."""
 

@@ -22,6 +22,8 @@ from mexma_cli.encoder.packing import PackedBatch
 from mexma_cli.errors import MexmaError
 
 IMPLEMENTATION = "mexma_packed"
+SHORT = 128
+"""Tokens up to which attention is written out on a CPU."""
 Backend = Literal["xformers", "varlen", "bucketed"]
 
 
@@ -129,9 +131,20 @@ def _bucketed(
     outputs = []
     for (length, count), q, k, v in zip(runs, *parts, strict=True):
         q, k, v = (part.view(count, length, heads, dim).transpose(1, 2) for part in (q, k, v))
-        attended = scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=scaling)
+        attend = _short if length <= SHORT and q.device.type == "cpu" else scaled_dot_product_attention
+        attended = attend(q, k, v, dropout_p=dropout, scale=scaling)
         outputs.append(attended.transpose(1, 2).reshape(count * length, heads, dim))
     return torch.cat(outputs)[None]
+
+
+def _short(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout_p: float, scale: float | None
+) -> torch.Tensor:
+    """scaled_dot_product_attention written out, in float32: small products are slow in its kernel and in bf16."""
+    with torch.autocast("cpu", enabled=False):
+        scores = (q.float() * (q.shape[-1] ** -0.5 if scale is None else scale)) @ k.float().transpose(-1, -2)
+        weights = torch.dropout(torch.softmax(scores, dim=-1), dropout_p, train=dropout_p > 0)
+        return (weights @ v.float()).to(v.dtype)
 
 
 def _varlen(

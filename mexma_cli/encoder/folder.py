@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from safetensors import SafetensorError
+
 from mexma_cli.errors import MexmaError
 
 BUNDLED = Path(__file__).parent.parent / "models"
@@ -170,5 +172,7 @@ def written_aside(path: Path) -> Iterator[Path]:
             path.rename(old)
         aside.rename(path)
         shutil.rmtree(old, ignore_errors=True)
+    except SafetensorError as error:  # how safetensors passes on a full disk
+        raise MexmaError(f"{path} could not be written: {error}", "is the disk full?") from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)

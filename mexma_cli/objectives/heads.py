@@ -42,22 +42,17 @@ class UnmaskingHead(nn.Module):
         context: torch.Tensor,
         batch: PackedBatch,
         backend: Backend,
-        masked_tokens: torch.Tensor,
-        vocabulary: torch.Tensor,
     ) -> torch.Tensor:
-        """Logits at the masked positions only.
+        """What the masked tokens' logits are made of.
 
         Args:
             hidden: [T, dim] of the masked sentences.
             context: [B, dim], the sentence vector that takes each first token's place.
             batch: The packed masked sentences (only its borders are read).
-            masked_tokens: int64 [M] within the T.
-            vocabulary: [V, dim], the word embeddings.
 
         Returns:
-            [M, V].
+            [T, dim].
         """
         starts = batch.cu_seqlens[:-1].long()
         hidden = hidden.index_copy(0, starts, context.to(hidden.dtype))
-        output = self.layers(hidden[None], None, **attention_arguments(batch, backend)).last_hidden_state[0]
-        return nn.functional.linear(output[masked_tokens], vocabulary, self.bias)
+        return self.layers(hidden[None], None, **attention_arguments(batch, backend)).last_hidden_state[0]

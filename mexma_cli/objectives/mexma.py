@@ -46,19 +46,12 @@ class Mexma(Objective):
         hidden = run_packed(self.model, views.batch, self.encoder.backend)
         tokens = int(sum(clean.lengths))
         sentences = hidden[clean.cu_seqlens[:-1].long()]
-        logits = self.head(
-            hidden[tokens:],
-            sentences[views.partners],
-            masked,
-            self.encoder.backend,
-            views.masked_tokens,
-            self.model.get_input_embeddings().weight,
-        )
-        is_source = views.label_is_source
+        context = sentences[views.partners]
+        unmasked = self.head(hidden[tokens:], context, masked, self.encoder.backend)[views.masked_tokens]
         source, target = sentences[views.source_rows], sentences[views.target_rows]
         terms = {
-            "unmask_source": losses.unmasking(logits[is_source], views.labels[is_source]),
-            "unmask_target": losses.unmasking(logits[~is_source], views.labels[~is_source]),
+            "unmask_source": self._unmasking(unmasked, views, views.label_is_source),
+            "unmask_target": self._unmasking(unmasked, views, ~views.label_is_source),
             "alignment": losses.alignment(source, target),
             "koleo": (losses.koleo(source) + losses.koleo(target)) / 2,
         }
@@ -67,6 +60,10 @@ class Mexma(Objective):
                 source, target, self.settings.temperature, views.repeated()
             )
         return terms
+
+    def _unmasking(self, hidden: torch.Tensor, views: PairViews, side: torch.Tensor) -> torch.Tensor:
+        words = self.model.get_input_embeddings().weight
+        return losses.unmasking(hidden[side], words, self.head.bias, views.labels[side])
 
     def players(self) -> list[dict[str, list[nn.Parameter]]]:
         """One optimiser; the word embeddings apart, so that their rate can differ."""

@@ -32,7 +32,8 @@ class Words(Objective):
         self.encoder = encoder
         self.settings = settings
         vocabulary = encoder.model.config.vocab_size
-        self.vectors = nn.Parameter(torch.randn(vocabulary, encoder.dim - RESERVED) * 0.1)
+        dim = encoder.dim - RESERVED
+        self.vectors = nn.Parameter(torch.randn(vocabulary, dim) * dim**-0.5)
         self.special: torch.Tensor
         self.register_buffer("special", torch.tensor(encoder.tokenizer.all_special_ids), persistent=False)
         self.weights = {"contrastive": 1.0}

@@ -114,7 +114,10 @@ def train_tokenizer(
             normalizers.Replace(Regex(r"\s+"), " "),
         ]
     )
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    # A number is never one piece with a letter; "1998" has a chance to be a piece, "in1998" has not.
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Metaspace(), pre_tokenizers.Digits(individual_digits=False)]
+    )
     tokenizer.decoder = decoders.Metaspace()
     trainer = trainers.UnigramTrainer(
         vocab_size=wanted.vocabulary - 1, special_tokens=list(SPECIAL), unk_token="<unk>", show_progress=False

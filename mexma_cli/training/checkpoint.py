@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from mexma_cli.errors import MexmaError
@@ -64,6 +65,12 @@ def save(folder: Path, state: State, keep: int) -> Path:
             part.mkdir(parents=True)
             _write(part, state)
             commit_folder(part, final)
+    except (SafetensorError, RuntimeError) as error:  # how the writers of tensors pass on a full disk
+        shutil.rmtree(part, ignore_errors=True)
+        raise MexmaError(
+            f"{final} could not be written: {str(error).splitlines()[0]}",
+            "is the disk full? The checkpoints before it are kept, --resume goes on from the last",
+        ) from error
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
