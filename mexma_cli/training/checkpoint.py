@@ -125,6 +125,10 @@ def verify(path: Path) -> dict[str, Any]:
         MexmaError: Naming the file that is not right.
     """
     manifest = read_json(path / MANIFEST)
+    if not (isinstance(manifest, dict) and {"step", "position", "files"} <= manifest.keys()):
+        raise MexmaError(
+            f"{path / MANIFEST} is damaged", "delete this checkpoint; --resume takes the one before"
+        )
     for name, checksum in manifest["files"].items():
         if not (path / name).is_file():
             raise MexmaError(
