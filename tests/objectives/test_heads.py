@@ -1,0 +1,99 @@
+"""The unmasking head at masked positions is the whole head, and it reads the other side's vector."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from mexma_cli.encoder.attention import run_packed
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.objectives import losses
+from mexma_cli.objectives.base import Masking, PairViews
+from mexma_cli.objectives.mexma import Mexma, split_views
+from mexma_cli.recipe import Head, MexmaObjective
+from mexma_cli.training.masking import Vocabulary, build_views
+
+
+@pytest.fixture
+def mexma(tiny_encoder: object) -> Mexma:
+    encoder = SentenceEncoder.load(str(tiny_encoder), "cpu")
+    torch.manual_seed(0)
+    return Mexma(encoder, MexmaObjective(name="mexma", head=Head(layers=2, heads=4, ffn=64))).eval()
+
+
+def views_of(mexma: Mexma, sentences: dict[str, list[str]], masking: Masking | None = None) -> PairViews:
+    encoder = mexma.encoder
+    tokenizer = encoder.tokenizer
+    vocabulary = Vocabulary(
+        tokenizer.cls_token_id,
+        tokenizer.sep_token_id,
+        tokenizer.mask_token_id,
+        frozenset(tokenizer.all_special_ids),
+        len(tokenizer),
+        2,
+    )
+    sides = [[ids[1:-1] for ids in encoder.tokenize(sentences[side])] for side in ("fra", "eng")]
+    pairs = list(zip(*sides, strict=True))
+    return build_views(pairs, masking or mexma.views(), vocabulary, np.random.default_rng(0))
+
+
+def test_masked_positions_only_is_the_whole_head_there(mexma: Mexma, sentences: dict[str, list[str]]) -> None:
+    views = views_of(mexma, sentences)
+    terms = mexma(views)
+    clean, masked = split_views(views)
+    words = mexma.model.get_input_embeddings().weight
+    with torch.no_grad():
+        tokens = len(clean.input_ids)
+        hidden = run_packed(mexma.model, views.batch, "bucketed")
+        cls = hidden[clean.cu_seqlens[:-1].long()]
+        states = mexma.head(hidden[tokens:], cls[views.partners], masked, "bucketed")
+        logits = states @ words.T + mexma.head.bias  # of every token, masked or not
+    labels = torch.full((tokens,), -100)
+    labels[views.masked_tokens] = views.labels
+    source = torch.isin(
+        torch.repeat_interleave(torch.arange(len(clean.lengths)), torch.tensor(clean.lengths)),
+        views.source_rows,
+    )
+    for side, name in ((source, "unmask_source"), (~source, "unmask_target")):
+        expected = torch.nn.functional.cross_entropy(logits[side], labels[side], ignore_index=-100)
+        assert float(terms[name].detach()) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_the_first_token_of_the_head_is_the_translations_cls(
+    mexma: Mexma, sentences: dict[str, list[str]]
+) -> None:
+    """The unmasking of the source alone gives a gradient to the target's clean tokens."""
+    views = views_of(mexma, sentences)
+    clean, masked = split_views(views)
+    hidden = run_packed(mexma.model, views.batch, "bucketed").detach().requires_grad_()
+    tokens = len(clean.input_ids)
+    starts = clean.cu_seqlens[:-1].long()
+    states = mexma.head(hidden[tokens:], hidden[starts][views.partners], masked, "bucketed")
+    chosen = states[views.masked_tokens][views.label_is_source]
+    words = mexma.model.get_input_embeddings().weight
+    losses.unmasking(chosen, words, mexma.head.bias, views.labels[views.label_is_source]).backward()
+    assert hidden.grad is not None
+    reached = hidden.grad[starts].abs().sum(dim=1) > 0
+    assert reached[views.target_rows].sum() >= 7  # a sentence may have no masked token
+    assert not reached[views.source_rows].any()
+
+
+def test_almost_nothing_masked(mexma: Mexma, sentences: dict[str, list[str]]) -> None:
+    terms = mexma(views_of(mexma, sentences, Masking(1e-9, 0.8, 0.1)))
+    assert float(terms["unmask_source"].detach()) == float(terms["unmask_target"].detach()) == 0
+    assert float(terms["alignment"].detach()) > 0
+
+
+def test_one_pair_is_a_batch(mexma: Mexma, sentences: dict[str, list[str]]) -> None:
+    terms = mexma(views_of(mexma, {side: rows[:1] for side, rows in sentences.items()}))
+    assert float(terms["koleo"].detach()) == 0
+    assert all(torch.isfinite(term) for term in terms.values())
+
+
+def test_a_contrastive_weight_brings_its_term(mexma: Mexma, sentences: dict[str, list[str]]) -> None:
+    assert "contrastive" not in mexma.weights and "contrastive" not in mexma(views_of(mexma, sentences))
+    settings = MexmaObjective(name="mexma", contrastive=0.5, head=Head(layers=1, heads=4, ffn=64))
+    other = Mexma(mexma.encoder, settings).eval()
+    assert other.weights["contrastive"] == 0.5
+    assert set(other(views_of(other, sentences))) == set(other.weights)

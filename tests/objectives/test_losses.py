@@ -1,0 +1,129 @@
+"""The losses against their formulas in plain NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from mexma_cli.objectives import losses
+
+Array = np.ndarray
+
+
+def vectors(count: int, dim: int = 16, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).normal(size=(count, dim))
+
+
+def unit(x: Array) -> Array:
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def log_softmax(x: Array) -> Array:
+    x = x - x.max(axis=1, keepdims=True)
+    return x - np.log(np.exp(x).sum(axis=1, keepdims=True))
+
+
+def tensor(x: Array) -> torch.Tensor:
+    return torch.tensor(x, dtype=torch.float32, requires_grad=True)
+
+
+def test_alignment_is_the_mean_square() -> None:
+    x, y = vectors(5), vectors(5, seed=1)
+    assert float(losses.alignment(tensor(x), tensor(y))) == pytest.approx(((x - y) ** 2).mean(), rel=1e-6)
+
+
+@pytest.mark.parametrize("count", [2, 3, 40])
+def test_koleo_is_minus_the_mean_log_distance_to_the_nearest(count: int) -> None:
+    x = vectors(count)
+    distances = np.linalg.norm(unit(x)[:, None] - unit(x)[None], axis=-1)
+    np.fill_diagonal(distances, np.inf)
+    expected = -np.log(distances.min(axis=1)).mean()
+    assert float(losses.koleo(tensor(x))) == pytest.approx(expected, rel=1e-5)
+
+
+def test_koleo_is_of_directions_only() -> None:
+    x = vectors(10)
+    scaled = x * np.arange(1, 11)[:, None]
+    assert float(losses.koleo(tensor(x))) == pytest.approx(float(losses.koleo(tensor(scaled))), rel=1e-5)
+
+
+def test_koleo_of_duplicates_is_finite_and_moves() -> None:
+    x = tensor(np.repeat(vectors(3), 2, axis=0))
+    loss = losses.koleo(x)
+    # Distance 0 becomes epsilon times sqrt(dim), plus epsilon.
+    assert float(loss.detach()) == pytest.approx(-np.log(1e-8 * 4 + 1e-8), rel=0.02)
+    loss.backward()
+    assert x.grad is not None and torch.isfinite(x.grad).all()
+
+
+def test_koleo_of_one_vector_is_nothing() -> None:
+    x = tensor(vectors(1))
+    loss = losses.koleo(x)
+    loss.backward()
+    assert float(loss.detach()) == 0 and x.grad is not None and not x.grad.any()
+
+
+def nce(x: Array, y: Array, temperature: float, repeated: Array) -> float:
+    logits = np.where(repeated, -np.inf, unit(x) @ unit(y).T / temperature)
+    return -(np.diag(log_softmax(logits)).mean() + np.diag(log_softmax(logits.T)).mean()) / 2
+
+
+def test_info_nce() -> None:
+    x, y = vectors(6), vectors(6, seed=1)
+    none = np.zeros((6, 6), dtype=bool)
+    loss = losses.info_nce(tensor(x), tensor(y), 0.05, torch.from_numpy(none))
+    assert float(loss) == pytest.approx(nce(x, y, 0.05, none), rel=1e-5)
+
+
+def test_info_nce_leaves_repeated_sentences_out() -> None:
+    x, y = vectors(6), vectors(6, seed=1)
+    repeated = np.zeros((6, 6), dtype=bool)
+    repeated[0, 3] = repeated[3, 0] = True
+    x[3] = x[0]
+    source = tensor(x)
+    loss = losses.info_nce(source, tensor(y), 0.1, torch.from_numpy(repeated))
+    assert float(loss.detach()) == pytest.approx(nce(x, y, 0.1, repeated), rel=1e-5)
+    loss.backward()
+    assert source.grad is not None and torch.isfinite(source.grad).all()
+
+
+def test_info_nce_of_one_pair_is_nothing() -> None:
+    none = torch.zeros(1, 1, dtype=torch.bool)
+    assert float(losses.info_nce(tensor(vectors(1)), tensor(vectors(1, seed=1)), 0.1, none)) == 0
+
+
+@pytest.mark.parametrize("rows", [1, 7, 2 * losses.CHUNK_ROWS + 3])
+def test_unmasking_is_cross_entropy(rows: int) -> None:
+    rng = np.random.default_rng(0)
+    hidden, words, bias = (rng.normal(size=size) for size in ((rows, 16), (50, 16), 50))
+    labels = rng.integers(0, 50, rows)
+    expected = -log_softmax(hidden @ words.T + bias)[np.arange(rows), labels].mean()
+    loss = losses.unmasking(tensor(hidden), tensor(words), tensor(bias), torch.from_numpy(labels))
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
+
+
+def test_unmasking_has_the_gradients_of_cross_entropy() -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=size) for size in ((losses.CHUNK_ROWS + 9, 16), (50, 16), 50)]
+    labels = torch.from_numpy(rng.integers(0, 50, len(arrays[0])))
+    ours, plain = ([tensor(array) for array in arrays] for _ in "ab")
+    (3 * losses.unmasking(*ours, labels)).backward()
+    logits = plain[0] @ plain[1].T + plain[2]
+    (3 * torch.nn.functional.cross_entropy(logits, labels)).backward()
+    for mine, other in zip(ours, plain, strict=True):
+        assert mine.grad is not None and other.grad is not None
+        assert (mine.grad - other.grad).abs().max() < 1e-6
+
+
+def test_unmasking_with_frozen_words() -> None:
+    hidden, words, bias = tensor(vectors(5)), tensor(vectors(9, seed=1)).detach(), tensor(np.zeros(9))
+    losses.unmasking(hidden, words, bias, torch.arange(5)).backward()
+    assert hidden.grad is not None and hidden.grad.any() and words.grad is None
+
+
+def test_unmasking_with_nothing_masked_is_nothing() -> None:
+    hidden, words, bias = tensor(np.empty((0, 16))), tensor(vectors(9)), tensor(np.zeros(9))
+    loss = losses.unmasking(hidden, words, bias, torch.empty(0, dtype=torch.int64))
+    loss.backward()
+    assert float(loss.detach()) == 0

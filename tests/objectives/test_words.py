@@ -1,0 +1,86 @@
+"""Token embeddings, and the transformer that they are written into."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from mexma_cli.encoder.encoder import SentenceEncoder, first_position
+from mexma_cli.objectives.words import Words, write_bag
+from mexma_cli.recipe import NewEncoder, WordsObjective
+from mexma_cli.training.masking import Vocabulary, build_views
+
+TOLERANCE = 2e-3
+"""Between cosines; LayerNorm's epsilon and a head's share of the width are all that differs."""
+
+
+@pytest.fixture
+def encoder(tiny_encoder: Path) -> SentenceEncoder:
+    tokenizer = SentenceEncoder.load(str(tiny_encoder), "cpu").tokenizer
+    shape = NewEncoder(layers=2, width=64, heads=4, ffn=128, dropout=0.0)
+    return SentenceEncoder.new(shape, tokenizer, max_tokens=60, seed=0)
+
+
+def cosines(x: np.ndarray) -> np.ndarray:
+    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+    return unit @ unit.T
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.5, 1.0])
+def test_the_encoders_cosines_are_the_bags(
+    spread: float, encoder: SentenceEncoder, sentences: dict[str, list[str]]
+) -> None:
+    """With token vectors of equal and of very different lengths."""
+    torch.manual_seed(1)
+    size = encoder.model.config.vocab_size
+    vectors = torch.randn(size, encoder.dim - 2) * torch.exp(spread * torch.randn(size, 1))
+    special = encoder.tokenizer.all_special_ids
+    write_bag(encoder.model, vectors, special)
+    texts = [*sentences["fra"], *sentences["eng"], "Oui"]
+    bag = vectors.numpy().copy()
+    bag[special] = 0
+    sums = np.stack([bag[ids].sum(axis=0) for ids in encoder.tokenize(texts)])
+    assert np.abs(cosines(encoder.embed(texts)) - cosines(sums)).max() < TOLERANCE
+
+
+def test_the_objective_exports_its_bag(encoder: SentenceEncoder, sentences: dict[str, list[str]]) -> None:
+    words = Words(encoder, WordsObjective(name="words"))
+    texts = [*sentences["fra"], *sentences["eng"]]
+    special = set(encoder.tokenizer.all_special_ids)
+    tokens = [ids[1:-1] for ids in encoder.tokenize(texts)]
+    vectors = words.vectors.detach().numpy()
+    sums = np.stack([sum(vectors[i] for i in ids if i not in special) for ids in tokens])
+    assert np.abs(cosines(words.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
+
+    vocabulary = Vocabulary(0, 2, 299, frozenset(special), len(vectors), first_position(encoder.model))
+    views = build_views(
+        list(zip(tokens[:8], tokens[8:], strict=True)), None, vocabulary, np.random.default_rng(0)
+    )
+    logits = torch.from_numpy(cosines(sums)[:8, 8:] / 0.05)
+    labels = torch.arange(8)
+    expected = (
+        torch.nn.functional.cross_entropy(logits, labels)
+        + torch.nn.functional.cross_entropy(logits.T, labels)
+    ) / 2
+    assert float(words(views)["contrastive"].detach()) == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_token_dropout_is_for_training_only(
+    encoder: SentenceEncoder, sentences: dict[str, list[str]]
+) -> None:
+    words = Words(encoder, WordsObjective(name="words", token_dropout=0.5))
+    special = frozenset(encoder.tokenizer.all_special_ids)
+    vocabulary = Vocabulary(0, 2, 299, special, len(words.vectors), 2)
+    sides = [[ids[1:-1] for ids in encoder.tokenize(sentences[side])] for side in ("fra", "eng")]
+    views = build_views(list(zip(*sides, strict=True)), None, vocabulary, np.random.default_rng(0))
+
+    def loss() -> float:
+        return float(words(views)["contrastive"].detach())
+
+    words.eval()
+    assert loss() == loss()
+    words.train()
+    assert loss() != loss()

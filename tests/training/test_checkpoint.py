@@ -1,0 +1,122 @@
+"""Checkpoints are whole or not there, and a damaged one is refused by the name of its file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import SafetensorError
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.training import checkpoint
+from mexma_cli.training.checkpoint import State
+
+
+def state(step: int, average: bool = True) -> State:
+    torch.manual_seed(step)
+    weights = {"a": torch.randn(4, 3), "b.c": torch.randn(5).to(torch.bfloat16)}
+    parameter = torch.nn.Parameter(torch.randn(3))
+    optimiser = torch.optim.AdamW([parameter])
+    parameter.sum().backward()
+    optimiser.step()
+    return State(
+        step,
+        step * 10,
+        weights,
+        {"a": torch.randn(4, 3)} if average else {},
+        {"players": [optimiser.state_dict()], "scaler": {"scale": 65536.0}},
+    )
+
+
+def equal(one: State, two: State) -> None:
+    assert (one.step, one.position) == (two.step, two.position)
+    for here, there in ((one.objective, two.objective), (one.average, two.average)):
+        assert list(here) == list(there)
+        assert all(torch.equal(here[name], there[name]) for name in here)
+        assert all(here[name].dtype == there[name].dtype for name in here)
+    mine, other = one.optimisers["players"][0]["state"][0], two.optimisers["players"][0]["state"][0]
+    assert all(torch.equal(mine[name], other[name]) for name in ("step", "exp_avg", "exp_avg_sq"))
+    assert one.optimisers["scaler"] == two.optimisers["scaler"]
+
+
+@pytest.mark.parametrize("average", [True, False])
+def test_what_is_saved_is_loaded(average: bool, tmp_path: Path) -> None:
+    path = checkpoint.save(tmp_path / "checkpoints", state(3, average), keep=2)
+    assert path.name == "step-00000003"
+    assert checkpoint.verify(path)["position"] == 30
+    equal(checkpoint.load(path), state(3, average))
+
+
+def test_the_last_ones_are_kept(tmp_path: Path) -> None:
+    for step in (2, 4, 10, 100):
+        checkpoint.save(tmp_path, state(step), keep=2)
+    assert [path.name for path in checkpoint.found(tmp_path)] == ["step-00000010", "step-00000100"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000010", "step-00000100"]
+
+
+def test_a_step_saved_twice_is_replaced(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, state(3, average=True), keep=2)
+    path = checkpoint.save(tmp_path, state(3, average=False), keep=2)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["step-00000003"]
+    equal(checkpoint.load(path), state(3, average=False))
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    assert checkpoint.found(tmp_path / "nosuch") == []
+    (tmp_path / "step-00000007.tmp-12").mkdir()  # of a killed run
+    (tmp_path / "other").mkdir()
+    assert checkpoint.found(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["objective.safetensors", "average.safetensors", "optimisers.pt"])
+@pytest.mark.parametrize("how", ["cut", "flipped", "missing"])
+def test_a_damaged_file_is_named(name: str, how: str, tmp_path: Path) -> None:
+    path = checkpoint.save(tmp_path, state(3), keep=2)
+    content = bytearray((path / name).read_bytes())
+    if how == "missing":
+        (path / name).unlink()
+    else:
+        content[len(content) // 2] ^= 1
+        (path / name).write_bytes(content if how == "flipped" else content[:-1])
+    with pytest.raises(MexmaError, match=f"{name} is (missing|damaged)") as caught:
+        checkpoint.load(path)
+    assert caught.value.hint is not None and "--resume" in caught.value.hint
+
+
+def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
+    path = checkpoint.save(tmp_path, state(3), keep=2)
+    for content in (b"{", b"[]", b"{}", b'{"files": {}}'):
+        (path / "checkpoint.json").write_bytes(content)
+        with pytest.raises(MexmaError, match=r"checkpoint\.json"):
+            checkpoint.load(path)
+
+
+FULL: list[tuple[str, Exception]] = [
+    (
+        "save_file",
+        SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+    ),
+    ("save_file", OSError(28, "No space left on device")),
+    ("torch.save", RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 768 vs 662")),
+    ("write_json_atomic", OSError(28, "No space left on device")),
+]
+"""What each writer raises on a full disk."""
+
+
+@pytest.mark.parametrize(("writer", "error"), FULL)
+def test_a_full_disk_leaves_nothing_half_written(
+    writer: str, error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = checkpoint.save(tmp_path, state(3), keep=1)
+
+    def full(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(f"mexma_cli.training.checkpoint.{writer}", full)
+    with pytest.raises(MexmaError) as caught:
+        checkpoint.save(tmp_path, state(6), keep=1)
+    assert "step-00000006" in caught.value.message and caught.value.hint
+    monkeypatch.undo()
+    assert list(tmp_path.iterdir()) == [before]
+    equal(checkpoint.load(before), state(3))

@@ -1,0 +1,110 @@
+"""Masking: the rates, what is never touched, and how the masked half lies beside the clean one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mexma_cli.objectives.base import Masking, PairViews
+from mexma_cli.training.masking import Vocabulary, build_views, mask_tokens
+
+VOCABULARY = Vocabulary(
+    bos=0, eos=2, mask=999, special=frozenset({0, 1, 2, 3, 999}), size=1000, first_position=2
+)
+PAPER = Masking(0.4, 0.8, 0.1)
+
+Pairs = list[tuple[np.ndarray, np.ndarray]]
+
+
+def random_pairs(count: int, seed: int = 0, longest: int = 30) -> Pairs:
+    rng = np.random.default_rng(seed)
+
+    def sentence() -> np.ndarray:
+        return rng.integers(4, 999, rng.integers(0, longest + 1)).astype(np.uint16)
+
+    return [(sentence(), sentence()) for _ in range(count)]
+
+
+def test_rates() -> None:
+    rng = np.random.default_rng(0)
+    ids = rng.integers(4, 999, 200_000)
+    replaced, places = mask_tokens(ids, PAPER, VOCABULARY, rng)
+    assert len(places) / len(ids) == pytest.approx(0.4, abs=0.005)
+    became_mask = replaced[places] == VOCABULARY.mask
+    stayed = replaced[places] == ids[places]
+    assert became_mask.mean() == pytest.approx(0.8, abs=0.005)
+    assert stayed.mean() == pytest.approx(0.1, abs=0.005)
+    assert (~became_mask & ~stayed).mean() == pytest.approx(0.1, abs=0.005)
+    untouched = np.ones(len(ids), dtype=bool)
+    untouched[places] = False
+    assert np.array_equal(replaced[untouched], ids[untouched])
+
+
+def test_special_tokens_are_never_chosen() -> None:
+    ids = np.array(sorted(VOCABULARY.special) * 200)
+    replaced, places = mask_tokens(ids, Masking(0.99, 0.8, 0.1), VOCABULARY, np.random.default_rng(0))
+    assert not len(places) and np.array_equal(replaced, ids)
+
+
+def test_the_same_seed_masks_the_same() -> None:
+    pairs = random_pairs(5)
+    one, two = (build_views(pairs, PAPER, VOCABULARY, np.random.default_rng(4)) for _ in "ab")
+    assert one.batch.input_ids.tolist() == two.batch.input_ids.tolist()
+
+
+def sentence(views: PairViews, row: int) -> list[int]:
+    start, end = views.batch.cu_seqlens[row : row + 2].tolist()
+    return views.batch.input_ids[start:end].tolist()
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 12), st.integers(0, 1000))
+def test_views_hold_every_sentence_where_they_say(count: int, seed: int) -> None:
+    pairs = random_pairs(count, seed)
+    views = build_views(pairs, PAPER, VOCABULARY, np.random.default_rng(seed))
+    assert len(views.batch.lengths) == 4 * count
+    sources, targets = views.source_rows.tolist(), views.target_rows.tolist()
+    assert sorted(sources + targets) == list(range(2 * count))
+    for i, (source, target) in enumerate(pairs):
+        assert sentence(views, sources[i]) == [0, *source.tolist(), 2]
+        assert sentence(views, targets[i]) == [0, *target.tolist(), 2]
+        assert views.partners[sources[i]] == targets[i] and views.partners[targets[i]] == sources[i]
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 12), st.integers(0, 1000))
+def test_the_masked_half_lies_as_the_clean_half(count: int, seed: int) -> None:
+    pairs = random_pairs(count, seed)
+    views = build_views(pairs, PAPER, VOCABULARY, np.random.default_rng(seed))
+    lengths = views.batch.lengths
+    assert lengths[: 2 * count] == lengths[2 * count :]
+    assert list(lengths[: 2 * count]) == sorted(lengths[: 2 * count])
+    tokens = sum(lengths) // 2
+    clean, masked = views.batch.input_ids[:tokens].numpy(), views.batch.input_ids[tokens:].numpy()
+    assert np.array_equal(views.batch.position_ids[:tokens], views.batch.position_ids[tokens:])
+    places = views.masked_tokens.numpy()
+    assert np.array_equal(clean[places], views.labels)
+    assert not np.isin(views.labels, list(VOCABULARY.special)).any()
+    same = np.ones(tokens, dtype=bool)
+    same[places] = False
+    assert np.array_equal(clean[same], masked[same])
+    row_of = np.repeat(np.arange(2 * count), lengths[: 2 * count])[places]
+    assert np.array_equal(np.isin(row_of, views.source_rows), views.label_is_source)
+
+
+def test_without_masking_there_is_one_half() -> None:
+    views = build_views(random_pairs(3), None, VOCABULARY, np.random.default_rng(0))
+    assert len(views.batch.lengths) == 6
+    assert len(views.masked_tokens) == len(views.labels) == len(views.label_is_source) == 0
+
+
+def test_pairs_that_share_a_sentence_are_no_negatives() -> None:
+    a, b, c, d = (np.array([10 + i, 20 + i]) for i in range(4))
+    pairs = [(a, b), (a, c), (d, c), (d, np.array([77]))]
+    repeated = build_views(pairs, None, VOCABULARY, np.random.default_rng(0)).repeated()
+    expected = np.zeros((4, 4), dtype=bool)
+    for i, j in [(0, 1), (1, 2), (2, 3)]:
+        expected[i, j] = expected[j, i] = True
+    assert np.array_equal(repeated, expected)

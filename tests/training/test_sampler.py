@@ -1,0 +1,105 @@
+"""The sampler: a permutation that costs no memory, the wanted shares, and the same again after a resume."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mexma_cli.training.sampler import Sampler, permute
+
+
+@given(st.integers(1, 3000), st.integers(0, 2**40))
+def test_permute_is_a_bijection(size: int, seed: int) -> None:
+    assert np.array_equal(np.sort(permute(np.arange(size), size, seed)), np.arange(size))
+
+
+def test_permute_shuffles_and_depends_on_the_seed() -> None:
+    size = 10_000
+    one, other = (permute(np.arange(size), size, seed) for seed in (1, 2))
+    assert (one == other).mean() < 0.01
+    for order in (one, other):
+        assert abs(np.corrcoef(order, np.arange(size))[0, 1]) < 0.05
+        assert (np.diff(order) == 1).mean() < 0.01
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.integers(1, 60), min_size=1, max_size=5),
+    st.integers(0, 3),
+    st.integers(1, 50),
+)
+def test_an_epoch_has_every_pair_once(sizes: list[int], epoch: int, block: int) -> None:
+    sampler = Sampler(sizes, [1.0] * len(sizes), ["a"] * len(sizes), seed=7)
+    total = sum(sizes)
+    assert sampler.epoch_length == total
+    seen: list[tuple[int, int]] = []
+    for start in range(0, total, block):
+        stores, rows = sampler.pairs(epoch * total + start, min(block, total - start))
+        seen += zip(stores.tolist(), rows.tolist(), strict=True)
+    assert sorted(seen) == [(store, row) for store, size in enumerate(sizes) for row in range(size)]
+
+
+def test_epochs_differ() -> None:
+    sampler = Sampler([500], [1.0], ["a"])
+    first, second = sampler.pairs(0, 500)[1], sampler.pairs(500, 500)[1]
+    assert (first == second).mean() < 0.05
+
+
+def test_positions_are_the_same_however_they_are_asked_for() -> None:
+    settings = ([300, 40, 7], [1.0, 2.0, 0.5], ["a", "b", "b"], 2.0, 3)
+    whole = Sampler(*settings).pairs(0, 900)
+    resumed = Sampler(*settings)
+    pieces = [resumed.pairs(start, 30) for start in range(600, 900, 30)]
+    for side in (0, 1):
+        assert np.array_equal(np.concatenate([piece[side] for piece in pieces]), whole[side][600:])
+
+
+def shares(sampler: Sampler, stores: int) -> list[float]:
+    drawn, _ = sampler.pairs(0, sampler.epoch_length)
+    return (np.bincount(drawn, minlength=stores) / sampler.epoch_length).tolist()
+
+
+def test_weights_repeat_pairs() -> None:
+    sampler = Sampler([100, 100], [1.0, 3.0], ["a", "b"])
+    assert sampler.epoch_length == 400
+    assert shares(sampler, 2) == [0.25, 0.75]
+    stores, rows = sampler.pairs(0, 400)
+    assert np.bincount(rows[stores == 0]).tolist() == [1] * 100
+    assert np.bincount(rows[stores == 1]).tolist() == [3] * 100
+
+
+def test_a_share_below_one_sees_every_pair_over_epochs() -> None:
+    sampler = Sampler([100, 100], [1.0, 0.25], ["a", "b"])
+    assert sampler.epoch_length == 125
+    stores, rows = sampler.pairs(0, 4 * 125)
+    assert np.bincount(rows[stores == 1]).tolist() == [1] * 100
+
+
+def test_temperature_flattens_languages_not_corpora() -> None:
+    # a: 900 pairs in two corpora, b: 100; at temperature 2 the shares are 30 to 10.
+    sampler = Sampler([600, 300, 100], [1.0] * 3, ["a", "a", "b"], temperature=2.0)
+    assert shares(sampler, 3) == pytest.approx([0.5, 0.25, 0.25], abs=0.002)
+
+
+def test_a_tiny_corpus_is_never_without_a_share() -> None:
+    assert Sampler([1_000_000, 3], [1.0, 0.01], ["a", "b"]).shares[1] == 1
+
+
+def test_two_billion_pairs_take_no_memory() -> None:
+    tracemalloc.start()
+    began = time.perf_counter()
+    sampler = Sampler([1_500_000_000, 600_000_000], [1.0, 1.0], ["a", "b"])
+    stores, rows = sampler.pairs(1_234_567_890, 1000)
+    seconds = time.perf_counter() - began
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2_000_000
+    assert seconds < 2
+    assert len(set(zip(stores.tolist(), rows.tolist(), strict=True))) == 1000
+    assert rows.min() >= 0 and (rows < sampler.sizes[stores]).all()
+    assert 0.6 < (stores == 0).mean() < 0.83  # 5 of 7
