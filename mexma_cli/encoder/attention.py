@@ -140,7 +140,7 @@ def _bucketed(
 def _short(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout_p: float, scale: float | None
 ) -> torch.Tensor:
-    """scaled_dot_product_attention written out, in float32: small products are slow in its kernel and in bf16."""
+    """scaled_dot_product_attention written out, in float32: small products are slow in bf16."""
     with torch.autocast("cpu", enabled=False):
         scores = (q.float() * (q.shape[-1] ** -0.5 if scale is None else scale)) @ k.float().transpose(-1, -2)
         weights = torch.dropout(torch.softmax(scores, dim=-1), dropout_p, train=dropout_p > 0)

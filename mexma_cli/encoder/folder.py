@@ -6,7 +6,6 @@ The layout is Hugging Face's with sentence-transformers' `modules.json`, so that
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Any, Literal
 from safetensors import SafetensorError
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.store.manifest import aside, commit_folder, fsync_file, no_space_as_message
 
 BUNDLED = Path(__file__).parent.parent / "models"
 HONOURED = ("Transformer", "Pooling", "Normalize")
@@ -157,22 +157,23 @@ def _write(path: Path, content: Any) -> None:
 
 @contextmanager
 def written_aside(path: Path) -> Iterator[Path]:
-    """A folder to fill; it takes its final name, in place of an older one, when everything is on disk."""
-    aside = path.with_name(f".{path.name}.tmp-{os.getpid()}")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
+    """A folder to fill; it takes its final name, in place of an older one, when everything is on disk.
+
+    Raises:
+        MexmaError: The disk is full; what had the name before is still there.
+    """
+    part = aside(path)
+    shutil.rmtree(part, ignore_errors=True)
     try:
-        yield aside
-        for file in aside.rglob("*"):
-            descriptor = os.open(file, os.O_RDONLY)
-            os.fsync(descriptor)
-            os.close(descriptor)
-        old = path.with_name(f".{path.name}.old-{os.getpid()}")
-        if path.exists():
-            path.rename(old)
-        aside.rename(path)
-        shutil.rmtree(old, ignore_errors=True)
+        with no_space_as_message(path):
+            part.mkdir(parents=True)
+            yield part
+            for written in part.rglob("*"):
+                if written.is_file():
+                    with written.open("rb") as file:
+                        fsync_file(file)
+            commit_folder(part, path)
     except SafetensorError as error:  # how safetensors passes on a full disk
         raise MexmaError(f"{path} could not be written: {error}", "is the disk full?") from error
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(part, ignore_errors=True)

@@ -200,7 +200,7 @@ class Trainer:
             for optimiser, saved in zip(self.optimisers, state.optimisers["players"], strict=True):
                 optimiser.load_state_dict(saved)
             self.scaler.load_state_dict(state.optimisers["scaler"])
-            self.average = {name: tensor.to(self.device) for name, tensor in state.average.items()}
+            self.average = {name: state.average[name].to(self.device) for name in self.average}
         return self.step
 
     def _trained(self) -> list[tuple[str, torch.nn.Parameter]]:

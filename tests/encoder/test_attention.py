@@ -68,7 +68,8 @@ def test_gradients_equal_those_of_padded(models: tuple[PreTrainedModel, PreTrain
     theirs = dict(padded.named_parameters())
     for name, parameter in packed.named_parameters():
         assert parameter.grad is not None and theirs[name].grad is not None, name
-        scale = max(1.0, float(theirs[name].grad.abs().max()))
+        # A key's bias moves no attention weight: its gradient is rounding noise of what it is summed from.
+        scale = 10.0 if name.endswith("key.bias") else max(1.0, float(theirs[name].grad.abs().max()))
         assert float((parameter.grad - theirs[name].grad).abs().max()) < 1e-5 * scale, name
 
 
