@@ -1,0 +1,390 @@
+"""Training end to end on a few dozen real pairs: it learns, and a killed run goes on as if never killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.errors import MexmaError
+from mexma_cli.recipe import Recipe, load
+from mexma_cli.stages.prepare import prepare
+from mexma_cli.stages.train import train
+
+ROOT = Path(__file__).parent.parent.parent
+WORDS_STEPS, MEXMA_STEPS = 8, 16
+
+
+@pytest.fixture(scope="module")
+def recipe_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two phases on 60 pairs, prepared; every run gets its own folder by an override."""
+    folder = tmp_path_factory.mktemp("train")
+    lines = (ROOT / "examples" / "spa-eng" / "gold.tsv").read_text(encoding="utf-8").splitlines()[:60]
+    (folder / "pairs.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    shared: dict[str, Any] = {"batch_pairs": 8, "log_every": 1, "checkpoint_every": 5, "device": "cpu"}
+    raw = {
+        "name": "tiny",
+        "run": str(folder / "unused"),
+        "data": {
+            "root": str(folder),
+            "store": str(folder / "data"),
+            "max_tokens": 40,
+            "corpora": [
+                {
+                    "name": "tatoeba",
+                    "format": "tsv",
+                    "path": "pairs.tsv",
+                    "languages": ["spa_Latn"],
+                    "target": "eng_Latn",
+                }
+            ],
+        },
+        "encoder": {
+            "new": {"layers": 1, "width": 32, "heads": 2, "ffn": 64},
+            "tokenizer": {"vocabulary": 400},
+        },
+        "trainer": shared,
+        "phases": [
+            {
+                "name": "words",
+                "objective": {"name": "words", "token_dropout": 0.1},
+                "trainer": {"steps": WORDS_STEPS, "learning_rate": 0.05, "accumulate": 1},
+            },
+            {
+                "name": "mexma",
+                "objective": {
+                    "name": "mexma",
+                    "contrastive": 0.5,
+                    "head": {"layers": 1, "heads": 2, "ffn": 64},
+                },
+                "trainer": {"steps": MEXMA_STEPS, "learning_rate": 0.003, "average": 0.9},
+            },
+        ],
+    }
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    prepare(load(path))
+    return path
+
+
+def settings(recipe_file: Path, run: Path, *overrides: str) -> Recipe:
+    return load(recipe_file, [f"run={run}", *overrides])
+
+
+def log_of(run: Path) -> list[dict[str, Any]]:
+    """The log without the one thing that a clock decides."""
+    records = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    for record in records:
+        del record["tokens_per_second"]
+    return records
+
+
+@pytest.fixture(scope="module")
+def finished(recipe_file: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """An uninterrupted run in each precision."""
+    runs = {}
+    for precision in ("fp32", "bf16"):
+        runs[precision] = tmp_path_factory.mktemp("whole") / "run"
+        recipe = settings(recipe_file, runs[precision], f"trainer.precision={precision}")
+        assert train(recipe) == runs[precision] / "encoder"
+    return runs
+
+
+def weights(run: Path) -> bytes:
+    return (run / "encoder" / "model.safetensors").read_bytes()
+
+
+def test_a_run_leaves_its_log_recipe_and_encoder(finished: dict[str, Path], recipe_file: Path) -> None:
+    run = finished["fp32"]
+    expected = [("words", step) for step in range(1, WORDS_STEPS + 1)]
+    expected += [("mexma", step) for step in range(1, MEXMA_STEPS + 1)]
+    records = log_of(run)
+    assert [(record["phase"], record["step"]) for record in records] == expected
+    assert set(records[-1]["terms"]) == {
+        "unmask_source",
+        "unmask_target",
+        "alignment",
+        "koleo",
+        "contrastive",
+    }
+    assert records[-1]["pairs"] == MEXMA_STEPS * 8 * 2
+    rates = [record["learning_rate"] for record in records if record["phase"] == "mexma"]
+    assert rates[0] == pytest.approx(0.0003) and max(rates) <= 0.003 and rates[-1] < 0.0003
+    assert load(run / "recipe.yaml") == settings(recipe_file, run, "trainer.precision=fp32")
+    assert not [path for path in run.rglob("*") if ".tmp-" in path.name]
+    checkpoints = sorted(path.name for path in (run / "mexma" / "checkpoints").iterdir())
+    assert checkpoints == ["step-00000015", "step-00000016"]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_loss_falls(precision: str, finished: dict[str, Path]) -> None:
+    losses = [record["loss"] for record in log_of(finished[precision]) if record["phase"] == "mexma"]
+    assert np.mean(losses[-4:]) < np.mean(losses[:4])
+    words = [record["loss"] for record in log_of(finished[precision]) if record["phase"] == "words"]
+    assert np.mean(words[-3:]) < np.mean(words[:3])
+
+
+def test_the_log_has_the_weighted_sum(finished: dict[str, Path]) -> None:
+    beside = {"unmask_source": 0.5, "unmask_target": 0.5, "alignment": 1.0, "koleo": 0.01, "contrastive": 0.5}
+    for record in log_of(finished["fp32"])[WORDS_STEPS:]:
+        total = sum(beside[name] * value for name, value in record["terms"].items())
+        assert record["loss"] == pytest.approx(total, rel=1e-5)
+
+
+def test_the_same_again_is_the_same(finished: dict[str, Path], recipe_file: Path, tmp_path: Path) -> None:
+    train(settings(recipe_file, tmp_path / "run"))
+    assert log_of(tmp_path / "run") == log_of(finished["fp32"])
+    assert weights(tmp_path / "run") == weights(finished["fp32"])
+
+
+def test_another_seed_is_another_run(finished: dict[str, Path], recipe_file: Path, tmp_path: Path) -> None:
+    train(settings(recipe_file, tmp_path / "run", "trainer.seed=7"))
+    assert log_of(tmp_path / "run")[0]["loss"] != log_of(finished["fp32"])[0]["loss"]
+
+
+SLOWED = """
+import sys, time
+from mexma_cli.training.trainer import Trainer
+step = Trainer._one_step
+def slow(self):
+    time.sleep(0.05)
+    return step(self)
+Trainer._one_step = slow
+from mexma_cli.main import cli
+cli(sys.argv[1:])
+"""
+"""`mexma`, with time enough between two steps to be hit."""
+
+
+def started(recipe_file: Path, run: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", SLOWED, "train", str(recipe_file), "--set", f"run={run}", *arguments]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    )
+
+
+def environment() -> dict[str, str]:
+    """A subprocess sums in the same order as this process: equal numbers of threads."""
+    return os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
+
+
+def wait_for(run: Path, phase: str, step: int, process: subprocess.Popen[str]) -> None:
+    """Until the log has that step; a run that ended before is a failure."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        assert process.poll() is None, process.communicate()[1]
+        if (run / "log.jsonl").is_file():
+            whole = (run / "log.jsonl").read_text().split("\n")[:-1]
+            if any((r["phase"], r["step"]) == (phase, step) for r in map(json.loads, whole)):
+                return
+        time.sleep(0.01)
+    pytest.fail("the step never came")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_killed_and_resumed_is_the_run_that_would_have_been(
+    precision: str, finished: dict[str, Path], recipe_file: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    chosen = f"trainer.precision={precision}"
+    process = started(recipe_file, run, "--set", chosen)
+    wait_for(run, "mexma", 7, process)  # the last checkpoint is at 5
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not (run / "encoder").exists()
+    assert max(record["step"] for record in log_of(run) if record["phase"] == "mexma") >= 7
+    steps: list[int] = []
+    train(
+        settings(recipe_file, run, chosen),
+        resume=True,
+        on_phase=lambda phase, step, encoder: steps.append(step),
+    )
+    assert steps == [5]  # the words phase was finished and is not run again
+    assert log_of(run) == log_of(finished[precision])
+    assert weights(run) == weights(finished[precision])
+
+
+def test_sigterm_writes_a_checkpoint_and_resuming_goes_on_there(
+    finished: dict[str, Path], recipe_file: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    process = started(recipe_file, run, "--set", "trainer.precision=fp32")
+    wait_for(run, "mexma", 7, process)
+    process.terminate()
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM, stderr
+    assert stdout == "" and "--resume goes on from there" in stderr
+    last = log_of(run)[-1]["step"]
+    checkpoints = sorted(path.name for path in (run / "mexma" / "checkpoints").iterdir())
+    assert checkpoints[-1] == f"step-{last:08d}"
+    again = started(recipe_file, run, "--set", "trainer.precision=fp32", "--resume")
+    stdout, stderr = again.communicate(timeout=120)
+    assert again.returncode == 0, stderr
+    assert stdout.strip() == str(run / "encoder")
+    assert log_of(run) == log_of(finished["fp32"])
+    assert weights(run) == weights(finished["fp32"])
+
+
+def test_stopped_at_every_step_is_the_run_that_would_have_been(
+    finished: dict[str, Path], recipe_file: Path, tmp_path: Path
+) -> None:
+    recipe = settings(recipe_file, tmp_path / "run")
+    for _ in range(WORDS_STEPS + MEXMA_STEPS + 2):
+        if train(recipe, resume=True, stopped=lambda: True) is not None:
+            break
+    else:
+        pytest.fail("it never came to an end")
+    assert log_of(tmp_path / "run") == log_of(finished["fp32"])
+    assert weights(tmp_path / "run") == weights(finished["fp32"])
+
+
+def test_a_damaged_checkpoint_stops_the_resume(recipe_file: Path, tmp_path: Path) -> None:
+    recipe = settings(recipe_file, tmp_path / "run")
+    assert train(recipe, stopped=lambda: True) is None
+    (checkpoint,) = (tmp_path / "run" / "words" / "checkpoints").iterdir()
+    (checkpoint / "objective.safetensors").write_bytes(b"x")
+    with pytest.raises(MexmaError, match=r"objective\.safetensors is damaged"):
+        train(recipe, resume=True)
+
+
+def test_starting_again_is_refused(finished: dict[str, Path], recipe_file: Path) -> None:
+    before = weights(finished["fp32"])
+    with pytest.raises(MexmaError, match="holds a training run already") as caught:
+        train(settings(recipe_file, finished["fp32"]))
+    assert caught.value.hint is not None and "--resume" in caught.value.hint
+    assert weights(finished["fp32"]) == before
+
+
+@pytest.mark.parametrize(
+    ("override", "key"),
+    [
+        ("phases.mexma.trainer.learning_rate=0.1", "phases.1.trainer.learning_rate"),
+        ("phases.mexma.objective.alpha=2", "phases.1.objective.alpha"),
+        ("data.max_tokens=30", "data.max_tokens"),
+        ("encoder.new.layers=2", "encoder.new.layers"),
+    ],
+)
+def test_resuming_with_another_recipe_names_what_differs(
+    override: str, key: str, finished: dict[str, Path], recipe_file: Path
+) -> None:
+    with pytest.raises(MexmaError, match="was started with another recipe") as caught:
+        train(settings(recipe_file, finished["fp32"], override), resume=True)
+    assert caught.value.message.endswith(f": {key}")
+
+
+def test_which_lines_are_kept_is_part_of_the_recipe(
+    finished: dict[str, Path], recipe_file: Path, tmp_path: Path
+) -> None:
+    raw = yaml.safe_load(recipe_file.read_text())
+    raw["data"]["corpora"][0]["keep"] = {"path": "split.txt", "value": "train"}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(raw))
+    with pytest.raises(MexmaError, match=r"data\.corpora\.0\.keep"):
+        train(settings(tmp_path / "recipe.yaml", finished["fp32"]), resume=True)
+
+
+def test_how_often_it_is_written_down_may_differ(recipe_file: Path, tmp_path: Path) -> None:
+    recipe = settings(recipe_file, tmp_path / "run")
+    assert train(recipe, stopped=lambda: True) is None
+    other = settings(recipe_file, tmp_path / "run", "trainer.log_every=4", "trainer.keep=1")
+    assert train(other, resume=True) is not None
+
+
+def test_pairs_that_were_not_prepared(recipe_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(MexmaError):
+        train(settings(recipe_file, tmp_path / "run", f"data.store={tmp_path / 'data'}"))
+
+
+def test_the_encoder_loads_everywhere(finished: dict[str, Path], sentences: dict[str, list[str]]) -> None:
+    from transformers import AutoModel, AutoTokenizer
+
+    folder = finished["fp32"] / "encoder"
+    ours = SentenceEncoder.load(str(folder), "cpu").embed(sentences["eng"])
+    tokens = AutoTokenizer.from_pretrained(folder)(
+        sentences["eng"], padding=True, truncation=True, return_tensors="pt"
+    )
+    with torch.no_grad():
+        model = AutoModel.from_pretrained(folder, add_pooling_layer=False).eval()
+        states = model(tokens["input_ids"], attention_mask=tokens["attention_mask"]).last_hidden_state
+    assert np.abs(ours - states[:, 0].numpy()).max() < 1e-5
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
+    assert np.abs(ours - theirs.encode(sentences["eng"], show_progress_bar=False)).max() < 1e-5
+
+
+def test_training_goes_on_from_an_encoders_folder(
+    finished: dict[str, Path], recipe_file: Path, tmp_path: Path
+) -> None:
+    raw = yaml.safe_load(recipe_file.read_text())
+    raw["encoder"] = {"from": str(finished["fp32"])}
+    raw["data"]["store"] = str(tmp_path / "data")
+    raw["phases"] = raw["phases"][1:]
+    raw["phases"][0]["trainer"] |= {"steps": 2, "embedding_rate": 0.0, "average": 0.0}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(raw))
+    recipe = settings(tmp_path / "recipe.yaml", tmp_path / "run")
+    prepare(recipe)
+    train(recipe)
+    before, after = (
+        SentenceEncoder.load(str(run), "cpu").model.state_dict()
+        for run in (finished["fp32"], tmp_path / "run")
+    )
+    words = "embeddings.word_embeddings.weight"
+    assert torch.equal(before[words], after[words])  # frozen
+    assert not torch.equal(
+        before["encoder.layer.0.output.dense.weight"], after["encoder.layer.0.output.dense.weight"]
+    )
+
+
+def test_dev_scores_come_when_they_should(recipe_file: Path, tmp_path: Path) -> None:
+    seen: list[bool] = []
+
+    def score(encoder: SentenceEncoder) -> dict[str, float]:
+        seen.append(encoder.model.training)
+        return {"xsim": float(np.linalg.norm(encoder.embed(["Hola"])))}
+
+    run = tmp_path / "run"
+    train(settings(recipe_file, run, "trainer.dev_every=6"), dev_score=score)
+    scored = [(r["phase"], r["step"]) for r in log_of(run) if "dev" in r]
+    assert scored == [("words", 6), ("words", 8), ("mexma", 6), ("mexma", 12), ("mexma", 16)]
+    assert not any(seen)
+    # Scoring changes nothing in what is trained, running means of the weights included.
+    train(settings(recipe_file, tmp_path / "plain"))
+    assert weights(run) == weights(tmp_path / "plain")
+
+
+def test_fp16_scales_its_loss_and_takes_steps(recipe_file: Path, tmp_path: Path) -> None:
+    try:
+        with torch.autocast("cpu", torch.float16):
+            torch.nn.functional.linear(torch.ones(2, 2), torch.ones(2, 2))
+        torch.amp.GradScaler("cpu")
+    except (RuntimeError, TypeError) as error:
+        pytest.skip(f"this torch has no fp16 autocast or loss scaling on a processor: {error}")
+    run = tmp_path / "run"
+    train(settings(recipe_file, run, "trainer.precision=fp16", "trainer.checkpoint_every=100"))
+    losses = [record["loss"] for record in log_of(run) if record["phase"] == "mexma"]
+    assert np.isfinite(losses).all()
+    assert np.mean(losses[-4:]) < np.mean(losses[:4])
+    (last,) = (run / "mexma" / "checkpoints").iterdir()
+    state = torch.load(last / "optimisers.pt", weights_only=True)
+    assert state["scaler"]["scale"] > 1
+    steps = {float(entry["step"]) for entry in state["players"][0]["state"].values()}
+    assert max(steps) >= MEXMA_STEPS / 2  # the first ones may overflow and be skipped while the scale falls
+
+
+def test_a_loss_that_is_no_number_stops_the_run(recipe_file: Path, tmp_path: Path) -> None:
+    recipe = settings(
+        recipe_file, tmp_path / "run", "trainer.learning_rate=1e30", "trainer.clip=0", "trainer.warmup=0"
+    )
+    with pytest.raises(MexmaError, match=r"the loss is (nan|inf) at step"):
+        train(recipe)
+    assert not (tmp_path / "run" / "encoder").exists()
