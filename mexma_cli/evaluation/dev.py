@@ -20,7 +20,7 @@ def dev_scorer(dev: DevSet, resolve: Callable[[str], Path]) -> Callable[[Sentenc
         resolve: From a path of the recipe to a file.
 
     Raises:
-        MexmaError: A file is missing, or has not as many lines as its translation.
+        MexmaError: A file is missing or empty, or has not as many lines as its translation.
     """
     texts = {}
     for language in dev.languages:
@@ -31,6 +31,8 @@ def dev_scorer(dev: DevSet, resolve: Callable[[str], Path]) -> Callable[[Sentenc
         (source, lines), (target, translations) = sides
         if len(lines) != len(translations):
             raise MexmaError(f"dev set: {source} has {len(lines)} lines, {target} has {len(translations)}")
+        if not lines:
+            raise MexmaError(f"dev set: {source} has no lines")
         texts[language] = (lines, translations)
 
     def score(encoder: SentenceEncoder) -> dict[str, float]:

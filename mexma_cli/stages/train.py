@@ -55,11 +55,13 @@ def train(
     Raises:
         MexmaError: The folder holds a run already (without `resume`) or another recipe's (with it).
     """
+    for phase in recipe.phases:  # what cannot run here is refused before the folder is claimed
+        choose_backend(recipe.encoder.attention, pick_device(phase.trainer.device))
+    stores = open_stores(recipe)
+    encoder = _start(recipe)
     run = Path(recipe.run)
     _claim(run, recipe, resume)
     with only_writer(run):
-        stores = open_stores(recipe)
-        encoder = _start(recipe)
         for phase in recipe.phases:
             if not _finished(run / phase.name):
                 trainer = _trainer(recipe, phase, encoder, stores, run / phase.name, dev_score)

@@ -42,6 +42,7 @@ class State:
         objective: The objective's state dict.
         average: Running mean of its parameters, or empty.
         optimisers: State dicts of the optimisers and of the loss scaler.
+        seconds: Time in steps so far.
     """
 
     step: int
@@ -49,6 +50,7 @@ class State:
     objective: dict[str, torch.Tensor]
     average: dict[str, torch.Tensor]
     optimisers: dict[str, Any]
+    seconds: float = 0.0
 
 
 def save(folder: Path, state: State, keep: int) -> Path:
@@ -96,6 +98,7 @@ def _write(part: Path, state: State) -> None:
         "format_version": FORMAT_VERSION,
         "step": state.step,
         "position": state.position,
+        "seconds": state.seconds,
         "files": checksums,
     }
     write_json_atomic(part / MANIFEST, manifest)
@@ -115,6 +118,7 @@ def load(path: Path) -> State:
         objective=load_file(path / "objective.safetensors"),
         average=load_file(average) if average.exists() else {},
         optimisers=torch.load(path / "optimisers.pt", weights_only=True),
+        seconds=manifest["seconds"],
     )
 
 

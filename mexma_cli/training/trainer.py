@@ -65,6 +65,7 @@ class Trainer:
         # Squared gradients of branches that start at zero are denormal numbers, 20 times slower on a CPU.
         torch.set_flush_denormal(True)
         self.step = 0
+        self.seconds = 0.0
         self.optimisers = [self._optimiser(groups) for groups in objective.players()]
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "fp16")
         self.average: dict[str, torch.Tensor] = {}
@@ -96,6 +97,7 @@ class Trainer:
             terms, tokens, norm = self._one_step()
             self.step += 1
             seconds = time.perf_counter() - began
+            self.seconds += seconds
             record = self._record(terms, norm) | {"tokens_per_second": round(tokens / seconds)}
             last = self.step == settings.steps
             scored = self.dev_score is not None and (
@@ -187,7 +189,9 @@ class Trainer:
             "scaler": self.scaler.state_dict(),
         }
         position = self.step * self.settings.accumulate * self.settings.batch_pairs
-        state = checkpoint.State(self.step, position, self.objective.state_dict(), self.average, optimisers)
+        state = checkpoint.State(
+            self.step, position, self.objective.state_dict(), self.average, optimisers, self.seconds
+        )
         return checkpoint.save(self.checkpoints, state, self.settings.keep)
 
     def resume(self) -> int:
@@ -195,7 +199,7 @@ class Trainer:
         there = checkpoint.found(self.checkpoints)
         if there:
             state = checkpoint.load(there[-1])
-            self.step = state.step
+            self.step, self.seconds = state.step, state.seconds
             self.objective.load_state_dict(state.objective)
             for optimiser, saved in zip(self.optimisers, state.optimisers["players"], strict=True):
                 optimiser.load_state_dict(saved)
@@ -246,6 +250,7 @@ class Trainer:
             "learning_rate": settings.learning_rate * factor,
             "gradient_norm": norm,
             "pairs": self.step * per_step,
+            "seconds": round(self.seconds, 1),
         }
 
 
