@@ -1,0 +1,98 @@
+"""`mexma train`: what is printed where, and the exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from mexma_cli.main import cli
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, sentences: dict[str, list[str]]) -> Path:
+    pairs = zip(sentences["fra"], sentences["eng"], strict=True)
+    (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
+    for side, lines in sentences.items():
+        (tmp_path / f"dev.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    corpus = {"name": "own", "format": "tsv", "path": "pairs.tsv", "languages": ["fra_Latn"]}
+    raw = {
+        "name": "tiny",
+        "run": str(tmp_path / "run"),
+        "data": {"root": str(tmp_path), "store": str(tmp_path / "data"), "corpora": [corpus]},
+        "encoder": {
+            "new": {"layers": 1, "width": 16, "heads": 2, "ffn": 32},
+            "tokenizer": {"vocabulary": 300},
+        },
+        "objective": {"name": "words"},
+        "trainer": {"steps": 3, "batch_pairs": 4, "device": "cpu"},
+        "dev": {"path": "dev.fra", "target_path": "dev.eng", "languages": ["fra_Latn"]},
+    }
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    return path
+
+
+def test_the_encoders_folder_goes_to_stdout(recipe: Path) -> None:
+    result = CliRunner().invoke(cli, ["train", str(recipe)])
+    assert result.exit_code == 0, result.output
+    folder = recipe.parent / "run" / "encoder"
+    assert result.stdout == f"{folder}\n"
+    assert (folder / "config.json").is_file()
+    assert "3 steps on cpu" in result.stderr
+    assert "dev xsim error" in result.stderr and "tokens/s" in result.stderr
+
+
+def test_starting_again_and_resuming_a_finished_run(recipe: Path) -> None:
+    assert CliRunner().invoke(cli, ["train", str(recipe)]).exit_code == 0
+    weights = recipe.parent / "run" / "encoder" / "model.safetensors"
+    before = weights.read_bytes()
+    again = CliRunner().invoke(cli, ["train", str(recipe)])
+    assert again.exit_code == 1 and again.stdout == ""
+    assert "holds a training run already" in again.stderr and "--resume" in again.stderr
+    resumed = CliRunner().invoke(cli, ["train", str(recipe), "--resume"])
+    assert resumed.exit_code == 0
+    assert weights.read_bytes() == before
+    other = CliRunner().invoke(cli, ["train", str(recipe), "--resume", "--set", "trainer.steps=4"])
+    assert other.exit_code == 1 and "phases.0.trainer.steps" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "trainer.stps=1"], "unknown key `trainer.stps`"),
+        (["--set", "trainer.device=gpu"], "unknown device 'gpu'"),
+        (["--set", "trainer.device=cuda:99"], "no device 'cuda:99'"),
+        (["--set", "encoder.attention=varlen"], "needs a CUDA device"),
+        (["--set", "dev.path=nosuch"], "nosuch"),
+        (["--set", "dev.path=recipe.yaml"], "dev set: "),
+        (["--set", "data.min_chars=1000", "--set", "data.max_chars=2000"], "error: "),
+        (["--set", "data.root=nosuch"], "nosuch"),
+        (["--set", "encoder.new=null", "--set", "encoder.from=nosuch"], "no encoder 'nosuch'"),
+    ],
+)
+def test_a_mistake_is_a_message(arguments: list[str], message: str, recipe: Path) -> None:
+    result = CliRunner().invoke(cli, ["train", str(recipe), *arguments])
+    assert result.exit_code == 1 and result.stdout == ""
+    assert message in result.stderr and "Traceback" not in result.stderr
+    assert not (recipe.parent / "run" / "encoder").exists()
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["trainer.device=gpu", "trainer.device=cuda:99", "encoder.attention=varlen", "dev.path=nosuch"],
+)
+def test_a_mistake_can_be_put_right(override: str, recipe: Path) -> None:
+    """A run that never began does not stand in the way of the one that does."""
+    assert CliRunner().invoke(cli, ["train", str(recipe), "--set", override]).exit_code == 1
+    result = CliRunner().invoke(cli, ["train", str(recipe)])
+    assert result.exit_code == 0, result.stderr
+
+
+def test_no_recipe_is_wrong_usage() -> None:
+    result = CliRunner().invoke(cli, ["train"])
+    assert result.exit_code == 2 and "RECIPE" in result.stderr
