@@ -131,7 +131,16 @@ class SentenceEncoder:
     def new(
         cls, shape: NewEncoder, tokenizer: PreTrainedTokenizerFast, max_tokens: int, seed: int
     ) -> SentenceEncoder:
-        """An untrained XLM-R of a recipe's shape, CLS pooling, initialised from `seed`."""
+        """An untrained XLM-R of a recipe's shape, CLS pooling, initialised from `seed`.
+
+        Raises:
+            MexmaError: The heads do not divide the width.
+        """
+        if shape.width % shape.heads:
+            raise MexmaError(
+                f"encoder.new: {shape.heads} heads do not divide a width of {shape.width}",
+                "the width is a multiple of the number of heads",
+            )
         config = XLMRobertaConfig(
             vocab_size=len(tokenizer),
             hidden_size=shape.width,

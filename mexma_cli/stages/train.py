@@ -55,10 +55,9 @@ def train(
     Raises:
         MexmaError: The folder holds a run already (without `resume`) or another recipe's (with it).
     """
-    for phase in recipe.phases:  # what cannot run here is refused before the folder is claimed
-        choose_backend(recipe.encoder.attention, pick_device(phase.trainer.device))
     stores = open_stores(recipe)
     encoder = _start(recipe)
+    _check(recipe, encoder)
     run = Path(recipe.run)
     _claim(run, recipe, resume)
     with only_writer(run):
@@ -78,6 +77,24 @@ def train(
             encoder = SentenceEncoder.load(str(run / phase.name / "encoder"), "cpu")
         encoder.save(run / "encoder")
     return run / "encoder"
+
+
+def _check(recipe: Recipe, encoder: SentenceEncoder) -> None:
+    """Refuse what cannot run, here or at all, before the run's folder is claimed."""
+    for number, phase in enumerate(recipe.phases):
+        choose_backend(recipe.encoder.attention, pick_device(phase.trainer.device))
+        if isinstance(phase.objective, MexmaObjective):
+            heads = phase.objective.head.heads
+            if encoder.dim % heads:
+                raise MexmaError(
+                    f"phase {phase.name}: objective.head.heads is {heads}, "
+                    f"which does not divide the encoder's width {encoder.dim}"
+                )
+        elif number or recipe.encoder.new is None:
+            raise MexmaError(
+                f"phase {phase.name}: the objective `words` overwrites all of an encoder's weights",
+                "it can only be the first phase, on a `new` encoder",
+            )
 
 
 def _finished(phase: Path) -> bool:

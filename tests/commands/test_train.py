@@ -72,6 +72,8 @@ def test_starting_again_and_resuming_a_finished_run(recipe: Path) -> None:
         (["--set", "dev.path=recipe.yaml"], "dev set: "),
         (["--set", "data.min_chars=1000", "--set", "data.max_chars=2000"], "error: "),
         (["--set", "data.root=nosuch"], "nosuch"),
+        (["--set", "encoder.new.heads=5"], "5 heads do not divide a width of 16"),
+        (["--set", "objective={name: mexma, head: {heads: 5}}"], "head.heads is 5"),
         (["--set", "encoder.new=null", "--set", "encoder.from=nosuch"], "no encoder 'nosuch'"),
     ],
 )
@@ -91,6 +93,14 @@ def test_a_mistake_can_be_put_right(override: str, recipe: Path) -> None:
     assert CliRunner().invoke(cli, ["train", str(recipe), "--set", override]).exit_code == 1
     result = CliRunner().invoke(cli, ["train", str(recipe)])
     assert result.exit_code == 0, result.stderr
+
+
+def test_token_embeddings_do_not_overwrite_an_encoder(recipe: Path, tiny_encoder: Path) -> None:
+    overrides = ["--set", "encoder.new=null", "--set", f"encoder.from={tiny_encoder}"]
+    result = CliRunner().invoke(cli, ["train", str(recipe), *overrides])
+    assert result.exit_code == 1
+    assert "`words` overwrites all of an encoder's weights" in result.stderr
+    assert not (recipe.parent / "run").exists()
 
 
 def test_no_recipe_is_wrong_usage() -> None:
