@@ -25,7 +25,7 @@ IMPLIED_PHASE = "train"
 class Section(BaseModel):
     """A part of a recipe: frozen, and unknown keys are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
 
 class Keep(Section):
@@ -99,9 +99,9 @@ class NewEncoder(Section):
     """The shape of an XLM-R that starts from nothing."""
 
     layers: int = Field(4, ge=1)
-    width: int = 256
-    heads: int = 4
-    ffn: int = 1024
+    width: int = Field(256, ge=4)
+    heads: int = Field(4, ge=1)
+    ffn: int = Field(1024, ge=1)
     dropout: float = Field(0.1, ge=0, lt=1)
     attention_dropout: float = Field(0.0, ge=0, lt=1)
 
@@ -127,10 +127,10 @@ class Head(Section):
     """The unmasking head (paper section 7.2); the defaults are the authors' code's."""
 
     layers: int = Field(6, ge=1)
-    heads: int = 8
-    ffn: int = 3072
+    heads: int = Field(8, ge=1)
+    ffn: int = Field(3072, ge=1)
     layer_norm_eps: float = 1e-12
-    dropout: float = 0.1
+    dropout: float = Field(0.1, ge=0, lt=1)
     output_scale: float = Field(1.0, gt=0)
     """First value of the last LayerNorm's weights; below 1 where word embeddings are long."""
 
@@ -225,6 +225,16 @@ class Recipe(Section):
     phases: tuple[Phase, ...] = Field(min_length=1)
     dev: DevSet | None = None
 
+    @model_validator(mode="after")
+    def _a_folder_for_each_phase(self) -> Recipe:
+        names = [phase.name for phase in self.phases]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two phases have the name {name!r}")
+            if name == "encoder":
+                raise ValueError("a phase cannot be named 'encoder': the finished encoder's folder is")
+        return self
+
     def to_yaml(self) -> str:
         """The resolved recipe, as it is kept beside its output; `load` reads it again."""
         return yaml.safe_dump(
@@ -294,11 +304,13 @@ def _with_phases(raw: dict[str, Any]) -> dict[str, Any]:
         return raw | {"phases": [{key: value for key, value in phase.items() if value is not None}]}
     phases = raw["phases"]
     if isinstance(phases, list) and isinstance(shared, dict):
-        raw["phases"] = [
-            phase | {"trainer": shared | (phase.get("trainer") or {})} if isinstance(phase, dict) else phase
-            for phase in phases
-        ]
+        raw["phases"] = [_with_trainer(phase, shared) for phase in phases]
     return raw
+
+
+def _with_trainer(phase: Any, shared: dict[str, Any]) -> Any:
+    own = phase.get("trainer") or {} if isinstance(phase, dict) else None
+    return phase | {"trainer": shared | own} if isinstance(own, dict) else phase
 
 
 def _override(raw: dict[str, Any], override: str) -> None:
@@ -309,7 +321,9 @@ def _override(raw: dict[str, Any], override: str) -> None:
     with contextlib.suppress(yaml.YAMLError):
         value = yaml.safe_load(text)
     steps = key.strip().split(".")
-    phases = raw.get("phases") or []
+    listed = raw.get("phases")
+    # What is not a phase is named when the recipe is validated.
+    phases = [phase for phase in listed if isinstance(phase, dict)] if isinstance(listed, list) else []
     if steps[0] in ("trainer", "objective"):
         if steps[0] == "objective" and len(phases) > 1:
             known = ", ".join(phase.get("name", "?") for phase in phases)

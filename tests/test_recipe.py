@@ -89,7 +89,12 @@ def test_missing_key(raw: Raw, tmp_path: Path) -> None:
         ("phases.mexma.objective.name=mexmaa", "phases.mexma.objective`.*mexmaa"),
         ("encoder.from=mini", "`encoder`: encoder needs either `from`"),
         ("encoder.tokenizer=null", "a new encoder needs `tokenizer`"),
+        ("trainer.learning_rate=.inf", "learning_rate`: .*finite number"),
         ("phases=x", "`phases`"),
+        ("phases.words.trainer=x", r"`phases.words.trainer`: .* \(is 'x'\)"),
+        ("phases.mexma.name=words", "two phases have the name 'words'"),
+        ("phases.mexma.name=encoder", "a phase cannot be named 'encoder'"),
+        ("encoder.new.heads=0", r"`encoder.new.heads`: .* \(is 0\)"),
         ("trainer=1", r"trainer`: .* \(is 1\)"),
     ],
 )
@@ -181,3 +186,19 @@ def test_a_corpus_needs_the_paths_of_its_format(data: Raw, raw: Raw, tmp_path: P
     raw["data"]["corpora"][0] |= data
     with pytest.raises(MexmaError, match=r"`data.corpora.0`: corpus 'tatoeba': format \w+ needs"):
         load(written(tmp_path, raw))
+
+
+@pytest.mark.parametrize(
+    ("phases", "overrides"),
+    [
+        ("x", ["trainer.steps=3"]),
+        (["x"], ["trainer.steps=3"]),
+        (["x"], ["phases.words.trainer.steps=3"]),
+        ([{"name": "words", "trainer": "x", "objective": {"name": "words"}}], []),
+        ([{"name": "words", "trainer": {"steps": 3}}], []),
+        ([], []),
+    ],
+)
+def test_phases_that_are_none(phases: Any, overrides: list[str], raw: Raw, tmp_path: Path) -> None:
+    with pytest.raises(MexmaError, match="phase"):
+        load(written(tmp_path, raw | {"phases": phases, "trainer": {"seed": 1}}), overrides)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,12 @@ class TrainingLog:
         return record["phase"] != self.phase or record["step"] <= from_step
 
     def write(self, record: dict[str, Any]) -> None:
-        """Append one record."""
-        self._file.write(json.dumps({"phase": self.phase} | record) + "\n")
+        """Append one record; a number that is none (fp16's gradient norm where it overflowed) is null."""
+        kept = {
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in record.items()
+        }
+        self._file.write(json.dumps({"phase": self.phase} | kept, allow_nan=False) + "\n")
         self._file.flush()
 
     def close(self) -> None:

@@ -43,3 +43,10 @@ def test_a_record_is_on_disk_at_once(tmp_path: Path) -> None:
     log.write({"step": 1, "loss": 0.5})
     assert records(tmp_path / "log.jsonl") == [{"phase": "words", "step": 1, "loss": 0.5}]
     log.close()
+
+
+def test_every_line_is_json_for_everyone(tmp_path: Path) -> None:
+    log = TrainingLog(tmp_path / "log.jsonl", "words", 0)
+    log.write({"step": 1, "gradient_norm": float("inf")})
+    log.close()
+    assert records(tmp_path / "log.jsonl") == [{"phase": "words", "step": 1, "gradient_norm": None}]
