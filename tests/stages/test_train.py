@@ -228,10 +228,7 @@ def test_sigterm_writes_a_checkpoint_and_resuming_goes_on_there(
     last = log_of(run)[-1]["step"]
     checkpoints = sorted(path.name for path in (run / "mexma" / "checkpoints").iterdir())
     assert checkpoints[-1] == f"step-{last:08d}"
-    again = started(recipe_file, run, "--set", "trainer.precision=fp32", "--resume")
-    stdout, stderr = again.communicate(timeout=120)
-    assert again.returncode == 0, stderr
-    assert stdout.strip() == str(run / "encoder")
+    assert train(settings(recipe_file, run, "trainer.precision=fp32"), resume=True) == run / "encoder"
     assert log_of(run) == log_of(finished["fp32"])
     assert weights(run) == weights(finished["fp32"])
 
@@ -245,6 +242,33 @@ def test_stopped_at_every_step_is_the_run_that_would_have_been(
             break
     else:
         pytest.fail("it never came to an end")
+    assert log_of(tmp_path / "run") == log_of(finished["fp32"])
+    assert weights(tmp_path / "run") == weights(finished["fp32"])
+
+
+@pytest.mark.parametrize("written", [0, 1, 2])
+def test_killed_between_the_last_step_and_the_encoder(
+    written: int,
+    finished: dict[str, Path],
+    recipe_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Encoders are written after each phase and at the end; the run dies before the n-th of them."""
+    save, done = SentenceEncoder.save, [0]
+
+    def dying(self: SentenceEncoder, path: Path) -> None:
+        if done[0] == written:
+            raise KeyboardInterrupt
+        done[0] += 1
+        save(self, path)
+
+    monkeypatch.setattr(SentenceEncoder, "save", dying)
+    recipe = settings(recipe_file, tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe)
+    monkeypatch.undo()
+    train(recipe, resume=True)
     assert log_of(tmp_path / "run") == log_of(finished["fp32"])
     assert weights(tmp_path / "run") == weights(finished["fp32"])
 
