@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from mexma_cli.encoder.attention import choose_backend
 from mexma_cli.encoder.encoder import SentenceEncoder, first_position, pick_device
@@ -171,6 +172,7 @@ def _trainer(
 ) -> Trainer:
     device = pick_device(phase.trainer.device)
     encoder.backend = choose_backend(recipe.encoder.attention, device)
+    torch.manual_seed(phase.trainer.seed)  # a head's first weights, whatever ran before in this process
     objective: Objective
     if isinstance(phase.objective, MexmaObjective):
         objective = Mexma(encoder, phase.objective)

@@ -83,7 +83,7 @@ def settings(recipe_file: Path, run: Path, *overrides: str) -> Recipe:
 
 
 def log_of(run: Path) -> list[dict[str, Any]]:
-    """The log without the one thing that a clock decides."""
+    """The log without what a clock decides."""
     records = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     for record in records:
         del record["tokens_per_second"], record["seconds"]
@@ -268,6 +268,26 @@ def test_killed_between_the_last_step_and_the_encoder(
     with pytest.raises(KeyboardInterrupt):
         train(recipe)
     monkeypatch.undo()
+    torch.manual_seed(12345)  # another process has another state
+    train(recipe, resume=True)
+    assert log_of(tmp_path / "run") == log_of(finished["fp32"])
+    assert weights(tmp_path / "run") == weights(finished["fp32"])
+
+
+@pytest.mark.parametrize(("phase", "step"), [("words", 2), ("mexma", 3)])
+def test_killed_before_a_phases_first_checkpoint(
+    phase: str, step: int, finished: dict[str, Path], recipe_file: Path, tmp_path: Path
+) -> None:
+    begun: list[str] = []
+
+    def die(record: dict[str, Any]) -> None:
+        if (begun[-1], record["step"]) == (phase, step):
+            raise KeyboardInterrupt
+
+    recipe = settings(recipe_file, tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, on_phase=lambda phase, step, encoder: begun.append(phase.name), on_step=die)
+    torch.manual_seed(12345)  # another process has another state
     train(recipe, resume=True)
     assert log_of(tmp_path / "run") == log_of(finished["fp32"])
     assert weights(tmp_path / "run") == weights(finished["fp32"])
