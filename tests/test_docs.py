@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -38,9 +39,10 @@ SESSIONS = [
 
 
 def small_examples(folder: Path) -> None:
-    """examples/spa-eng with 60 of its translations and 60 other lines on either side."""
+    """The examples, with 60 of spa-eng's translations and 60 other lines on either side."""
     source, target = ROOT / "examples/spa-eng", folder / "examples/spa-eng"
     target.mkdir(parents=True)
+    shutil.copy(ROOT / "examples/small.yaml", folder / "examples")
 
     def lines(name: str) -> list[str]:
         return (source / name).read_text(encoding="utf-8").splitlines()

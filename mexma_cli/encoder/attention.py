@@ -194,7 +194,7 @@ def _xformers() -> Any:
     try:
         import xformers.ops
     except ImportError:
-        raise MexmaError("attention 'xformers' is not installed", "pip install 'mexma[gpu]'") from None
+        raise MexmaError("attention 'xformers' is not installed", "pip install 'mexma-cli[gpu]'") from None
     return xformers.ops
 
 

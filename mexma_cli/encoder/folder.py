@@ -170,6 +170,7 @@ def written_aside(path: Path) -> Iterator[Path]:
             yield part
             for written in part.rglob("*"):
                 if written.is_file():
+                    written.chmod(0o644)  # safetensors makes its files private
                     with written.open("rb") as file:
                         fsync_file(file)
             commit_folder(part, path)

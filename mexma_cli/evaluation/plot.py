@@ -24,7 +24,7 @@ def check_plottable(path: Path) -> None:
         import matplotlib  # noqa: F401
     except ImportError:
         raise MexmaError(
-            "a picture needs matplotlib, which is not installed", "pip install 'mexma[plot]'"
+            "a picture needs matplotlib, which is not installed", "pip install 'mexma-cli[plot]'"
         ) from None
 
 

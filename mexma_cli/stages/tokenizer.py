@@ -99,10 +99,11 @@ def train_tokenizer(
     limit = (1 << 64) if total <= wanted.max_sentences else (1 << 64) * wanted.max_sentences // total
 
     def chosen() -> Iterator[str]:
+        seen = set()  # an English verse stands beside each of its translations: once is enough
         for sentence in sentences():
-            if xxhash.xxh3_64_intdigest(sentence.encode(), seed=wanted.seed) < limit and alphabet.issuperset(
-                sentence
-            ):
+            key = xxhash.xxh3_64_intdigest(sentence.encode(), seed=wanted.seed)
+            if key < limit and key not in seen and alphabet.issuperset(sentence):
+                seen.add(key)
                 yield sentence
 
     tokenizer = Tokenizer(models.Unigram())

@@ -109,7 +109,7 @@ def test_a_picture_without_matplotlib_names_the_extra(
 
     monkeypatch.setattr(builtins, "__import__", no_matplotlib)
     result = run("tune", candidates, "--gold", gold, "--plot", tmp_path / "scores.png")
-    assert result.exit_code == 1 and "pip install 'mexma[plot]'" in result.stderr
+    assert result.exit_code == 1 and "pip install 'mexma-cli[plot]'" in result.stderr
 
 
 class TestBadInput:

@@ -132,4 +132,4 @@ def test_xformers_absent_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "xformers.ops", None)
     with pytest.raises(MexmaError, match="not installed") as caught:
         choose_backend("xformers", "cuda")
-    assert caught.value.hint is not None and "mexma[gpu]" in caught.value.hint
+    assert caught.value.hint is not None and "mexma-cli[gpu]" in caught.value.hint
