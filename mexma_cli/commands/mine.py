@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from mexma_cli.commands.options import encoder_options, load_encoder, show_bars
 
@@ -90,7 +91,8 @@ def command(
     """
     if str(source) == str(target) == "-":
         raise click.UsageError("SOURCE and TARGET cannot both be stdin.")
-    if model is not None and _is_store(source) and _is_store(target):
+    typed = click.get_current_context().get_parameter_source("model") == ParameterSource.COMMANDLINE
+    if typed and _is_store(source) and _is_store(target):
         raise click.UsageError("--model is for texts; SOURCE and TARGET are embedded already.")
     from tqdm import tqdm
 

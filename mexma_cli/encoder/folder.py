@@ -111,21 +111,41 @@ def _pooling(where: str, config: dict[str, Any]) -> Literal["cls", "mean"]:
 
 
 def _read(where: str, name: str) -> Any:
-    path = Path(where) / name
-    if not Path(where).is_dir():
-        from huggingface_hub import hf_hub_download
-        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-        try:
-            path = Path(hf_hub_download(where, name))
-        except (HfHubHTTPError, LocalEntryNotFoundError, OSError):
-            return None
-    if not path.is_file():
+    """A JSON file of a folder or of a hub repository; None where the file is known not to be there."""
+    path = Path(where) / name if Path(where).is_dir() else _from_hub(where, name)
+    if path is None or not path.is_file():
         return None
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise MexmaError(f"{path}: not valid JSON ({error})") from None
+
+
+def _from_hub(repository: str, name: str) -> Path | None:
+    """A file of a hub repository, from the cache or fetched; None if the repository has no such file.
+
+    Raises:
+        MexmaError: The hub cannot be reached, or has no such repository. Going on without the file would
+            mean guessing the pooling.
+    """
+    from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_cache
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
+
+    cached = try_to_load_from_cache(repository, name)
+    if cached is _CACHED_NO_EXIST:
+        return None
+    try:
+        return Path(cached if isinstance(cached, str) else hf_hub_download(repository, name))
+    except LocalEntryNotFoundError:
+        reason = "it is not in the cache, and the hub cannot be reached"
+    except EntryNotFoundError:
+        return None
+    except (HfHubHTTPError, OSError) as error:
+        reason = str(error).splitlines()[0]
+    raise MexmaError(
+        f"encoder {repository!r} cannot be loaded: {reason}",
+        "check the name and the network, or name a folder that has the encoder",
+    )
 
 
 def write_settings(where: Path, pooling: str, normalised: bool, max_tokens: int, dim: int) -> None:
