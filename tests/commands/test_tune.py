@@ -35,9 +35,11 @@ def gold(tmp_path: Path) -> Path:
 
 def test_numbers_as_laser_bucc(shared: Path, tmp_path: Path) -> None:
     folder = shared / "fixtures" / "laser"
+    id_of = {}
     for side in ("src", "tgt"):
         ids, text = ((folder / name).read_text().splitlines() for name in (f"ids.{side}.txt", f"{side}.txt"))
         lines = "".join(f"{i}\t{sentence}\n" for i, sentence in zip(ids, text, strict=True))
+        id_of |= dict(zip(text, ids, strict=True))
         (tmp_path / f"{side}.gz").write_bytes(gzip.compress(lines.encode()))
     pattern = r"(\w+) k=(\d+) - best threshold=(\S+): precision=(\S+), recall=(\S+), F1=(\S+)"
     cases = re.findall(pattern, (folder / "bucc.thresholds.txt").read_text())
@@ -56,7 +58,9 @@ def test_numbers_as_laser_bucc(shared: Path, tmp_path: Path) -> None:
                 threshold, precision, recall, f1,
             )  # fmt: skip
         extracted = (folder / f"bucc.max.{margin}.k{k}.ids.tsv").read_text().splitlines()
-        assert len((tmp_path / "kept.tsv").read_text().splitlines()) == len(extracted)
+        kept = [line.split("\t") for line in (tmp_path / "kept.tsv").read_text().splitlines()]
+        assert {f"{id_of[source]}\t{id_of[target]}" for _, source, target in kept} == set(extracted)
+        assert len(kept) == len(extracted)
 
 
 def test_prints_and_writes_what_is_above(tmp_path: Path, candidates: Path, gold: Path) -> None:

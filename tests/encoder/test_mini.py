@@ -1,0 +1,33 @@
+"""The bundled encoder, as it is shipped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from mexma_cli.encoder import folder
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.evaluation.xsim import xsim
+
+ROOT = Path(__file__).parent.parent.parent
+MINI = folder.BUNDLED / "mini"
+
+
+def test_it_fits_into_the_package() -> None:
+    assert sum(path.stat().st_size for path in MINI.rglob("*") if path.is_file()) <= 24_000_000
+
+
+def test_it_finds_translations_that_it_was_not_trained_on() -> None:
+    lines = (ROOT / "examples/spa-eng/gold.tsv").read_text(encoding="utf-8").splitlines()[:300]
+    spanish, english = zip(*(line.split("\t") for line in lines), strict=True)
+    encoder = SentenceEncoder.load("mini", "cpu")
+    x, y = encoder.embed(spanish), encoder.embed(english)
+    assert np.isfinite(x).all() and x.shape == (300, encoder.dim)
+    assert xsim(x, y).error_rate < 15
+
+
+def test_its_card_names_text_licence_and_scores() -> None:
+    card = (MINI / "README.md").read_text(encoding="utf-8")
+    for word in ("CC BY 2.0 FR", "CC0", "public domain", "F1", "NTREX-128", "minutes", "recipes/mini.yaml"):
+        assert word in card
