@@ -174,17 +174,15 @@ class Trainer:
     @contextmanager
     def exported(self) -> Iterator[SentenceEncoder]:
         """The encoder with the mean weights (where a mean is kept), in evaluation mode."""
-        held = [p.detach().clone() for _, p in self._trained()] if self.average else []
+        held = {name: p.detach().clone() for name, p in self._trained() if name in self.average}
         try:
-            for (name, parameter), _ in zip(self._trained(), held, strict=False):
-                parameter.data.copy_(self.average[name])
+            self._put(self.average)
             self.objective.eval()
             encoder = self.objective.export()
             encoder.model.eval()
             yield encoder
         finally:
-            for (_, parameter), value in zip(self._trained(), held, strict=False):
-                parameter.data.copy_(value)
+            self._put(held)
 
     def save(self) -> Path:
         """Write a checkpoint of this moment."""
@@ -211,6 +209,11 @@ class Trainer:
             self.average = {name: state.average[name].to(self.device) for name in self.average}
         return self.step
 
+    def _put(self, values: dict[str, torch.Tensor]) -> None:
+        parameters = dict(self._trained())
+        for name, value in values.items():
+            parameters[name].data.copy_(value)
+
     def _trained(self) -> list[tuple[str, torch.nn.Parameter]]:
         return [(name, p) for name, p in self.objective.named_parameters() if p.requires_grad]
 
@@ -236,22 +239,23 @@ class Trainer:
             fused=True,
         )
 
-    def _set_rates(self) -> None:
+    def _rate(self, step: int) -> float:
         settings = self.settings
-        factor = rate_factor(self.step, settings.steps, settings.warmup, settings.schedule)
+        factor = rate_factor(step, settings.steps, settings.warmup, settings.schedule)
+        return settings.learning_rate * factor
+
+    def _set_rates(self) -> None:
         for optimiser in self.optimisers:
             for group in optimiser.param_groups:
-                group["lr"] = settings.learning_rate * factor * group["share"]
+                group["lr"] = self._rate(self.step) * group["share"]
 
     def _record(self, terms: dict[str, float], norm: float) -> dict[str, Any]:
-        settings = self.settings
-        factor = rate_factor(self.step - 1, settings.steps, settings.warmup, settings.schedule)
-        per_step = settings.batch_pairs * settings.accumulate
+        per_step = self.settings.batch_pairs * self.settings.accumulate
         return {
             "step": self.step,
             "loss": terms["loss"],
             "terms": {name: value for name, value in terms.items() if name != "loss"},
-            "learning_rate": settings.learning_rate * factor,
+            "learning_rate": self._rate(self.step - 1),
             "gradient_norm": norm,
             "pairs": self.step * per_step,
             "seconds": round(self.seconds, 1),
