@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,114 +10,278 @@ import numpy as np
 from mexma_cli.mining.margin import margin, means
 from mexma_cli.mining.neighbours import Neighbours
 
-RETRIEVALS = ("max", "intersect", "forward", "backward")
+RETRIEVALS = ("max", "intersect", "forward", "backward", "all")
+
+Means = tuple[np.ndarray, np.ndarray]
+
+_ENTRIES = 1 << 20  # neighbours looked at together: about 50 MB of temporary arrays
+_ROUNDS = 64  # of looking at all undecided pairs together; what is left then is decided one by one
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Pairs, best first: `scores` float32 [n], `source` and `target` int64 [n], sorted by (score descending,
-    source row, target row)."""
+    """Pairs: `scores` float32 [n], `source` and `target` int64 [n], and their `cosines` float32 [n].
+
+    From `match` they come best first, sorted by (score descending, source row, target row); `below` is the
+    number of pairs that its threshold dropped.
+    """
 
     scores: np.ndarray
     source: np.ndarray
     target: np.ndarray
+    cosines: np.ndarray
+    below: int = 0
 
     def __len__(self) -> int:
         return len(self.scores)
 
+    def take(self, chosen: np.ndarray | slice) -> Candidates:
+        """Those at some places (int), or where a mask (bool [n]) says so."""
+        return Candidates(
+            self.scores[chosen], self.source[chosen], self.target[chosen], self.cosines[chosen], self.below
+        )
+
     def above(self, threshold: float) -> Candidates:
         """Those whose score is greater than the threshold."""
-        chosen = self.scores.astype(np.float64) > threshold
-        return Candidates(self.scores[chosen], self.source[chosen], self.target[chosen])
+        found = self.take(self.scores.astype(np.float64) > threshold)
+        return _joined([found], self.below + len(self) - len(found))
+
+
+@dataclass(frozen=True)
+class Details:
+    """What else is known of n candidates, in their order.
+
+    `source_rank` int64 [n] is the target's place among the neighbours of the source (1 = nearest, 0 = not
+    among the k) and `target_rank` the other way round; `source_mean` and `target_mean` float32 [n] are the
+    mean cosines of both neighbourhoods.
+    """
+
+    source_rank: np.ndarray
+    target_rank: np.ndarray
+    source_mean: np.ndarray
+    target_mean: np.ndarray
 
 
 def match(
-    neighbours: Neighbours, kind: str = "ratio", retrieval: str = "max", threshold: float | None = None
+    neighbours: Neighbours,
+    kind: str = "ratio",
+    retrieval: str = "max",
+    threshold: float | None = None,
+    *,
+    background: Means | None = None,
 ) -> Candidates:
     """Take pairs from neighbours as LASER's mine_bitexts.py does.
 
     Args:
-        neighbours: both directions, as `knn` gives them.
+        neighbours: both directions, as `knn` gives them. They may be memory-mapped: they are read in blocks.
         kind: the margin that scores a pair.
         retrieval: forward: every source row with the best of its neighbours by margin; backward: every target
             row; intersect: what both of these chose; max: both together, best first, each row in one pair at
-            most. A better pair claims its rows even if the threshold then drops it.
+            most. A better pair claims its rows even if the threshold then drops it. all: every neighbour of
+            every row, each pair once.
         threshold: keep scores greater than this. None: max keeps scores above 0, the others everything.
+        background: float32 [N] and [M], the mean cosines of all rows' neighbourhoods, where they are not
+            those of `neighbours`.
     """
     if retrieval not in RETRIEVALS:
         raise ValueError(f"retrieval {retrieval!r} is none of {', '.join(RETRIEVALS)}")
-    forward, backward = best_of_each(neighbours, kind)
+    if retrieval == "all":
+        return _sorted(_all(neighbours, kind, background, threshold))
+    forward, backward = best_of_each(neighbours, kind, background)
     if retrieval == "forward":
         found = forward
     elif retrieval == "backward":
         found = backward
     elif retrieval == "intersect":
-        found = _mutual(forward, backward, len(neighbours.backward_ids))
+        found = forward.take(_mutual(forward, backward, len(neighbours.backward_ids)))
     else:
-        found = _one_to_one(forward, backward)
+        found = _one_to_one(forward, backward, len(neighbours.backward_ids))
     if threshold is None and retrieval == "max":
         threshold = 0.0
     found = _sorted(found)
     return found if threshold is None else found.above(threshold)
 
 
-def best_of_each(neighbours: Neighbours, kind: str) -> tuple[Candidates, Candidates]:
+def best_of_each(
+    neighbours: Neighbours, kind: str, background: Means | None = None
+) -> tuple[Candidates, Candidates]:
     """For every row of x, and for every row of y, its best neighbour by margin, in row order.
 
     Of equal margins the nearer neighbour is taken, then the lower row. Rows that were left out are absent.
     """
-    forward_mean, backward_mean = means(neighbours)
-    rows, best, scores = _best(
+    forward_mean, backward_mean = background or _means(neighbours)
+    scores, rows, best, cosines = _best(
         neighbours.forward_scores, neighbours.forward_ids, forward_mean, backward_mean, kind
     )
-    forward = Candidates(scores, rows, best)
-    rows, best, scores = _best(
+    forward = Candidates(scores, rows, best, cosines)
+    scores, rows, best, cosines = _best(
         neighbours.backward_scores, neighbours.backward_ids, backward_mean, forward_mean, kind
     )
-    return forward, Candidates(scores, best, rows)
+    return forward, Candidates(scores, best, rows, cosines)
+
+
+def details(neighbours: Neighbours, candidates: Candidates) -> Details:
+    """Look up ranks and neighbourhoods of candidates in the neighbours that they came from."""
+    count = len(candidates)
+    source_rank, target_rank = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    source_mean, target_mean = np.zeros(count, np.float32), np.zeros(count, np.float32)
+    width = neighbours.forward_ids.shape[1] + neighbours.backward_ids.shape[1]
+    for part in _blocks(count, width):
+        source, target = candidates.source[part], candidates.target[part]
+        own = Neighbours(
+            neighbours.forward_scores[source],
+            neighbours.forward_ids[source],
+            neighbours.backward_scores[target],
+            neighbours.backward_ids[target],
+        )
+        source_mean[part], target_mean[part] = means(own)
+        source_rank[part] = _rank(own.forward_ids, target)
+        target_rank[part] = _rank(own.backward_ids, source)
+    return Details(source_rank, target_rank, source_mean, target_mean)
+
+
+def _blocks(rows: int, width: int) -> Iterator[slice]:
+    """Slices of rows of `width` entries that make about `_ENTRIES` together."""
+    step = max(1, _ENTRIES // max(1, width))
+    for start in range(0, rows, step):
+        yield slice(start, min(start + step, rows))
+
+
+def _means(neighbours: Neighbours) -> Means:
+    """`means` of all rows, in blocks of rows."""
+    forward = np.zeros(len(neighbours.forward_ids), np.float32)
+    backward = np.zeros(len(neighbours.backward_ids), np.float32)
+    none = np.empty((0, 0), np.float32), np.empty((0, 0), np.int64)
+    for part in _blocks(len(forward), neighbours.forward_ids.shape[1]):
+        own = Neighbours(neighbours.forward_scores[part], neighbours.forward_ids[part], *none)
+        forward[part] = means(own)[0]
+    for part in _blocks(len(backward), neighbours.backward_ids.shape[1]):
+        own = Neighbours(*none, neighbours.backward_scores[part], neighbours.backward_ids[part])
+        backward[part] = means(own)[1]
+    return forward, backward
 
 
 def _best(
     cosines: np.ndarray, ids: np.ndarray, own_mean: np.ndarray, other_mean: np.ndarray, kind: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(rows, their best neighbour, its margin); float addition commutes, so both directions score alike."""
-    if ids.shape[1] == 0:
-        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32)
-    rows = np.flatnonzero(ids[:, 0] >= 0)
-    cosines, ids = cosines[rows], ids[rows]
-    scores = margin(cosines, own_mean[rows, None], other_mean[ids], kind)
-    place = scores.argmax(axis=1)[:, None]
-    return rows, np.take_along_axis(ids, place, 1)[:, 0], np.take_along_axis(scores, place, 1)[:, 0]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(margin of the best neighbour, row, neighbour, cosine) for every row that has one.
+
+    Float addition commutes, so both directions score alike.
+    """
+    rows = np.flatnonzero(ids[:, 0] >= 0) if ids.shape[1] else np.empty(0, np.int64)
+    best, scores = np.empty(len(rows), np.int64), np.empty(len(rows), np.float32)
+    nearness = np.empty(len(rows), np.float32)
+    for part in _blocks(len(rows), ids.shape[1]):
+        own = rows[part]
+        near, other = cosines[own], ids[own]
+        margins = _margins(near, other, own_mean[own], other_mean, kind)
+        place = margins.argmax(axis=1)[:, None]
+        best[part] = np.take_along_axis(other, place, 1)[:, 0]
+        scores[part] = np.take_along_axis(margins, place, 1)[:, 0]
+        nearness[part] = np.take_along_axis(near, place, 1)[:, 0]
+    return scores, rows, best, nearness
 
 
-def _mutual(forward: Candidates, backward: Candidates, targets: int) -> Candidates:
+def _margins(
+    cosines: np.ndarray, ids: np.ndarray, own_mean: np.ndarray, other_mean: np.ndarray, kind: str
+) -> np.ndarray:
+    """Margins [n, k] of some rows' neighbours; -inf where a row has fewer than k."""
+    scores = margin(cosines, own_mean[:, None], other_mean[ids], kind)
+    absent = ids < 0
+    if absent.any():
+        scores = np.where(absent, np.float32(-np.inf), scores)
+    return scores
+
+
+def _mutual(forward: Candidates, backward: Candidates, targets: int) -> np.ndarray:
+    """bool: which of the forward pairs are backward pairs too."""
     chosen_by = np.full(targets, -1, dtype=np.int64)
     chosen_by[backward.target] = backward.source
-    mutual = chosen_by[forward.target] == forward.source
-    return Candidates(forward.scores[mutual], forward.source[mutual], forward.target[mutual])
+    return chosen_by[forward.target] == forward.source
 
 
-def _one_to_one(forward: Candidates, backward: Candidates) -> Candidates:
-    """Greedy: best first, a pair is taken if neither of its rows is."""
-    both = _sorted(
-        Candidates(
-            np.concatenate([forward.scores, backward.scores]),
-            np.concatenate([forward.source, backward.source]),
-            np.concatenate([forward.target, backward.target]),
-        )
+def _one_to_one(forward: Candidates, backward: Candidates, targets: int) -> Candidates:
+    """Greedy: best first, a pair is taken if neither of its rows is.
+
+    A pair that is the best one left of both its rows is taken whatever becomes of the others, so all of
+    those are taken together, and again among what then is left.
+    """
+    chosen_both_ways = np.zeros(targets, dtype=bool)
+    chosen_both_ways[forward.target[_mutual(forward, backward, targets)]] = True
+    both = _sorted(_joined([forward, backward.take(~chosen_both_ways[backward.target])]))
+    sources = int(both.source.max()) + 1 if len(both) else 0
+    source_free, target_free = np.ones(sources, dtype=bool), np.ones(targets, dtype=bool)
+    source_first, target_first = np.empty(sources, np.int64), np.empty(targets, np.int64)
+    taken = np.zeros(len(both), dtype=bool)
+    left = np.arange(len(both))
+    for _ in range(_ROUNDS):
+        if not len(left):
+            break
+        source, target = both.source[left], both.target[left]
+        source_first[source[::-1]] = left[::-1]  # of equal indices the last write stays: the best pair
+        target_first[target[::-1]] = left[::-1]
+        best = (source_first[source] == left) & (target_first[target] == left)
+        taken[left[best]] = True
+        source_free[source[best]] = target_free[target[best]] = False
+        left = left[source_free[source] & target_free[target]]
+    for place in left.tolist():
+        if source_free[both.source[place]] and target_free[both.target[place]]:
+            taken[place] = True
+            source_free[both.source[place]] = target_free[both.target[place]] = False
+    return both.take(taken)
+
+
+def _all(neighbours: Neighbours, kind: str, background: Means | None, threshold: float | None) -> Candidates:
+    """Every neighbour of every row, each pair once; the threshold is applied block by block."""
+    forward_mean, backward_mean = background or _means(neighbours)
+    limit = -np.inf if threshold is None else threshold
+    parts: list[Candidates] = []
+    below = 0
+
+    def add(scores: np.ndarray, rows: np.ndarray, columns: np.ndarray, near: np.ndarray) -> int:
+        found = Candidates(scores, rows, columns, near)
+        parts.append(found if threshold is None else found.above(limit))
+        return len(found) - len(parts[-1])
+
+    ids = neighbours.forward_ids
+    width = ids.shape[1]
+    for part in _blocks(len(ids), width):
+        near, other = neighbours.forward_scores[part], ids[part]
+        scores = _margins(near, other, forward_mean[part], backward_mean, kind)
+        row, place = np.nonzero(other >= 0)
+        below += add(scores[row, place], row + part.start, other[row, place], near[row, place])
+    back = neighbours.backward_ids
+    for part in _blocks(len(back), back.shape[1] * max(1, width)):
+        near, other = neighbours.backward_scores[part], back[part]
+        scores = _margins(near, other, backward_mean[part], forward_mean, kind)
+        row, place = np.nonzero(other >= 0)
+        source, target = other[row, place], row + part.start
+        new = (ids[source] != target[:, None]).all(axis=1)
+        row, place = row[new], place[new]
+        below += add(scores[row, place], source[new], target[new], near[row, place])
+    return _joined(parts, below)
+
+
+def _rank(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Place, from 1, of `wanted` [n] in the rows of `ids` [n, k]; 0 where it is not there."""
+    if not ids.shape[1]:
+        return np.zeros(len(ids), np.int64)
+    hits = ids == wanted[:, None]
+    return np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, 0)
+
+
+def _joined(parts: list[Candidates], below: int = 0) -> Candidates:
+    if len(parts) == 1:
+        only = parts[0]
+        return Candidates(only.scores, only.source, only.target, only.cosines, below)
+    return Candidates(
+        np.concatenate([np.empty(0, np.float32), *(part.scores for part in parts)]),
+        np.concatenate([np.empty(0, np.int64), *(part.source for part in parts)]),
+        np.concatenate([np.empty(0, np.int64), *(part.target for part in parts)]),
+        np.concatenate([np.empty(0, np.float32), *(part.cosines for part in parts)]),
+        below,
     )
-    if not len(both):
-        return both
-    source_taken = bytearray(int(both.source.max()) + 1)
-    target_taken = bytearray(int(both.target.max()) + 1)
-    taken = []
-    for place, (source, target) in enumerate(zip(both.source.tolist(), both.target.tolist(), strict=True)):
-        if not (source_taken[source] or target_taken[target]):
-            source_taken[source] = target_taken[target] = 1
-            taken.append(place)
-    return Candidates(both.scores[taken], both.source[taken], both.target[taken])
 
 
 def _sorted(pairs: Candidates) -> Candidates:
-    order = np.lexsort((pairs.target, pairs.source, -pairs.scores))
-    return Candidates(pairs.scores[order], pairs.source[order], pairs.target[order])
+    return pairs.take(np.lexsort((pairs.target, pairs.source, -pairs.scores)))

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mexma_cli.mining import match as module
 from mexma_cli.mining.margin import KINDS, margin, means
-from mexma_cli.mining.match import RETRIEVALS, Candidates, best_of_each, match
+from mexma_cli.mining.match import RETRIEVALS, Candidates, best_of_each, details, match
 from mexma_cli.mining.neighbours import Neighbours, knn
 
 
@@ -133,7 +134,9 @@ def test_rows_left_out_are_in_no_pair() -> None:
     neighbours = knn(x, x, 2, keep_x=keep, keep_y=keep)
     for retrieval in RETRIEVALS:
         found = match(neighbours, "absolute", retrieval)
-        assert sorted(found.source.tolist()) == np.flatnonzero(keep).tolist() == sorted(found.target.tolist())
+        rows = [set(side.tolist()) for side in (found.source, found.target)]
+        assert rows == [set(np.flatnonzero(keep).tolist())] * 2
+        assert len(found) == 13 or retrieval == "all"
 
 
 def test_one_empty_side_gives_no_pairs() -> None:
@@ -145,3 +148,88 @@ def test_one_empty_side_gives_no_pairs() -> None:
 def test_an_unknown_retrieval_is_refused() -> None:
     with pytest.raises(ValueError, match="none of max, intersect, forward, backward"):
         match(random_neighbours(0, 2, 2), "ratio", "best")
+
+
+def everything(neighbours: Neighbours, kind: str) -> dict[tuple[int, int], tuple[float, float]]:
+    """(margin, cosine) of every candidate, in plain Python."""
+    forward, backward = means(neighbours)
+    found = {}
+    for i, (row, scores) in enumerate(zip(neighbours.forward_ids, neighbours.forward_scores, strict=True)):
+        found |= {(i, int(j)): c for j, c in zip(row, scores, strict=True) if j >= 0}
+    for j, (row, scores) in enumerate(zip(neighbours.backward_ids, neighbours.backward_scores, strict=True)):
+        found |= {(int(i), j): c for i, c in zip(row, scores, strict=True) if i >= 0}
+    return {
+        (i, j): (float(margin(c, forward[i], backward[j], kind)), float(c)) for (i, j), c in found.items()
+    }
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    rows=st.integers(1, 30),
+    columns=st.integers(1, 30),
+    kind=st.sampled_from(KINDS),
+    threshold=st.sampled_from([None, 0.0, 0.9]),
+)
+def test_all_is_every_neighbour_once(
+    seed: int, rows: int, columns: int, kind: str, threshold: float | None
+) -> None:
+    neighbours = random_neighbours(seed, rows, columns)
+    found = match(neighbours, kind, "all", threshold)
+    wanted = everything(neighbours, kind)
+    kept = {pair: both for pair, both in wanted.items() if threshold is None or both[0] > threshold}
+    assert len(found) == len(kept) and found.below == len(wanted) - len(kept)
+    both = zip(found.scores.tolist(), found.cosines.tolist(), strict=True)
+    assert dict(zip(pairs_of(found), both, strict=True)) == kept
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), rows=st.integers(1, 30), columns=st.integers(1, 30))
+def test_blocks_and_rounds_do_not_show(seed: int, rows: int, columns: int) -> None:
+    neighbours = random_neighbours(seed, rows, columns)
+    for retrieval in RETRIEVALS:
+        whole = match(neighbours, "ratio", retrieval, threshold=0.5)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "_ENTRIES", 7)
+            patch.setattr(module, "_ROUNDS", 1)
+            blocks = match(neighbours, "ratio", retrieval, threshold=0.5)
+            ranks = details(neighbours, blocks)
+        for name in ("scores", "source", "target", "cosines", "below"):
+            np.testing.assert_array_equal(getattr(whole, name), getattr(blocks, name))
+        for name, column in vars(details(neighbours, whole)).items():
+            np.testing.assert_array_equal(getattr(ranks, name), column)
+
+
+def test_details_are_ranks_from_one_and_both_means() -> None:
+    rng = np.random.default_rng(3)
+    x, y = (rng.standard_normal((n, 4)).astype(np.float32) for n in (12, 9))
+    neighbours = knn(x, y, 3)
+    found = match(neighbours, "ratio", "all")
+    known = details(neighbours, found)
+    forward, backward = means(neighbours)
+    for place, (i, j) in enumerate(pairs_of(found)):
+        for rank, ids, wanted in (
+            (known.source_rank[place], neighbours.forward_ids[i].tolist(), j),
+            (known.target_rank[place], neighbours.backward_ids[j].tolist(), i),
+        ):
+            assert rank == (ids.index(wanted) + 1 if wanted in ids else 0)
+    np.testing.assert_array_equal(known.source_mean, forward[found.source])
+    np.testing.assert_array_equal(known.target_mean, backward[found.target])
+    assert {0, 1, 2, 3} == set(known.source_rank.tolist()) == set(known.target_rank.tolist())
+    assert margin(found.cosines, known.source_mean, known.target_mean).tolist() == found.scores.tolist()
+
+
+def test_a_long_chain_is_decided_as_one_by_one() -> None:
+    """Every pair is worse than the next one, so only the last is the best of both its rows."""
+    count = 300
+    scores = np.linspace(0.1, 0.9, 2 * count, dtype=np.float32)
+    forward = np.arange(count), np.arange(count), scores[0::2]
+    backward = (np.arange(count) + 1) % (count + 1), np.arange(count), scores[1::2]
+    neighbours = Neighbours(
+        forward_scores=np.append(forward[2], 0)[:, None].astype(np.float32),
+        forward_ids=np.append(forward[1], -1)[:, None],
+        backward_scores=backward[2][:, None],
+        backward_ids=backward[0][:, None],
+    )
+    found = match(neighbours, "absolute", "max")
+    assert sorted(pairs_of(found)) == [(i + 1, i) for i in range(count)]
