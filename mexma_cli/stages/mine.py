@@ -6,36 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import xxhash
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.match import Candidates, match
 from mexma_cli.mining.neighbours import knn
+from mexma_cli.stages.usable import SideCounts, usable_rows
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.text.lines import is_blank
 
-_BLOCK = 1 << 14
 _ADVICE = "embed both texts with the same --model"
-
-
-@dataclass(frozen=True)
-class SideCounts:
-    """Rows of one side, and how many of them took no part, by reason."""
-
-    rows: int
-    duplicates: int
-    empty: int
-    unusable: int
-    """Sentences whose vector is zero or not a number."""
-
-    def __str__(self) -> str:
-        left_out = (
-            (self.duplicates, "duplicates"),
-            (self.empty, "empty"),
-            (self.unusable, "without a usable vector"),
-        )
-        reasons = ", ".join(f"{count:,} {reason}" for count, reason in left_out if count)
-        return f"{self.rows:,} lines" + (f" ({reasons} left out)" if reasons else "")
 
 
 @dataclass(frozen=True)
@@ -71,8 +49,8 @@ def mine(
         MexmaError: the stores are of different encoders or dimensions, or damaged.
     """
     check_comparable(source, target)
-    keep_source, source_counts = _usable_rows(source)
-    keep_target, target_counts = _usable_rows(target)
+    keep_source, source_counts = usable_rows(source)
+    keep_target, target_counts = usable_rows(target)
     neighbours = knn(source, target, k, keep_x=keep_source, keep_y=keep_target, on_progress=on_progress)
     found = match(neighbours, margin, retrieval, threshold)
     return Mined(
@@ -110,38 +88,6 @@ def check_encoder(store: EmbeddingStore, encoder: str, fingerprint: str, other: 
     if names[0] == names[1]:
         names = (f"{names[0]} ({manifest.fingerprint[:12]})", f"{names[1]} ({fingerprint[:12]})")
     raise MexmaError(f"different encoders: {names[0]} for {store.path}, {names[1]} for {other}", _ADVICE)
-
-
-def _usable_rows(store: EmbeddingStore) -> tuple[np.ndarray, SideCounts]:
-    """bool [rows], False for duplicates, empty lines and rows without a direction; and their counts.
-
-    Of equal lines the last is kept: their text is the same, and it is the last vector that LASER keeps.
-    """
-    digests, empty = bytearray(), np.zeros(store.rows, dtype=bool)
-    for row, sentence in enumerate(store.sentences()):
-        digests += xxhash.xxh3_128_digest(sentence.encode("utf-8"))
-        empty[row] = is_blank(sentence)
-    keys = np.frombuffer(digests, dtype=np.uint64).reshape(-1, 2)
-    order = np.lexsort((keys[:, 0], keys[:, 1]))  # stable: equal lines stay in file order
-    followed = np.zeros(store.rows, dtype=bool)
-    followed[:-1] = (keys[order[1:]] == keys[order[:-1]]).all(axis=1)
-    repeated = np.zeros(store.rows, dtype=bool)
-    repeated[order[followed]] = True
-    repeated &= ~empty
-    unusable = np.zeros(store.rows, dtype=bool)
-    start = 0
-    for block in store.blocks(_BLOCK):
-        norms = np.linalg.norm(block, axis=1)
-        unusable[start : start + len(block)] = ~(np.isfinite(norms) & (norms > 0))
-        start += len(block)
-    keep = ~(empty | repeated | unusable)
-    counts = SideCounts(
-        rows=store.rows,
-        duplicates=int(repeated.sum()),
-        empty=int(empty.sum()),
-        unusable=int((unusable & ~empty & ~repeated).sum()),
-    )
-    return keep, counts
 
 
 def _texts(store: EmbeddingStore, rows: np.ndarray) -> list[str]:
