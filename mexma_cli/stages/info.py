@@ -15,6 +15,7 @@ from mexma_cli.store import layout
 from mexma_cli.store.bitext import BitextStore
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.manifest import read_json, read_manifest
+from mexma_cli.store.neighbours import NeighbourStore
 from mexma_cli.text.lines import scan
 
 CHECKPOINT = "checkpoint.json"
@@ -43,7 +44,7 @@ class Info:
 
 
 def inspect(path: str | Path) -> Info:
-    """Look at an embedding store, prepared pairs, a run, a checkpoint, an encoder or a text file.
+    """Look at an embedding store, neighbours, prepared pairs, a run, a checkpoint, an encoder or a text file.
 
     Everything is read, and compared with checksums where there are some.
 
@@ -63,7 +64,7 @@ def inspect(path: str | Path) -> Info:
     if look is None:
         raise MexmaError(
             f"{where} is nothing that mexma makes",
-            "it knows embedding stores, prepared pairs, runs, checkpoints, encoders and text files",
+            "it knows embedding stores, neighbours, prepared pairs, runs, checkpoints, encoders and texts",
         )
     return look(where)
 
@@ -72,7 +73,7 @@ def _kind(where: Path) -> Callable[[Path], Info] | None:
     if (where / layout.MANIFEST).is_file():
         content = read_json(where / layout.MANIFEST)
         kind = content.get("kind") if isinstance(content, dict) else None
-        return _bitext if kind == "bitext" else _embeddings
+        return {"bitext": _bitext, "neighbours": _neighbours}.get(str(kind), _embeddings)
     known: dict[str, Callable[[Path], Info]] = {
         layout.PROGRESS: _unfinished,
         CHECKPOINT: _checkpoint,
@@ -117,6 +118,20 @@ def _bitext(where: Path) -> Info:
     try:
         store = BitextStore.open(where)
         info.facts = store.manifest.model_dump(mode="json", exclude={"kind", "checksums"})
+        store.verify()
+    except MexmaError as error:
+        info.problems.append(error.message)
+    return info
+
+
+def _neighbours(where: Path) -> Info:
+    info = Info(str(where), "neighbours")
+    try:
+        store = NeighbourStore.open(where)
+        info.facts = store.manifest.model_dump(
+            mode="json", exclude={"kind", "files", "argv"}, exclude_none=True
+        )
+        info.facts["argv"] = " ".join(store.manifest.argv)
         store.verify()
     except MexmaError as error:
         info.problems.append(error.message)

@@ -1,0 +1,139 @@
+"""What commands are given to work on: embedding stores, or texts that are embedded on the way."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.core import ParameterSource
+
+from mexma_cli.commands.options import load_encoder, show_bars
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mexma_cli.encoder.encoder import SentenceEncoder
+    from mexma_cli.store.embeddings import EmbeddingStore
+    from mexma_cli.text.lines import FileScan
+
+log = logging.getLogger(__name__)
+
+
+def is_store(path: Path) -> bool:
+    """Whether a path is meant as an embedding store, not as a text."""
+    return path.is_dir() or path.suffix == ".emb"
+
+
+def check_inputs(paths: Sequence[Path]) -> None:
+    """Refuse stdin more than once, and a --model on the command line that there is no text for.
+
+    Raises:
+        click.UsageError: saying so.
+    """
+    if sum(str(path) == "-" for path in paths) > 1:
+        raise click.UsageError("Only one of the inputs can be stdin.")
+    typed = click.get_current_context().get_parameter_source("model") == ParameterSource.COMMANDLINE
+    if typed and all(is_store(path) for path in paths):
+        raise click.UsageError(f"--model is for texts; {' and '.join(map(str, paths))} are embedded already.")
+
+
+def label_of(path: Path) -> str:
+    """The name of an input in messages."""
+    return "stdin" if str(path) == "-" else str(path)
+
+
+def opened(
+    stack: ExitStack,
+    paths: Sequence[Path],
+    languages: Sequence[str],
+    model: str | None,
+    device: str,
+    dtype: str,
+    labels: Sequence[str] | None = None,
+) -> list[EmbeddingStore]:
+    """The inputs as stores; texts are embedded into a folder that goes when the stack is closed.
+
+    What can be refused is refused before anything is embedded.
+
+    Args:
+        languages: FLORES-200 codes, one a path.
+        model, device, dtype: As for `load_encoder`; without `model`, texts that go with a store are embedded
+            by that store's encoder.
+        labels: Names for messages, where a path is a temporary copy.
+    """
+    from mexma_cli.stages.mine import check_encoder
+    from mexma_cli.store.embeddings import EmbeddingStore
+    from mexma_cli.text.lines import scan, spooled
+
+    labels = labels or [label_of(path) for path in paths]
+    stores: list[EmbeddingStore | None] = [
+        EmbeddingStore.open(path) if is_store(path) else None for path in paths
+    ]
+    if None in stores:
+        scans: list[FileScan | None] = []
+        for path, label, store in zip(paths, labels, stores, strict=True):
+            scans.append(None if store else scan(stack.enter_context(spooled(path)), label))
+        encoder = load_encoder(model or encoder_of(stores), device, dtype)
+        for store in filter(None, stores):
+            check_encoder(store, encoder.name, encoder.fingerprint, "the text")
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mexma-")))
+        for side, text in enumerate(scans):
+            if text is not None:
+                output = folder / f"{side}.emb"
+                stores[side] = _embedded(encoder, text, labels[side], languages[side], output)
+    return [store for store in stores if store is not None]
+
+
+def encoder_of(stores: Sequence[EmbeddingStore | None]) -> str | None:
+    """The encoder to take for texts that go with these stores if none is named; None: there is no such."""
+    from mexma_cli.stages.convert import RAW_ENCODER
+
+    names = [store.manifest.encoder for store in stores if store and store.manifest.encoder != RAW_ENCODER]
+    if not names:
+        return None
+    log.info("no --model given: using the store's encoder, %s", names[0])
+    return names[0]
+
+
+def progress_bar(stack: ExitStack, description: str) -> Callable[[int, int], None]:
+    """A bar on the terminal until the stack is closed; call it with tiles done and tiles in all."""
+    from tqdm import tqdm
+
+    bar = stack.enter_context(tqdm(desc=description, unit=" tiles", leave=False, disable=not show_bars()))
+
+    def on_progress(done: int, total: int) -> None:
+        bar.total = total
+        bar.update(done - bar.n)
+
+    return on_progress
+
+
+def command_line() -> list[str]:
+    """For manifests."""
+    return [Path(sys.argv[0]).name, *sys.argv[1:]]
+
+
+def _embedded(
+    encoder: SentenceEncoder, text: FileScan, label: str, language: str, output: Path
+) -> EmbeddingStore:
+    from tqdm import tqdm
+
+    from mexma_cli.stages.embed import embed_file
+
+    log.info("embedding %s into a temporary folder; `mexma embed` makes a store that stays", label)
+    with tqdm(total=text.lines, desc="embedding", unit=" lines", leave=False, disable=not show_bars()) as bar:
+        return embed_file(
+            encoder,
+            text,
+            output,
+            language,
+            label=label,
+            argv=command_line(),
+            on_progress=lambda done, _: bar.update(done - bar.n),
+        )

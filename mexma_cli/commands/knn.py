@@ -1,0 +1,95 @@
+"""`mexma knn`: neighbours in both directions, kept."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from mexma_cli.commands.inputs import check_inputs, command_line, label_of, opened, progress_bar
+from mexma_cli.commands.options import encoder_options
+
+log = logging.getLogger(__name__)
+
+
+@click.command("knn")
+@click.argument("source", type=click.Path(path_type=Path, allow_dash=True))
+@click.argument("target", type=click.Path(path_type=Path, allow_dash=True))
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="NAME.knn",
+    help="Folder for the neighbours.",
+)
+@click.option(
+    "-k",
+    "--neighbours",
+    "k",
+    type=click.IntRange(min=1),
+    default=16,
+    show_default=True,
+    help="Nearest sentences of the other side to keep for each sentence.",
+)
+@click.option("--source-lang", default="und", help="Language of SOURCE, if it is a text.")
+@click.option("--target-lang", default="und", help="Language of TARGET, if it is a text.")
+@click.option("--overwrite", is_flag=True, help="Make the neighbours anew if they are there already.")
+@encoder_options
+def command(
+    source: Path,
+    target: Path,
+    output: Path,
+    k: int,
+    source_lang: str,
+    target_lang: str,
+    overwrite: bool,
+    model: str | None,
+    device: str,
+    dtype: str,
+) -> None:
+    """Find the nearest neighbours of SOURCE in TARGET and of TARGET in SOURCE, and keep them.
+
+    Both are embedding stores (`mexma embed` makes them) or text files, one sentence a line, `-` for stdin.
+    The cosines are exact. NAME.knn is a folder with four NumPy arrays (scores and row numbers, both ways)
+    and a manifest that says which stores they are of. Of lines that occur more than once the last counts;
+    it, and not the others, has neighbours. Empty lines have none.
+
+    \b
+    Example:
+      mexma knn fra.emb eng.emb -k 16 -o fra-eng.knn
+    """
+    check_inputs((source, target))
+    from mexma_cli.languages import resolve
+    from mexma_cli.stages.knn import find_neighbours
+    from mexma_cli.store.neighbours import check_replaceable
+
+    check_replaceable(output, overwrite)
+    languages = resolve(source_lang), resolve(target_lang)
+    started = time.monotonic()
+    with ExitStack() as stack:
+        stores = opened(stack, (source, target), languages, model, device, dtype)
+        found = find_neighbours(
+            stores[0],
+            stores[1],
+            output,
+            k,
+            names=(label_of(source), label_of(target)),
+            argv=command_line(),
+            overwrite=overwrite,
+            on_progress=progress_bar(stack, "searching"),
+        )
+    manifest = found.manifest
+    for kept, other in ((manifest.forward_k, manifest.target), (manifest.backward_k, manifest.source)):
+        if kept < k:
+            log.warning("warning: %s has %s sentences to search in, fewer than -k %s", other.path, kept, k)
+    log.info(
+        "%s: neighbours of %s and %s rows in %.1f s",
+        found.path,
+        f"{manifest.source.rows:,}",
+        f"{manifest.target.rows:,}",
+        time.monotonic() - started,
+    )

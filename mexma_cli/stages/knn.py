@@ -1,0 +1,84 @@
+"""Two embedding stores in, their neighbours in both directions out, kept for later stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.mining.neighbours import Neighbours, knn
+from mexma_cli.stages.mine import check_comparable
+from mexma_cli.stages.usable import SideCounts, usable_rows
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.neighbours import NeighbourStore, NeighbourWriter, Side, side_of
+
+
+def find_neighbours(
+    source: EmbeddingStore,
+    target: EmbeddingStore,
+    output: str | Path,
+    k: int = 16,
+    *,
+    names: tuple[str, str] | None = None,
+    argv: Sequence[str] = (),
+    overwrite: bool = False,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> NeighbourStore:
+    """Find the k nearest rows of the other side for every row of both, exactly, and keep them.
+
+    As in `mine`, lines that occur more than once count once, and empty lines and vectors without a direction
+    take no part; their numbers are in the manifest.
+
+    Args:
+        names: What messages and the manifest call the stores, where they are temporary ones.
+
+    Raises:
+        MexmaError: the stores do not fit each other, a side has nothing to search for, the output is there
+            already, or the disk is full.
+    """
+    check_comparable(source, target)
+    names = names or (str(source.path), str(target.path))
+    with NeighbourWriter(output, overwrite) as writer:
+        keep_source, source_counts = usable_rows(source)
+        keep_target, target_counts = usable_rows(target)
+        for name, keep, counts in zip(
+            names, (keep_source, keep_target), (source_counts, target_counts), strict=True
+        ):
+            if not keep.any():
+                raise MexmaError(f"{name} has no sentence to find neighbours of: {counts}")
+        found = knn(source, target, k, keep_x=keep_source, keep_y=keep_target, on_progress=on_progress)
+        return writer.finish(
+            {field.name: getattr(found, field.name) for field in fields(found)},
+            _side(source, names[0], source_counts),
+            _side(target, names[1], target_counts),
+            k=k,
+            index="exact",
+            recall=None,
+            argv=tuple(argv),
+        )
+
+
+def read_neighbours(path: str | Path, source: EmbeddingStore, target: EmbeddingStore, k: int) -> Neighbours:
+    """The k nearest of kept neighbours, memory-mapped.
+
+    Raises:
+        MexmaError: they are of other stores, fewer were kept, or the folder is damaged.
+    """
+    store = NeighbourStore.open(path)
+    store.check_made_of(source, target)
+    if store.manifest.k < k:
+        raise MexmaError(
+            f"{path} has {store.manifest.k} neighbours a row, {k} are wanted",
+            f"give -k {store.manifest.k}, or make it anew: mexma knn -k {k}",
+        )
+    return Neighbours(
+        store.forward_scores[:, :k],
+        store.forward_ids[:, :k],
+        store.backward_scores[:, :k],
+        store.backward_ids[:, :k],
+    )
+
+
+def _side(store: EmbeddingStore, name: str, counts: SideCounts) -> Side:
+    return side_of(store, name, duplicates=counts.duplicates, empty=counts.empty, unusable=counts.unusable)

@@ -1,0 +1,324 @@
+"""NeighbourStore: a folder ``NAME.knn/`` with the nearest neighbours of two embedding stores, both ways.
+
+It holds ``forward-scores.npy`` and ``forward-ids.npy`` (rows of the source, pointing into the target),
+``backward-scores.npy`` and ``backward-ids.npy`` (the other way round) and, written last, ``manifest.json``.
+Until it is finished the folder is called ``NAME.knn.partial/``.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from mexma_cli import __version__
+from mexma_cli.errors import MexmaError
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.layout import MANIFEST, File, files_of, partial
+from mexma_cli.store.manifest import (
+    ArrayWriter,
+    checksum_file,
+    commit_folder,
+    file_size,
+    fingerprint,
+    fsync_file,
+    no_space_as_message,
+    only_writer,
+    read_json,
+    read_manifest,
+    write_json_atomic,
+)
+
+FORMAT_VERSION = 1
+ARRAYS = {
+    "forward_scores": "float32",
+    "forward_ids": "int64",
+    "backward_scores": "float32",
+    "backward_ids": "int64",
+}
+"""Name -> type, in the order of `mining.neighbours.Neighbours`."""
+_AGAIN = "run `mexma knn` again"
+
+
+class Side(BaseModel):
+    """One of the two embedding stores."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: str
+    rows: int
+    content: str
+    """`content_checksum` of the store."""
+    manifest: str
+    """xxh3_128 of its ``manifest.json``."""
+    encoder: str
+    fingerprint: str
+    duplicates: int
+    """Rows left out because an equal line follows; `empty` of white space only; `unusable` vectors."""
+    empty: int
+    unusable: int
+
+
+class NeighbourManifest(BaseModel):
+    """What ``manifest.json`` says."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["neighbours"] = "neighbours"
+    format_version: int = FORMAT_VERSION
+    k: int
+    """Neighbours a row that were asked for; a side with fewer usable rows gives fewer."""
+    forward_k: int
+    backward_k: int
+    """Columns of the arrays."""
+    index: str
+    """`exact`, or the FAISS factory string of an approximate index."""
+    recall: float | None
+    """Measured share of the exact neighbours that were found; None where all were."""
+    source: Side
+    target: Side
+    files: tuple[File, ...]
+    tool_version: str
+    argv: tuple[str, ...]
+
+
+class NeighbourStore:
+    """A finished store. Make one with `open`.
+
+    Attributes:
+        manifest: Where the neighbours come from.
+        forward_scores, forward_ids: float32 and int64 [source rows, k], memory-mapped; backward_scores,
+            backward_ids [target rows, k]. Best first; rows left out have ids of -1 and scores of -inf.
+    """
+
+    def __init__(self, path: Path, manifest: NeighbourManifest) -> None:
+        self.path = path
+        self.manifest = manifest
+        self._arrays: dict[str, np.ndarray] = {}
+
+    @classmethod
+    def open(cls, path: str | Path, verify: bool = False) -> NeighbourStore:
+        """Open a store and check that all its files are there in full length.
+
+        Args:
+            path: The folder.
+            verify: Also read everything and compare the checksums.
+
+        Raises:
+            MexmaError: No store, or a file that is missing, short or damaged.
+        """
+        folder = Path(path)
+        if not (folder / MANIFEST).is_file():
+            what = "has no manifest.json" if folder.exists() else "no such folder"
+            raise MexmaError(f"{folder} is no store of neighbours: {what}", "`mexma knn` makes one")
+        if not _is_ours(folder):
+            raise MexmaError(f"{folder} is no store of neighbours", "`mexma knn` makes one")
+        store = cls(folder, read_manifest(folder / MANIFEST, NeighbourManifest, FORMAT_VERSION))
+        store._check_sizes()
+        if verify:
+            store.verify()
+        return store
+
+    @property
+    def forward_scores(self) -> np.ndarray:
+        return self._array("forward_scores")
+
+    @property
+    def forward_ids(self) -> np.ndarray:
+        return self._array("forward_ids")
+
+    @property
+    def backward_scores(self) -> np.ndarray:
+        return self._array("backward_scores")
+
+    @property
+    def backward_ids(self) -> np.ndarray:
+        return self._array("backward_ids")
+
+    def check_made_of(self, source: EmbeddingStore, target: EmbeddingStore) -> None:
+        """Refuse neighbours of other stores than these two.
+
+        Raises:
+            MexmaError: naming the store that is another than the one that the neighbours are of.
+        """
+        for side, store in ((self.manifest.source, source), (self.manifest.target, target)):
+            if side.content != content_checksum(store):
+                raise MexmaError(
+                    f"{self.path} holds neighbours of {side.path} ({side.rows:,} rows), and {store.path} "
+                    f"({store.rows:,} rows) is another store, or was made anew since",
+                    _AGAIN,
+                )
+
+    def verify(self) -> None:
+        """Read all files and compare their checksums with the manifest's.
+
+        Raises:
+            MexmaError: A file is not what was written; the message names it.
+        """
+        self._check_sizes()
+        for file in self.manifest.files:
+            if checksum_file(self.path / file.name) != file.checksum:
+                raise MexmaError(
+                    f"{self.path / file.name} is damaged: its checksum is not the manifest's", _AGAIN
+                )
+
+    def _shape(self, name: str) -> tuple[int, int]:
+        if name.startswith("forward"):
+            return self.manifest.source.rows, self.manifest.forward_k
+        return self.manifest.target.rows, self.manifest.backward_k
+
+    def _check_sizes(self) -> None:
+        if {file.name for file in self.manifest.files} != {_file(name) for name in ARRAYS}:
+            raise MexmaError(f"{self.path / MANIFEST} is damaged: it names other files than a store has")
+        for name, dtype in ARRAYS.items():
+            path, (rows, k) = self.path / _file(name), self._shape(name)
+            found = path.stat().st_size if path.is_file() else None
+            wanted = file_size(rows, dtype, k)
+            if found != wanted:
+                what = "is missing" if found is None else f"is damaged: {found:,} bytes instead of {wanted:,}"
+                raise MexmaError(f"{path} {what}", _AGAIN)
+
+    def _array(self, name: str) -> np.ndarray:
+        if name not in self._arrays:
+            path, shape = self.path / _file(name), self._shape(name)
+            try:
+                # An empty file cannot be mapped.
+                array = np.load(path, mmap_mode="r" if all(shape) else None, allow_pickle=False)
+            except ValueError as error:
+                raise MexmaError(f"{path} is damaged ({error})", _AGAIN) from None
+            if array.shape != shape or array.dtype != np.dtype(ARRAYS[name]):
+                raise MexmaError(f"{path} is damaged: {array.dtype} {array.shape} inside", _AGAIN)
+            self._arrays[name] = array
+        return self._arrays[name]
+
+
+class NeighbourWriter:
+    """Makes a store; use it as a context manager around the search, so that nothing else writes there.
+
+    Args:
+        path: The folder to be, ``NAME.knn``.
+        overwrite: Make the store anew; the one that is there goes when the new one is whole.
+
+    Raises:
+        MexmaError: Something is there already, another process writes there, or the disk is full.
+    """
+
+    def __init__(self, path: str | Path, overwrite: bool = False) -> None:
+        self.path = Path(path)
+        self._overwrite = overwrite
+        self.part = partial(self.path)
+        """The folder's name until it is finished."""
+        self._finished = False
+        self._stack = ExitStack()
+
+    def __enter__(self) -> NeighbourWriter:
+        check_replaceable(self.path, self._overwrite)
+        with no_space_as_message(self.part):
+            self.part.mkdir(parents=True, exist_ok=True)
+        self._stack.enter_context(only_writer(self.part))
+        return self
+
+    def finish(
+        self, arrays: Mapping[str, np.ndarray], source: Side, target: Side, **facts: Any
+    ) -> NeighbourStore:
+        """Write arrays and manifest, and give the folder its name.
+
+        Args:
+            arrays: By the names of `ARRAYS`: [rows, k] of that side.
+            facts: `k`, `index`, `recall` and `argv` of the manifest.
+        """
+        assert set(arrays) == set(ARRAYS), sorted(arrays)
+        assert len(arrays["forward_ids"]) == source.rows and len(arrays["backward_ids"]) == target.rows
+        files = []
+        with no_space_as_message(self.part):
+            for name, dtype in ARRAYS.items():
+                path, values = self.part / _file(name), arrays[name]
+                with path.open("wb") as file:
+                    array = ArrayWriter(file, dtype, values.shape[1])
+                    array.write(values)
+                    array.close()
+                    fsync_file(file)
+                size = path.stat().st_size
+                files.append(File(name=path.name, bytes=size, checksum=checksum_file(path)))
+        manifest = NeighbourManifest(
+            forward_k=arrays["forward_ids"].shape[1],
+            backward_k=arrays["backward_ids"].shape[1],
+            source=source,
+            target=target,
+            files=tuple(files),
+            tool_version=__version__,
+            **facts,
+        )
+        for stray in set(self.part.iterdir()) - {self.part / file.name for file in files}:
+            stray.unlink()  # of a search that was killed
+        write_json_atomic(self.part / MANIFEST, manifest.model_dump(mode="json"))
+        commit_folder(self.part, self.path)
+        self._finished = True
+        return NeighbourStore.open(self.path)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._finished:
+            shutil.rmtree(self.part, ignore_errors=True)
+        self._stack.close()
+
+
+def check_replaceable(path: Path, overwrite: bool) -> None:
+    """Refuse to write over what is no store of neighbours, and over one unless that is wanted.
+
+    Raises:
+        MexmaError: Something is there.
+    """
+    if not path.exists() and not path.is_symlink():
+        return
+    if not _is_ours(path):
+        raise MexmaError(
+            f"{path} is there and is no store of neighbours: not overwritten", "name another output"
+        )
+    if not overwrite:
+        raise MexmaError(f"{path} is there already", "--overwrite makes it anew, or name another output")
+
+
+def side_of(
+    store: EmbeddingStore, name: str | None = None, *, duplicates: int, empty: int, unusable: int
+) -> Side:
+    """What is kept of an embedding store to know it again.
+
+    Args:
+        name: What to call it, where its folder is a temporary one.
+    """
+    return Side(
+        path=name or str(store.path),
+        rows=store.rows,
+        content=content_checksum(store),
+        manifest=checksum_file(store.path / MANIFEST),
+        encoder=store.manifest.encoder,
+        fingerprint=store.manifest.fingerprint,
+        duplicates=duplicates,
+        empty=empty,
+        unusable=unusable,
+    )
+
+
+def content_checksum(store: EmbeddingStore) -> str:
+    """A checksum of the encoder, vectors and sentences, whatever the store's path and command line were."""
+    files = [[file.checksum for file in files_of(shard)] for shard in store.manifest.shards]
+    return fingerprint([store.manifest.fingerprint, files])
+
+
+def _file(name: str) -> str:
+    return name.replace("_", "-") + ".npy"
+
+
+def _is_ours(folder: Path) -> bool:
+    if not (folder / MANIFEST).is_file():
+        return False
+    content = read_json(folder / MANIFEST)
+    return isinstance(content, dict) and content.get("kind") == "neighbours"

@@ -1,0 +1,147 @@
+"""Stores of neighbours: what is written is read, only whole ones get the name, damage is found."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+from mexma_cli.store.neighbours import ARRAYS, NeighbourStore, NeighbourWriter, side_of
+
+
+def embeddings(path: Path, rows: int, value: float = 1, argv: tuple[str, ...] = ()) -> EmbeddingStore:
+    with EmbeddingWriter(
+        path, encoder="tiny", fingerprint="f", pooling="cls", dim=2, normalised=False, language="und",
+        source=Source(path="text", checksum="c", lines=rows), argv=argv,
+    ) as writer:  # fmt: skip
+        writer.write(np.full((rows, 2), value, np.float32), [str(row) for row in range(rows)])
+        return writer.finish()
+
+
+def arrays(rows: tuple[int, int], k: tuple[int, int]) -> dict[str, np.ndarray]:
+    numbers = np.random.default_rng(0)
+    return {
+        name: (numbers.standard_normal(shape) * 9).astype(ARRAYS[name])
+        for name, shape in zip(ARRAYS, [(rows[0], k[0])] * 2 + [(rows[1], k[1])] * 2, strict=True)
+    }
+
+
+def write(
+    path: Path, stores: tuple[EmbeddingStore, EmbeddingStore], values: dict[str, np.ndarray], **options: bool
+) -> NeighbourStore:
+    source, target = (side_of(store, duplicates=1, empty=2, unusable=3) for store in stores)
+    with NeighbourWriter(path, **options) as writer:
+        return writer.finish(values, source, target, k=4, index="exact", recall=None, argv=("mexma",))
+
+
+@pytest.fixture
+def sides(tmp_path: Path) -> tuple[EmbeddingStore, EmbeddingStore]:
+    return embeddings(tmp_path / "s.emb", 5), embeddings(tmp_path / "t.emb", 3)
+
+
+@pytest.fixture
+def store(tmp_path: Path, sides: tuple[EmbeddingStore, EmbeddingStore]) -> NeighbourStore:
+    return write(tmp_path / "a.knn", sides, arrays((5, 3), (3, 4)))
+
+
+def test_reads_what_was_written(store: NeighbourStore, tmp_path: Path) -> None:
+    again = NeighbourStore.open(store.path, verify=True)
+    for name, wanted in arrays((5, 3), (3, 4)).items():
+        found = getattr(again, name)
+        assert np.array_equal(found, wanted) and found.dtype == wanted.dtype
+        assert isinstance(found, np.memmap)
+        assert np.array_equal(np.load(store.path / f"{name.replace('_', '-')}.npy"), wanted)
+    manifest = again.manifest
+    assert (manifest.k, manifest.forward_k, manifest.backward_k) == (4, 3, 4)
+    assert (manifest.source.rows, manifest.source.path) == (5, str(tmp_path / "s.emb"))
+    assert (manifest.target.duplicates, manifest.target.empty, manifest.target.unusable) == (1, 2, 3)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.knn", "s.emb", "t.emb"]
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), k=st.tuples(st.integers(0, 5), st.integers(0, 5)))
+def test_any_numbers_come_back(
+    data: st.DataObject, k: tuple[int, int], sides: tuple[EmbeddingStore, EmbeddingStore]
+) -> None:
+    shapes = [(5, k[0])] * 2 + [(3, k[1])] * 2
+    values = {
+        name: data.draw(npst.arrays(dtype, shape))
+        for (name, dtype), shape in zip(ARRAYS.items(), shapes, strict=True)
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder) / "a.knn", sides, values)
+        found = NeighbourStore.open(Path(folder) / "a.knn")
+        for name, wanted in values.items():
+            assert getattr(found, name).tobytes() == wanted.tobytes()
+
+
+def test_knows_the_stores_again_by_their_content(
+    store: NeighbourStore, sides: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
+) -> None:
+    store.check_made_of(*sides)
+    store.check_made_of(embeddings(tmp_path / "moved.emb", 5, argv=("another", "command")), sides[1])
+    for wrong in (sides[::-1], (sides[0], embeddings(tmp_path / "other.emb", 3, value=2))):
+        with pytest.raises(MexmaError, match="is another store, or was made anew since"):
+            store.check_made_of(*wrong)
+
+
+@pytest.mark.parametrize("name", [f"{name.replace('_', '-')}.npy" for name in ARRAYS])
+def test_damage_is_found(store: NeighbourStore, name: str) -> None:
+    path = store.path / name
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    NeighbourStore.open(store.path)
+    with pytest.raises(MexmaError, match=f"{name} is damaged: its checksum"):
+        NeighbourStore.open(store.path, verify=True)
+    os.truncate(path, len(content) - 8)
+    with pytest.raises(MexmaError, match=rf"{name} is damaged: {len(content) - 8} bytes instead of"):
+        NeighbourStore.open(store.path)
+    path.unlink()
+    with pytest.raises(MexmaError, match=f"{name} is missing"):
+        NeighbourStore.open(store.path)
+
+
+def test_what_is_no_store_of_neighbours(tmp_path: Path, sides: tuple[EmbeddingStore, EmbeddingStore]) -> None:
+    for path, words in ((tmp_path / "none", "no such folder"), (tmp_path, "has no manifest.json")):
+        with pytest.raises(MexmaError, match=words):
+            NeighbourStore.open(path)
+    with pytest.raises(MexmaError, match=r"s\.emb is no store of neighbours"):
+        NeighbourStore.open(sides[0].path)
+
+
+def test_whole_or_not_at_all(tmp_path: Path, sides: tuple[EmbeddingStore, EmbeddingStore]) -> None:
+    with pytest.raises(RuntimeError), NeighbourWriter(tmp_path / "a.knn"):
+        raise RuntimeError("stop")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["s.emb", "t.emb"]
+    with NeighbourWriter(tmp_path / "a.knn") as first:
+        with pytest.raises(MexmaError, match="another process is writing there"), first_again(tmp_path):
+            pass
+        assert first.part.is_dir() and not (tmp_path / "a.knn").exists()
+
+
+def first_again(folder: Path) -> NeighbourWriter:
+    return NeighbourWriter(folder / "a.knn")
+
+
+def test_what_is_there_stays_unless_overwritten(
+    store: NeighbourStore, sides: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
+) -> None:
+    values = arrays((5, 3), (1, 1))
+    with pytest.raises(MexmaError, match=r"a\.knn is there already"):
+        write(store.path, sides, values)
+    with pytest.raises(MexmaError, match=r"is no store of neighbours: not overwritten"):
+        write(sides[0].path, sides, values, overwrite=True)
+    with pytest.raises(RuntimeError), NeighbourWriter(store.path, overwrite=True):
+        raise RuntimeError("stop")
+    assert NeighbourStore.open(store.path, verify=True).manifest.forward_k == 3
+    assert write(store.path, sides, values, overwrite=True).manifest.forward_k == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.knn", "s.emb", "t.emb"]
