@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import logging
-import sys
-import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
-from mexma_cli.commands.options import encoder_options, load_encoder, show_bars
+from mexma_cli.commands.inputs import check_inputs, command_line, is_store, label_of, opened, progress_bar
+from mexma_cli.commands.mine_options import mine_options, settings_of
+from mexma_cli.commands.options import encoder_options
 
 if TYPE_CHECKING:
-    from mexma_cli.encoder.encoder import SentenceEncoder
-    from mexma_cli.store.embeddings import EmbeddingStore
-    from mexma_cli.text.lines import FileScan
+    from mexma_cli.stages.mine import Mined, MineSettings
 
 log = logging.getLogger(__name__)
 
@@ -26,57 +23,22 @@ log = logging.getLogger(__name__)
 @click.command("mine")
 @click.argument("source", type=click.Path(path_type=Path, allow_dash=True))
 @click.argument("target", type=click.Path(path_type=Path, allow_dash=True))
-@click.option(
-    "--margin",
-    type=click.Choice(["ratio", "distance", "absolute"]),
-    default="ratio",
-    show_default=True,
-    help="Score of a pair: its cosine divided by, or minus, the mean of its neighbourhoods; or as it is.",
-)
-@click.option(
-    "-k",
-    "--neighbours",
-    "k",
-    type=click.IntRange(min=1),
-    default=4,
-    show_default=True,
-    help="Nearest sentences that make up a neighbourhood.",
-)
-@click.option(
-    "--retrieval",
-    type=click.Choice(["max", "intersect", "forward", "backward"]),
-    default="max",
-    show_default=True,
-    help="max: best pairs first, each sentence in one at most. intersect: pairs that chose each other. "
-    "forward, backward: the best target of every source, or the other way round.",
-)
-@click.option(
-    "--threshold",
-    type=float,
-    help="Print pairs with a score above this.  [default: 0 with max, none with the others]",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, allow_dash=True),
-    help="File for the pairs, compressed if named .gz, .xz or .zst.  [default: stdout]",
-)
-@click.option("--source-lang", default="und", help="Language of SOURCE, if it is a text.")
-@click.option("--target-lang", default="und", help="Language of TARGET, if it is a text.")
+@mine_options
+@click.option("--source-lang", default="und", help="Language of SOURCE, if its store does not say.")
+@click.option("--target-lang", default="und", help="Language of TARGET, if its store does not say.")
 @encoder_options
 def command(
     source: Path,
     target: Path,
-    margin: str,
-    k: int,
-    retrieval: str,
-    threshold: float | None,
     output: Path | None,
+    kind: str | None,
+    report: Path | None,
     source_lang: str,
     target_lang: str,
     model: str | None,
     device: str,
     dtype: str,
+    **choices: Any,
 ) -> None:
     """Find the translations in SOURCE and TARGET, best first: score TAB source TAB target.
 
@@ -88,105 +50,88 @@ def command(
     Examples:
       mexma mine fra.emb eng.emb --margin ratio --threshold 1.06 -o pairs.tsv
       mexma mine fra.txt.gz eng.txt.gz -o pairs.tsv.gz
+      mexma mine fra.emb eng.emb --drop-copies --format moses -o corpus.gz --report run.json
     """
-    if str(source) == str(target) == "-":
-        raise click.UsageError("SOURCE and TARGET cannot both be stdin.")
-    typed = click.get_current_context().get_parameter_source("model") == ParameterSource.COMMANDLINE
-    if typed and _is_store(source) and _is_store(target):
-        raise click.UsageError("--model is for texts; SOURCE and TARGET are embedded already.")
-    from tqdm import tqdm
-
+    check_inputs((source, target))
     from mexma_cli.languages import resolve
-    from mexma_cli.stages.bitext import check_output, write_pairs
+    from mexma_cli.stages.bitext import check_output, format_of, only_process, outputs_of, write_mined
     from mexma_cli.stages.mine import mine
+    from mexma_cli.stages.report import write_report
 
-    check_output(output)
-    languages = resolve(source_lang), resolve(target_lang)
-    started = time.monotonic()
+    kind = kind or format_of(output)
+    if kind == "moses" and (output is None or str(output) == "-"):
+        raise click.UsageError("--format moses writes two files: name them with --output.")
+    settings = settings_of(kind=kind, **choices)
+    for path in (output, report):
+        check_output(path)
+    started, paths = time.monotonic(), (source, target)
+    languages = _language(source, resolve(source_lang)), _language(target, resolve(target_lang))
+    files = outputs_of(output, kind, languages)
+    _check_names(paths, files, report)
     with ExitStack() as stack:
-        stores = _opened(stack, (source, target), languages, model, device, dtype)
-        bar = stack.enter_context(tqdm(desc="mining", unit=" tiles", leave=False, disable=not show_bars()))
-
-        def on_progress(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
-        found = mine(
-            *stores, margin=margin, k=k, retrieval=retrieval, threshold=threshold, on_progress=on_progress
-        )
-    replaced = write_pairs(output, found.pairs())
-    log.info(
-        "%s pairs in %.1f s; source: %s; target: %s",
-        f"{len(found.candidates):,}",
-        time.monotonic() - started,
-        found.source,
-        found.target,
-    )
-    if replaced:
-        log.info("tabs or line breaks became spaces in %s sentences", f"{replaced:,}")
-    if not len(found.candidates):
-        log.warning("warning: no pair was found%s", "" if threshold is None else f" above {threshold}")
-
-
-def _is_store(path: Path) -> bool:
-    return path.is_dir() or path.suffix == ".emb"
+        stack.enter_context(only_process(files))
+        stores = opened(stack, paths, model=model, device=device, dtype=dtype, languages=languages)
+        opening = time.monotonic() - started
+        found = mine(stores[0], stores[1], settings, on_progress=progress_bar(stack, "mining"))
+        writing = time.monotonic()
+        changed = write_mined(files, found.pairs(), kind, languages, settings.with_ids)
+        if report is not None:
+            write_report(
+                report,
+                found,
+                (stores[0], stores[1]),
+                (label_of(source), label_of(target)),
+                settings,
+                search={"index": "exact", "recall": None},
+                output={"files": [str(path) for path in files], "format": kind, "changed_sentences": changed},
+                argv=command_line(),
+                seconds={"opening": opening, "writing": time.monotonic() - writing},
+            )
+    _tell(found, settings, time.monotonic() - started)
+    if changed:
+        log.info("%s in %s sentences", _CHANGES[kind], f"{changed:,}")
 
 
-def _opened(
-    stack: ExitStack,
-    paths: tuple[Path, Path],
-    languages: tuple[str, str],
-    model: str | None,
-    device: str,
-    dtype: str,
-) -> tuple[EmbeddingStore, EmbeddingStore]:
-    """Both sides as stores; texts are embedded into a folder that goes when the stack is closed.
+_CHANGES = {"tmx": "characters that XML forbids were removed"}
+_CHANGES |= dict.fromkeys(("tsv", "moses"), "tabs or line breaks became spaces")
 
-    What can be refused is refused before anything is embedded.
-    """
-    from mexma_cli.stages.mine import check_encoder
+
+def _language(path: Path, given: str) -> str:
+    """What an input is in: by its store's manifest or, where that is silent, by the user."""
+    from mexma_cli.errors import MexmaError
+    from mexma_cli.languages import UNSTATED
     from mexma_cli.store.embeddings import EmbeddingStore
-    from mexma_cli.text.lines import scan, spooled
 
-    stores: list[EmbeddingStore | None] = [
-        EmbeddingStore.open(path) if _is_store(path) else None for path in paths
-    ]
-    if None in stores:
-        scans: list[FileScan | None] = []
-        for path, store in zip(paths, stores, strict=True):
-            scans.append(None if store else scan(stack.enter_context(spooled(path)), _label(path)))
-        encoder = load_encoder(model, device, dtype)
-        for store in filter(None, stores):
-            check_encoder(store, encoder.name, encoder.fingerprint, "the text")
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mexma-")))
-        for side, text in enumerate(scans):
-            if text is not None:
-                output = folder / f"{side}.emb"
-                stores[side] = _embedded(encoder, text, _label(paths[side]), languages[side], output)
-    source, target = stores
-    assert source is not None and target is not None
-    return source, target
+    said = EmbeddingStore.open(path).manifest.language if is_store(path) else UNSTATED
+    if said == UNSTATED:
+        return given
+    if given not in (UNSTATED, said):
+        raise MexmaError(f"{path} is in {said}, not in {given}", "leave the language to the store")
+    return said
 
 
-def _label(path: Path) -> str:
-    return "stdin" if str(path) == "-" else str(path)
+def _check_names(inputs: tuple[Path, Path], files: list[Path], report: Path | None) -> None:
+    """Refuse outputs that would be written over each other, or over an input."""
+    outputs = [*files, *([report] if report is not None else [])]
+    for place, path in enumerate(outputs):
+        if path in outputs[:place]:
+            raise click.UsageError(f"{path} cannot be the output and the report.")
+        if path.is_file() and any(other.is_file() and path.samefile(other) for other in inputs):
+            raise click.UsageError(f"{path} is an input: name another output.")
 
 
-def _embedded(
-    encoder: SentenceEncoder, text: FileScan, label: str, language: str, output: Path
-) -> EmbeddingStore:
-    from tqdm import tqdm
-
-    from mexma_cli.stages.embed import embed_file
-
-    log.info("embedding %s into a temporary folder; `mexma embed` makes a store that stays", label)
-    with tqdm(total=text.lines, desc="embedding", unit=" lines", leave=False, disable=not show_bars()) as bar:
-        return embed_file(
-            encoder,
-            text,
-            output,
-            language,
-            label=label,
-            argv=[Path(sys.argv[0]).name, *sys.argv[1:]],
-            on_progress=lambda done, _: bar.update(done - bar.n),
-        )
+def _tell(found: Mined, settings: MineSettings, seconds: float) -> None:
+    count = len(found.candidates)
+    log.info("%s pairs in %.1f s; source: %s; target: %s", f"{count:,}", seconds, found.source, found.target)
+    if found.dropped:
+        reasons = ", ".join(f"{number:,} {reason}" for reason, number in found.dropped.items())
+        log.info("dropped of %s candidates: %s", f"{found.found:,}", reasons)
+    for side, name in ((found.source, "source"), (found.target, "target")):
+        if not side.usable:
+            log.warning("warning: the %s has no sentence that can be mined", name)
+        elif side.usable < settings.k:
+            few = "warning: the %s has %s sentences, so neighbourhoods there are of as many, not of %s"
+            log.warning(few, name, side.usable, settings.k)
+    if not count:
+        above = "" if settings.threshold is None else f" above {settings.threshold}"
+        log.warning("warning: no pair was found%s", above)

@@ -1,8 +1,9 @@
-"""Mined bitext as tab-separated text: `score TAB source TAB target`, one pair a line, without quoting."""
+"""Mined bitext as text: TSV (`score TAB source TAB target`, without quoting), JSONL and Moses files."""
 
 from __future__ import annotations
 
 import csv
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -23,6 +24,29 @@ class ScoredPair(NamedTuple):
     line: int = 0
 
 
+class MinedPair(NamedTuple):
+    """A pair and all that is known of it.
+
+    Lines are counted from 1 and so are ranks: `source_rank` is the target's place among the neighbours of the
+    source, 0 where it is not among them. The means are those of both neighbourhoods' cosines.
+    """
+
+    score: float
+    source: str
+    target: str
+    source_line: int = 0
+    target_line: int = 0
+    source_rank: int = 0
+    target_rank: int = 0
+    cosine: float = 0.0
+    source_mean: float = 0.0
+    target_mean: float = 0.0
+
+
+Chunk = tuple[tuple[str, ...], int]
+"""What a formatter gives: text for each of the format's files, and how many sentences had to be changed."""
+
+
 def one_field(sentence: str) -> str:
     """The sentence as it stands in a TSV field: tabs and line breaks are spaces."""
     return _BREAKS.sub(" ", sentence)
@@ -37,6 +61,28 @@ def format_pairs(pairs: Iterable[tuple[float, str, str]]) -> Iterator[tuple[str,
     for score, source, target in pairs:
         clean = one_field(source), one_field(target)
         yield f"{float(score)}\t{clean[0]}\t{clean[1]}\n", (clean[0] != source) + (clean[1] != target)
+
+
+def tsv(pairs: Iterable[MinedPair], with_ids: bool = False) -> Iterator[Chunk]:
+    """`format_pairs`; with ids the other seven values of a `MinedPair` follow in more columns."""
+    for pair in pairs:
+        ((line, changed),) = format_pairs([pair[:3]])
+        if with_ids:
+            line = line[:-1] + "".join(f"\t{value}" for value in pair[3:]) + "\n"
+        yield (line,), changed
+
+
+def jsonl(pairs: Iterable[MinedPair]) -> Iterator[Chunk]:
+    """One JSON object a line, with the names of a `MinedPair`; sentences stay as they are."""
+    for pair in pairs:
+        yield (json.dumps(pair._asdict(), ensure_ascii=False) + "\n",), 0
+
+
+def moses(pairs: Iterable[MinedPair]) -> Iterator[Chunk]:
+    """Two files, the sentences of a pair in the same line of both; changed as by `one_field`."""
+    for pair in pairs:
+        source, target = one_field(pair.source), one_field(pair.target)
+        yield (f"{source}\n", f"{target}\n"), (source != pair.source) + (target != pair.target)
 
 
 def read_scored(lines: Iterable[str], where: str) -> Iterator[ScoredPair]:

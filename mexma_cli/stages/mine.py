@@ -2,63 +2,133 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.mining.match import Candidates, match
-from mexma_cli.mining.neighbours import knn
+from mexma_cli.formats.bitext import MinedPair
+from mexma_cli.mining.filters import copy_reason
+from mexma_cli.mining.match import Candidates, Details, details, match
+from mexma_cli.mining.neighbours import Neighbours, knn
+from mexma_cli.stages.texts import KeptTexts
 from mexma_cli.stages.usable import SideCounts, usable_rows
 from mexma_cli.store.embeddings import EmbeddingStore
 
 _ADVICE = "embed both texts with the same --model"
+_PAIRS = 1 << 14  # pairs whose text is in memory at a time
+
+
+@dataclass(frozen=True)
+class MineSettings:
+    """What decides which pairs come out."""
+
+    margin: str = "ratio"
+    k: int = 4
+    """Neighbours that make up a neighbourhood."""
+    retrieval: str = "max"
+    threshold: float | None = None
+    """Keep scores above it; None: as `mining.match.match`."""
+    max_score: float | None = None
+    """Keep scores up to it: what is nearer than translations are is a near-copy."""
+    drop_copies: bool = False
+    """Leave out pairs of which `mining.filters.copy_reason` says that they are copies."""
+    top: int | None = None
+    """Keep this many of the best."""
+    with_ids: bool = False
+    """Look up ranks and neighbourhood means of the pairs."""
 
 
 @dataclass(frozen=True)
 class Mined:
-    """Pairs, best first, as row numbers (from 0) and as text, and what was left out on both sides."""
+    """Pairs, best first, as row numbers (from 0) and as text, and what was left out."""
 
     candidates: Candidates
-    source_texts: list[str]
-    target_texts: list[str]
+    details: Details | None
     source: SideCounts
     target: SideCounts
+    dropped: dict[str, int]
+    """Candidates that are not among the pairs, by reason."""
+    seconds: dict[str, float]
+    """Time by stage."""
+    _texts: tuple[KeptTexts, KeptTexts] = field(repr=False)
 
-    def pairs(self) -> Iterator[tuple[float, str, str]]:
-        return zip(self.candidates.scores.tolist(), self.source_texts, self.target_texts, strict=True)
+    @property
+    def found(self) -> int:
+        """Candidates, before anything was dropped."""
+        return len(self.candidates) + sum(self.dropped.values())
+
+    def pairs(self) -> Iterator[MinedPair]:
+        """The pairs with their text, read from disk on the way; ranks and means only if they were wanted."""
+        for part in _parts(len(self.candidates)):
+            found = self.candidates.take(part)
+            columns = [found.source + 1, found.target + 1]
+            if (known := self.details) is not None:
+                columns += [known.source_rank[part], known.target_rank[part], found.cosines]
+                columns += [known.source_mean[part], known.target_mean[part]]
+            numbers = [column.tolist() for column in columns]
+            yield from map(MinedPair, found.scores.tolist(), *_sentences(self._texts, found), *numbers)
 
 
 def mine(
     source: EmbeddingStore,
     target: EmbeddingStore,
+    settings: MineSettings | None = None,
     *,
-    margin: str = "ratio",
-    k: int = 4,
-    retrieval: str = "max",
-    threshold: float | None = None,
+    neighbours: Neighbours | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Mined:
     """Find the pairs of two stores.
 
     Lines that occur more than once in a file count once, as with LASER's --unify; empty lines never pair.
-    `margin`, `retrieval` and `threshold` are those of `mining.match.match`, k the neighbours a row.
+
+    Args:
+        neighbours: those of the two stores, if they are known already.
 
     Raises:
         MexmaError: the stores are of different encoders or dimensions, or damaged.
     """
     check_comparable(source, target)
-    keep_source, source_counts = usable_rows(source)
-    keep_target, target_counts = usable_rows(target)
-    neighbours = knn(source, target, k, keep_x=keep_source, keep_y=keep_target, on_progress=on_progress)
-    found = match(neighbours, margin, retrieval, threshold)
+    settings = settings or MineSettings()
+    clock = _Clock()
+    with clock("reading"):
+        keep_source, source_counts = usable_rows(source)
+        keep_target, target_counts = usable_rows(target)
+    if neighbours is None:
+        with clock("neighbours"):
+            neighbours = knn(
+                source, target, settings.k, keep_x=keep_source, keep_y=keep_target, on_progress=on_progress
+            )
+    with clock("matching"):
+        found = match(neighbours, settings.margin, settings.retrieval, settings.threshold)
+    dropped = {"threshold": found.below}
+    with clock("filtering"):
+        if settings.max_score is not None:
+            found = _counted(
+                found, found.scores.astype(np.float64) <= settings.max_score, dropped, "max-score"
+            )
+        if settings.top is not None and not settings.drop_copies:
+            found = _counted(found, slice(settings.top), dropped, "top")
+    with clock("texts"):
+        texts = KeptTexts(source, found.source), KeptTexts(target, found.target)
+    if settings.drop_copies:
+        with clock("filtering"):
+            found = _without_copies(found, texts, dropped)
+            if settings.top is not None:
+                found = _counted(found, slice(settings.top), dropped, "top")
+    with clock("matching"):
+        known = details(neighbours, found) if settings.with_ids else None
     return Mined(
         candidates=found,
-        source_texts=_texts(source, found.source),
-        target_texts=_texts(target, found.target),
+        details=known,
         source=source_counts,
         target=target_counts,
+        dropped={reason: count for reason, count in dropped.items() if count},
+        seconds=clock.seconds,
+        _texts=texts,
     )
 
 
@@ -90,16 +160,44 @@ def check_encoder(store: EmbeddingStore, encoder: str, fingerprint: str, other: 
     raise MexmaError(f"different encoders: {names[0]} for {store.path}, {names[1]} for {other}", _ADVICE)
 
 
-def _texts(store: EmbeddingStore, rows: np.ndarray) -> list[str]:
-    """The sentences of some rows, in their order; the store is read once, what is not wanted is not kept."""
-    wanted = np.unique(rows)
-    found: list[str] = []
-    following = iter(wanted.tolist())
-    next_row = next(following, None)
-    for row, sentence in enumerate(store.sentences()):
-        if next_row is None:
-            break
-        if row == next_row:
-            found.append(sentence)
-            next_row = next(following, None)
-    return [found[place] for place in np.searchsorted(wanted, rows).tolist()]
+class _Clock:
+    """Seconds spent in stages."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        started = time.monotonic()
+        yield
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - started
+
+
+def _counted(
+    found: Candidates, chosen: np.ndarray | slice, dropped: dict[str, int], reason: str
+) -> Candidates:
+    """Those chosen; the number of the others is entered as dropped."""
+    kept = found.take(chosen)
+    dropped[reason] = len(found) - len(kept)
+    return kept
+
+
+def _without_copies(
+    found: Candidates, texts: tuple[KeptTexts, KeptTexts], dropped: dict[str, int]
+) -> Candidates:
+    good = np.ones(len(found), dtype=bool)
+    for part in _parts(len(found)):
+        for place, pair in enumerate(zip(*_sentences(texts, found.take(part)), strict=True), part.start):
+            if (reason := copy_reason(*pair)) is not None:
+                good[place] = False
+                dropped[reason] = dropped.get(reason, 0) + 1
+    return found.take(good)
+
+
+def _parts(count: int) -> Iterator[slice]:
+    for start in range(0, count, _PAIRS):
+        yield slice(start, min(start + _PAIRS, count))
+
+
+def _sentences(texts: tuple[KeptTexts, KeptTexts], found: Candidates) -> tuple[list[str], list[str]]:
+    return texts[0].take(found.source), texts[1].take(found.target)

@@ -33,6 +33,11 @@ class SideCounts:
     unusable: int
     """Sentences whose vector is zero or not a number."""
 
+    @property
+    def usable(self) -> int:
+        """Rows that take part."""
+        return self.rows - self.duplicates - self.empty - self.unusable
+
     def __str__(self) -> str:
         left_out = (
             (self.duplicates, "duplicates"),

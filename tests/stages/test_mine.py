@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.stages.bitext import write_pairs
-from mexma_cli.stages.mine import mine
+from mexma_cli.mining.neighbours import knn
+from mexma_cli.stages.mine import Mined, MineSettings, mine
+from mexma_cli.stages.usable import usable_rows
 from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
 
 
@@ -45,40 +46,43 @@ def stores(tmp_path: Path, source: list[str], target: list[str]) -> tuple[Embedd
     )
 
 
+def sentences(found: Mined) -> list[tuple[str, str]]:
+    return sorted((pair.source, pair.target) for pair in found.pairs())
+
+
 def test_finds_the_translations_and_their_text(tmp_path: Path) -> None:
     source = ["one", "two", "three", "four", "five", "six", "seven"]
     found = mine(
-        *stores(tmp_path, source, ["SEVEN", "FOUR", "ONE", "nine", "ten"]), margin="absolute", threshold=0.9
+        *stores(tmp_path, source, ["SEVEN", "FOUR", "ONE", "nine", "ten"]),
+        MineSettings("absolute", threshold=0.9),
     )
-    assert sorted((s, t) for _, s, t in found.pairs()) == [
-        ("four", "FOUR"),
-        ("one", "ONE"),
-        ("seven", "SEVEN"),
-    ]
-    assert [score for score, _, _ in found.pairs()] == sorted(found.candidates.scores.tolist(), reverse=True)
-    for s, t, a, b in zip(
-        found.candidates.source, found.candidates.target, found.source_texts, found.target_texts, strict=True
-    ):
-        assert source[s] == a and ["SEVEN", "FOUR", "ONE"][t] == b
+    assert sentences(found) == [("four", "FOUR"), ("one", "ONE"), ("seven", "SEVEN")]
+    scores = [pair.score for pair in found.pairs()]
+    assert scores == sorted(found.candidates.scores.tolist(), reverse=True)
+    for pair in found.pairs():
+        assert source[pair.source_line - 1] == pair.source
+        assert ["SEVEN", "FOUR", "ONE"][pair.target_line - 1] == pair.target
 
 
 def test_duplicates_count_once_and_empty_lines_never(tmp_path: Path) -> None:
     source = ["a", "", "b", "a", " ", "c", "a"]
     target = ["", "A", "A", "B", "C", "\t"]
     found = mine(*stores(tmp_path, source, target))
-    assert sorted((s, t) for _, s, t in found.pairs()) == [("a", "A"), ("b", "B"), ("c", "C")]
+    assert sentences(found) == [("a", "A"), ("b", "B"), ("c", "C")]
     assert (found.source.rows, found.source.duplicates, found.source.empty) == (7, 2, 2)
     assert (found.target.rows, found.target.duplicates, found.target.empty) == (6, 1, 2)
     clean = stores(tmp_path / "clean", ["b", "c", "a"], ["A", "B", "C"])
-    assert sorted(mine(*clean).pairs()) == sorted(found.pairs())  # they do not count in neighbourhoods either
+    assert sorted(p[:3] for p in mine(*clean).pairs()) == sorted(
+        p[:3] for p in found.pairs()
+    )  # nor in neighbourhoods
 
 
 def test_of_duplicates_the_last_vector_counts_as_in_laser(tmp_path: Path) -> None:
     vectors = vectors_of(["x", "b", "a"])
     source = make_store(tmp_path / "s.emb", ["a", "b", "a"], vectors)
     target = make_store(tmp_path / "t.emb", ["A", "B", "X"], vectors_of(["A", "B", "X"]))
-    found = mine(source, target, margin="absolute", threshold=0.9)
-    assert sorted((s, t) for _, s, t in found.pairs()) == [("a", "A"), ("b", "B")]
+    found = mine(source, target, MineSettings("absolute", threshold=0.9))
+    assert sentences(found) == [("a", "A"), ("b", "B")]
 
 
 def test_vectors_without_a_direction_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -87,7 +91,7 @@ def test_vectors_without_a_direction_are_left_out_and_counted(tmp_path: Path) ->
     source = make_store(tmp_path / "s.emb", ["a", "b", "c"], vectors)
     found = mine(source, make_store(tmp_path / "t.emb", ["A", "B", "C"], vectors_of(["A", "B", "C"])))
     assert found.source.unusable == 1 and found.target.unusable == 0
-    assert "b" not in found.source_texts and len(found.source_texts) == 2
+    assert {source for source, _ in sentences(found)} == {"a", "c"}
     assert not np.isnan(found.candidates.scores).any()
 
 
@@ -110,14 +114,47 @@ def test_refuses_different_encoders_and_dimensions(tmp_path: Path) -> None:
         mine(plain, narrow)
 
 
-def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
-    path = tmp_path / "out.tsv"
-    path.write_text("old\n")
+def test_thresholds_top_and_copies_are_counted_by_reason(tmp_path: Path) -> None:
+    source = ["one", "two", "Three!", "four", "five"]
+    both = stores(tmp_path, source, ["ONE", "two", "Three?", "FOUR", "other"])
+    everything = mine(*both, MineSettings("absolute", retrieval="forward"))
+    assert everything.found == 5 and everything.dropped == {}
+    scores = [pair.score for pair in everything.pairs()]
 
-    def pairs():  # type: ignore[no-untyped-def]
-        yield 1.0, "a", "b"
-        raise RuntimeError("stop")
+    found = mine(*both, MineSettings("absolute", retrieval="forward", threshold=scores[-1]))
+    assert found.dropped == {"threshold": 1} and found.found == 5
+    found = mine(*both, MineSettings("absolute", retrieval="forward", max_score=scores[-1]))
+    assert found.dropped == {"max-score": 4} and [p.score for p in found.pairs()] == scores[-1:]
+    found = mine(*both, MineSettings("absolute", retrieval="forward", top=2))
+    assert found.dropped == {"top": 3} and [p.score for p in found.pairs()] == scores[:2]
 
-    with pytest.raises(RuntimeError):
-        write_pairs(path, pairs())
-    assert path.read_text() == "old\n" and list(tmp_path.iterdir()) == [path]
+
+def test_copies_are_dropped_before_the_best_are_counted(tmp_path: Path) -> None:
+    vectors = np.eye(5, dtype=np.float32)
+    source = ["On y va.", "IBM", "Version 1.2", "Le chat dort.", "Oui"]
+    target = ["Let us go.", "IBM", "version 2.0!", "The cat is asleep.", "Yes"]
+    both = [make_store(tmp_path / f"{i}.emb", side, vectors) for i, side in enumerate((source, target))]
+    found = mine(*both, MineSettings("absolute", drop_copies=True, top=2))
+    assert found.dropped == {"identical": 1, "near-identical": 1, "top": 1} and found.found == 5
+    assert [pair[1:3] for pair in found.pairs()] == [(source[i], target[i]) for i in (0, 3)]
+    assert len(mine(*both, MineSettings("absolute")).candidates) == 5
+
+
+def test_ids_are_lines_ranks_and_means(tmp_path: Path) -> None:
+    both = stores(tmp_path, ["x", "one", "", "two"], ["TWO", "ONE", "Y", "one more"])
+    found = mine(*both, MineSettings(k=3, with_ids=True))
+    assert found.details is not None and {"one", "two"} <= {pair.source for pair in found.pairs()}
+    for pair in found.pairs():
+        assert pair.score == pytest.approx(
+            pair.cosine / ((pair.source_mean + pair.target_mean) / 2), rel=1e-6
+        )
+        if pair.source in ("one", "two"):
+            assert pair.target == pair.source.upper() and pair.cosine == pytest.approx(1)
+            assert (pair.source_rank, pair.target_rank) == (1, 1)
+            assert (pair.source_line, pair.target_line) == ((2, 2) if pair.source == "one" else (4, 1))
+
+
+def test_known_neighbours_give_the_same_pairs(tmp_path: Path) -> None:
+    both = stores(tmp_path, ["a", "b", "", "c", "a"], ["C", "A", "B", "d"])
+    known = knn(*both, 4, keep_x=usable_rows(both[0])[0], keep_y=usable_rows(both[1])[0])
+    assert list(mine(*both, neighbours=known).pairs()) == list(mine(*both).pairs())

@@ -1,0 +1,122 @@
+"""The options of `mexma mine`, in groups, and what they mean together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+if TYPE_CHECKING:
+    from mexma_cli.stages.mine import MineSettings
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_SCORING = (
+    click.option(
+        "--margin",
+        type=click.Choice(["ratio", "distance", "absolute"]),
+        default="ratio",
+        show_default=True,
+        help="Score of a pair: its cosine divided by, or minus, the mean of its neighbourhoods; or as it is.",
+    ),
+    click.option(
+        "-k",
+        "--neighbourhood",
+        "k",
+        type=click.IntRange(min=1),
+        default=4,
+        show_default=True,
+        help="Nearest sentences that make up a neighbourhood.",
+    ),
+)
+_SELECTION = (
+    click.option(
+        "--retrieval",
+        type=click.Choice(["max", "intersect", "forward", "backward"]),
+        default="max",
+        show_default=True,
+        help="max: best pairs first, each sentence in one at most. intersect: pairs that chose each other. "
+        "forward, backward: the best target of every source, or the other way round.",
+    ),
+    click.option(
+        "--all-candidates",
+        is_flag=True,
+        help="Instead of --retrieval: every neighbour of every sentence, each pair once.",
+    ),
+    click.option(
+        "--threshold",
+        type=float,
+        help="Keep pairs with a score above this.  [default: 0 with max, none with the others]",
+    ),
+    click.option(
+        "--max-score",
+        type=float,
+        help="Keep pairs with a score up to this; above are near-copies. stopes has 1.25.",
+    ),
+    click.option(
+        "--drop-copies",
+        is_flag=True,
+        help="Drop pairs whose sides are the same sentence, or the same but for case, numbers, punctuation "
+        "and a few letters.",
+    ),
+    click.option("--top", type=click.IntRange(min=1), metavar="N", help="Keep the N best of what is left."),
+)
+_OUTPUT = (
+    click.option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path, allow_dash=True),
+        help="File for the pairs, compressed if named .gz, .xz or .zst.  [default: stdout]",
+    ),
+    click.option(
+        "--format",
+        "kind",
+        type=click.Choice(["tsv", "jsonl", "moses", "tmx"]),
+        help="moses: two files, OUTPUT.fra and OUTPUT.eng, or OUTPUT.fra.gz and OUTPUT.eng.gz for -o "
+        "OUTPUT.gz.  [default: jsonl and tmx by the name of the output, else tsv]",
+    ),
+    click.option(
+        "--with-ids",
+        is_flag=True,
+        help="TSV and TMX: add source line, target line, source rank, target rank, cosine, source mean and "
+        "target mean. JSONL has them always.",
+    ),
+    click.option(
+        "--report",
+        type=click.Path(path_type=Path),
+        help="File for a JSON report of the run: inputs, settings, counts, scores, time and memory.",
+    ),
+)
+
+
+def mine_options(command: Command) -> Command:
+    """Add the options that `settings_of` reads, and `output`, `kind` and `report`."""
+    for option in reversed((*_SCORING, *_SELECTION, *_OUTPUT)):
+        command = option(command)
+    return command
+
+
+def settings_of(
+    *, all_candidates: bool, retrieval: str, kind: str, with_ids: bool, **choices: Any
+) -> MineSettings:
+    """The settings of a run.
+
+    Raises:
+        click.UsageError: options that contradict each other.
+    """
+    from mexma_cli.stages.mine import MineSettings
+
+    if all_candidates and _typed("retrieval"):
+        raise click.UsageError("--all-candidates is instead of --retrieval: give one of them.")
+    if with_ids and kind == "moses":
+        raise click.UsageError("--with-ids: Moses files have no place for ids; tsv, jsonl and tmx have.")
+    return MineSettings(
+        retrieval="all" if all_candidates else retrieval, with_ids=with_ids or kind == "jsonl", **choices
+    )
+
+
+def _typed(name: str) -> bool:
+    return click.get_current_context().get_parameter_source(name) == ParameterSource.COMMANDLINE

@@ -1,0 +1,43 @@
+"""Pairs that are copies, not translations: both sides in one language, and the same but for details."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from typing import Literal
+
+Reason = Literal["identical", "near-identical"]
+
+COPY_OVERLAP = 0.9
+"""Share of letter trigrams in common from which two sentences are near-copies."""
+
+_NO_LETTERS = re.compile(r"[\W\d_]+")
+
+
+def copy_reason(source: str, target: str) -> Reason | None:
+    """Why two sentences are no translations but a copy; None if nothing says so.
+
+    identical: equal but for white space at the ends. near-identical: equal letters after case folding (what
+    is neither letter nor mark is not looked at, so numbers and punctuation may differ), or `COPY_OVERLAP` of
+    all letter trigrams in common (Dice's coefficient of both multisets). Two sides without any letter are
+    copies too.
+    """
+    if source.strip() == target.strip():
+        return "identical"
+    first, second = _letters(source), _letters(target)
+    if first == second:
+        return "near-identical"
+    shorter, longer = sorted((max(0, len(first) - 2), max(0, len(second) - 2)))
+    if 2 * shorter < COPY_OVERLAP * (shorter + longer):
+        return None  # too few trigrams on one side, whatever they are
+    common = sum((_trigrams(first) & _trigrams(second)).values())
+    return "near-identical" if 2 * common >= COPY_OVERLAP * (shorter + longer) and common else None
+
+
+def _letters(sentence: str) -> str:
+    return _NO_LETTERS.sub("", unicodedata.normalize("NFKC", sentence).casefold())
+
+
+def _trigrams(letters: str) -> Counter[str]:
+    return Counter(letters[i : i + 3] for i in range(len(letters) - 2))
