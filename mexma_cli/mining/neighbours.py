@@ -1,37 +1,33 @@
 """Exact nearest neighbours in both directions from one pass over the similarity matrix.
 
 LASER asks an index twice, once a direction, and so multiplies the same two matrices twice. Here every tile of
-`x @ y.T` is made once and looked at along its rows and along its columns. What is kept of a row or a column
-is its k best so far; a tile is compared with the k-th best (one sequential read) and only the few numbers
-that exceed it are taken out and sorted.
+`x @ y.T` is made once, in whatever arithmetic the processor is fastest in, and looked at along its rows and
+along its columns. What is kept of a row or a column is its k best exact cosines so far. A tile's number is
+an estimate with a known largest error (blocks.py): pairs that might enter a list in spite of it are computed
+exactly, all others certainly do not belong there. So nothing can be missed, and every pair that was computed
+is checked against its bound; if the machine's arithmetic ever broke it, the search starts again in float32.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 
-X_TILE, Y_TILE = 2048, 2048  # a tile is 16 MiB of scores; the rest of the memory is the two lists of k best
-_EMPTY = np.iinfo(np.int64).min
-_FAST_FROM = 1 << 31  # multiplications below which looking for a faster kernel does not pay
-_FLOAT32_ERROR = 1e-6  # float32 sums over unit vectors err by about 1e-7, bfloat16 by 3e-4
+from mexma_cli.errors import MexmaError
+from mexma_cli.mining import kernels
+from mexma_cli.mining.blocks import FLOAT32, Arithmetic, Block, Side, VectorSource, choose_arithmetic
 
+__all__ = ["Journal", "Neighbours", "VectorSource", "bytes_needed", "knn"]
 
-class VectorSource(Protocol):
-    """Whatever has rows of vectors: an EmbeddingStore, or anything that reads like one."""
-
-    @property
-    def rows(self) -> int: ...
-
-    @property
-    def dim(self) -> int: ...
-
-    def vectors(self, start: int, stop: int) -> np.ndarray: ...
+X_TILE, Y_TILE = 2048, 2048
+X_ROWS = 1 << 16
+"""Rows of x that are held at once where the memory has no limit; more would not make it faster."""
+_QUEUE = 1 << 18  # hits for columns that a thread may have found before they are merged
+_GROUPS = 128
 
 
 @dataclass(frozen=True)
@@ -50,6 +46,31 @@ class Neighbours:
     backward_ids: np.ndarray
 
 
+class Place(NamedTuple):
+    """How far a search is: the next tiles are those of x from row `top` on, `rows` rows of them, with y from
+    row `start` on."""
+
+    rows: int
+    top: int
+    start: int
+
+
+class Journal(Protocol):
+    """Keeps what has been found, so that a search that was killed goes on from there."""
+
+    def load(self, forward: np.ndarray, backward: np.ndarray) -> Place | None:
+        """Fill both lists with what was kept, and say how far it goes; None if nothing was kept."""
+        ...
+
+    def due(self) -> bool:
+        """Whether it is time to keep something."""
+        ...
+
+    def save(self, place: Place, forward: np.ndarray, backward: np.ndarray) -> None:
+        """Keep both lists, int64 keys. Rows of `forward` from place.top + place.rows on are empty yet."""
+        ...
+
+
 def knn(
     x: np.ndarray | VectorSource,
     y: np.ndarray | VectorSource,
@@ -57,191 +78,203 @@ def knn(
     *,
     keep_x: np.ndarray | None = None,
     keep_y: np.ndarray | None = None,
+    memory: int | None = None,
+    journal: Journal | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Neighbours:
     """Find the k nearest rows by cosine, from x to y and from y to x, exactly in float32.
+
+    The result does not depend on the memory, the arithmetic or an interruption, to the last bit.
 
     Args:
         x, y: [N, d] and [M, d], arrays or sources that are read block by block. Rows need not be normalised;
             a row of zeros has cosine 0 with everything. Not-finite numbers are a ValueError.
         k: neighbours a row; a side with fewer rows gives as many as it has.
         keep_x, keep_y: bool [N] and [M], False for rows that take no part. Default: all take part.
+        memory: bytes that the search may take, x and y themselves not counted. Default: what is fastest.
+        journal: takes what has been found from time to time, and gives it back to the next run.
         on_progress: called with (tiles done, tiles in all).
+
+    Raises:
+        MexmaError: It cannot be done in that much memory.
     """
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")
-    left, right = _Side(x, keep_x), _Side(y, keep_y)
+    left, right = Side(x, keep_x), Side(y, keep_y)
     if left.dim != right.dim:
         raise ValueError(f"vectors of {left.dim} and of {right.dim} dimensions")
     if len(right) > 0xFFFFFFFF or len(left) > 0xFFFFFFFF:
         raise ValueError("more than 2^32 rows")
-    forward = np.full((len(left), min(k, len(right))), _EMPTY, dtype=np.int64)
-    backward = np.full((len(right), min(k, len(left))), _EMPTY, dtype=np.int64)
-    with _float32_matmul(len(left), len(right), left.dim):
-        _sweep(left, right, forward, backward, on_progress)
+    size = len(left), len(right), left.dim, k
+    rows = _rows_at_once(*size, memory)
+    forward = np.full((len(left), min(k, len(right))), kernels.EMPTY, dtype=np.int64)
+    backward = np.full((len(right), min(k, len(left))), kernels.EMPTY, dtype=np.int64)
+    place = (journal and journal.load(forward, backward)) or Place(rows, 0, 0)
+    if memory is not None and place.rows > rows:
+        raise MexmaError(
+            f"this search was begun with more memory: it needs {bytes_needed(*size, place.rows) / 1e9:.1f} GB",
+            "give that much to go on with it, or remove what it left to start anew",
+        )
+    arithmetic = choose_arithmetic(len(left) * len(right) * left.dim, left.dim)
+    sweep = _Sweep(left, right, forward, backward, arithmetic)
+    sweep.run(place, journal, on_progress)
+    if sweep.broken:
+        forward.fill(kernels.EMPTY)
+        backward.fill(kernels.EMPTY)
+        _Sweep(left, right, forward, backward, FLOAT32).run(
+            place._replace(top=0, start=0), journal, on_progress
+        )
     return Neighbours(*_unpack(forward, left, right), *_unpack(backward, right, left))
 
 
-def _sweep(
-    left: _Side,
-    right: _Side,
-    forward: np.ndarray,
-    backward: np.ndarray,
-    on_progress: Callable[[int, int], None] | None,
-) -> None:
-    """Go over all tiles, x outside and y inside, and fill both lists of keys in place."""
-    height, width = min(X_TILE, max(len(left), 1)), min(Y_TILE, max(len(right), 1))
-    scores, mask = torch.empty(height * width), np.empty(height * width, dtype=bool)
-    tiles = -(-len(left) // height) * -(-len(right) // width)
-    done = 0
-    for top in range(0, len(left), height):
-        rows = left.block(top, top + height)
-        for start in range(0, len(right), width):
-            columns = right.block(start, start + width)
-            size = len(rows) * len(columns)
-            tile = scores[:size].view(len(rows), len(columns))
-            hits = mask[:size].reshape(len(rows), len(columns))
-            torch.matmul(rows, columns.T, out=tile)
-            _take_rows(tile, hits, forward[top : top + height], start)
-            _take_columns(tile, hits, backward[start : start + width], top)
-            done += 1
-            if on_progress is not None:
-                on_progress(done, tiles)
+def bytes_needed(n: int, m: int, dim: int, k: int, rows: int) -> int:
+    """Memory of a search with `rows` rows of x at a time: results, lists, a block of either side, a tile."""
+    lists = 20 * (n * min(k, m) + m * min(k, n))  # a key of 8 bytes, then a score and an id
+    y_block = min(m, Y_TILE) * (10 * dim + 32)
+    tile = 4 * min(n, X_TILE) * min(m, Y_TILE)
+    queues = torch.get_num_threads() * _QUEUE * 12
+    return lists + 8 * (n + m) + rows * (10 * dim + 32) + y_block + tile + queues + 4 * _GROUPS * Y_TILE
 
 
-class _Side:
-    """The kept rows of one side, normalised on the way in."""
-
-    def __init__(self, source: np.ndarray | VectorSource, keep: np.ndarray | None) -> None:
-        self._source = source
-        if isinstance(source, np.ndarray):
-            self.rows, self.dim = source.shape
-        else:
-            self.rows, self.dim = source.rows, source.dim
-        if keep is not None and keep.shape != (self.rows,):
-            raise ValueError(f"a mask of shape {keep.shape} for {self.rows} rows")
-        self.ids = np.arange(self.rows) if keep is None else np.flatnonzero(keep)
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def block(self, start: int, stop: int) -> torch.Tensor:
-        """Kept rows start to stop as unit vectors, float32 [n, d]; zeros stay zeros."""
-        ids = self.ids[start:stop]
-        first, last = int(ids[0]), int(ids[-1]) + 1
-        source = self._source
-        span = source[first:last] if isinstance(source, np.ndarray) else source.vectors(first, last)
-        if len(span) != len(ids):
-            span = span[ids - first]
-        block = torch.from_numpy(np.array(span, dtype=np.float32, order="C"))
-        norms = torch.linalg.vector_norm(block, dim=1, keepdim=True)
-        if not bool(torch.isfinite(norms).all()):
-            row = int(ids[int((~torch.isfinite(norms[:, 0])).nonzero()[0])])
-            raise ValueError(f"the vector of row {row} is not finite")
-        return block.div_(torch.where(norms == 0, 1.0, norms))
+def _rows_at_once(n: int, m: int, dim: int, k: int, memory: int | None) -> int:
+    """Rows of x to hold: as many as fit."""
+    most = min(n, X_ROWS)
+    if memory is None or bytes_needed(n, m, dim, k, most) <= memory:
+        return most
+    least = min(n, X_TILE)
+    needed = bytes_needed(n, m, dim, k, least)
+    if needed > memory:
+        raise MexmaError(
+            f"{k} neighbours of {n:,} and {m:,} rows of {dim} dimensions need {needed / 1e9:.1f} GB, "
+            f"{max(memory, 0) / 1e9:.1f} GB are left for them",
+            "more --memory, a smaller -k, or the text in parts",
+        )
+    spare = memory - bytes_needed(n, m, dim, k, 0)
+    return max(least, spare // (10 * dim + 32) // X_TILE * X_TILE)
 
 
-def _take_rows(tile: torch.Tensor, hits: np.ndarray, best: np.ndarray, first_id: int) -> None:
-    """Merge what a tile [r, c] has into the k best of its rows, `best` [r, k]."""
-    bound = _bound(best, tile, dim=1)
-    np.greater_equal(tile.numpy(), bound[:, None], out=hits)
-    flat = np.flatnonzero(hits)
-    if len(flat):
-        row, column = np.divmod(flat, tile.shape[1])
-        _merge(best, row, column + first_id, tile.numpy().reshape(-1)[flat])
+class _Sweep:
+    """One pass over all tiles: y inside x, so that only a part of x is ever held."""
+
+    def __init__(
+        self, left: Side, right: Side, forward: np.ndarray, backward: np.ndarray, arithmetic: Arithmetic
+    ) -> None:
+        self.left, self.right = left, right
+        self.forward, self.backward = forward, backward
+        self.arithmetic = arithmetic
+        self.spread = np.float32(arithmetic.spread)
+        self.broken = False
+        x_centre, y_centre = left.centre(), right.centre()
+        self.centres = x_centre, y_centre
+        self.offset = np.float32(x_centre @ y_centre)
+        threads = torch.get_num_threads()
+        self.queues = [(np.empty(_QUEUE, np.int64), np.empty(_QUEUE, np.int32)) for _ in range(threads)]
+        self.tile = arithmetic.empty(min(X_TILE, len(left)) * min(Y_TILE, len(right)))
+
+    def run(
+        self, place: Place, journal: Journal | None, on_progress: Callable[[int, int], None] | None
+    ) -> None:
+        """Go over all tiles from a place on."""
+        n, m = len(self.left), len(self.right)
+        across = -(-m // Y_TILE)
+        tiles = -(-n // X_TILE) * across
+        rows, top, start = place
+        while top < n:
+            x = self._x_block(top, min(top + rows, n))
+            high = -(-len(x) // X_TILE)
+            while start < m:
+                y = self._y_block(start, min(start + Y_TILE, m))
+                for at in range(0, len(x), X_TILE):
+                    self._tile(x.part(at, at + X_TILE), y, top + at, start)
+                    if self.broken:
+                        return
+                    if on_progress is not None:
+                        before = top // X_TILE * across + start // Y_TILE * high
+                        on_progress(before + at // X_TILE + 1, tiles)
+                start += Y_TILE
+                if journal and start < m and journal.due():
+                    journal.save(Place(rows, top, start), self.forward, self.backward)
+            top, start = top + rows, 0
+            if journal and top < n and journal.due():
+                journal.save(Place(rows, top, start), self.forward, self.backward)
+
+    def _x_block(self, start: int, stop: int) -> Block:
+        return self.left.block(start, stop, self.arithmetic, *self.centres)
+
+    def _y_block(self, start: int, stop: int) -> Block:
+        block = self.right.block(start, stop, self.arithmetic, *self.centres[::-1])
+        block.bias[:] -= self.offset
+        return block
+
+    def _tile(self, x: Block, y: Block, first_row: int, first_column: int) -> None:
+        """Estimate a tile, and take what it has into both lists."""
+        arithmetic = self.arithmetic
+        size = len(x) * len(y)
+        tile = self.tile[:size].reshape(len(x), len(y))
+        torch.matmul(arithmetic.tensor(x.low), arithmetic.tensor(y.low).T, out=arithmetic.tensor(tile))
+        slack_x, slack_y = x.slack(y), y.slack(x)
+        rows = self.forward[first_row : first_row + len(x)]
+        columns = self.backward[first_column : first_column + len(y)]
+        floors = self._column_floors(tile, x, y, columns, slack_y)
+        counts = np.zeros((len(self.queues), 2), dtype=np.int64)
+        parts = np.linspace(0, len(x), len(self.queues) + 1).astype(int).tolist()
+        places, ends = parts[:-1], parts[1:]
+        found = [0] * len(places)
+        groups = _groups(rows.shape[1], len(y))
+        while places != ends:
+            bound = np.maximum(floors, kernels.scores_of(columns[:, 0])) - slack_y - y.bias
+            worst = columns[:, 0].copy()
+
+            def scan(part: int, bound: np.ndarray = bound, worst: np.ndarray = worst) -> None:
+                places[part], found[part] = kernels.scan(
+                    tile,
+                    self.spread,
+                    (x.unit, x.bias, slack_x),
+                    (y.unit, y.bias, slack_y),
+                    bound,
+                    np.empty(groups, dtype=np.float32),
+                    rows,
+                    worst,
+                    (first_row, first_column),
+                    self.queues[part],
+                    (places[part], ends[part]),
+                    counts[part],
+                )
+
+            kernels.each(len(places), scan, size)
+            for (keys, which), count in zip(self.queues, found, strict=True):
+                kernels.merge(columns, keys[:count], which[:count])
+        self.broken = bool(counts[:, 1].any())
+
+    def _column_floors(
+        self, tile: np.ndarray, x: Block, y: Block, columns: np.ndarray, slack: np.ndarray
+    ) -> np.ndarray:
+        """What the k-th best of each column reaches at least, float32 [c]; -inf where nothing is known."""
+        floors = np.full(len(y), -np.inf, dtype=np.float32)
+        groups, k = _groups(columns.shape[1], len(x)), columns.shape[1]
+        if not groups or not (columns[:, 0] == kernels.EMPTY).any():
+            return floors
+
+        def some(a: int, b: int) -> None:
+            scratch = np.empty((groups, b - a), dtype=np.float32)
+            kernels.column_floors(tile[:, a:b], self.spread, x.bias, scratch, k, floors[a:b])
+
+        kernels.in_slices(len(y), some, tile.size)
+        return floors + y.bias - slack
 
 
-def _take_columns(tile: torch.Tensor, hits: np.ndarray, best: np.ndarray, first_id: int) -> None:
-    """Merge what a tile [r, c] has into the k best of its columns, `best` [c, k]."""
-    bound = _bound(best, tile, dim=0)
-    np.greater_equal(tile.numpy(), bound[None, :], out=hits)
-    flat = np.flatnonzero(hits)
-    if len(flat):
-        row, column = np.divmod(flat, tile.shape[1])
-        order = np.argsort(column.astype(np.uint16), kind="stable")  # a tile has at most 2^16 columns
-        _merge(best, column[order], row[order] + first_id, tile.numpy().reshape(-1)[flat][order])
+def _groups(k: int, length: int) -> int:
+    """Groups that prove a floor for the k-th best of `length` numbers; 0 where it is not worth it."""
+    groups = max(_GROUPS, 4 * k)
+    return groups if length >= 2 * groups else 0
 
 
-def _bound(best: np.ndarray, tile: torch.Tensor, dim: int) -> np.ndarray:
-    """The score, float32, that an entry of the tile must reach to enter the k best of its row or column.
-
-    Where k are known already it is the number just above the k-th: tiles come in order of their ids, so an
-    equal score has a higher id and stays out. Where they are not, k groups of entries whose maxima reach b
-    prove k entries that reach b.
-    """
-    kth = best[:, 0]
-    full = kth != _EMPTY
-    known = np.nextafter(_score(np.where(full, kth, 0)), np.float32(np.inf))
-    bound = np.where(full, known, np.float32(-np.inf))
-    k, length = best.shape[1], tile.shape[dim]
-    groups = max(64, 4 * k)
-    if not full.all() and length >= 2 * groups:
-        used = tile.narrow(dim, 0, length - length % groups).unflatten(dim, (-1, groups))
-        kth_maximum = used.amax(dim).topk(k, dim=dim).values.select(dim, -1)
-        bound = np.where(full, bound, kth_maximum.numpy())
-    return bound
-
-
-def _merge(best: np.ndarray, row: np.ndarray, ids: np.ndarray, scores: np.ndarray) -> None:
-    """Put hits, sorted by row, into `best` in place. Rows with many hits are not paid for by the others."""
-    keys = _key(scores, ids)
-    counts = np.bincount(row, minlength=len(best))
-    place = np.arange(len(row)) - (np.cumsum(counts) - counts)[row]
-    k, low = best.shape[1], 0
-    while low < (most := int(counts.max())):
-        high = min(max(8, 4 * low), most)
-        chosen = np.flatnonzero((counts > low) & (counts <= high))
-        if len(chosen):
-            position = np.full(len(best), -1)
-            position[chosen] = np.arange(len(chosen))
-            mine = position[row] >= 0
-            table = np.full((len(chosen), k + high), _EMPTY, dtype=np.int64)
-            table[:, :k] = best[chosen]
-            table[position[row[mine]], k + place[mine]] = keys[mine]
-            table.sort(axis=1)
-            best[chosen] = table[:, -k:]
-        low = high
-
-
-def _key(scores: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """One int64 that orders as (score ascending, id descending), so that a plain sort is the whole rule."""
-    bits = (scores + np.float32(0)).view(np.int32)  # -0.0 becomes 0.0
-    ordered = np.where(bits < 0, bits ^ np.int32(0x7FFFFFFF), bits).astype(np.int64)
-    return (ordered << 32) | (np.int64(0xFFFFFFFF) - ids)
-
-
-def _score(keys: np.ndarray) -> np.ndarray:
-    ordered = (keys >> 32).astype(np.int32)
-    return np.where(ordered < 0, ordered ^ np.int32(0x7FFFFFFF), ordered).view(np.float32)
-
-
-def _unpack(keys: np.ndarray, own: _Side, other: _Side) -> tuple[np.ndarray, np.ndarray]:
+def _unpack(keys: np.ndarray, own: Side, other: Side) -> tuple[np.ndarray, np.ndarray]:
     """Keys of kept rows, ascending -> scores and ids of all rows, best first."""
     scores = np.full((own.rows, keys.shape[1]), -np.inf, dtype=np.float32)
     ids = np.full((own.rows, keys.shape[1]), -1, dtype=np.int64)
-    if keys.size:
-        scores[own.ids] = _score(keys)[:, ::-1]
-        ids[own.ids] = other.ids[np.int64(0xFFFFFFFF) - (keys[:, ::-1] & np.int64(0xFFFFFFFF))]
+    for start in range(0, len(keys), X_ROWS):
+        part, rows = keys[start : start + X_ROWS, ::-1], own.ids[start : start + X_ROWS]
+        scores[rows] = kernels.scores_of(part)
+        ids[rows] = other.ids[np.int64(0xFFFFFFFF) - (part & np.int64(0xFFFFFFFF))] if part.size else -1
     return scores, ids
-
-
-@contextmanager
-def _float32_matmul(rows: int, columns: int, dim: int) -> Iterator[None]:
-    """Use the faster matrix product for the time of the block, if it is still float32 here.
-
-    torch's 'medium' precision sends float32 to oneDNN, twice as fast as the default on AMD processors. On
-    processors with bfloat16 matrix units it also rounds to bfloat16; a product of random unit vectors tells.
-    """
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    if rows * columns * dim >= _FAST_FROM:
-        torch.set_float32_matmul_precision("medium")
-        noise = torch.randn(1024, dim, generator=torch.Generator().manual_seed(0))
-        units = torch.nn.functional.normalize(noise)
-        exact = units[:64].double() @ units.double().T
-        if float((units @ units.T)[:64].sub(exact).abs().max()) > _FLOAT32_ERROR:
-            torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import dataclasses
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mexma_cli.mining import neighbours
-from mexma_cli.mining.neighbours import Neighbours, knn
+from mexma_cli.errors import MexmaError
+from mexma_cli.mining import kernels, neighbours
+from mexma_cli.mining.blocks import BFLOAT16, FLOAT32, Arithmetic
+from mexma_cli.mining.kernels import dots
+from mexma_cli.mining.neighbours import Neighbours, Place, knn
 
 
 def brute_force(x: np.ndarray, y: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -111,11 +117,11 @@ def test_rows_left_out_are_nobodys_neighbour_and_ids_stay_row_numbers() -> None:
 
 def test_streams_a_source_in_blocks_and_reports_progress() -> None:
     rng = np.random.default_rng(3)
-    x, y = Source(rng.standard_normal((5000, 4))), Source(rng.standard_normal((3000, 4)))
+    x, y = Source(rng.standard_normal((9000, 4))), Source(rng.standard_normal((3000, 4)))
     seen: list[tuple[int, int]] = []
     knn(x, y, 2, on_progress=lambda done, total: seen.append((done, total)))
-    assert x.longest <= neighbours.X_TILE and y.longest <= neighbours.Y_TILE
-    assert seen == [(done, 6) for done in range(1, 7)]
+    assert x.longest <= 4096 and y.longest <= neighbours.Y_TILE
+    assert seen == [(done, 10) for done in range(1, 11)]
 
 
 def test_an_empty_side_has_no_neighbours() -> None:
@@ -135,10 +141,165 @@ def test_refuses_what_it_cannot_answer() -> None:
         knn(good, good, 0)
 
 
-def test_leaves_torchs_precision_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbours, "_FAST_FROM", 0)
-    before = torch.get_float32_matmul_precision()
-    x = np.random.default_rng(4).standard_normal((700, 64)).astype(np.float32)
-    found = knn(x, x, 1)
-    assert torch.get_float32_matmul_precision() == before
-    np.testing.assert_allclose(found.forward_scores, 1, atol=1e-6)  # bfloat16 would miss by 1e-3
+def same(found: Neighbours, wanted: Neighbours) -> bool:
+    """To the last bit."""
+    return all(
+        getattr(found, field.name).tobytes() == getattr(wanted, field.name).tobytes()
+        for field in dataclasses.fields(Neighbours)
+    )
+
+
+def with_arithmetic(patch: pytest.MonkeyPatch, arithmetic: Arithmetic) -> None:
+    patch.setattr(neighbours, "choose_arithmetic", lambda work, dim: arithmetic)
+
+
+def crowded(rows: int, dim: int, seed: int) -> np.ndarray:
+    """Vectors far from the origin in tight groups: whole neighbourhoods lie within bfloat16's error."""
+    rng = np.random.default_rng(seed)
+    topics = rng.standard_normal((7, dim))
+    near = topics[rng.integers(0, 7, rows)] + 0.003 * rng.standard_normal((rows, dim))
+    near[: rows // 4] = near[rng.integers(0, rows, rows // 4)]  # and some are equal
+    return (near + 3).astype(np.float32)
+
+
+@pytest.mark.parametrize("k", [1, 4, 40])
+def test_low_precision_misses_nothing(monkeypatch: pytest.MonkeyPatch, k: int) -> None:
+    x, y = crowded(2300, 24, 0), crowded(2500, 24, 1)
+    exact = np.float32(x / np.linalg.norm(x, axis=1, keepdims=True))
+    other = np.float32(y / np.linalg.norm(y, axis=1, keepdims=True))
+    rows = np.repeat(np.arange(2300), 2500)
+    cosines = dots(exact, other, rows, np.tile(np.arange(2500), 2300)).reshape(2300, 2500)
+    for arithmetic in (FLOAT32, BFLOAT16):
+        with_arithmetic(monkeypatch, arithmetic)
+        found = knn(x, y, k)
+        order = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
+        # Norms are computed in another order here, so equal cosines may differ in the last bit.
+        np.testing.assert_allclose(
+            found.forward_scores, np.take_along_axis(cosines, order, 1), atol=3e-7, rtol=0
+        )
+        given_back = np.take_along_axis(cosines, found.forward_ids, 1)
+        np.testing.assert_allclose(given_back, found.forward_scores, atol=3e-7, rtol=0)
+        order = np.argsort(-cosines.T, axis=1, kind="stable")[:, :k]
+        np.testing.assert_allclose(
+            found.backward_scores, np.take_along_axis(cosines.T, order, 1), atol=3e-7, rtol=0
+        )
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    k=st.integers(1, 6),
+    arithmetic=st.sampled_from([FLOAT32, BFLOAT16]),
+    x_tile=st.integers(3, 80),
+    y_tile=st.integers(3, 80),
+    x_rows=st.integers(1, 200),
+    threads=st.integers(1, 3),
+)
+def test_the_same_bytes_however_it_is_cut(
+    seed: int, k: int, arithmetic: Arithmetic, x_tile: int, y_tile: int, x_rows: int, threads: int
+) -> None:
+    x, y = crowded(150, 9, seed), crowded(130, 9, seed + 1)
+    wanted = knn(x, y, k)
+    before = torch.get_num_threads()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            with_arithmetic(patch, arithmetic)
+            patch.setattr(neighbours, "X_TILE", x_tile)
+            patch.setattr(neighbours, "Y_TILE", y_tile)
+            patch.setattr(neighbours, "X_ROWS", x_rows)
+            patch.setattr(neighbours, "_GROUPS", 8)  # so that small tiles have floors, too
+            patch.setattr(neighbours, "_QUEUE", y_tile + 20)  # and queues fill up
+            patch.setattr(kernels, "_PARALLEL_FROM", 0)
+            torch.set_num_threads(threads)
+            assert same(knn(x, y, k), wanted)
+    finally:
+        torch.set_num_threads(before)
+
+
+class Killed(Exception):
+    pass
+
+
+class Diary:
+    """A journal in memory that kills the search after some entries."""
+
+    def __init__(self, entries: int) -> None:
+        self.entries = entries
+        self.kept: tuple[Place, np.ndarray, np.ndarray] | None = None
+
+    def load(self, forward: np.ndarray, backward: np.ndarray) -> Place | None:
+        if self.kept is None:
+            return None
+        place, forward[:], backward[:] = self.kept
+        return place
+
+    def due(self) -> bool:
+        return True
+
+    def save(self, place: Place, forward: np.ndarray, backward: np.ndarray) -> None:
+        self.kept = place, forward.copy(), backward.copy()
+        self.entries -= 1
+        if self.entries < 0:
+            raise Killed
+
+
+@pytest.mark.parametrize("entries", [0, 1, 3, 4])
+def test_killed_and_started_again_gives_the_same_bytes(monkeypatch: pytest.MonkeyPatch, entries: int) -> None:
+    x, y = crowded(900, 16, 5), crowded(700, 16, 6)
+    wanted = knn(x, y, 5)
+    monkeypatch.setattr(neighbours, "X_TILE", 128)
+    monkeypatch.setattr(neighbours, "Y_TILE", 256)
+    monkeypatch.setattr(neighbours, "X_ROWS", 384)
+    diary = Diary(entries)
+    with pytest.raises(Killed):
+        knn(x, y, 5, journal=diary)
+    monkeypatch.setattr(neighbours, "X_ROWS", 256)  # the next run would choose other blocks
+    seen: list[int] = []
+    diary.entries = 100
+    again = knn(x, y, 5, journal=diary, on_progress=lambda done, total: seen.append(done))
+    assert same(again, wanted)
+    assert len(seen) < 8 * 3  # it did not begin at the beginning
+
+
+def test_arithmetic_that_is_worse_than_it_says_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = crowded(500, 32, 7), crowded(400, 32, 8)
+    wanted = knn(x, y, 3)
+    tried: list[Arithmetic] = []
+    matmul = torch.matmul
+
+    def sloppy(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
+        tried.append(a.dtype)
+        return matmul(a, b, out=out).mul_(1.5) if a.dtype == torch.bfloat16 else matmul(a, b, out=out)
+
+    with_arithmetic(monkeypatch, BFLOAT16)
+    monkeypatch.setattr(torch, "matmul", sloppy)
+    assert same(knn(x, y, 3), wanted)
+    assert tried[0] == torch.bfloat16 and tried[-1] == torch.float32
+
+
+def test_keeps_to_its_memory_or_says_what_it_needs() -> None:
+    rng = np.random.default_rng(9)
+    x, y = rng.standard_normal((9000, 8)), rng.standard_normal((3000, 8))
+    sources = Source(x), Source(y)
+    least = neighbours.bytes_needed(9000, 3000, 8, 4, neighbours.X_TILE)
+    tracemalloc.start()
+    found = knn(*sources, 4, memory=least)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < least  # NumPy's part of it; torch's is not traced
+    assert same(found, knn(*sources, 4))
+    with pytest.raises(
+        MexmaError, match=r"4 neighbours of 9,000 and 3,000 rows of 8 dimensions need 0\.0 GB"
+    ):
+        knn(*sources, 4, memory=least - 1)
+
+
+def test_does_not_go_on_with_less_memory_than_it_began_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = crowded(900, 16, 5), crowded(700, 16, 6)
+    monkeypatch.setattr(neighbours, "X_TILE", 64)
+    monkeypatch.setattr(neighbours, "Y_TILE", 256)
+    diary = Diary(0)
+    with pytest.raises(Killed):
+        knn(x, y, 5, journal=diary)
+    with pytest.raises(MexmaError, match="begun with more memory"):
+        knn(x, y, 5, journal=diary, memory=neighbours.bytes_needed(900, 700, 16, 5, 64))

@@ -1,0 +1,184 @@
+"""Rows of one side as the search for neighbours wants them: unit vectors, and a cheap copy with known error.
+
+A pair's cosine is estimated from the copies. With x = a + p, where a is the centre of its side, and p
+rounded to p', and y = b + q the same way,
+
+    x.y = p'.q' + x.b + y.a - a.b,    off by at most  |p| |q - q'| + |p - p'| |q'|  (Cauchy-Schwarz)
+
+and the lengths on the right are measured, not assumed. Sentence vectors lie in a narrow cone: without their
+common part the products are small, and so is what rounding loses.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from mexma_cli.mining import kernels
+
+_READ_ROWS = 1 << 12  # rows that are read at once
+_SAMPLE = 2048  # rows from which the centre is taken
+_PROBE_FROM = 1 << 31  # multiplications below which looking for a faster arithmetic does not pay
+
+
+class VectorSource(Protocol):
+    """Whatever has rows of vectors: an EmbeddingStore, or anything that reads like one."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def dim(self) -> int: ...
+
+    def vectors(self, start: int, stop: int) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """What estimates are computed in.
+
+    `spread` is the relative error with which a product is written down: bfloat16 has 8 bits.
+    """
+
+    dtype: torch.dtype
+    spread: float
+
+    def empty(self, *shape: int) -> np.ndarray:
+        """Room for such numbers, from torch: its products take twice as long where rows of NumPy's 16-byte
+        aligned memory are multiplied."""
+        room = torch.empty(shape, dtype=self.dtype)
+        return (
+            room.view(torch.int16).numpy().view(np.uint16) if self.dtype == torch.bfloat16 else room.numpy()
+        )
+
+    def tensor(self, array: np.ndarray) -> torch.Tensor:
+        """An array from `empty` as torch sees it, without a copy."""
+        if self.dtype == torch.bfloat16:
+            return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+        return torch.from_numpy(array)
+
+
+FLOAT32 = Arithmetic(torch.float32, 0.0)
+BFLOAT16 = Arithmetic(torch.bfloat16, 2.0**-8)
+
+
+def choose_arithmetic(work: int, dim: int) -> Arithmetic:
+    """bfloat16 where this machine multiplies matrices of it faster than float32 ones: results are the same.
+
+    Args:
+        work: Multiplications to be done in all.
+    """
+    if work < _PROBE_FROM:
+        return FLOAT32
+    seconds = {}
+    for arithmetic in (FLOAT32, BFLOAT16):
+        seconds[arithmetic] = min(_seconds(torch.ones(1024, dim, dtype=arithmetic.dtype)) for _ in range(3))
+    return BFLOAT16 if seconds[BFLOAT16] < 0.8 * seconds[FLOAT32] else FLOAT32
+
+
+def _seconds(matrix: torch.Tensor) -> float:
+    began = time.perf_counter()
+    torch.matmul(matrix, matrix.T)
+    return time.perf_counter() - began
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows of a side.
+
+    Attributes:
+        unit: float32 [n, d], unit vectors (zeros stay zeros).
+        low: [n, d], the centred rows in low precision: float32, or uint16 for bfloat16.
+        length, error, bias: float32 [n]: lengths of the centred rows and of their rounding errors, and the
+            products with the other side's centre (less, on one side, that of both centres).
+    """
+
+    unit: np.ndarray
+    low: np.ndarray
+    length: np.ndarray
+    error: np.ndarray
+    bias: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.unit)
+
+    def part(self, start: int, stop: int) -> Block:
+        """Some of its rows, without a copy."""
+        cut = slice(start, stop)
+        return Block(self.unit[cut], self.low[cut], self.length[cut], self.error[cut], self.bias[cut])
+
+    def slack(self, other: Block) -> np.ndarray:
+        """By how much an estimate with any row of another block may be off, float32 [n]."""
+        reach = (other.length + other.error).max(initial=0)
+        rounding = 4 * self.unit.shape[1] * 2.0**-24  # float32 sums: the tile's, both biases', the cosine's
+        bound = self.length * other.error.max(initial=0) + self.error * reach
+        return (bound * np.float32(1.0001) + np.float32(rounding + 1e-6)).astype(np.float32)
+
+
+class Side:
+    """The rows of one side that take part, block by block."""
+
+    def __init__(self, source: np.ndarray | VectorSource, keep: np.ndarray | None) -> None:
+        self._source = source
+        if isinstance(source, np.ndarray):
+            self.rows, self.dim = source.shape
+        else:
+            self.rows, self.dim = source.rows, source.dim
+        if keep is not None and keep.shape != (self.rows,):
+            raise ValueError(f"a mask of shape {keep.shape} for {self.rows} rows")
+        self.ids = np.arange(self.rows) if keep is None else np.flatnonzero(keep)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def raw(self, start: int, stop: int) -> np.ndarray:
+        """Kept rows start to stop as they are, a float32 copy [n, d]."""
+        ids = self.ids[start:stop]
+        rows = torch.empty(len(ids), self.dim).numpy()  # aligned, as products like it
+        done = 0
+        while done < len(ids):  # rows that take no part may lie between: never much of them at once
+            first = int(ids[done])
+            more = int(np.searchsorted(ids[done:], first + _READ_ROWS))
+            last = int(ids[done + more - 1]) + 1
+            source = self._source
+            span = source[first:last] if isinstance(source, np.ndarray) else source.vectors(first, last)
+            rows[done : done + more] = span if len(span) == more else span[ids[done : done + more] - first]
+            done += more
+        return rows
+
+    def centre(self) -> np.ndarray:
+        """The mean direction of some rows, float32 [d]; a better one only makes errors smaller."""
+        piece = max(1, min(len(self), _SAMPLE) // 8)
+        starts = np.unique(np.linspace(0, max(len(self) - piece, 0), 8).astype(int)).tolist()
+        rows = np.concatenate([self.raw(start, start + piece) for start in starts])
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        usable = np.isfinite(norms[:, 0]) & (norms[:, 0] > 0)
+        if not usable.any():
+            return np.zeros(self.dim, dtype=np.float32)
+        mean: np.ndarray = (rows[usable] / norms[usable]).mean(axis=0, dtype=np.float32)
+        return mean
+
+    def block(
+        self, start: int, stop: int, arithmetic: Arithmetic, centre: np.ndarray, other: np.ndarray
+    ) -> Block:
+        """Kept rows start to stop, prepared.
+
+        Raises:
+            ValueError: A vector is not finite.
+        """
+        unit = self.raw(start, stop)
+        low = arithmetic.empty(*unit.shape)
+        stats = np.empty((len(unit), 3), dtype=np.float32)
+
+        def prepare(a: int, b: int) -> None:
+            bad = kernels.prepare(unit[a:b], centre, other, low[a:b], stats[a:b])
+            if bad >= 0:
+                raise ValueError(f"the vector of row {int(self.ids[start + a + bad])} is not finite")
+
+        kernels.in_slices(len(unit), prepare, 4 * unit.size)
+        length, error, bias = np.ascontiguousarray(stats.T)
+        return Block(unit, low, length, error, bias)
