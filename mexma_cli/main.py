@@ -23,6 +23,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("mexma_cli.commands.train:command", "Train an encoder from a recipe."),
     "embed": ("mexma_cli.commands.embed:command", "Turn a text file, one sentence a line, into vectors."),
     "mine": ("mexma_cli.commands.mine:command", "Find the translations in two texts, best first."),
+    "score": ("mexma_cli.commands.score:command", "Score each line of an existing bitext."),
+    "search": ("mexma_cli.commands.search:command", "Find the best target of every query."),
     "knn": ("mexma_cli.commands.knn:command", "Find the neighbours of two texts, and keep them."),
     "tune": ("mexma_cli.commands.tune:command", "Find the best score threshold with a gold list."),
     "convert": ("mexma_cli.commands.convert:command", "Exchange vectors with other tools (LASER raw)."),

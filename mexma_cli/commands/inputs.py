@@ -1,4 +1,4 @@
-"""What commands are given to work on: embedding stores, or texts that are embedded on the way."""
+"""What commands are given to work on: embedding stores, or texts that are embedded on the way; and bars."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from mexma_cli.commands.options import load_encoder, show_bars
+from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,40 +49,49 @@ def label_of(path: Path) -> str:
     return "stdin" if str(path) == "-" else str(path)
 
 
+def outputs_of(path: Path | None) -> list[Path]:
+    """For `stages.bitext.write_chunks`: the file, or none for stdout."""
+    return [] if path is None or str(path) == "-" else [path]
+
+
 def opened(
     stack: ExitStack,
     paths: Sequence[Path],
-    languages: Sequence[str],
     model: str | None,
     device: str,
     dtype: str,
+    *,
     labels: Sequence[str] | None = None,
+    languages: Sequence[str] | None = None,
+    aligned: bool = False,
 ) -> list[EmbeddingStore]:
     """The inputs as stores; texts are embedded into a folder that goes when the stack is closed.
 
     What can be refused is refused before anything is embedded.
 
     Args:
-        languages: FLORES-200 codes, one a path.
         model, device, dtype: As for `load_encoder`; without `model`, texts that go with a store are embedded
             by that store's encoder.
         labels: Names for messages, where a path is a temporary copy.
+        languages: FLORES-200 codes, one a path.
+        aligned: Refuse other numbers of lines in the second input than in the first.
     """
-    from mexma_cli.stages.mine import check_encoder
     from mexma_cli.store.embeddings import EmbeddingStore
     from mexma_cli.text.lines import scan, spooled
 
     labels = labels or [label_of(path) for path in paths]
+    languages = languages or ["und"] * len(paths)
     stores: list[EmbeddingStore | None] = [
         EmbeddingStore.open(path) if is_store(path) else None for path in paths
     ]
+    scans: list[FileScan | None] = []
+    for path, label, store in zip(paths, labels, stores, strict=True):
+        scans.append(None if store else scan(stack.enter_context(spooled(path)), label))
+    if aligned:
+        pairs = zip(stores, scans, strict=True)
+        _check_aligned(labels, [store.rows if store else text.lines if text else 0 for store, text in pairs])
     if None in stores:
-        scans: list[FileScan | None] = []
-        for path, label, store in zip(paths, labels, stores, strict=True):
-            scans.append(None if store else scan(stack.enter_context(spooled(path)), label))
-        encoder = load_encoder(model or encoder_of(stores), device, dtype)
-        for store in filter(None, stores):
-            check_encoder(store, encoder.name, encoder.fingerprint, "the text")
+        encoder = load_encoder_of(stores, model, device, dtype, "the text")
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mexma-")))
         for side, text in enumerate(scans):
             if text is not None:
@@ -90,15 +100,28 @@ def opened(
     return [store for store in stores if store is not None]
 
 
-def encoder_of(stores: Sequence[EmbeddingStore | None]) -> str | None:
-    """The encoder to take for texts that go with these stores if none is named; None: there is no such."""
+def load_encoder_of(
+    stores: Sequence[EmbeddingStore | None], model: str | None, device: str, dtype: str, what: str
+) -> SentenceEncoder:
+    """The encoder for a text that goes with these stores: `model`, or theirs if none is named.
+
+    Args:
+        what: The text, for the message.
+
+    Raises:
+        MexmaError: The stores are of another encoder.
+    """
     from mexma_cli.stages.convert import RAW_ENCODER
+    from mexma_cli.stages.mine import check_encoder
 
     names = [store.manifest.encoder for store in stores if store and store.manifest.encoder != RAW_ENCODER]
-    if not names:
-        return None
-    log.info("no --model given: using the store's encoder, %s", names[0])
-    return names[0]
+    if model is None and names:
+        model = names[0]
+        log.info("no --model given: using the store's encoder, %s", model)
+    encoder = load_encoder(model, device, dtype)
+    for store in filter(None, stores):
+        check_encoder(store, encoder.name, encoder.fingerprint, what)
+    return encoder
 
 
 def progress_bar(stack: ExitStack, description: str) -> Callable[[int, int], None]:
@@ -117,6 +140,14 @@ def progress_bar(stack: ExitStack, description: str) -> Callable[[int, int], Non
 def command_line() -> list[str]:
     """For manifests."""
     return [Path(sys.argv[0]).name, *sys.argv[1:]]
+
+
+def _check_aligned(labels: Sequence[str], lines: Sequence[int]) -> None:
+    if lines[0] != lines[1]:
+        raise MexmaError(
+            f"{labels[0]} has {lines[0]:,} lines, {labels[1]} has {lines[1]:,}",
+            "line n of one must be the translation of line n of the other",
+        )
 
 
 def _embedded(

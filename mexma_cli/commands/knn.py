@@ -35,8 +35,6 @@ log = logging.getLogger(__name__)
     show_default=True,
     help="Nearest sentences of the other side to keep for each sentence.",
 )
-@click.option("--source-lang", default="und", help="Language of SOURCE, if it is a text.")
-@click.option("--target-lang", default="und", help="Language of TARGET, if it is a text.")
 @click.option("--overwrite", is_flag=True, help="Make the neighbours anew if they are there already.")
 @encoder_options
 def command(
@@ -44,8 +42,6 @@ def command(
     target: Path,
     output: Path,
     k: int,
-    source_lang: str,
-    target_lang: str,
     overwrite: bool,
     model: str | None,
     device: str,
@@ -63,15 +59,13 @@ def command(
       mexma knn fra.emb eng.emb -k 16 -o fra-eng.knn
     """
     check_inputs((source, target))
-    from mexma_cli.languages import resolve
     from mexma_cli.stages.knn import find_neighbours
     from mexma_cli.store.neighbours import check_replaceable
 
     check_replaceable(output, overwrite)
-    languages = resolve(source_lang), resolve(target_lang)
     started = time.monotonic()
     with ExitStack() as stack:
-        stores = opened(stack, (source, target), languages, model, device, dtype)
+        stores = opened(stack, (source, target), model, device, dtype)
         found = find_neighbours(
             stores[0],
             stores[1],

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
+
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.neighbours import Neighbours, knn
 from mexma_cli.stages.mine import check_comparable
@@ -78,6 +80,28 @@ def read_neighbours(path: str | Path, source: EmbeddingStore, target: EmbeddingS
         store.backward_scores[:, :k],
         store.backward_ids[:, :k],
     )
+
+
+def fill_repeated(
+    scores: np.ndarray,
+    ids: np.ndarray,
+    store: EmbeddingStore,
+    other: EmbeddingStore,
+    repeated: np.ndarray,
+    keep: np.ndarray,
+    k: int,
+) -> None:
+    """Give neighbours of their own, in place, to rows that a search left out since an equal line follows.
+
+    Args:
+        scores, ids: [rows of `store`, k], from `knn`.
+        repeated: bool [rows of `store`], the rows.
+        keep: bool [rows of `other`], where neighbours were looked for.
+    """
+    if repeated.any():
+        found = knn(store, other, k, keep_x=repeated, keep_y=keep)
+        scores[repeated] = found.forward_scores[repeated]
+        ids[repeated] = found.forward_ids[repeated]
 
 
 def _side(store: EmbeddingStore, name: str, counts: SideCounts) -> Side:

@@ -9,7 +9,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.mining.match import match
 from mexma_cli.mining.neighbours import knn
 from mexma_cli.stages.knn import find_neighbours, read_neighbours
-from mexma_cli.stages.mine import mine
+from mexma_cli.stages.mine import MineSettings, mine
 from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
 from mexma_cli.store.neighbours import NeighbourStore
 
@@ -58,7 +58,7 @@ def test_fewer_neighbours_are_the_first_of_more(
 ) -> None:
     find_neighbours(*stores, tmp_path / "a.knn", 4)
     found = match(read_neighbours(tmp_path / "a.knn", *stores, k))
-    wanted = mine(*stores, k=k).candidates
+    wanted = mine(*stores, MineSettings(k=k)).candidates
     assert len(wanted) > 3
     assert np.array_equal(found.source, wanted.source) and np.array_equal(found.scores, wanted.scores)
 

@@ -1,0 +1,144 @@
+"""`mexma score`: a score for each line of an existing bitext."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mexma_cli.commands.inputs import check_inputs, is_store, label_of, opened, outputs_of, progress_bar
+from mexma_cli.commands.options import encoder_options
+
+if TYPE_CHECKING:
+    from mexma_cli.stages.score import Scored
+
+log = logging.getLogger(__name__)
+
+
+@click.command("score")
+@click.argument("bitext", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True))
+@click.option(
+    "--margin",
+    type=click.Choice(["ratio", "distance", "absolute"]),
+    default="ratio",
+    show_default=True,
+    help="Score of a pair: its cosine divided by, or minus, the mean of its neighbourhoods; or as it is.",
+)
+@click.option(
+    "-k",
+    "--neighbours",
+    "k",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help="Nearest sentences that make up a neighbourhood.",
+)
+@click.option(
+    "--background",
+    nargs=2,
+    type=click.Path(path_type=Path),
+    metavar="SOURCE TARGET",
+    help="Texts or stores that neighbourhoods are made of.  [default: the two sides of BITEXT]",
+)
+@click.option("--scores-only", is_flag=True, help="Print the scores alone, one a line.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="File for the result, compressed if named .gz, .xz or .zst.  [default: stdout]",
+)
+@encoder_options
+def command(
+    bitext: tuple[Path, ...],
+    margin: str,
+    k: int,
+    background: tuple[Path, Path] | None,
+    scores_only: bool,
+    output: Path | None,
+    model: str | None,
+    device: str,
+    dtype: str,
+) -> None:
+    """Score the pairs of BITEXT, in their order: score TAB source TAB target.
+
+    BITEXT is two files, line n of one being the translation of line n of the other (texts or embedding
+    stores), or one TSV: source TAB target, or score TAB source TAB target, whose old score is not printed.
+    `-` is stdin. A line with an empty side has no score: `nan` is printed.
+
+    A bitext's score depends on its neighbourhoods. Those of a small or one-sided bitext say little: give
+    larger texts of the two languages with --background.
+
+    \b
+    Examples:
+      mexma score corpus.fr corpus.en --model facebook/MEXMA -o scored.tsv.gz
+      mexma score --scores-only --background fra.emb eng.emb pairs.tsv > scores.txt
+      cut -f 2,3 mined.tsv | mexma score -
+    """
+    if len(bitext) > 2:
+        raise click.UsageError(f"BITEXT is one TSV or two files, not {len(bitext)} files.")
+    if background and margin == "absolute":
+        raise click.UsageError("--margin absolute has no neighbourhoods: leave out --background.")
+    check_inputs([*bitext, *(background or ())])
+    if len(bitext) == 1 and is_store(bitext[0]):
+        raise click.UsageError(f"{bitext[0]} is one side of a bitext: name the store of the other side too.")
+    from mexma_cli.stages.bitext import check_output, only_process, write_chunks
+    from mexma_cli.stages.score import score, scored_lines
+
+    check_output(output)
+    outputs = outputs_of(output)
+    started = time.monotonic()
+    with ExitStack() as stack:
+        stack.enter_context(only_process(outputs))
+        paths, labels = list(bitext), [label_of(path) for path in bitext]
+        if len(paths) == 1:
+            labels = [f"{labels[0]} ({side})" for side in ("source", "target")]
+            paths = _split(stack, paths[0])
+        paths += background or ()
+        labels += map(label_of, background or ())
+        stores = opened(stack, paths, model, device, dtype, labels=labels, aligned=True)
+        scored = score(
+            stores[0],
+            stores[1],
+            margin=margin,
+            k=k,
+            background=(stores[2], stores[3]) if background else None,
+            on_progress=progress_bar(stack, "searching"),
+        )
+        replaced = write_chunks(outputs, scored_lines(stores[0], stores[1], scored, scores_only))
+    _report(scored, k, time.monotonic() - started)
+    if replaced:
+        log.info("tabs or line breaks became spaces in %s sentences", f"{replaced:,}")
+
+
+def _split(stack: ExitStack, path: Path) -> list[Path]:
+    """The two sides of a TSV as files that go when the stack is closed."""
+    from mexma_cli.stages.score import split_tsv
+    from mexma_cli.text.lines import scan, spooled
+
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mexma-")))
+    sides = [folder / "source", folder / "target"]
+    with spooled(path) as copy:
+        scan(copy, label_of(path))
+        split_tsv(copy, label_of(path), *sides)
+    return sides
+
+
+def _report(scored: Scored, k: int, seconds: float) -> None:
+    log.info("%s lines scored in %.1f s", f"{len(scored.scores):,}", seconds)
+    for count, reason in (
+        (scored.empty, "with an empty side"),
+        (scored.unusable, "with a vector that is zero or not a number"),
+    ):
+        if count:
+            log.warning("warning: %s lines %s have no score: nan", f"{count:,}", reason)
+    if scored.fewest < k:
+        log.warning(
+            "warning: neighbourhoods are of %s sentences, since there are no %s to choose from",
+            scored.fewest,
+            k,
+        )

@@ -1,0 +1,159 @@
+"""`mexma search`: the best target of every query, or the sentences nearest to a typed one."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from mexma_cli.commands.inputs import (
+    check_inputs,
+    is_store,
+    load_encoder_of,
+    opened,
+    outputs_of,
+    progress_bar,
+)
+from mexma_cli.commands.options import encoder_options
+from mexma_cli.errors import MexmaError
+
+log = logging.getLogger(__name__)
+
+TYPED_TOP = 5
+
+
+@click.command("search")
+@click.argument(
+    "inputs",
+    nargs=-1,
+    required=True,
+    metavar="[QUERIES] TARGET",
+    type=click.Path(path_type=Path, allow_dash=True),
+)
+@click.option("--query", metavar="SENTENCE", help="Search for this sentence, in place of QUERIES.")
+@click.option(
+    "-n",
+    "--top",
+    type=click.IntRange(min=1),
+    help=f"Sentences to print for each query.  [default: 1; with --query {TYPED_TOP}]",
+)
+@click.option(
+    "--margin",
+    type=click.Choice(["ratio", "distance", "absolute"]),
+    help="What is best: the cosine divided by, or minus, the mean of both neighbourhoods; or the cosine as "
+    "it is.  [default: ratio; with --query absolute]",
+)
+@click.option(
+    "-k",
+    "--neighbours",
+    "k",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help="Nearest sentences that make up a neighbourhood.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="File for the result, compressed if named .gz, .xz or .zst.  [default: stdout]",
+)
+@encoder_options
+def command(
+    inputs: tuple[Path, ...],
+    query: str | None,
+    top: int | None,
+    margin: str | None,
+    k: int,
+    output: Path | None,
+    model: str | None,
+    device: str,
+    dtype: str,
+) -> None:
+    """Find the best sentence of TARGET for every one of QUERIES: score TAB query TAB sentence.
+
+    Both are embedding stores (`mexma embed` makes them) or text files, one sentence a line, `-` for stdin.
+    The order is that of QUERIES. With -n 2 or more each hit is a line, with its rank in a fourth column. An
+    empty query has one line with score nan and nothing found. Sentences that occur more than once in TARGET
+    are found once.
+
+    With --query, the nearest sentences of the store TARGET to one that is typed, with their cosines: for
+    reading on a terminal, as lines like those above in a pipe.
+
+    Without --model the store's own encoder is taken.
+
+    \b
+    Examples:
+      mexma search fra.txt eng.emb -o best.tsv
+      mexma search --query "Where is the station?" fra.emb
+    """
+    if len(inputs) != (1 if query is not None else 2):
+        wanted = (
+            "one store to search in" if query is not None else "QUERIES and TARGET, or --query and TARGET"
+        )
+        raise click.UsageError(f"Give {wanted}, not {len(inputs)} paths.")
+    from mexma_cli.stages.bitext import check_output, only_process, write_chunks
+
+    check_output(output)
+    if query is not None:
+        if margin not in (None, "absolute"):
+            raise click.UsageError(
+                f"--margin {margin} needs the neighbourhoods of many queries; --query has its cosine only."
+            )
+        _typed(inputs[0], query, top or TYPED_TOP, output, model, device, dtype)
+        return
+    check_inputs(inputs)
+    from mexma_cli.stages.search import hit_lines, search
+
+    started = time.monotonic()
+    outputs = outputs_of(output)
+    with ExitStack() as stack:
+        stack.enter_context(only_process(outputs))
+        queries, target = opened(stack, inputs, model, device, dtype)
+        hits = search(
+            queries,
+            target,
+            top=top or 1,
+            margin=margin or "ratio",
+            k=k,
+            on_progress=progress_bar(stack, "searching"),
+        )
+        replaced = write_chunks(outputs, hit_lines(queries, target, hits))
+    seconds = time.monotonic() - started
+    log.info("%s queries in %.1f s; target: %s", f"{len(hits.rows):,}", seconds, hits.target)
+    if replaced:
+        log.info("tabs or line breaks became spaces in %s sentences", f"{replaced:,}")
+    if hits.without:
+        log.warning("warning: %s queries are empty or without a usable vector: nan", f"{hits.without:,}")
+    if hits.rows.shape[1] < (top or 1):
+        log.warning("warning: the target has %s sentences, fewer than -n %s", hits.rows.shape[1], top or 1)
+
+
+def _typed(
+    path: Path, query: str, top: int, output: Path | None, model: str | None, device: str, dtype: str
+) -> None:
+    if not is_store(path):
+        raise click.UsageError(f"--query searches in a store: make one with `mexma embed {path}`.")
+    if not query.strip():
+        raise click.UsageError("--query is empty.")
+    from mexma_cli.stages.bitext import write_chunks
+    from mexma_cli.stages.search import line_of, nearest
+    from mexma_cli.store.embeddings import EmbeddingStore
+
+    query = " ".join(query.splitlines())
+    store = EmbeddingStore.open(path)
+    encoder = load_encoder_of([store], model, device, dtype, "the query")
+    found = nearest(store, encoder.embed([query])[0], top)
+    if not found:
+        raise MexmaError(f"{path} has no sentence with a usable vector")
+    if output is None and sys.stdout.isatty():
+        for score, text in found:
+            click.echo(f"{score:7.4f}  {text}")
+        return
+    ranks = range(1, len(found) + 1) if top > 1 else [None]
+    lines = (line_of(score, query, text, rank) for (score, text), rank in zip(found, ranks, strict=True))
+    write_chunks(outputs_of(output), lines)

@@ -1,0 +1,186 @@
+"""An existing bitext in, the margin score of each of its lines out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.formats.bitext import Chunk, format_pairs, read_pairs
+from mexma_cli.mining.kernels import dots
+from mexma_cli.mining.margin import margin as margin_of
+from mexma_cli.mining.margin import means
+from mexma_cli.mining.neighbours import knn
+from mexma_cli.stages.knn import fill_repeated
+from mexma_cli.stages.mine import check_comparable
+from mexma_cli.stages.usable import usable_rows
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.text.lines import is_blank, open_text, read_lines
+
+_BLOCK_BYTES = 16 << 20
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """`scores` float32 [lines] in the order of the lines, nan where there is none; counts of lines."""
+
+    scores: np.ndarray
+    empty: int
+    """Lines with an empty side."""
+    unusable: int
+    """Other lines with a vector that is zero or not a number."""
+    fewest: int
+    """Sentences on the smaller side of what neighbours were looked for in."""
+
+
+def score(
+    source: EmbeddingStore,
+    target: EmbeddingStore,
+    *,
+    margin: str = "ratio",
+    k: int = 4,
+    background: tuple[EmbeddingStore, EmbeddingStore] | None = None,
+    on_progress: Progress | None = None,
+) -> Scored:
+    """Score row n of the source against row n of the target.
+
+    A row's neighbourhood is its k nearest sentences of the background's other side: as in `mine`, each
+    different sentence counts once there. A pair is scored by its own rows, also where its sentences occur
+    in other lines too (LASER's score mode looks such lines up in the wrong rows).
+
+    Args:
+        source, target: as many rows on either side.
+        margin: as in `mining.margin.margin`.
+        background: the sentences that neighbourhoods are made of; default: the bitext's own two sides.
+
+    Raises:
+        MexmaError: other numbers of rows, or stores of different encoders or dimensions.
+    """
+    if source.rows != target.rows:
+        raise MexmaError(f"{source.path} has {source.rows:,} rows, {target.path} has {target.rows:,}")
+    others = background or (source, target)
+    for other in (target, *others):
+        check_comparable(source, other)
+    empty = np.fromiter(
+        (is_blank(a) or is_blank(b) for a, b in zip(source.sentences(), target.sentences(), strict=True)),
+        dtype=bool,
+        count=source.rows,
+    )
+    cosines = pair_cosines(source, target)
+    unusable = np.isnan(cosines) & ~empty
+    wanted = ~(empty | unusable)
+    source_mean = target_mean = np.zeros(source.rows, dtype=np.float32)
+    fewest = k
+    if margin != "absolute" and wanted.any():
+        source_mean, target_mean, fewest = _neighbourhoods(
+            (source, target), wanted, background, k, on_progress
+        )
+    scores = margin_of(cosines, source_mean, target_mean, margin)
+    scores[~wanted] = np.nan
+    return Scored(scores, int(empty.sum()), int(unusable.sum()), fewest)
+
+
+def pair_cosines(source: EmbeddingStore, target: EmbeddingStore) -> np.ndarray:
+    """Cosine of row n of one with row n of the other, float32 [rows]; nan where a vector has no direction."""
+    cosines = np.empty(source.rows, dtype=np.float32)
+    step = max(1, _BLOCK_BYTES // (4 * source.dim))
+    for start in range(0, source.rows, step):
+        stop = min(start + step, source.rows)
+        x, y = units(source.vectors(start, stop)), units(target.vectors(start, stop))
+        rows = np.arange(stop - start)
+        cosines[start:stop] = dots(x, y, rows, rows)
+    return cosines
+
+
+def units(vectors: np.ndarray) -> np.ndarray:
+    """Rows of length 1, float32 [n, d]; rows without a direction are nan."""
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    usable = np.isfinite(norms) & (norms > 0)
+    return np.divide(vectors, norms, out=np.full_like(vectors, np.nan), where=usable)
+
+
+def _neighbourhoods(
+    pair: tuple[EmbeddingStore, EmbeddingStore],
+    wanted: np.ndarray,
+    background: tuple[EmbeddingStore, EmbeddingStore] | None,
+    k: int,
+    on_progress: Progress | None,
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Mean cosines of the neighbourhoods of the wanted rows of both sides, float32 [rows] each, and the
+    number of sentences on the background's smaller side."""
+    source, target = pair
+    others = background or pair
+    keeps = [usable_rows(store)[0] for store in others]
+    for store, keep in zip(others, keeps, strict=True):
+        if not keep.any():
+            raise MexmaError(f"{store.manifest.source.path} has no sentence to make a neighbourhood of")
+    fewest = int(min(keep.sum() for keep in keeps))
+    if background is not None:
+        passes = [knn(source, others[1], k, keep_x=wanted, keep_y=keeps[1], on_progress=on_progress)]
+        passes.append(knn(target, others[0], k, keep_x=wanted, keep_y=keeps[0], on_progress=on_progress))
+        return means(passes[0])[0], means(passes[1])[0], fewest
+    both = knn(source, target, k, keep_x=keeps[0], keep_y=keeps[1], on_progress=on_progress)
+    arrays = (both.forward_scores, both.forward_ids), (both.backward_scores, both.backward_ids)
+    for side, found in enumerate(arrays):
+        fill_repeated(*found, pair[side], pair[1 - side], wanted & ~keeps[side], keeps[1 - side], k)
+    return *means(both), fewest
+
+
+def scored_lines(
+    source: EmbeddingStore, target: EmbeddingStore, scored: Scored, scores_only: bool = False
+) -> Iterator[Chunk]:
+    """For `stages.bitext.write_chunks`: `score TAB source TAB target` for each line, or the scores alone."""
+    scores = scored.scores.tolist()
+    if scores_only:
+        yield from (((f"{value}\n",), 0) for value in scores)
+        return
+    for line, changed in format_pairs(zip(scores, source.sentences(), target.sentences(), strict=True)):
+        yield (line,), changed
+
+
+def split_tsv(path: Path, where: str, source: Path, target: Path) -> None:
+    """Write the two sides of a TSV file, `source TAB target` or `score TAB source TAB target`, as two texts.
+
+    Args:
+        path: a regular file, maybe compressed.
+        where: its name in messages.
+
+    Raises:
+        MexmaError: a line with fewer or more fields than the first one (file and line are named).
+    """
+    with open_text(source) as first, open_text(target) as second:
+        for left, right in read_pairs(_without_scores(read_lines(path, where), where), where):
+            first.write(f"{left}\n")
+            second.write(f"{right}\n")
+
+
+def _without_scores(lines: Iterator[str], where: str) -> Iterable[str]:
+    """The lines, less a first column of numbers if the first line has three columns."""
+    first = next(lines, None)
+    if first is None:
+        return
+    lines = chain([first], lines)
+    if first.count("\t") < 2 or not _is_number(first.partition("\t")[0]):
+        yield from lines
+        return
+    for number, line in enumerate(lines, 1):
+        if line.count("\t") < 2:
+            raise MexmaError(
+                f"{where}, line {number}: {line.count(chr(9)) + 1} tab-separated fields, "
+                "expected 3 (score, source, target) as in line 1"
+            )
+        yield line.partition("\t")[2]
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True

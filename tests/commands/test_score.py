@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from mexma_cli.main import cli
+
+
+def run(*arguments: str | Path, stdin: bytes | None = None) -> Result:
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments], stdin)
+
+
+@pytest.fixture
+def files(tmp_path: Path, sentences: dict[str, list[str]]) -> tuple[Path, Path, Path]:
+    """Two texts, and the same as one TSV; the third line has no translation, the first comes again."""
+    source = [*sentences["fra"], sentences["fra"][0]]
+    target = [*sentences["eng"], sentences["eng"][0]]
+    target[2] = ""
+    contents = source, target, ["\t".join(pair) for pair in zip(source, target, strict=True)]
+    paths = tmp_path / "fra.txt", tmp_path / "eng.txt", tmp_path / "pairs.tsv"
+    for path, lines in zip(paths, contents, strict=True):
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return paths
+
+
+def test_all_ways_to_give_a_bitext(
+    files: tuple[Path, Path, Path], tiny_encoder: Path, tmp_path: Path
+) -> None:
+    source, target, tsv = files
+    model = ("--model", tiny_encoder)
+    done = run("score", source, target, *model)
+    assert done.exit_code == 0, done.output
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    assert ["\t".join(row[1:]) for row in rows] == tsv.read_text(encoding="utf-8").splitlines()
+    assert [row[0] == "nan" for row in rows] == [number == 2 for number in range(9)]
+    assert rows[0] == rows[8] and len({row[0] for row in rows}) == 8
+    assert "9 lines scored in" in done.stderr
+    assert "warning: 1 lines with an empty side have no score: nan" in done.stderr
+
+    scored, packed = tmp_path / "scored.tsv", tmp_path / "pairs.tsv.gz"
+    scored.write_text(done.stdout, encoding="utf-8")
+    packed.write_bytes(gzip.compress(tsv.read_bytes()))
+    for given in (tsv, scored, packed):
+        assert run("score", given, *model).stdout == done.stdout
+    assert run("score", "-", *model, stdin=tsv.read_bytes()).stdout == done.stdout
+    assert run("score", "-", target, *model, stdin=source.read_bytes()).stdout == done.stdout
+
+    for text in (source, target):
+        assert run("embed", text, *model).exit_code == 0
+    stores = tmp_path / "fra.emb", tmp_path / "eng.emb"
+    assert run("score", *stores).stdout == done.stdout
+    assert run("score", stores[0], target).stdout == done.stdout
+    assert run("score", tsv, *model, "--background", *stores).stdout == done.stdout
+
+    alone = run("score", tsv, *model, "--scores-only")
+    assert alone.stdout.splitlines() == [row[0] for row in rows]
+    assert run("score", tsv, *model, "-o", tmp_path / "out.tsv.gz").stdout == ""
+    assert gzip.decompress((tmp_path / "out.tsv.gz").read_bytes()).decode() == done.stdout
+    assert not list(tmp_path.glob("*tmp*"))
+
+
+def test_another_background_gives_other_scores(
+    files: tuple[Path, Path, Path], tiny_encoder: Path, tmp_path: Path
+) -> None:
+    few = tmp_path / "few.txt"
+    few.write_text("One sentence.\nAnother one.\n")
+    options = ("--model", tiny_encoder, "--scores-only")
+
+    def scores(*more: str | Path) -> list[float]:
+        done = run("score", files[2], *options, *more)
+        assert done.exit_code == 0, done.output
+        return [float(line) for line in done.stdout.splitlines()]
+
+    own, other = scores(), scores("--background", few, few)
+    assert len(own) == len(other) == 9
+    assert not np.isclose(np.delete(own, 2), np.delete(other, 2)).any()
+    assert scores("--margin", "absolute") != own
+    done = run("score", files[2], *options, "--background", few, few)
+    assert "warning: neighbourhoods are of 2 sentences" in done.stderr
+
+
+def test_refusals(files: tuple[Path, Path, Path], tiny_encoder: Path, tmp_path: Path) -> None:
+    source, target, tsv = files
+    output, model = tmp_path / "out.tsv", ("--model", tiny_encoder)
+    short = tmp_path / "short.txt"
+    short.write_text("one\n")
+    broken = tmp_path / "broken.tsv"
+    broken.write_text("a\tb\nc\n")
+    (tmp_path / "empty.tsv").write_bytes(b"")
+    run("embed", source, *model, "-o", tmp_path / "fra.emb")
+    for code, message, *arguments in (
+        (2, "one TSV or two files, not 3 files", source, target, tsv),
+        (2, "Only one of the inputs can be stdin", "-", "-"),
+        (2, "name the store of the other side too", tmp_path / "fra.emb"),
+        (2, "--margin absolute has no neighbourhoods", tsv, "--margin", "absolute", "--background", tsv, tsv),
+        (2, "are embedded already", tmp_path / "fra.emb", tmp_path / "fra.emb", *model),
+        (1, f"{source} has 9 lines, {short} has 1", source, short, *model),
+        (1, f"fra.emb has 9 lines, {short} has 1", tmp_path / "fra.emb", short),
+        (1, "broken.tsv, line 2: 1 tab-separated field, expected 2", broken, *model),
+        (1, "empty.tsv has no lines", tmp_path / "empty.tsv", *model),
+        (1, "none.tsv: no such file", tmp_path / "none.tsv", *model),
+        (1, "none.txt: no such file", source, tmp_path / "none.txt", *model),
+        (1, "different encoders", tmp_path / "fra.emb", target, "--model", "mini"),
+        (1, "there is no folder", tsv, *model, "-o", tmp_path / "none" / "out.tsv"),
+    ):  # fmt: skip
+        options = () if "-o" in arguments else ("-o", output)
+        done = run("score", *arguments, *options)
+        assert done.exit_code == code, (message, done.output)
+        assert message in done.stderr, done.stderr
+        assert "embedding" not in done.stderr
+    assert not list(tmp_path.glob("out*"))
