@@ -58,8 +58,8 @@ class Place(NamedTuple):
 class Journal(Protocol):
     """Keeps what has been found, so that a search that was killed goes on from there."""
 
-    def load(self, forward: np.ndarray, backward: np.ndarray) -> Place | None:
-        """Fill both lists with what was kept, and say how far it goes; None if nothing was kept."""
+    def load(self, forward: np.ndarray, backward: np.ndarray) -> tuple[int, int, int] | None:
+        """Fill both lists with what was kept, and return its place; None if nothing was kept."""
         ...
 
     def due(self) -> bool:
@@ -109,10 +109,11 @@ def knn(
     rows = _rows_at_once(*size, memory)
     forward = np.full((len(left), min(k, len(right))), kernels.EMPTY, dtype=np.int64)
     backward = np.full((len(right), min(k, len(left))), kernels.EMPTY, dtype=np.int64)
-    place = (journal and journal.load(forward, backward)) or Place(rows, 0, 0)
+    kept = journal.load(forward, backward) if journal else None
+    place = Place(*kept) if kept else Place(rows, 0, 0)
     if memory is not None and place.rows > rows:
         raise MexmaError(
-            f"this search was begun with more memory: it needs {bytes_needed(*size, place.rows) / 1e9:.1f} GB",
+            f"this search was begun with more memory, {bytes_needed(*size, place.rows) / 1e9:.1f} GB",
             "give that much to go on with it, or remove what it left to start anew",
         )
     arithmetic = choose_arithmetic(len(left) * len(right) * left.dim, left.dim)

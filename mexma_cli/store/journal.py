@@ -1,0 +1,128 @@
+"""What a long search for neighbours has found so far, in a folder, so that a killed one goes on from there.
+
+``progress.json`` says how far it is. ``found.keys`` holds the lists of the rows of x that are finished, and
+only grows; ``lists-a.keys`` and ``lists-b.keys`` in turn those of the rows in hand and of all rows of y.
+progress.json is replaced last, so the one that it names is whole.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.store.layout import PROGRESS
+from mexma_cli.store.manifest import fsync_file, no_space_as_message, read_manifest, write_json_atomic
+
+FORMAT_VERSION = 1
+SECONDS = 30.0
+"""Time between two entries; more where writing one takes long."""
+_SHARE = 20  # at most a twentieth of the time goes into writing
+_FINISHED = "found.keys"
+
+
+class Progress(BaseModel):
+    """What ``progress.json`` says."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format_version: int = FORMAT_VERSION
+    search: dict[str, Any]
+    """What is searched, to know it again."""
+    place: tuple[int, int, int]
+    """Rows of x at once, the first of them that is in hand, the row of y that comes next."""
+    lists: str
+    """Name of the other file."""
+
+
+class FileJournal:
+    """A `mining.neighbours.Journal` in a folder that the caller has to itself.
+
+    Args:
+        folder: Must exist.
+        search: What is searched; an entry of another search is refused.
+
+    Raises:
+        MexmaError: The folder holds the beginning of another search.
+    """
+
+    def __init__(self, folder: Path, search: dict[str, Any]) -> None:
+        self._folder, self._search = folder, search
+        self._finished = 0
+        self._entered, self._pause = time.monotonic(), SECONDS
+        self._kept: Progress | None = None
+        if (folder / PROGRESS).is_file():
+            kept = read_manifest(folder / PROGRESS, Progress, FORMAT_VERSION)
+            differing = sorted(key for key in search | kept.search if search.get(key) != kept.search.get(key))
+            if differing:
+                raise MexmaError(
+                    f"{folder} is the beginning of another search: {', '.join(differing)} differ",
+                    "give the same settings to go on with it, or remove the folder to start anew",
+                )
+            self._kept = kept
+
+    def load(self, forward: np.ndarray, backward: np.ndarray) -> tuple[int, int, int] | None:
+        """Fill both lists, int64 [N, k] and [M, k], with what was kept; returns the place, or None.
+
+        Raises:
+            MexmaError: A file is damaged.
+        """
+        if self._kept is None:
+            return None
+        rows, top, _ = self._kept.place
+        for name, arrays in (
+            (_FINISHED, [forward[:top]]),
+            (self._kept.lists, [forward[top : top + rows], backward]),
+        ):
+            path = self._folder / name
+            wanted = sum(array.nbytes for array in arrays)
+            found = path.stat().st_size if path.is_file() else 0
+            if found < wanted:
+                raise MexmaError(
+                    f"{path} is damaged: {found:,} bytes instead of {wanted:,}",
+                    f"remove {self._folder} to start the search anew",
+                )
+            with path.open("rb") as file:
+                for array in arrays:
+                    file.readinto(array)  # type: ignore[arg-type]
+        self._finished = top
+        return self._kept.place
+
+    def due(self) -> bool:
+        """Whether the last entry is long enough ago."""
+        return time.monotonic() - self._entered >= self._pause
+
+    def save(self, place: tuple[int, int, int], forward: np.ndarray, backward: np.ndarray) -> None:
+        """Enter both lists and the place.
+
+        Raises:
+            MexmaError: The disk is full; what was entered before is still good.
+        """
+        began = time.monotonic()
+        rows, top, _ = place
+        new = "lists-b.keys" if self._kept and self._kept.lists == "lists-a.keys" else "lists-a.keys"
+        with no_space_as_message(self._folder):
+            with (self._folder / _FINISHED).open("ab") as file:
+                file.truncate(
+                    self._finished * forward.shape[1] * 8
+                )  # an entry that was cut short may be there
+                file.write(forward[self._finished : top])  # type: ignore[arg-type]
+                fsync_file(file)
+            with (self._folder / new).open("wb") as file:
+                file.write(forward[top : top + rows])  # type: ignore[arg-type]
+                file.write(backward)  # type: ignore[arg-type]
+                fsync_file(file)
+            entry = Progress(search=self._search, place=(rows, top, place[2]), lists=new)
+            write_json_atomic(self._folder / PROGRESS, entry.model_dump(mode="json"))
+        self._finished, self._kept = top, entry
+        self._entered = time.monotonic()
+        self._pause = max(SECONDS, _SHARE * (self._entered - began))
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is an entry."""
+        return self._kept is not None
