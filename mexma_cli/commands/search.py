@@ -122,7 +122,7 @@ def command(
             k=k,
             on_progress=progress_bar(stack, "searching"),
         )
-        replaced = write_chunks(outputs, hit_lines(queries, target, hits))
+        replaced = write_chunks(outputs, hit_lines(queries, target, hits, (top or 1) > 1))
     seconds = time.monotonic() - started
     log.info("%s queries in %.1f s; target: %s", f"{len(hits.rows):,}", seconds, hits.target)
     if replaced:

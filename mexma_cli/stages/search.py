@@ -64,13 +64,13 @@ def search(
     return Hits(scores, rows, int((rows[:, :1] < 0).sum()) if rows.shape[1] else queries.rows, counts)
 
 
-def hit_lines(queries: EmbeddingStore, target: EmbeddingStore, hits: Hits) -> Iterator[Chunk]:
+def hit_lines(
+    queries: EmbeddingStore, target: EmbeddingStore, hits: Hits, with_ranks: bool = False
+) -> Iterator[Chunk]:
     """For `stages.bitext.write_chunks`: `score TAB query TAB hit` for each hit, in the order of the queries.
 
-    Where several were wanted, the rank, from 1, is in a fourth column. A query without a hit has one line:
-    score nan, no text, rank 0.
+    With ranks there is a fourth column, from 1. A query without a hit has one line: score nan, no text, rank 0.
     """
-    several = hits.rows.shape[1] > 1
     texts = KeptTexts(target, hits.rows[hits.rows >= 0])
     sentences = queries.sentences()
     for start in range(0, queries.rows, _BLOCK):
@@ -82,7 +82,7 @@ def hit_lines(queries: EmbeddingStore, target: EmbeddingStore, hits: Hits) -> It
             number = sum(row >= 0 for row in ids)
             best = list(zip(scores, islice(found, number), strict=False)) or [(float("nan"), "")]
             for rank, (score, text) in enumerate(best, 1 if number else 0):
-                yield line_of(score, query, text, rank if several else None)
+                yield line_of(score, query, text, rank if with_ranks else None)
 
 
 def line_of(score: float, query: str, text: str, rank: int | None) -> Chunk:

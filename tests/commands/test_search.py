@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mexma_cli.main import cli
+
+
+def run(*arguments: str | Path, stdin: bytes | None = None) -> Result:
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments], stdin)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, sentences: dict[str, list[str]], tiny_encoder: Path) -> Path:
+    """`fra.txt` and `eng.txt`, and their stores."""
+    for side, lines in sentences.items():
+        (tmp_path / f"{side}.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        assert run("embed", tmp_path / f"{side}.txt", "--model", tiny_encoder).exit_code == 0
+    return tmp_path
+
+
+def test_stores_texts_and_stdin(folder: Path, tiny_encoder: Path, sentences: dict[str, list[str]]) -> None:
+    done = run("search", folder / "fra.emb", folder / "eng.emb")
+    assert done.exit_code == 0, done.output
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    assert [row[1] for row in rows] == sentences["fra"]
+    assert all(row[2] in sentences["eng"] and float(row[0]) for row in rows)
+    assert "8 queries in" in done.stderr and "target: 8 lines" in done.stderr
+    text = (folder / "fra.txt").read_bytes()
+    for given, stdin in ((folder / "fra.txt", None), ("-", text)):
+        again = run("search", given, folder / "eng.emb", stdin=stdin)
+        assert again.exit_code == 0, again.output
+        assert again.stdout == done.stdout
+        assert f"using the store's encoder, {tiny_encoder}" in again.stderr
+    assert (
+        run("search", folder / "fra.txt", folder / "eng.txt", "--model", tiny_encoder).stdout == done.stdout
+    )
+    output = folder / "out.tsv"
+    assert run("search", folder / "fra.emb", folder / "eng.emb", "-o", output).stdout == ""
+    assert output.read_text(encoding="utf-8") == done.stdout
+    assert not list(folder.glob("out.tsv?*"))
+
+
+def test_itself_is_the_nearest(folder: Path, sentences: dict[str, list[str]]) -> None:
+    done = run("search", folder / "fra.emb", folder / "fra.emb", "--margin", "absolute", "-n", "3")
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    assert [row[3] for row in rows] == ["1", "2", "3"] * 8
+    for place, sentence in enumerate(sentences["fra"]):
+        assert rows[3 * place][1:3] == [sentence, sentence]
+        scores = [float(row[0]) for row in rows[3 * place : 3 * place + 3]]
+        assert scores[0] == pytest.approx(1, abs=1e-3) and scores == sorted(scores, reverse=True)
+
+
+def test_an_empty_query_has_a_line(folder: Path) -> None:
+    done = run("search", "-", folder / "eng.emb", stdin=b"one\n\nthree\n")
+    rows = done.stdout.split("\n")
+    assert len(rows) == 4 and rows[1] == "nan\t\t"
+    assert "warning: 1 queries are empty or without a usable vector: nan" in done.stderr
+
+
+def test_a_typed_sentence(folder: Path, sentences: dict[str, list[str]]) -> None:
+    query = sentences["eng"][3]
+    done = run("search", "--query", query, folder / "eng.emb")
+    assert done.exit_code == 0, done.output
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    assert [row[3] for row in rows] == ["1", "2", "3", "4", "5"]
+    assert rows[0][1:3] == [query, query] and float(rows[0][0]) == pytest.approx(1, abs=1e-3)
+    one = run("search", "--query", query, folder / "eng.emb", "-n", "1", "-o", folder / "one.tsv")
+    assert one.exit_code == 0, one.output
+    assert (folder / "one.tsv").read_text(encoding="utf-8").split("\t")[1:] == [query, f"{query}\n"]
+    many = run("search", "--query", query, folder / "eng.emb", "-n", "99")
+    assert len(many.stdout.splitlines()) == 8
+
+
+def test_on_a_terminal_it_is_for_reading(folder: Path, sentences: dict[str, list[str]]) -> None:
+    pty = pytest.importorskip("pty")
+    reader, writer = pty.openpty()
+    command = [sys.executable, "-m", "mexma_cli", "-q", "search", "-n", "2", "--query", sentences["eng"][3]]
+    with subprocess.Popen([*command, str(folder / "eng.emb")], stdout=writer, env=os.environ) as process:
+        assert process.wait(timeout=120) == 0
+    os.close(writer)
+    shown = os.read(reader, 10000).decode().splitlines()
+    os.close(reader)
+    assert len(shown) == 2
+    assert shown[0].split("  ")[-1] == sentences["eng"][3] and shown[0].strip().startswith(
+        ("1.0000", "0.999")
+    )
+    assert "\t" not in shown[0]
+
+
+def test_refusals(folder: Path, tiny_encoder: Path) -> None:
+    store, text = folder / "eng.emb", folder / "eng.txt"
+    (folder / "empty.txt").write_bytes(b"")
+    for code, message, *arguments in (
+        (2, "Give QUERIES and TARGET, or --query and TARGET, not 1 paths", store),
+        (2, "Give one store to search in, not 2 paths", store, store, "--query", "a"),
+        (2, "--query searches in a store", text, "--query", "a"),
+        (2, "--query is empty", store, "--query", " "),
+        (2, "--margin ratio needs the neighbourhoods", store, "--query", "a", "--margin", "ratio"),
+        (2, "Only one of the inputs can be stdin", "-", "-"),
+        (2, "are embedded already", store, store, "--model", tiny_encoder),
+        (2, "0 is not in the range", store, store, "-n", "0"),
+        (1, "different encoders", text, store, "--model", "mini"),
+        (1, "different encoders", store, "--query", "a", "--model", "mini"),
+        (1, "none.emb: no such", folder / "none.emb", store),
+        (1, "none.emb: no such", folder / "none.emb", "--query", "a"),
+        (1, "empty.txt has no lines", folder / "empty.txt", store),
+        (1, "is a folder, not a file", store, store, "-o", folder),
+    ):
+        options = () if "-o" in arguments else ("-o", folder / "out.tsv")
+        done = run("search", *arguments, *options)
+        assert done.exit_code == code, (message, done.output)
+        assert message in done.stderr, done.stderr
+    assert not list(folder.glob("out*"))
