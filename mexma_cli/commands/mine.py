@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,10 @@ from mexma_cli.commands.mine_options import mine_options, settings_of
 from mexma_cli.commands.options import encoder_options
 
 if TYPE_CHECKING:
+    from mexma_cli.mining.neighbours import Neighbours
+    from mexma_cli.stages.documents import DocumentPairs
     from mexma_cli.stages.mine import Mined, MineSettings
+    from mexma_cli.store.embeddings import EmbeddingStore
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +34,9 @@ log = logging.getLogger(__name__)
 def command(
     source: Path,
     target: Path,
+    neighbours: Path | None,
+    within: tuple[Path, Path] | None,
+    document_pairs: Path | None,
     output: Path | None,
     kind: str | None,
     report: Path | None,
@@ -51,12 +58,13 @@ def command(
       mexma mine fra.emb eng.emb --margin ratio --threshold 1.06 -o pairs.tsv
       mexma mine fra.txt.gz eng.txt.gz -o pairs.tsv.gz
       mexma mine fra.emb eng.emb --drop-copies --format moses -o corpus.gz --report run.json
+      mexma mine fra.emb eng.emb --within fra.docs eng.docs --all-candidates --with-ids
     """
-    check_inputs((source, target))
-    from mexma_cli.languages import resolve
-    from mexma_cli.stages.bitext import check_output, format_of, only_process, outputs_of, write_mined
-    from mexma_cli.stages.mine import mine
-    from mexma_cli.stages.report import write_report
+    paths = (source, target)
+    check_inputs(paths)
+    if document_pairs is not None and within is None:
+        raise click.UsageError("--document-pairs pairs the documents of --within: give that too.")
+    from mexma_cli.stages.bitext import check_output, format_of, only_process, outputs_of
 
     kind = kind or format_of(output)
     if kind == "moses" and (output is None or str(output) == "-"):
@@ -64,50 +72,126 @@ def command(
     settings = settings_of(kind=kind, **choices)
     for path in (output, report):
         check_output(path)
-    started, paths = time.monotonic(), (source, target)
-    languages = _language(source, resolve(source_lang)), _language(target, resolve(target_lang))
+    languages = _language(source, source_lang), _language(target, target_lang)
     files = outputs_of(output, kind, languages)
     _check_names(paths, files, report)
+    documents = _documents(within, document_pairs, paths)
+    job = _Job(paths, settings, languages, documents, neighbours, files, kind, report)
     with ExitStack() as stack:
         stack.enter_context(only_process(files))
-        stores = opened(stack, paths, model=model, device=device, dtype=dtype, languages=languages)
-        opening = time.monotonic() - started
-        found = mine(stores[0], stores[1], settings, on_progress=progress_bar(stack, "mining"))
-        writing = time.monotonic()
-        changed = write_mined(files, found.pairs(), kind, languages, settings.with_ids)
-        if report is not None:
-            write_report(
-                report,
-                found,
-                (stores[0], stores[1]),
-                (label_of(source), label_of(target)),
-                settings,
-                search={"index": "exact", "recall": None},
-                output={"files": [str(path) for path in files], "format": kind, "changed_sentences": changed},
-                argv=command_line(),
-                seconds={"opening": opening, "writing": time.monotonic() - writing},
-            )
-    _tell(found, settings, time.monotonic() - started)
+        _run(job, stack, model, device, dtype)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is to be done, with all that could be checked beforehand."""
+
+    paths: tuple[Path, Path]
+    settings: MineSettings
+    languages: tuple[str, str]
+    documents: DocumentPairs | None
+    neighbours: Path | None
+    files: list[Path]
+    kind: str
+    report: Path | None
+
+
+def _run(job: _Job, stack: ExitStack, model: str | None, device: str, dtype: str) -> None:
+    from mexma_cli.stages.bitext import write_mined
+    from mexma_cli.stages.mine import mine
+    from mexma_cli.stages.report import Run, write_report
+
+    started = time.monotonic()
+    source, target = opened(
+        stack, job.paths, model=model, device=device, dtype=dtype, languages=job.languages
+    )
+    opening = time.monotonic() - started
+    known, search = _known(job, (source, target))
+    found = mine(
+        source,
+        target,
+        job.settings,
+        neighbours=known,
+        documents=job.documents,
+        on_progress=progress_bar(stack, "mining"),
+    )
+    writing = time.monotonic()
+    changed = write_mined(job.files, found.pairs(), job.kind, job.languages, job.settings.with_ids)
+    if job.report is not None:
+        run = Run(
+            mined=found,
+            stores=(source, target),
+            names=(label_of(job.paths[0]), label_of(job.paths[1])),
+            settings=job.settings,
+            documents=job.documents,
+            search=search,
+            output={"files": list(map(str, job.files)), "format": job.kind, "changed_sentences": changed},
+            argv=command_line(),
+            seconds={"opening": opening, "writing": time.monotonic() - writing},
+        )
+        write_report(job.report, run)
+    _tell(found, job.settings, time.monotonic() - started)
     if changed:
-        log.info("%s in %s sentences", _CHANGES[kind], f"{changed:,}")
+        log.info("%s in %s sentences", _CHANGES[job.kind], f"{changed:,}")
+
+
+def _known(
+    job: _Job, stores: tuple[EmbeddingStore, EmbeddingStore]
+) -> tuple[Neighbours | None, dict[str, Any]]:
+    """Kept neighbours, if there are some, and how they were found."""
+    if job.neighbours is None:
+        return None, {"index": "exact", "recall": None}
+    from mexma_cli.stages.knn import read_neighbours
+    from mexma_cli.store.neighbours import NeighbourStore
+
+    found = read_neighbours(job.neighbours, *stores, job.settings.k)
+    made = NeighbourStore.open(job.neighbours).manifest
+    return found, {"index": made.index, "recall": made.recall, "neighbours": str(job.neighbours)}
 
 
 _CHANGES = {"tmx": "characters that XML forbids were removed"}
 _CHANGES |= dict.fromkeys(("tsv", "moses"), "tabs or line breaks became spaces")
 
 
-def _language(path: Path, given: str) -> str:
+def _language(path: Path, code: str) -> str:
     """What an input is in: by its store's manifest or, where that is silent, by the user."""
     from mexma_cli.errors import MexmaError
-    from mexma_cli.languages import UNSTATED
+    from mexma_cli.languages import UNSTATED, resolve
     from mexma_cli.store.embeddings import EmbeddingStore
 
+    given = resolve(code)
     said = EmbeddingStore.open(path).manifest.language if is_store(path) else UNSTATED
     if said == UNSTATED:
         return given
     if given not in (UNSTATED, said):
         raise MexmaError(f"{path} is in {said}, not in {given}", "leave the language to the store")
     return said
+
+
+def _documents(
+    within: tuple[Path, Path] | None, pairs: Path | None, texts: tuple[Path, Path]
+) -> DocumentPairs | None:
+    """The documents of both texts, compared with what is known of these before they are embedded."""
+    if within is None:
+        return None
+    from mexma_cli.stages.documents import read_documents
+    from mexma_cli.store.embeddings import EmbeddingStore
+    from mexma_cli.text.lines import scan
+
+    found = read_documents(*within, pairs)
+    lines = [len(found.source), len(found.target)]
+    for side, path in enumerate(texts):
+        if is_store(path):
+            lines[side] = EmbeddingStore.open(path).rows
+        elif path.is_file():
+            lines[side] = scan(path).lines
+    found.check_lines((lines[0], lines[1]), (label_of(texts[0]), label_of(texts[1])))
+    log.info(
+        "%s pairs of documents; in none: %s of %s source and %s of %s target documents",
+        f"{len(found.pairs):,}",
+        *(f"{number:,}" for side in (0, 1) for number in (found.alone[side], found.documents[side])),
+    )
+    return found
 
 
 def _check_names(inputs: tuple[Path, Path], files: list[Path], report: Path | None) -> None:

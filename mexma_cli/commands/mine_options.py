@@ -32,6 +32,14 @@ _SCORING = (
         help="Nearest sentences that make up a neighbourhood.",
     ),
 )
+_NEIGHBOURS = (
+    click.option(
+        "--neighbours",
+        type=click.Path(path_type=Path),
+        metavar="NAME.knn",
+        help="Take the neighbours from here, where `mexma knn` kept them, instead of searching.",
+    ),
+)
 _SELECTION = (
     click.option(
         "--retrieval",
@@ -64,6 +72,22 @@ _SELECTION = (
     ),
     click.option("--top", type=click.IntRange(min=1), metavar="N", help="Keep the N best of what is left."),
 )
+_DOCUMENTS = (
+    click.option(
+        "--within",
+        nargs=2,
+        type=click.Path(path_type=Path),
+        metavar="SOURCE_DOCS TARGET_DOCS",
+        help="Only pairs from documents that are paired: two files with the document id of every line of "
+        "SOURCE and of TARGET. Equal ids are paired.",
+    ),
+    click.option(
+        "--document-pairs",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Which documents of --within are paired, if not equal ids: source id TAB target id.",
+    ),
+)
 _OUTPUT = (
     click.option(
         "-o",
@@ -93,8 +117,8 @@ _OUTPUT = (
 
 
 def mine_options(command: Command) -> Command:
-    """Add the options that `settings_of` reads, and `output`, `kind` and `report`."""
-    for option in reversed((*_SCORING, *_SELECTION, *_OUTPUT)):
+    """Add the options that `settings_of` reads, and those for neighbours, documents and output."""
+    for option in reversed((*_SCORING, *_NEIGHBOURS, *_SELECTION, *_DOCUMENTS, *_OUTPUT)):
         command = option(command)
     return command
 

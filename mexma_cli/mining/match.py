@@ -109,7 +109,7 @@ def best_of_each(
 
     Of equal margins the nearer neighbour is taken, then the lower row. Rows that were left out are absent.
     """
-    forward_mean, backward_mean = background or _means(neighbours)
+    forward_mean, backward_mean = background or mean_cosines(neighbours)
     scores, rows, best, cosines = _best(
         neighbours.forward_scores, neighbours.forward_ids, forward_mean, backward_mean, kind
     )
@@ -147,8 +147,8 @@ def _blocks(rows: int, width: int) -> Iterator[slice]:
         yield slice(start, min(start + step, rows))
 
 
-def _means(neighbours: Neighbours) -> Means:
-    """`means` of all rows, in blocks of rows."""
+def mean_cosines(neighbours: Neighbours) -> Means:
+    """`means` of all rows, in blocks: float32 [N] and [M], in little more memory than that."""
     forward = np.zeros(len(neighbours.forward_ids), np.float32)
     backward = np.zeros(len(neighbours.backward_ids), np.float32)
     none = np.empty((0, 0), np.float32), np.empty((0, 0), np.int64)
@@ -233,7 +233,7 @@ def _one_to_one(forward: Candidates, backward: Candidates, targets: int) -> Cand
 
 def _all(neighbours: Neighbours, kind: str, background: Means | None, threshold: float | None) -> Candidates:
     """Every neighbour of every row, each pair once; the threshold is applied block by block."""
-    forward_mean, backward_mean = background or _means(neighbours)
+    forward_mean, backward_mean = background or mean_cosines(neighbours)
     limit = -np.inf if threshold is None else threshold
     parts: list[Candidates] = []
     below = 0

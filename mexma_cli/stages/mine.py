@@ -12,8 +12,10 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import MinedPair
 from mexma_cli.mining.filters import copy_reason
-from mexma_cli.mining.match import Candidates, Details, details, match
+from mexma_cli.mining.match import Candidates, Details, details, match, mean_cosines
 from mexma_cli.mining.neighbours import Neighbours, knn
+from mexma_cli.mining.within import within
+from mexma_cli.stages.documents import DocumentPairs
 from mexma_cli.stages.texts import KeptTexts
 from mexma_cli.stages.usable import SideCounts, usable_rows
 from mexma_cli.store.embeddings import EmbeddingStore
@@ -79,6 +81,7 @@ def mine(
     settings: MineSettings | None = None,
     *,
     neighbours: Neighbours | None = None,
+    documents: DocumentPairs | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Mined:
     """Find the pairs of two stores.
@@ -87,11 +90,16 @@ def mine(
 
     Args:
         neighbours: those of the two stores, if they are known already.
+        documents: only sentences of documents that are paired here make pairs. Neighbourhoods stay those of
+            the whole text, so scores and thresholds mean the same with and without.
 
     Raises:
-        MexmaError: the stores are of different encoders or dimensions, or damaged.
+        MexmaError: the stores are of different encoders or dimensions, or damaged, or the documents are those
+            of other texts.
     """
     check_comparable(source, target)
+    if documents is not None:
+        documents.check_lines((source.rows, target.rows), (str(source.path), str(target.path)))
     settings = settings or MineSettings()
     clock = _Clock()
     with clock("reading"):
@@ -102,14 +110,34 @@ def mine(
             neighbours = knn(
                 source, target, settings.k, keep_x=keep_source, keep_y=keep_target, on_progress=on_progress
             )
+    background, pool = None, neighbours
+    if documents is not None:
+        with clock("documents"):
+            background = mean_cosines(neighbours)
+            rows = documents.rows(keep_source, keep_target)
+            wanted = settings.k if settings.retrieval == "all" else 1  # the others look at the best alone
+            pool = within(source, target, rows, wanted, background, settings.margin)
     with clock("matching"):
-        found = match(neighbours, settings.margin, settings.retrieval, settings.threshold)
+        found = match(pool, settings.margin, settings.retrieval, settings.threshold, background=background)
+    chosen, texts, dropped = _chosen(found, source, target, settings, clock)
+    with clock("matching"):
+        known = details(neighbours, chosen) if settings.with_ids else None
+    return Mined(chosen, known, source_counts, target_counts, dropped, clock.seconds, texts)
+
+
+def _chosen(
+    found: Candidates,
+    source: EmbeddingStore,
+    target: EmbeddingStore,
+    settings: MineSettings,
+    clock: _Clock,
+) -> tuple[Candidates, tuple[KeptTexts, KeptTexts], dict[str, int]]:
+    """What the filters leave, its text, and what they took by reason."""
     dropped = {"threshold": found.below}
     with clock("filtering"):
         if settings.max_score is not None:
-            found = _counted(
-                found, found.scores.astype(np.float64) <= settings.max_score, dropped, "max-score"
-            )
+            near = found.scores.astype(np.float64) > settings.max_score
+            found = _counted(found, ~near, dropped, "max-score")
         if settings.top is not None and not settings.drop_copies:
             found = _counted(found, slice(settings.top), dropped, "top")
     with clock("texts"):
@@ -119,17 +147,7 @@ def mine(
             found = _without_copies(found, texts, dropped)
             if settings.top is not None:
                 found = _counted(found, slice(settings.top), dropped, "top")
-    with clock("matching"):
-        known = details(neighbours, found) if settings.with_ids else None
-    return Mined(
-        candidates=found,
-        details=known,
-        source=source_counts,
-        target=target_counts,
-        dropped={reason: count for reason, count in dropped.items() if count},
-        seconds=clock.seconds,
-        _texts=texts,
-    )
+    return found, texts, {reason: count for reason, count in dropped.items() if count}
 
 
 def check_comparable(source: EmbeddingStore, target: EmbeddingStore) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mexma_cli import __version__
+from mexma_cli.stages.documents import DocumentPairs
 from mexma_cli.stages.mine import Mined, MineSettings
 from mexma_cli.stages.usable import SideCounts
 from mexma_cli.store.embeddings import EmbeddingStore
@@ -22,26 +23,32 @@ from mexma_cli.store.manifest import write_json_atomic
 QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
 
-def write_report(
-    path: Path,
-    mined: Mined,
-    stores: tuple[EmbeddingStore, EmbeddingStore],
-    names: tuple[str, str],
-    settings: MineSettings,
-    *,
-    search: dict[str, Any],
-    output: dict[str, Any],
-    argv: Sequence[str],
-    seconds: dict[str, float],
-) -> None:
+@dataclass(frozen=True)
+class Run:
+    """A run that is over."""
+
+    mined: Mined
+    stores: tuple[EmbeddingStore, EmbeddingStore]
+    names: tuple[str, str]
+    """What the user called the two sides."""
+    settings: MineSettings
+    documents: DocumentPairs | None
+    search: dict[str, Any]
+    """How the neighbours were found: `index` and `recall`."""
+    output: dict[str, Any]
+    """The files, their format, and how many sentences were changed in them."""
+    argv: Sequence[str]
+    seconds: dict[str, float]
+    """Time by stage outside of `mine`."""
+
+
+def write_report(path: Path, run: Run) -> None:
     """Write the report as JSON.
 
-    Args:
-        names: What the user called the two sides.
-        search: How the neighbours were found: `index` and `recall`.
-        output: The files, their format, and the changed sentences.
-        seconds: Time by stage outside of `mine`, such as of embedding and writing.
+    Raises:
+        MexmaError: the disk is full.
     """
+    mined = run.mined
     scores = mined.candidates.scores
     report = {
         "kind": "mining report",
@@ -50,11 +57,12 @@ def write_report(
             "python": python_version(),
             **{name: version(name) for name in ("numpy", "torch")},
         },
-        "argv": list(argv),
-        "source": _side(stores[0], names[0], mined.source),
-        "target": _side(stores[1], names[1], mined.target),
-        "settings": asdict(settings),
-        "search": search,
+        "argv": list(run.argv),
+        "source": _side(run.stores[0], run.names[0], mined.source),
+        "target": _side(run.stores[1], run.names[1], mined.target),
+        "settings": asdict(run.settings),
+        "documents": _documents(run.documents),
+        "search": run.search,
         "counts": {
             "candidates": mined.found,
             "dropped": mined.dropped,
@@ -63,8 +71,8 @@ def write_report(
         "scores": {
             f"{quantile:g}": float(np.quantile(scores, quantile)) for quantile in QUANTILES if len(scores)
         },
-        "output": output,
-        "seconds": {stage: round(spent, 3) for stage, spent in {**mined.seconds, **seconds}.items()},
+        "output": run.output,
+        "seconds": {stage: round(spent, 3) for stage, spent in {**mined.seconds, **run.seconds}.items()},
         "peak_memory_bytes": peak_memory(),
     }
     write_json_atomic(path.resolve(), report)
@@ -74,6 +82,16 @@ def peak_memory() -> int:
     """The most memory that this process has held at a time, in bytes."""
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024
+
+
+def _documents(found: DocumentPairs | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "source": {"path": str(found.paths[0]), "documents": found.documents[0], "unpaired": found.alone[0]},
+        "target": {"path": str(found.paths[1]), "documents": found.documents[1], "unpaired": found.alone[1]},
+        "pairs": len(found.pairs),
+    }
 
 
 def _side(store: EmbeddingStore, name: str, counts: SideCounts) -> dict[str, Any]:
