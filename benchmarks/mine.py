@@ -1,101 +1,320 @@
-"""Neighbours in both directions: ours against faiss the way LASER uses it, as a ratio from one run.
+"""Mining against its peers, side by side in one run, end to end: neighbours both ways, margins, pairs.
 
-    python benchmarks/mine.py [--rows 20000] [--dim 1024] [-k 16] [--threads 2] [--repeats 3]
+    python benchmarks/mine.py [--rows 50000 100000] [--dim 1024] [-k 16] [--threads 2] [--share 1]
+    python benchmarks/mine.py --rows 25000 50000 100000 200000 --peers none --plot docs/mining.svg
 
-The vectors are made up: unit vectors around shared topics, and for 60 % of the rows a noisy copy in the other
-file. LASER's way is a flat faiss index of the one side asked about the other, and the same again the other
-way round. Both do their own normalising. Rounds are interleaved, so that other load hits both; the median
-counts. The matrix product alone, once, is timed too: no exact float32 method can be faster than that. With
---threads 1 it is processor time that is counted, which other load hardly changes.
+Peers, each in a process of its own on the same vectors:
+  laser   LASER's mine_bitexts.py: two flat faiss indexes, candidates scored one by one in Python. With
+          --laser DIR the program of a checkout is run as it is, else its algorithm is made again here.
+  faiss   faiss.knn in both directions, then our margins and matching.
+  st      the example of sentence-transformers: 128 principal components, an IVF index with 3 probes.
+
+The vectors are made up: around 2 % as many topics as rows, and for 60 % of the rows a noisy copy on the other
+side. --share 0.1 lets laser and faiss answer a tenth of the queries only and multiplies their time: a flat
+index takes the same time for each. Memory is what a process took above the two inputs, at its peak.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
+import json
+import os
+import resource
+import runpy
+import subprocess
+import sys
+import tempfile
 import time
+import types
 from collections.abc import Callable
-from typing import TypeVar
+from pathlib import Path
 
-import faiss
 import numpy as np
-import torch
 
-from mexma_cli.mining.neighbours import X_TILE, Y_TILE, knn
-
-Found = TypeVar("Found")
+BLOCK = 1 << 14
+PEERS = ("laser", "faiss", "st")
 
 
-def made_up(rows: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
+def make_up(folder: Path, rows: int, dim: int) -> None:
+    """x.npy and y.npy, float32 [rows, dim], and planted.npy, int64 [p, 2], block by block."""
     rng = np.random.default_rng(0)
     topics = rng.standard_normal((max(rows // 50, 1), dim), dtype=np.float32)
-    x = topics[rng.integers(0, len(topics), rows)] + rng.standard_normal((rows, dim), dtype=np.float32)
-    y = topics[rng.integers(0, len(topics), rows)] + rng.standard_normal((rows, dim), dtype=np.float32)
-    planted = rng.permutation(rows)[: int(0.6 * rows)]
-    y[rng.permutation(rows)[: len(planted)]] = x[planted] + 0.8 * rng.standard_normal(
-        (len(planted), dim), dtype=np.float32
-    )
-    return x, y
+    x = np.lib.format.open_memmap(folder / "x.npy", "w+", np.float32, (rows, dim))
+    y = np.lib.format.open_memmap(folder / "y.npy", "w+", np.float32, (rows, dim))
+    count = int(0.6 * rows)
+    own, theirs = rng.permutation(rows)[:count], np.sort(rng.permutation(rows)[:count])
+    for start in range(0, rows, BLOCK):
+        size = min(BLOCK, rows - start)
+        for side in (x, y):
+            noise = rng.standard_normal((size, dim), dtype=np.float32)
+            side[start : start + size] = topics[rng.integers(0, len(topics), size)] + noise
+    for start in range(0, count, BLOCK):
+        part = slice(start, start + BLOCK)
+        noise = rng.standard_normal((len(own[part]), dim), dtype=np.float32)
+        y[theirs[part]] = x[own[part]] + np.float32(0.8) * noise
+    np.save(folder / "planted.npy", np.stack([own, theirs], axis=1))
 
 
-def laser_way(x: np.ndarray, y: np.ndarray, k: int) -> list[np.ndarray]:
-    x, y = x.copy(), y.copy()
+def ours(x: np.ndarray, y: np.ndarray, k: int, share: float) -> tuple[float, np.ndarray]:
+    from mexma_cli.mining.match import match
+    from mexma_cli.mining.neighbours import knn
+
+    began = time.perf_counter()
+    found = match(knn(x, y, k))
+    return time.perf_counter() - began, np.stack([found.source, found.target], axis=1)
+
+
+def faiss_knn(x: np.ndarray, y: np.ndarray, k: int, share: float) -> tuple[float, np.ndarray]:
+    import faiss
+
+    from mexma_cli.mining.match import match
+    from mexma_cli.mining.neighbours import Neighbours
+
+    began = time.perf_counter()
     faiss.normalize_L2(x)
     faiss.normalize_L2(y)
-    ids = []
+    fixed = time.perf_counter() - began
+    asked = [side[: int(len(side) * share)] for side in (x, y)]
+    began = time.perf_counter()
+    forward = faiss.knn(asked[0], y, k, faiss.METRIC_INNER_PRODUCT)
+    backward = faiss.knn(asked[1], x, k, faiss.METRIC_INNER_PRODUCT)
+    seconds = (time.perf_counter() - began) / share + fixed
+    if share < 1:
+        return seconds, np.empty((0, 2), np.int64)
+    began = time.perf_counter()
+    found = match(Neighbours(*forward, *backward))
+    return seconds + time.perf_counter() - began, np.stack([found.source, found.target], axis=1)
+
+
+def laser_way(x: np.ndarray, y: np.ndarray, k: int, share: float) -> tuple[float, np.ndarray]:
+    import faiss
+
+    began = time.perf_counter()
+    faiss.normalize_L2(x)
+    faiss.normalize_L2(y)
+    fixed = time.perf_counter() - began
+    began = time.perf_counter()
+    answers = []
     for queries, base in ((x, y), (y, x)):
         index = faiss.IndexFlatIP(base.shape[1])
         index.add(base)
-        ids.append(index.search(queries, k)[1])
-    return ids
+        answers.append(index.search(queries[: int(len(queries) * share)], k))
+        del index
+    (x_cosines, x_ids), (y_cosines, y_ids) = answers
+    means = [np.resize(cosines.mean(axis=1), len(x)) for cosines in (x_cosines, y_cosines)]
+    forward = one_by_one(x, y, x_ids, means[0], means[1])
+    backward = one_by_one(y, x, y_ids, means[1], means[0])
+    seconds = (time.perf_counter() - began) / share + fixed
+    if share < 1:
+        return seconds, np.empty((0, 2), np.int64)
+    began = time.perf_counter()
+    pairs = greedy(x_ids, y_ids, forward, backward)
+    return seconds + time.perf_counter() - began, pairs
 
 
-def product_only(x: np.ndarray, y: np.ndarray) -> None:
-    left, right = torch.from_numpy(x), torch.from_numpy(y)
-    for top in range(0, len(left), X_TILE):
-        for start in range(0, len(right), Y_TILE):
-            torch.matmul(left[top : top + X_TILE], right[start : start + Y_TILE].T)
+def one_by_one(
+    x: np.ndarray, y: np.ndarray, ids: np.ndarray, own_mean: np.ndarray, other_mean: np.ndarray
+) -> np.ndarray:
+    """As LASER and sentence-transformers score candidates."""
+    scores = np.zeros(ids.shape)
+    for i in range(len(ids)):
+        for place, j in enumerate(ids[i]):
+            scores[i, place] = x[i].dot(y[j]) / ((own_mean[i] + other_mean[j]) / 2)
+    return scores
 
 
-def timed(work: Callable[[], Found], threads: int) -> tuple[float, Found]:
-    clock = time.process_time if threads == 1 else time.perf_counter
-    start = clock()
-    result = work()
-    return clock() - start, result
+def greedy(x_ids: np.ndarray, y_ids: np.ndarray, forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
+    """As they match: best first, each row once."""
+    own, other = np.arange(len(x_ids)), np.arange(len(y_ids))
+    best, best_of_other = x_ids[own, forward.argmax(axis=1)], y_ids[other, backward.argmax(axis=1)]
+    pairs = np.stack([np.concatenate([own, best_of_other]), np.concatenate([best, other])], axis=1)
+    scores = np.concatenate([forward.max(axis=1), backward.max(axis=1)])
+    sources, targets, kept = set(), set(), []
+    for place in np.argsort(-scores):
+        source, target = pairs[place]
+        if source not in sources and target not in targets:
+            sources.add(source)
+            targets.add(target)
+            if scores[place] > 0:
+                kept.append((source, target))
+    return np.array(kept, dtype=np.int64)
+
+
+def st_example(x: np.ndarray, y: np.ndarray, k: int, share: float) -> tuple[float, np.ndarray]:
+    import faiss
+    from sklearn.decomposition import PCA
+
+    began = time.perf_counter()
+    rng = np.random.default_rng(0)
+    sample = np.concatenate([side[rng.choice(len(side), min(len(side), 10_000), False)] for side in (x, y)])
+    components = PCA(n_components=min(128, x.shape[1]), random_state=0).fit(sample).components_.T
+    x, y = ((side @ components).astype(np.float32) for side in (x, y))
+    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
+    ids, cosines = [], []
+    for queries, base in ((x, y), (y, x)):
+        lists = min(32768, len(base) // 1000)
+        index = faiss.IndexIVFFlat(faiss.IndexFlatIP(base.shape[1]), base.shape[1], lists)
+        index.nprobe = 3
+        index.train(base)
+        index.add(base)
+        answer = index.search(queries, k)
+        cosines.append(answer[0])
+        ids.append(answer[1])
+    means = [side.mean(axis=1) for side in cosines]
+    forward = one_by_one(x, y, ids[0], means[0], means[1])
+    backward = one_by_one(y, x, ids[1], means[1], means[0])
+    pairs = greedy(ids[0], ids[1], forward, backward)
+    return time.perf_counter() - began, pairs
+
+
+def laser_checkout(checkout: Path, folder: Path, dim: int, k: int) -> tuple[float, np.ndarray]:
+    """mine_bitexts.py as it is; only the loading of encoders, which needs fairseq, is left out."""
+    names = types.SimpleNamespace(SentenceEncoder=None, EncodeLoad=None, EncodeFile=None)
+    names.EmbedLoad = lambda file, dim, **_: np.fromfile(file, np.float32).reshape(-1, dim)
+    sys.modules["embed"] = names  # type: ignore[assignment]
+    sys.modules["lib"] = types.ModuleType("lib")
+    sys.modules["lib.text_processing"] = types.SimpleNamespace(Token=None, BPEfastApply=None)  # type: ignore[assignment]
+    os.environ["LASER"] = str(checkout)
+    for side in "xy":
+        vectors = np.load(folder / f"{side}.npy", mmap_mode="r")
+        vectors.tofile(folder / f"{side}.raw")
+        (folder / f"{side}.txt").write_text("".join(f"{row}\n" for row in range(len(vectors))))
+    files = ["x.txt", "y.txt", "--src-embeddings", "x.raw", "--trg-embeddings", "y.raw", "--output", "pairs"]
+    files = [name if name.startswith("--") else str(folder / name) for name in files]
+    options = ["--mode", "mine", "--src-lang", "x", "--trg-lang", "y", "-k", str(k), "--dim", str(dim)]
+    sys.argv = ["mine_bitexts.py", *files, *options]
+    began = time.perf_counter()
+    runpy.run_path(str(checkout / "source" / "mine_bitexts.py"), run_name="__main__")
+    seconds = time.perf_counter() - began
+    lines = (folder / "pairs").read_text().splitlines()
+    return seconds, np.array([line.split("\t")[1:] for line in lines], dtype=np.int64)
+
+
+def contend(settings: argparse.Namespace) -> None:
+    """One peer in this process; prints a JSON line."""
+    import faiss
+    import torch
+
+    torch.set_num_threads(settings.threads)
+    faiss.omp_set_num_threads(settings.threads)
+    folder, name = Path(settings.folder), settings.contender
+    if name == "laser" and settings.laser:
+        seconds, pairs = laser_checkout(Path(settings.laser), folder, settings.dim, settings.k)
+        before = 2 * (folder / "x.npy").stat().st_size
+    else:
+        work: dict[str, Callable[..., tuple[float, np.ndarray]]]
+        work = {"ours": ours, "faiss": faiss_knn, "laser": laser_way, "st": st_example}
+        x, y = np.load(folder / "x.npy"), np.load(folder / "y.npy")
+        if name == "ours":  # compiled code is loaded once a process; that is no part of the search
+            work[name](x[:5000], y[:5000], settings.k, 1)
+        before = peak_bytes()
+        seconds, pairs = work[name](x, y, settings.k, settings.share)
+    np.save(folder / f"pairs-{name}.npy", pairs)
+    print(json.dumps({"seconds": seconds, "above": peak_bytes() - before}))
+
+
+def peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def peak_throughput(threads: int) -> float:
+    """Multiplications and additions a second in the fastest matrix product of this machine."""
+    import torch
+
+    torch.set_num_threads(threads)
+    best = 0.0
+    for dtype in (torch.float32, torch.bfloat16):
+        ones = torch.ones(4096, 1024, dtype=dtype)
+        for _ in range(8):
+            began = time.perf_counter()
+            torch.matmul(ones, ones.T)
+            best = max(best, 2 * 4096 * 4096 * 1024 / (time.perf_counter() - began))
+    return best
+
+
+def run(settings: argparse.Namespace, rows: int) -> dict[str, float]:
+    """Print one table; returns our figures."""
+    with tempfile.TemporaryDirectory(prefix="mexma-benchmark-") as folder:
+        make_up(Path(folder), rows, settings.dim)
+        planted = {tuple(pair) for pair in np.load(f"{folder}/planted.npy").tolist()}
+        print(f"\n{rows:,} x {rows:,} x {settings.dim}, k {settings.k}, {settings.threads} threads")
+        print(f"{'':8}{'seconds':>9}{'ratio':>8}{'GB above':>10}{'same pairs':>12}{'planted':>9}")
+        our_pairs: set[tuple[int, ...]] = set()
+        figures: dict[str, float] = {}
+        for name in ("ours", *settings.peers):
+            share = settings.share if name in ("laser", "faiss") and not settings.laser else 1
+            arguments = [sys.executable, __file__, "--contender", name, "--folder", folder]
+            for option, value in (
+                ("--dim", settings.dim),
+                ("-k", settings.k),
+                ("--threads", settings.threads),
+            ):
+                arguments += [option, str(value)]
+            arguments += ["--share", str(share)] + (["--laser", settings.laser] if settings.laser else [])
+            threads = {"OMP_NUM_THREADS": str(settings.threads)}
+            done = subprocess.run(arguments, check=True, stdout=subprocess.PIPE, env=os.environ | threads)
+            result = json.loads(done.stdout.splitlines()[-1])
+            pairs = {tuple(pair) for pair in np.load(f"{folder}/pairs-{name}.npy").tolist()}
+            if name == "ours":
+                our_pairs, figures = pairs, result
+            same = f"{100 * len(pairs & our_pairs) / len(our_pairs):11.3f}%" if pairs else "            "
+            found = (
+                f"{100 * len(pairs & planted) / len(planted):8.2f}%"
+                if pairs
+                else "  (from a share of the queries)"
+            )
+            print(
+                f"{name:8}{result['seconds']:9.1f}{result['seconds'] / figures['seconds']:8.2f}"
+                f"{result['above'] / 1e9:10.2f}{same}{found}",
+                flush=True,
+            )
+    work = 2 * rows**2 * settings.dim / figures["seconds"]
+    peak = peak_throughput(settings.threads)
+    print(f"ours: {work / 1e9:,.0f} GFLOP/s, {100 * work / peak:.0f}% of the best matrix product here")
+    return figures
+
+
+def plot(path: str, rows: list[int], figures: list[dict[str, float]]) -> None:
+    """Seconds and memory over the number of rows."""
+    from matplotlib import pyplot
+
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
+    for axes, key, label in ((left, "seconds", "seconds"), (right, "above", "GB above the inputs")):
+        scale = 1e9 if key == "above" else 1
+        axes.plot(rows, [found[key] / scale for found in figures], "o-")
+        axes.set(
+            xlabel="rows of each side",
+            ylabel=label,
+            xscale="log",
+            yscale="log" if key == "seconds" else "linear",
+        )
+        axes.set_ylim(bottom=0 if key == "above" else None)
+        axes.grid(alpha=0.3, which="both")
+    figure.savefig(path)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--rows", type=int, nargs="+", default=[50_000])
     parser.add_argument("--dim", type=int, default=1024)
     parser.add_argument("-k", type=int, default=16)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--share", type=float, default=1.0)
+    parser.add_argument("--peers", nargs="*", choices=[*PEERS, "none"], default=list(PEERS))
+    parser.add_argument("--laser", metavar="DIR", help="a checkout of LASER")
+    parser.add_argument("--plot", metavar="FILE", help="draw how seconds and memory grow")
+    parser.add_argument("--contender", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", help=argparse.SUPPRESS)
     settings = parser.parse_args()
-    torch.set_num_threads(settings.threads)
-    faiss.omp_set_num_threads(settings.threads)
-    x, y = made_up(settings.rows, settings.dim)
-    times: dict[str, list[float]] = {"ours": [], "laser": [], "product": []}
-    for _ in range(settings.repeats):
-        seconds, ours = timed(lambda: knn(x, y, settings.k), settings.threads)
-        times["ours"].append(seconds)
-        seconds, theirs = timed(lambda: laser_way(x, y, settings.k), settings.threads)
-        times["laser"].append(seconds)
-        times["product"].append(timed(lambda: product_only(x, y), settings.threads)[0])
-    medians = {name: statistics.median(seconds) for name, seconds in times.items()}
-    same = [
-        float((np.sort(a, axis=1) == np.sort(b, axis=1)).all(axis=1).mean())
-        for a, b in zip((ours.forward_ids, ours.backward_ids), theirs, strict=True)
-    ]
-    print(f"{settings.rows} x {settings.rows} x {settings.dim}, k {settings.k}, {settings.threads} threads")
-    print(f"ours              {medians['ours']:8.2f} s")
-    print(f"faiss, both ways  {medians['laser']:8.2f} s   {medians['laser'] / medians['ours']:.2f} x ours")
-    print(
-        f"one product alone {medians['product']:8.2f} s   {medians['product'] / medians['ours']:.2f} x ours"
-    )
-    print(f"rows with the same neighbours as faiss: {100 * min(same):.2f} %")
+    if settings.contender:
+        contend(settings)
+        return
+    settings.peers = [peer for peer in settings.peers if peer != "none"]
+    figures = [run(settings, rows) for rows in settings.rows]
+    if settings.plot:
+        plot(settings.plot, settings.rows, figures)
 
 
 if __name__ == "__main__":
