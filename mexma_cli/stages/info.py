@@ -11,7 +11,7 @@ from typing import Any
 from mexma_cli import languages
 from mexma_cli.encoder import folder as encoder_folder
 from mexma_cli.errors import MexmaError
-from mexma_cli.store import layout
+from mexma_cli.store import journal, layout
 from mexma_cli.store.bitext import BitextStore
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.manifest import read_json, read_manifest
@@ -106,6 +106,13 @@ def _embeddings(where: Path) -> Info:
 
 
 def _unfinished(where: Path) -> Info:
+    content = read_json(where / layout.PROGRESS)
+    if isinstance(content, dict) and "search" in content:
+        search = read_manifest(where / layout.PROGRESS, journal.Progress, journal.FORMAT_VERSION)
+        problem = f"{where} is unfinished: the same `mexma knn` command goes on where it stopped"
+        return Info(
+            str(where), "unfinished neighbours", {"place": list(search.place), **search.search}, [problem]
+        )
     progress = read_manifest(where / layout.PROGRESS, layout.Progress, layout.FORMAT_VERSION)
     rows = sum(shard.rows for shard in progress.shards)
     facts = {"rows so far": rows, **progress.settings.model_dump()}

@@ -13,7 +13,8 @@ from mexma_cli.mining.neighbours import Neighbours, knn
 from mexma_cli.stages.mine import check_comparable
 from mexma_cli.stages.usable import SideCounts, usable_rows
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.neighbours import NeighbourStore, NeighbourWriter, Side, side_of
+from mexma_cli.store.journal import FileJournal
+from mexma_cli.store.neighbours import NeighbourStore, NeighbourWriter, Side, content_checksum, side_of
 
 
 def find_neighbours(
@@ -30,14 +31,15 @@ def find_neighbours(
     """Find the k nearest rows of the other side for every row of both, exactly, and keep them.
 
     As in `mine`, lines that occur more than once count once, and empty lines and vectors without a direction
-    take no part; their numbers are in the manifest.
+    take no part; their numbers are in the manifest. A search that was killed goes on where its journal ends
+    when it is called again for the same output, to the same bytes.
 
     Args:
         names: What messages and the manifest call the stores, where they are temporary ones.
 
     Raises:
         MexmaError: the stores do not fit each other, a side has nothing to search for, the output is there
-            already, or the disk is full.
+            already or was begun with others, or the disk is full.
     """
     check_comparable(source, target)
     names = names or (str(source.path), str(target.path))
@@ -49,7 +51,16 @@ def find_neighbours(
         ):
             if not keep.any():
                 raise MexmaError(f"{name} has no sentence to find neighbours of: {counts}")
-        found = knn(source, target, k, keep_x=keep_source, keep_y=keep_target, on_progress=on_progress)
+        wanted = {"source": content_checksum(source), "target": content_checksum(target), "k": k}
+        found = knn(
+            source,
+            target,
+            k,
+            keep_x=keep_source,
+            keep_y=keep_target,
+            journal=FileJournal(writer.part, wanted),
+            on_progress=on_progress,
+        )
         return writer.finish(
             {field.name: getattr(found, field.name) for field in fields(found)},
             _side(source, names[0], source_counts),

@@ -69,7 +69,7 @@ def hit_lines(
 ) -> Iterator[Chunk]:
     """For `stages.bitext.write_chunks`: `score TAB query TAB hit` for each hit, in the order of the queries.
 
-    With ranks there is a fourth column, from 1. A query without a hit has one line: score nan, no text, rank 0.
+    Ranks, from 1, are a fourth column. A query without a hit has one line: score nan, no text, rank 0.
     """
     texts = KeptTexts(target, hits.rows[hits.rows >= 0])
     sentences = queries.sentences()

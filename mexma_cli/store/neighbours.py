@@ -2,11 +2,12 @@
 
 It holds ``forward-scores.npy`` and ``forward-ids.npy`` (rows of the source, pointing into the target),
 ``backward-scores.npy`` and ``backward-ids.npy`` (the other way round) and, written last, ``manifest.json``.
-Until it is finished the folder is called ``NAME.knn.partial/``.
+Until it is finished the folder is called ``NAME.knn.partial/`` and holds the search's journal.
 """
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -20,7 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.layout import MANIFEST, File, files_of, partial
+from mexma_cli.store.layout import MANIFEST, PROGRESS, File, files_of, partial
 from mexma_cli.store.manifest import (
     ArrayWriter,
     checksum_file,
@@ -34,6 +35,8 @@ from mexma_cli.store.manifest import (
     read_manifest,
     write_json_atomic,
 )
+
+log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 1
 ARRAYS = {
@@ -201,9 +204,12 @@ class NeighbourStore:
 class NeighbourWriter:
     """Makes a store; use it as a context manager around the search, so that nothing else writes there.
 
+    The search's journal lies in `part`; where there is one when the search is interrupted, `part` stays.
+
     Args:
         path: The folder to be, ``NAME.knn``.
-        overwrite: Make the store anew; the one that is there goes when the new one is whole.
+        overwrite: Start anew over a finished or unfinished store; a finished one goes when the new one is
+            whole.
 
     Raises:
         MexmaError: Something is there already, another process writes there, or the disk is full.
@@ -222,6 +228,9 @@ class NeighbourWriter:
         with no_space_as_message(self.part):
             self.part.mkdir(parents=True, exist_ok=True)
         self._stack.enter_context(only_writer(self.part))
+        if self._overwrite:
+            for old in self.part.iterdir():
+                old.unlink()
         return self
 
     def finish(
@@ -266,7 +275,10 @@ class NeighbourWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if not self._finished:
-            shutil.rmtree(self.part, ignore_errors=True)
+            if (self.part / PROGRESS).is_file():
+                log.info("what was found so far is kept in %s; the same command goes on there", self.part)
+            else:
+                shutil.rmtree(self.part, ignore_errors=True)
         self._stack.close()
 
 

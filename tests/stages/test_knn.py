@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.mining import neighbours
 from mexma_cli.mining.match import match
 from mexma_cli.mining.neighbours import knn
+from mexma_cli.stages.info import inspect
 from mexma_cli.stages.knn import find_neighbours, read_neighbours
 from mexma_cli.stages.mine import MineSettings, mine
+from mexma_cli.store import journal
 from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
 from mexma_cli.store.neighbours import NeighbourStore
 
@@ -98,3 +101,49 @@ def test_the_same_bytes_again(stores: tuple[EmbeddingStore, EmbeddingStore], tmp
     for file in paths[0].iterdir():
         assert file.read_bytes() == (paths[1] / file.name).read_bytes()
     assert NeighbourStore.open(paths[0], verify=True)
+
+
+class TestInterrupted:
+    """15 small tiles, and an entry in the journal after every 5, which are a strip."""
+
+    @pytest.fixture(autouse=True)
+    def small_steps(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("X_TILE", "Y_TILE"):
+            monkeypatch.setattr(neighbours, name, 4)
+        monkeypatch.setattr(journal.FileJournal, "due", lambda self: True)
+
+    def stopped(
+        self, stores: tuple[EmbeddingStore, EmbeddingStore], path: Path, after: int, **options: bool
+    ) -> None:
+        def stop(done: int, total: int) -> None:
+            if done == after:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            find_neighbours(*stores, path, 4, on_progress=stop, **options)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("after", [6, 13])
+    def test_goes_on_to_the_same_bytes(
+        self, after: int, stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
+    ) -> None:
+        whole = find_neighbours(*stores, tmp_path / "whole.knn", 4)
+        path, steps = tmp_path / "a.knn", []
+        self.stopped(stores, path, after)
+        assert [entry.name for entry in tmp_path.glob("a.*")] == ["a.knn.partial"]
+        found = inspect(tmp_path / "a.knn.partial")
+        assert found.kind == "unfinished neighbours" and "the same `mexma knn`" in found.problems[0]
+        find_neighbours(*stores, path, 4, on_progress=lambda done, total: steps.append(done))
+        assert steps[0] > 1
+        assert sorted(entry.name for entry in path.iterdir()) == sorted(e.name for e in whole.path.iterdir())
+        for file in path.iterdir():
+            assert file.read_bytes() == (whole.path / file.name).read_bytes()
+        assert not list(tmp_path.glob("*.partial"))
+
+    def test_another_search_does_not_go_on_with_it(
+        self, stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
+    ) -> None:
+        self.stopped(stores, tmp_path / "a.knn", 6)
+        with pytest.raises(MexmaError, match="is the beginning of another search: k differ"):
+            find_neighbours(*stores, tmp_path / "a.knn", 3)
+        found = find_neighbours(*stores, tmp_path / "a.knn", 3, overwrite=True)
+        assert found.manifest.k == 3 and not list(tmp_path.glob("*.partial"))
