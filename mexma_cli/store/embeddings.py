@@ -38,6 +38,7 @@ from mexma_cli.store.layout import (
 from mexma_cli.store.manifest import (
     checksum_file,
     commit_folder,
+    file_size,
     no_space_as_message,
     only_writer,
     read_manifest,
@@ -68,7 +69,7 @@ class EmbeddingStore:
         self.rows = manifest.rows
         self.dim = manifest.dim
         self._offsets = [shard.offset for shard in manifest.shards]
-        self._maps: dict[int, np.ndarray] = {}
+        self._checked: set[int] = set()
 
     @classmethod
     def open(cls, path: str | Path, verify: bool = False) -> EmbeddingStore:
@@ -100,7 +101,7 @@ class EmbeddingStore:
             shard = self.manifest.shards[index]
             first = at - shard.offset
             last = min(stop - shard.offset, shard.rows)
-            out[at - start : at - start + last - first] = self._map(index)[first:last]
+            out[at - start : at - start + last - first] = self._read(index, first, last)
             at += last - first
         return out
 
@@ -164,21 +165,23 @@ class EmbeddingStore:
                 f"{self.path / MANIFEST} is damaged: {rows:,} rows in shards, {manifest.rows:,} said"
             )
 
-    def _map(self, index: int) -> np.ndarray:
-        if index not in self._maps:
-            shard = self.manifest.shards[index]
-            path = self.path / shard.vectors.name
+    def _read(self, index: int, first: int, last: int) -> np.ndarray:
+        """Some rows of a shard. Read, not mapped: mapped pages would count as this process's memory."""
+        shard, manifest = self.manifest.shards[index], self.manifest
+        path = self.path / shard.vectors.name
+        if index not in self._checked:
             try:
                 array = np.load(path, mmap_mode="r", allow_pickle=False)
             except ValueError as error:
                 raise MexmaError(f"{path} is damaged ({error})", "embed the text again") from None
-            if array.shape != (shard.rows, self.dim) or array.dtype != np.dtype(self.manifest.dtype):
+            if array.shape != (shard.rows, self.dim) or array.dtype != np.dtype(manifest.dtype):
                 raise MexmaError(
                     f"{path} is damaged: {array.dtype} {array.shape}, the manifest says "
-                    f"{self.manifest.dtype} {(shard.rows, self.dim)}"
+                    f"{manifest.dtype} {(shard.rows, self.dim)}"
                 )
-            self._maps[index] = array
-        return self._maps[index]
+            self._checked.add(index)
+        offset, count = file_size(first, manifest.dtype, self.dim), (last - first) * self.dim
+        return np.fromfile(path, manifest.dtype, count, offset=offset).reshape(-1, self.dim)
 
 
 class EmbeddingWriter:
