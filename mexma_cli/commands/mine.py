@@ -141,6 +141,8 @@ def _known(
     """Kept neighbours, if there are some, and how they were found."""
     if job.neighbours is None:
         return None, {"index": "exact", "recall": None}
+    if str(job.neighbours).isdigit() and not job.neighbours.exists():
+        raise click.UsageError(f"--neighbours takes what `mexma knn` made; how many: -k {job.neighbours}")
     from mexma_cli.stages.knn import read_neighbours
     from mexma_cli.store.neighbours import NeighbourStore
 
@@ -187,7 +189,7 @@ def _documents(
             lines[side] = scan(path).lines
     found.check_lines((lines[0], lines[1]), (label_of(texts[0]), label_of(texts[1])))
     log.info(
-        "%s pairs of documents; in none: %s of %s source and %s of %s target documents",
+        "documents: %s paired; in no pair: %s of %s of the source and %s of %s of the target",
         f"{len(found.pairs):,}",
         *(f"{number:,}" for side in (0, 1) for number in (found.alone[side], found.documents[side])),
     )

@@ -86,7 +86,7 @@ def moses(pairs: Iterable[MinedPair]) -> Iterator[Chunk]:
 
 
 def read_scored(lines: Iterable[str], where: str) -> Iterator[ScoredPair]:
-    """Read mined bitext, ours, LASER's, or stopes' (which quotes sentences with quotation marks in them).
+    """Read mined bitext: ours, with or without ids, LASER's, or stopes' (which puts some in quotes).
 
     Args:
         lines: without their line ends.
@@ -96,7 +96,9 @@ def read_scored(lines: Iterable[str], where: str) -> Iterator[ScoredPair]:
         MexmaError: a line without three fields, or with a score that is no finite number.
     """
     for number, line in enumerate(lines, 1):
-        score, source, target = _fields(line, 3, where, number, "score, source, target")
+        score, source, target = _fields(
+            line, 3, where, number, "score, source, target", len(MinedPair._fields)
+        )[:3]
         try:
             value = float(score)
         except ValueError:
@@ -125,11 +127,13 @@ def read_pairs(
         yield first, second
 
 
-def _fields(line: str, wanted: int, where: str, number: int, columns: str) -> list[str]:
+def _fields(
+    line: str, wanted: int, where: str, number: int, columns: str, also: int | None = None
+) -> list[str]:
     fields = line.split("\t")
     if '"' in line:
         fields = _unquoted(fields, line)
-    if len(fields) != wanted:
+    if len(fields) not in (wanted, also):
         raise MexmaError(
             f"{where}, line {number}: {len(fields)} tab-separated field{'s' if len(fields) > 1 else ''}, "
             f"expected {wanted} ({columns}): {_short(line)}"

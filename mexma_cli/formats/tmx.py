@@ -15,7 +15,7 @@ _ENTITIES = {"\r": "&#13;"}  # a plain one would be read as a line break
 
 
 def bcp47(code: str) -> str:
-    """The shortest BCP-47 tag of a FLORES-200 code: `fr` for `fra_Latn`, `zh-Hant` for `zho_Hant`."""
+    """The usual BCP-47 tag of a FLORES-200 code: `fr` for `fra_Latn`, `zh-Hant` for `zho_Hant`."""
     import langcodes  # 10 ms
 
     if code == UNSTATED:
@@ -26,7 +26,7 @@ def bcp47(code: str) -> str:
         short = langcodes.Language.get(wide, normalize=False).simplify_script().to_tag()
         if resolve(short) == code:
             return str(short)
-    return str(langcodes.standardize_tag(tag))
+    return tag
 
 
 def tmx(pairs: Iterable[MinedPair], languages: tuple[str, str], with_ids: bool = False) -> Iterator[Chunk]:

@@ -151,7 +151,7 @@ def write_chunks(paths: Sequence[Path], chunks: Iterable[Chunk]) -> int:
         sys.stdout.buffer.flush()
         return changed
     if len(paths) == 1 and _is_special(paths[0]):
-        with paths[0].open("wb") as out:
+        with no_space_as_message(paths[0]), paths[0].open("wb") as out:
             return _write([out], chunks)
     finals = [path.resolve() for path in paths]
     parts = [aside(path) for path in finals]

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+import zstandard
 from click.testing import CliRunner, Result
 
 from mexma_cli.main import cli
+from mexma_cli.stages.bitext import only_process
 
 
 def run(*arguments: str | Path) -> Result:
@@ -85,8 +88,124 @@ def test_no_pair_above_the_threshold_is_a_warning(pair: tuple[Path, Path], tmp_p
     assert (tmp_path / "out.tsv").read_bytes() == b""
 
 
-def test_more_neighbours_than_sentences(pair: tuple[Path, Path]) -> None:
-    assert run("mine", *pair, "-k", "1000").exit_code == 0
+def test_formats_and_ids(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    plain = [line.split("\t") for line in run("mine", *pair).stdout.splitlines()]
+    with_ids = [line.split("\t") for line in run("mine", *pair, "--with-ids").stdout.splitlines()]
+    assert [row[:3] for row in with_ids] == plain and {len(row) for row in with_ids} == {10}
+    ids = {row[2]: row[3:7] for row in with_ids}
+    assert ids["two"] == ["4", "1", "1", "1"] and ids["one"] == ["1", "2", "1", "1"]
+
+    path = tmp_path / "out.jsonl.gz"
+    assert run("mine", *pair, "-o", path).exit_code == 0
+    records = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+    assert [[str(r["score"]), r["source"].replace("\t", " "), r["target"]] for r in records] == plain
+    assert [[str(value) for value in list(r.values())[3:]] for r in records] == [r[3:] for r in with_ids]
+
+    languages = ("--source-lang", "fr", "--target-lang", "eng")
+    result = run("mine", *pair, *languages, "--format", "moses", "-o", tmp_path / "out.gz")
+    assert result.exit_code == 0, result.output
+    for name, place in (("out.fra.gz", 1), ("out.eng.gz", 2)):
+        lines = gzip.decompress((tmp_path / name).read_bytes()).decode().splitlines()
+        assert lines == [row[place] for row in plain]
+
+    result = run("mine", *pair, *languages, "--format", "tmx")
+    assert result.stdout.count("<tu ") == len(plain) and 'srclang="fr"' in result.stdout
+    assert not [path for path in tmp_path.iterdir() if ".lock" in path.name or ".tmp" in path.name]
+
+
+def test_drops_by_reason_are_counted_and_reported(tmp_path: Path) -> None:
+    vectors = np.eye(5)
+    turned = vectors + 0.1 * (np.arange(5) == 3)[:, None]
+    source = raw_store(tmp_path, "s", ["un", "IBM", "A 1", "deux", "deux"], vectors[[0, 1, 2, 3, 3]])
+    target = raw_store(tmp_path, "t", ["one", "IBM", "a 2", "two", ""], turned)
+    out, report = tmp_path / "out.tsv", tmp_path / "report.json"
+    result = run(
+        "mine", source, target, "--margin", "absolute", "--drop-copies", "--max-score", "0.999", "-o", out,
+        "--report", report,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "dropped of 4 candidates: 3 max-score" in result.stderr
+    result = run(
+        "mine", source, target, "--margin", "absolute", "--drop-copies", "--threshold", "0.99", "-o", out,
+        "--report", report,
+    )  # fmt: skip
+    assert "1 pairs in" in result.stderr
+    assert "dropped of 4 candidates: 1 threshold, 1 identical, 1 near-identical" in result.stderr
+    assert [line.split("\t")[1:] for line in out.read_text().splitlines()] == [["un", "one"]]
+    found = json.loads(report.read_text())
+    assert found["counts"] == {
+        "candidates": 4,
+        "dropped": {"threshold": 1, "identical": 1, "near-identical": 1},
+        "written": 1,
+    }
+    assert found["source"]["left_out"] == {"duplicates": 1, "empty": 0, "unusable_vectors": 0}
+    assert (found["target"]["rows"], found["target"]["usable"]) == (5, 4)
+    assert found["source"]["path"] == str(source) and found["output"]["files"] == [str(out)]
+    assert found["settings"]["threshold"] == 0.99 and found["search"] == {"index": "exact", "recall": None}
+    assert found["scores"]["0.5"] == pytest.approx(1) and found["peak_memory_bytes"] > 1 << 20
+    assert {"neighbours", "matching", "writing"} <= found["seconds"].keys()
+
+
+def test_top_and_all_candidates(pair: tuple[Path, Path]) -> None:
+    every = run("mine", *pair, "-k", "3", "--all-candidates", "--with-ids")
+    rows = [line.split("\t") for line in every.stdout.splitlines()]
+    assert sorted((row[3], row[4]) for row in rows) == [(s, t) for s in "145" for t in "123"]
+    best = run("mine", *pair, "-k", "3", "--all-candidates", "--with-ids", "--top", "2")
+    assert best.stdout.splitlines() == every.stdout.splitlines()[:2]
+    assert "dropped of 9 candidates: 7 top" in best.stderr
+
+
+class TestWithin:
+    def documents(self, folder: Path, source: str, target: str) -> tuple[str, Path, Path]:
+        paths = folder / "s.docs", folder / "t.docs"
+        for path, ids in zip(paths, (source, target), strict=True):
+            path.write_text("".join(f"{name}\n" for name in ids))
+        return "--within", *paths
+
+    def test_only_paired_documents_make_pairs(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
+        """`two` is in another document than `deux`; scores are as without documents."""
+        everything = run("mine", *pair, "-k", "3", "--all-candidates").stdout.splitlines()
+        within = self.documents(tmp_path, "aabbc", "adc")
+        result = run("mine", *pair, "-k", "3", "--all-candidates", *within)
+        assert result.exit_code == 0, result.output
+        rows = result.stdout.splitlines()
+        assert set(rows) < set(everything)
+        assert sorted(row.split("\t")[1:] for row in rows) == [["trois", "four"], ["un deux", "two"]]
+        assert (
+            "documents: 2 paired; in no pair: 1 of 3 of the source and 1 of 3 of the target" in result.stderr
+        )
+
+        (tmp_path / "pairs").write_text("b\ta\na\td\n")
+        report = tmp_path / "report.json"
+        result = run("mine", *pair, *within, "--document-pairs", tmp_path / "pairs", "--report", report)
+        assert sorted(row.split("\t")[1:] for row in result.stdout.splitlines()) == [
+            ["deux", "two"],
+            ["un deux", "one"],
+        ]
+        assert json.loads(report.read_text())["documents"]["pairs"] == 2
+
+    def test_bad_input(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
+        result = run("mine", *pair, *self.documents(tmp_path, "aab", "aaa"))
+        assert result.exit_code == 1 and "s.docs has 3 lines" in result.stderr
+        assert f"{pair[0]} has 5" in result.stderr
+        result = run("mine", *pair, *self.documents(tmp_path, "aaaaa", "bbb"))
+        assert result.exit_code == 1 and "no document id in common" in result.stderr
+        assert run("mine", *pair, "--document-pairs", tmp_path / "s.docs").exit_code == 2
+
+
+def test_kept_neighbours_give_the_same_pairs(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    kept, report = tmp_path / "pair.knn", tmp_path / "report.json"
+    assert run("knn", *pair, "-k", "3", "-o", kept).exit_code == 0
+    result = run("mine", *pair, "-k", "2", "--neighbours", kept, "--with-ids", "--report", report)
+    assert result.exit_code == 0, result.output
+    assert result.stdout == run("mine", *pair, "-k", "2", "--with-ids").stdout != ""
+    search = {"index": "exact", "recall": None, "neighbours": str(kept)}
+    assert json.loads(report.read_text())["search"] == search
+    result = run("mine", pair[1], pair[0], "-k", "2", "--neighbours", kept)
+    assert result.exit_code == 1 and "is another store" in result.stderr
+    assert run("mine", *pair, "--neighbours", kept).exit_code == 1  # -k 4 wants more than 3
+    result = run("mine", *pair, "--neighbours", "16")
+    assert result.exit_code == 2 and "-k 16" in result.stderr
 
 
 class TestBadInput:
@@ -100,6 +219,58 @@ class TestBadInput:
         self.fails(2, "is not one of", *pair, "--retrieval", "best")
         self.fails(2, "0 is not in the range", *pair, "-k", "0")
         self.fails(2, "Missing argument 'TARGET'", pair[0])
+        self.fails(2, "--all-candidates is instead of", *pair, "--all-candidates", "--retrieval", "max")
+        self.fails(2, "0 is not in the range", *pair, "--top", "0")
+        self.fails(2, "name them with --output", *pair, "--format", "moses")
+        self.fails(2, "no place for ids", *pair, "--format", "moses", "--with-ids", "-o", "x")
+
+    def test_a_store_with_other_lines_than_vectors(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
+        (lines,) = pair[0].glob("lines-*.zst")
+        for text, message in (
+            (b"one\ntwo\n", "lines-00000.txt.zst is damaged: 2 lines, the manifest says 5"),
+            (b"much too long " * 99, "lines-00000.txt.zst is damaged: "),
+        ):
+            lines.write_bytes(zstandard.ZstdCompressor().compress(text))
+            manifest = json.loads((pair[0] / "manifest.json").read_text())
+            if message.endswith("5"):
+                manifest["shards"][0]["lines"]["bytes"] = lines.stat().st_size
+                (pair[0] / "manifest.json").write_text(json.dumps(manifest))
+            self.fails(1, message, *pair, "-o", tmp_path / "out.tsv")
+        assert not list(tmp_path.glob("out*"))
+
+    def test_outputs_that_would_destroy_something(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
+        out = tmp_path / "out"
+        self.fails(2, "cannot be the output and the report", *pair, "-o", out, "--report", out)
+        text = tmp_path / "text"
+        text.write_text("a\n")
+        self.fails(2, "is an input", text, pair[1], "-o", text)
+        assert text.read_text() == "a\n"
+
+    def test_languages(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
+        self.fails(1, "tells the sides apart", *pair, "--format", "tmx")
+        raw = tmp_path / "s.f32"
+        assert run("convert", raw, "--dim", "4", "--text", tmp_path / "s.txt", "--lang", "fr", "-o",
+                   tmp_path / "f.emb").exit_code == 0  # fmt: skip
+        self.fails(1, "is in fra_Latn, not in deu_Latn", tmp_path / "f.emb", pair[1], "--source-lang", "de")
+
+    def test_sides_without_enough_sentences(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
+        result = run("mine", *pair, "-k", "1000")
+        assert result.exit_code == 0 and result.stdout
+        assert "warning: the target has 3 sentences, so neighbourhoods there are of as many" in result.stderr
+        blank = raw_store(tmp_path, "blank", ["", " "], np.ones((2, 4)))
+        result = run("mine", blank, pair[1], "-o", tmp_path / "out.tsv")
+        assert result.exit_code == 0 and (tmp_path / "out.tsv").read_bytes() == b""
+        assert "warning: the source has no sentence that can be mined" in result.stderr
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+    def test_a_full_disk(self, pair: tuple[Path, Path]) -> None:
+        self.fails(1, "/dev/full: no space left on the disk", *pair, "-o", "/dev/full")
+
+    def test_a_second_process_on_the_same_output(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
+        out = tmp_path / "out.tsv"
+        with only_process([out]):
+            self.fails(1, "out.tsv: another process is about to write it", *pair, "-o", out)
+        assert not out.exists() and run("mine", *pair, "-o", out).exit_code == 0
 
     def test_an_output_that_cannot_be_written_is_refused_first(
         self, pair: tuple[Path, Path], tmp_path: Path

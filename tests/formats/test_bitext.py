@@ -2,13 +2,23 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import ScoredPair, format_pairs, read_pairs, read_scored
+from mexma_cli.formats.bitext import (
+    MinedPair,
+    ScoredPair,
+    format_pairs,
+    jsonl,
+    moses,
+    read_pairs,
+    read_scored,
+    tsv,
+)
 
 sentence = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\t\0"), max_size=30)
 
@@ -75,3 +85,27 @@ def test_reads_pairs_of_two_fields() -> None:
     assert list(read_pairs(["a\tb", "c\td"], "g")) == [("a", "b"), ("c", "d")]
     with pytest.raises(MexmaError, match=r"g, line 2: 3 .*expected 2 \(source, target\)"):
         list(read_pairs(["a\tb", "1\tc\td"], "g"))
+
+
+PAIR = MinedPair(1.5, "a\tb", "c\rd", 3, 4, 1, 0, 0.5, 0.25, 0.75)
+
+
+def test_tsv_has_ids_after_the_text() -> None:
+    assert list(tsv([PAIR])) == [(("1.5\ta b\tc d\n",), 2)]
+    assert list(tsv([PAIR], with_ids=True)) == [(("1.5\ta b\tc d\t3\t4\t1\t0\t0.5\t0.25\t0.75\n",), 2)]
+
+
+def test_tsv_with_ids_is_read_as_scored_pairs() -> None:
+    (((line,), _),) = tsv([PAIR], with_ids=True)
+    assert list(read_scored([line[:-1]], "f")) == [ScoredPair(1.5, "a b", "c d", 1)]
+
+
+@given(sentence, sentence)
+def test_jsonl_changes_nothing(source: str, target: str) -> None:
+    (((line,), changed),) = jsonl([PAIR._replace(source=source, target=target + "\t\r\0")])
+    assert line.count("\n") == 1 and changed == 0
+    assert MinedPair(**json.loads(line)) == PAIR._replace(source=source, target=target + "\t\r\0")
+
+
+def test_moses_is_a_line_in_each_file() -> None:
+    assert list(moses([PAIR, MinedPair(1.0, "e", "f")])) == [(("a b\n", "c d\n"), 2), (("e\n", "f\n"), 0)]

@@ -45,7 +45,11 @@ def test_the_last_of_equal_lines_is_kept(
     last = {line: row for row, line in enumerate(lines)}
     blank = [row for row, line in enumerate(lines) if not line.strip()]
     wanted = sorted(set(last.values()) - set(blank) - {3, 210, 211})
-    keep, counts = usable_rows(make_store(tmp_path / "s.emb", lines, vectors))
+    store = make_store(tmp_path / "s.emb", lines, vectors)
+    shard = np.load(store.path / "vectors-00000.npy", mmap_mode="r+")
+    shard[3] = [0, np.nan, np.inf]  # a store has none; a damaged one may
+    shard.flush()
+    keep, counts = usable_rows(store)
     assert np.flatnonzero(keep).tolist() == wanted
     repeated = sum(n - 1 for line, n in Counter(lines).items() if line.strip())
     assert (counts.rows, counts.duplicates, counts.empty) == (250, repeated, len(blank))
