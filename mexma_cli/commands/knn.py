@@ -51,9 +51,10 @@ def command(
 
     Both are embedding stores (`mexma embed` makes them) or text files, one sentence a line, `-` for stdin.
     The cosines are exact. NAME.knn is a folder with four NumPy arrays (scores and row numbers, both ways)
-    and a manifest that says which stores they are of; `mexma mine --neighbours` and NumPy read it. A search
-    that was killed goes on where it stopped when the same command is given again. Of lines that occur more than once the last counts;
-    it, and not the others, has neighbours. Empty lines have none.
+    and a manifest that says which stores they are of; `mexma mine --neighbours` and NumPy read it. Of lines
+    that occur more than once the last counts; it, and not the others, has neighbours. Empty lines have none.
+
+    A search that was killed goes on where it stopped when the same command is given again.
 
     \b
     Example:

@@ -22,6 +22,7 @@ from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.lines import is_blank, open_text, read_lines
 
 _BLOCK_BYTES = 16 << 20
+_LINES = 1 << 16
 
 Progress = Callable[[int, int], None]
 
@@ -136,7 +137,9 @@ def scored_lines(
     source: EmbeddingStore, target: EmbeddingStore, scored: Scored, scores_only: bool = False
 ) -> Iterator[Chunk]:
     """For `stages.bitext.write_chunks`: `score TAB source TAB target` for each line, or the scores alone."""
-    scores = scored.scores.tolist()
+    scores = chain.from_iterable(
+        scored.scores[start : start + _LINES].tolist() for start in range(0, len(scored.scores), _LINES)
+    )
     if scores_only:
         yield from (((f"{value}\n",), 0) for value in scores)
         return

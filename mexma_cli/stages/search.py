@@ -76,11 +76,10 @@ def hit_lines(
     for start in range(0, queries.rows, _BLOCK):
         rows = hits.rows[start : start + _BLOCK]
         found = iter(texts.take(rows[rows >= 0]))
-        for query, scores, ids in zip(
-            islice(sentences, _BLOCK), hits.scores[start:].tolist(), rows.tolist(), strict=False
-        ):
+        scores = hits.scores[start : start + _BLOCK]
+        for query, values, ids in zip(islice(sentences, _BLOCK), scores.tolist(), rows.tolist(), strict=True):
             number = sum(row >= 0 for row in ids)
-            best = list(zip(scores, islice(found, number), strict=False)) or [(float("nan"), "")]
+            best = list(zip(values, islice(found, number), strict=False)) or [(float("nan"), "")]
             for rank, (score, text) in enumerate(best, 1 if number else 0):
                 yield line_of(score, query, text, rank if with_ranks else None)
 

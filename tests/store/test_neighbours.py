@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -144,4 +145,18 @@ def test_what_is_there_stays_unless_overwritten(
         raise RuntimeError("stop")
     assert NeighbourStore.open(store.path, verify=True).manifest.forward_k == 3
     assert write(store.path, sides, values, overwrite=True).manifest.forward_k == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.knn", "s.emb", "t.emb"]
+
+
+def test_a_full_disk_leaves_what_was_there(
+    store: NeighbourStore, sides: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("mexma_cli.store.neighbours.fsync_file", full)
+    with pytest.raises(MexmaError, match="no space left on the disk"):
+        write(store.path, sides, arrays((5, 3), (1, 1)), overwrite=True)
+    assert NeighbourStore.open(store.path, verify=True).manifest.forward_k == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.knn", "s.emb", "t.emb"]
