@@ -26,7 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "score": ("mexma_cli.commands.score:command", "Score each line of an existing bitext."),
     "search": ("mexma_cli.commands.search:command", "Find the best target of every query."),
     "knn": ("mexma_cli.commands.knn:command", "Find the neighbours of two texts, and keep them."),
-    "tune": ("mexma_cli.commands.tune:command", "Find the best score threshold with a gold list."),
+    "tune": ("mexma_cli.commands.tune:command", "Find the best score threshold: gold list or planted pairs."),
     "convert": ("mexma_cli.commands.convert:command", "Exchange vectors with other tools (LASER raw)."),
     "info": ("mexma_cli.commands.info:command", "Say what a file or folder is, and check it."),
 }

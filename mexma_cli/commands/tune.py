@@ -1,21 +1,46 @@
-"""`mexma tune`: the best score threshold, from a gold list."""
+"""`mexma tune`: the best score threshold, from a gold list or from planted translations."""
 
 from __future__ import annotations
 
 import json
 import logging
+import math
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
+
+from mexma_cli.commands.inputs import check_inputs, opened, progress_bar
+from mexma_cli.commands.options import encoder_options
+from mexma_cli.commands.tune_output import (
+    planted_json,
+    print_languages,
+    print_planted,
+    print_tuned,
+    tuned_json,
+)
+
+if TYPE_CHECKING:
+    from mexma_cli.stages.tune import Tuned
 
 log = logging.getLogger(__name__)
 
+_OF_GOLD = ("gold", "source_ids", "target_ids", "languages", "output")
+_OF_PLANT = ("margin", "k", "retrieval", "model", "device", "dtype")
+
 
 @click.command("tune")
-@click.argument("candidates", type=click.Path(path_type=Path, allow_dash=True))
+@click.argument(
+    "inputs",
+    metavar="CANDIDATES | SOURCE TARGET",
+    nargs=-1,
+    required=True,
+    type=click.Path(path_type=Path, allow_dash=True),
+)
 @click.option(
     "--gold",
-    required=True,
     type=click.Path(path_type=Path),
     help="The true pairs, one a line: source TAB target; ids with --source and --target, else sentences.",
 )
@@ -32,10 +57,27 @@ log = logging.getLogger(__name__)
     help="Ids of the target sentences: id TAB sentence.",
 )
 @click.option(
+    "--plant",
+    nargs=2,
+    metavar="FILE FILE",
+    type=click.Path(path_type=Path),
+    help="Known translations, line by line, to mine together with SOURCE and TARGET.",
+)
+@click.option(
+    "--precision",
+    type=click.FloatRange(min=0, min_open=True, max=1),
+    help="Find the threshold that keeps the most pairs with at least this precision (0.95), not the best F1.",
+)
+@click.option(
+    "--languages",
+    metavar="CODE,CODE...",
+    help="One threshold for each; the code stands for {lang} in the names of the files.",
+)
+@click.option(
     "--plot",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Draw the scores, gold pairs against others, with the threshold (.png, .svg, .pdf).",
+    help="Draw the scores, right pairs against others, with the threshold (.png, .svg, .pdf).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option(
@@ -44,71 +86,214 @@ log = logging.getLogger(__name__)
     type=click.Path(path_type=Path),
     help="Write the pairs above the threshold, best first (compressed by suffix).",
 )
-def command(
-    candidates: Path,
-    gold: Path,
-    source_ids: Path | None,
-    target_ids: Path | None,
-    plot: Path | None,
-    as_json: bool,
-    output: Path | None,
-) -> None:
+@click.option(
+    "--margin",
+    type=click.Choice(["ratio", "distance", "absolute"]),
+    default="ratio",
+    show_default=True,
+    help="With --plant, as for `mexma mine`.",
+)
+@click.option(
+    "-k",
+    "--neighbours",
+    "k",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help="With --plant, as for `mexma mine`.",
+)
+@click.option(
+    "--retrieval",
+    type=click.Choice(["max", "intersect", "forward", "backward"]),
+    default="max",
+    show_default=True,
+    help="With --plant, as for `mexma mine`.",
+)
+@encoder_options
+def command(inputs: tuple[Path, ...], as_json: bool, precision: float | None, **options: Any) -> None:
     """Find the score threshold with the best F1 for CANDIDATES, the output of `mexma mine`.
 
     Recall is counted over all gold pairs, mined or not. Equal scores are kept or dropped together. With ids,
-    a sentence that has more than one is left out, as in LASER's bucc.py. All files may be compressed.
+    a sentence that has more than one is left out, as in LASER's bucc.py. All files may be compressed. In
+    parentheses are 95 % intervals, from resampled source sentences; `held out` is what the threshold from
+    one half of the gold pairs gives on the other half.
+
+    Without a gold list, --plant mines SOURCE and TARGET (embedding stores or texts) together with known
+    translations (some hundreds, of the same kind as the texts) and measures how many come back. From that
+    the precision on the texts' own pairs is estimated. Lines of the texts that are planted sentences are left
+    out. Mine with the same --margin, -k and --retrieval afterwards.
 
     \b
     Examples:
       mexma tune pairs.tsv --gold gold.tsv --plot scores.png
+      mexma tune pairs.tsv --gold gold.tsv --precision 0.95 -o kept.tsv.gz
       mexma tune pairs.tsv --gold gold.ids.tsv --source fra.tsv.gz --target eng.tsv.gz
-      mexma tune pairs.tsv --gold gold.tsv -o kept.tsv.gz
+      mexma tune '{lang}.pairs.tsv' --gold '{lang}.gold.tsv' --languages fra,deu
+      mexma tune fra.emb eng.emb --plant dev.fra dev.eng
     """
-    if (source_ids is None) != (target_ids is None):
+    if precision is not None and math.isnan(precision):
+        raise click.BadParameter("nan is no precision.", param_hint="'--precision'")
+    _check_usage(inputs, options)
+    from mexma_cli.evaluation.plot import check_plottable
+
+    if options["plot"] is not None:
+        check_plottable(options["plot"])
+    if options["plant"]:
+        _plant(inputs, as_json, precision, options)
+    elif options["languages"] is not None:
+        _languages(inputs[0], as_json, precision, options)
+    else:
+        _gold(inputs[0], as_json, precision, options)
+
+
+def _check_usage(inputs: tuple[Path, ...], options: dict[str, Any]) -> None:
+    """Refuse what does not go together.
+
+    Raises:
+        click.UsageError: saying so.
+    """
+    context = click.get_current_context()
+    if not (options["plant"] or options["gold"]):
+        raise click.UsageError("Give --gold, the true pairs, or --plant, known translations.")
+    if options["plant"] and options["gold"]:
+        raise click.UsageError("--gold and --plant are two ways; give one of them.")
+    mode, foreign = ("--plant", _OF_GOLD) if options["plant"] else ("--gold", _OF_PLANT)
+    typed = [p for p in context.command.params if p.name in foreign]
+    for parameter in typed:
+        if context.get_parameter_source(str(parameter.name)) == ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{parameter.opts[-1]} does not go with {mode}.")
+    if options["plant"]:
+        if len(inputs) != 2:
+            raise click.UsageError("--plant goes with two texts, SOURCE and TARGET.")
+        check_inputs([*inputs, *options["plant"]])
+        return
+    if len(inputs) != 1:
+        raise click.UsageError("--gold goes with one file, the CANDIDATES that `mexma mine` wrote.")
+    if (options["source_ids"] is None) != (options["target_ids"] is None):
         raise click.UsageError("Give --source and --target together, or neither.")
-    from mexma_cli.evaluation.plot import check_plottable, draw_scores
-    from mexma_cli.stages.bitext import check_output, write_pairs
+    if options["languages"] is not None:
+        files = {"CANDIDATES": inputs[0], "--gold": options["gold"], "-o": options["output"]}
+        files |= {"--source": options["source_ids"], "--target": options["target_ids"]}
+        for name, path in (files | {"--plot": options["plot"]}).items():
+            if path is not None and "{lang}" not in str(path):
+                raise click.UsageError(f"With --languages, {name} needs {{lang}} in its name: {path}")
+        if not all(code.strip() for code in options["languages"].split(",")):
+            raise click.UsageError(f"--languages {options['languages']!r} has an empty code.")
+
+
+def _gold(candidates: Path, as_json: bool, precision: float | None, options: dict[str, Any]) -> None:
     from mexma_cli.stages.tune import tune
+
+    _check_outputs(options["output"], options["plot"])
+    found = tune(candidates, options["gold"], options["source_ids"], options["target_ids"], precision)
+    _report(found, candidates.name, options["output"], options["plot"])
+    if as_json:
+        click.echo(json.dumps(tuned_json(found)))
+    else:
+        print_tuned(found)
+
+
+def _languages(candidates: Path, as_json: bool, precision: float | None, options: dict[str, Any]) -> None:
+    from mexma_cli.languages import resolve
+    from mexma_cli.stages.tune import filled, tune_languages
+
+    languages = [code.strip() for code in options["languages"].split(",")]
+
+    def file_of(option: str, language: str) -> Path | None:
+        return None if options[option] is None else filled(options[option], language)
+
+    for language in languages:
+        _check_outputs(file_of("output", language), file_of("plot", language))
+    tuned = {}
+    for language, found in tune_languages(
+        languages, candidates, options["gold"], options["source_ids"], options["target_ids"], precision
+    ):
+        name = filled(candidates, language).name
+        _report(found, name, file_of("output", language), file_of("plot", language), f"{language}: ")
+        tuned[language] = found.without_pairs()
+    if as_json:
+        records = [
+            {"language": language, "code": resolve(language)} | tuned_json(found)
+            for language, found in tuned.items()
+        ]
+        click.echo(json.dumps(records))
+    else:
+        print_languages(tuned)
+
+
+def _plant(inputs: tuple[Path, ...], as_json: bool, precision: float | None, options: dict[str, Any]) -> None:
+    import numpy as np
+
+    from mexma_cli.evaluation.plot import draw_scores
+    from mexma_cli.stages.plant import plant
+
+    _check_outputs(None, options["plot"])
+    encoder = {name: options[name] for name in ("model", "device", "dtype")}
+    with ExitStack() as stack:
+        known = opened(stack, [*options["plant"], *inputs], **encoder, aligned=True)
+        source, target = known[2:]
+        found = plant(
+            source,
+            target,
+            known[0],
+            known[1],
+            **{name: options[name] for name in ("margin", "k", "retrieval")},
+            precision=precision,
+            on_progress=progress_bar(stack, "mining"),
+        )
+    log.info("%s pairs planted", f"{found.best.planted:,}")
+    _say_counts(
+        "",
+        (found.empty, "planted pairs left out: a side is empty or has no usable vector"),
+        (found.repeated, "planted pairs left out: a sentence is in an earlier one"),
+        (found.copies[0], "lines of SOURCE left out: they are planted sentences"),
+        (found.copies[1], "lines of TARGET left out: they are planted sentences"),
+    )
+    if options["plot"] is not None:
+        scores = np.concatenate([found.found.right, found.found.others])
+        is_planted = np.arange(len(scores)) < len(found.found.right)
+        title = f"Scores of translations planted in {inputs[0].name} and {inputs[1].name}"
+        labels = "planted pairs", "pairs of the text"
+        draw_scores(options["plot"], scores, is_planted, found.best.threshold, title, labels)
+    if as_json:
+        click.echo(json.dumps(planted_json(found)))
+    else:
+        print_planted(found)
+
+
+def _check_outputs(output: Path | None, plot: Path | None) -> None:
+    from mexma_cli.stages.bitext import check_output
 
     check_output(output)
     if plot is not None:
         check_output(plot)
-        check_plottable(plot)
-    found = tune(candidates, gold, source_ids, target_ids)
-    best = found.best
+
+
+def _report(found: Tuned, name: str, output: Path | None, plot: Path | None, about: str = "") -> None:
+    """Counts to stderr, picture and pairs to their files."""
+    from mexma_cli.evaluation.plot import draw_scores
+    from mexma_cli.stages.bitext import write_pairs
+
     log.info(
-        "%s candidate pairs, %s gold pairs, %s of these among the candidates",
+        "%s%s candidate pairs, %s gold pairs, %s of these among the candidates",
+        about,
         f"{len(found.scores):,}",
         f"{found.gold:,}",
         f"{int(found.is_gold.sum()):,}",
     )
-    for count, what in (
+    _say_counts(
+        about,
         (found.repeated, "lines repeat a pair: its best score counts"),
         (found.ambiguous, "lines left out: a sentence has more than one id"),
         (found.unknown, "lines left out: a sentence has no id"),
-    ):
-        if count:
-            log.info("%s %s", f"{count:,}", what)
+    )
     if plot is not None:
-        draw_scores(plot, found.scores, found.is_gold, best.threshold, f"Scores of {candidates.name}")
+        draw_scores(plot, found.scores, found.is_gold, found.best.threshold, f"Scores of {name}")
     if output is not None:
         write_pairs(output, found.kept())
-    result = {
-        "threshold": best.threshold,
-        "precision": best.precision,
-        "recall": best.recall,
-        "f1": best.f1,
-        "pairs": best.count,
-        "correct": best.correct,
-        "gold": found.gold,
-        "candidates": len(found.scores),
-    }
-    if as_json:
-        click.echo(json.dumps(result))
-        return
-    shortest = repr(best.threshold)
-    click.echo(f"threshold  {shortest if len(shortest.partition('.')[2]) > 6 else f'{best.threshold:.6f}'}")
-    click.echo(f"precision  {100 * best.precision:.2f}")
-    click.echo(f"recall     {100 * best.recall:.2f}")
-    click.echo(f"F1         {100 * best.f1:.2f}")
-    click.echo(f"pairs      {best.count} above the threshold, {best.correct} of {found.gold} gold pairs")
+
+
+def _say_counts(about: str, *counts: tuple[int, str]) -> None:
+    for count, what in counts:
+        if count:
+            log.info("%s%s %s", about, f"{count:,}", what)

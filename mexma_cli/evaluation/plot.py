@@ -28,12 +28,20 @@ def check_plottable(path: Path) -> None:
         ) from None
 
 
-def draw_scores(path: Path, scores: np.ndarray, is_gold: np.ndarray, threshold: float, title: str) -> None:
+def draw_scores(
+    path: Path,
+    scores: np.ndarray,
+    is_gold: np.ndarray,
+    threshold: float,
+    title: str,
+    labels: tuple[str, str] = ("in the gold list", "not in it"),
+) -> None:
     """Draw a stacked histogram of scores, gold pairs against the others, with the threshold as a line.
 
     Args:
         path: .png, .svg or .pdf; written whole.
         scores: float [n]; is_gold: bool [n].
+        labels: what gold pairs, and the others, are.
     """
     check_plottable(path)
     from matplotlib.figure import Figure
@@ -51,7 +59,7 @@ def draw_scores(path: Path, scores: np.ndarray, is_gold: np.ndarray, threshold: 
         color=["#0072b2", "#b8b8b8"],
         edgecolor="white",
         linewidth=0.4,
-        label=[f"in the gold list ({is_gold.sum():,})", f"not in it ({(~is_gold).sum():,})"],
+        label=[f"{labels[0]} ({is_gold.sum():,})", f"{labels[1]} ({(~is_gold).sum():,})"],
     )
     axes.axvline(threshold, color="#d55e00", linewidth=2, label=f"threshold {threshold:.4f}")
     axes.set_xlabel("score")

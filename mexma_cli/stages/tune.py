@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import xxhash
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import ScoredPair, one_field, read_pairs, read_scored
-from mexma_cli.mining.threshold import Threshold, best_f1
+from mexma_cli.languages import resolve
+from mexma_cli.mining.resampling import HeldOut, Intervals, Labelled, bootstrap, held_out
+from mexma_cli.mining.threshold import Threshold, choose
 from mexma_cli.text.lines import read_lines
 
 Pair = tuple[str, str]
@@ -22,6 +25,9 @@ class Tuned:
     with their text, each pair once with its best score, in the order of the file."""
 
     best: Threshold
+    intervals: Intervals
+    held_out: HeldOut | None
+    """None: no two halves without a common sentence; see `mining.resampling.held_out`."""
     scores: np.ndarray
     is_gold: np.ndarray
     pairs: list[ScoredPair]
@@ -33,6 +39,10 @@ class Tuned:
     """Candidate lines with a sentence that has more than one id; they take no part."""
     unknown: int
     """Candidate lines with a sentence that has no id; they take no part."""
+
+    def without_pairs(self) -> Tuned:
+        """The figures alone, to keep those of many languages."""
+        return replace(self, pairs=[])
 
     def kept(self) -> Iterator[tuple[float, str, str]]:
         """The pairs above the threshold, best first."""
@@ -46,8 +56,9 @@ def tune(
     gold: str | Path,
     source_ids: str | Path | None = None,
     target_ids: str | Path | None = None,
+    precision: float | None = None,
 ) -> Tuned:
-    """Find the threshold with the best F1.
+    """Find the threshold with the best F1, or the loosest one with a wanted precision (a fraction).
 
     Without id files `gold` has pairs of sentences, with them pairs of ids (BUCC's layout: `id TAB sentence`
     in the id files). A sentence that occurs under more than one id cannot be told apart by its text; as in
@@ -55,7 +66,7 @@ def tune(
 
     Raises:
         MexmaError: a file is empty or not of its format, the gold list names unknown ids, or shares no pair
-            with the candidates.
+            with the candidates, or no threshold has the wanted precision.
     """
     found = list(read_scored(read_lines(candidates), str(candidates)))
     if not found:
@@ -98,8 +109,20 @@ def tune(
         )
     pairs = list(best_of.values())
     scores = np.array([pair.score for pair in pairs])
+    try:
+        best = choose(scores, is_gold, len(wanted), precision)
+    except MexmaError as error:
+        raise MexmaError(f"{candidates}: {error.message}", error.hint) from None
+    labelled = Labelled(
+        scores,
+        is_gold,
+        *(_hashes(key[side] for key in best_of) for side in (0, 1)),
+        *(_hashes(key[side] for key in wanted) for side in (0, 1)),
+    )
     return Tuned(
-        best=best_f1(scores, is_gold, len(wanted)),
+        best=best,
+        intervals=bootstrap(labelled, best, precision),
+        held_out=held_out(labelled, precision),
         scores=scores,
         is_gold=is_gold,
         pairs=pairs,
@@ -107,6 +130,57 @@ def tune(
         repeated=len(keyed) - len(pairs),
         ambiguous=ambiguous,
         unknown=unknown,
+    )
+
+
+def tune_languages(
+    languages: Sequence[str],
+    candidates: str | Path,
+    gold: str | Path,
+    source_ids: str | Path | None = None,
+    target_ids: str | Path | None = None,
+    precision: float | None = None,
+) -> Iterator[tuple[str, Tuned]]:
+    """`tune` for one language after the other: (language as given, what was found).
+
+    Args:
+        languages: codes that `languages.resolve` knows; as they are, they stand for `{lang}` in the paths.
+
+    Raises:
+        MexmaError: an unknown language or one given twice; a file that is missing for one of them, before
+            any work; or as `tune`.
+    """
+    known: dict[str, str] = {}
+    for language in languages:
+        code = resolve(language)
+        if code in known:
+            raise MexmaError(f"--languages: {known[code]} and {language} are the same language")
+        known[code] = language
+    for language in languages:
+        for pattern in (candidates, gold, source_ids, target_ids):
+            if pattern is not None and not (path := filled(pattern, language)).exists():
+                raise MexmaError(f"language {language}: there is no {path}")
+    for language in languages:
+        yield (
+            language,
+            tune(
+                filled(candidates, language),
+                filled(gold, language),
+                None if source_ids is None else filled(source_ids, language),
+                None if target_ids is None else filled(target_ids, language),
+                precision,
+            ),
+        )
+
+
+def filled(pattern: str | Path, language: str) -> Path:
+    """The path of one language: with its code, as the user wrote it, for `{lang}`."""
+    return Path(str(pattern).replace("{lang}", language))
+
+
+def _hashes(sentences: Iterable[str]) -> np.ndarray:
+    return np.fromiter(
+        (xxhash.xxh3_64_intdigest(sentence.encode("utf-8")) for sentence in sentences), np.uint64
     )
 
 

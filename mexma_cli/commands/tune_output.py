@@ -1,0 +1,147 @@
+"""What `mexma tune` prints: lines and tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from mexma_cli.mining.planting import PlantCut
+    from mexma_cli.mining.resampling import HeldOut, Intervals
+    from mexma_cli.mining.threshold import Threshold
+    from mexma_cli.stages.plant import Planted
+    from mexma_cli.stages.tune import Tuned
+
+log = logging.getLogger(__name__)
+
+
+def print_tuned(found: Tuned) -> None:
+    """The lines for a threshold from a gold list."""
+    log.info("in parentheses: 95 % intervals, from resampled source sentences")
+    _print_figures(found.best, found.intervals)
+    best = found.best
+    click.echo(f"pairs      {best.count} above the threshold, {best.correct} of {found.gold} gold pairs")
+    held = found.held_out
+    if held is None:
+        log.info("no held-out figures: the pairs do not fall into two halves that share no sentence")
+    else:
+        click.echo(f"held out   {_other_half(held.result, held.gold, 'gold pairs')}")
+
+
+def print_languages(tuned: dict[str, Tuned]) -> None:
+    """A row for each language."""
+    header = ["language", "threshold", "precision", "recall", "F1", "F1 interval", "held-out F1", "pairs"]
+    rows = [
+        [
+            language,
+            *_cells(found.best),
+            _interval(found.intervals.f1),
+            f"{100 * found.held_out.result.f1:.2f}" if found.held_out else "-",
+            str(found.best.count),
+        ]
+        for language, found in tuned.items()
+    ]
+    _print_table([header, *rows], names=1)
+
+
+def print_planted(found: Planted) -> None:
+    """The lines for a threshold from planted pairs, and the table of others."""
+    log.info("precision and F1 are estimates; in parentheses: 95 % intervals, from resampled pairs")
+    best, held = found.best, found.held_out
+    _print_figures(best, found.intervals)
+    click.echo(
+        f"pairs      {best.found} of {best.planted} planted pairs; {best.others} others, "
+        f"about {best.right:.0f} of them right (of about {best.translations:.0f} in the text)"
+    )
+    if held is None:
+        log.info("no held-out figures: too few planted pairs came back to halve them")
+    else:
+        click.echo(f"held out   {_other_half(held, held.planted, 'planted pairs')}")
+    click.echo()
+    header = ["threshold", "precision", "recall", "F1", "planted", "wrong", "others", "right"]
+    rows = [
+        [*_cells(step), *map(str, (step.found, step.wrong, step.others)), f"{step.right:.0f}"]
+        for step in found.steps
+    ]
+    _print_table([header, *rows], names=0)
+
+
+def _figures(cut: Threshold | PlantCut) -> dict[str, float]:
+    return {"threshold": cut.threshold, "precision": cut.precision, "recall": cut.recall, "f1": cut.f1}
+
+
+def tuned_json(found: Tuned) -> dict[str, Any]:
+    """A threshold from a gold list."""
+    return _figures(found.best) | {
+        "pairs": found.best.count,
+        "correct": found.best.correct,
+        "gold": found.gold,
+        "candidates": len(found.scores),
+        "intervals": vars(found.intervals),
+        "held_out": _held_out_json(found.held_out),
+    }
+
+
+def planted_json(found: Planted) -> dict[str, Any]:
+    """A threshold from planted pairs, and the table."""
+    return _plant_cut_json(found.best) | {
+        "left_out": {"empty": found.empty, "repeated": found.repeated},
+        "copies": {"source": found.copies[0], "target": found.copies[1]},
+        "intervals": vars(found.intervals),
+        "held_out": _plant_cut_json(found.held_out) if found.held_out else None,
+        "table": [_plant_cut_json(step) for step in found.steps],
+    }
+
+
+def _plant_cut_json(cut: PlantCut) -> dict[str, Any]:
+    derived = {name: getattr(cut, name) for name in ("precision", "recall", "f1", "planted_precision")}
+    return derived | vars(cut)
+
+
+def _held_out_json(held: HeldOut | None) -> dict[str, Any] | None:
+    if held is None:
+        return None
+    counts = {"pairs": held.result.count, "correct": held.result.correct, "gold": held.gold}
+    return _figures(held.result) | counts
+
+
+def _print_figures(best: Threshold | PlantCut, intervals: Intervals) -> None:
+    low, high = intervals.threshold
+    click.echo(f"threshold  {_threshold(best.threshold)}  ({low:.4f} to {high:.4f})")
+    click.echo(f"precision  {100 * best.precision:.2f}  ({_interval(intervals.precision)})")
+    click.echo(f"recall     {100 * best.recall:.2f}  ({_interval(intervals.recall)})")
+    click.echo(f"F1         {100 * best.f1:.2f}  ({_interval(intervals.f1)})")
+
+
+def _other_half(cut: Threshold | PlantCut, count: int, what: str) -> str:
+    f1, precision, recall = (100 * x for x in (cut.f1, cut.precision, cut.recall))
+    return (
+        f"F1 {f1:.2f}, precision {precision:.2f}, recall {recall:.2f} on {count} {what}; "
+        f"threshold {_threshold(cut.threshold)} from the others"
+    )
+
+
+def _cells(cut: Threshold | PlantCut) -> list[str]:
+    return [_threshold(cut.threshold), *(f"{100 * x:.2f}" for x in (cut.precision, cut.recall, cut.f1))]
+
+
+def _threshold(value: float) -> str:
+    shortest = repr(value)
+    return shortest if len(shortest.partition(".")[2]) > 6 else f"{value:.6f}"
+
+
+def _interval(bounds: tuple[float, float]) -> str:
+    return f"{100 * bounds[0]:.1f} to {100 * bounds[1]:.1f}"
+
+
+def _print_table(rows: list[list[str]], names: int) -> None:
+    """Columns under their headers, the first `names` to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            cell.ljust(width) if place < names else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        click.echo("  ".join(cells).rstrip())

@@ -1,0 +1,228 @@
+"""Where to cut mined pairs without a gold list, from known translations that were mined among them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import xxhash
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.mining.resampling import RESAMPLES, SEED, TAILS, TRIED_CUTS, Intervals
+from mexma_cli.mining.threshold import best_place, between, loosest_place, most_precise_place
+
+FEWEST = 20
+"""Planted pairs that must come back: the estimate errs by one part in the root of their number, or more."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Scores, float64, of what was mined: `right` [d], the planted pairs that came back; `wrong` [w], the
+    other pairs with a planted sentence; `others` [o], pairs without. `right_of` and `wrong_of`, int64 [d] and
+    [w], number the planted pairs that these are of, from 0; there are `planted` in all."""
+
+    right: np.ndarray
+    right_of: np.ndarray
+    wrong: np.ndarray
+    wrong_of: np.ndarray
+    others: np.ndarray
+    planted: int
+
+
+@dataclass(frozen=True)
+class PlantCut:
+    """A cut: of scores greater than `threshold` there are `found` of the `planted` pairs, `wrong` pairs with
+    a planted sentence and `others` without, about `right` of which are translations; the text has about
+    `translations` in all."""
+
+    threshold: float
+    found: int
+    planted: int
+    wrong: int
+    others: int
+    right: float
+    translations: float
+
+    @property
+    def recall(self) -> float:
+        """Share of the planted pairs that came back."""
+        return self.found / self.planted
+
+    @property
+    def precision(self) -> float:
+        """Estimated share of translations among the others."""
+        return self.right / self.others if self.others else 0.0
+
+    @property
+    def f1(self) -> float:
+        """2PR / (P + R) of the two."""
+        return 2 * self.right / (self.others + self.translations)
+
+    @property
+    def planted_precision(self) -> float:
+        """Share of right pairs among those with a planted sentence, as if every line had a translation."""
+        return self.found / (self.found + self.wrong) if self.found else 0.0
+
+
+class PlantCurve:
+    """All cuts, and an estimate of how many translations the text has.
+
+    Where the planted pairs are like the text's own T translations, a cut that keeps the share r of the
+    planted pairs keeps about T r of the text's, so of the o other pairs that it keeps T r are right. T comes
+    from the top: the text's precision is at most p, that on the pairs with a planted sentence, as text has
+    lines without a translation too, which give wrong pairs only. So T <= o p / r at every cut, nearly with
+    equality where hardly any pair is wrong, and the least is taken. This is learning from positive and
+    unlabelled examples (Elkan and Noto 2008, "Learning classifiers from only positive and unlabeled data";
+    the least is chosen by its upper bound, so that a few pairs do not decide by chance, as in Garg et al.
+    2021, "Mixture proportion estimation and PU learning: a modern approach").
+    """
+
+    def __init__(self, found: Found) -> None:
+        if len(found.right) < FEWEST:
+            raise MexmaError(
+                f"{len(found.right)} of {found.planted:,} planted pairs came back; "
+                f"to measure with, {FEWEST} are the least",
+                "plant more known translations, of the same kind as the text: some hundreds or better 1,000",
+            )
+        self._found = found
+        self._scores = np.unique(np.concatenate([found.right, found.wrong, found.others]))[::-1]
+        self._places = [self._first_kept(s) for s in (found.right, found.wrong, found.others)]
+        size = len(self._scores)
+        self.found, wrong, self.others = (np.cumsum(np.bincount(p, minlength=size)) for p in self._places)
+        self._touched = self.found + wrong
+        self.translations = _translations(self.found, self._touched, self.others, found.planted)
+
+    def choose(self, precision: float | None = None) -> int:
+        """The cut of best F1, or the last of at least this precision, both as estimated.
+
+        Raises:
+            MexmaError: no cut has that precision, or the text seems to have no translations.
+        """
+        if self.others[-1] == 0 or self.translations < 1:
+            raise MexmaError(
+                "no pair of the text scores as high as the planted pairs: it seems to hold no translations",
+                "plant known translations of the same kind as the text",
+            )
+        share = self.translations / self._found.planted
+        right = _right(self.found, self._touched, self.others, share)
+        place = _choose(right, self.others, self.translations, precision)
+        if place is None:
+            best = self.cut(most_precise_place(self.others, right))
+            assert precision is not None
+            raise MexmaError(
+                f"no threshold has a precision of {100 * precision:.2f} %: the highest is about "
+                f"{100 * best.precision:.2f} %, above {best.threshold}",
+                f"ask for less, such as --precision {np.floor(100 * best.precision) / 100:g}",
+            )
+        return place
+
+    def cut(self, place: int) -> PlantCut:
+        """What a cut keeps."""
+        return self.measured(self.threshold(place))
+
+    def measured(self, threshold: float) -> PlantCut:
+        """What any threshold keeps."""
+        found, planted = self._found, self._found.planted
+        kept, wrong, others = (int((s > threshold).sum()) for s in (found.right, found.wrong, found.others))
+        right = min(self.translations * kept / planted, others * kept / max(kept + wrong, 1))
+        return PlantCut(threshold, kept, planted, wrong, others, right, self.translations)
+
+    def threshold(self, place: int) -> float:
+        """The number between the scores on both sides of a cut."""
+        low = self._scores[place + 1] if place + 1 < len(self._scores) else None
+        return between(float(self._scores[place]), low)
+
+    def ladder(self, shares: Sequence[float]) -> list[int]:
+        """The highest cuts that keep these shares of the planted pairs that came back."""
+        wanted = np.ceil(np.array(shares) * self.found[-1] - 1e-9)
+        return np.unique(np.searchsorted(self.found, wanted)).tolist()
+
+    def bootstrap(self, chosen: int, precision: float | None = None, resamples: int = RESAMPLES) -> Intervals:
+        """95 % percentile intervals from resampled planted pairs and resampled other pairs.
+
+        The planted pairs are drawn with replacement, found or not; the other pairs are a sample of what the
+        text could have been, each drawn a Poisson number of times. The translations are estimated anew in
+        each resample, and so is the threshold; the intervals of precision, recall and F1 are of the cut that
+        was chosen. They do not say how far the planted pairs are from being like the text's. Fixed seed.
+        """
+        planted, last = self._found.planted, len(self._scores) - 1
+        cuts = np.union1d(np.linspace(0, last, TRIED_CUTS).astype(np.intp), chosen)
+        printed, size = int(np.searchsorted(cuts, chosen)), len(cuts)
+        right_bin, wrong_bin, other_bin = (np.searchsorted(cuts, places) for places in self._places)
+        other_bins = np.bincount(other_bin, minlength=size)
+        rng = np.random.default_rng(SEED)
+        figures = np.empty((resamples, 4))
+        for row in figures:
+            drawn = np.bincount(rng.integers(0, planted, planted), minlength=planted)
+            found = np.cumsum(np.bincount(right_bin, drawn[self._found.right_of], size))
+            touched = found + np.cumsum(np.bincount(wrong_bin, drawn[self._found.wrong_of], size))
+            others = np.cumsum(rng.poisson(other_bins))
+            total = _translations(found, touched, others, planted)
+            right = _right(found, touched, others, total / planted)
+            place = _choose(right, others, total, precision)
+            row[0] = self.threshold(int(cuts[most_precise_place(others, right) if place is None else place]))
+            row[1] = right[printed] / max(others[printed], 1)
+            row[2] = found[printed] / planted
+            row[3] = 2 * right[printed] / max(others[printed] + total, 1)
+        low, high = np.quantile(figures, TAILS, axis=0).tolist()
+        return Intervals(*zip(low, high, strict=True))
+
+    def _first_kept(self, scores: np.ndarray) -> np.ndarray:
+        """The first cut that keeps each score."""
+        return len(self._scores) - 1 - np.searchsorted(self._scores[::-1], scores)
+
+
+def held_out(found: Found, precision: float | None = None) -> PlantCut | None:
+    """Choose by one half of the planted pairs, and measure with the other, which estimates anew.
+
+    The halves depend on the pairs' numbers only (their hash). The pairs of the text itself serve both.
+
+    Returns:
+        None where a half has too few pairs that came back, or cannot be chosen by.
+    """
+    hashes = [xxhash.xxh3_64_intdigest(number.to_bytes(8, "little")) for number in range(found.planted)]
+    first = np.zeros(found.planted, dtype=bool)
+    first[np.argsort(np.array(hashes, dtype=np.uint64), kind="stable")[: found.planted // 2]] = True
+    try:
+        curves = [PlantCurve(_part(found, half)) for half in (first, ~first)]
+        tuned, other = curves
+        return other.measured(tuned.threshold(tuned.choose(precision)))
+    except MexmaError:
+        return None
+
+
+def _part(found: Found, half: np.ndarray) -> Found:
+    """With some of the planted pairs (bool [planted]), and all others."""
+    right, wrong = half[found.right_of], half[found.wrong_of]
+    number = np.cumsum(half) - 1
+    return Found(
+        right=found.right[right],
+        right_of=number[found.right_of[right]],
+        wrong=found.wrong[wrong],
+        wrong_of=number[found.wrong_of[wrong]],
+        others=found.others,
+        planted=int(half.sum()),
+    )
+
+
+def _translations(found: np.ndarray, touched: np.ndarray, others: np.ndarray, planted: int) -> float:
+    """The least o p / r = o planted / touched, in its upper bound, over the cuts that keep enough planted
+    pairs; arrays [c]."""
+    enough = np.flatnonzero(found >= min(max(FEWEST, planted / 10), found[-1]))
+    found, touched, others = (np.maximum(a[enough], 1) for a in (found, touched, others))
+    ratio = others * planted / touched
+    return float(ratio[np.argmin(ratio * (1 + np.sqrt(1 / found + 1 / others)))])
+
+
+def _right(found: np.ndarray, touched: np.ndarray, others: np.ndarray, share: float) -> np.ndarray:
+    """Right ones of the others, float [c]; `share` is how many there are for each planted pair."""
+    return np.minimum(share * found, others * found / np.maximum(touched, 1))
+
+
+def _choose(
+    right: np.ndarray, others: np.ndarray, translations: float, precision: float | None
+) -> int | None:
+    if precision is None:
+        return best_place(others, right, translations)
+    return loosest_place(others, right, precision)

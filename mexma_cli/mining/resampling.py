@@ -1,0 +1,169 @@
+"""How sure a threshold is: bootstrap intervals, and a half that the tuning has not seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.mining.threshold import (
+    Curve,
+    Threshold,
+    best_place,
+    choose,
+    loosest_place,
+    measured,
+    most_precise_place,
+)
+
+RESAMPLES = 1000
+SEED = 0
+TRIED_CUTS = 4096
+TAILS = (0.025, 0.975)
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Scored pairs with the truth about them.
+
+    `scores` float [n], finite; `is_gold` bool [n]; `source` and `target` uint64 [n], a hash of each sentence
+    (equal ones are the same sentence); `gold_source` and `gold_target` uint64 [g], of all gold pairs, those
+    that are not among the candidates too.
+    """
+
+    scores: np.ndarray
+    is_gold: np.ndarray
+    source: np.ndarray
+    target: np.ndarray
+    gold_source: np.ndarray
+    gold_target: np.ndarray
+
+    @property
+    def gold(self) -> int:
+        """Gold pairs in all."""
+        return len(self.gold_source)
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """95 % intervals as (low, high): of the threshold, and of what the printed threshold gives."""
+
+    threshold: tuple[float, float]
+    precision: tuple[float, float]
+    recall: tuple[float, float]
+    f1: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """What the threshold from one half of the gold pairs gives on the other, of `gold` gold pairs."""
+
+    result: Threshold
+    gold: int
+
+
+def bootstrap(
+    pairs: Labelled, chosen: Threshold, precision: float | None = None, resamples: int = RESAMPLES
+) -> Intervals:
+    """Percentile intervals from resampled source sentences.
+
+    What is drawn, with replacement, are the source sentences that a candidate or a gold pair has, each with
+    all its candidates and all its gold pairs, found or missed. Pairs are no independent draws: with all
+    candidates of a sentence in the list they rise and fall together, and a gold pair that was missed is
+    nowhere among the candidates, but belongs to its sentence. (Where a sentence has one candidate at most,
+    as with retrieval `max`, this is drawing candidates and missed gold pairs.)
+
+    The interval of the threshold is of thresholds found anew in each resample; the intervals of precision,
+    recall and F1 are of the threshold that was chosen. They are how far these may be off for other text of
+    the same kind, not what tuning on that text would give. The seed is fixed. Of more than 4,096 cuts, a
+    resample tries 4,096, evenly spread over the ranks.
+
+    Args:
+        chosen: the threshold from all pairs.
+        precision: what `chosen` was chosen by, see `threshold.choose`. A resample that reaches it nowhere
+            counts with its most precise cut.
+    """
+    curve = Curve(pairs.scores, pairs.is_gold, pairs.gold)
+    # Units are numbered by their best candidate's rank: what is read in rank order lies near together.
+    ranked = np.concatenate([pairs.source[curve.order], np.sort(pairs.gold_source)])
+    names, first, unit = np.unique(ranked, return_index=True, return_inverse=True)
+    units, number = len(names), np.empty(len(names), dtype=np.intp)
+    number[np.argsort(first)] = np.arange(units)
+    of_candidate, of_gold = np.split(number[unit], [len(pairs.source)])
+    is_gold = pairs.is_gold[curve.order]
+    gold_of_unit = np.bincount(of_gold, minlength=units)
+    own = int(np.searchsorted(curve.count, chosen.count))
+    cuts = np.union1d(np.linspace(0, len(curve.ends) - 1, TRIED_CUTS).astype(np.intp), own)
+    starts, printed = np.append(0, curve.count[cuts[:-1]]), int(np.searchsorted(cuts, own))
+    rng = np.random.default_rng(SEED)
+    figures = np.full((resamples, 4), np.nan)
+    for row in figures:
+        drawn = np.bincount(rng.integers(0, units, units, dtype=np.uint32), minlength=units)
+        times = drawn[of_candidate]
+        count = np.cumsum(np.add.reduceat(times, starts))
+        correct = np.cumsum(np.add.reduceat(times * is_gold, starts))
+        total = int(drawn @ gold_of_unit)
+        if precision is None:
+            place = best_place(count, correct, total)
+        else:
+            found = loosest_place(count, correct, precision)
+            place = most_precise_place(count, correct) if found is None else found
+        row[0] = curve.threshold(int(cuts[place]))
+        kept, right = int(count[printed]), int(correct[printed])
+        row[1] = right / kept if kept else np.nan
+        row[2] = right / total if total else np.nan
+        row[3] = 2 * right / (kept + total) if kept + total else np.nan
+    low, high = np.nanquantile(figures, TAILS, axis=0).tolist()
+    return Intervals(*zip(low, high, strict=True))
+
+
+def held_out(pairs: Labelled, precision: float | None = None) -> HeldOut | None:
+    """Tune on one half of the gold pairs and measure on the other.
+
+    No sentence, source or target, is in both halves: pairs that share one go together, candidates and gold
+    pairs alike, and so do pairs that hang together over others. Such groups are put in the order of their
+    sentences' hash, so the halves depend on the text only, and go to the first half until that has half of
+    the gold pairs.
+
+    Returns:
+        None where there are no two halves with gold pairs (all hangs together, as the k candidates of every
+        sentence do, or there are too few), or the first cannot be tuned on.
+    """
+    group, key = _groups(pairs)
+    of_candidate, of_gold = np.split(group, [len(pairs.source)])
+    order = np.argsort(key, kind="stable")
+    gold = np.bincount(of_gold, minlength=len(key))[order]
+    first = np.empty(len(key), dtype=bool)
+    first[order] = np.cumsum(gold) - gold < pairs.gold / 2
+    tuning, total = first[of_candidate], int(first[of_gold].sum())
+    if not 0 < total < pairs.gold or not pairs.is_gold[tuning].any():
+        return None
+    try:
+        tuned = choose(pairs.scores[tuning], pairs.is_gold[tuning], total, precision)
+    except MexmaError:
+        return None
+    rest = pairs.gold - total
+    return HeldOut(measured(pairs.scores[~tuning], pairs.is_gold[~tuning], rest, tuned.threshold), rest)
+
+
+def _groups(pairs: Labelled) -> tuple[np.ndarray, np.ndarray]:
+    """The connected group of every candidate and every gold pair, int64 [n + g], and the groups' hashes,
+    uint64."""
+    names, source = np.unique(np.concatenate([pairs.source, pairs.gold_source]), return_inverse=True)
+    others, target = np.unique(np.concatenate([pairs.target, pairs.gold_target]), return_inverse=True)
+    target = target + len(names)
+    label = np.arange(len(names) + len(others))
+    while True:  # hook the larger label of each pair to the smaller, then shorten the chains
+        low = np.minimum(label[source], label[target])
+        before = label.copy()
+        np.minimum.at(label, before[source], low)
+        np.minimum.at(label, before[target], low)
+        while (label[label] != label).any():
+            label = label[label]
+        if (label == before).all():
+            break
+    kept, group = np.unique(label[source], return_inverse=True)
+    key = np.zeros(len(kept), dtype=np.uint64)
+    np.add.at(key, np.searchsorted(kept, label[: len(names)]), names)  # wraps, as hashes may
+    return group, key
