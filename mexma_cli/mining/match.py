@@ -87,18 +87,14 @@ def match(
         raise ValueError(f"retrieval {retrieval!r} is none of {', '.join(RETRIEVALS)}")
     if retrieval == "all":
         return _sorted(_all(neighbours, kind, background, threshold))
-    forward, backward = best_of_each(neighbours, kind, background)
-    if retrieval == "forward":
-        found = forward
-    elif retrieval == "backward":
-        found = backward
+    sides = list(best_of_each(neighbours, kind, background))
+    if retrieval == "max":
+        threshold = 0.0 if threshold is None else threshold
+        found = _one_to_one(sides, len(neighbours.backward_ids))
     elif retrieval == "intersect":
-        found = forward.take(_mutual(forward, backward, len(neighbours.backward_ids)))
+        found = _sorted(sides[0].take(_mutual(sides[0], sides[1], len(neighbours.backward_ids))))
     else:
-        found = _one_to_one(forward, backward, len(neighbours.backward_ids))
-    if threshold is None and retrieval == "max":
-        threshold = 0.0
-    found = _sorted(found)
+        found = _sorted(sides[retrieval == "backward"])
     return found if threshold is None else found.above(threshold)
 
 
@@ -200,35 +196,61 @@ def _mutual(forward: Candidates, backward: Candidates, targets: int) -> np.ndarr
     return chosen_by[forward.target] == forward.source
 
 
-def _one_to_one(forward: Candidates, backward: Candidates, targets: int) -> Candidates:
-    """Greedy: best first, a pair is taken if neither of its rows is.
+def _one_to_one(sides: list[Candidates], targets: int) -> Candidates:
+    """Greedy: best first, a pair is taken if neither of its rows is. Sorted.
 
     A pair that is the best one left of both its rows is taken whatever becomes of the others, so all of
     those are taken together, and again among what then is left.
+
+    Args:
+        sides: forward and backward; emptied, so that they need no memory while their union is worked on.
     """
-    chosen_both_ways = np.zeros(targets, dtype=bool)
-    chosen_both_ways[forward.target[_mutual(forward, backward, targets)]] = True
-    both = _sorted(_joined([forward, backward.take(~chosen_both_ways[backward.target])]))
-    sources = int(both.source.max()) + 1 if len(both) else 0
+    both = _union(sides, targets)
+    order = _order(both)
+    sources = int(both.source.max(initial=-1)) + 1
     source_free, target_free = np.ones(sources, dtype=bool), np.ones(targets, dtype=bool)
-    source_first, target_first = np.empty(sources, np.int64), np.empty(targets, np.int64)
+    source_first, target_first = np.empty(sources, order.dtype), np.empty(targets, order.dtype)
     taken = np.zeros(len(both), dtype=bool)
-    left = np.arange(len(both))
+    left = np.arange(len(both), dtype=order.dtype)  # places in `order`
     for _ in range(_ROUNDS):
+        for part in reversed(list(_blocks(len(left), 1))):
+            places = left[part][::-1]  # of equal indices the last write stays: the best pair
+            source_first[both.source[order[places]]] = places
+            target_first[both.target[order[places]]] = places
+        for part in _blocks(len(left), 1):
+            places = left[part]
+            pair = order[places]
+            source, target = both.source[pair], both.target[pair]
+            best = (source_first[source] == places) & (target_first[target] == places)
+            taken[places[best]] = True
+            source_free[source[best]] = target_free[target[best]] = False
+        kept = [np.empty(0, order.dtype)]
+        for part in _blocks(len(left), 1):
+            pair = order[left[part]]
+            kept.append(left[part][source_free[both.source[pair]] & target_free[both.target[pair]]])
+        left = np.concatenate(kept)
         if not len(left):
             break
-        source, target = both.source[left], both.target[left]
-        source_first[source[::-1]] = left[::-1]  # of equal indices the last write stays: the best pair
-        target_first[target[::-1]] = left[::-1]
-        best = (source_first[source] == left) & (target_first[target] == left)
-        taken[left[best]] = True
-        source_free[source[best]] = target_free[target[best]] = False
-        left = left[source_free[source] & target_free[target]]
     for place in left.tolist():
-        if source_free[both.source[place]] and target_free[both.target[place]]:
+        pair = order[place]
+        if source_free[both.source[pair]] and target_free[both.target[pair]]:
             taken[place] = True
-            source_free[both.source[place]] = target_free[both.target[place]] = False
-    return both.take(taken)
+            source_free[both.source[pair]] = target_free[both.target[pair]] = False
+    return both.take(order[taken])
+
+
+def _union(sides: list[Candidates], targets: int) -> Candidates:
+    """Forward and backward pairs, each once."""
+    new = np.ones(targets, dtype=bool)
+    new[sides[0].target[_mutual(sides[0], sides[1], targets)]] = False
+    new = new[sides[1].target]
+    columns = [[side.scores, side.source, side.target, side.cosines] for side in sides]
+    sides.clear()
+    joined = []
+    while columns[0]:
+        joined.append(np.concatenate([columns[0].pop(), columns[1].pop()[new]]))
+    cosines, target, source, scores = joined
+    return Candidates(scores, source, target, cosines)
 
 
 def _all(neighbours: Neighbours, kind: str, background: Means | None, threshold: float | None) -> Candidates:
@@ -284,4 +306,10 @@ def _joined(parts: list[Candidates], below: int = 0) -> Candidates:
 
 
 def _sorted(pairs: Candidates) -> Candidates:
-    return pairs.take(np.lexsort((pairs.target, pairs.source, -pairs.scores)))
+    return pairs.take(_order(pairs))
+
+
+def _order(pairs: Candidates) -> np.ndarray:
+    """The places of pairs, best first, in as few bytes as they need."""
+    order = np.lexsort((pairs.target, pairs.source, -pairs.scores))
+    return order.astype(np.uint32) if len(order) < 1 << 32 else order
