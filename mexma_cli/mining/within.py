@@ -130,12 +130,13 @@ def _promising(
     else:
         slack = np.full_like(estimate, error)
     slack += np.float32(1e-6) * (np.abs(estimate) + 1)
-    least, most = estimate - slack, estimate + slack
+    most = estimate + slack
     chosen = np.zeros(estimate.shape, dtype=bool)
     for axis in (0, 1):
-        bound = low[1 - axis]
-        if (count := estimate.shape[axis]) > k:
-            kth = np.partition(least, count - k, axis=axis).take(count - k, axis=axis)
+        bound, count = low[1 - axis], estimate.shape[axis]
+        if count > k and np.isneginf(bound).any():  # lists that are full already say enough
+            least = estimate - slack
+            kth = least.max(axis) if k == 1 else np.partition(least, count - k, axis).take(count - k, axis)
             bound = np.maximum(bound, kth)
         chosen |= most >= np.expand_dims(bound, axis)
     a, b = np.nonzero(chosen)
