@@ -76,14 +76,11 @@ def opened(
         languages: FLORES-200 codes, one a path.
         aligned: Refuse other numbers of lines in the second input than in the first.
     """
-    from mexma_cli.store.embeddings import EmbeddingStore
     from mexma_cli.text.lines import scan, spooled
 
     labels = labels or [label_of(path) for path in paths]
     languages = languages or ["und"] * len(paths)
-    stores: list[EmbeddingStore | None] = [
-        EmbeddingStore.open(path) if is_store(path) else None for path in paths
-    ]
+    stores: list[EmbeddingStore | None] = [open_store(path) if is_store(path) else None for path in paths]
     scans: list[FileScan | None] = []
     for path, label, store in zip(paths, labels, stores, strict=True):
         scans.append(None if store else scan(stack.enter_context(spooled(path)), label))
@@ -98,6 +95,22 @@ def opened(
                 output = folder / f"{side}.emb"
                 stores[side] = _embedded(encoder, text, labels[side], languages[side], output)
     return [store for store in stores if store is not None]
+
+
+def open_store(path: Path) -> EmbeddingStore:
+    """Open an embedding store.
+
+    Raises:
+        MexmaError: As `EmbeddingStore.open`, or it is a store of neighbours.
+    """
+    from mexma_cli.store.embeddings import EmbeddingStore
+    from mexma_cli.store.neighbours import is_neighbours
+
+    if is_neighbours(path):
+        raise MexmaError(
+            f"{path} holds neighbours, not embeddings", "name the embedding store: `mexma info` says which"
+        )
+    return EmbeddingStore.open(path)
 
 
 def load_encoder_of(

@@ -28,8 +28,6 @@ log = logging.getLogger(__name__)
 )
 @click.option(
     "-k",
-    "--neighbours",
-    "k",
     type=click.IntRange(min=1),
     default=16,
     show_default=True,

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 )
 @click.option(
     "-k",
-    "--neighbours",
+    "--neighbourhood",
     "k",
     type=click.IntRange(min=1),
     default=4,
@@ -68,7 +68,8 @@ def command(
 
     BITEXT is two files, line n of one being the translation of line n of the other (texts or embedding
     stores), or one TSV: source TAB target, or score TAB source TAB target, whose old score is not printed.
-    `-` is stdin. A line with an empty side has no score: `nan` is printed.
+    `-` is stdin. A line with an empty side has no score: `nan` is printed. Without --model, texts that go
+    with a store are embedded by that store's encoder.
 
     A bitext's score depends on its neighbourhoods. Those of a small or one-sided bitext say little: give
     larger texts of the two languages with --background.

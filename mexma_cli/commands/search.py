@@ -49,7 +49,7 @@ TYPED_TOP = 5
 )
 @click.option(
     "-k",
-    "--neighbours",
+    "--neighbourhood",
     "k",
     type=click.IntRange(min=1),
     default=4,
@@ -142,10 +142,9 @@ def _typed(
         raise click.UsageError("--query is empty.")
     from mexma_cli.stages.bitext import write_chunks
     from mexma_cli.stages.search import line_of, nearest
-    from mexma_cli.store.embeddings import EmbeddingStore
 
     query = " ".join(query.splitlines())
-    store = EmbeddingStore.open(path)
+    store = open_store(path)
     encoder = load_encoder_of([store], model, device, dtype, "the query")
     found = nearest(store, encoder.embed([query])[0], top)
     if not found:

@@ -120,7 +120,7 @@ class NeighbourStore:
         if not (folder / MANIFEST).is_file():
             what = "has no manifest.json" if folder.exists() else "no such folder"
             raise MexmaError(f"{folder} is no store of neighbours: {what}", "`mexma knn` makes one")
-        if not _is_ours(folder):
+        if not is_neighbours(folder):
             raise MexmaError(f"{folder} is no store of neighbours", "`mexma knn` makes one")
         store = cls(folder, read_manifest(folder / MANIFEST, NeighbourManifest, FORMAT_VERSION))
         store._check_sizes()
@@ -290,7 +290,7 @@ def check_replaceable(path: Path, overwrite: bool) -> None:
     """
     if not path.exists() and not path.is_symlink():
         return
-    if not _is_ours(path):
+    if not is_neighbours(path):
         raise MexmaError(
             f"{path} is there and is no store of neighbours: not overwritten", "name another output"
         )
@@ -329,7 +329,8 @@ def _file(name: str) -> str:
     return name.replace("_", "-") + ".npy"
 
 
-def _is_ours(folder: Path) -> bool:
+def is_neighbours(folder: Path) -> bool:
+    """Whether a folder is a store of neighbours, whole or not."""
     if not (folder / MANIFEST).is_file():
         return False
     content = read_json(folder / MANIFEST)

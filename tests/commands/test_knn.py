@@ -78,3 +78,6 @@ def test_refusals(texts: tuple[Path, Path], tiny_encoder: Path, tmp_path: Path) 
     assert done.exit_code == 1 and "is there already" in done.stderr
     assert "embedding" not in done.stderr
     assert run("knn", *texts, "-o", output, "--overwrite", *model).exit_code == 0
+    for command in (("knn", output, texts[0], "-o", tmp_path / "b.knn"), ("search", output, "--query", "a")):
+        done = run(*command)
+        assert done.exit_code == 1 and "a.knn holds neighbours, not embeddings" in done.stderr
