@@ -14,6 +14,7 @@ from mexma_cli.commands.inputs import (
     check_inputs,
     is_store,
     load_encoder_of,
+    open_store,
     opened,
     outputs_of,
     progress_bar,
