@@ -105,6 +105,9 @@ def _run(job: _Job, stack: ExitStack, model: str | None, device: str, dtype: str
     source, target = opened(
         stack, job.paths, model=model, device=device, dtype=dtype, languages=job.languages
     )
+    if job.documents is not None:
+        names = label_of(job.paths[0]), label_of(job.paths[1])
+        job.documents.check_lines((source.rows, target.rows), names)
     opening = time.monotonic() - started
     known, search = _known(job, (source, target))
     found = mine(

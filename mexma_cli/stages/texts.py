@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 
+from mexma_cli.errors import MexmaError
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.manifest import no_space_as_message
 
 _LINES = 1 << 16
+
+
+@contextmanager
+def temporary_space() -> Iterator[None]:
+    """Turn "disk full" while writing a temporary file into a message for the user."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise MexmaError(
+            f"no space left for temporary files in {tempfile.gettempdir()}",
+            "free some space there, or name a folder on another disk: TMPDIR=FOLDER mexma ...",
+        ) from error
 
 
 class KeptTexts:
@@ -31,7 +47,7 @@ class KeptTexts:
         self._rows = np.unique(rows)
         self._ends = np.zeros(len(self._rows) + 1, dtype=np.int64)
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this object
-        with no_space_as_message(Path(tempfile.gettempdir())):
+        with temporary_space():
             self._fill(store)
 
     def take(self, rows: np.ndarray) -> list[str]:

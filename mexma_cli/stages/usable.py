@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import IO
 
 import numpy as np
 import xxhash
 
+from mexma_cli.stages.texts import temporary_space
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.manifest import no_space_as_message
 from mexma_cli.text.lines import is_blank
 
 _VECTORS_BYTES = 16 << 20
@@ -84,8 +83,7 @@ def _buckets(store: EmbeddingStore, empty: np.ndarray, stack: ExitStack) -> Iter
     if count == 1:
         yield np.concatenate([np.empty(0, _DIGEST), *_digests(store, empty)])
         return
-    where = Path(tempfile.gettempdir())
-    with no_space_as_message(where):
+    with temporary_space():
         files: list[IO[bytes]] = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(count)]  # noqa: SIM115
         for digests in _digests(store, empty):
             place = digests["high"] % np.uint64(count)

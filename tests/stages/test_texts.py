@@ -47,5 +47,5 @@ def test_a_full_temporary_disk_is_a_message(monkeypatch: pytest.MonkeyPatch) -> 
         return open("/dev/full", "w+b")
 
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
-    with pytest.raises(MexmaError, match="no space left on the disk"):
+    with pytest.raises(MexmaError, match="no space left for temporary files in"):
         KeptTexts(store(["some text"]), np.array([0]))
