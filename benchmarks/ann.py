@@ -1,7 +1,7 @@
 """Approximate neighbours against exact ones: seconds, and the fraction of the neighbours found, side by side.
 
     python benchmarks/ann.py [SOURCE.emb TARGET.emb] [--rows 20000] [--dim 256] [-k 16] [--threads 2]
-                             [--recall 0.95] [--index auto --index HNSW32,SQ8 ...]
+                             [--recall 0.95] [--index IVF1024,PQ128x4fs --index HNSW32,SQ8 ...]
 
 Without stores the vectors are those that benchmarks/mine.py makes up; real ones are easier for some indexes
 and harder for others. Both directions are asked for, and training and filling the index count. Recall is
@@ -76,7 +76,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--recall", type=float, default=0.95)
     parser.add_argument("--memory", type=float, help="GB")
-    parser.add_argument("--index", action="append", help="auto, or a FAISS factory string; may be repeated")
+    parser.add_argument(
+        "--index", action="append", help="FAISS factory string; may be repeated. Default: as by size"
+    )
     settings = parser.parse_args()
     if len(settings.stores) not in (0, 2):
         parser.error("no store, or two")
@@ -92,11 +94,8 @@ def main() -> None:
     what = ", ".join(settings.stores) or "made-up vectors"
     print(f"{what}: {len(x):,} x {len(y):,} x {x.shape[1]}, k {k}, {settings.threads} threads")
     print(f"{'index':32} {'effort':>12} {'hits':>5} {'s':>8} {'x exact':>8} {'recall':>7} {'@1':>6} sample")
-    print(f"{'exact':32} {'':12} {'':5} {base:8.1f} {1:8.2f} {1:7.3f} {1:6.3f}")
-    for index in settings.index or ["auto"]:
-        if index == "auto" and choose(len(y), x.shape[1]) == "Flat":
-            print(f"{'auto':32} is exact for so few rows")
-            continue
+    print(f"{'exact':32} {'':12} {'':5} {base:8.1f} {1:8.2f} {1:7.3f} {1:6.3f}", flush=True)
+    for index in settings.index or [choose(len(y), x.shape[1])]:
 
         def work(index: str = index) -> Approximate:
             return ann(x, y, k, index=index, recall=settings.recall, memory=memory)

@@ -20,7 +20,7 @@ import torch
 from numba import njit
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.mining import kernels
+from mexma_cli.mining import faiss_index, kernels
 from mexma_cli.mining.blocks import Side, VectorSource
 from mexma_cli.mining.faiss_index import BLOCK, SideIndex, choose, gather, units
 from mexma_cli.mining.neighbours import Neighbours, _unpack, knn
@@ -97,7 +97,8 @@ def ann(
     Args:
         x, y, k, keep_x, keep_y: As for `neighbours.knn`.
         index: What `faiss.index_factory` takes, for inner products of unit vectors, or "auto": by the number
-            of rows, from `faiss_index.SIZES`. A sample of the rows trains it.
+            of rows, from `faiss_index.SIZES`, or none for `faiss_index.EXACT_PAIRS` and fewer. A sample of
+            the rows trains it.
         recall: The fraction of neighbours wanted. As many lists (nprobe; of an HNSW graph efSearch) are
             searched as give that on a sample, doubling from few, but never more than half of them. 1.0 is as
             much as the index can.
@@ -123,7 +124,8 @@ def ann(
     if left.dim != right.dim:
         raise ValueError(f"vectors of {left.dim} and of {right.dim} dimensions")
     factories = [choose(len(side), side.dim) if index == "auto" else index for side in (right, left)]
-    if not len(left) or not len(right) or factories == ["Flat", "Flat"]:
+    pairs = len(left) * len(right)
+    if not pairs or (index == "auto" and pairs <= faiss_index.EXACT_PAIRS):
         found = knn(x, y, k, keep_x=keep_x, keep_y=keep_y, memory=memory, on_progress=on_progress)
         exact = Direction("exact", "", min(k, len(right)), 0, 1.0, 1.0, len(left))
         return Approximate(found, exact, exact)

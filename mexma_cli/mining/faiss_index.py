@@ -26,11 +26,14 @@ SIZES: tuple[tuple[int, str], ...] = (
 
 stopes has 1024 lists from 10,000 rows on and 65,536 from 10 million, for GPUs. On a CPU lists cost more to
 train (time grows with their square) and to choose from than they save: about four times the root of the
-number of rows, less for what trains longest. From 65,536 lists on a graph (HNSW) finds the nearest ones.
-Up to 10,000 rows there is nothing to win. Inside a list vectors are product quantised to 4 bits and
-compared by table look-ups in registers (`x4fs`): on sentence vectors that found as much as 8-bit scalar
-codes do, two to four times as fast, once four times as many hits as wanted were scored again.
+number of rows. From 65,536 lists on a graph (HNSW) finds the nearest ones. Inside a list vectors are product
+quantised to 4 bits and compared by table look-ups in registers (`x4fs`): on sentence vectors that found as
+much as 8-bit scalar codes do, two to four times as fast, once four times as many hits as wanted were scored
+again. Only the rows themselves (Flat) are as good up to 10,000 rows.
 """
+
+EXACT_PAIRS = 200_000**2
+"""Rows of one side times rows of the other up to which `auto` is the exact search: it takes no longer."""
 
 _FINE_UP_TO = 512
 """Dimensions up to which 4 bits stand for two numbers; above they stand for four: 256 bytes a row at most for
@@ -51,8 +54,9 @@ def choose(rows: int, dim: int) -> str:
 BLOCK = 1 << 12
 """Rows read at a time where all are read."""
 _ROWS_PER_LIST = 40  # training rows; faiss asks for 39 at least
+_ROUNDS = 5  # of k-means; faiss does 10, which takes twice as long and finds 0.3 % more
 _TRAINING_ROWS = 1 << 16  # for indexes without lists
-_QUERIES_AT_ONCE = 4096  # a call of faiss: its tables for them stay small
+_QUERIES_AT_ONCE = 1024  # a call of faiss; four times as many are a tenth slower
 _SLACK = 1.6  # faiss rounds its lists up to powers of two
 
 
@@ -217,6 +221,8 @@ def _set_seed(index: faiss.Index, seed: int) -> None:
         _set_seed(inner.index, seed)
     elif isinstance(inner, faiss.IndexRefine):
         _set_seed(inner.base_index, seed)
+    if isinstance(inner, faiss.IndexIVF):
+        inner.cp.niter = _ROUNDS
     for owner in (inner, getattr(inner, "pq", None)):
         settings = getattr(owner, "cp", None)
         if settings is not None:

@@ -91,6 +91,7 @@ def test_what_is_small_is_searched_exactly(sides: tuple[np.ndarray, np.ndarray])
 def test_auto_chooses_by_each_sides_size(
     sides: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(faiss_index, "EXACT_PAIRS", 0)
     monkeypatch.setattr(faiss_index, "SIZES", ((2600, "Flat"), (10_000, "IVF32")))
     found = ann(*sides, K)
     assert (found.forward.index, found.backward.index) == ("Flat", "IVF32,PQ16x4fs")
