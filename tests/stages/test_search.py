@@ -15,11 +15,13 @@ from mexma_cli.stages.search import hit_lines, nearest, search
 from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
 
 
-def make_store(path: Path, sentences: list[str], vectors: np.ndarray, encoder: str = "f") -> EmbeddingStore:
+def make_store(
+    path: Path, sentences: list[str], vectors: np.ndarray, encoder: str = "f", rows_per_shard: int = 5
+) -> EmbeddingStore:
     with EmbeddingWriter(
         path, encoder=encoder, fingerprint=encoder, pooling="cls", dim=vectors.shape[1], dtype="float32",
         normalised=False, language="und", source=Source(path="text", checksum="c", lines=len(sentences)),
-        argv=(), rows_per_shard=5,
+        argv=(), rows_per_shard=rows_per_shard,
     ) as writer:  # fmt: skip
         writer.write(vectors, sentences)
         return writer.finish()
@@ -43,27 +45,42 @@ def lines(queries: EmbeddingStore, target: EmbeddingStore, **options: object) ->
     ]
 
 
-@pytest.mark.parametrize("k", [4, 16])
-@pytest.mark.parametrize("kind", ["ratio", "distance", "absolute"])
-def test_finds_what_laser_finds(kind: str, k: int, shared: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def laser(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[EmbeddingStore, EmbeddingStore]:
+    """LASER's two sides."""
     folder, sides = shared / "fixtures" / "laser", []
     for side in ("src", "tgt"):
         text = (folder / f"{side}.txt").read_text(encoding="utf-8").splitlines()
         vectors = np.fromfile(folder / f"{side}.f32", np.float32).reshape(len(text), -1)
-        sides.append(make_store(tmp_path / f"{side}.emb", text, vectors))
+        path = tmp_path_factory.mktemp("laser") / f"{side}.emb"
+        sides.append(make_store(path, text, vectors, rows_per_shard=1 << 13))
+    return sides[0], sides[1]
+
+
+@pytest.mark.parametrize("k", [4, 16])
+@pytest.mark.parametrize("kind", ["ratio", "distance", "absolute"])
+def test_finds_what_laser_finds(
+    kind: str, k: int, shared: Path, laser: tuple[EmbeddingStore, EmbeddingStore]
+) -> None:
+    folder = shared / "fixtures" / "laser"
     theirs = (folder / f"search.max.{kind}.k{k}.tsv").read_text(encoding="utf-8").splitlines()
-    ours = lines(sides[0], sides[1], margin=kind, k=k)
+    ours = lines(*laser, margin=kind, k=k)
     assert len(theirs) == 3000
     assert [row[2] for row in ours] == theirs
-    assert [row[1] for row in ours] == list(sides[0].sentences())
+    assert [row[1] for row in ours] == list(laser[0].sentences())
+
+
+@pytest.fixture(scope="module")
+def random_stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[EmbeddingStore, EmbeddingStore]:
+    return stores(tmp_path_factory.mktemp("random"))
 
 
 @settings(max_examples=25, deadline=None)
 @given(top=st.integers(1, 14), k=st.integers(1, 14), kind=st.sampled_from(["ratio", "distance", "absolute"]))
-def test_hits_are_the_best_by_margin_of_the_nearest(top: int, k: int, kind: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        queries, target = stores(Path(folder))
-        hits = search(queries, target, top=top, k=k, margin=kind)
+def test_hits_are_the_best_by_margin_of_the_nearest(
+    random_stores: tuple[EmbeddingStore, EmbeddingStore], top: int, k: int, kind: str
+) -> None:
+    hits = search(*random_stores, top=top, k=k, margin=kind)
     x, y = (
         side / np.linalg.norm(side, axis=1, keepdims=True)
         for side in (random_vectors(20), random_vectors(12, 1))
@@ -125,7 +142,7 @@ def test_refuses_another_encoder(tmp_path: Path) -> None:
         search(queries, make_store(tmp_path / "o.emb", ["a"], random_vectors(1), encoder="other"))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     texts=st.lists(st.sampled_from(["a", "b", "c", "d", "e", "f", " "]), min_size=1, max_size=30),
     top=st.integers(1, 8),
