@@ -104,8 +104,7 @@ class PlantCurve:
                 "no pair of the text scores as high as the planted pairs: it seems to hold no translations",
                 "plant known translations of the same kind as the text",
             )
-        share = self.translations / self._found.planted
-        right = _right(self.found, self._touched, self.others, share)
+        right = _right(self.found, self._touched, self.others, self.translations, self._found.planted)
         place = _choose(right, self.others, self.translations, precision)
         if place is None:
             best = self.cut(most_precise_place(self.others, right))
@@ -159,7 +158,7 @@ class PlantCurve:
             touched = found + np.cumsum(np.bincount(wrong_bin, drawn[self._found.wrong_of], size))
             others = np.cumsum(rng.poisson(other_bins))
             total = _translations(found, touched, others, planted)
-            right = _right(found, touched, others, total / planted)
+            right = _right(found, touched, others, total, planted)
             place = _choose(right, others, total, precision)
             row[0] = self.threshold(int(cuts[most_precise_place(others, right) if place is None else place]))
             row[1] = right[printed] / max(others[printed], 1)
@@ -207,17 +206,19 @@ def _part(found: Found, half: np.ndarray) -> Found:
 
 
 def _translations(found: np.ndarray, touched: np.ndarray, others: np.ndarray, planted: int) -> float:
-    """The least o p / r = o planted / touched, in its upper bound, over the cuts that keep enough planted
-    pairs; arrays [c]."""
-    enough = np.flatnonzero(found >= min(max(FEWEST, planted / 10), found[-1]))
+    """The least o p / r = o planted / touched, in its upper bound (two standard errors), over the cuts that
+    keep a quarter of the planted pairs: with fewer, the least would be least by chance; arrays [c]."""
+    enough = np.flatnonzero(found >= min(max(FEWEST, planted / 4), found[-1]))
     found, touched, others = (np.maximum(a[enough], 1) for a in (found, touched, others))
     ratio = others * planted / touched
-    return float(ratio[np.argmin(ratio * (1 + np.sqrt(1 / found + 1 / others)))])
+    return float(ratio[np.argmin(ratio * (1 + 2 * np.sqrt(1 / found + 1 / others)))])
 
 
-def _right(found: np.ndarray, touched: np.ndarray, others: np.ndarray, share: float) -> np.ndarray:
-    """Right ones of the others, float [c]; `share` is how many there are for each planted pair."""
-    return np.minimum(share * found, others * found / np.maximum(touched, 1))
+def _right(
+    found: np.ndarray, touched: np.ndarray, others: np.ndarray, translations: float, planted: int
+) -> np.ndarray:
+    """Right ones of the others, as estimated, float [c]."""
+    return np.minimum(translations * found / planted, others * found / np.maximum(touched, 1))
 
 
 def _choose(

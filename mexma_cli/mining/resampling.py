@@ -119,16 +119,36 @@ def bootstrap(
 
 
 def held_out(pairs: Labelled, precision: float | None = None) -> HeldOut | None:
-    """Tune on one half of the gold pairs and measure on the other.
+    """Tune on one of the two `halves`, and measure on the other.
+
+    Returns:
+        None where there are no two halves, or the first cannot be tuned on.
+    """
+    split = halves(pairs)
+    if split is None:
+        return None
+    tuning, gold = split
+    total, rest = int(gold.sum()), int((~gold).sum())
+    if not pairs.is_gold[tuning].any():
+        return None
+    try:
+        tuned = choose(pairs.scores[tuning], pairs.is_gold[tuning], total, precision)
+    except MexmaError:  # the precision is out of reach there
+        return None
+    return HeldOut(measured(pairs.scores[~tuning], pairs.is_gold[~tuning], rest, tuned.threshold), rest)
+
+
+def halves(pairs: Labelled) -> tuple[np.ndarray, np.ndarray] | None:
+    """Split candidates and gold pairs in two: bool [n] and [g], True in the first half.
 
     No sentence, source or target, is in both halves: pairs that share one go together, candidates and gold
     pairs alike, and so do pairs that hang together over others. Such groups are put in the order of their
-    sentences' hash, so the halves depend on the text only, and go to the first half until that has half of
+    sentences' hashes, so the halves depend on the text only, and go to the first half until that has half of
     the gold pairs.
 
     Returns:
-        None where there are no two halves with gold pairs (all hangs together, as the k candidates of every
-        sentence do, or there are too few), or the first cannot be tuned on.
+        None if one half would have no gold pairs: all hangs together, as with many candidates a sentence, or
+        there is one gold pair.
     """
     group, key = _groups(pairs)
     of_candidate, of_gold = np.split(group, [len(pairs.source)])
@@ -136,15 +156,9 @@ def held_out(pairs: Labelled, precision: float | None = None) -> HeldOut | None:
     gold = np.bincount(of_gold, minlength=len(key))[order]
     first = np.empty(len(key), dtype=bool)
     first[order] = np.cumsum(gold) - gold < pairs.gold / 2
-    tuning, total = first[of_candidate], int(first[of_gold].sum())
-    if not 0 < total < pairs.gold or not pairs.is_gold[tuning].any():
+    if first[of_gold].all():
         return None
-    try:
-        tuned = choose(pairs.scores[tuning], pairs.is_gold[tuning], total, precision)
-    except MexmaError:
-        return None
-    rest = pairs.gold - total
-    return HeldOut(measured(pairs.scores[~tuning], pairs.is_gold[~tuning], rest, tuned.threshold), rest)
+    return first[of_candidate], first[of_gold]
 
 
 def _groups(pairs: Labelled) -> tuple[np.ndarray, np.ndarray]:

@@ -13,6 +13,8 @@ from click.testing import CliRunner, Result
 
 from mexma_cli.main import cli
 
+ROOT = Path(__file__).parents[2]
+
 
 def run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(cli, [str(argument) for argument in arguments])
@@ -131,6 +133,9 @@ class TestBadInput:
         self.fails("has no candidates", write(tmp_path / "c.tsv"), "--gold", gold)
         self.fails("c.tsv, line 2: 1 tab", write(tmp_path / "c.tsv", "1\ta\tA", "x"), "--gold", gold)
         self.fails("c.tsv, line 1: the score 'x'", write(tmp_path / "c.tsv", "x\ta\tA"), "--gold", gold)
+        for score in ("nan", "inf"):
+            broken = write(tmp_path / "c.tsv", "1\ta\tA", f"{score}\tb\tB")
+            self.fails(f"c.tsv, line 2: the score '{score}' is not a number", broken, "--gold", gold)
 
     def test_gold(self, tmp_path: Path, candidates: Path) -> None:
         self.fails("g.tsv is empty", candidates, "--gold", write(tmp_path / "g.tsv"))
@@ -173,3 +178,191 @@ def test_the_threshold_given_to_mine_keeps_the_same_pairs(tmp_path: Path) -> Non
     again = run("mine", *stores, "--threshold", str(threshold))
     assert again.stdout == (tmp_path / "kept.tsv").read_text()
     assert len(again.stdout.splitlines()) == json.loads(tuned.stdout)["pairs"]
+
+
+class TestPrecision:
+    def test_the_loosest_threshold(self, candidates: Path, gold: Path) -> None:
+        for wanted, pairs, correct in (("0.75", 4, 3), ("0.76", 2, 2), ("1", 2, 2), ("0.6", 5, 3)):
+            result = run("tune", candidates, "--gold", gold, "--precision", wanted, "--json")
+            assert result.exit_code == 0, result.output
+            found = json.loads(result.stdout)
+            assert (found["pairs"], found["correct"]) == (pairs, correct)
+
+    def test_out_of_reach(self, tmp_path: Path, gold: Path) -> None:
+        candidates = write(tmp_path / "c.tsv", "1.3\tx\tA", "1.2\tb\tB", "1.2\tc\tC", "1.0\ty\tC")
+        result = run("tune", candidates, "--gold", gold, "--precision", "0.95")
+        assert result.exit_code == 1 and result.stdout == ""
+        wanted = (
+            "c.tsv: no threshold has a precision of 95.00 %: the highest is 66.67 %, above 1.1 (2 of 3 pairs)"
+        )
+        assert wanted in result.stderr
+        assert "hint: ask for less, such as --precision 0.66" in result.stderr
+
+    def test_no_precision(self, candidates: Path, gold: Path) -> None:
+        for wanted in ("0", "-1", "1.01", "95", "nan", "high"):
+            result = run("tune", candidates, "--gold", gold, "--precision", wanted)
+            assert result.exit_code == 2 and "'--precision'" in result.stderr, (wanted, result.output)
+
+
+def many(folder: Path, name: str = "", seed: int = 0) -> tuple[Path, Path]:
+    """400 candidates, 250 of them right, and 300 gold pairs."""
+    rng = np.random.default_rng(seed)
+    rows = [(float(rng.normal(1.1 if row < 250 else 1.0, 0.05)), f"s{row}", f"t{row}") for row in range(400)]
+    lines = [f"{score}\t{source}\t{target}" for score, source, target in rows]
+    gold = [f"s{row}\tt{row}" for row in (*range(250), *range(900, 950))]
+    return write(folder / f"{name}c.tsv", *lines), write(folder / f"{name}g.tsv", *gold)
+
+
+def test_intervals_and_the_other_half_are_printed(tmp_path: Path) -> None:
+    candidates, gold = many(tmp_path)
+    result = run("tune", candidates, "--gold", gold)
+    record = json.loads(run("tune", candidates, "--gold", gold, "--json").stdout)
+    lines = result.stdout.splitlines()
+    assert [line[:11].strip() for line in lines] == [
+        "threshold", "precision", "recall", "F1", "pairs", "held out",
+    ]  # fmt: skip
+    low, high = record["intervals"]["f1"]
+    assert low < record["f1"] < high
+    assert lines[3] == f"F1         {100 * record['f1']:.2f}  ({100 * low:.1f} to {100 * high:.1f})"
+    low, high = record["intervals"]["threshold"]
+    assert lines[0] == f"threshold  {record['threshold']:.6f}  ({low:.4f} to {high:.4f})"
+    held = record["held_out"]
+    assert held["gold"] == 150 and held["threshold"] != record["threshold"]
+    assert lines[5].startswith(f"held out   F1 {100 * held['f1']:.2f}, precision ")
+    assert lines[5].endswith(f"on 150 gold pairs; threshold {held['threshold']:.6f} from the others")
+    shuffled = write(tmp_path / "shuffled.tsv", *reversed(candidates.read_text().splitlines()))
+    assert json.loads(run("tune", shuffled, "--gold", gold, "--json").stdout) == record
+
+
+def test_no_halves_is_said(tmp_path: Path) -> None:
+    candidates = write(tmp_path / "c.tsv", "1.3\ta\tA", "1.2\tb\tA", "1.1\tb\tB")
+    result = run("tune", candidates, "--gold", write(tmp_path / "g.tsv", "a\tA", "b\tB"))
+    assert result.exit_code == 0 and "held out" not in result.stdout
+    assert "no held-out figures: the pairs do not fall into two halves" in result.stderr
+
+
+class TestLanguages:
+    def pattern(self, folder: Path) -> tuple[str | Path, ...]:
+        for seed, language in enumerate(("fr", "deu")):
+            many(folder, f"{language}.", seed)
+        return folder / "{lang}.c.tsv", "--gold", folder / "{lang}.g.tsv", "--languages", "fr,deu"
+
+    def test_a_row_for_each(self, tmp_path: Path) -> None:
+        arguments = self.pattern(tmp_path)
+        result = run("tune", *arguments, "-o", tmp_path / "{lang}.kept.tsv.gz")
+        assert result.exit_code == 0, result.output
+        header, *rows = [line.split() for line in result.stdout.splitlines()]
+        assert header[:5] == ["language", "threshold", "precision", "recall", "F1"]
+        records = json.loads(run("tune", *arguments, "--json").stdout)
+        assert [record["language"] for record in records] == ["fr", "deu"] == [row[0] for row in rows]
+        assert [record["code"] for record in records] == ["fra_Latn", "deu_Latn"]
+        for record, row in zip(records, rows, strict=True):
+            name = record.pop("language")
+            del record["code"]
+            files = tmp_path / f"{name}.c.tsv", "--gold", tmp_path / f"{name}.g.tsv"
+            assert json.loads(run("tune", *files, "--json").stdout) == record
+            assert (row[1], row[-1]) == (f"{record['threshold']:.6f}", str(record["pairs"]))
+            assert row[2:5] == [f"{100 * record[key]:.2f}" for key in ("precision", "recall", "f1")]
+            kept = gzip.decompress((tmp_path / f"{name}.kept.tsv.gz").read_bytes())
+            assert len(kept.splitlines()) == record["pairs"]
+
+    def test_a_missing_file_is_named_before_any_work(self, tmp_path: Path) -> None:
+        arguments = self.pattern(tmp_path)
+        (tmp_path / "deu.g.tsv").unlink()
+        result = run("tune", *arguments, "-o", tmp_path / "{lang}.kept.tsv")
+        assert (
+            result.exit_code == 1 and f"language deu: there is no {tmp_path / 'deu.g.tsv'}" in result.stderr
+        )
+        assert not list(tmp_path.glob("*kept*"))
+
+    def test_bad_input(self, tmp_path: Path) -> None:
+        pairs, gold, *_ = self.pattern(tmp_path)[0], self.pattern(tmp_path)[2]
+        for code, message, languages, *more in (
+            (1, "unknown language code 'xx'", "fr,xx"),
+            (1, "fr and fra are the same language", "fr,fra"),
+            (2, "has an empty code", "fr,,deu"),
+            (2, "-o needs {lang}", "fr,deu", "-o", tmp_path / "kept.tsv"),
+            (2, "--source needs {lang}", "fr,deu", "--source", tmp_path / "s", "--target", tmp_path / "t"),
+        ):
+            result = run("tune", pairs, "--gold", gold, "--languages", languages, *more)
+            assert result.exit_code == code and message in result.stderr, result.output
+        result = run("tune", tmp_path / "c.tsv", "--gold", gold, "--languages", "fr")
+        assert result.exit_code == 2 and "CANDIDATES needs {lang}" in result.stderr
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """spa.txt and eng.txt: 450 lines each, 150 of them translations of one another; dev.spa and dev.eng.gz:
+    300 known translations."""
+    folder, examples = tmp_path_factory.mktemp("plant"), ROOT / "examples/spa-eng"
+    pairs = [line.split("\t") for line in (examples / "gold.tsv").read_text("utf-8").splitlines()]
+    known, own = pairs[:900:3], pairs[1:450:3]
+    for side, name in enumerate(("spa", "eng")):
+        taken = {pair[side] for pair in pairs}
+        lines = (examples / f"{name}.txt").read_text("utf-8").splitlines()
+        others = [line for line in lines if line not in taken][:300]
+        write(folder / f"{name}.txt", *(pair[side] for pair in own), *others)
+    write(folder / "dev.spa", *(pair[0] for pair in known))
+    (folder / "dev.eng.gz").write_bytes(gzip.compress("".join(p[1] + "\n" for p in known).encode()))
+    write(folder / "gold.tsv", *("\t".join(pair) for pair in own))
+    for name in ("spa", "eng"):
+        assert run("embed", folder / f"{name}.txt").exit_code == 0
+    return folder
+
+
+class TestPlant:
+    """On real text: the examples' Spanish and English, with the bundled encoder."""
+
+    def test_finds_a_threshold_that_is_good_for_the_text(self, text: Path) -> None:
+        stores = text / "spa.emb", text / "eng.emb"
+        planted = run("tune", *stores, "--plant", text / "dev.spa", text / "dev.eng.gz", "--json")
+        assert planted.exit_code == 0, planted.output
+        found = json.loads(planted.stdout)
+        assert found["planted"] == 300 and found["copies"] == {"source": 0, "target": 0}
+        assert found["found"] >= 150 and 110 <= found["translations"] <= 190
+        assert run("mine", *stores, "-o", text / "mined.tsv").exit_code == 0
+        tuned = json.loads(run("tune", text / "mined.tsv", "--gold", text / "gold.tsv", "--json").stdout)
+        kept = run("mine", *stores, "--threshold", str(found["threshold"])).stdout.splitlines()
+        gold = set((text / "gold.tsv").read_text("utf-8").splitlines())
+        correct = sum(line.partition("\t")[2] in gold for line in kept)
+        f1 = 2 * correct / (len(kept) + len(gold))
+        assert f1 > tuned["f1"] - 0.08  # the best there is with a gold list
+        assert found["f1"] == pytest.approx(f1, abs=0.15)
+
+    def test_what_is_printed(self, text: Path) -> None:
+        pytest.importorskip("matplotlib")
+        sides = text / "spa.txt", text / "eng.txt"
+        known = "--plant", text / "dev.spa", text / "dev.eng.gz"
+        options = ("-k", "3", "--margin", "distance", "--precision", "0.7", "--plot", text / "scores.png")
+        result = run("tune", *sides, *known, *options)
+        assert result.exit_code == 0, result.output
+        found = json.loads(run("tune", *sides, *known, *options, "--json").stdout)
+        lines = result.stdout.splitlines()
+        assert lines[0].startswith(f"threshold  {found['threshold']:.6f}  (") and found["precision"] >= 0.7
+        assert lines[1].startswith(f"precision  {100 * found['precision']:.2f}  (")
+        pairs = f"pairs      {found['found']} of 300 planted pairs; {found['others']} others, about "
+        assert lines[4].startswith(pairs)
+        header = ["threshold", "precision", "recall", "F1", "planted", "wrong", "others", "right"]
+        table = lines[lines.index("") + 1 :]
+        assert table[0].split() == header
+        assert len(table) == 1 + len(found["table"]) and 4 <= len(found["table"]) <= 6
+        assert (text / "scores.png").stat().st_size > 5000
+
+    def test_bad_input(self, text: Path, gold: Path) -> None:
+        stores, known = (text / "spa.emb", text / "eng.emb"), (text / "dev.spa", text / "dev.eng.gz")
+        for code, message, *arguments in (
+            (1, "gold.tsv has 150", *stores, "--plant", known[0], text / "gold.tsv"),
+            (1, "none.txt: no such file", *stores, "--plant", known[0], text / "none.txt"),
+            (1, "nothing is left beside", *stores, "--plant", text / "spa.txt", text / "eng.txt"),
+            (2, "SOURCE and TARGET", stores[0], "--plant", *known),
+            (2, "two ways", *stores, "--plant", *known, "--gold", gold),
+            (2, "--output does not go with --plant", *stores, "--plant", *known, "-o", text / "kept.tsv"),
+            (2, "--margin does not go with --gold", gold, "--gold", gold, "--margin", "ratio"),
+            (2, "one file, the CANDIDATES", *stores, "--gold", gold),
+            (2, "Give --gold, the true pairs, or --plant", gold),
+        ):
+            result = run("tune", *arguments)
+            assert result.exit_code == code and message in result.stderr, result.output
+        empty = write(text / "empty.txt")
+        result = run("tune", *stores, "--plant", empty, empty)
+        assert result.exit_code == 1 and "has no lines" in result.stderr

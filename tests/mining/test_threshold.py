@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mexma_cli.mining.threshold import best_f1
+from mexma_cli.errors import MexmaError
+from mexma_cli.mining.threshold import best_f1, loosest, measured
 
 
 @settings(max_examples=300, deadline=None)
@@ -64,3 +67,55 @@ def test_nothing_to_tune_on_is_refused() -> None:
         best_f1(np.array([1.0]), np.array([False]), 0)
     with pytest.raises(ValueError, match="may be none"):
         best_f1(np.array([]), np.array([], bool), 1)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    candidates=st.lists(st.tuples(st.integers(-3, 12), st.booleans()), min_size=1, max_size=25),
+    missed=st.integers(0, 5),
+    wanted=st.sampled_from([0.05, 0.3, 0.5, 0.55, 0.7, 0.9, 1.0]),
+)
+def test_no_looser_cut_is_precise_enough(
+    candidates: list[tuple[int, bool]], missed: int, wanted: float
+) -> None:
+    scores = np.array([score / 10 for score, _ in candidates])
+    is_gold = np.array([gold for _, gold in candidates])
+    total = int(is_gold.sum()) + missed
+    if not total:
+        return
+    cuts = {
+        float(cut): Fraction(int((is_gold & (scores >= cut)).sum()), int((scores >= cut).sum()))
+        for cut in scores
+    }
+    enough = [cut for cut, share in cuts.items() if share > 0 and share >= Fraction(str(wanted))]
+    if not enough:
+        with pytest.raises(MexmaError) as caught:
+            loosest(scores, is_gold, total, wanted)
+        assert f"the highest is {100 * float(max(cuts.values())):.2f} %" in caught.value.message
+        return
+    found = loosest(scores, is_gold, total, wanted)
+    kept = scores > found.threshold
+    assert (kept == (scores >= min(enough))).all()
+    assert (found.count, found.correct) == (kept.sum(), (kept & is_gold).sum())
+    assert found.precision >= wanted and found == measured(scores, is_gold, total, found.threshold)
+
+
+def test_the_loosest_cut_may_lie_below_a_worse_one() -> None:
+    scores, is_gold = np.array([5.0, 4.0, 3.0, 2.0, 1.0]), np.array([True, False, True, True, False])
+    assert loosest(scores, is_gold, 3, 0.75).count == 4  # 1, 1/2, 2/3, 3/4, 3/5
+    assert loosest(scores, is_gold, 3, 0.6).count == 5
+    assert loosest(scores, is_gold, 3, 0.8).count == 1
+    tied = np.array([5.0, 5.0, 3.0, 2.0, 1.0])
+    with pytest.raises(MexmaError, match=r"80\.00 %: the highest is 75\.00 %, above 1\.5 \(3 of 4 pairs\)"):
+        loosest(tied, is_gold, 3, 0.8)
+
+
+def test_a_precision_is_met_exactly() -> None:
+    scores = np.arange(100, 0, -1.0)
+    for correct in range(1, 101):
+        assert loosest(scores, np.arange(100) < correct, 100, float(f"{correct / 100:.2f}")).count == 100
+
+
+def test_what_keeps_nothing_has_no_precision() -> None:
+    found = measured(np.array([1.0]), np.array([True]), 1, 2.0)
+    assert (found.count, found.precision, found.recall, found.f1) == (0, 0.0, 0.0, 0.0)
