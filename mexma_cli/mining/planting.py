@@ -66,7 +66,8 @@ class PlantCut:
 
 
 class PlantCurve:
-    """All cuts, and an estimate of how many translations the text has.
+    """The cuts after each pair with a planted sentence (between these nothing is known), highest first,
+    and an estimate of how many translations the text has.
 
     Where the planted pairs are like the text's own T translations, a cut that keeps the share r of the
     planted pairs keeps about T r of the text's, so of the o other pairs that it keeps T r are right. T comes
@@ -86,11 +87,13 @@ class PlantCurve:
                 "plant more known translations, of the same kind as the text: some hundreds or better 1,000",
             )
         self._found = found
-        self._scores = np.unique(np.concatenate([found.right, found.wrong, found.others]))[::-1]
-        self._places = [self._first_kept(s) for s in (found.right, found.wrong, found.others)]
-        size = len(self._scores)
-        self.found, wrong, self.others = (np.cumsum(np.bincount(p, minlength=size)) for p in self._places)
+        self._others = np.sort(found.others)
+        self._cuts = np.unique(np.concatenate([found.right, found.wrong]))[::-1]
+        self._places = [self._first_kept(scores) for scores in (found.right, found.wrong)]
+        self.found, wrong = (np.cumsum(np.bincount(p, minlength=len(self._cuts))) for p in self._places)
         self._touched = self.found + wrong
+        self._below = np.searchsorted(self._others, self._cuts)
+        self.others = len(self._others) - self._below
         self.translations = _translations(self.found, self._touched, self.others, found.planted)
 
     def choose(self, precision: float | None = None) -> int:
@@ -123,14 +126,17 @@ class PlantCurve:
     def measured(self, threshold: float) -> PlantCut:
         """What any threshold keeps."""
         found, planted = self._found, self._found.planted
-        kept, wrong, others = (int((s > threshold).sum()) for s in (found.right, found.wrong, found.others))
+        kept, wrong = (int((scores > threshold).sum()) for scores in (found.right, found.wrong))
+        others = len(self._others) - int(np.searchsorted(self._others, threshold, side="right"))
         right = min(self.translations * kept / planted, others * kept / max(kept + wrong, 1))
         return PlantCut(threshold, kept, planted, wrong, others, right, self.translations)
 
     def threshold(self, place: int) -> float:
         """The number between the scores on both sides of a cut."""
-        low = self._scores[place + 1] if place + 1 < len(self._scores) else None
-        return between(float(self._scores[place]), low)
+        lower = [float(score) for score in self._cuts[place + 1 : place + 2]]
+        if self._below[place]:
+            lower.append(float(self._others[self._below[place] - 1]))
+        return between(float(self._cuts[place]), max(lower, default=None))
 
     def ladder(self, shares: Sequence[float]) -> list[int]:
         """The highest cuts that keep these shares of the planted pairs that came back."""
@@ -145,11 +151,11 @@ class PlantCurve:
         each resample, and so is the threshold; the intervals of precision, recall and F1 are of the cut that
         was chosen. They do not say how far the planted pairs are from being like the text's. Fixed seed.
         """
-        planted, last = self._found.planted, len(self._scores) - 1
+        planted, last = self._found.planted, len(self._cuts) - 1
         cuts = np.union1d(np.linspace(0, last, TRIED_CUTS).astype(np.intp), chosen)
         printed, size = int(np.searchsorted(cuts, chosen)), len(cuts)
-        right_bin, wrong_bin, other_bin = (np.searchsorted(cuts, places) for places in self._places)
-        other_bins = np.bincount(other_bin, minlength=size)
+        right_bin, wrong_bin = (np.searchsorted(cuts, places) for places in self._places)
+        other_bins = np.diff(self.others[cuts], prepend=0)
         rng = np.random.default_rng(SEED)
         figures = np.empty((resamples, 4))
         for row in figures:
@@ -169,7 +175,7 @@ class PlantCurve:
 
     def _first_kept(self, scores: np.ndarray) -> np.ndarray:
         """The first cut that keeps each score."""
-        return len(self._scores) - 1 - np.searchsorted(self._scores[::-1], scores)
+        return len(self._cuts) - 1 - np.searchsorted(self._cuts[::-1], scores)
 
 
 def held_out(found: Found, precision: float | None = None) -> PlantCut | None:

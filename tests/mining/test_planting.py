@@ -58,7 +58,7 @@ def test_no_cut_is_better(right: list[int], wrong: list[int], others: list[int])
         found([float(x) for x in right], [float(x) for x in wrong], [float(x) for x in others], 30)
     )
     cuts = []
-    for low in sorted({*right, *wrong, *others}):
+    for low in sorted({*right, *wrong}):
         kept, bad, rest = (sum(x >= low for x in scores) for scores in (right, wrong, others))
         share = min(curve.translations * kept / 30, rest * kept / max(kept + bad, 1))
         cuts.append((low, rest, share, 2 * share / (rest + curve.translations)))
@@ -74,6 +74,13 @@ def test_no_cut_is_better(right: list[int], wrong: list[int], others: list[int])
         if enough:
             loosest = curve.cut(curve.choose(wanted))
             assert loosest.others == sum(x >= min(enough) for x in others)
+
+
+def test_half_way_to_the_next_score_of_any_pair() -> None:
+    curve = PlantCurve(found([3.0] * 20 + [1.0], [2.0], [5.0, 2.5, 2.5, 0.5], 30))
+    assert [curve.threshold(place) for place in range(3)] == [2.75, 1.5, 0.75]
+    assert [curve.cut(place).others for place in range(3)] == [1, 3, 3]
+    assert PlantCurve(found([3.0] * 20, [], [4.0], 30)).threshold(0) == pytest.approx(3 - 1e-6)
 
 
 def drawn(
