@@ -95,12 +95,7 @@ def command(
     started = time.monotonic()
     with ExitStack() as stack:
         stack.enter_context(only_process(outputs))
-        paths, labels = list(bitext), [label_of(path) for path in bitext]
-        if len(paths) == 1:
-            labels = [f"{labels[0]} ({side})" for side in ("source", "target")]
-            paths = _split(stack, paths[0])
-        paths += background or ()
-        labels += map(label_of, background or ())
+        paths, labels = _inputs(stack, bitext, background or ())
         stores = opened(stack, paths, model, device, dtype, labels=labels, aligned=True)
         scored = score(
             stores[0],
@@ -116,17 +111,24 @@ def command(
         log.info("tabs or line breaks became spaces in %s sentences", f"{replaced:,}")
 
 
-def _split(stack: ExitStack, path: Path) -> list[Path]:
-    """The two sides of a TSV as files that go when the stack is closed."""
+def _inputs(
+    stack: ExitStack, bitext: tuple[Path, ...], background: tuple[Path, ...]
+) -> tuple[list[Path], list[str]]:
+    """Both sides of the bitext and of the background, and their names for messages; the sides of a TSV are
+    files that go when the stack is closed."""
     from mexma_cli.stages.score import split_tsv
     from mexma_cli.text.lines import scan, spooled
 
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mexma-")))
-    sides = [folder / "source", folder / "target"]
-    with spooled(path) as copy:
-        scan(copy, label_of(path))
-        split_tsv(copy, label_of(path), *sides)
-    return sides
+    paths, labels = [*bitext, *background], [label_of(path) for path in (*bitext, *background)]
+    if len(bitext) == 1:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mexma-")))
+        sides = [folder / "source", folder / "target"]
+        with spooled(paths[0]) as copy:
+            scan(copy, labels[0])
+            split_tsv(copy, labels[0], *sides)
+        paths[:1] = sides
+        labels[:1] = [f"{labels[0]} ({side.name})" for side in sides]
+    return paths, labels
 
 
 def _report(scored: Scored, k: int, seconds: float) -> None:

@@ -97,7 +97,7 @@ def command(
             "one store to search in" if query is not None else "QUERIES and TARGET, or --query and TARGET"
         )
         raise click.UsageError(f"Give {wanted}, not {len(inputs)} paths.")
-    from mexma_cli.stages.bitext import check_output, only_process, write_chunks
+    from mexma_cli.stages.bitext import check_output
 
     check_output(output)
     if query is not None:
@@ -108,6 +108,21 @@ def command(
         _typed(inputs[0], query, top or TYPED_TOP, output, model, device, dtype)
         return
     check_inputs(inputs)
+    _every(inputs, top or 1, margin or "ratio", k, output, model, device, dtype)
+
+
+def _every(
+    inputs: tuple[Path, ...],
+    top: int,
+    margin: str,
+    k: int,
+    output: Path | None,
+    model: str | None,
+    device: str,
+    dtype: str,
+) -> None:
+    """The best sentences for every line of QUERIES."""
+    from mexma_cli.stages.bitext import only_process, write_chunks
     from mexma_cli.stages.search import hit_lines, search
 
     started = time.monotonic()
@@ -118,25 +133,26 @@ def command(
         hits = search(
             queries,
             target,
-            top=top or 1,
-            margin=margin or "ratio",
+            top=top,
+            margin=margin,
             k=k,
             on_progress=progress_bar(stack, "searching"),
         )
-        replaced = write_chunks(outputs, hit_lines(queries, target, hits, (top or 1) > 1))
+        replaced = write_chunks(outputs, hit_lines(queries, target, hits, top > 1))
     seconds = time.monotonic() - started
     log.info("%s queries in %.1f s; target: %s", f"{len(hits.rows):,}", seconds, hits.target)
     if replaced:
         log.info("tabs or line breaks became spaces in %s sentences", f"{replaced:,}")
     if hits.without:
         log.warning("warning: %s queries are empty or without a usable vector: nan", f"{hits.without:,}")
-    if hits.rows.shape[1] < (top or 1):
-        log.warning("warning: the target has %s sentences, fewer than -n %s", hits.rows.shape[1], top or 1)
+    if hits.rows.shape[1] < top:
+        log.warning("warning: the target has %s sentences, fewer than -n %s", hits.rows.shape[1], top)
 
 
 def _typed(
     path: Path, query: str, top: int, output: Path | None, model: str | None, device: str, dtype: str
 ) -> None:
+    """The sentences nearest to one that was typed."""
     if not is_store(path):
         raise click.UsageError(f"--query searches in a store: make one with `mexma embed {path}`.")
     if not query.strip():
