@@ -28,8 +28,9 @@ from mexma_cli.mining.neighbours import Neighbours, _unpack, knn
 _TUNED_ON, _MEASURED_ON = 256, 512  # rows a direction
 _SPARE_HITS, _FEWEST_HITS = 4, 64
 _WORKING = 4 << 30  # bytes where no limit is given
-_LEAST = 64 << 20
-_HIT_BYTES = 48  # an id, an approximate and an exact cosine, their order, and copies while sorting
+_OVERHEAD = 64 << 20  # what samples and faiss itself take
+_LEAST = 32 << 20
+_HIT_BYTES = 64  # an id, an approximate and an exact cosine, their order, and copies while sorting
 
 
 @dataclass(frozen=True)
@@ -158,13 +159,14 @@ def ann(
 def _working(memory: int | None, results: int) -> int:
     if memory is None:
         return _WORKING
-    if memory - results < _LEAST:
+    working = memory - results - _OVERHEAD
+    if working < _LEAST:
         raise MexmaError(
-            f"the neighbours alone need {results / 1e9:.2f} GB and the search {_LEAST / 1e9:.2f} GB, "
-            f"{max(memory, 0) / 1e9:.2f} GB are there",
+            f"the neighbours alone need {results / 1e9:.2f} GB and the search "
+            f"{(_OVERHEAD + _LEAST) / 1e9:.2f} GB, {max(memory, 0) / 1e9:.2f} GB are there",
             "more --memory, a smaller -k, or the text in parts",
         )
-    return memory - results
+    return working
 
 
 @contextmanager
@@ -209,8 +211,8 @@ class _Search:
         self._hits = min(hits, len(self.other))
         self._sample = _draw(len(self.own), seed)[1]
         self._truth = exact(gather(self.own, self._sample), self.other, self.k)
-        at_once = max(64, self._working // 4 // (4 * self.own.dim + _HIT_BYTES * self._hits))
-        block = max(256, self._working // 8 // (4 * self.other.dim))
+        at_once = max(64, self._working // 4 // (8 * self.own.dim + _HIT_BYTES * self._hits))
+        block = max(256, self._working // 8 // (8 * self.other.dim))
         kept = units(self.other, 0, len(self.other)) if block >= len(self.other) else None
         for start in range(0, len(self.own), at_once):
             queries = units(self.own, start, start + at_once)

@@ -129,6 +129,7 @@ def test_what_does_not_fit_is_cut_into_files(
 ) -> None:
     """Searching all lists of all parts must find what searching one index does."""
     results = 20 * K * (3000 + 2500)
+    monkeypatch.setattr(module, "_OVERHEAD", 0)
     monkeypatch.setattr(module, "_LEAST", 1 << 18)
     monkeypatch.setattr(faiss_index, "BLOCK", 512)
     monkeypatch.setattr(module, "BLOCK", 512)
@@ -160,6 +161,7 @@ def test_a_folder_that_cannot_be_written_is_a_message(
             "Error in write at /x/io.cpp:5: Error: 'ret == n' failed: write error: No space left"
         )
 
+    monkeypatch.setattr(module, "_OVERHEAD", 0)
     monkeypatch.setattr(module, "_LEAST", 1 << 18)
     monkeypatch.setattr(faiss, "write_index", full)
     with pytest.raises(MexmaError, match=r"cannot be written.*: write error: No space left"):
