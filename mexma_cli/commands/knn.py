@@ -9,8 +9,9 @@ from pathlib import Path
 
 import click
 
+from mexma_cli.commands.dry_run import print_plan
 from mexma_cli.commands.inputs import check_inputs, command_line, label_of, opened, progress_bar
-from mexma_cli.commands.options import encoder_options
+from mexma_cli.commands.options import encoder_options, search_options, search_settings
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
     help="Nearest sentences of the other side to keep for each sentence.",
 )
 @click.option("--overwrite", is_flag=True, help="Make the neighbours anew if they are there already.")
+@search_options
 @encoder_options
 def command(
     source: Path,
@@ -41,6 +43,10 @@ def command(
     output: Path,
     k: int,
     overwrite: bool,
+    index: str,
+    recall: float | None,
+    memory: int | None,
+    dry_run: bool,
     model: str | None,
     device: str,
     dtype: str,
@@ -48,9 +54,10 @@ def command(
     """Find the nearest neighbours of SOURCE in TARGET and of TARGET in SOURCE, and keep them.
 
     Both are embedding stores (`mexma embed` makes them) or text files, one sentence a line, `-` for stdin.
-    The cosines are exact. NAME.knn is a folder with four NumPy arrays (scores and row numbers, both ways)
-    and a manifest that says which stores they are of; `mexma mine --neighbours` and NumPy read it. Of lines
-    that occur more than once the last counts; it, and not the others, has neighbours. Empty lines have none.
+    Cosines are exact, and without an --index no neighbour is missed. NAME.knn is a folder with four NumPy
+    arrays (scores and row numbers, both ways) and a manifest that says which stores they are of; `mexma mine
+    --neighbours` and NumPy read it. Of lines that occur more than once the last counts; it, and not the
+    others, has neighbours. Empty lines have none.
 
     A search that was killed goes on where it stopped when the same command is given again.
 
@@ -62,7 +69,11 @@ def command(
     from mexma_cli.stages.knn import find_neighbours
     from mexma_cli.store.neighbours import check_replaceable
 
+    settings = search_settings(index, recall, memory)
     check_replaceable(output, overwrite)
+    if dry_run:
+        print_plan((source, target), k, settings, model, device, dtype)
+        return
     started = time.monotonic()
     with ExitStack() as stack:
         stores = opened(stack, (source, target), model, device, dtype)
@@ -71,6 +82,7 @@ def command(
             stores[1],
             output,
             k,
+            settings,
             names=(label_of(source), label_of(target)),
             argv=command_line(),
             overwrite=overwrite,

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mexma_cli.commands.dry_run import print_plan
 from mexma_cli.commands.inputs import check_inputs, command_line, is_store, label_of, opened, progress_bar
 from mexma_cli.commands.mine_options import mine_options, settings_of
 from mexma_cli.commands.options import encoder_options
 
 if TYPE_CHECKING:
-    from mexma_cli.mining.neighbours import Neighbours
     from mexma_cli.stages.documents import DocumentPairs
     from mexma_cli.stages.mine import Mined, MineSettings
+    from mexma_cli.stages.neighbours import Found
     from mexma_cli.store.embeddings import EmbeddingStore
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ def command(
     output: Path | None,
     kind: str | None,
     report: Path | None,
+    dry_run: bool,
     source_lang: str,
     target_lang: str,
     model: str | None,
@@ -66,10 +68,15 @@ def command(
         raise click.UsageError("--document-pairs pairs the documents of --within: give that too.")
     from mexma_cli.stages.bitext import check_output, format_of, only_process, outputs_of
 
+    if neighbours is not None and (choices["index"] != "exact" or dry_run):
+        raise click.UsageError("--neighbours are found already: leave out --index and --dry-run.")
     kind = kind or format_of(output)
     if kind == "moses" and (output is None or str(output) == "-"):
         raise click.UsageError("--format moses writes two files: name them with --output.")
     settings = settings_of(kind=kind, **choices)
+    if dry_run:
+        print_plan(paths, settings.k, settings.search, model, device, dtype)
+        return
     for path in (output, report):
         check_output(path)
     languages = _language(source, source_lang), _language(target, target_lang)
@@ -99,6 +106,7 @@ class _Job:
 def _run(job: _Job, stack: ExitStack, model: str | None, device: str, dtype: str) -> None:
     from mexma_cli.stages.bitext import write_mined
     from mexma_cli.stages.mine import mine
+    from mexma_cli.stages.neighbours import EXACT, journal_beside
     from mexma_cli.stages.report import Run, write_report
 
     started = time.monotonic()
@@ -109,13 +117,16 @@ def _run(job: _Job, stack: ExitStack, model: str | None, device: str, dtype: str
         names = label_of(job.paths[0]), label_of(job.paths[1])
         job.documents.check_lines((source.rows, target.rows), names)
     opening = time.monotonic() - started
-    known, search = _known(job, (source, target))
+    known = _known(job, (source, target))
+    searched = job.files[0] if job.files and known is None and job.settings.search.index == EXACT else None
+    journal = stack.enter_context(journal_beside(searched, (source, target), job.settings.k))
     found = mine(
         source,
         target,
         job.settings,
         neighbours=known,
         documents=job.documents,
+        journal=journal,
         on_progress=progress_bar(stack, "mining"),
     )
     writing = time.monotonic()
@@ -127,7 +138,7 @@ def _run(job: _Job, stack: ExitStack, model: str | None, device: str, dtype: str
             names=(label_of(job.paths[0]), label_of(job.paths[1])),
             settings=job.settings,
             documents=job.documents,
-            search=search,
+            kept=str(job.neighbours) if job.neighbours else None,
             output={"files": list(map(str, job.files)), "format": job.kind, "changed_sentences": changed},
             argv=command_line(),
             seconds={"opening": opening, "writing": time.monotonic() - writing},
@@ -138,20 +149,15 @@ def _run(job: _Job, stack: ExitStack, model: str | None, device: str, dtype: str
         log.info("%s in %s sentences", _CHANGES[job.kind], f"{changed:,}")
 
 
-def _known(
-    job: _Job, stores: tuple[EmbeddingStore, EmbeddingStore]
-) -> tuple[Neighbours | None, dict[str, Any]]:
-    """Kept neighbours, if there are some, and how they were found."""
+def _known(job: _Job, stores: tuple[EmbeddingStore, EmbeddingStore]) -> Found | None:
+    """Kept neighbours, if there are some."""
     if job.neighbours is None:
-        return None, {"index": "exact", "recall": None}
+        return None
     if str(job.neighbours).isdigit() and not job.neighbours.exists():
         raise click.UsageError(f"--neighbours takes what `mexma knn` made; how many: -k {job.neighbours}")
     from mexma_cli.stages.knn import read_neighbours
-    from mexma_cli.store.neighbours import NeighbourStore
 
-    found = read_neighbours(job.neighbours, *stores, job.settings.k)
-    made = NeighbourStore.open(job.neighbours).manifest
-    return found, {"index": made.index, "recall": made.recall, "neighbours": str(job.neighbours)}
+    return read_neighbours(job.neighbours, *stores, job.settings.k)
 
 
 _CHANGES = {"tmx": "characters that XML forbids were removed"}

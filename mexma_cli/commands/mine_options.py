@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from mexma_cli.commands.options import search_options, search_settings
+
 if TYPE_CHECKING:
     from mexma_cli.stages.mine import MineSettings
 
@@ -120,11 +122,19 @@ def mine_options(command: Command) -> Command:
     """Add the options that `settings_of` reads, and those for neighbours, documents and output."""
     for option in reversed((*_SCORING, *_NEIGHBOURS, *_SELECTION, *_DOCUMENTS, *_OUTPUT)):
         command = option(command)
-    return command
+    return search_options(command)
 
 
 def settings_of(
-    *, all_candidates: bool, retrieval: str, kind: str, with_ids: bool, **choices: Any
+    *,
+    all_candidates: bool,
+    retrieval: str,
+    kind: str,
+    with_ids: bool,
+    index: str,
+    recall: float | None,
+    memory: int | None,
+    **choices: Any,
 ) -> MineSettings:
     """The settings of a run.
 
@@ -138,7 +148,10 @@ def settings_of(
     if with_ids and kind == "moses":
         raise click.UsageError("--with-ids: Moses files have no place for ids; tsv, jsonl and tmx have.")
     return MineSettings(
-        retrieval="all" if all_candidates else retrieval, with_ids=with_ids or kind == "jsonl", **choices
+        retrieval="all" if all_candidates else retrieval,
+        with_ids=with_ids or kind == "jsonl",
+        search=search_settings(index, recall, memory),
+        **choices,
     )
 
 

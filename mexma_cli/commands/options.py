@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
+    from mexma_cli.stages.neighbours import SearchSettings
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,64 @@ def encoder_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+class Size(click.ParamType):
+    """A number of bytes such as 8G, 512M or 1.5G (powers of ten), or 8GiB (powers of two)."""
+
+    name = "size"
+    _UNITS: ClassVar = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]?)(I?)B?", str(value).strip().upper())
+        if found is None or (found[3] and not found[2]):
+            self.fail(f"{value!r} is no size; write it like 8G or 512M", parameter, context)
+        unit = 1024.0 ** (1 + "KMGT".index(found[2])) if found[3] else self._UNITS[found[2]]
+        return int(float(found[1]) * unit)
+
+
+def search_options(command: Command) -> Command:
+    """Add --index, --recall, --memory and --dry-run: the first three for `search_settings`."""
+    for option in (
+        click.option(
+            "--dry-run", is_flag=True, help="Print what it would take (memory, disk, time), and do nothing."
+        ),
+        click.option(
+            "--memory",
+            type=Size(),
+            help="What this process may hold at most, such as 8G.  [default: what is fastest, about 1 GB "
+            "and what the neighbours take]",
+        ),
+        click.option(
+            "--recall",
+            type=click.FloatRange(0, 1, min_open=True),
+            help="Share of the neighbours that an approximate index has to find.  [default: 0.95]",
+        ),
+        click.option(
+            "--index",
+            default="exact",
+            show_default=True,
+            help="exact; auto: exact as long as that is no slower, then a FAISS index by size; or any FAISS "
+            "factory string. The cosines of what is found are exact.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def search_settings(index: str, recall: float | None, memory: int | None) -> SearchSettings:
+    """What these options mean together.
+
+    Raises:
+        click.UsageError: --recall for the exact search.
+    """
+    from mexma_cli.stages.neighbours import EXACT, SearchSettings
+
+    if index == EXACT and recall is not None:
+        raise click.UsageError("--recall is for an approximate --index; the exact search finds everything.")
+    return SearchSettings(index, 0.95 if recall is None else recall, memory)
 
 
 def load_encoder(model: str | None, device: str, dtype: str) -> SentenceEncoder:

@@ -23,7 +23,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.mining import faiss_index, kernels
 from mexma_cli.mining.blocks import Side, VectorSource
 from mexma_cli.mining.faiss_index import BLOCK, SideIndex, choose, gather, units
-from mexma_cli.mining.neighbours import Neighbours, _unpack, knn
+from mexma_cli.mining.neighbours import Neighbours, knn, unpack
 
 _TUNED_ON, _MEASURED_ON = 256, 512  # rows a direction
 _SPARE_HITS, _FEWEST_HITS = 4, 64
@@ -150,7 +150,7 @@ def ann(
         for search in (ahead, back):
             search.complete()
     return Approximate(
-        Neighbours(*_unpack(forward, left, right), *_unpack(backward, right, left)),
+        Neighbours(*unpack(forward, left, right), *unpack(backward, right, left)),
         ahead.report(),
         back.report(),
     )

@@ -19,6 +19,7 @@ from numba.extending import overload
 
 EMPTY = np.iinfo(np.int64).min
 """The key of a place in a list of k best that nobody has taken."""
+_LANES = 64  # neighbouring numbers that are looked at together
 _PARALLEL_FROM = 1 << 22  # multiplications; below that a thread costs more than it brings
 
 _compiled = functools.partial(njit, nogil=True, cache=True, error_model="numpy")
@@ -277,6 +278,7 @@ def scan(
     unit_y, bias_y, _ = y
     queue_keys, queue_columns = queue
     width, queued = tile.shape[1], 0
+    found = np.empty(width + 1, dtype=np.int32)
     for i in range(rows[0], rows[1]):
         if len(queue_keys) - queued < width:
             return i, queued
@@ -284,51 +286,51 @@ def scan(
         if best[i, 0] == EMPTY and len(groups):
             kth = _row_floor(tile[i], spread, bias_y, groups, best.shape[1]) + bias_x[i] - slack_x[i]
         bound = kth - slack_x[i] - bias_x[i]
-        for start in range(0, width, 64):
-            stop = min(start + 64, width)
-            near, limits = tile[i, start:stop], column_bound[start:stop]
-            if not _any_hit(near, spread, bias_y[start:stop], bias_x[i], bound, limits):
-                continue
-            for j in range(start, stop):
-                value = decode(tile[i, j])
-                upper = value + abs(value) * spread
-                for_row, for_column = upper + bias_y[j] >= bound, upper + bias_x[i] >= column_bound[j]
-                if not (for_row or for_column):
-                    continue
-                exact = _dot(unit_x[i], unit_y[j])
-                counts[0] += 1
-                off = abs(exact - (value + bias_x[i] + bias_y[j]))
-                counts[1] += off > abs(value) * spread + slack_x[i]
-                if for_row:
-                    new = key(exact, ids[1] + j)
-                    if new > best[i, 0]:
-                        _insert(best[i], new)
-                        known = score_of(best[i, 0]) - slack_x[i] - bias_x[i]
-                        bound = known if known > bound else bound
-                if for_column:
-                    new = key(exact, ids[0] + i)
-                    if new > worst[j]:
-                        queue_keys[queued], queue_columns[queued] = new, j
-                        queued += 1
+        hits = _hits(tile[i], spread, bias_y, bias_x[i], bound, column_bound, found)
+        for place in range(hits):
+            j = found[place]
+            exact = _dot(unit_x[i], unit_y[j])
+            estimate = decode(tile[i, j])
+            off = abs(exact - (estimate + bias_x[i] + bias_y[j]))
+            counts[1] += off > abs(estimate) * spread + slack_x[i]
+            new = key(exact, ids[1] + j)
+            if new > best[i, 0]:
+                _insert(best[i], new)
+            new = key(exact, ids[0] + i)
+            if new > worst[j]:
+                queue_keys[queued], queue_columns[queued] = new, j
+                queued += 1
+        counts[0] += hits
     return rows[1], queued
 
 
 @_compiled()
-def _any_hit(
+def _hits(
     tile: np.ndarray,
     spread: np.float32,
     bias_y: np.ndarray,
     bias_x: np.float32,
     bound: np.float32,
     column_bound: np.ndarray,
-) -> bool:
-    """Whether any of some neighbouring numbers reaches its row's or its column's bound."""
-    hit = False
-    for j in range(len(tile)):  # over slices from 0 on: what may be negative is not vectorised
-        value = decode(tile[j])
-        upper = value + abs(value) * spread
-        hit |= (upper + bias_y[j] >= bound) | (upper + bias_x >= column_bound[j])
-    return hit
+    found: np.ndarray,
+) -> int:
+    """Places in a tile's row that reach its bound or their column's, into `found`; returns how many."""
+    count = 0
+    for start in range(0, len(tile), _LANES):
+        near, biases = tile[start : start + _LANES], bias_y[start : start + _LANES]
+        limits = column_bound[start : start + _LANES]
+        any_hit = False
+        for j in range(len(near)):  # over slices from 0 on: what may be negative is not vectorised
+            value = decode(near[j])
+            upper = value + abs(value) * spread
+            any_hit |= (upper + biases[j] >= bound) | (upper + bias_x >= limits[j])
+        if any_hit:
+            for j in range(len(near)):
+                value = decode(near[j])
+                upper = value + abs(value) * spread
+                found[count] = start + j
+                count += (upper + biases[j] >= bound) | (upper + bias_x >= limits[j])
+    return count
 
 
 @_compiled()

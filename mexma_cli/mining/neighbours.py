@@ -117,15 +117,15 @@ def knn(
             "give that much to go on with it, or remove what it left to start anew",
         )
     arithmetic = choose_arithmetic(len(left) * len(right) * left.dim, left.dim)
-    sweep = _Sweep(left, right, forward, backward, arithmetic)
+    sweep = Sweep(left, right, forward, backward, arithmetic)
     sweep.run(place, journal, on_progress)
     if sweep.broken:
         forward.fill(kernels.EMPTY)
         backward.fill(kernels.EMPTY)
-        _Sweep(left, right, forward, backward, FLOAT32).run(
+        Sweep(left, right, forward, backward, FLOAT32).run(
             place._replace(top=0, start=0), journal, on_progress
         )
-    return Neighbours(*_unpack(forward, left, right), *_unpack(backward, right, left))
+    return Neighbours(*unpack(forward, left, right), *unpack(backward, right, left))
 
 
 def bytes_needed(n: int, m: int, dim: int, k: int, rows: int) -> int:
@@ -154,7 +154,7 @@ def _rows_at_once(n: int, m: int, dim: int, k: int, memory: int | None) -> int:
     return max(least, spare // (10 * dim + 32) // X_TILE * X_TILE)
 
 
-class _Sweep:
+class Sweep:
     """One pass over all tiles: y inside x, so that only a part of x is ever held."""
 
     def __init__(
@@ -173,7 +173,10 @@ class _Sweep:
         self.tile = arithmetic.empty(min(X_TILE, len(left)) * min(Y_TILE, len(right)))
 
     def run(
-        self, place: Place, journal: Journal | None, on_progress: Callable[[int, int], None] | None
+        self,
+        place: Place,
+        journal: Journal | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
         """Go over all tiles from a place on."""
         n, m = len(self.left), len(self.right)
@@ -270,7 +273,7 @@ def _groups(k: int, length: int) -> int:
     return groups if length >= 2 * groups else 0
 
 
-def _unpack(keys: np.ndarray, own: Side, other: Side) -> tuple[np.ndarray, np.ndarray]:
+def unpack(keys: np.ndarray, own: Side, other: Side) -> tuple[np.ndarray, np.ndarray]:
     """Keys of kept rows, ascending -> scores and ids of all rows, best first."""
     scores = np.full((own.rows, keys.shape[1]), -np.inf, dtype=np.float32)
     ids = np.full((own.rows, keys.shape[1]), -1, dtype=np.int64)

@@ -11,6 +11,7 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.neighbours import Neighbours, knn
 from mexma_cli.stages.mine import check_comparable
+from mexma_cli.stages.neighbours import Found, SearchSettings, search
 from mexma_cli.stages.usable import SideCounts, usable_rows
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.journal import FileJournal
@@ -22,17 +23,18 @@ def find_neighbours(
     target: EmbeddingStore,
     output: str | Path,
     k: int = 16,
+    settings: SearchSettings | None = None,
     *,
     names: tuple[str, str] | None = None,
     argv: Sequence[str] = (),
     overwrite: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> NeighbourStore:
-    """Find the k nearest rows of the other side for every row of both, exactly, and keep them.
+    """Find the k nearest rows of the other side for every row of both, and keep them.
 
     As in `mine`, lines that occur more than once count once, and empty lines and vectors without a direction
-    take no part; their numbers are in the manifest. A search that was killed goes on where its journal ends
-    when it is called again for the same output, to the same bytes.
+    take no part; their numbers are in the manifest. An exact search that was killed goes on where its
+    journal ends when it is called again for the same output, to the same bytes.
 
     Args:
         names: What messages and the manifest call the stores, where they are temporary ones.
@@ -52,27 +54,25 @@ def find_neighbours(
             if not keep.any():
                 raise MexmaError(f"{name} has no sentence to find neighbours of: {counts}")
         wanted = {"source": content_checksum(source), "target": content_checksum(target), "k": k}
-        found = knn(
-            source,
-            target,
+        found = search(
+            (source, target),
             k,
-            keep_x=keep_source,
-            keep_y=keep_target,
-            journal=FileJournal(writer.part, wanted),
-            on_progress=on_progress,
+            (keep_source, keep_target),
+            settings or SearchSettings(),
+            FileJournal(writer.part, wanted),
+            on_progress,
         )
         return writer.finish(
-            {field.name: getattr(found, field.name) for field in fields(found)},
+            {field.name: getattr(found.neighbours, field.name) for field in fields(Neighbours)},
             _side(source, names[0], source_counts),
             _side(target, names[1], target_counts),
             k=k,
-            index="exact",
-            recall=None,
             argv=tuple(argv),
+            **found.facts(),
         )
 
 
-def read_neighbours(path: str | Path, source: EmbeddingStore, target: EmbeddingStore, k: int) -> Neighbours:
+def read_neighbours(path: str | Path, source: EmbeddingStore, target: EmbeddingStore, k: int) -> Found:
     """The k nearest of kept neighbours, memory-mapped.
 
     Raises:
@@ -85,12 +85,13 @@ def read_neighbours(path: str | Path, source: EmbeddingStore, target: EmbeddingS
             f"{path} has {store.manifest.k} neighbours a row, {k} are wanted",
             f"give -k {store.manifest.k}, or make it anew: mexma knn -k {k}",
         )
-    return Neighbours(
+    nearest = Neighbours(
         store.forward_scores[:, :k],
         store.forward_ids[:, :k],
         store.backward_scores[:, :k],
         store.backward_ids[:, :k],
     )
+    return Found(nearest, store.manifest.index, store.manifest.recall)
 
 
 def fill_repeated(

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +14,14 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import MinedPair
 from mexma_cli.mining.filters import copy_reason
 from mexma_cli.mining.match import Candidates, Details, details, match, mean_cosines
-from mexma_cli.mining.neighbours import Neighbours, knn
+from mexma_cli.mining.neighbours import Neighbours
 from mexma_cli.mining.within import within
 from mexma_cli.stages.documents import DocumentPairs
+from mexma_cli.stages.neighbours import Found, SearchSettings, search
 from mexma_cli.stages.texts import KeptTexts
 from mexma_cli.stages.usable import SideCounts, usable_rows
 from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.journal import FileJournal
 
 _ADVICE = "embed both texts with the same --model"
 _PAIRS = 1 << 14  # pairs whose text is in memory at a time
@@ -42,6 +45,7 @@ class MineSettings:
     """Keep this many of the best."""
     with_ids: bool = False
     """Look up ranks and neighbourhood means of the pairs."""
+    search: SearchSettings = field(default_factory=SearchSettings)
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ class Mined:
     """Candidates that are not among the pairs, by reason."""
     seconds: dict[str, float]
     """Time by stage."""
+    how: dict[str, Any]
+    """`index` and `recall` of the neighbours."""
     _texts: tuple[KeptTexts, KeptTexts] = field(repr=False)
 
     @property
@@ -80,8 +86,9 @@ def mine(
     target: EmbeddingStore,
     settings: MineSettings | None = None,
     *,
-    neighbours: Neighbours | None = None,
+    neighbours: Found | None = None,
     documents: DocumentPairs | None = None,
+    journal: FileJournal | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Mined:
     """Find the pairs of two stores.
@@ -92,6 +99,7 @@ def mine(
         neighbours: those of the two stores, if they are known already.
         documents: only sentences of documents that are paired here make pairs. Neighbourhoods stay those of
             the whole text, so scores and thresholds mean the same with and without.
+        journal: Where the search is kept while it runs.
 
     Raises:
         MexmaError: the stores are of different encoders or dimensions, or damaged, or the documents are those
@@ -107,13 +115,14 @@ def mine(
         keep_target, target_counts = usable_rows(target)
     if neighbours is None:
         with clock("neighbours"):
-            neighbours = knn(
-                source, target, settings.k, keep_x=keep_source, keep_y=keep_target, on_progress=on_progress
-            )
-    background, pool = None, neighbours
+            keep = keep_source, keep_target
+            neighbours = search((source, target), settings.k, keep, settings.search, journal, on_progress)
+    nearest = neighbours.neighbours
+    background: tuple[np.ndarray, np.ndarray] | None = None
+    pool: Neighbours = nearest
     if documents is not None:
         with clock("documents"):
-            background = mean_cosines(neighbours)
+            background = mean_cosines(nearest)
             rows = documents.rows(keep_source, keep_target)
             wanted = settings.k if settings.retrieval == "all" else 1  # the others look at the best alone
             pool = within(source, target, rows, wanted, background, settings.margin)
@@ -121,8 +130,10 @@ def mine(
         found = match(pool, settings.margin, settings.retrieval, settings.threshold, background=background)
     chosen, texts, dropped = _chosen(found, source, target, settings, clock)
     with clock("matching"):
-        known = details(neighbours, chosen) if settings.with_ids else None
-    return Mined(chosen, known, source_counts, target_counts, dropped, clock.seconds, texts)
+        known = details(nearest, chosen) if settings.with_ids else None
+    return Mined(
+        chosen, known, source_counts, target_counts, dropped, clock.seconds, neighbours.facts(), texts
+    )
 
 
 def _chosen(

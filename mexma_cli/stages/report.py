@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -16,6 +14,7 @@ import numpy as np
 from mexma_cli import __version__
 from mexma_cli.stages.documents import DocumentPairs
 from mexma_cli.stages.mine import Mined, MineSettings
+from mexma_cli.stages.neighbours import peak_memory
 from mexma_cli.stages.usable import SideCounts
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.manifest import write_json_atomic
@@ -33,8 +32,8 @@ class Run:
     """What the user called the two sides."""
     settings: MineSettings
     documents: DocumentPairs | None
-    search: dict[str, Any]
-    """How the neighbours were found: `index` and `recall`."""
+    kept: str | None
+    """Where the neighbours were taken from, if they were not searched."""
     output: dict[str, Any]
     """The files, their format, and how many sentences were changed in them."""
     argv: Sequence[str]
@@ -62,7 +61,7 @@ def write_report(path: Path, run: Run) -> None:
         "target": _side(run.stores[1], run.names[1], mined.target),
         "settings": asdict(run.settings),
         "documents": _documents(run.documents),
-        "search": run.search,
+        "search": {**mined.how, "neighbours": run.kept},
         "counts": {
             "candidates": mined.found,
             "dropped": mined.dropped,
@@ -76,12 +75,6 @@ def write_report(path: Path, run: Run) -> None:
         "peak_memory_bytes": peak_memory(),
     }
     write_json_atomic(path.resolve(), report)
-
-
-def peak_memory() -> int:
-    """The most memory that this process has held at a time, in bytes."""
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024
 
 
 def _documents(found: DocumentPairs | None) -> dict[str, Any] | None:

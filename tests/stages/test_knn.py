@@ -60,7 +60,7 @@ def test_fewer_neighbours_are_the_first_of_more(
     k: int, stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
 ) -> None:
     find_neighbours(*stores, tmp_path / "a.knn", 4)
-    found = match(read_neighbours(tmp_path / "a.knn", *stores, k))
+    found = match(read_neighbours(tmp_path / "a.knn", *stores, k).neighbours)
     wanted = mine(*stores, MineSettings(k=k)).candidates
     assert len(wanted) > 3
     assert np.array_equal(found.source, wanted.source) and np.array_equal(found.scores, wanted.scores)

@@ -8,6 +8,7 @@ import pytest
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.neighbours import knn
 from mexma_cli.stages.mine import Mined, MineSettings, mine
+from mexma_cli.stages.neighbours import Found
 from mexma_cli.stages.usable import usable_rows
 from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
 
@@ -157,4 +158,6 @@ def test_ids_are_lines_ranks_and_means(tmp_path: Path) -> None:
 def test_known_neighbours_give_the_same_pairs(tmp_path: Path) -> None:
     both = stores(tmp_path, ["a", "b", "", "c", "a"], ["C", "A", "B", "d"])
     known = knn(*both, 4, keep_x=usable_rows(both[0])[0], keep_y=usable_rows(both[1])[0])
-    assert list(mine(*both, neighbours=known).pairs()) == list(mine(*both).pairs())
+    found = mine(*both, neighbours=Found(known, "IVF1", 0.5))
+    assert found.how == {"index": "IVF1", "recall": 0.5}
+    assert list(found.pairs()) == list(mine(*both).pairs())

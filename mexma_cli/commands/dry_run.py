@@ -1,0 +1,83 @@
+"""`--dry-run`: what a command would take, printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mexma_cli.commands.inputs import is_store, label_of, load_encoder_of, open_store
+
+if TYPE_CHECKING:
+    from mexma_cli.stages.neighbours import SearchSettings
+    from mexma_cli.stages.plan import Input, Plan
+
+
+def print_plan(
+    paths: tuple[Path, Path], k: int, settings: SearchSettings, model: str | None, device: str, dtype: str
+) -> None:
+    """Print memory, disk and time for a search in two stores or texts.
+
+    Raises:
+        click.UsageError: An input is stdin, which could not be read again.
+    """
+    from mexma_cli.stages.plan import plan
+
+    if any(str(path) == "-" for path in paths):
+        raise click.UsageError("--dry-run reads its inputs, so they must be files.")
+    stores = [open_store(path) if is_store(path) else None for path in paths]
+    encoder = load_encoder_of(stores, model, device, dtype, "the text") if None in stores else None
+    dim = encoder.dim if encoder else next(store.dim for store in stores if store)
+    inputs = _input(paths[0]), _input(paths[1])
+    for side in inputs:
+        click.echo(f"{side.label:<24} {side.rows:>14,} lines x {dim}")
+    for name, value in _lines(plan(inputs, dim, k, settings, encoder), settings):
+        click.echo(f"{name:<24} {value}")
+
+
+def _input(path: Path) -> Input:
+    from mexma_cli.stages.plan import Input, sample
+    from mexma_cli.text.lines import read_lines, scan
+
+    if is_store(path):
+        store = open_store(path)
+        return Input(label_of(path), store.rows, _text_bytes(store.sentences(), store.rows))
+    found = scan(path)
+    return Input(label_of(path), found.lines, found.bytes, sample(read_lines(path)))
+
+
+def _text_bytes(sentences: Iterator[str], rows: int) -> int:
+    from mexma_cli.stages.plan import sample
+
+    lines = sample(sentences)
+    return sum(len(line.encode()) + 1 for line in lines) * rows // max(len(lines), 1)
+
+
+def _lines(found: Plan, settings: SearchSettings) -> list[tuple[str, str]]:
+    time = [("embedding", _time(found.embedding))] if found.embedding else []
+    searching = "found out on the way" if found.searching is None else _time(found.searching)
+    return [
+        ("memory", f"{_size(found.memory)}; with --memory at least {_size(found.least_memory)}"),
+        ("disk: output", f"at most {_size(found.output)}"),
+        ("disk: beside it", f"{_size(found.journal)} until it is written, to go on after a kill"),
+        *([("disk: temporary", _size(found.temporary))] if found.temporary else []),
+        *time,
+        (f"neighbours ({settings.index})", searching),
+    ]
+
+
+def _size(count: int) -> str:
+    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if count >= scale:
+            return f"{count / scale:.1f} {unit}"
+    return f"{count / 1e3:.0f} kB"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 90:
+        return f"about {max(seconds, 0.1):.1f} s"
+    if seconds < 5400:
+        return f"about {seconds / 60:.0f} minutes"
+    return f"about {seconds / 3600:.1f} hours" if seconds < 172800 else f"about {seconds / 86400:.1f} days"

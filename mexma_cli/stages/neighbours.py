@@ -1,0 +1,187 @@
+"""The search for neighbours of two stores as the stages do it: exact or with an index, in a memory budget."""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.mining.neighbours import Neighbours, knn
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.journal import FileJournal
+from mexma_cli.store.layout import partial
+from mexma_cli.store.manifest import no_space_as_message, only_writer
+from mexma_cli.store.neighbours import content_checksum
+
+log = logging.getLogger(__name__)
+
+EXACT = "exact"
+_LOADING_BYTES = 100_000_000  # what compiled code takes when it is first called
+_RESULT_BYTES = 12  # a score and an id
+_MATCHING_BYTES = 120  # a row, while pairs are made of neighbours (mining/match.py, stages/texts.py)
+_TOLERATED = 0.02  # recall less than asked for, on a sample, that is not worth a warning
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """How neighbours are found."""
+
+    index: str = EXACT
+    """`exact`, `auto` (exact up to a size, then an index by size), or a FAISS factory string."""
+    recall: float = 0.95
+    """The fraction of the neighbours that an index is made to find."""
+    memory: int | None = None
+    """Bytes that the whole process may hold; None: what is fastest."""
+
+    @staticmethod
+    def after(rows: int, k: int) -> int:
+        """Bytes that the neighbours and the pairs made of them take, for the rows of both sides together."""
+        return (_RESULT_BYTES * k + _MATCHING_BYTES) * rows
+
+    def left(self, rows: int, k: int) -> int | None:
+        """Bytes that the search may take when the process and what follows the search have theirs.
+
+        Args:
+            rows: Of both sides together.
+
+        Raises:
+            MexmaError: What follows would not fit.
+        """
+        if self.memory is None:
+            return None
+        held, later = resident(), self.after(rows, k)
+        if held + later > self.memory:
+            raise MexmaError(
+                f"--memory {self.memory / 1e9:.1f} GB is too little for {rows:,} lines: the program takes "
+                f"{held / 1e9:.1f} GB, their neighbours and pairs {later / 1e9:.1f} GB",
+                "more --memory, a smaller -k, or the text in parts",
+            )
+        return self.memory - held
+
+
+@dataclass(frozen=True)
+class Found:
+    """Neighbours, and how they were found: `index`, and `recall` as measured, None where all were."""
+
+    neighbours: Neighbours
+    index: str
+    recall: float | None
+
+    def facts(self) -> dict[str, Any]:
+        """For manifests and reports."""
+        return {"index": self.index, "recall": self.recall}
+
+
+def search(
+    stores: tuple[EmbeddingStore, EmbeddingStore],
+    k: int,
+    keep: tuple[np.ndarray, np.ndarray],
+    settings: SearchSettings,
+    journal: FileJournal | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Found:
+    """Find the k nearest neighbours of both stores' rows in the other.
+
+    Args:
+        keep: bool [rows] of both, the rows that take part.
+        journal: Where an exact search is kept while it runs; one that was killed goes on there.
+
+    Raises:
+        MexmaError: It cannot be done in that much memory, or faiss does not know the index.
+    """
+    source, target = stores
+    memory = settings.left(source.rows + target.rows, k)
+    if settings.index == EXACT:
+        if journal is not None and journal.begun:
+            log.info("going on with the search that was interrupted")
+        found = knn(
+            source,
+            target,
+            k,
+            keep_x=keep[0],
+            keep_y=keep[1],
+            memory=memory,
+            journal=journal,
+            on_progress=on_progress,
+        )
+        return Found(found, EXACT, None)
+    from mexma_cli.mining.ann import ann
+
+    near = ann(
+        source,
+        target,
+        k,
+        index=settings.index,
+        recall=settings.recall,
+        keep_x=keep[0],
+        keep_y=keep[1],
+        memory=memory,
+        on_progress=on_progress,
+    )
+    if near.index == EXACT:
+        log.info("so few lines are searched exactly")
+        return Found(near.neighbours, EXACT, None)
+    for side, how in (("source", near.forward), ("target", near.backward)):
+        log.info(
+            "%s: %s %s: %.1f %% of the neighbours found, %.1f %% of the nearest (%s lines sampled)",
+            *(side, how.index, how.effort, 100 * how.recall, 100 * how.recall_first, how.sample),
+        )
+    if near.recall < settings.recall - _TOLERATED:
+        log.warning("warning: %.1f %% were asked for; the exact search finds all", 100 * settings.recall)
+    return Found(near.neighbours, near.index, near.recall)
+
+
+@contextmanager
+def journal_beside(
+    output: Path | None, stores: tuple[EmbeddingStore, EmbeddingStore], k: int
+) -> Iterator[FileJournal | None]:
+    """A journal in a folder beside an output, ``OUTPUT.partial``, which goes when the block ends well.
+
+    Where the block does not, the folder stays if there is something in it. None for stdout and devices.
+
+    Raises:
+        MexmaError: Another process has the folder, or it is of another search.
+    """
+    if output is None or (output.exists() and not output.is_file()):
+        yield None
+        return
+    folder = partial(output)
+    with no_space_as_message(folder):
+        folder.mkdir(exist_ok=True)
+    wanted = {"source": content_checksum(stores[0]), "target": content_checksum(stores[1]), "k": k}
+    with only_writer(folder):
+        journal = FileJournal(folder, wanted)
+        try:
+            yield journal
+        except BaseException:
+            if journal.begun:
+                log.info("what was found so far is kept in %s; the same command goes on there", folder)
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def resident() -> int:
+    """Bytes of memory that this process holds, and what it will to run at all."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") + _LOADING_BYTES
+    except OSError:  # not Linux
+        return peak_memory() + _LOADING_BYTES
+
+
+def peak_memory() -> int:
+    """The most memory that this process has held at a time, in bytes."""
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024

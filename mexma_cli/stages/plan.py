@@ -1,0 +1,88 @@
+"""What a search would take: memory, disk and time, before any of it is done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from mexma_cli.mining.estimate import seconds_needed
+from mexma_cli.mining.neighbours import X_ROWS, X_TILE, bytes_needed
+from mexma_cli.stages.neighbours import EXACT, SearchSettings, resident
+
+if TYPE_CHECKING:
+    from mexma_cli.encoder.encoder import SentenceEncoder
+
+_SAMPLE = 256  # lines embedded to see how long a line takes
+_KEY_BYTES = 8
+_STORED_BYTES = 2  # of a number in an embedding store
+
+
+@dataclass(frozen=True)
+class Input:
+    """One side: `rows` lines, their text `text` bytes in all; `lines` a sample, if it is not embedded."""
+
+    label: str
+    rows: int
+    text: int
+    lines: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Bytes and seconds. The disk is that of the output's folder and, for texts, of the temporary one."""
+
+    memory: int
+    least_memory: int
+    output: int
+    """At most: every line in a pair."""
+    journal: int
+    temporary: int
+    embedding: float
+    searching: float | None
+    """None for an index: how thoroughly it must be searched is found out on the way."""
+
+
+def plan(
+    inputs: tuple[Input, Input], dim: int, k: int, settings: SearchSettings, encoder: SentenceEncoder | None
+) -> Plan:
+    """Estimate a run; takes a second or two, in which the machine should be as busy as it will be then.
+
+    Args:
+        dim: Of the vectors.
+        encoder: For inputs with `lines`.
+
+    Raises:
+        MexmaError: It does not fit into settings.memory.
+    """
+    n, m = (side.rows for side in inputs)
+    held = resident()
+    room = settings.left(n + m, k)
+    later = settings.after(n + m, k)
+    least = held + max(later, bytes_needed(n, m, dim, k, min(n, X_TILE)))
+    wanted = held + max(later, bytes_needed(n, m, dim, k, min(n, X_ROWS)))
+    embedding, temporary = 0.0, 0
+    for side in inputs:
+        if side.lines:
+            assert encoder is not None
+            encoder.embed(list(side.lines[:8]))
+            began = time.perf_counter()
+            encoder.embed(list(side.lines))
+            embedding += (time.perf_counter() - began) * side.rows / len(side.lines)
+            temporary += side.rows * dim * _STORED_BYTES + side.text
+    return Plan(
+        memory=wanted if room is None else min(wanted, held + room),
+        least_memory=least,
+        output=sum(side.text for side in inputs) + 24 * min(n, m),
+        journal=_KEY_BYTES * k * (n + m) if settings.index == EXACT else 0,
+        temporary=temporary,
+        embedding=embedding,
+        searching=seconds_needed(n, m, dim, k) if settings.index == EXACT else None,
+    )
+
+
+def sample(lines: Iterable[str]) -> list[str]:
+    """Some of the first lines."""
+    return list(islice(lines, _SAMPLE))
