@@ -2,7 +2,10 @@
 
     python benchmarks/memory.py [--rows 1000000] [--dim 256] [--memory 4G] [-k 16]
 
-The vectors are made up as for benchmarks/mine.py, and stored as float16 with a line of text each.
+    python benchmarks/memory.py --plan --rows 10000000 --dim 1024 --memory 16G
+
+The second only prints what --dry-run would say of two such stores. The vectors are made up as for
+benchmarks/mine.py, and stored as float16 with a line of text each.
 """
 
 from __future__ import annotations
@@ -17,6 +20,10 @@ from pathlib import Path
 import numpy as np
 from mine import BLOCK, make_up
 
+from mexma_cli.commands.dry_run import show_plan
+from mexma_cli.commands.options import Size
+from mexma_cli.stages.neighbours import SearchSettings
+from mexma_cli.stages.plan import Input
 from mexma_cli.store.embeddings import EmbeddingWriter, Source
 
 
@@ -47,7 +54,13 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=256)
     parser.add_argument("--memory", default="4G")
     parser.add_argument("-k", type=int, default=16)
+    parser.add_argument("--plan", action="store_true")
     settings = parser.parse_args()
+    if settings.plan:
+        sides = (Input("x.emb", settings.rows, 100 * settings.rows),) * 2
+        memory = Size().convert(settings.memory, None, None)
+        show_plan((sides[0], sides[1]), settings.dim, settings.k, SearchSettings(memory=memory), None)
+        return
     with tempfile.TemporaryDirectory(prefix="mexma-benchmark-") as name:
         folder = Path(name)
         make_up(folder, settings.rows, settings.dim)

@@ -11,6 +11,7 @@ import click
 from mexma_cli.commands.inputs import is_store, label_of, load_encoder_of, open_store
 
 if TYPE_CHECKING:
+    from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.stages.neighbours import SearchSettings
     from mexma_cli.stages.plan import Input, Plan
 
@@ -23,14 +24,20 @@ def print_plan(
     Raises:
         click.UsageError: An input is stdin, which could not be read again.
     """
-    from mexma_cli.stages.plan import plan
-
     if any(str(path) == "-" for path in paths):
         raise click.UsageError("--dry-run reads its inputs, so they must be files.")
     stores = [open_store(path) if is_store(path) else None for path in paths]
     encoder = load_encoder_of(stores, model, device, dtype, "the text") if None in stores else None
     dim = encoder.dim if encoder else next(store.dim for store in stores if store)
-    inputs = _input(paths[0]), _input(paths[1])
+    show_plan((_input(paths[0]), _input(paths[1])), dim, k, settings, encoder)
+
+
+def show_plan(
+    inputs: tuple[Input, Input], dim: int, k: int, settings: SearchSettings, encoder: SentenceEncoder | None
+) -> None:
+    """Print memory, disk and time, a line each."""
+    from mexma_cli.stages.plan import plan
+
     for side in inputs:
         click.echo(f"{side.label:<24} {side.rows:>14,} lines x {dim}")
     for name, value in _lines(plan(inputs, dim, k, settings, encoder), settings):

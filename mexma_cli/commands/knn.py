@@ -6,12 +6,16 @@ import logging
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from mexma_cli.commands.dry_run import print_plan
 from mexma_cli.commands.inputs import check_inputs, command_line, label_of, opened, progress_bar
 from mexma_cli.commands.options import encoder_options, search_options, search_settings
+
+if TYPE_CHECKING:
+    from mexma_cli.store.neighbours import NeighbourStore
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +92,10 @@ def command(
             overwrite=overwrite,
             on_progress=progress_bar(stack, "searching"),
         )
+    _tell(found, k, time.monotonic() - started)
+
+
+def _tell(found: NeighbourStore, k: int, seconds: float) -> None:
     manifest = found.manifest
     for kept, other in ((manifest.forward_k, manifest.target), (manifest.backward_k, manifest.source)):
         if kept < k:
@@ -97,5 +105,5 @@ def command(
         found.path,
         f"{manifest.source.rows:,}",
         f"{manifest.target.rows:,}",
-        time.monotonic() - started,
+        seconds,
     )

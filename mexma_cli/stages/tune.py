@@ -80,16 +80,7 @@ def tune(
     else:
         sources, targets = _Ids(source_ids), _Ids(target_ids)
         wanted = _gold_ids(gold, sources, targets)
-        keyed = []
-        for pair in found:
-            if pair.source not in sources.known or pair.target not in targets.known:
-                unknown += 1
-                continue
-            source, target = sources.known[pair.source], targets.known[pair.target]
-            if source is None or target is None:
-                ambiguous += 1
-            else:
-                keyed.append(((source, target), pair))
+        keyed, ambiguous, unknown = _with_ids(found, sources, targets)
         if unknown == len(found):
             raise MexmaError(
                 f"{candidates}, line 1: no candidate has both its sentences in {source_ids} and {target_ids}",
@@ -202,6 +193,24 @@ class _Ids:
             self.known[sentence] = None if sentence in self.known else name
         if not self.ids:
             raise MexmaError(f"{path} is empty", "each line must be: id TAB sentence")
+
+
+def _with_ids(
+    found: Sequence[ScoredPair], sources: _Ids, targets: _Ids
+) -> tuple[list[tuple[Pair, ScoredPair]], int, int]:
+    """The candidates under the ids of their sentences; how many have several, and how many none."""
+    keyed: list[tuple[Pair, ScoredPair]] = []
+    ambiguous = unknown = 0
+    for pair in found:
+        if pair.source not in sources.known or pair.target not in targets.known:
+            unknown += 1
+            continue
+        source, target = sources.known[pair.source], targets.known[pair.target]
+        if source is None or target is None:
+            ambiguous += 1
+        else:
+            keyed.append(((source, target), pair))
+    return keyed, ambiguous, unknown
 
 
 def _gold_texts(path: str | Path) -> set[Pair]:

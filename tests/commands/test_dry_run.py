@@ -1,0 +1,76 @@
+"""--dry-run, --memory and --index as a user types them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from mexma_cli.commands.options import Size
+from mexma_cli.main import cli
+from mexma_cli.store.embeddings import EmbeddingWriter, Source
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "a.emb"
+    vectors = np.random.default_rng(0).standard_normal((500, 16)).astype(np.float32)
+    with EmbeddingWriter(
+        path, encoder="test", fingerprint="f", pooling="cls", dim=16, normalised=False, language="und",
+        source=Source(path="text", checksum="c", lines=500), argv=(),
+    ) as writer:  # fmt: skip
+        writer.write(vectors, [f"a line {row}" for row in range(500)])
+        writer.finish()
+    return path
+
+
+def test_says_what_it_would_take_and_does_nothing(store: Path, tmp_path: Path) -> None:
+    for command in ("mine", "knn"):
+        out = tmp_path / "out"
+        result = CliRunner().invoke(cli, [command, str(store), str(store), "--dry-run", "-o", str(out)])
+        assert result.exit_code == 0, result.output
+        assert re.search(rf"{re.escape(str(store))} +500 lines x 16", result.stdout)
+        assert re.search(r"^memory +[0-9.]+ [MG]B; with --memory at least", result.stdout, re.M)
+        assert re.search(r"^neighbours \(exact\) +about [0-9.]+ s$", result.stdout, re.M)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["a.emb"]
+
+
+def test_texts_are_counted_and_timed(tmp_path: Path) -> None:
+    text = tmp_path / "t.txt"
+    text.write_text("One line.\nAnother line.\n" * 50, encoding="utf-8")
+    result = CliRunner().invoke(cli, ["mine", str(text), str(text), "--dry-run"])
+    assert result.exit_code == 0, result.output
+    assert "100 lines x 256" in result.stdout and re.search(r"^embedding +about", result.stdout, re.M)
+    result = CliRunner().invoke(cli, ["mine", "-", str(text), "--dry-run"])
+    assert result.exit_code == 2 and "must be files" in result.stderr
+
+
+def test_options_that_do_not_go_together(store: Path) -> None:
+    both = [str(store), str(store)]
+    for arguments, message in (
+        (["--recall", "0.9"], "the exact search finds everything"),
+        (["--memory", "lots"], "'lots' is no size; write it like 8G or 512M"),
+        (["--neighbours", "x.knn", "--index", "auto"], "leave out --index"),
+    ):
+        result = CliRunner().invoke(cli, ["mine", *both, *arguments])
+        assert result.exit_code == 2 and message in result.stderr
+    result = CliRunner().invoke(cli, ["mine", *both, "--index", "IVF9Quatsch"])
+    assert result.exit_code == 1 and "faiss refuses the index 'IVF9Quatsch'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("8G", 8e9), ("512m", 512e6), ("1.5 GB", 1.5e9), ("2GiB", 2**31), ("1000", 1000), ("3TiB", 3 * 2**40)],
+)
+def test_sizes(text: str, size: float) -> None:
+    assert Size().convert(text, None, None) == size
+
+
+@pytest.mark.parametrize("text", ["", "G", "-1G", "8X", "8 iB", "1e9"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        Size().convert(text, None, None)

@@ -1,0 +1,128 @@
+"""The search as stages do it: killed and resumed, in a memory budget, with an index."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.stages.mine import MineSettings, mine
+from mexma_cli.stages.neighbours import SearchSettings, journal_beside, resident, search
+from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+
+
+def make(path: Path, rows: int, seed: int, dim: int = 12) -> EmbeddingStore:
+    rng = np.random.default_rng(seed)
+    topics = np.random.default_rng(0).standard_normal((9, dim))
+    vectors = topics[rng.integers(0, 9, rows)] + 0.5 * rng.standard_normal((rows, dim))
+    with EmbeddingWriter(
+        path, encoder="test", fingerprint="f", pooling="cls", dim=dim, dtype="float32", normalised=False,
+        language="und", source=Source(path="text", checksum="c", lines=rows), argv=(),
+    ) as writer:  # fmt: skip
+        writer.write(vectors.astype(np.float32), [f"{path.stem} {row}" for row in range(rows)])
+        return writer.finish()
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[EmbeddingStore, EmbeddingStore]:
+    folder = tmp_path_factory.mktemp("stores")
+    return make(folder / "a.emb", 700, 1), make(folder / "b.emb", 600, 2)
+
+
+KILLED = """
+import os, signal, sys
+from mexma_cli.main import cli
+from mexma_cli.mining import neighbours
+from mexma_cli.store import journal
+
+journal.SECONDS = journal._SHARE = 0
+neighbours.X_TILE = neighbours.Y_TILE = 100
+neighbours.X_ROWS = 200
+save, entries = journal.FileJournal.save, []
+
+def deadly(self, *arguments):
+    save(self, *arguments)
+    entries.append(arguments[0])
+    if len(entries) == 9:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+journal.FileJournal.save = deadly
+cli(sys.argv[1:])
+"""
+
+
+def test_a_killed_run_goes_on_and_gives_the_same_bytes(
+    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    paths = [str(store.path) for store in stores]
+    wanted, out = tmp_path / "wanted.tsv", tmp_path / "out.tsv"
+    command = ["mine", *paths, "-o", str(out)]
+    killed = subprocess.run([sys.executable, "-c", KILLED, *command], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert not out.exists() and (tmp_path / "out.tsv.partial" / "progress.json").is_file()
+    run = [sys.executable, "-m", "mexma_cli"]
+    other = subprocess.run([*run, *command, "-k", "5"], check=False, capture_output=True, text=True)
+    assert other.returncode == 1 and "beginning of another search: k differ" in other.stderr
+    again = subprocess.run([*run, *command], check=True, capture_output=True, text=True)
+    assert "going on with the search that was interrupted" in again.stderr
+    assert not (tmp_path / "out.tsv.partial").exists()
+    subprocess.run([*run, "mine", *paths, "-o", str(wanted)], check=True, capture_output=True)
+    assert out.read_bytes() == wanted.read_bytes() and out.stat().st_size > 1000
+
+
+def test_an_error_keeps_what_was_found_and_nothing_else(
+    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
+) -> None:
+    output = tmp_path / "o.tsv"
+    with pytest.raises(ZeroDivisionError), journal_beside(output, stores, 4):
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+    lists = np.zeros((700, 4), np.int64), np.zeros((600, 4), np.int64)
+    with pytest.raises(ZeroDivisionError), journal_beside(output, stores, 4) as journal:
+        assert journal is not None
+        journal.save((100, 0, 200), *lists)
+        raise ZeroDivisionError
+    with journal_beside(output, stores, 4) as journal:
+        assert journal is not None and journal.load(*lists) == (100, 0, 200)
+        with (
+            pytest.raises(MexmaError, match="another process is writing there"),
+            journal_beside(output, stores, 4),
+        ):
+            pass
+    assert list(tmp_path.iterdir()) == []
+    with journal_beside(None, stores, 4) as journal:
+        assert journal is None
+    with journal_beside(Path("/dev/null"), stores, 4) as journal:
+        assert journal is None
+
+
+def test_a_budget_that_is_too_small_is_refused(stores: tuple[EmbeddingStore, EmbeddingStore]) -> None:
+    with pytest.raises(MexmaError, match=r"--memory 0\.0 GB is too little for 1,300 lines"):
+        mine(*stores, MineSettings(search=SearchSettings(memory=1000)))
+    enough = SearchSettings(memory=resident() + 200_000_000)
+    assert len(mine(*stores, MineSettings(search=enough)).candidates) > 100
+    just = SearchSettings(memory=resident() + 2_000_000)
+    with pytest.raises(MexmaError, match="4 neighbours of 700 and 600 rows of 12 dimensions need"):
+        mine(*stores, MineSettings(search=just))
+
+
+def test_an_index_says_what_it_found(
+    stores: tuple[EmbeddingStore, EmbeddingStore], caplog: pytest.LogCaptureFixture
+) -> None:
+    keep = np.ones(700, bool), np.ones(600, bool)
+    with caplog.at_level(logging.INFO):
+        found = search(stores, 4, keep, SearchSettings("IVF8,Flat", 0.9))
+    assert found.index == "IVF8,Flat" and found.recall is not None and 0.5 < found.recall <= 1
+    assert any("source: IVF8,Flat nprobe=" in record.getMessage() for record in caplog.records)
+    exact = search(stores, 4, keep, SearchSettings())
+    auto = search(stores, 4, keep, SearchSettings("auto"))
+    assert (auto.index, auto.recall) == (exact.index, exact.recall) == ("exact", None)
+    assert np.array_equal(auto.neighbours.forward_ids, exact.neighbours.forward_ids)
+    same = found.neighbours.forward_ids[:, :, None] == exact.neighbours.forward_ids[:, None]
+    assert abs(float(same.any(axis=2).mean()) - found.recall) < 0.1
