@@ -115,7 +115,9 @@ def test_rows_left_out_are_nobodys_neighbour_and_ids_stay_row_numbers() -> None:
     np.testing.assert_array_equal(found.backward_scores[keep_y], alone.backward_scores)
 
 
-def test_streams_a_source_in_blocks_and_reports_progress() -> None:
+def test_streams_a_source_in_blocks_and_reports_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbours, "X_TILE", 2048)
+    monkeypatch.setattr(neighbours, "Y_TILE", 2048)
     rng = np.random.default_rng(3)
     x, y = Source(rng.standard_normal((9000, 4))), Source(rng.standard_normal((3000, 4)))
     seen: list[tuple[int, int]] = []
@@ -277,7 +279,8 @@ def test_arithmetic_that_is_worse_than_it_says_is_noticed(monkeypatch: pytest.Mo
     assert tried[0] == torch.bfloat16 and tried[-1] == torch.float32
 
 
-def test_keeps_to_its_memory_or_says_what_it_needs() -> None:
+def test_keeps_to_its_memory_or_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbours, "X_TILE", 2048)
     rng = np.random.default_rng(9)
     x, y = rng.standard_normal((9000, 8)), rng.standard_normal((3000, 8))
     sources = Source(x), Source(y)
