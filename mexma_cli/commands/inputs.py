@@ -49,11 +49,6 @@ def label_of(path: Path) -> str:
     return "stdin" if str(path) == "-" else str(path)
 
 
-def outputs_of(path: Path | None) -> list[Path]:
-    """For `stages.bitext.write_chunks`: the file, or none for stdout."""
-    return [] if path is None or str(path) == "-" else [path]
-
-
 def opened(
     stack: ExitStack,
     paths: Sequence[Path],

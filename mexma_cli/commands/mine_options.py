@@ -9,31 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from mexma_cli.commands.options import search_options, search_settings
+from mexma_cli.commands.options import margin_option, neighbourhood_option, search_options, search_settings
 
 if TYPE_CHECKING:
     from mexma_cli.stages.mine import MineSettings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_SCORING = (
-    click.option(
-        "--margin",
-        type=click.Choice(["ratio", "distance", "absolute"]),
-        default="ratio",
-        show_default=True,
-        help="Score of a pair: its cosine divided by, or minus, the mean of its neighbourhoods; or as it is.",
-    ),
-    click.option(
-        "-k",
-        "--neighbourhood",
-        "k",
-        type=click.IntRange(min=1),
-        default=4,
-        show_default=True,
-        help="Nearest sentences that make up a neighbourhood.",
-    ),
-)
+_SCORING = (margin_option, neighbourhood_option)
 _NEIGHBOURS = (
     click.option(
         "--neighbours",

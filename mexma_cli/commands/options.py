@@ -22,6 +22,24 @@ BUNDLED = "mini"
 PRECISIONS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
+margin_option = click.option(
+    "--margin",
+    type=click.Choice(["ratio", "distance", "absolute"]),
+    default="ratio",
+    show_default=True,
+    help="Score of a pair: its cosine divided by, or minus, the mean of its neighbourhoods; or as it is.",
+)
+neighbourhood_option = click.option(
+    "-k",
+    "--neighbourhood",
+    "k",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help="Nearest sentences that make up a neighbourhood.",
+)
+
+
 def encoder_options(command: Command) -> Command:
     """Add --model, --device and --dtype: `model`, `device` and `dtype` for `load_encoder`."""
     for option in (

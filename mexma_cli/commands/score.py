@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.commands.inputs import check_inputs, is_store, label_of, opened, outputs_of, progress_bar
-from mexma_cli.commands.options import encoder_options
+from mexma_cli.commands.inputs import check_inputs, is_store, label_of, opened, progress_bar
+from mexma_cli.commands.options import encoder_options, margin_option, neighbourhood_option
 
 if TYPE_CHECKING:
     from mexma_cli.stages.score import Scored
@@ -22,22 +22,8 @@ log = logging.getLogger(__name__)
 
 @click.command("score")
 @click.argument("bitext", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True))
-@click.option(
-    "--margin",
-    type=click.Choice(["ratio", "distance", "absolute"]),
-    default="ratio",
-    show_default=True,
-    help="Score of a pair: its cosine divided by, or minus, the mean of its neighbourhoods; or as it is.",
-)
-@click.option(
-    "-k",
-    "--neighbourhood",
-    "k",
-    type=click.IntRange(min=1),
-    default=4,
-    show_default=True,
-    help="Nearest sentences that make up a neighbourhood.",
-)
+@margin_option
+@neighbourhood_option
 @click.option(
     "--background",
     nargs=2,
@@ -87,7 +73,7 @@ def command(
     check_inputs([*bitext, *(background or ())])
     if len(bitext) == 1 and is_store(bitext[0]):
         raise click.UsageError(f"{bitext[0]} is one side of a bitext: name the store of the other side too.")
-    from mexma_cli.stages.bitext import check_output, only_process, write_chunks
+    from mexma_cli.stages.bitext import check_output, only_process, outputs_of, write_chunks
     from mexma_cli.stages.score import score, scored_lines
 
     check_output(output)

@@ -16,10 +16,9 @@ from mexma_cli.commands.inputs import (
     load_encoder_of,
     open_store,
     opened,
-    outputs_of,
     progress_bar,
 )
-from mexma_cli.commands.options import encoder_options
+from mexma_cli.commands.options import encoder_options, neighbourhood_option
 from mexma_cli.errors import MexmaError
 
 log = logging.getLogger(__name__)
@@ -48,15 +47,7 @@ TYPED_TOP = 5
     help="What is best: the cosine divided by, or minus, the mean of both neighbourhoods; or the cosine as "
     "it is.  [default: ratio; with --query absolute]",
 )
-@click.option(
-    "-k",
-    "--neighbourhood",
-    "k",
-    type=click.IntRange(min=1),
-    default=4,
-    show_default=True,
-    help="Nearest sentences that make up a neighbourhood.",
-)
+@neighbourhood_option
 @click.option(
     "-o",
     "--output",
@@ -122,7 +113,7 @@ def _every(
     dtype: str,
 ) -> None:
     """The best sentences for every line of QUERIES."""
-    from mexma_cli.stages.bitext import only_process, write_chunks
+    from mexma_cli.stages.bitext import only_process, outputs_of, write_chunks
     from mexma_cli.stages.search import hit_lines, search
 
     started = time.monotonic()
@@ -157,7 +148,7 @@ def _typed(
         raise click.UsageError(f"--query searches in a store: make one with `mexma embed {path}`.")
     if not query.strip():
         raise click.UsageError("--query is empty.")
-    from mexma_cli.stages.bitext import write_chunks
+    from mexma_cli.stages.bitext import outputs_of, write_chunks
     from mexma_cli.stages.search import line_of, nearest
 
     query = " ".join(query.splitlines())

@@ -254,7 +254,7 @@ def scan(
     ids: tuple[int, int],
     queue: tuple[np.ndarray, np.ndarray],
     rows: tuple[int, int],
-    counts: np.ndarray,
+    broken: np.ndarray,
 ) -> tuple[int, int]:
     """Look at some rows of a tile: what may be among the k best of its row or column is computed exactly.
 
@@ -269,7 +269,7 @@ def scan(
         ids: global numbers of the tile's first row and first column.
         queue: int64 [q] and int32 [q]: keys for columns, and which; to be merged by the caller.
         rows: first row to look at, and the row to stop before.
-        counts: int64 [2], added to: pairs computed, pairs further off than they may be.
+        broken: int64 [1], added to: pairs further off than they may be.
 
     Returns:
         The row that comes next (less than `rows[1]` when the queue is full), and the queue's length.
@@ -292,7 +292,7 @@ def scan(
             exact = _dot(unit_x[i], unit_y[j])
             estimate = decode(tile[i, j])
             off = abs(exact - (estimate + bias_x[i] + bias_y[j]))
-            counts[1] += off > abs(estimate) * spread + slack_x[i]
+            broken[0] += off > abs(estimate) * spread + slack_x[i]
             new = key(exact, ids[1] + j)
             if new > best[i, 0]:
                 _insert(best[i], new)
@@ -300,7 +300,6 @@ def scan(
             if new > worst[j]:
                 queue_keys[queued], queue_columns[queued] = new, j
                 queued += 1
-        counts[0] += hits
     return rows[1], queued
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from mexma_cli.mining.neighbours import Neighbours
 
 KINDS = ("ratio", "distance", "absolute")
+_ENTRIES = 1 << 20  # scores that are looked at together
 
 
 def margin(
@@ -33,7 +34,10 @@ def margin(
 
 
 def means(neighbours: Neighbours) -> tuple[np.ndarray, np.ndarray]:
-    """Mean cosine of every row's neighbours: float32 [N] of x and [M] of y; 0 for rows that were left out."""
+    """Mean cosine of every row's neighbours: float32 [N] of x and [M] of y; 0 for rows that were left out.
+
+    Takes little more memory than the result.
+    """
     return (
         _mean(neighbours.forward_scores, neighbours.forward_ids),
         _mean(neighbours.backward_scores, neighbours.backward_ids),
@@ -41,6 +45,11 @@ def means(neighbours: Neighbours) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _mean(scores: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    result = np.zeros(len(scores), dtype=np.float32)
     if scores.shape[1] == 0:
-        return np.zeros(len(scores), dtype=np.float32)
-    return np.where(ids < 0, np.float32(0), scores).mean(axis=1, dtype=np.float32)
+        return result
+    step = max(1, _ENTRIES // scores.shape[1])
+    for start in range(0, len(scores), step):
+        part = slice(start, start + step)
+        result[part] = np.where(ids[part] < 0, np.float32(0), scores[part]).mean(axis=1, dtype=np.float32)
+    return result

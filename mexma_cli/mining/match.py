@@ -105,7 +105,7 @@ def best_of_each(
 
     Of equal margins the nearer neighbour is taken, then the lower row. Rows that were left out are absent.
     """
-    forward_mean, backward_mean = background or mean_cosines(neighbours)
+    forward_mean, backward_mean = background or means(neighbours)
     scores, rows, best, cosines = _best(
         neighbours.forward_scores, neighbours.forward_ids, forward_mean, backward_mean, kind
     )
@@ -141,20 +141,6 @@ def _blocks(rows: int, width: int) -> Iterator[slice]:
     step = max(1, _ENTRIES // max(1, width))
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
-
-
-def mean_cosines(neighbours: Neighbours) -> Means:
-    """`means` of all rows, in blocks: float32 [N] and [M], in little more memory than that."""
-    forward = np.zeros(len(neighbours.forward_ids), np.float32)
-    backward = np.zeros(len(neighbours.backward_ids), np.float32)
-    none = np.empty((0, 0), np.float32), np.empty((0, 0), np.int64)
-    for part in _blocks(len(forward), neighbours.forward_ids.shape[1]):
-        own = Neighbours(neighbours.forward_scores[part], neighbours.forward_ids[part], *none)
-        forward[part] = means(own)[0]
-    for part in _blocks(len(backward), neighbours.backward_ids.shape[1]):
-        own = Neighbours(*none, neighbours.backward_scores[part], neighbours.backward_ids[part])
-        backward[part] = means(own)[1]
-    return forward, backward
 
 
 def _best(
@@ -255,7 +241,7 @@ def _union(sides: list[Candidates], targets: int) -> Candidates:
 
 def _all(neighbours: Neighbours, kind: str, background: Means | None, threshold: float | None) -> Candidates:
     """Every neighbour of every row, each pair once; the threshold is applied block by block."""
-    forward_mean, backward_mean = background or mean_cosines(neighbours)
+    forward_mean, backward_mean = background or means(neighbours)
     limit = -np.inf if threshold is None else threshold
     parts: list[Candidates] = []
     below = 0

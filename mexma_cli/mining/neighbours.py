@@ -220,7 +220,7 @@ class Sweep:
         rows = self.forward[first_row : first_row + len(x)]
         columns = self.backward[first_column : first_column + len(y)]
         floors = self._column_floors(tile, x, y, columns, slack_y)
-        counts = np.zeros((len(self.queues), 2), dtype=np.int64)
+        broken = np.zeros((len(self.queues), 1), dtype=np.int64)
         parts = np.linspace(0, len(x), len(self.queues) + 1).astype(int).tolist()
         places, ends = parts[:-1], parts[1:]
         found = [0] * len(places)
@@ -242,13 +242,13 @@ class Sweep:
                     (first_row, first_column),
                     self.queues[part],
                     (places[part], ends[part]),
-                    counts[part],
+                    broken[part],
                 )
 
             kernels.each(len(places), scan, size)
             for (keys, which), count in zip(self.queues, found, strict=True):
                 kernels.merge(columns, keys[:count], which[:count])
-        self.broken = bool(counts[:, 1].any())
+        self.broken = bool(broken.any())
 
     def _column_floors(
         self, tile: np.ndarray, x: Block, y: Block, columns: np.ndarray, slack: np.ndarray

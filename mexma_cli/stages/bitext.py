@@ -31,7 +31,9 @@ def format_of(path: Path | None) -> str:
     return suffix[1:] if suffix in (".jsonl", ".tmx") else "tsv"
 
 
-def outputs_of(path: Path | None, kind: str, languages: tuple[str, str]) -> list[Path]:
+def outputs_of(
+    path: Path | None, kind: str = "tsv", languages: tuple[str, str] = (UNSTATED, UNSTATED)
+) -> list[Path]:
     """The files that a format makes of an output's name; none for stdout.
 
     Moses files are named NAME.fra and NAME.eng, or NAME.fra.gz and NAME.eng.gz for NAME.gz; where both

@@ -11,11 +11,10 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.neighbours import Neighbours, knn
 from mexma_cli.stages.mine import check_comparable
-from mexma_cli.stages.neighbours import Found, SearchSettings, search
+from mexma_cli.stages.neighbours import Found, SearchSettings, journal_in, search
 from mexma_cli.stages.usable import SideCounts, usable_rows
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.journal import FileJournal
-from mexma_cli.store.neighbours import NeighbourStore, NeighbourWriter, Side, content_checksum, side_of
+from mexma_cli.store.neighbours import NeighbourStore, NeighbourWriter, Side, side_of
 
 
 def find_neighbours(
@@ -53,13 +52,12 @@ def find_neighbours(
         ):
             if not keep.any():
                 raise MexmaError(f"{name} has no sentence to find neighbours of: {counts}")
-        wanted = {"source": content_checksum(source), "target": content_checksum(target), "k": k}
         found = search(
             (source, target),
             k,
             (keep_source, keep_target),
             settings or SearchSettings(),
-            FileJournal(writer.part, wanted),
+            journal_in(writer.part, (source, target), k),
             on_progress,
         )
         return writer.finish(

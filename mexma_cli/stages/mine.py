@@ -13,7 +13,8 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import MinedPair
 from mexma_cli.mining.filters import copy_reason
-from mexma_cli.mining.match import Candidates, Details, details, match, mean_cosines
+from mexma_cli.mining.margin import means
+from mexma_cli.mining.match import Candidates, Details, details, match
 from mexma_cli.mining.neighbours import Neighbours
 from mexma_cli.mining.within import within
 from mexma_cli.stages.documents import DocumentPairs
@@ -122,7 +123,7 @@ def mine(
     pool: Neighbours = nearest
     if documents is not None:
         with clock("documents"):
-            background = mean_cosines(nearest)
+            background = means(nearest)
             rows = documents.rows(keep_source, keep_target)
             wanted = settings.k if settings.retrieval == "all" else 1  # the others look at the best alone
             pool = within(source, target, rows, wanted, background, settings.margin)

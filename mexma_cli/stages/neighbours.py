@@ -141,6 +141,16 @@ def search(
     return Found(near.neighbours, near.index, near.recall)
 
 
+def journal_in(folder: Path, stores: tuple[EmbeddingStore, EmbeddingStore], k: int) -> FileJournal:
+    """The journal of a search in these stores, in a folder of its own.
+
+    Raises:
+        MexmaError: There is one of another search.
+    """
+    wanted = {"source": content_checksum(stores[0]), "target": content_checksum(stores[1]), "k": k}
+    return FileJournal(folder, wanted)
+
+
 @contextmanager
 def journal_beside(
     output: Path | None, stores: tuple[EmbeddingStore, EmbeddingStore], k: int
@@ -158,9 +168,8 @@ def journal_beside(
     folder = partial(output)
     with no_space_as_message(folder):
         folder.mkdir(exist_ok=True)
-    wanted = {"source": content_checksum(stores[0]), "target": content_checksum(stores[1]), "k": k}
     with only_writer(folder):
-        journal = FileJournal(folder, wanted)
+        journal = journal_in(folder, stores, k)
         try:
             yield journal
         except BaseException:

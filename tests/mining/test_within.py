@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mexma_cli.mining import within as module
-from mexma_cli.mining.margin import KINDS, margin
-from mexma_cli.mining.match import match, mean_cosines
+from mexma_cli.mining.margin import KINDS, margin, means
+from mexma_cli.mining.match import match
 from mexma_cli.mining.neighbours import Neighbours, knn
 from mexma_cli.mining.within import within
 
@@ -23,7 +23,7 @@ def best_by_hand(
     pairs: set[tuple[int, int]], x: np.ndarray, y: np.ndarray, neighbours: Neighbours, kind: str, k: int
 ) -> list[list[int]]:
     """The k best columns of every row, by sorting everything."""
-    forward, backward = mean_cosines(neighbours)
+    forward, backward = means(neighbours)
     a, b = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
     found: list[list[tuple[float, float, int]]] = [[] for _ in x]
     for i, j in pairs:
@@ -44,7 +44,7 @@ def test_finds_the_best_of_the_paired_documents(tile: int, exact: int, seed: int
         patch.setattr(module, "_TILE", tile)
         patch.setattr(module, "_EXACT", exact)
         arrays = [(np.array(own), np.array(other)) for own, other in documents]
-        found = within(x, y, arrays, k, mean_cosines(neighbours), kind)
+        found = within(x, y, arrays, k, means(neighbours), kind)
     pairs = {(i, j) for own, other in documents for i in own for j in other}
     wanted = best_by_hand(pairs, x, y, neighbours, kind, k)
     assert [[j for j in row if j >= 0] for row in found.forward_ids.tolist()] == wanted
@@ -61,7 +61,7 @@ def test_one_document_of_everything_is_as_without_documents(retrieval: str) -> N
     """With as many neighbours as rows: the same pairs, scores and cosines, bit for bit."""
     x, y = some_vectors(1, 90, 80)
     neighbours = knn(x, y, 90)
-    background = mean_cosines(neighbours)
+    background = means(neighbours)
     alone = within(x, y, [(np.arange(90), np.arange(80))], 90, background)
     for name in ("scores", "source", "target", "cosines"):
         plainly, found = (
