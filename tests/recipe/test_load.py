@@ -11,7 +11,7 @@ import yaml
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import load, shipped
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 SMALL = ROOT / "examples" / "small.yaml"
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
 

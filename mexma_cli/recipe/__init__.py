@@ -1,0 +1,44 @@
+"""Recipes: YAML in, validated and frozen settings out. The one source of defaults.
+
+A recipe describes a whole run: which text (`data`), which encoder (`encoder`, `tokenizer`), which
+losses (`objective`) and how long (`trainer`). A recipe with `phases` trains one after the other, each
+starting from the encoder that the one before left; `trainer` then holds what the phases share.
+"""
+
+from __future__ import annotations
+
+from mexma_cli.recipe.load import load, shipped
+from mexma_cli.recipe.objectives import Head, MexmaObjective, Objective, WordsObjective
+from mexma_cli.recipe.section import Section
+from mexma_cli.recipe.sections import (
+    Corpus,
+    Data,
+    DevSet,
+    Encoder,
+    Keep,
+    NewEncoder,
+    Phase,
+    Recipe,
+    Trainer,
+    TrainTokenizer,
+)
+
+__all__ = [
+    "Corpus",
+    "Data",
+    "DevSet",
+    "Encoder",
+    "Head",
+    "Keep",
+    "MexmaObjective",
+    "NewEncoder",
+    "Objective",
+    "Phase",
+    "Recipe",
+    "Section",
+    "TrainTokenizer",
+    "Trainer",
+    "WordsObjective",
+    "load",
+    "shipped",
+]

@@ -1,0 +1,170 @@
+"""A recipe from YAML: phases spelled out, `--set` applied, and messages that name the key."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.recipe.section import Section
+from mexma_cli.recipe.sections import Recipe
+
+IMPLIED_PHASE = "train"
+"""Name of the one phase of a recipe without `phases`."""
+
+
+def shipped() -> dict[str, Path]:
+    """The recipes that come with the package, by name."""
+    here = Path(__file__).parent.parent
+    folder = here / "recipes" if (here / "recipes").is_dir() else here.parent / "recipes"
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def load(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe by path, or by the name of a shipped one.
+
+    Args:
+        source: A YAML file or a name such as ``mini``.
+        overrides: ``key=value`` with dots in the key and YAML in the value. A phase is addressed by
+            its name (``phases.mexma.trainer.steps=100``); ``trainer.steps=100`` means every phase.
+
+    Raises:
+        MexmaError: No such recipe, broken YAML, or a key or value that does not fit; the message
+            names the key and the nearest right one.
+    """
+    path = _find(str(source))
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise MexmaError(f"{path}{where}: not valid YAML: {getattr(error, 'problem', error)}") from None
+    except UnicodeDecodeError as error:
+        raise MexmaError(f"{path}: not UTF-8 (byte {error.start})") from None
+    if not isinstance(raw, dict):
+        raise MexmaError(f"{path}: a recipe is a list of `key: value` lines, this is {type(raw).__name__}")
+    raw = _with_phases(raw)
+    for override in overrides:
+        _override(raw, override)
+    try:
+        return Recipe.model_validate(raw)
+    except ValidationError as error:
+        raise _explain(path, raw, error) from None
+
+
+def _find(source: str) -> Path:
+    path = Path(source)
+    if path.is_file():
+        return path
+    known = shipped()
+    if source in known:
+        return known[source]
+    if path.is_dir():
+        raise MexmaError(f"{source} is a folder, not a recipe", "name the YAML file")
+    near = difflib.get_close_matches(path.stem, known, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise MexmaError(f"no recipe {source!r}", f"{hint}shipped recipes: {', '.join(known) or 'none'}")
+
+
+def _with_phases(raw: dict[str, Any]) -> dict[str, Any]:
+    """Bring a recipe without `phases` into the form with one, and give each phase the shared `trainer`."""
+    raw = dict(raw)
+    shared = raw.pop("trainer", None) or {}
+    if "phases" not in raw:
+        phase = {"name": IMPLIED_PHASE, "objective": raw.pop("objective", None), "trainer": shared}
+        return raw | {"phases": [{key: value for key, value in phase.items() if value is not None}]}
+    phases = raw["phases"]
+    if isinstance(phases, list) and isinstance(shared, dict):
+        raw["phases"] = [_with_trainer(phase, shared) for phase in phases]
+    return raw
+
+
+def _with_trainer(phase: Any, shared: dict[str, Any]) -> Any:
+    own = phase.get("trainer") or {} if isinstance(phase, dict) else None
+    return phase | {"trainer": shared | own} if isinstance(own, dict) else phase
+
+
+def _override(raw: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise MexmaError(f"--set {override}: expected key=value", "for example --set trainer.steps=1000")
+    value: Any = text
+    with contextlib.suppress(yaml.YAMLError):
+        value = yaml.safe_load(text)
+    steps = key.strip().split(".")
+    listed = raw.get("phases")
+    # What is not a phase is named when the recipe is validated.
+    phases = [phase for phase in listed if isinstance(phase, dict)] if isinstance(listed, list) else []
+    if steps[0] in ("trainer", "objective"):
+        if steps[0] == "objective" and len(phases) > 1:
+            known = ", ".join(phase.get("name", "?") for phase in phases)
+            raise MexmaError(f"--set {key}: which phase?", f"phases.NAME.{key}, NAME one of: {known}")
+        for phase in phases:
+            _assign(phase, steps, value)
+    elif steps[0] == "phases" and len(steps) > 2:
+        names = [phase.get("name", "?") for phase in phases]
+        if steps[1] not in names:
+            raise MexmaError(f"--set {key}: no phase {steps[1]!r}", f"phases: {', '.join(names)}")
+        _assign(phases[names.index(steps[1])], steps[2:], value)
+    else:
+        _assign(raw, steps, value)
+
+
+def _assign(node: Any, steps: Sequence[str], value: Any) -> None:
+    for step in steps[:-1]:
+        if not isinstance(node, dict):
+            raise MexmaError(f"--set {'.'.join(steps)}: {step!r} is not inside a section")
+        if node.get(step) is None:
+            node[step] = {}
+        node = node[step]
+    if not isinstance(node, dict):
+        raise MexmaError(f"--set {'.'.join(steps)}: {steps[-1]!r} is not inside a section")
+    node[steps[-1]] = value
+
+
+def _all_keys() -> set[str]:
+    return {
+        field.alias or name
+        for section in Section.__subclasses__()
+        for name, field in section.model_fields.items()
+    }
+
+
+def _explain(path: Path, raw: dict[str, Any], error: ValidationError) -> MexmaError:
+    """One message with every key that is wrong, and the nearest right one for the first unknown key."""
+    lines: list[str] = []
+    hint = None
+    for problem in error.errors():
+        if problem["type"] == "too_short" and lines:
+            continue  # an entry that is wrong in itself was left out of its list
+        where = ".".join(_readable(problem["loc"], raw.get("phases"))) or "recipe"
+        if problem["type"] == "extra_forbidden":
+            lines.append(f"unknown key `{where}`")
+            near = difflib.get_close_matches(str(problem["loc"][-1]), _all_keys(), n=1, cutoff=0.5)
+            if near and hint is None:
+                hint = f"did you mean `{near[0]}`?"
+        elif problem["type"] == "missing":
+            lines.append(f"`{where}` is missing")
+        else:
+            shown = problem.get("input")
+            given = "" if isinstance(shown, dict | list) or shown is None else f" (is {shown!r})"
+            lines.append(f"`{where}`: {problem['msg'].removeprefix('Value error, ')}{given}")
+    return MexmaError(f"{path}: " + "; ".join(lines), hint)
+
+
+def _readable(location: tuple[int | str, ...], phases: Any) -> list[str]:
+    """A place as the user wrote it: phases by their name, none where it was implied, and no union tags."""
+    parts = [str(part) for part in location]
+    if parts[:1] != ["phases"] or len(parts) < 3:
+        return parts
+    phase, inner = phases[int(parts[1])], parts[2:]
+    if inner[0] == "objective" and len(inner) > 1:
+        inner = [inner[0], *inner[2:]]  # the second part only says which objective it is
+    name = phase.get("name", parts[1]) if isinstance(phase, dict) else parts[1]
+    return inner if name == IMPLIED_PHASE else ["phases", str(name), *inner]

@@ -1,0 +1,183 @@
+"""The sections of a recipe but for the objectives: text, encoder, trainer, phases, dev sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import yaml
+from pydantic import Field, model_validator
+
+from mexma_cli.recipe.objectives import Objective
+from mexma_cli.recipe.section import Section
+
+
+class Keep(Section):
+    """Use line n of a corpus only where line n of the file `path` is `value`."""
+
+    path: str
+    value: str
+
+
+class Corpus(Section):
+    """Parallel text of one kind; `{lang}` in a path stands for each code in `languages`."""
+
+    name: str
+    format: Literal["tsv", "aligned"]
+    languages: tuple[str, ...] = Field(min_length=1)
+    target: str = "eng_Latn"
+    path: str | None = None
+    """tsv: source TAB target, further columns ignored."""
+    source_path: str | None = None
+    """aligned: two files, line n with line n; an empty line is a missing sentence."""
+    target_path: str | None = None
+    keep: Keep | None = None
+    cap: int = Field(0, ge=0)
+    """At most so many pairs a language (0: all)."""
+    repeat: float = Field(1.0, gt=0)
+    """How often a pair is seen against the other corpora."""
+
+    @model_validator(mode="after")
+    def _paths_fit_the_format(self) -> Corpus:
+        if self.format == "tsv" and not self.path:
+            raise ValueError(f"corpus {self.name!r}: format tsv needs `path`")
+        if self.format == "aligned" and not (self.source_path and self.target_path):
+            raise ValueError(f"corpus {self.name!r}: format aligned needs `source_path` and `target_path`")
+        return self
+
+
+class Data(Section):
+    """Which text, and what is dropped from it."""
+
+    root: str = "."
+    """Paths below are taken from this folder."""
+    store: str
+    """Where `prepare` writes the tokenised pairs."""
+    max_tokens: int = Field(200, ge=3)
+    """With <s> and </s> (paper section 7.5)."""
+    min_chars: int = 1
+    max_chars: int = 1000
+    max_length_ratio: float = Field(3.0, ge=0)
+    """Longer side over shorter side in characters, each plus 10 (0: no limit)."""
+    drop_duplicates: bool = True
+    exclude: tuple[str, ...] = ()
+    """Text files (globs, from `root` or else from the current folder) with a sentence in a line or a column;
+    pairs with such a sentence are dropped."""
+    corpora: tuple[Corpus, ...] = Field(min_length=1)
+
+    def resolve(self, path: str) -> Path:
+        """A path of the recipe, seen from `root`."""
+        return Path(self.root).expanduser() / path
+
+
+class TrainTokenizer(Section):
+    """A Unigram tokeniser in XLM-R's layout, trained on the prepared text."""
+
+    vocabulary: int = Field(32000, ge=300)
+    lowercase: bool = False
+    max_sentences: int = 2_000_000
+    seed: int = 42
+
+
+class NewEncoder(Section):
+    """The shape of an XLM-R that starts from nothing."""
+
+    layers: int = Field(4, ge=1)
+    width: int = Field(256, ge=4)
+    heads: int = Field(4, ge=1)
+    ffn: int = Field(1024, ge=1)
+    dropout: float = Field(0.1, ge=0, lt=1)
+    attention_dropout: float = Field(0.0, ge=0, lt=1)
+
+
+class Encoder(Section):
+    """What the training starts from: a name or folder (`from`), or a `new` encoder with its tokeniser."""
+
+    start: str | None = Field(None, alias="from")
+    new: NewEncoder | None = None
+    tokenizer: TrainTokenizer | None = None
+    attention: Literal["auto", "xformers", "varlen", "bucketed"] = "auto"
+
+    @model_validator(mode="after")
+    def _one_start(self) -> Encoder:
+        if (self.start is None) == (self.new is None):
+            raise ValueError("encoder needs either `from` (a name or a folder) or `new` (a shape)")
+        if self.new is not None and self.tokenizer is None:
+            raise ValueError("a new encoder needs `tokenizer`")
+        return self
+
+
+class Trainer(Section):
+    """How long, how fast, and how often something is written down."""
+
+    steps: int = Field(ge=1)
+    """Optimiser steps."""
+    batch_pairs: int = Field(150, ge=1)
+    accumulate: int = Field(2, ge=1)
+    learning_rate: float = Field(1e-4, gt=0)
+    embedding_rate: float = Field(1.0, ge=0)
+    """Learning rate of the word embeddings as a share of `learning_rate` (0: frozen)."""
+    schedule: Literal["cosine", "linear", "constant"] = "cosine"
+    warmup: float = Field(0.3, ge=0, le=1)
+    """Share of the steps over which the rate rises from a tenth to the whole."""
+    weight_decay: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    clip: float = Field(1.2, ge=0)
+    """Largest gradient norm (0: none)."""
+    average: float = Field(0.0, ge=0, lt=1)
+    """Decay of a running mean of the weights, which is what is exported (0: the last weights)."""
+    temperature: float = Field(1.0, ge=1)
+    """Languages are drawn in proportion to pairs ** (1 / temperature)."""
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    device: str = "auto"
+    seed: int = 42
+    log_every: int = Field(10, ge=1)
+    checkpoint_every: int = Field(1500, ge=1)
+    keep: int = Field(2, ge=1)
+    dev_every: int = Field(0, ge=0)
+    """Steps between two scores on the dev sets (0: only at the end)."""
+
+
+class Phase(Section):
+    """One training: an objective and a trainer, under a name that becomes a folder."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
+    objective: Objective
+    trainer: Trainer
+
+
+class DevSet(Section):
+    """Line-aligned files for xsim during training, seen from `data.root`; `{lang}` as in a corpus."""
+
+    path: str
+    target_path: str
+    languages: tuple[str, ...] = Field(min_length=1)
+
+
+class Recipe(Section):
+    """A whole run, resolved."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    run: str
+    """Folder for checkpoints, log and the finished encoder."""
+    data: Data
+    encoder: Encoder
+    phases: tuple[Phase, ...] = Field(min_length=1)
+    dev: DevSet | None = None
+
+    @model_validator(mode="after")
+    def _a_folder_for_each_phase(self) -> Recipe:
+        names = [phase.name for phase in self.phases]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two phases have the name {name!r}")
+            if name == "encoder":
+                raise ValueError("a phase cannot be named 'encoder': the finished encoder's folder is")
+        return self
+
+    def to_yaml(self) -> str:
+        """The resolved recipe, as it is kept beside its output; `load` reads it again."""
+        return yaml.safe_dump(
+            self.model_dump(mode="json", by_alias=True), sort_keys=False, allow_unicode=True
+        )
