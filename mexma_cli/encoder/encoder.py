@@ -35,7 +35,10 @@ GPU_TOKENS_PER_BATCH = 32768
 SENTENCES_PER_BUFFER = 8192
 """Sentences sorted by length together."""
 
-Pooling = Literal["cls", "mean"]
+MAX_TOKENS = 200
+"""Length limit of an encoder whose folder asks for no smaller one."""
+
+Pooling = Literal["cls", "mean", "pooler"]
 
 
 class SentenceEncoder:
@@ -48,6 +51,7 @@ class SentenceEncoder:
         pooling: `cls` or `mean`.
         normalised: Whether `embed` returns unit vectors.
         max_tokens: Longer sentences are cut, with <s> and </s> kept.
+        prefix: Put before every sentence (`query: ` and the like).
         truncated: Sentences cut since the encoder was loaded.
     """
 
@@ -58,8 +62,9 @@ class SentenceEncoder:
         tokenizer: PreTrainedTokenizerFast,
         pooling: Pooling = "cls",
         normalised: bool = False,
-        max_tokens: int = 200,
+        max_tokens: int = MAX_TOKENS,
         attention: str = "auto",
+        prefix: str = "",
     ) -> None:
         self.name = name
         self.model = model
@@ -67,6 +72,7 @@ class SentenceEncoder:
         self.pooling = pooling
         self.normalised = normalised
         self.max_tokens = max_tokens
+        self.prefix = prefix
         self.truncated = 0
         self.backend = choose_backend(attention, model.device)
         self._fingerprint: str | None = None
@@ -74,13 +80,24 @@ class SentenceEncoder:
 
     @classmethod
     def load(
-        cls, name_or_path: str = "mini", device: str = "auto", dtype: str = "float32", attention: str = "auto"
+        cls,
+        name_or_path: str = "mini",
+        device: str = "auto",
+        dtype: str = "auto",
+        attention: str = "auto",
+        *,
+        pooling: Pooling | None = None,
+        max_tokens: int | None = None,
+        trust_remote_code: bool = False,
     ) -> SentenceEncoder:
         """An encoder by name: `mini` (bundled), a folder, or a hub id such as `facebook/MEXMA`.
 
         Args:
             device: `cpu`, `cuda`, `cuda:1`, or `auto` (the GPU where there is one).
-            dtype: `float32`, `bfloat16` or `float16`, for weights and computation.
+            dtype: `float32`, `bfloat16` or `float16`, for weights and computation, or `auto`.
+            pooling: In place of the folder's own.
+            max_tokens: Length limit; the folder's own where that is smaller, MAX_TOKENS where this is None.
+            trust_remote_code: Run the Python code that the folder brings, if it brings some.
 
         Raises:
             MexmaError: No such encoder, not an encoder's folder, a module that is not honoured, or a
@@ -94,6 +111,7 @@ class SentenceEncoder:
                 dtype="auto",
                 ignore_mismatched_sizes=True,  # reported below, with a name
                 output_loading_info=True,
+                trust_remote_code=trust_remote_code,
                 **settings.model_arguments,
             )
             tokenizer = AutoTokenizer.from_pretrained(where)
@@ -117,13 +135,14 @@ class SentenceEncoder:
             name_or_path,
             model.eval(),
             tokenizer,
-            settings.pooling,
+            pooling or settings.pooling,
             settings.normalised,
-            min(settings.max_tokens or positions, positions),
+            min(max_tokens or MAX_TOKENS, settings.max_tokens or positions, positions),
             "bucketed",
         )
         _ = encoder.fingerprint  # of the weights as they are stored, whatever they are cast to
-        encoder.model = model.to(device=pick_device(device), dtype=getattr(torch, dtype))
+        precision = torch.float32 if dtype == "auto" else getattr(torch, dtype)
+        encoder.model = model.to(device=pick_device(device), dtype=precision)
         encoder.backend = choose_backend(attention, encoder.device)
         return encoder
 
@@ -185,7 +204,7 @@ class SentenceEncoder:
         backend.no_truncation()
         backend.no_padding()
         tokens = []
-        for encoding in backend.encode_batch_fast(list(sentences)):
+        for encoding in backend.encode_batch_fast([self.prefix + sentence for sentence in sentences]):
             ids = encoding.ids
             if len(ids) > self.max_tokens:
                 ids = [*ids[: self.max_tokens - 1], ids[-1]]
@@ -194,13 +213,13 @@ class SentenceEncoder:
         return tokens
 
     def embed(
-        self, sentences: Sequence[str], on_progress: Callable[[int], object] | None = None
+        self, sentences: Sequence[str], on_progress: Callable[[int, int], object] | None = None
     ) -> np.ndarray:
         """One vector a sentence, in the order given.
 
         Args:
             sentences: N strings; an empty one is embedded as <s></s>.
-            on_progress: Called with the number of sentences that were just finished.
+            on_progress: Called after every batch with the sentences and tokens in it.
 
         Returns:
             float32 [N, dim], unit length where the encoder normalises.
@@ -213,7 +232,7 @@ class SentenceEncoder:
                 batch = pack([tokens[row] for row in rows], first_position(self.model))
                 vectors[start + rows] = self._embed_batch(batch)
                 if on_progress:
-                    on_progress(len(rows))
+                    on_progress(len(rows), sum(batch.lengths))
         return vectors
 
     @torch.inference_mode()

@@ -90,7 +90,7 @@ def _fill(
         log.info("going on after line %s of %s", f"{rows:,}", f"{text.lines:,}")
     on_progress(rows, text.lines)
 
-    def embedded(count: int) -> None:
+    def embedded(count: int, tokens: int) -> None:
         nonlocal rows
         rows += count
         on_progress(rows, text.lines)

@@ -74,9 +74,11 @@ def test_results_stand_in_input_order(
     monkeypatch.setattr(encoder_module, "TOKENS_PER_BATCH", 30)
     monkeypatch.setattr(encoder_module, "SENTENCES_PER_BUFFER", 5)
     texts = [*sentences["fra"], "", *sentences["eng"]]
-    told: list[int] = []
-    together = encoder.embed(texts, on_progress=told.append)
-    assert sum(told) == len(texts) and len(told) > 4
+    told: list[tuple[int, int]] = []
+    together = encoder.embed(texts, on_progress=lambda sentences, tokens: told.append((sentences, tokens)))
+    assert len(told) > 4
+    assert sum(count for count, _ in told) == len(texts)
+    assert sum(tokens for _, tokens in told) == sum(map(len, encoder.tokenize(texts)))
     for text, vector in zip(texts, together, strict=True):
         assert np.abs(encoder.embed([text])[0] - vector).max() < 1e-5, text
 

@@ -23,7 +23,7 @@ class Numbers(SentenceEncoder):
         pass
 
     def embed(
-        self, sentences: Sequence[str], on_progress: Callable[[int], object] | None = None
+        self, sentences: Sequence[str], on_progress: Callable[[int, int], object] | None = None
     ) -> np.ndarray:
         return np.eye(10, dtype=np.float32)[[int(sentence) for sentence in sentences]]
 
