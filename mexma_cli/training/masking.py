@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+import xxhash
 
 from mexma_cli.encoder.packing import pack
 from mexma_cli.objectives.base import Masking, PairViews
@@ -31,22 +32,55 @@ class Vocabulary:
     first_position: int
 
 
+_GOLDEN = 0x9E3779B97F4A7C15
+
+
+def token_keys(lengths: Sequence[int], sentences: np.ndarray, seed: int) -> np.ndarray:
+    """A random number of its own for every token, whatever batch or process it comes in.
+
+    Args:
+        lengths: Tokens in each of N sentences.
+        sentences: uint64 [N], what the sentence is in the run: twice its pair's position, plus its side.
+
+    Returns:
+        uint64 [T].
+    """
+    keys = _mixed(_mixed(np.array([seed % 2**64], dtype=np.uint64)) ^ sentences)
+    ends = np.cumsum(lengths)
+    places = np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
+    return _mixed(np.repeat(keys, lengths) + places.astype(np.uint64) * np.uint64(_GOLDEN))
+
+
+def _mixed(values: np.ndarray) -> np.ndarray:
+    """splitmix64 of uint64 values: neighbours get unrelated numbers."""
+    values = values + np.uint64(_GOLDEN)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def _uniform(keys: np.ndarray, draw: int) -> np.ndarray:
+    """The n-th draw of each key: float64 in [0, 1)."""
+    return (_mixed(keys ^ np.uint64(draw)) >> np.uint64(11)) * 2.0**-53
+
+
 def mask_tokens(
-    ids: np.ndarray, masking: Masking, vocabulary: Vocabulary, rng: np.random.Generator
+    ids: np.ndarray, keys: np.ndarray, masking: Masking, vocabulary: Vocabulary
 ) -> tuple[np.ndarray, np.ndarray]:
     """Choose tokens with probability `ratio` each and replace them (80/10/10 in the authors' code).
 
     Args:
         ids: integers [T].
+        keys: uint64 [T], what is random about each token (`token_keys`).
 
     Returns:
         The replaced ids [T] and the chosen places, int64 [M], ascending.
     """
-    chosen = rng.random(len(ids)) < masking.ratio
+    chosen = _uniform(keys, 0) < masking.ratio
     chosen &= ~np.isin(ids, list(vocabulary.special))
     places = np.flatnonzero(chosen)
-    fate = rng.random(len(places))
-    random_ids = rng.integers(0, vocabulary.size, len(places))
+    fate = _uniform(keys[places], 1)
+    random_ids = (_uniform(keys[places], 2) * vocabulary.size).astype(ids.dtype)
     replaced = ids.copy()
     replaced[places] = np.where(
         fate < masking.mask_share,
@@ -60,12 +94,16 @@ def build_views(
     pairs: Sequence[tuple[np.ndarray, np.ndarray]],
     masking: Masking | None,
     vocabulary: Vocabulary,
-    rng: np.random.Generator,
+    seed: int = 0,
+    start: int = 0,
 ) -> PairViews:
     """Pack both sides of B pairs by length, and once more masked where `masking` is given.
 
     Args:
         pairs: Token ids of source and target, without <s> and </s>.
+        seed: Of the masks.
+        start: Position in the run of the first pair. A pair's masks come from its position and the seed
+            alone, so that they are the same however many processes share the run.
     """
     count = len(pairs)
     sides = [pair[0] for pair in pairs] + [pair[1] for pair in pairs]
@@ -80,8 +118,10 @@ def build_views(
     places = labels = label_side = np.empty(0, dtype=np.int64)
     if masking is not None:
         flat = np.concatenate(clean)
-        replaced, places = mask_tokens(flat, masking, vocabulary, rng)
         lengths = [len(ids) for ids in clean]
+        sentences_of_run = 2 * (start + order % count) + order // count
+        keys = token_keys(lengths, sentences_of_run.astype(np.uint64), seed)
+        replaced, places = mask_tokens(flat, keys, masking, vocabulary)
         sentences = clean + np.split(replaced, np.cumsum(lengths)[:-1])
         labels = flat[places]
         label_side = np.repeat(order, lengths)[places]
@@ -90,8 +130,14 @@ def build_views(
         source_rows=torch.from_numpy(place[:count]),
         target_rows=torch.from_numpy(place[count:]),
         partners=torch.from_numpy(place[(order + count) % (2 * count)]),
-        identities=torch.tensor([hash(ids.tobytes()) for ids in clean]),
+        # Not Python's hash: it differs from process to process.
+        identities=torch.tensor([xxhash.xxh3_64_intdigest(ids.tobytes()) - 2**63 for ids in clean]),
         masked_tokens=torch.from_numpy(places.astype(np.int64)),
         labels=torch.from_numpy(labels.astype(np.int64)),
         label_is_source=torch.from_numpy(label_side < count),
     )
+
+
+def _identity(ids: np.ndarray) -> int:
+    """A hash that is the same in every process, as an int64."""
+    return xxhash.xxh3_64_intdigest(ids.tobytes()) - 2**63

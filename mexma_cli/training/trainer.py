@@ -129,9 +129,10 @@ class Trainer:
         tokens = 0
         for micro in range(settings.accumulate):
             index = self.step * settings.accumulate + micro
-            rng = np.random.Generator(np.random.Philox(key=_mix(settings.seed, index) + 1))  # masks
-            pairs = self.pairs(index * settings.batch_pairs, settings.batch_pairs)
-            views = build_views(pairs, self.objective.views(), self.vocabulary, rng).to(self.device)
+            start = index * settings.batch_pairs
+            pairs = self.pairs(start, settings.batch_pairs)
+            masking = self.objective.views()
+            views = build_views(pairs, masking, self.vocabulary, settings.seed, start).to(self.device)
             tokens += len(views.batch.input_ids)
             with torch.autocast(
                 self.device.type, PRECISIONS[settings.precision], enabled=settings.precision != "fp32"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
@@ -35,7 +34,7 @@ def views_of(mexma: Mexma, sentences: dict[str, list[str]], masking: Masking | N
     )
     sides = [[ids[1:-1] for ids in encoder.tokenize(sentences[side])] for side in ("fra", "eng")]
     pairs = list(zip(*sides, strict=True))
-    return build_views(pairs, masking or mexma.views(), vocabulary, np.random.default_rng(0))
+    return build_views(pairs, masking or mexma.views(), vocabulary)
 
 
 def test_masked_positions_only_is_the_whole_head_there(mexma: Mexma, sentences: dict[str, list[str]]) -> None:

@@ -71,7 +71,6 @@ def views(fixture: Path) -> PairViews:
         pairs,
         Masking(0.4, 0.8, 0.1),
         Vocabulary(0, 2, 599, frozenset({0, 1, 2, 3, 599}), 600, 2),
-        np.random.default_rng(0),
     )
     flat_labels = np.concatenate([labels[keys[i]] for i in order])
     sides = np.concatenate([np.full(len(labels[keys[i]]), keys[i][0]) for i in order])

@@ -56,9 +56,7 @@ def test_the_objective_exports_its_bag(encoder: SentenceEncoder, sentences: dict
     assert np.abs(cosines(words.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
 
     vocabulary = Vocabulary(0, 2, 299, frozenset(special), len(vectors), first_position(encoder.model))
-    views = build_views(
-        list(zip(tokens[:8], tokens[8:], strict=True)), None, vocabulary, np.random.default_rng(0)
-    )
+    views = build_views(list(zip(tokens[:8], tokens[8:], strict=True)), None, vocabulary)
     logits = torch.from_numpy(cosines(sums)[:8, 8:] / 0.05)
     labels = torch.arange(8)
     expected = (
@@ -75,7 +73,7 @@ def test_token_dropout_is_for_training_only(
     special = frozenset(encoder.tokenizer.all_special_ids)
     vocabulary = Vocabulary(0, 2, 299, special, len(words.vectors), 2)
     sides = [[ids[1:-1] for ids in encoder.tokenize(sentences[side])] for side in ("fra", "eng")]
-    views = build_views(list(zip(*sides, strict=True)), None, vocabulary, np.random.default_rng(0))
+    views = build_views(list(zip(*sides, strict=True)), None, vocabulary)
 
     def loss() -> float:
         return float(words(views)["contrastive"].detach())

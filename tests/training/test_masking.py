@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mexma_cli.objectives.base import Masking, PairViews
-from mexma_cli.training.masking import Vocabulary, build_views, mask_tokens
+from mexma_cli.training.masking import Vocabulary, build_views, mask_tokens, token_keys
 
 VOCABULARY = Vocabulary(
     bos=0, eos=2, mask=999, special=frozenset({0, 1, 2, 3, 999}), size=1000, first_position=2
@@ -30,7 +31,7 @@ def random_pairs(count: int, seed: int = 0, longest: int = 30) -> Pairs:
 def test_rates() -> None:
     rng = np.random.default_rng(0)
     ids = rng.integers(4, 999, 200_000)
-    replaced, places = mask_tokens(ids, PAPER, VOCABULARY, rng)
+    replaced, places = mask_tokens(ids, token_keys([len(ids)], np.zeros(1, np.uint64), 0), PAPER, VOCABULARY)
     assert len(places) / len(ids) == pytest.approx(0.4, abs=0.005)
     became_mask = replaced[places] == VOCABULARY.mask
     stayed = replaced[places] == ids[places]
@@ -44,14 +45,39 @@ def test_rates() -> None:
 
 def test_special_tokens_are_never_chosen() -> None:
     ids = np.array(sorted(VOCABULARY.special) * 200)
-    replaced, places = mask_tokens(ids, Masking(0.99, 0.8, 0.1), VOCABULARY, np.random.default_rng(0))
+    keys = token_keys([len(ids)], np.zeros(1, np.uint64), 0)
+    replaced, places = mask_tokens(ids, keys, Masking(0.99, 0.8, 0.1), VOCABULARY)
     assert not len(places) and np.array_equal(replaced, ids)
 
 
 def test_the_same_seed_masks_the_same() -> None:
     pairs = random_pairs(5)
-    one, two = (build_views(pairs, PAPER, VOCABULARY, np.random.default_rng(4)) for _ in "ab")
+    one, two = (build_views(pairs, PAPER, VOCABULARY, seed=4) for _ in "ab")
     assert one.batch.input_ids.tolist() == two.batch.input_ids.tolist()
+
+
+def test_a_pair_is_masked_the_same_in_every_batch() -> None:
+    """However a run is cut into batches and processes: position and seed decide, and nothing else."""
+    pairs = random_pairs(8)
+    whole = build_views(pairs, PAPER, VOCABULARY, seed=4, start=1000)
+    halves = [build_views(pairs[i : i + 4], PAPER, VOCABULARY, seed=4, start=1000 + i) for i in (0, 4)]
+    for i in range(8):
+        half, place = halves[i // 4], i % 4
+        for rows in ("source_rows", "target_rows"):
+            here = sentence(whole, 16 + int(getattr(whole, rows)[i]))
+            assert here == sentence(half, 8 + int(getattr(half, rows)[place]))
+    for other in (
+        build_views(pairs, PAPER, VOCABULARY, 4, 2000),
+        build_views(pairs, PAPER, VOCABULARY, 5, 1000),
+    ):
+        assert other.batch.input_ids.tolist() != whole.batch.input_ids.tolist()
+        assert other.batch.lengths == whole.batch.lengths
+
+
+def test_identities_are_the_same_in_every_process() -> None:
+    """They are compared between processes, whose own hashes of bytes differ."""
+    views = build_views([(np.array([5]), np.array([6]))], None, VOCABULARY)
+    assert views.identities.tolist() == [1450421889531408521, 1234376946377559886]
 
 
 def sentence(views: PairViews, row: int) -> list[int]:
@@ -63,7 +89,7 @@ def sentence(views: PairViews, row: int) -> list[int]:
 @given(st.integers(1, 12), st.integers(0, 1000))
 def test_views_hold_every_sentence_where_they_say(count: int, seed: int) -> None:
     pairs = random_pairs(count, seed)
-    views = build_views(pairs, PAPER, VOCABULARY, np.random.default_rng(seed))
+    views = build_views(pairs, PAPER, VOCABULARY, seed)
     assert len(views.batch.lengths) == 4 * count
     sources, targets = views.source_rows.tolist(), views.target_rows.tolist()
     assert sorted(sources + targets) == list(range(2 * count))
@@ -77,7 +103,7 @@ def test_views_hold_every_sentence_where_they_say(count: int, seed: int) -> None
 @given(st.integers(1, 12), st.integers(0, 1000))
 def test_the_masked_half_lies_as_the_clean_half(count: int, seed: int) -> None:
     pairs = random_pairs(count, seed)
-    views = build_views(pairs, PAPER, VOCABULARY, np.random.default_rng(seed))
+    views = build_views(pairs, PAPER, VOCABULARY, seed)
     lengths = views.batch.lengths
     assert lengths[: 2 * count] == lengths[2 * count :]
     assert list(lengths[: 2 * count]) == sorted(lengths[: 2 * count])
@@ -95,7 +121,7 @@ def test_the_masked_half_lies_as_the_clean_half(count: int, seed: int) -> None:
 
 
 def test_without_masking_there_is_one_half() -> None:
-    views = build_views(random_pairs(3), None, VOCABULARY, np.random.default_rng(0))
+    views = build_views(random_pairs(3), None, VOCABULARY)
     assert len(views.batch.lengths) == 6
     assert len(views.masked_tokens) == len(views.labels) == len(views.label_is_source) == 0
 
@@ -103,7 +129,7 @@ def test_without_masking_there_is_one_half() -> None:
 def test_pairs_that_share_a_sentence_are_no_negatives() -> None:
     a, b, c, d = (np.array([10 + i, 20 + i]) for i in range(4))
     pairs = [(a, b), (a, c), (d, c), (d, np.array([77]))]
-    repeated = build_views(pairs, None, VOCABULARY, np.random.default_rng(0)).repeated()
+    repeated = build_views(pairs, None, VOCABULARY).repeated()
     expected = np.zeros((4, 4), dtype=bool)
     for i, j in [(0, 1), (1, 2), (2, 3)]:
         expected[i, j] = expected[j, i] = True
