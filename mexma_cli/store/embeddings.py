@@ -199,6 +199,8 @@ class EmbeddingWriter:
         source: The text.
         argv: The command line, for the manifest.
         precision: What the encoder computed in.
+        clean: Whether the sentences were cleaned; `prefix`: what was put before each.
+        part: ``3/10`` where the rows are the third of ten parts of the source.
         rows_per_shard: Rows in the first shards, see `shard_rows`.
         overwrite: Start anew over a finished or unfinished store; a finished one goes when the new one is
             whole.
@@ -222,6 +224,9 @@ class EmbeddingWriter:
         source: Source,
         argv: Sequence[str],
         precision: str = "float32",
+        clean: bool = False,
+        prefix: str = "",
+        part: str | None = None,
         rows_per_shard: int = ROWS_PER_SHARD,
         overwrite: bool = False,
     ) -> None:
@@ -236,6 +241,9 @@ class EmbeddingWriter:
             normalised=normalised,
             language=language,
             source_checksum=source.checksum,
+            clean=clean,
+            prefix=prefix,
+            part=part,
         )
         self._encoder, self._source, self._argv = encoder, source, tuple(argv)
         self.rows_per_shard, self._overwrite = rows_per_shard, overwrite
@@ -303,7 +311,7 @@ class EmbeddingWriter:
             encoder=self._encoder,
             rows=self.rows_done,
             shards=tuple(self._shards),
-            source=self._source,
+            sources=(self._source,),
             truncated=sum(shard.truncated for shard in self._shards) if truncated is None else truncated,
             empty=sum(shard.empty for shard in self._shards) if empty is None else empty,
             tool_version=__version__,

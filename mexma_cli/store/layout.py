@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.store.manifest import file_size, read_manifest
+from mexma_cli.store.manifest import file_size, fingerprint, read_manifest
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""2: several sources, parts of a text, cleaning and prefix. Stores of version 1 are read as they are."""
 MANIFEST = "manifest.json"
 PROGRESS = "progress.json"
 StoreType = Literal["float16", "float32"]
@@ -50,7 +51,7 @@ class Source(_Frozen):
 
 
 class EmbeddingManifest(_Frozen):
-    """What ``manifest.json`` says."""
+    """What ``manifest.json`` says; the rows are those of the sources one after the other."""
 
     kind: Literal["embeddings"] = "embeddings"
     format_version: int = FORMAT_VERSION
@@ -65,13 +66,40 @@ class EmbeddingManifest(_Frozen):
     normalised: bool
     """Whether the vectors have length 1."""
     language: str
+    clean: bool = False
+    """Whether the sentences were cleaned before they were embedded."""
+    prefix: str = ""
+    """What was put before every sentence to embed it."""
+    part: str | None = None
+    """``3/10``: the third of ten parts of the source, see `part_rows`."""
     rows: int
     shards: tuple[Shard, ...]
-    source: Source
+    sources: tuple[Source, ...]
     truncated: int
     empty: int
     tool_version: str
     argv: tuple[str, ...]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_source(cls, content: Any) -> Any:
+        """A manifest of version 1 has one `source`."""
+        if isinstance(content, dict) and "source" in content and "sources" not in content:
+            content = {**content, "sources": [content["source"]]}
+            del content["source"]
+        return content
+
+    @property
+    def source(self) -> Source:
+        """All sources as one: their names together, a checksum of their checksums, and all their lines."""
+        if len(self.sources) == 1:
+            return self.sources[0]
+        names = [source.path for source in self.sources]
+        return Source(
+            path=" + ".join(names[:3]) + (f" + {len(names) - 3} more" if len(names) > 3 else ""),
+            checksum=fingerprint([source.checksum for source in self.sources]),
+            lines=sum(source.lines for source in self.sources),
+        )
 
 
 class Settings(_Frozen):
@@ -85,6 +113,9 @@ class Settings(_Frozen):
     normalised: bool
     language: str
     source_checksum: str
+    clean: bool = False
+    prefix: str = ""
+    part: str | None = None
 
     @classmethod
     def of(cls, manifest: EmbeddingManifest) -> Settings:
@@ -95,7 +126,7 @@ class Settings(_Frozen):
     def differences(self, other: Settings) -> list[str]:
         """In words, what is not equal: `self` is what is there, `other` what is wanted now."""
         return [
-            f"{_WORDS.get(name, name)}: {getattr(self, name)} there, {getattr(other, name)} now"
+            f"{_WORDS.get(name, name)}: {_said(getattr(self, name))} there, {_said(getattr(other, name))} now"
             for name in type(self).model_fields
             if getattr(self, name) != getattr(other, name)
         ]
@@ -116,6 +147,12 @@ _WORDS = {
     "precision": "computing type",
     "source_checksum": "text (checksum)",
 }
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value in ("", None) else str(value)
 
 
 def check_shard(folder: Path, shard: Shard, dtype: str, dim: int) -> None:
@@ -151,6 +188,18 @@ def files_of(shard: Shard) -> list[File]:
 def partial(path: Path) -> Path:
     """What a store's folder is called until it is finished."""
     return path.with_name(path.name + ".partial")
+
+
+def part_path(path: Path, number: int, of: int) -> Path:
+    """What the store of part `number` (from 1) of a text is called: ``NAME.00003-of-00010.emb``."""
+    ending = path.suffix if path.suffix == ".emb" else ""
+    return path.with_name(f"{path.name.removesuffix(ending)}.{number:05d}-of-{of:05d}{ending}")
+
+
+def part_rows(number: int, of: int, lines: int) -> tuple[int, int]:
+    """First row, and the one after the last, of part `number` (from 1) of a text; none may be in it."""
+    assert 1 <= number <= of, (number, of)
+    return (number - 1) * lines // of, number * lines // of
 
 
 def check_replaceable(path: Path, overwrite: bool) -> None:

@@ -1,0 +1,84 @@
+"""The content of manifests: old ones are read, several sources are told as one, parts make a whole."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mexma_cli.store.layout import EmbeddingManifest, Settings, part_path, part_rows
+
+MANIFEST: dict[str, Any] = {
+    "kind": "embeddings",
+    "format_version": 1,
+    "encoder": "tiny",
+    "fingerprint": "f",
+    "pooling": "cls",
+    "dim": 8,
+    "dtype": "float16",
+    "precision": "float32",
+    "normalised": True,
+    "language": "fra_Latn",
+    "rows": 0,
+    "shards": [],
+    "source": {"path": "a.txt", "checksum": "c", "lines": 0},
+    "truncated": 0,
+    "empty": 0,
+    "tool_version": "0.1.0",
+    "argv": [],
+}
+
+
+def test_a_manifest_of_version_1_is_read() -> None:
+    manifest = EmbeddingManifest.model_validate(json.loads(json.dumps(MANIFEST)))
+    assert manifest.source.path == "a.txt"
+    assert (manifest.clean, manifest.prefix, manifest.part) == (False, "", None)
+    assert Settings.of(manifest).source_checksum == "c"
+    assert EmbeddingManifest.model_validate(manifest.model_dump(mode="json")) == manifest
+
+
+def test_several_sources_are_told_as_one() -> None:
+    old = {name: value for name, value in MANIFEST.items() if name != "source"}
+    sources = [{"path": f"{name}.txt", "checksum": name, "lines": 3} for name in "abcde"]
+    two = EmbeddingManifest.model_validate(old | {"sources": sources[:2]}).source
+    assert (two.path, two.lines) == ("a.txt + b.txt", 6)
+    other = EmbeddingManifest.model_validate(old | {"sources": sources[1::-1]}).source
+    assert two.checksum not in ("a", "b", other.checksum), "the order counts"
+    five = EmbeddingManifest.model_validate(old | {"sources": sources}).source
+    assert (five.path, five.lines) == ("a.txt + b.txt + c.txt + 2 more", 15)
+
+
+def test_differences_are_told_in_words() -> None:
+    there = Settings.of(EmbeddingManifest.model_validate(MANIFEST))
+    now = there.model_copy(update={"clean": True, "prefix": "query: ", "part": "3/10"})
+    assert there.differences(now) == [
+        "clean: no there, yes now",
+        "prefix: none there, query:  now",
+        "part: none there, 3/10 now",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("fra.emb", "fra.00003-of-00010.emb"),
+        ("news.fra.emb", "news.fra.00003-of-00010.emb"),
+        ("fra", "fra.00003-of-00010"),
+    ],
+)
+def test_names_of_parts(name: str, part: str) -> None:
+    assert part_path(Path("some") / name, 3, 10) == Path("some") / part
+
+
+@given(lines=st.integers(0, 1000), of=st.integers(1, 50))
+def test_parts_make_a_whole(lines: int, of: int) -> None:
+    borders = [part_rows(number, of, lines) for number in range(1, of + 1)]
+    assert (borders[0][0], borders[-1][1]) == (0, lines)
+    assert all(before[1] == after[0] for before, after in pairwise(borders))
+    sizes = [stop - start for start, stop in borders]
+    assert max(sizes) - min(sizes) <= 1
