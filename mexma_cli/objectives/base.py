@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.packing import PackedBatch
+from mexma_cli.objectives.gather import all_rows
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class PairViews:
         batch: 2B or 4B sentences; the masked half has the lengths and the order of the clean half.
         source_rows, target_rows: int64 [B], where pair i's two sentences stand among the 2B.
         partners: int64 [2B], where the translation of each of the 2B stands.
-        identities: int64 [2B], equal for equal sentences.
+        identities: int64 [2B], equal for equal sentences, in all processes of a run.
         masked_tokens: int64 [M], places of the chosen tokens within the masked half.
         labels: int64 [M], the tokens that stood there.
         label_is_source: bool [M].
@@ -45,11 +47,27 @@ class PairViews:
     labels: torch.Tensor
     label_is_source: torch.Tensor
 
-    def repeated(self) -> torch.Tensor:
-        """bool [B, B]: pairs i and j share a sentence, so j is no negative for i. False on the diagonal."""
-        source, target = self.identities[self.source_rows], self.identities[self.target_rows]
-        same = (source[:, None] == source[None]) | (target[:, None] == target[None])
-        return same.fill_diagonal_(False)
+    def negatives(
+        self, sentences: torch.Tensor, gather: bool = False
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """What a contrastive loss needs: both sides of the pairs, and which of them are no negatives.
+
+        Args:
+            sentences: [2B, dim], vectors of the 2B.
+            gather: Take the pairs of all processes, N of them, in place of the own B.
+
+        Returns:
+            Sources [N, dim], targets [N, dim], and bool [N, N]: pairs i and j share a sentence, so j is
+            no negative for i. False on the diagonal.
+        """
+        parts = [
+            rows[side]
+            for rows in (sentences, self.identities)
+            for side in (self.source_rows, self.target_rows)
+        ]
+        source, target, source_id, target_id = map(all_rows, parts) if gather else parts
+        same = (source_id[:, None] == source_id[None]) | (target_id[:, None] == target_id[None])
+        return source, target, same.fill_diagonal_(False)
 
     def to(self, device: torch.device) -> PairViews:
         """The same views on another device."""
@@ -80,7 +98,10 @@ class Objective(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, views: PairViews) -> dict[str, torch.Tensor]:
-        """The loss terms of a batch, each a scalar, unweighted."""
+        """The loss terms of a batch, each a scalar, unweighted.
+
+        Where processes train together the loss is the mean of what they return (see `gather`).
+        """
 
     @abstractmethod
     def players(self) -> list[dict[str, list[nn.Parameter]]]:
@@ -89,3 +110,10 @@ class Objective(nn.Module, ABC):
     @abstractmethod
     def export(self) -> SentenceEncoder:
         """The encoder as it stands now."""
+
+
+def encoder_players(objective: nn.Module, model: Any) -> list[dict[str, list[nn.Parameter]]]:
+    """One optimiser for all parameters; the word embeddings apart, so that their rate can differ."""
+    words = model.get_input_embeddings().weight
+    body = [parameter for parameter in objective.parameters() if parameter is not words]
+    return [{"embeddings": [words], "body": body}]

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from mexma_cli.objectives.gather import global_mean
+
 KOLEO_EPSILON = 1e-8
 """The authors' value; the paper has none."""
 CHUNK_ROWS = 256
@@ -43,29 +45,42 @@ def koleo(vectors: torch.Tensor) -> torch.Tensor:
 
 
 def info_nce(
-    source: torch.Tensor, target: torch.Tensor, temperature: float, repeated: torch.Tensor
+    source: torch.Tensor,
+    target: torch.Tensor,
+    temperature: float,
+    repeated: torch.Tensor,
+    margin: float = 0.0,
+    symmetric: bool = True,
 ) -> torch.Tensor:
-    """Symmetric InfoNCE over the batch: the translation against every other sentence of its side.
+    """InfoNCE over the batch: the translation against every other sentence of its side.
+
+    van den Oord et al. 2019; with a margin it is LaBSE's additive margin softmax (Feng et al. 2022).
 
     Args:
         source, target: [B, dim]; row i of both are translations.
         temperature: Cosines are divided by it.
         repeated: bool [B, B], pairs that are not each other's negatives.
+        margin: Taken from the cosine of each translation.
+        symmetric: The mean of both directions, else source to target alone.
     """
     with torch.autocast(source.device.type, enabled=False):
         source = functional.normalize(source.float(), dim=-1)
         target = functional.normalize(target.float(), dim=-1)
-        logits = (source @ target.T / temperature).masked_fill(repeated, -torch.inf)
+        cosines = source @ target.T
+        if margin:
+            cosines = cosines - margin * torch.eye(len(cosines), device=cosines.device)
+        logits = (cosines / temperature).masked_fill(repeated, -torch.inf)
         labels = torch.arange(len(logits), device=logits.device)
         forward = functional.cross_entropy(logits, labels)
-        backward = functional.cross_entropy(logits.T, labels)
-        return (forward + backward) / 2
+        if not symmetric:
+            return forward
+        return (forward + functional.cross_entropy(logits.T, labels)) / 2
 
 
 def unmasking(
     hidden: torch.Tensor, vocabulary: torch.Tensor, bias: torch.Tensor, labels: torch.Tensor
 ) -> torch.Tensor:
-    """Mean cross-entropy over masked tokens (paper section 3); 0 where nothing was masked.
+    """Mean cross-entropy over the masked tokens of all processes (paper section 3); 0 where there are none.
 
     Logits are made for a few rows at a time and their gradients with them, so that M x V numbers never
     exist at once: at 32,000 tokens that is most of the memory and half of the time of a step on a CPU.
@@ -76,17 +91,15 @@ def unmasking(
         bias: [V].
         labels: int64 [M], the tokens that stood there.
     """
-    if len(labels) == 0:
-        return (hidden.sum() + bias.sum()) * 0.0
     dtype = hidden.dtype
     if torch.is_autocast_enabled(hidden.device.type):
         dtype = torch.get_autocast_dtype(hidden.device.type)
-    loss: torch.Tensor = _ChunkedCrossEntropy.apply(hidden, vocabulary, bias, labels, dtype)  # type: ignore[no-untyped-call]
-    return loss
+    total: torch.Tensor = _ChunkedCrossEntropy.apply(hidden, vocabulary, bias, labels, dtype)  # type: ignore[no-untyped-call]
+    return global_mean(total, len(labels))
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
-    """Linear layer and cross-entropy in one, gradients computed on the way forward."""
+    """Linear layer and summed cross-entropy in one, gradients computed on the way forward."""
 
     @staticmethod
     def forward(
@@ -120,11 +133,9 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             if weight_grad is not None:
                 weight_grad += low.T @ chunk
         ctx.save_for_backward(hidden_grad, weight_grad, bias_grad)
-        ctx.count = len(labels)
-        return total / len(labels)
+        return total
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        scale = grads[0] / ctx.count
-        scaled = (None if saved is None else saved * scale for saved in ctx.saved_tensors)
+        scaled = (None if saved is None else saved * grads[0] for saved in ctx.saved_tensors)
         return (*scaled, None, None)

@@ -14,7 +14,7 @@ from mexma_cli.encoder.attention import run_packed
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.packing import PackedBatch
 from mexma_cli.objectives import losses
-from mexma_cli.objectives.base import Masking, Objective, PairViews
+from mexma_cli.objectives.base import Masking, Objective, PairViews, encoder_players
 from mexma_cli.objectives.heads import UnmaskingHead
 from mexma_cli.recipe import MexmaObjective
 
@@ -56,9 +56,8 @@ class Mexma(Objective):
             "koleo": (losses.koleo(source) + losses.koleo(target)) / 2,
         }
         if self.settings.contrastive:
-            terms["contrastive"] = losses.info_nce(
-                source, target, self.settings.temperature, views.repeated()
-            )
+            source, target, repeated = views.negatives(sentences, self.settings.gather)
+            terms["contrastive"] = losses.info_nce(source, target, self.settings.temperature, repeated)
         return terms
 
     def _unmasking(self, hidden: torch.Tensor, views: PairViews, side: torch.Tensor) -> torch.Tensor:
@@ -67,9 +66,7 @@ class Mexma(Objective):
 
     def players(self) -> list[dict[str, list[nn.Parameter]]]:
         """One optimiser; the word embeddings apart, so that their rate can differ."""
-        words = self.model.get_input_embeddings().weight
-        body = [parameter for parameter in self.parameters() if parameter is not words]
-        return [{"embeddings": [words], "body": body}]
+        return encoder_players(self, self.model)
 
     def export(self) -> SentenceEncoder:
         """The encoder; the head is left behind."""

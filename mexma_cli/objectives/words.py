@@ -52,8 +52,8 @@ class Words(Objective):
         starts = before[views.batch.cu_seqlens[:-1].long()]
         with torch.autocast(ids.device.type, enabled=False):
             sums = functional.embedding_bag(ids[kept], self.vectors, starts, mode="sum")
-        source, target = sums[views.source_rows], sums[views.target_rows]
-        return {"contrastive": losses.info_nce(source, target, self.settings.temperature, views.repeated())}
+        source, target, repeated = views.negatives(sums)
+        return {"contrastive": losses.info_nce(source, target, self.settings.temperature, repeated)}
 
     def players(self) -> list[dict[str, list[nn.Parameter]]]:
         """One optimiser with the vectors."""

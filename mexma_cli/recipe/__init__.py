@@ -8,7 +8,7 @@ starting from the encoder that the one before left; `trainer` then holds what th
 from __future__ import annotations
 
 from mexma_cli.recipe.load import load, shipped
-from mexma_cli.recipe.objectives import Head, MexmaObjective, Objective, WordsObjective
+from mexma_cli.recipe.objectives import ContrastiveObjective, Head, MexmaObjective, Objective, WordsObjective
 from mexma_cli.recipe.section import Section
 from mexma_cli.recipe.sections import (
     Corpus,
@@ -24,6 +24,7 @@ from mexma_cli.recipe.sections import (
 )
 
 __all__ = [
+    "ContrastiveObjective",
     "Corpus",
     "Data",
     "DevSet",

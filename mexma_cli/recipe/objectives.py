@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from mexma_cli.recipe.section import Section
 
@@ -32,13 +32,55 @@ class MexmaObjective(Section):
     gamma: float = 0.005
     """Weight of each side's KoLeo loss."""
     contrastive: float = 0.0
-    """Weight of a symmetric InfoNCE between the clean sentence vectors (paper section 5.3)."""
+    """Weight of a symmetric InfoNCE between the clean sentence vectors (paper section 5.2)."""
     temperature: float = Field(0.05, gt=0)
+    gather: bool = True
+    """Negatives of the contrastive term are the sentences of all GPUs, not only of its own."""
+    koleo_global: bool = False
+    """KoLeo looks for neighbours on all GPUs; the authors' code looks on its own."""
+    symmetric: bool = True
+    """Both sides are seen clean and masked; else one side, drawn anew for each pair, is masked and the
+    other clean (model 1 of the paper's Table 11), which leaves no two clean vectors to compare."""
+    align: Literal["clean", "masked"] = "clean"
+    """What is aligned with a clean sentence vector: the other side's clean one, or its masked one
+    (model 3 of Table 11)."""
+    token_gradients: bool = True
+    """Unmasking trains the encoder through the masked tokens' states; false is model 1 of Table 5."""
+    sentence_gradients: bool = True
+    """Unmasking trains the encoder through the other side's clean sentence vector."""
     masking: float = Field(0.4, gt=0, lt=1)
     mask_share: float = 0.8
     """Of the chosen tokens: this share becomes <mask>, `random_share` a random token, the rest stays."""
     random_share: float = 0.1
     head: Head = Field(default_factory=lambda: Head.model_validate({}))
+
+    @model_validator(mode="after")
+    def _one_clean_side_is_enough(self) -> MexmaObjective:
+        if not self.symmetric:
+            two_clean = {
+                "alpha (with align: clean)": self.alpha if self.align == "clean" else 0.0,
+                "gamma": self.gamma,
+                "contrastive": self.contrastive,
+            }
+            wrong = [key for key, weight in two_clean.items() if weight]
+            if wrong:
+                raise ValueError(
+                    f"symmetric: false has one clean side only, so these must be 0: {', '.join(wrong)}"
+                )
+        return self
+
+
+class ContrastiveObjective(Section):
+    """The contrastive baseline (paper section 5.2): symmetric InfoNCE between clean sentence vectors."""
+
+    name: Literal["contrastive"]
+    temperature: float = Field(0.05, gt=0)
+    margin: float = Field(0.0, ge=0)
+    """Taken from the cosine of a translation (additive margin softmax; LaBSE has 0.3)."""
+    symmetric: bool = True
+    """Each side looks for its translation among the other; else the source only."""
+    gather: bool = True
+    """Negatives are the sentences of all GPUs, not only of its own."""
 
 
 class WordsObjective(Section):
@@ -49,4 +91,4 @@ class WordsObjective(Section):
     token_dropout: float = Field(0.0, ge=0, lt=1)
 
 
-Objective = Annotated[MexmaObjective | WordsObjective, Field(discriminator="name")]
+Objective = Annotated[MexmaObjective | ContrastiveObjective | WordsObjective, Field(discriminator="name")]

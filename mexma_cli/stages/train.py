@@ -16,9 +16,10 @@ from mexma_cli.encoder.attention import choose_backend
 from mexma_cli.encoder.encoder import SentenceEncoder, first_position, pick_device
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.base import Objective
+from mexma_cli.objectives.contrastive import Contrastive
 from mexma_cli.objectives.mexma import Mexma
 from mexma_cli.objectives.words import Words
-from mexma_cli.recipe import MexmaObjective, Phase, Recipe, load
+from mexma_cli.recipe import ContrastiveObjective, MexmaObjective, Phase, Recipe, WordsObjective, load
 from mexma_cli.stages.prepare import store_path
 from mexma_cli.stages.tokenizer import load_tokenizer, tokenizer_path
 from mexma_cli.store.bitext import BitextStore
@@ -91,7 +92,7 @@ def _check(recipe: Recipe, encoder: SentenceEncoder) -> None:
                     f"phase {phase.name}: objective.head.heads is {heads}, "
                     f"which does not divide the encoder's width {encoder.dim}"
                 )
-        elif number or recipe.encoder.new is None:
+        elif isinstance(phase.objective, WordsObjective) and (number or recipe.encoder.new is None):
             raise MexmaError(
                 f"phase {phase.name}: the objective `words` overwrites all of an encoder's weights",
                 "it can only be the first phase, on a `new` encoder",
@@ -176,6 +177,8 @@ def _trainer(
     objective: Objective
     if isinstance(phase.objective, MexmaObjective):
         objective = Mexma(encoder, phase.objective)
+    elif isinstance(phase.objective, ContrastiveObjective):
+        objective = Contrastive(encoder, phase.objective)
     else:
         objective = Words(encoder, phase.objective)
     repeats = {corpus.name: corpus.repeat for corpus in recipe.data.corpora}

@@ -129,7 +129,8 @@ def test_without_masking_there_is_one_half() -> None:
 def test_pairs_that_share_a_sentence_are_no_negatives() -> None:
     a, b, c, d = (np.array([10 + i, 20 + i]) for i in range(4))
     pairs = [(a, b), (a, c), (d, c), (d, np.array([77]))]
-    repeated = build_views(pairs, None, VOCABULARY).repeated()
+    views = build_views(pairs, None, VOCABULARY)
+    _, _, repeated = views.negatives(torch.zeros(len(views.identities), 1))
     expected = np.zeros((4, 4), dtype=bool)
     for i, j in [(0, 1), (1, 2), (2, 3)]:
         expected[i, j] = expected[j, i] = True
