@@ -138,6 +138,8 @@ class Progress(_Frozen):
     format_version: int = FORMAT_VERSION
     settings: Settings
     rows_per_shard: int
+    base: str | None = None
+    """xxh3_128 of the manifest of the store that is appended to; its shards come first."""
     shards: tuple[Shard, ...] = ()
 
 

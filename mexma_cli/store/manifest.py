@@ -6,8 +6,10 @@ its final name. Manifests hold no time and no host, so equal runs give equal byt
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
+import glob
 import json
 import os
 import shutil
@@ -182,19 +184,33 @@ def fingerprint(settings: Any) -> str:
 def commit_folder(part: Path, final: Path) -> None:
     """Give a finished folder its name; what had that name before goes only after that."""
     old = final.with_name(f"{final.name}.old-{os.getpid()}")
-    if final.exists():
-        final.replace(old)
-    try:
-        part.replace(final)
-    except OSError:
-        if old.exists():
-            old.replace(final)
-        raise
-    fsync_folder(final.parent)
-    if old.is_dir():
-        shutil.rmtree(old)
+    if final.exists() and _exchange(part, final):
+        part.replace(old)
     else:
-        old.unlink(missing_ok=True)
+        if final.exists():
+            final.replace(old)
+        try:
+            part.replace(final)
+        except OSError:
+            if old.exists():
+                old.replace(final)
+            raise
+    fsync_folder(final.parent)
+    for gone in final.parent.glob(f"{glob.escape(final.name)}.old-*"):  # of killed runs too
+        if gone.is_dir() and not gone.is_symlink():
+            shutil.rmtree(gone)
+        else:
+            gone.unlink()
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swap two names in a single step, so that neither is ever missing; False where that cannot be done."""
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except AttributeError:
+        return False
+    here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return bool(rename(here, os.fsencode(one), here, os.fsencode(other), swap) == 0)
 
 
 @contextmanager
@@ -213,6 +229,10 @@ def only_writer(folder: Path) -> Iterator[None]:
             f"{folder}: another process is writing there", "wait for it, or end it first"
         ) from None
     try:
+        if not (folder.exists() and os.path.samestat(os.fstat(descriptor), folder.stat())):
+            raise MexmaError(
+                f"{folder}: another process has just finished there", "look at what it made, then try again"
+            )
         yield
     finally:
         os.close(descriptor)

@@ -1,24 +1,74 @@
-"""One shard of an EmbeddingStore while it is written."""
+"""One shard of an EmbeddingStore: while it is written, or taken over from another store."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import xxhash
 import zstandard
 
+from mexma_cli.errors import MexmaError
 from mexma_cli.store.layout import File, Settings, Shard
-from mexma_cli.store.manifest import ArrayWriter, aside, checksum_file, fsync_file, fsync_folder
+from mexma_cli.store.manifest import ArrayWriter, aside, checksum_file, fsync_file, fsync_folder, whole_file
+
+_NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+"""What systems say where a file cannot get a second name: other disk, other owner, no such thing at all."""
+
+
+def vectors_name(index: int) -> str:
+    return f"vectors-{index:05d}.npy"
+
+
+def lines_name(index: int) -> str:
+    return f"lines-{index:05d}.txt.zst"
+
+
+def take_over(shard: Shard, store: Path, folder: Path, index: int, offset: int) -> Shard:
+    """Make a shard of a finished store the shard `index` of another one, from row `offset` on.
+
+    Its files get a second name where the system allows that, so that they take no space; else they are
+    copied, and checked on the way.
+
+    Raises:
+        MexmaError: A file is damaged, or the disk is full.
+    """
+    vectors = shard.vectors.model_copy(update={"name": vectors_name(index)})
+    lines = shard.lines and shard.lines.model_copy(update={"name": lines_name(index)})
+    _link_or_copy(store / shard.vectors.name, folder / vectors.name, vectors.checksum)
+    if shard.lines and lines:
+        _link_or_copy(store / shard.lines.name, folder / lines.name, lines.checksum)
+    return shard.model_copy(update={"offset": offset, "vectors": vectors, "lines": lines})
+
+
+def _link_or_copy(source: Path, target: Path, checksum: str) -> None:
+    try:
+        os.link(source.resolve(), target)
+        return
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+    digest = xxhash.xxh3_128()
+    with source.open("rb") as read, whole_file(target) as write:
+        while block := read.read(4 << 20):
+            digest.update(block)
+            write.write(block)
+        if digest.hexdigest() != checksum:
+            raise MexmaError(
+                f"{source} is damaged: its checksum is not the manifest's", "embed the text again"
+            )
 
 
 class OpenShard:
     """The shard that is being written, under other names than its own."""
 
     def __init__(self, folder: Path, index: int, settings: Settings, with_sentences: bool) -> None:
-        self._vectors_path = folder / f"vectors-{index:05d}.npy"
-        self._lines_path = folder / f"lines-{index:05d}.txt.zst" if with_sentences else None
+        self._vectors_path = folder / vectors_name(index)
+        self._lines_path = folder / lines_name(index) if with_sentences else None
         self.rows = self.truncated = self.empty = 0
         self._files = [aside(self._vectors_path).open("wb")]
         self._array = ArrayWriter(self._files[0], settings.dtype, settings.dim)

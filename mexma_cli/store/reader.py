@@ -1,0 +1,161 @@
+"""Reading an EmbeddingStore."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import zstandard
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.store.layout import (
+    FORMAT_VERSION,
+    MANIFEST,
+    PROGRESS,
+    EmbeddingManifest,
+    check_shard,
+    files_of,
+    partial,
+)
+from mexma_cli.store.manifest import checksum_file, file_size, read_manifest
+
+
+class EmbeddingStore:
+    """A finished store, read in constant memory. Make one with `open`."""
+
+    def __init__(self, path: Path, manifest: EmbeddingManifest) -> None:
+        self.path = path
+        self.manifest = manifest
+        self.rows = manifest.rows
+        self.dim = manifest.dim
+        self._offsets = [shard.offset for shard in manifest.shards]
+        self._checked: set[int] = set()
+
+    @classmethod
+    def open(cls, path: str | Path, verify: bool = False) -> EmbeddingStore:
+        """Open a store and check that all its files are there in full length.
+
+        Args:
+            path: The folder.
+            verify: Also read everything and compare the checksums.
+
+        Raises:
+            MexmaError: No store, an unfinished one, or a file that is missing, short or damaged.
+        """
+        folder = Path(path)
+        if not (folder / MANIFEST).is_file():
+            raise _no_store(folder)
+        store = cls(folder, read_manifest(folder / MANIFEST, EmbeddingManifest, FORMAT_VERSION))
+        store._check_sizes()
+        if verify:
+            store.verify()
+        return store
+
+    def vectors(self, start: int, stop: int) -> np.ndarray:
+        """Rows `start` to `stop` as stored, float32 [stop - start, dim]."""
+        assert 0 <= start <= stop <= self.rows, (start, stop, self.rows)
+        out = np.empty((stop - start, self.dim), dtype=np.float32)
+        at = start
+        while at < stop:
+            index = bisect.bisect_right(self._offsets, at) - 1
+            shard = self.manifest.shards[index]
+            first = at - shard.offset
+            last = min(stop - shard.offset, shard.rows)
+            out[at - start : at - start + last - first] = self._read(index, first, last)
+            at += last - first
+        return out
+
+    def blocks(self, rows: int) -> Iterator[np.ndarray]:
+        """All vectors in order, float32 [at most `rows`, dim] at a time."""
+        for start in range(0, self.rows, rows):
+            yield self.vectors(start, min(start + rows, self.rows))
+
+    @property
+    def has_sentences(self) -> bool:
+        """Whether the store holds the sentences too (one made from raw vectors may not)."""
+        return all(shard.lines is not None for shard in self.manifest.shards)
+
+    def sentences(self) -> Iterator[str]:
+        """The sentences, row by row.
+
+        Raises:
+            MexmaError: The store has vectors only, or a sentence file is damaged.
+        """
+        if not self.has_sentences:
+            raise MexmaError(f"{self.path} holds vectors without their sentences", "name the text file too")
+        for shard in self.manifest.shards:
+            assert shard.lines is not None
+            path = self.path / shard.lines.name
+            try:
+                text = zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes())
+                rows = text.decode("utf-8").split("\n")
+            except (zstandard.ZstdError, UnicodeDecodeError) as error:
+                raise MexmaError(f"{path} is damaged ({error})", "embed the text again") from None
+            if len(rows) != shard.rows + 1 or rows[-1]:
+                raise MexmaError(
+                    f"{path} is damaged: {len(rows) - 1:,} lines, the manifest says {shard.rows:,}"
+                )
+            yield from rows[:-1]
+
+    def verify(self) -> None:
+        """Read all files and compare their checksums with the manifest's.
+
+        Raises:
+            MexmaError: A file is not what was written; the message names it.
+        """
+        self._check_sizes()
+        for shard in self.manifest.shards:
+            for file in files_of(shard):
+                if checksum_file(self.path / file.name) != file.checksum:
+                    raise MexmaError(
+                        f"{self.path / file.name} is damaged: its checksum is not the manifest's",
+                        "embed the text again",
+                    )
+
+    def _check_sizes(self) -> None:
+        manifest = self.manifest
+        rows = 0
+        for shard in manifest.shards:
+            if shard.offset != rows:
+                raise MexmaError(f"{self.path / MANIFEST} is damaged: the shards do not follow one another")
+            rows += shard.rows
+            check_shard(self.path, shard, manifest.dtype, manifest.dim)
+        if rows != manifest.rows:
+            raise MexmaError(
+                f"{self.path / MANIFEST} is damaged: {rows:,} rows in shards, {manifest.rows:,} said"
+            )
+
+    def _read(self, index: int, first: int, last: int) -> np.ndarray:
+        """Some rows of a shard. Read, not mapped: mapped pages would count as this process's memory."""
+        shard, manifest = self.manifest.shards[index], self.manifest
+        path = self.path / shard.vectors.name
+        if index not in self._checked:
+            try:
+                array = np.load(path, mmap_mode="r", allow_pickle=False)
+            except ValueError as error:
+                raise MexmaError(f"{path} is damaged ({error})", "embed the text again") from None
+            if array.shape != (shard.rows, self.dim) or array.dtype != np.dtype(manifest.dtype):
+                raise MexmaError(
+                    f"{path} is damaged: {array.dtype} {array.shape}, the manifest says "
+                    f"{manifest.dtype} {(shard.rows, self.dim)}"
+                )
+            self._checked.add(index)
+        offset, count = file_size(first, manifest.dtype, self.dim), (last - first) * self.dim
+        return np.fromfile(path, manifest.dtype, count, offset=offset).reshape(-1, self.dim)
+
+
+def _no_store(folder: Path) -> MexmaError:
+    if (folder / PROGRESS).is_file() or (partial(folder) / PROGRESS).is_file():
+        return MexmaError(
+            f"{folder}: its making was interrupted, there is no finished store",
+            "run the same `mexma embed` again: it goes on where it stopped",
+        )
+    if not folder.exists():
+        return MexmaError(f"{folder}: no such file or folder")
+    if not folder.is_dir():
+        return MexmaError(
+            f"{folder} is a file, not an embedding store", "`mexma embed` makes a store of a text"
+        )
+    return MexmaError(f"{folder} is no embedding store: it has no {MANIFEST}", "`mexma info` says what it is")

@@ -1,0 +1,370 @@
+"""Writing an EmbeddingStore."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from mexma_cli import __version__
+from mexma_cli.errors import MexmaError
+from mexma_cli.store.layout import (
+    FORMAT_VERSION,
+    MANIFEST,
+    PROGRESS,
+    EmbeddingManifest,
+    Progress,
+    Settings,
+    Shard,
+    Source,
+    StoreType,
+    check_replaceable,
+    check_shard,
+    files_of,
+    part_rows,
+    partial,
+)
+from mexma_cli.store.manifest import (
+    checksum_file,
+    commit_folder,
+    no_space_as_message,
+    only_writer,
+    read_manifest,
+    write_json_atomic,
+)
+from mexma_cli.store.reader import EmbeddingStore
+from mexma_cli.store.shard import OpenShard, take_over
+
+log = logging.getLogger(__name__)
+
+ROWS_PER_SHARD = 1 << 13
+"""Rows in each of the first 16 shards; the next 64 have 8 times as many, all others 64 times: little is lost
+when a short or slow run is killed, and a billion rows are 2000 files."""
+
+
+def shard_rows(index: int, first: int = ROWS_PER_SHARD) -> int:
+    """Rows of a full shard, where the first ones have `first`."""
+    return first * (1 if index < 16 else 8 if index < 80 else 64)
+
+
+class EmbeddingWriter:
+    """Makes a store, shard by shard; opened again with the same settings it goes on after the last shard.
+
+    Use as a context manager: `write` the rows from `rows_done` on, then `finish`. Left without `finish`
+    (an error, ^C) the finished shards stay in ``NAME.emb.partial``, for the next run with these settings.
+
+    Args:
+        path: The folder to be, ``NAME.emb``.
+        encoder: Name of the encoder; `fingerprint` of its weights; its `pooling` and `dim`.
+        dtype: Type of the stored values.
+        normalised: Whether the vectors have length 1.
+        language: FLORES-200 code.
+        source: The text.
+        argv: The command line, for the manifest.
+        precision: What the encoder computed in.
+        clean: Whether the sentences were cleaned; `prefix`: what was put before each.
+        part: ``3/10`` where the rows are the third of ten parts of the source.
+        rows_per_shard: Rows in the first shards, see `shard_rows`.
+        overwrite: Start anew over a finished or unfinished store; a finished one goes when the new one is
+            whole.
+        append: Make the store that is there longer by these rows, or a new one if none is there. It stays
+            as it is, and readable, until the longer one takes its place; its shards are not rewritten.
+
+    Raises:
+        MexmaError: Something is there already, or what is appended to was made with other settings; another
+            process writes there, the disk is full, or a vector does not fit the stored type.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        encoder: str,
+        fingerprint: str,
+        pooling: str,
+        dim: int,
+        dtype: StoreType = "float16",
+        normalised: bool,
+        language: str,
+        source: Source,
+        argv: Sequence[str],
+        precision: str = "float32",
+        clean: bool = False,
+        prefix: str = "",
+        part: str | None = None,
+        rows_per_shard: int = ROWS_PER_SHARD,
+        overwrite: bool = False,
+        append: bool = False,
+    ) -> None:
+        assert not (overwrite and append), "a store is made anew or made longer"
+        self.path = Path(path)
+        self._part = partial(self.path)
+        self._settings = Settings(
+            fingerprint=fingerprint,
+            pooling=pooling,
+            dim=dim,
+            dtype=dtype,
+            precision=precision,
+            normalised=normalised,
+            language=language,
+            source_checksum=source.checksum,
+            clean=clean,
+            prefix=prefix,
+            part=part,
+        )
+        self._encoder, self._source, self._argv = encoder, source, tuple(argv)
+        self.rows_per_shard, self._overwrite, self._append = rows_per_shard, overwrite, append
+        self.rows_before = 0
+        """Rows of the store that is appended to."""
+        self._base: EmbeddingStore | None = None
+        self._base_checksum: str | None = None
+        self._shards: list[Shard] = []
+        self._open: OpenShard | None = None
+        self._finished = False
+        self._stack = ExitStack()
+
+    @property
+    def rows_done(self) -> int:
+        """Rows of this source written so far; after opening, those that an earlier run left finished."""
+        return self._rows - self.rows_before
+
+    @property
+    def _rows(self) -> int:
+        return sum(shard.rows for shard in self._shards) + (self._open.rows if self._open else 0)
+
+    @property
+    def _kept(self) -> int:
+        """Shards of the store that is appended to."""
+        return len(self._base.manifest.shards) if self._base else 0
+
+    def __enter__(self) -> EmbeddingWriter:
+        self._check_place()
+        with no_space_as_message(self._part):
+            self._part.mkdir(parents=True, exist_ok=True)
+        self._stack.enter_context(only_writer(self._part))
+        try:
+            self._check_place()  # another process may have finished there meanwhile
+            with no_space_as_message(self._part):
+                self._take_up()
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self._part.rmdir()  # if nothing is in it
+            self._stack.close()
+            raise
+        return self
+
+    def write(self, vectors: np.ndarray, sentences: Sequence[str] | None, truncated: int = 0) -> None:
+        """Append rows.
+
+        Args:
+            vectors: float [n, dim].
+            sentences: The n sentences, or None in a store of vectors only.
+            truncated: How many of them the encoder cut; these rows must lie in one shard.
+        """
+        assert vectors.ndim == 2 and vectors.shape[1] == self._settings.dim, vectors.shape
+        assert sentences is None or len(sentences) == len(vectors), (len(sentences), len(vectors))
+        assert not self._finished
+        stored = self._as_stored(vectors)
+        at = 0
+        with no_space_as_message(self._part):
+            while at < len(stored):
+                if self._open is None:
+                    self._open = OpenShard(
+                        self._part, len(self._shards), self._settings, sentences is not None
+                    )
+                full = shard_rows(len(self._shards), self.rows_per_shard)
+                step = min(len(stored) - at, full - self._open.rows)
+                assert not truncated or step == len(stored), "rows with truncated ones cross a shard's end"
+                self._open.write(
+                    stored[at : at + step], sentences[at : at + step] if sentences is not None else None
+                )
+                self._open.truncated += truncated
+                at += step
+                if self._open.rows == full:
+                    self._close_shard()
+
+    def finish(self, truncated: int | None = None, empty: int | None = None) -> EmbeddingStore:
+        """Write the manifest and give the folder its name.
+
+        Args:
+            truncated: Number of cut sentences of this source, if not told to `write`.
+            empty: Number of empty ones, if the store has no sentences to count them in.
+        """
+        if not self._finished:
+            with no_space_as_message(self._part):
+                if self._open is not None:
+                    self._close_shard()
+            write_json_atomic(self._part / MANIFEST, self._manifest(truncated, empty).model_dump(mode="json"))
+            (self._part / PROGRESS).unlink(missing_ok=True)
+            self._commit()
+        return EmbeddingStore.open(self.path)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._open is not None:
+            self._open.discard()
+            self._open = None
+        if not self._finished:
+            if len(self._shards) > self._kept:
+                log.info(
+                    "%s rows are kept in %s; the same command goes on there",
+                    f"{self.rows_done:,}",
+                    self._part,
+                )
+            else:
+                shutil.rmtree(self._part)
+        self._stack.close()
+
+    def _manifest(self, truncated: int | None, empty: int | None) -> EmbeddingManifest:
+        new, base = self._shards[self._kept :], self._base.manifest if self._base else None
+        if truncated is None:
+            truncated = sum(shard.truncated for shard in new)
+        if empty is None:
+            empty = sum(shard.empty for shard in new)
+        return EmbeddingManifest(
+            encoder=self._encoder,
+            rows=self._rows,
+            shards=tuple(self._shards),
+            sources=(*(base.sources if base else ()), self._source),
+            truncated=truncated + (base.truncated if base else 0),
+            empty=empty + (base.empty if base else 0),
+            tool_version=__version__,
+            argv=self._argv,
+            **self._settings.model_dump(exclude={"source_checksum"}),
+        )
+
+    def _check_place(self) -> None:
+        if not self._append:
+            check_replaceable(self.path, self._overwrite)
+            return
+        check_replaceable(self.path, overwrite=True)  # a store, or nothing
+        if not self.path.exists():
+            return
+        self._base, self._base_checksum = EmbeddingStore.open(self.path), checksum_file(self.path / MANIFEST)
+        there = Settings.of(self._base.manifest)
+        there = there.model_copy(update={"source_checksum": self._settings.source_checksum})
+        if differences := there.differences(self._settings):
+            raise MexmaError(
+                f"{self.path} was made in another way: {'; '.join(differences)}",
+                "append with the settings of that store, or name another output with -o",
+            )
+        if not self._base.has_sentences:
+            raise MexmaError(f"{self.path} holds vectors without their sentences: a text cannot be appended")
+
+    def _take_up(self) -> None:
+        """Go on with what an earlier run left, after checking that it is of the same run."""
+        if self._overwrite:
+            self._sweep()
+        elif (self._part / PROGRESS).is_file():
+            self._go_on()
+        elif not self._was_at_its_end():
+            self._sweep()
+            if self._base:
+                self._take_base(self._base)
+        if not self._finished:
+            self._mark()
+
+    def _go_on(self) -> None:
+        progress = read_manifest(self._part / PROGRESS, Progress, FORMAT_VERSION)
+        differences = progress.settings.differences(self._settings)
+        if progress.rows_per_shard != self.rows_per_shard:
+            differences.append(f"rows in a shard: {progress.rows_per_shard} there, {self.rows_per_shard} now")
+        if progress.base != self._base_checksum:
+            differences.append(
+                f"appended to: {progress.base or 'nothing'} there, {self._base_checksum or 'nothing'} now"
+            )
+        if differences:
+            anew = f"remove {self._part}" if self._append else "--overwrite"
+            raise MexmaError(
+                f"{self._part} is the beginning of another run: {'; '.join(differences)}",
+                f"give the settings of that run to go on with it, or {anew} to start anew",
+            )
+        for shard in progress.shards:
+            check_shard(self._part, shard, self._settings.dtype, self._settings.dim)
+        self._shards = list(progress.shards)
+        self.rows_before = self._base.rows if self._base else 0
+        self._sweep()
+
+    def _was_at_its_end(self) -> bool:
+        """Whether an earlier run had all rows and was killed while its folder got its name; it has it then.
+
+        Where two names were swapped, what is left here may be the store that was appended to.
+        """
+        if not (self._part / MANIFEST).is_file():
+            return False
+        left = read_manifest(self._part / MANIFEST, EmbeddingManifest, FORMAT_VERSION)
+        there = self._base.manifest.sources if self._base else ()
+        if self._made_by_this_run(left) and (left.sources[:-1] == there or (self._append and not there)):
+            self._shards = list(left.shards)
+            self.rows_before = sum(source.lines for source in left.sources[:-1])
+            self._commit()
+        elif self._base and self._made_by_this_run(self._base.manifest) and there[:-1] == left.sources:
+            self._shards = list(self._base.manifest.shards)
+            self.rows_before = left.rows
+            shutil.rmtree(self._part)
+            self._finished = True
+        return self._finished
+
+    def _made_by_this_run(self, manifest: EmbeddingManifest) -> bool:
+        settings = Settings.of(manifest).model_copy(update={"source_checksum": manifest.sources[-1].checksum})
+        return settings == self._settings
+
+    def _commit(self) -> None:
+        commit_folder(self._part, self.path)
+        self._finished = True
+
+    def _take_base(self, base: EmbeddingStore) -> None:
+        for shard in base.manifest.shards:
+            self._shards.append(take_over(shard, base.path, self._part, len(self._shards), shard.offset))
+        self.rows_before = base.rows
+
+    def _sweep(self) -> None:
+        """Remove what belongs to no whole shard: one that was being written when a run was killed."""
+        whole = {file.name for shard in self._shards for file in files_of(shard)} | {PROGRESS}
+        for stray in self._part.iterdir():
+            if stray.name not in whole:
+                stray.unlink()
+
+    def _mark(self) -> None:
+        progress = Progress(
+            settings=self._settings,
+            rows_per_shard=self.rows_per_shard,
+            base=self._base_checksum,
+            shards=tuple(self._shards),
+        )
+        write_json_atomic(self._part / PROGRESS, progress.model_dump(mode="json"))
+
+    def _close_shard(self) -> None:
+        assert self._open is not None
+        self._shards.append(self._open.close(self._rows - self._open.rows))
+        self._open = None
+        self._mark()
+
+    def _as_stored(self, vectors: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            stored = np.asarray(vectors).astype(self._settings.dtype)
+        good = np.isfinite(stored).all(axis=1)
+        if not good.all():
+            row = int(np.argmin(good))
+            line = self._first_line + self.rows_done + row
+            if np.isfinite(vectors[row]).all():
+                raise MexmaError(
+                    f"the vector of line {line} does not fit float16", "use --store-dtype float32"
+                )
+            raise MexmaError(f"the vector of line {line} is not a number", "compute in fp32: --dtype fp32")
+        return stored
+
+    @property
+    def _first_line(self) -> int:
+        """Number of the source's line that is the first row."""
+        if self._settings.part is None:
+            return 1
+        number, of = map(int, self._settings.part.split("/"))
+        return part_rows(number, of, self._source.lines)[0] + 1

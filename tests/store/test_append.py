@@ -1,0 +1,255 @@
+"""Appending: a longer store in the place of a shorter one, which is whole and readable until then."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.store import manifest, shard
+from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+
+DIM, SHARD = 8, 5
+OLD, NEW = 23, 12
+VECTORS = np.random.default_rng(0).normal(size=(OLD + NEW, DIM)).astype(np.float32)
+SENTENCES = [f"sentence {row}" for row in range(OLD + NEW)]
+
+
+def append(
+    path: Path,
+    name: str,
+    start: int,
+    stop: int,
+    until: int | None = None,
+    sentences: bool = True,
+    **other: Any,
+) -> None:
+    """Append rows `start` to `stop` of the fixed ones as text `name`; stop before row `until` unfinished."""
+    settings: dict[str, Any] = {
+        "encoder": "tiny",
+        "fingerprint": "f" * 32,
+        "pooling": "cls",
+        "dim": DIM,
+        "dtype": "float32",
+        "normalised": False,
+        "language": "fra_Latn",
+        "source": Source(path=f"{name}.txt", checksum=name, lines=stop - start),
+        "argv": ["mexma", "embed"],
+        "rows_per_shard": SHARD,
+        "append": True,
+    }
+    with EmbeddingWriter(path, **(settings | other)) as out:
+        for at in range(start + out.rows_done, stop if until is None else until, SHARD):
+            end = min(at + SHARD, stop)
+            out.write(VECTORS[at:end], SENTENCES[at:end] if sentences else None)
+        if until is None:
+            out.finish()
+
+
+def content(path: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in path.iterdir()}
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A store of 23 rows, the last shard short."""
+    append(tmp_path / "a.emb", "old", 0, OLD)
+    return tmp_path / "a.emb"
+
+
+@pytest.fixture
+def longer(old: Path, tmp_path: Path) -> dict[str, bytes]:
+    """What that store is after 12 more rows, appended without an interruption."""
+    append(tmp_path / "longer.emb", "old", 0, OLD)
+    append(tmp_path / "longer.emb", "new", OLD, OLD + NEW)
+    return content(tmp_path / "longer.emb")
+
+
+def test_rows_follow_those_that_were_there(old: Path) -> None:
+    before = content(old)
+    append(old, "new", OLD, OLD + NEW)
+    store = EmbeddingStore.open(old, verify=True)
+    assert [shard.rows for shard in store.manifest.shards] == [5, 5, 5, 5, 3, 5, 5, 2]
+    np.testing.assert_array_equal(store.vectors(0, store.rows), VECTORS)
+    np.testing.assert_array_equal(store.vectors(21, 30), VECTORS[21:30])
+    assert list(store.sentences()) == SENTENCES
+    assert [(source.path, source.lines) for source in store.manifest.sources] == [
+        ("old.txt", OLD),
+        ("new.txt", NEW),
+    ]
+    after = content(old)
+    assert all(after[name] == data for name, data in before.items() if name != "manifest.json")
+    assert os.listdir(old.parent) == ["a.emb"]
+
+
+def test_the_same_again_adds_again(old: Path) -> None:
+    for _ in range(2):
+        append(old, "new", OLD, OLD + NEW)
+    store = EmbeddingStore.open(old, verify=True)
+    assert list(store.sentences()) == [*SENTENCES, *SENTENCES[OLD:]]
+
+
+def test_truncated_and_empty_are_added_up(tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        source = Source(path=name, checksum=name, lines=2)
+        with EmbeddingWriter(
+            tmp_path / "a.emb",
+            encoder="tiny",
+            fingerprint="f",
+            pooling="cls",
+            dim=DIM,
+            normalised=False,
+            language="und",
+            source=source,
+            argv=[],
+            append=True,
+        ) as out:
+            out.write(VECTORS[:2], ["", "long"], truncated=1)
+            out.finish()
+    manifest = EmbeddingStore.open(tmp_path / "a.emb").manifest
+    assert (manifest.rows, manifest.truncated, manifest.empty) == (4, 2, 2)
+
+
+@pytest.mark.parametrize("until", [OLD, OLD + 4, OLD + 5, OLD + 10])
+def test_interrupted_and_resumed_gives_the_same_bytes(
+    until: int, old: Path, longer: dict[str, bytes]
+) -> None:
+    before = content(old)
+    append(old, "new", OLD, OLD + NEW, until=until)
+    assert content(old) == before
+    EmbeddingStore.open(old, verify=True)
+    append(old, "new", OLD, OLD + NEW)
+    assert content(old) == longer
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from mexma_cli.store import manifest, writer
+from test_append import NEW, OLD, append
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+commit, moment = writer.commit_folder, sys.argv[3]
+
+def commit_folder(part, final):
+    if moment == "moved away":  # where names cannot be swapped
+        rename = Path.replace
+        manifest._exchange = lambda *_: False
+        Path.replace = lambda *names: (rename(*names), die())
+    elif moment == "swapped":
+        Path.replace = die
+    else:
+        die()
+    commit(part, final)
+
+writer.commit_folder = commit_folder
+append(Path(sys.argv[2]), "new", OLD, OLD + NEW)
+"""
+
+
+@pytest.mark.parametrize("moment", ["before", "swapped", "moved away"])
+def test_killed_at_its_end_adds_once(moment: str, old: Path, longer: dict[str, bytes]) -> None:
+    killed = subprocess.run([sys.executable, "-c", KILLED, Path(__file__).parent, old, moment], timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    append(old, "new", OLD, OLD + NEW)
+    assert content(old) == longer
+    assert sorted(os.listdir(old.parent)) == ["a.emb", "longer.emb"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"fingerprint": "0"}, "encoder: f{32} there, 0 now"),
+        ({"dtype": "float16"}, "stored type: float32 there, float16 now"),
+        ({"clean": True}, "clean: no there, yes now"),
+        ({"prefix": "query: "}, "prefix: none there, query:"),
+        ({"language": "eng_Latn"}, "language: fra_Latn there, eng_Latn now"),
+        ({"part": "1/2"}, "part: none there, 1/2 now"),
+    ],
+)
+def test_other_settings_are_refused(change: dict[str, Any], words: str, old: Path) -> None:
+    before = content(old)
+    with pytest.raises(MexmaError, match=words):
+        append(old, "new", OLD, OLD + NEW, **change)
+    assert content(old) == before
+    assert os.listdir(old.parent) == ["a.emb"]
+
+
+def test_another_text_is_not_appended_to_the_beginning_of_one(old: Path) -> None:
+    append(old, "new", OLD, OLD + NEW, until=OLD + 5)
+    with pytest.raises(MexmaError, match=r"text \(checksum\): new there, other now") as caught:
+        append(old, "other", OLD, OLD + NEW)
+    assert "remove" in (caught.value.hint or "")
+
+
+def test_a_store_that_changed_meanwhile_is_refused(old: Path) -> None:
+    append(old, "new", OLD, OLD + NEW, until=OLD + 5)
+    path = old / "manifest.json"
+    path.write_text(path.read_text().replace("old.txt", "changed.txt"))
+    with pytest.raises(MexmaError, match=r"appended to: \w+ there, \w+ now"):
+        append(old, "new", OLD, OLD + NEW)
+
+
+def test_what_is_no_store_of_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(MexmaError, match="no embedding store"):
+        append(tmp_path / "folder", "new", OLD, OLD + NEW)
+    append(tmp_path / "vectors.emb", "old", 0, OLD, sentences=False)
+    with pytest.raises(MexmaError, match="vectors without their sentences"):
+        append(tmp_path / "vectors.emb", "new", OLD, OLD + NEW)
+
+
+def test_without_links_shards_are_copied_and_checked(
+    old: Path, longer: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    monkeypatch.setattr(os, "link", refused)
+    damaged = bytearray((old / "vectors-00001.npy").read_bytes())
+    damaged[-1] ^= 1
+    (old / "vectors-00001.npy").write_bytes(damaged)
+    with pytest.raises(MexmaError, match=r"vectors-00001\.npy is damaged"):
+        append(old, "new", OLD, OLD + NEW)
+    damaged[-1] ^= 1
+    (old / "vectors-00001.npy").write_bytes(damaged)
+    append(old, "new", OLD, OLD + NEW)
+    assert content(old) == longer
+
+
+def test_a_full_disk_leaves_the_old_store_whole(
+    old: Path, longer: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = content(old)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for where, name in ((os, "link"), (manifest.ArrayWriter, "write"), (shard, "fsync_file")):
+        with monkeypatch.context() as patch:
+            patch.setattr(where, name, full)
+            with pytest.raises(MexmaError, match="no space left on the disk"):
+                append(old, "new", OLD, OLD + NEW)
+        assert content(old) == before
+    append(old, "new", OLD, OLD + NEW)
+    assert content(old) == longer
+
+
+def test_two_processes_do_not_append_at_once(old: Path) -> None:
+    part = old.with_name("a.emb.partial")
+    part.mkdir()
+    with manifest.only_writer(part), pytest.raises(MexmaError, match="another process is writing"):
+        append(old, "new", OLD, OLD + NEW)
+    append(old, "new", OLD, OLD + NEW)
+    assert EmbeddingStore.open(old).rows == OLD + NEW
