@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from mexma_cli.commands.options import show_bars
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
-    from mexma_cli.recipe import Phase
+    from mexma_cli.recipe import Phase, Recipe
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,30 @@ SHORT = {
 @click.argument("recipe")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the recipe.")
 @click.option("--resume", is_flag=True, help="Go on with a run that was stopped or killed.")
-def command(recipe: str, overrides: tuple[str, ...], resume: bool) -> None:
+@click.option(
+    "--nproc-per-node",
+    "processes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Train in N processes on this machine, a GPU each. Several machines: torchrun -m mexma_cli train.",
+)
+@click.option(
+    "--max-restarts",
+    "restarts",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="With --nproc-per-node: start again from the last checkpoint, so often, after a process has died.",
+)
+@click.pass_context
+def command(
+    context: click.Context,
+    recipe: str,
+    overrides: tuple[str, ...],
+    resume: bool,
+    processes: int | None,
+    restarts: int,
+) -> None:
     """Train an encoder from RECIPE (a YAML file, or a shipped recipe's name).
 
     Text that was not prepared yet is prepared first. The run's folder gets the resolved recipe, a log
@@ -41,46 +65,76 @@ def command(recipe: str, overrides: tuple[str, ...], resume: bool) -> None:
       mexma train mini
       mexma train my.yaml --set trainer.steps=2000 --set run=runs/longer
       mexma train my.yaml --resume
+      mexma train my.yaml --nproc-per-node 8
     """
+    from mexma_cli.recipe import load
+
+    settings = load(recipe, overrides)
+    if processes is None:
+        if restarts:
+            raise click.UsageError("--max-restarts is for --nproc-per-node; torchrun has its own.")
+        _train(settings, resume)
+        return
+    if "WORLD_SIZE" in os.environ:
+        raise click.UsageError("--nproc-per-node starts the processes itself; leave torchrun out.")
+    from mexma_cli.training.launch import launch
+
+    assert context.parent is not None
+    flags = ["--quiet"] * context.parent.params["quiet"] + ["--verbose"] * context.parent.params["verbose"]
+    arguments = [part for override in overrides for part in ("--set", override)] + ["--resume"] * resume
+    sys.exit(launch([*flags, "train", recipe, *arguments], processes, restarts))
+
+
+def _train(settings: Recipe, resume: bool) -> None:
+    """Prepare and train in this process, alone or as one of torchrun's."""
     from tqdm import tqdm
 
     from mexma_cli.evaluation.dev import dev_scorer
-    from mexma_cli.recipe import load
     from mexma_cli.stages.prepare import prepare
     from mexma_cli.stages.train import train
+    from mexma_cli.training.distributed import Processes
 
-    settings = load(recipe, overrides)
-    dev_score = dev_scorer(settings.dev, settings.data.resolve) if settings.dev else None
-    prepare(settings, lambda done, jobs, label: log.debug("prepared %s of %s: %s", done, jobs, label))
-    stop = _stop_on_signal()
-    with tqdm(unit="step", disable=not show_bars(), file=sys.stderr, dynamic_ncols=True) as bar:
+    with Processes.joined() as processes:
+        if not processes.first:
+            logging.getLogger("mexma_cli").setLevel(logging.WARNING)
+        dev_score = dev_scorer(settings.dev, settings.data.resolve) if settings.dev else None
+        if processes.first:
+            prepare(settings, lambda done, jobs, label: log.debug("prepared %s of %s: %s", done, jobs, label))
+        processes.wait()
+        stop = _stop_on_signal()
+        with tqdm(unit="step", disable=not show_bars(), file=sys.stderr, dynamic_ncols=True) as bar:
 
-        def on_phase(phase: Phase, step: int, encoder: SentenceEncoder) -> None:
-            steps = phase.trainer.steps
-            log.info(
-                "%s: %s steps%s on %s",
-                phase.name,
-                f"{steps:,}",
-                f" from {step:,} on" * bool(step),
-                encoder.device,
+            def on_phase(phase: Phase, step: int, encoder: SentenceEncoder) -> None:
+                steps = phase.trainer.steps
+                log.info(
+                    "%s: %s steps%s on %s%s",
+                    phase.name,
+                    f"{steps:,}",
+                    f" from {step:,} on" * bool(step),
+                    processes.device(phase.trainer.device),
+                    f" in {processes.size} processes" * (processes.size > 1),
+                )
+                bar.reset(total=steps)
+                bar.update(step)
+                bar.set_description(phase.name)
+
+            def on_step(record: dict[str, Any]) -> None:
+                bar.update()
+                if "dev" in record or not bar.disable:
+                    text = _line(record)
+                    bar.set_postfix_str(text, refresh=False)
+                    if "dev" in record and processes.first:
+                        tqdm.write(f"{bar.desc or 'step'}{record['step']:>8,}  {text}", file=sys.stderr)
+
+            finished = train(
+                settings, resume, dev_score, on_phase, on_step, lambda: bool(stop), processes=processes
             )
-            bar.reset(total=steps)
-            bar.update(step)
-            bar.set_description(phase.name)
-
-        def on_step(record: dict[str, Any]) -> None:
-            bar.update()
-            if "dev" in record or not bar.disable:
-                text = _line(record)
-                bar.set_postfix_str(text, refresh=False)
-                if "dev" in record:
-                    tqdm.write(f"{bar.desc or 'step'}{record['step']:>8,}  {text}", file=sys.stderr)
-
-        finished = train(settings, resume, dev_score, on_phase, on_step, lambda: bool(stop))
+        first = processes.first
     if finished is None:
         log.info("stopped; the checkpoint is in %s, --resume goes on from there", settings.run)
-        sys.exit(128 + stop[0])
-    click.echo(str(finished))
+        sys.exit(128 + (stop[0] if stop else signal.SIGTERM))
+    if first:
+        click.echo(str(finished))
 
 
 def _line(record: dict[str, Any]) -> str:

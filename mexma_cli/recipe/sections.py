@@ -113,6 +113,7 @@ class Trainer(Section):
     steps: int = Field(ge=1)
     """Optimiser steps."""
     batch_pairs: int = Field(150, ge=1)
+    """Pairs in a micro-batch of each process; a step takes `accumulate` times as many, in every process."""
     accumulate: int = Field(2, ge=1)
     learning_rate: float = Field(1e-4, gt=0)
     embedding_rate: float = Field(1.0, ge=0)
@@ -137,6 +138,15 @@ class Trainer(Section):
     keep: int = Field(2, ge=1)
     dev_every: int = Field(0, ge=0)
     """Steps between two scores on the dev sets (0: only at the end)."""
+    export: Literal["last", "best"] = "last"
+    """Which weights become the encoder: the last ones (the paper names no choice by a dev set), or those
+    with the lowest mean xsim error."""
+    sharding: Literal["none", "full"] = "none"
+    """With several processes: whole weights in each, or a part of the weights in each (FSDP2)."""
+    activation_checkpointing: bool = False
+    """Less memory for a third more computation: layers are run again on the way back."""
+    loggers: tuple[Literal["tensorboard", "wandb"], ...] = ()
+    """Where the log goes besides log.jsonl."""
 
 
 class Phase(Section):

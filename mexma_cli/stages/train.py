@@ -5,32 +5,36 @@ run/recipe.yaml  run/log.jsonl  run/PHASE/checkpoints/  run/PHASE/encoder/  run/
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from mexma_cli.encoder.attention import choose_backend
-from mexma_cli.encoder.encoder import SentenceEncoder, first_position, pick_device
+from mexma_cli.encoder.encoder import SentenceEncoder, first_position
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.base import Objective
 from mexma_cli.objectives.contrastive import Contrastive
 from mexma_cli.objectives.mexma import Mexma
 from mexma_cli.objectives.words import Words
-from mexma_cli.recipe import ContrastiveObjective, MexmaObjective, Phase, Recipe, WordsObjective, load
+from mexma_cli.recipe import ContrastiveObjective, MexmaObjective, Phase, Recipe, WordsObjective
 from mexma_cli.stages.prepare import store_path
+from mexma_cli.stages.run_folder import claim
 from mexma_cli.stages.tokenizer import load_tokenizer, tokenizer_path
 from mexma_cli.store.bitext import BitextStore
-from mexma_cli.store.manifest import only_writer, whole_file
+from mexma_cli.store.manifest import only_writer
+from mexma_cli.training import loggers
+from mexma_cli.training.checkpoint import BEST
+from mexma_cli.training.distributed import Processes
 from mexma_cli.training.log import TrainingLog
+from mexma_cli.training.loggers import LOGGERS, Logs
 from mexma_cli.training.masking import Vocabulary
+from mexma_cli.training.pairs import Pairs
 from mexma_cli.training.sampler import Sampler
 from mexma_cli.training.trainer import DevScore, Trainer
-
-HARMLESS = frozenset({"log_every", "checkpoint_every", "keep", "dev_every", "device"})
-"""Trainer keys that may differ on --resume: the run stays the same."""
 
 
 def train(
@@ -40,6 +44,7 @@ def train(
     on_phase: Callable[[Phase, int, SentenceEncoder], object] = lambda phase, step, encoder: None,
     on_step: Callable[[dict[str, Any]], object] = lambda record: None,
     stopped: Callable[[], bool] = lambda: False,
+    processes: Processes | None = None,
 ) -> Path | None:
     """Run all phases of a recipe; the pairs must have been prepared.
 
@@ -49,7 +54,8 @@ def train(
         dev_score: Scores an encoder during training.
         on_phase: Called when a phase begins, with the step it begins at.
         on_step: Called with every step's record.
-        stopped: Asked after every step; on True the run is left with a checkpoint.
+        stopped: Asked after every step; on True in any process the run is left with a checkpoint.
+        processes: Who shares the run; all of them call this, and the first one writes.
 
     Returns:
         The folder of the finished encoder, or None if the run was stopped.
@@ -57,34 +63,60 @@ def train(
     Raises:
         MexmaError: The folder holds a run already (without `resume`) or another recipe's (with it).
     """
+    processes = processes or Processes()
     stores = open_stores(recipe)
     encoder = _start(recipe)
-    _check(recipe, encoder)
+    _check(recipe, encoder, processes)
     run = Path(recipe.run)
-    _claim(run, recipe, resume)
-    with only_writer(run):
+    restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0  # after a process had died
+    if processes.first:
+        claim(run, recipe, resume or restarted, processes.size)
+    processes.wait()
+    with only_writer(run) if processes.first else nullcontext():
         for phase in recipe.phases:
             if not _finished(run / phase.name):
-                trainer = _trainer(recipe, phase, encoder, stores, run / phase.name, dev_score)
+                trainer = _trainer(recipe, phase, encoder, stores, dev_score, processes)
                 step = trainer.resume()
                 on_phase(phase, step, encoder)
-                log = TrainingLog(run / "log.jsonl", phase.name, step)
+                log = _log(run, phase, step, processes)
                 try:
                     if not trainer.run(log, on_step, stopped):
                         return None
                 finally:
                     log.close()
-                with trainer.exported() as exported:
-                    exported.save(run / phase.name / "encoder")
+                _export(trainer, run / phase.name / "encoder")
+                processes.wait()
             encoder = SentenceEncoder.load(str(run / phase.name / "encoder"), "cpu")
-        encoder.save(run / "encoder")
+        if processes.first:
+            encoder.save(run / "encoder")
     return run / "encoder"
 
 
-def _check(recipe: Recipe, encoder: SentenceEncoder) -> None:
+def _log(run: Path, phase: Phase, step: int, processes: Processes) -> Logs:
+    if not processes.first:
+        return Logs([])
+    others = [LOGGERS[name](run, phase.name, step) for name in phase.trainer.loggers]
+    return Logs([TrainingLog(run / "log.jsonl", phase.name, step), *others])
+
+
+def _export(trainer: Trainer, path: Path) -> None:
+    if trainer.settings.export == "best":
+        trainer.go_to(trainer.checkpoints / BEST)
+    with trainer.exported() as encoder:
+        if encoder is not None:
+            encoder.save(path)
+
+
+def _check(recipe: Recipe, encoder: SentenceEncoder, processes: Processes) -> None:
     """Refuse what cannot run, here or at all, before the run's folder is claimed."""
     for number, phase in enumerate(recipe.phases):
-        choose_backend(recipe.encoder.attention, pick_device(phase.trainer.device))
+        choose_backend(recipe.encoder.attention, processes.device(phase.trainer.device))
+        loggers.check(phase.trainer.loggers)
+        if phase.trainer.export == "best" and recipe.dev is None:
+            raise MexmaError(
+                f"phase {phase.name}: trainer.export is `best`, and the recipe has no `dev` to tell which is",
+                "name a dev set, or take `last`",
+            )
         if isinstance(phase.objective, MexmaObjective):
             heads = phase.objective.head.heads
             if encoder.dim % heads:
@@ -101,41 +133,6 @@ def _check(recipe: Recipe, encoder: SentenceEncoder) -> None:
 
 def _finished(phase: Path) -> bool:
     return (phase / "encoder" / "config.json").is_file()
-
-
-def _claim(run: Path, recipe: Recipe, resume: bool) -> None:
-    """Keep the resolved recipe in the run's folder, or make sure that the one there is the same."""
-    kept = run / "recipe.yaml"
-    if kept.is_file():
-        if not resume:
-            raise MexmaError(
-                f"{run} holds a training run already",
-                "--resume goes on with it; --set run=FOLDER starts another beside it",
-            )
-        differing = _differences(load(kept).model_dump(), recipe.model_dump())
-        if differing:
-            raise MexmaError(
-                f"{run} was started with another recipe: {', '.join(differing)}",
-                f"resume with the same settings (they are in {kept}), or start anew with --set run=FOLDER",
-            )
-    run.mkdir(parents=True, exist_ok=True)
-    with whole_file(kept) as file:
-        file.write(recipe.to_yaml().encode("utf-8"))
-
-
-def _differences(old: Any, new: Any, key: str = "") -> list[str]:
-    """The keys whose values differ, but for those that do not change the run."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        inner = [
-            _differences(old.get(name), new.get(name), f"{key}.{name}" if key else name)
-            for name in old | new
-            if not (name in HARMLESS and key.endswith("trainer"))
-        ]
-        return [found for part in inner for found in part]
-    if isinstance(old, list | tuple) and isinstance(new, list | tuple) and len(old) == len(new):
-        pairs = enumerate(zip(old, new, strict=True))
-        return [found for i, (a, b) in pairs for found in _differences(a, b, f"{key}.{i}")]
-    return [] if old == new else [key]
 
 
 def _start(recipe: Recipe) -> SentenceEncoder:
@@ -168,11 +165,10 @@ def _trainer(
     phase: Phase,
     encoder: SentenceEncoder,
     stores: list[BitextStore],
-    folder: Path,
     dev_score: DevScore | None,
+    processes: Processes,
 ) -> Trainer:
-    device = pick_device(phase.trainer.device)
-    encoder.backend = choose_backend(recipe.encoder.attention, device)
+    encoder.backend = choose_backend(recipe.encoder.attention, processes.device(phase.trainer.device))
     torch.manual_seed(phase.trainer.seed)  # a head's first weights, whatever ran before in this process
     objective: Objective
     if isinstance(phase.objective, MexmaObjective):
@@ -189,11 +185,15 @@ def _trainer(
         phase.trainer.temperature,
         phase.trainer.seed,
     )
-
-    def pairs(start: int, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        return [stores[store].pair(int(row)) for store, row in zip(*sampler.pairs(start, count), strict=True)]
-
-    return Trainer(objective.to(device), pairs, vocabulary_of(encoder), phase.trainer, folder, dev_score)
+    return Trainer(
+        objective,
+        Pairs(stores, sampler),
+        vocabulary_of(encoder),
+        phase.trainer,
+        Path(recipe.run) / phase.name,
+        dev_score,
+        processes,
+    )
 
 
 def vocabulary_of(encoder: SentenceEncoder) -> Vocabulary:

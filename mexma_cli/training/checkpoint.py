@@ -3,6 +3,7 @@
 A checkpoint is a folder `step-00000500/` with the objective's weights (`objective.safetensors`), their
 running mean if there is one (`average.safetensors`), the optimisers' state (`optimisers.pt`, loaded
 with weights_only) and `checkpoint.json`: step, position of the sampler, and each file's checksum.
+`best/` is the one with the best dev score so far. Weights are whole, however many processes share them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from safetensors.torch import load_file, save_file
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.store.manifest import (
+    aside,
     checksum_file,
     commit_folder,
     no_space_as_message,
@@ -28,6 +30,7 @@ from mexma_cli.store.manifest import (
 )
 
 MANIFEST = "checkpoint.json"
+BEST = "best"
 FORMAT_VERSION = 1
 _NAME = re.compile(r"step-(\d{8})$")
 
@@ -43,6 +46,7 @@ class State:
         average: Running mean of its parameters, or empty.
         optimisers: State dicts of the optimisers and of the loss scaler.
         seconds: Time in steps so far.
+        best: Best dev score so far.
     """
 
     step: int
@@ -51,21 +55,32 @@ class State:
     average: dict[str, torch.Tensor]
     optimisers: dict[str, Any]
     seconds: float = 0.0
+    best: float | None = None
 
 
-def save(folder: Path, state: State, keep: int) -> Path:
+def path_of(folder: Path, step: int) -> Path:
+    """The checkpoint of a step."""
+    return folder / f"step-{step:08d}"
+
+
+def save(folder: Path, state: State, keep: int, best: bool = False) -> Path:
     """Write `state` under `folder` and drop all but the last `keep` checkpoints.
+
+    Args:
+        best: Keep it as `best/` as well, in place of the one before; its files are hard links.
 
     Raises:
         MexmaError: The disk is full; the checkpoints that were there stay.
     """
-    final = folder / f"step-{state.step:08d}"
+    final = path_of(folder, state.step)
     part = folder / f"{final.name}.tmp-{os.getpid()}"
     shutil.rmtree(part, ignore_errors=True)
     try:
         with no_space_as_message(final):
             part.mkdir(parents=True)
             _write(part, state)
+            if best:  # before the checkpoint itself: a run that is killed in between comes here again
+                _link(part, folder / BEST)
             commit_folder(part, final)
     except (SafetensorError, RuntimeError) as error:  # how the writers of tensors pass on a full disk
         shutil.rmtree(part, ignore_errors=True)
@@ -79,6 +94,21 @@ def save(folder: Path, state: State, keep: int) -> Path:
     for old in found(folder)[:-keep]:
         shutil.rmtree(old)
     return final
+
+
+def _link(path: Path, name: Path) -> None:
+    part = aside(name)
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        part.mkdir()
+        for file in path.iterdir():
+            try:
+                os.link(file, part / file.name)
+            except OSError:  # a file system without hard links
+                shutil.copyfile(file, part / file.name)
+        commit_folder(part, name)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def _write(part: Path, state: State) -> None:
@@ -99,6 +129,7 @@ def _write(part: Path, state: State) -> None:
         "step": state.step,
         "position": state.position,
         "seconds": state.seconds,
+        "best": state.best,
         "files": checksums,
     }
     write_json_atomic(part / MANIFEST, manifest)
@@ -119,7 +150,25 @@ def load(path: Path) -> State:
         average=load_file(average) if average.exists() else {},
         optimisers=torch.load(path / "optimisers.pt", weights_only=True),
         seconds=manifest["seconds"],
+        best=manifest.get("best"),
     )
+
+
+def same_shapes(path: Path, saved: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
+    """Refuse a checkpoint whose weights are not those of the objective that is to go on from it.
+
+    Raises:
+        MexmaError: Naming the first parameter that differs, and both shapes.
+    """
+    for name in [*wanted, *saved]:
+        there, here = (
+            "absent" if name not in weights else str(list(weights[name].shape)) for weights in (saved, wanted)
+        )
+        if there != here:
+            raise MexmaError(
+                f"{path} has another shape: {name} is {there} there, and {here} in this run",
+                "go on with the recipe, and the encoder, that it was written with",
+            )
 
 
 def verify(path: Path) -> dict[str, Any]:

@@ -5,9 +5,19 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from mexma_cli.store.manifest import whole_file
+
+
+class Log(Protocol):
+    """What takes the records of a run."""
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Take the record of a step."""
+
+    def close(self) -> None:
+        """Nothing comes any more."""
 
 
 class TrainingLog:

@@ -4,14 +4,14 @@
 
 The trainer knows no loss: the objective says which views it needs, which terms it has and which
 parameters there are. Everything random in step n comes from (seed, n), so a resumed run is the run that
-would have been.
+would have been. With several processes each takes its share of every batch; `distributed` has the rest.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,30 +20,32 @@ import numpy as np
 import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.base import Objective
 from mexma_cli.recipe import Trainer as Settings
-from mexma_cli.training import checkpoint
-from mexma_cli.training.log import TrainingLog
+from mexma_cli.training import checkpoint, distributed
+from mexma_cli.training.distributed import Processes, Shared
+from mexma_cli.training.failure import Batch, not_a_number
+from mexma_cli.training.log import Log
 from mexma_cli.training.masking import Vocabulary, build_views
-from mexma_cli.training.schedule import rate_factor
+from mexma_cli.training.optimisers import adamw, freeze, rate, set_rates
+from mexma_cli.training.pairs import Pairs
 
-Pairs = Callable[[int, int], Sequence[tuple[np.ndarray, np.ndarray]]]
-"""(start, count) -> the pairs at these positions of the run, as token ids without <s> and </s>."""
 DevScore = Callable[[SentenceEncoder], dict[str, float]]
+"""Scores an encoder; the smallest `xsim` is the best."""
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Trainer:
-    """One phase of training.
+    """One phase of training, as one of its processes runs it.
 
     Args:
-        objective: On its device already.
+        objective: With its encoder; it is moved to its device.
         pairs: Where pairs come from.
         vocabulary: Ids for building batches.
         settings: The recipe's `trainer` section.
         folder: Of this phase; checkpoints go below it.
         dev_score: Scores the encoder, at `dev_every` and at the end.
+        processes: Who else is in this run.
     """
 
     def __init__(
@@ -53,26 +55,39 @@ class Trainer:
         vocabulary: Vocabulary,
         settings: Settings,
         folder: Path,
-        dev_score: DevScore | None = None,
+        dev_score: DevScore | None,
+        processes: Processes,
     ) -> None:
         self.objective = objective
         self.pairs = pairs
         self.vocabulary = vocabulary
         self.settings = settings
+        self.folder = folder
         self.checkpoints = folder / "checkpoints"
         self.dev_score = dev_score
-        self.device = next(objective.parameters()).device
+        self.processes = processes
+        self.device = processes.device(settings.device)
         self.step = 0
         self.seconds = 0.0
-        self.optimisers = [self._optimiser(groups) for groups in objective.players()]
+        self.best: float | None = None
+        if settings.activation_checkpointing:
+            distributed.save_activations(objective)
+        freeze(objective, settings)
+        self.shared = Shared(objective, processes, self.device, settings.sharding == "full")
+        self.optimisers = [adamw(groups, settings) for groups in objective.players()]
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "fp16")
         self.average: dict[str, torch.Tensor] = {}
         if settings.average:
             self.average = {name: p.detach().clone() for name, p in self._trained()}
 
+    @property
+    def pairs_per_step(self) -> int:
+        """Of all processes and micro-batches together."""
+        return self.settings.batch_pairs * self.settings.accumulate * self.processes.size
+
     def run(
         self,
-        log: TrainingLog,
+        log: Log,
         on_step: Callable[[dict[str, Any]], object] = lambda record: None,
         stopped: Callable[[], bool] = lambda: False,
     ) -> bool:
@@ -81,28 +96,29 @@ class Trainer:
         Args:
             log: Takes a record every `log_every` steps and with every dev score.
             on_step: Gets every step's record, for a live line.
-            stopped: Asked after every step; on True a checkpoint is written and the loop left.
+            stopped: Asked after every step; on True in any process a checkpoint is written and the loop
+                left by all.
 
         Returns:
             Whether the last step was reached.
 
         Raises:
-            MexmaError: The loss is not a number any more.
+            MexmaError: The loss or its gradient is not a number any more.
         """
         with _denormals_flushed():
             return self._loop(log, on_step, stopped)
 
     def _loop(
-        self, log: TrainingLog, on_step: Callable[[dict[str, Any]], object], stopped: Callable[[], bool]
+        self, log: Log, on_step: Callable[[dict[str, Any]], object], stopped: Callable[[], bool]
     ) -> bool:
         settings = self.settings
         while self.step < settings.steps:
             began = time.perf_counter()
-            terms, tokens, norm = self._one_step()
-            self.step += 1
+            record = self._one_step()
             seconds = time.perf_counter() - began
             self.seconds += seconds
-            record = self._record(terms, norm) | {"tokens_per_second": round(tokens / seconds)}
+            speed = round(record.pop("tokens") / seconds)
+            record |= {"seconds": round(self.seconds, 1), "tokens_per_second": speed}
             last = self.step == settings.steps
             scored = self.dev_score is not None and (
                 last or (settings.dev_every and self.step % settings.dev_every == 0)
@@ -112,50 +128,71 @@ class Trainer:
             if scored or last or self.step % settings.log_every == 0:
                 log.write(record)
             on_step(record)
-            if last or self.step % settings.checkpoint_every == 0:
-                self.save()
-            elif stopped():
-                self.save()
+            stop = self.processes.any(stopped())
+            improved = bool(scored) and (self.best is None or record["dev"]["xsim"] < self.best)
+            if improved:
+                self.best = record["dev"]["xsim"]
+            if last or stop or improved or self.step % settings.checkpoint_every == 0:
+                self.save(best=improved)
+            if stop and not last:
                 return False
         return True
 
-    def _one_step(self) -> tuple[dict[str, float], int, float]:
+    def _one_step(self) -> dict[str, Any]:
         """Forward and backward over the accumulated micro-batches, then one step of every player."""
         settings = self.settings
-        torch.manual_seed(_mix(settings.seed, self.step))  # dropout
-        self._set_rates()
+        torch.manual_seed(_mix(settings.seed, self.step, self.processes.rank))  # dropout
+        set_rates(self.optimisers, self.step, settings)
         self.objective.train()
-        sums: dict[str, float] = {}
-        tokens = 0
+        losses, tokens = [], 0
         for micro in range(settings.accumulate):
-            index = self.step * settings.accumulate + micro
-            start = index * settings.batch_pairs
-            pairs = self.pairs(start, settings.batch_pairs)
-            masking = self.objective.views()
-            views = build_views(pairs, masking, self.vocabulary, settings.seed, start).to(self.device)
+            start = self._position(micro, self.processes.rank)
+            pairs = self.pairs.ids(start, settings.batch_pairs)
+            views = build_views(pairs, self.objective.views(), self.vocabulary, settings.seed, start)
             tokens += len(views.batch.input_ids)
-            with torch.autocast(
-                self.device.type, PRECISIONS[settings.precision], enabled=settings.precision != "fp32"
-            ):
-                terms = self.objective(views)
-                loss = sum(self.objective.weights[name] * term for name, term in terms.items())
-            assert isinstance(loss, torch.Tensor)
-            self.scaler.scale(loss / settings.accumulate).backward()
-            for name, term in [*terms.items(), ("loss", loss)]:
-                sums[name] = sums.get(name, 0.0) + float(term.detach()) / settings.accumulate
-        if not math.isfinite(sums["loss"]):
-            raise MexmaError(
-                f"the loss is {sums['loss']} at step {self.step + 1}",
-                "lower trainer.learning_rate, or train in bf16 or fp32; checkpoints are kept",
-            )
-        return sums, tokens, self._update()
+            with self.shared.accumulating(last=micro == settings.accumulate - 1):
+                with torch.autocast(
+                    self.device.type, PRECISIONS[settings.precision], enabled=settings.precision != "fp32"
+                ):
+                    terms = self.shared.model(views.to(self.device))
+                    loss = sum(self.objective.weights[name] * term for name, term in terms.items())
+                assert isinstance(loss, torch.Tensor)
+                self.scaler.scale(loss / settings.accumulate).backward()
+            losses.append(torch.stack([*terms.values(), loss]).detach())
+        own = torch.stack(losses).double().cpu()
+        total = self.processes.sum(torch.cat([own.mean(dim=0), torch.tensor([float(tokens)])]))
+        *means, loss_mean = (total[:-1] / self.processes.size).tolist()
+        norm = self._gradient_norm()
+        skips = self.scaler.is_enabled()  # a gradient that overflowed is left out, and the scale lowered
+        if not math.isfinite(loss_mean) or not (skips or math.isfinite(norm)):
+            self._not_a_number(loss_mean, norm, own[:, -1])
+        self._update()
+        self.step += 1
+        return {
+            "step": self.step,
+            "loss": loss_mean,
+            "terms": dict(zip(terms, means, strict=True)),
+            "learning_rate": rate(self.step - 1, settings),
+            "gradient_norm": norm,
+            "pairs": self.step * self.pairs_per_step,
+            "tokens": int(total[-1]),
+        }
 
-    def _update(self) -> float:
-        """Clip, step, forget the gradients, move the running mean. Returns the norm before clipping."""
+    def _position(self, micro: int, rank: int) -> int:
+        """Where in the run a micro-batch begins: ranks side by side, and one micro-batch after the other."""
+        blocks = (self.step * self.settings.accumulate + micro) * self.processes.size + rank
+        return blocks * self.settings.batch_pairs
+
+    def _gradient_norm(self) -> float:
+        """Clip the gradients to the largest norm; the norm before that."""
         for optimiser in self.optimisers:
             self.scaler.unscale_(optimiser)
         parameters = [p for _, p in self._trained()]
         norm = torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip or math.inf)
+        return float(distributed.whole(norm))
+
+    def _update(self) -> None:
+        """Step, forget the gradients, move the running mean."""
         for optimiser in self.optimisers:
             self.scaler.step(optimiser)
             optimiser.zero_grad(set_to_none=True)
@@ -164,51 +201,83 @@ class Trainer:
             decay = min(self.settings.average, (1 + self.step) / (10 + self.step))
             means = list(self.average.values())
             torch._foreach_lerp_(means, [p.detach() for _, p in self._trained()], 1 - decay)
-        return float(norm)
+
+    def _not_a_number(self, loss: float, norm: float, own: torch.Tensor) -> None:
+        """Keep the state before this step and the names of the pairs that did it, and stop."""
+        what = f"the loss is {loss}" if not math.isfinite(loss) else f"the gradient's norm is {norm}"
+        bad = [micro for micro, value in enumerate(own.tolist()) if not math.isfinite(value)]
+        found = [(rank, micro) for rank, each in enumerate(self.processes.gather(bad)) for micro in each]
+        everywhere = [(r, m) for r in range(self.processes.size) for m in range(self.settings.accumulate)]
+        batches = [
+            Batch(rank, micro, self.pairs.names(self._position(micro, rank), self.settings.batch_pairs))
+            for rank, micro in found or everywhere
+        ]
+        kept = self.save()
+        raise not_a_number(what, self.step + 1, batches, self.folder, kept, self.processes.first)
 
     def score(self) -> dict[str, float]:
-        """The dev score of the encoder as it would be exported now."""
+        """The dev score of the encoder as it would be exported now; the first process works it out."""
         assert self.dev_score is not None
         with self.exported() as encoder:
-            return self.dev_score(encoder)
+            scores = self.dev_score(encoder) if encoder is not None else {}
+        return self.processes.gather(scores)[0]
 
     @contextmanager
-    def exported(self) -> Iterator[SentenceEncoder]:
-        """The encoder with the mean weights (where a mean is kept), in evaluation mode."""
+    def exported(self) -> Iterator[SentenceEncoder | None]:
+        """The encoder with the mean weights (where a mean is kept), in evaluation mode; in rank 0 alone."""
         held = {name: p.detach().clone() for name, p in self._trained() if name in self.average}
         try:
             self._put(self.average)
-            self.objective.eval()
-            encoder = self.objective.export()
-            encoder.model.eval()
-            yield encoder
+            with self.shared.exportable() as objective:
+                encoder = objective.export() if objective is not None else None
+                if encoder is not None:
+                    encoder.model.eval()
+                yield encoder
         finally:
             self._put(held)
 
-    def save(self) -> Path:
-        """Write a checkpoint of this moment."""
-        optimisers = {
-            "players": [o.state_dict() for o in self.optimisers],
-            "scaler": self.scaler.state_dict(),
-        }
-        position = self.step * self.settings.accumulate * self.settings.batch_pairs
+    def save(self, best: bool = False) -> Path:
+        """Write a checkpoint of this moment, whoever holds which part of it."""
+        players = [optimiser.state_dict() for optimiser in self.optimisers]
         state = checkpoint.State(
-            self.step, position, self.objective.state_dict(), self.average, optimisers, self.seconds
+            self.step,
+            self.step * self.pairs_per_step,
+            distributed.whole(self.objective.state_dict()),
+            distributed.whole(self.average),
+            distributed.whole({"players": players, "scaler": self.scaler.state_dict()}),
+            self.seconds,
+            self.best,
         )
-        return checkpoint.save(self.checkpoints, state, self.settings.keep)
+        if self.processes.first:
+            checkpoint.save(self.checkpoints, state, self.settings.keep, best)
+        self.processes.wait()
+        return checkpoint.path_of(self.checkpoints, self.step)
 
     def resume(self) -> int:
         """Go back to the last checkpoint, if there is one. Returns the step."""
-        there = checkpoint.found(self.checkpoints)
-        if there:
-            state = checkpoint.load(there[-1])
-            self.step, self.seconds = state.step, state.seconds
-            self.objective.load_state_dict(state.objective)
-            for optimiser, saved in zip(self.optimisers, state.optimisers["players"], strict=True):
-                optimiser.load_state_dict(saved)
-            self.scaler.load_state_dict(state.optimisers["scaler"])
-            self.average = {name: state.average[name].to(self.device) for name in self.average}
+        for last in checkpoint.found(self.checkpoints)[-1:]:
+            self.go_to(last)
         return self.step
+
+    def go_to(self, path: Path) -> None:
+        """Take the state of a checkpoint.
+
+        Raises:
+            MexmaError: It is damaged, or of an objective of another shape.
+        """
+        state = checkpoint.load(path)
+        here = self.objective.state_dict()
+        checkpoint.same_shapes(path, state.objective, here)
+        self.step, self.seconds, self.best = state.step, state.seconds, state.best
+        self.objective.load_state_dict(
+            {name: distributed.part_of(value, here[name]) for name, value in state.objective.items()}
+        )
+        for optimiser, saved in zip(self.optimisers, state.optimisers["players"], strict=True):
+            distributed.load_optimiser(optimiser, saved)
+        self.scaler.load_state_dict(state.optimisers["scaler"])
+        self.average = {
+            name: distributed.part_of(state.average[name], value) for name, value in self.average.items()
+        }
 
     def _put(self, values: dict[str, torch.Tensor]) -> None:
         parameters = dict(self._trained())
@@ -217,50 +286,6 @@ class Trainer:
 
     def _trained(self) -> list[tuple[str, torch.nn.Parameter]]:
         return [(name, p) for name, p in self.objective.named_parameters() if p.requires_grad]
-
-    def _optimiser(self, groups: dict[str, list[torch.nn.Parameter]]) -> torch.optim.Optimizer:
-        """AdamW; only matrices decay, and the word embeddings have their own share of the rate."""
-        settings = self.settings
-        chosen = []
-        for name, parameters in groups.items():
-            share = settings.embedding_rate if name == "embeddings" else 1.0
-            if share == 0:
-                for parameter in parameters:
-                    parameter.requires_grad_(False)
-                continue
-            for decays in (True, False):
-                members = [p for p in parameters if (p.dim() >= 2) == decays]
-                decay = settings.weight_decay if decays else 0.0
-                chosen.append({"params": members, "share": share, "weight_decay": decay})
-        return torch.optim.AdamW(
-            [group for group in chosen if group["params"]],
-            lr=settings.learning_rate,
-            betas=settings.betas,
-            eps=settings.eps,
-            fused=True,
-        )
-
-    def _rate(self, step: int) -> float:
-        settings = self.settings
-        factor = rate_factor(step, settings.steps, settings.warmup, settings.schedule)
-        return settings.learning_rate * factor
-
-    def _set_rates(self) -> None:
-        for optimiser in self.optimisers:
-            for group in optimiser.param_groups:
-                group["lr"] = self._rate(self.step) * group["share"]
-
-    def _record(self, terms: dict[str, float], norm: float) -> dict[str, Any]:
-        per_step = self.settings.batch_pairs * self.settings.accumulate
-        return {
-            "step": self.step,
-            "loss": terms["loss"],
-            "terms": {name: value for name, value in terms.items() if name != "loss"},
-            "learning_rate": self._rate(self.step - 1),
-            "gradient_norm": norm,
-            "pairs": self.step * per_step,
-            "seconds": round(self.seconds, 1),
-        }
 
 
 @contextmanager
@@ -273,6 +298,6 @@ def _denormals_flushed() -> Iterator[None]:
         torch.set_flush_denormal(False)
 
 
-def _mix(seed: int, number: int) -> int:
-    """A seed for one step: different for every (seed, number), below 2**62."""
-    return int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0]) >> 2
+def _mix(*numbers: int) -> int:
+    """A seed from several numbers, below 2**62: different for all that differ."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0]) >> 2

@@ -1,0 +1,35 @@
+"""Where pairs come from: prepared stores, in the sampler's order, each with a name to find it by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mexma_cli.store.bitext import BitextStore
+from mexma_cli.training.sampler import Sampler
+
+
+class Pairs:
+    """Positions of a run to pairs.
+
+    Args:
+        stores: Prepared corpora with pairs.
+        sampler: Over these stores, in this order.
+    """
+
+    def __init__(self, stores: Sequence[BitextStore], sampler: Sampler) -> None:
+        self._stores, self._sampler = stores, sampler
+
+    def ids(self, start: int, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The pairs at positions start to start + count, as token ids without <s> and </s>."""
+        return [self._stores[store].pair(row) for store, row in self._places(start, count)]
+
+    def names(self, start: int, count: int) -> list[str]:
+        """The same pairs by corpus, language and row of its store, such as `tatoeba/spa_Latn:17`."""
+        found = [(self._stores[store].manifest, row) for store, row in self._places(start, count)]
+        return [f"{manifest.name}/{manifest.source_language}:{row}" for manifest, row in found]
+
+    def _places(self, start: int, count: int) -> list[tuple[int, int]]:
+        stores, rows = self._sampler.pairs(start, count)
+        return list(zip(stores.tolist(), rows.tolist(), strict=True))
