@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 import torch
 import xxhash
-from safetensors import SafetensorError
-from transformers import (
-    AutoModel,
-    AutoTokenizer,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-    XLMRobertaConfig,
-    XLMRobertaModel,
-)
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 from transformers.utils import logging as transformers_logging
 
 from mexma_cli.encoder import folder
-from mexma_cli.encoder.attention import choose_backend, run_packed, use_packed_attention
+from mexma_cli.encoder.attention import IMPLEMENTATION, choose_backend, run_packed, use_packed_attention
+from mexma_cli.encoder.loading import load_tokenizer, load_transformer
+from mexma_cli.encoder.modules import Dense, Normalize, Pooling, load_dense, pool, save_modules
 from mexma_cli.encoder.packing import PackedBatch, by_token_budget, pack
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import NewEncoder
+
+log = logging.getLogger(__name__)
 
 transformers_logging.set_verbosity_error()  # its bars and reports are about files, not about the user's text
 transformers_logging.disable_progress_bar()
@@ -38,18 +35,16 @@ SENTENCES_PER_BUFFER = 8192
 MAX_TOKENS = 200
 """Length limit of an encoder whose folder asks for no smaller one."""
 
-Pooling = Literal["cls", "mean", "pooler"]
-
 
 class SentenceEncoder:
-    """A Hugging Face encoder with its tokeniser, pooling and normalisation.
+    """A Hugging Face encoder with its tokeniser, pooling and the modules after it.
 
     Attributes:
         name: As it was asked for.
         model: The unmodified transformer, attending by packed sentences.
         tokenizer: Its fast tokeniser.
-        pooling: `cls` or `mean`.
-        normalised: Whether `embed` returns unit vectors.
+        pooling: `cls`, `mean`, or `pooler`: the first token through BERT's pooler, first of `modules`.
+        modules: `Dense` and `Normalize` after the pooling, in order, always float32.
         max_tokens: Longer sentences are cut, with <s> and </s> kept.
         prefix: Put before every sentence (`query: ` and the like).
         truncated: Sentences cut since the encoder was loaded.
@@ -61,7 +56,7 @@ class SentenceEncoder:
         model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerFast,
         pooling: Pooling = "cls",
-        normalised: bool = False,
+        modules: Sequence[torch.nn.Module] = (),
         max_tokens: int = MAX_TOKENS,
         attention: str = "auto",
         prefix: str = "",
@@ -70,7 +65,7 @@ class SentenceEncoder:
         self.model = model
         self.tokenizer = tokenizer
         self.pooling = pooling
-        self.normalised = normalised
+        self.modules = torch.nn.Sequential(*modules)
         self.max_tokens = max_tokens
         self.prefix = prefix
         self.truncated = 0
@@ -103,46 +98,40 @@ class SentenceEncoder:
             MexmaError: No such encoder, not an encoder's folder, a module that is not honoured, or a
                 device that is not there.
         """
-        where = folder.locate(name_or_path)
-        settings = folder.read_settings(where)
-        try:
-            model, report = AutoModel.from_pretrained(
-                where,
-                dtype="auto",
-                ignore_mismatched_sizes=True,  # reported below, with a name
-                output_loading_info=True,
-                trust_remote_code=trust_remote_code,
-                **settings.model_arguments,
-            )
-            tokenizer = AutoTokenizer.from_pretrained(where)
-        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-            raise MexmaError(
-                f"{name_or_path!r} cannot be loaded as an encoder: {str(error).splitlines()[0]}",
-                "name `mini`, a folder with config.json, model.safetensors and tokenizer.json, or a hub id",
-            ) from None
-        # transformers fills what is missing or has another shape with random numbers
-        absent = sorted([*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])])
-        if absent:
-            raise MexmaError(
-                f"{name_or_path!r}: {len(absent)} of the weights are missing or have another shape, "
-                f"such as {absent[0]}",
-                "the weights and config.json do not belong together",
-            )
-        if not getattr(tokenizer, "is_fast", False):
-            raise MexmaError(f"{name_or_path!r} has no fast tokeniser (tokenizer.json)")
+        if max_tokens is not None and max_tokens < 2:
+            raise MexmaError(f"a length limit of {max_tokens} tokens has no room for a sentence")
+        name = name_or_path.rstrip("/") or name_or_path
+        where = Path(folder.locate(name_or_path, trust_remote_code))
+        settings = folder.read_settings(where, trust_remote_code)
+        model, pooler = load_transformer(name, settings, with_pooler=pooling == "pooler")
+        words = model.get_input_embeddings().num_embeddings
+        tokenizer = load_tokenizer(name, settings.transformer, settings, words)
+        modules: list[torch.nn.Module] = [] if pooler is None else [pooler]
+        modules += [
+            load_dense(path, config) if kind == "Dense" else Normalize()
+            for kind, path, config in settings.modules
+        ]
+        _check_widths(name, model.config.hidden_size, modules)
         positions = model.config.max_position_embeddings - first_position(model)
+        limit = min(settings.max_tokens or tokenizer.model_max_length, positions)
+        if max_tokens is not None and max_tokens > limit:
+            log.warning("%s takes %d tokens at most: the limit is %d, not %d", name, limit, limit, max_tokens)
         encoder = cls(
-            name_or_path,
-            model.eval(),
+            name,
+            model,
             tokenizer,
             pooling or settings.pooling,
-            settings.normalised,
-            min(max_tokens or MAX_TOKENS, settings.max_tokens or positions, positions),
+            modules,
+            min(max_tokens or MAX_TOKENS, limit),
             "bucketed",
+            settings.prefix,
         )
+        if settings.own_code:
+            encoder._check_own_code()
         _ = encoder.fingerprint  # of the weights as they are stored, whatever they are cast to
         precision = torch.float32 if dtype == "auto" else getattr(torch, dtype)
         encoder.model = model.to(device=pick_device(device), dtype=precision)
+        encoder.modules.to(encoder.device)
         encoder.backend = choose_backend(attention, encoder.device)
         return encoder
 
@@ -178,7 +167,13 @@ class SentenceEncoder:
     @property
     def dim(self) -> int:
         """Numbers in a sentence vector."""
-        return self.model.config.hidden_size
+        layers = [module.linear.out_features for module in self.modules if isinstance(module, Dense)]
+        return layers[-1] if layers else self.model.config.hidden_size
+
+    @property
+    def normalised(self) -> bool:
+        """Whether `embed` returns unit vectors."""
+        return len(self.modules) > 0 and isinstance(self.modules[-1], Normalize)
 
     @property
     def device(self) -> torch.device:
@@ -187,14 +182,20 @@ class SentenceEncoder:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of weights, tokeniser, pooling, normalisation and length limit: equal only if vectors are."""
+        """Hash of weights, tokeniser, pooling, modules and length limit: equal only if vectors are.
+
+        The prefix is not in it: queries and passages are of one encoder.
+        """
         if self._fingerprint is None:
             digest = xxhash.xxh3_128()
-            for name, tensor in sorted(self.model.state_dict().items()):
-                digest.update(name.encode())
-                digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy())
+            _hash_weights(digest, self.model)
             digest.update(self.tokenizer.backend_tokenizer.to_str().encode())
-            digest.update(f"{self.pooling} {self.normalised} {self.max_tokens}".encode())
+            pooling = "mean" if self.pooling == "mean" else "cls"  # a pooler is one of the modules
+            digest.update(f"{pooling} {self.normalised} {self.max_tokens}".encode())
+            if any(isinstance(module, Dense) for module in self.modules):
+                for module in self.modules:
+                    digest.update(repr(module).encode())
+                    _hash_weights(digest, module)
             self._fingerprint = digest.hexdigest()
         return self._fingerprint
 
@@ -239,10 +240,24 @@ class SentenceEncoder:
     def _embed_batch(self, batch: PackedBatch) -> np.ndarray:
         self.model.eval()
         batch = batch.to(self.device)
-        pooled = pool(run_packed(self.model, batch, self.backend).float(), batch, self.pooling)
-        if self.normalised:
-            pooled = torch.nn.functional.normalize(pooled, dim=-1)
-        return pooled.cpu().numpy()
+        hidden = run_packed(self.model, batch, self.backend).float()
+        return self.modules(pool(hidden, batch, self.pooling)).cpu().numpy()
+
+    def _check_own_code(self) -> None:
+        """A sentence among others has the vector that it has alone, or the code attends in its own way.
+
+        Raises:
+            MexmaError: It has not.
+        """
+        ids = self.tokenize(["a", "b c", "a"])
+        together = self._embed_batch(pack(ids, first_position(self.model)))
+        alone = self._embed_batch(pack(ids[:1], first_position(self.model)))
+        own = self.model.config._attn_implementation != IMPLEMENTATION
+        if own or not np.allclose(together[[0, 2]], alone, atol=1e-4):
+            raise MexmaError(
+                f"{self.name!r}: its own code does not attend through transformers' AttentionInterface",
+                f"supported without such code: {', '.join(folder.FAMILIES)}",
+            )
 
     def save(self, path: str | Path, dtype: str = "float32") -> None:
         """Write a folder that transformers, sentence-transformers and `load` read; whole or not at all.
@@ -257,18 +272,23 @@ class SentenceEncoder:
             self.model.config.dtype = getattr(torch, dtype)
             self.model.save_pretrained(aside, state_dict=stored)
             self.tokenizer.save_pretrained(aside)
-            folder.write_settings(aside, self.pooling, self.normalised, self.max_tokens, self.dim)
+            folder.write_settings(aside, self.max_tokens, self.prefix)
+            width = self.model.config.hidden_size
+            save_modules(aside, self.pooling, width, list(self.modules), getattr(torch, dtype))
 
 
-def pool(hidden: torch.Tensor, batch: PackedBatch, pooling: Pooling) -> torch.Tensor:
-    """Sentence vectors [B, dim] from packed hidden states [T, dim]: the first token, or the mean of all."""
-    starts = batch.cu_seqlens[:-1].long()
-    if pooling == "cls":
-        return hidden[starts]
-    lengths = torch.tensor(batch.lengths, device=hidden.device)
-    rows = torch.repeat_interleave(torch.arange(len(lengths), device=hidden.device), lengths)
-    sums = torch.zeros(len(lengths), hidden.shape[1], dtype=hidden.dtype, device=hidden.device)
-    return sums.index_add(0, rows, hidden) / lengths[:, None]
+def _hash_weights(digest: xxhash.xxh3_128, module: torch.nn.Module) -> None:
+    for name, tensor in sorted(module.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy())
+
+
+def _check_widths(name: str, width: int, modules: Sequence[torch.nn.Module]) -> None:
+    for module in modules:
+        if isinstance(module, Dense):
+            if module.linear.in_features != width:
+                raise MexmaError(f"{name!r}: {module} does not take vectors of {width} numbers")
+            width = module.linear.out_features
 
 
 def first_position(model: PreTrainedModel) -> int:

@@ -9,91 +9,197 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from safetensors import SafetensorError
 
+from mexma_cli.encoder import hub
 from mexma_cli.errors import MexmaError
 from mexma_cli.store.manifest import aside, commit_folder, fsync_file, no_space_as_message
 
 BUNDLED = Path(__file__).parent.parent / "models"
-HONOURED = ("Transformer", "Pooling", "Normalize")
+HONOURED = ("Transformer", "Pooling", "Dense", "Normalize")
+FAMILIES = ("xlm-roberta", "roberta", "camembert", "bert")
+"""Model types whose Hugging Face code attends through AttentionInterface, post-LN layers, tested here."""
+LIMIT_FILES = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+"""sentence_KIND_config.json: the first is today's, the others are of older versions."""
+_HARMLESS = {"trust_remote_code", "add_pooling_layer", "torch_dtype", "dtype", "attn_implementation"}
+# Where sentence-transformers keeps modules that are none of a sentence encoder's.
+_OTHER_KINDS = ("sparse_encoder", "cross_encoder", "multi_vector_encoder")
 
 
 @dataclass(frozen=True)
 class FolderSettings:
-    """What a folder says besides config.json. `max_tokens` is None where it says nothing."""
+    """What a folder says besides the weights.
 
+    Attributes:
+        config: config.json.
+        transformer: The folder of the weights and of config.json.
+        pooling: How hidden states become one vector.
+        modules: (kind, folder, config) of each Dense and Normalize, in order.
+        max_tokens: Length limit; None where it says nothing.
+        prefix: The default prompt.
+        lower_case: Whether text is put in lower case first.
+        own_code: config.json names Python code of the folder (`auto_map`).
+    """
+
+    config: dict[str, Any]
+    transformer: Path
     pooling: Literal["cls", "mean"] = "cls"
-    normalised: bool = False
+    modules: tuple[tuple[str, Path, dict[str, Any]], ...] = ()
     max_tokens: int | None = None
-    model_arguments: dict[str, Any] = field(default_factory=dict)
+    prefix: str = ""
+    lower_case: bool = False
+    own_code: bool = False
 
 
-def locate(name_or_path: str) -> str:
-    """The folder, or the hub id, that a name stands for.
+def locate(name_or_path: str, trust_remote_code: bool = False) -> str:
+    """The local folder that a name stands for; a hub id is fetched.
 
     Raises:
-        MexmaError: Neither a bundled name, nor a folder with an encoder, nor the form of a hub id.
+        MexmaError: Neither a bundled name, nor a folder with an encoder, nor a hub id that can be fetched.
     """
     bundled = BUNDLED / name_or_path
     if "/" not in name_or_path and (bundled / "config.json").is_file():
         return str(bundled)
     path = Path(name_or_path)
     if path.is_dir():
-        if (path / "config.json").is_file():
-            return str(path)
-        inner = path / "encoder"
-        if (inner / "config.json").is_file():  # a training run holds its encoder there
-            return str(inner)
+        # a training run holds its encoder in a folder of that name
+        for folder in (path, path / "encoder"):
+            if any((folder / name).is_file() for name in ("config.json", "modules.json")):
+                return str(folder)
         raise MexmaError(f"{path} is not an encoder's folder: it has no config.json")
     if path.exists():
         raise MexmaError(f"{path} is a file, not an encoder's folder")
     parts = name_or_path.split("/")
-    if len(parts) == 2 and all(parts) and not name_or_path.startswith("."):
-        return name_or_path
+    if len(parts) == 2 and all(parts) and not name_or_path.startswith((".", "~")):
+        return str(hub.fetch(name_or_path, trust_remote_code))
     raise MexmaError(
         f"no encoder {name_or_path!r}",
         "`mini` (bundled), an encoder's folder, or a hub id such as facebook/MEXMA",
     )
 
 
-def read_settings(where: str) -> FolderSettings:
-    """Pooling, normalisation and length limit from sentence-transformers' files; CLS without them.
+def read_settings(folder: str | Path, trust_remote_code: bool = False) -> FolderSettings:
+    """Family, modules, length limit and prompt from config.json and sentence-transformers' files.
+
+    Without modules.json it is CLS pooling and nothing after it, whatever the folder's tokeniser allows.
+
+    Args:
+        trust_remote_code: The folder's own Python code may be run.
 
     Raises:
-        MexmaError: The folder has a module that is not honoured; it is named.
+        MexmaError: The folder has a module, a setting or an architecture that is not honoured; it is named.
     """
-    modules = _read(where, "modules.json")
-    arguments: dict[str, Any] = {}
-    config = _read(where, "config.json")
-    if config and config.get("model_type") in ("xlm-roberta", "bert", "roberta"):
-        arguments["add_pooling_layer"] = False
-    if not isinstance(modules, list):
-        return FolderSettings(model_arguments=arguments)
-    pooling: Literal["cls", "mean"] = "cls"
-    normalised, max_tokens = False, None
-    for module in modules:
-        if not isinstance(module, dict):
-            raise MexmaError(f"{where}: modules.json is not a list of modules")
-        kind = str(module.get("type", "")).rsplit(".", 1)[-1]
-        if kind not in HONOURED:
-            raise MexmaError(f"{where}: the module {kind!r} ({module.get('type')}) is not supported")
-        if kind == "Pooling":
-            pooling = _pooling(where, _read(where, f"{module['path']}/config.json") or {})
-        elif kind == "Normalize":
-            normalised = True
-        else:
-            limit = (_read(where, "sentence_bert_config.json") or {}).get("max_seq_length")
-            if not isinstance(limit, int | None):
-                raise MexmaError(f"{where}: max_seq_length in sentence_bert_config.json is {limit!r}")
-            max_tokens = limit or None
-    return FolderSettings(pooling, normalised, max_tokens, arguments)
+    where = Path(folder)
+    entries = _read(where / "modules.json")
+    if entries is None:
+        config = _config(where)
+        return FolderSettings(config, where, own_code=_own_code(where, config, trust_remote_code))
+    kinds = [(_kind(where, entry), entry) for entry in _list(where, entries)]
+    order = [kind for kind, _ in kinds]
+    if order[:2] != ["Transformer", "Pooling"] or {"Transformer", "Pooling"} & set(order[2:]):
+        raise MexmaError(
+            f"{where}: the modules {', '.join(order) or '(none)'} are not supported in this order",
+            "supported: Transformer, Pooling, then any Dense and Normalize",
+        )
+    transformer, pooling, *others = [where / str(entry.get("path", "")) for _, entry in kinds]
+    config = _config(transformer)
+    limit = _transformer_settings(transformer)
+    return FolderSettings(
+        config,
+        transformer,
+        _pooling(pooling),
+        tuple((kind, path, _checked(path, kind)) for kind, path in zip(order[2:], others, strict=True)),
+        _max_seq_length(transformer, limit),
+        _prompt(where),
+        bool(limit.get("do_lower_case", False)),
+        _own_code(where, config, trust_remote_code),
+    )
 
 
-def _pooling(where: str, config: dict[str, Any]) -> Literal["cls", "mean"]:
+def _config(where: Path) -> dict[str, Any]:
+    config = _object(where / "config.json")
+    if not config:
+        raise MexmaError(f"{where} is not an encoder's folder: it has no config.json, or an empty one")
+    return config
+
+
+def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
+    """Whether the folder brings its own code, after the architecture was found to be one that runs packed."""
+    if code := config.get("auto_map"):
+        if not trusted:
+            files = sorted({str(name).split(".")[0] + ".py" for name in dict(code).values()})
+            raise MexmaError(
+                f"{where} brings its own Python code ({', '.join(files)}), which is not run unasked",
+                "read that code, then give --trust-remote-code",
+            )
+        return True
+    family = config.get("model_type")
+    if family not in FAMILIES:
+        raise MexmaError(
+            f"{where}: the model type {family!r} is not supported", f"supported: {', '.join(FAMILIES)}"
+        )
+    for key, usual in (("is_decoder", False), ("position_embedding_type", "absolute")):
+        if config.get(key, usual) != usual:
+            raise MexmaError(f"{where}: config.json has {key} {config[key]!r}; only {usual!r} is supported")
+    return False
+
+
+def _list(where: Path, entries: Any) -> list[dict[str, Any]]:
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise MexmaError(f"{where}: modules.json is not a list of modules")
+    return entries
+
+
+def _kind(where: Path, entry: dict[str, Any]) -> str:
+    package, *between = str(entry.get("type", "")).split(".")
+    kind = between.pop() if between else package
+    if package != "sentence_transformers" or kind not in HONOURED or set(between) & set(_OTHER_KINDS):
+        raise MexmaError(
+            f"{where}: the module {kind!r} ({entry.get('type')}) is not supported",
+            f"supported are sentence-transformers' {', '.join(HONOURED)}",
+        )
+    return kind
+
+
+def _transformer_settings(where: Path) -> dict[str, Any]:
+    """sentence_bert_config.json, or what older versions called it; nothing in it that is not honoured."""
+    names = [where / f"sentence_{kind}_config.json" for kind in LIMIT_FILES]
+    path = next((name for name in names if name.is_file()), names[0])
+    settings = _object(path) or {}
+    text = (settings.get("modality_config") or {}).get("text") or {}
+    usual: dict[str, tuple[Any, Any]] = {
+        "transformer_task": (settings.get("transformer_task"), "feature-extraction"),
+        "module_output_name": (settings.get("module_output_name"), "token_embeddings"),
+        "modality_config.text.method": (text.get("method"), "forward"),
+        "modality_config.text.method_output_name": (text.get("method_output_name"), "last_hidden_state"),
+    }
+    for key, (value, expected) in usual.items():
+        if value not in (None, expected):
+            raise MexmaError(f"{path}: {key} {value!r} is not supported, only {expected!r}")
+    for key in ("model", "tokenizer", "config", "processor"):
+        for name in (f"{key}_args", f"{key}_kwargs"):
+            if odd := sorted(set(settings.get(name) or {}) - _HARMLESS):
+                raise MexmaError(f"{path}: {name} with {', '.join(odd)} is not supported")
+    if settings.get("processing_kwargs"):
+        raise MexmaError(f"{path}: processing_kwargs is not supported")
+    return settings
+
+
+def _max_seq_length(where: Path, settings: dict[str, Any]) -> int | None:
+    limit = settings.get("max_seq_length")
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 2):
+        raise MexmaError(f"{where}: max_seq_length in sentence_bert_config.json is {limit!r}")
+    return limit
+
+
+def _pooling(where: Path) -> Literal["cls", "mean"]:
+    config = _object(where / "config.json")
+    if config is None:
+        raise MexmaError(f"{where}: the pooling's config.json is not there")
     mode = config.get("pooling_mode")
     if mode is None:
         chosen = [
@@ -101,7 +207,11 @@ def _pooling(where: str, config: dict[str, Any]) -> Literal["cls", "mean"]:
             for key, on in config.items()
             if key.startswith("pooling_mode_") and on
         ]
-        mode = "+".join(chosen)
+        mode = "+".join(chosen) or "mean"  # as sentence-transformers has it
+    elif isinstance(mode, list):
+        mode = "+".join(map(str, mode))
+    if config.get("include_prompt", True) is not True:
+        raise MexmaError(f"{where}: include_prompt {config['include_prompt']!r} is not supported, only true")
     mode = {"cls_token": "cls", "mean_tokens": "mean"}.get(mode, mode)
     if mode == "cls":
         return "cls"
@@ -110,10 +220,49 @@ def _pooling(where: str, config: dict[str, Any]) -> Literal["cls", "mean"]:
     raise MexmaError(f"{where}: pooling {mode!r} is not supported", "cls and mean are")
 
 
-def _read(where: str, name: str) -> Any:
-    """A JSON file of a folder or of a hub repository; None where the file is known not to be there."""
-    path = Path(where) / name if Path(where).is_dir() else _from_hub(where, name)
-    if path is None or not path.is_file():
+def _checked(where: Path, kind: str) -> dict[str, Any]:
+    """The config.json of a Dense or Normalize that works on the sentence's vector, and in the plain way."""
+    config = _object(where / "config.json")
+    if config is None and kind == "Dense":
+        raise MexmaError(f"{where}: the Dense module's config.json is not there")
+    config = config or {}
+    usual = {
+        "module_input_name": "sentence_embedding",
+        "module_output_name": "sentence_embedding",
+        "use_residual": False,
+    }
+    for key, expected in usual.items():
+        if config.get(key) not in (None, expected):
+            raise MexmaError(f"{where}: {key} {config[key]!r} is not supported, only {expected!r}")
+    return config
+
+
+def _prompt(where: Path) -> str:
+    """The prompt that stands before every sentence, from config_sentence_transformers.json."""
+    path = where / "config_sentence_transformers.json"
+    settings = _object(path) or {}
+    kind = settings.get("model_type", "SentenceTransformer")
+    if kind != "SentenceTransformer":
+        raise MexmaError(f"{path}: a {kind} is not supported, only a SentenceTransformer")
+    name = settings.get("default_prompt_name")
+    if name is None:
+        return ""
+    prompt = (settings.get("prompts") or {}).get(name)
+    if not isinstance(prompt, str):
+        raise MexmaError(f"{path}: default_prompt_name is {name!r}, and prompts has none of that name")
+    return prompt
+
+
+def _object(path: Path) -> dict[str, Any] | None:
+    content = _read(path)
+    if content is not None and not isinstance(content, dict):
+        raise MexmaError(f"{path}: not a JSON object")
+    return content
+
+
+def _read(path: Path) -> Any:
+    """A JSON file; None where there is none."""
+    if not path.is_file():
         return None
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -121,57 +270,16 @@ def _read(where: str, name: str) -> Any:
         raise MexmaError(f"{path}: not valid JSON ({error})") from None
 
 
-def _from_hub(repository: str, name: str) -> Path | None:
-    """A file of a hub repository, from the cache or fetched; None if the repository has no such file.
-
-    Raises:
-        MexmaError: The hub cannot be reached, or has no such repository. Going on without the file would
-            mean guessing the pooling.
-    """
-    from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_cache
-    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
-
-    cached = try_to_load_from_cache(repository, name)
-    if cached is _CACHED_NO_EXIST:
-        return None
-    try:
-        return Path(cached if isinstance(cached, str) else hf_hub_download(repository, name))
-    except LocalEntryNotFoundError:
-        reason = "it is not in the cache, and the hub cannot be reached"
-    except EntryNotFoundError:
-        return None
-    except (HfHubHTTPError, OSError) as error:
-        reason = str(error).splitlines()[0]
-    raise MexmaError(
-        f"encoder {repository!r} cannot be loaded: {reason}",
-        "check the name and the network, or name a folder that has the encoder",
-    )
+def write_settings(where: Path, max_tokens: int, prefix: str) -> None:
+    """Write the length limit and the prompt as sentence-transformers reads them."""
+    write_json(where / "sentence_bert_config.json", {"max_seq_length": max_tokens, "do_lower_case": False})
+    if prefix:
+        prompts = {"prompts": {"default": prefix}, "default_prompt_name": "default"}
+        write_json(where / "config_sentence_transformers.json", prompts)
 
 
-def write_settings(where: Path, pooling: str, normalised: bool, max_tokens: int, dim: int) -> None:
-    """Write sentence-transformers' files: modules.json, the pooling and the length limit."""
-    kinds = ["Transformer", "Pooling"] + ["Normalize"] * normalised
-    modules: list[dict[str, Any]] = [
-        {
-            "idx": i,
-            "name": str(i),
-            "path": f"{i}_{kind}" if i else "",
-            "type": f"sentence_transformers.models.{kind}",
-        }
-        for i, kind in enumerate(kinds)
-    ]
-    _write(where / "modules.json", modules)
-    _write(where / "sentence_bert_config.json", {"max_seq_length": max_tokens, "do_lower_case": False})
-    for module in modules[1:]:
-        (where / module["path"]).mkdir()
-    modes = {"cls_token": pooling == "cls", "mean_tokens": pooling == "mean", "max_tokens": False}
-    _write(
-        where / "1_Pooling" / "config.json",
-        {"word_embedding_dimension": dim} | {f"pooling_mode_{mode}": on for mode, on in modes.items()},
-    )
-
-
-def _write(path: Path, content: Any) -> None:
+def write_json(path: Path, content: Any) -> None:
+    """Write indented JSON."""
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 

@@ -221,6 +221,7 @@ def _encoder(where: Path) -> Info:
         "vocabulary": config.vocab_size,
         "parameters": sum(weights.numel() for weights in encoder.model.parameters()),
         "pooling": encoder.pooling,
+        "modules": ", ".join(map(str, encoder.modules)) or "none",
         "normalised": encoder.normalised,
         "max_tokens": encoder.max_tokens,
         "fingerprint": encoder.fingerprint,

@@ -221,11 +221,11 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
         "1 of the weights are missing or have another shape, such as encoder.layer.1.output.dense.weight",
     ),
     "other shape": (with_config(vocab_size=400), "such as embeddings.word_embeddings.weight"),
-    "unknown architecture": (with_config(model_type="foo"), "model type `foo`"),
+    "unknown architecture": (with_config(model_type="foo"), "the model type 'foo' is not supported"),
     "config not JSON": (lambda f: (f / "config.json").write_text("{"), "config.json: not valid JSON"),
     "tokeniser not JSON": (lambda f: (f / "tokenizer.json").write_text("{"), "cannot be loaded"),
     "tokeniser missing": (lambda f: (f / "tokenizer.json").unlink(), "cannot be loaded"),
-    "a dense module": (with_module("Dense"), r"module 'Dense' \(sentence_transformers.models.Dense\)"),
+    "another module": (with_module("LSTM"), r"module 'LSTM' \(sentence_transformers.models.LSTM\)"),
     "modules of another kind": (lambda f: (f / "modules.json").write_text("[1]"), "not a list of modules"),
     "max pooling": (lambda f: set_pooling(f, "max_tokens"), "pooling 'max_tokens' is not supported"),
     "limit not a number": (

@@ -1,0 +1,137 @@
+"""The transformer and the tokeniser of an encoder's folder, and whether they belong together."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from tokenizers.normalizers import Lowercase, Normalizer, Sequence
+from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
+
+from mexma_cli.encoder.folder import FolderSettings
+from mexma_cli.encoder.modules import Dense, damaged
+from mexma_cli.errors import MexmaError
+
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
+UNSEEN = "\U000f1234"
+"""A private character, in no vocabulary."""
+_FAILURES = (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError, pickle.UnpicklingError)
+
+
+def load_transformer(
+    name: str, settings: FolderSettings, with_pooler: bool
+) -> tuple[PreTrainedModel, Dense | None]:
+    """The model as it is stored, in evaluation mode and without its pooler; that apart, if it is wanted.
+
+    Raises:
+        MexmaError: Weights that cannot be read, are missing or do not fit config.json.
+    """
+    # A class of the folder's own may not know the argument.
+    arguments: dict[str, Any] = {} if settings.own_code else {"add_pooling_layer": with_pooler}
+    try:
+        model, report = AutoModel.from_pretrained(
+            settings.transformer,
+            dtype="auto",
+            ignore_mismatched_sizes=True,  # reported below, with a name
+            output_loading_info=True,
+            weights_only=True,
+            trust_remote_code=settings.own_code,
+            **arguments,
+        )
+    except _FAILURES as error:
+        raise _refused(name, settings.transformer, error) from None
+    # transformers fills what is missing or has another shape with random numbers
+    absent = sorted([*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])])
+    pooler = [key for key in absent if key.startswith("pooler.")]
+    if with_pooler and (pooler or getattr(model, "pooler", None) is None):
+        raise MexmaError(f"{name!r} has no pooler weights", "use --pooling cls or mean")
+    if absent := [key for key in absent if key not in pooler]:
+        raise MexmaError(
+            f"{name!r}: {len(absent)} of the weights are missing or have another shape, such as {absent[0]}",
+            "the weights and config.json do not belong together",
+        )
+    layer = _pooler(name, model) if with_pooler else None
+    if getattr(model, "pooler", None) is not None:
+        model.pooler = None
+    return model.eval(), layer
+
+
+def _pooler(name: str, model: PreTrainedModel) -> Dense:
+    linear = getattr(model.pooler, "dense", None)
+    if not isinstance(linear, torch.nn.Linear) or not isinstance(model.pooler.activation, torch.nn.Tanh):
+        raise MexmaError(f"{name!r}: its pooler is not BERT's (a linear layer and tanh)", "use --pooling cls")
+    return Dense(linear.float(), torch.nn.Tanh())
+
+
+def _refused(name: str, folder: Path, error: Exception) -> MexmaError:
+    if isinstance(error, pickle.UnpicklingError):
+        return damaged(folder, error)
+    reason = (str(error) or type(error).__name__).splitlines()[0]
+    return MexmaError(
+        f"{name!r} cannot be loaded as an encoder: {reason}",
+        "name `mini`, a folder with config.json, model.safetensors and tokenizer.json, or a hub id",
+    )
+
+
+def load_tokenizer(
+    name: str, folder: Path, settings: FolderSettings, vocabulary: int
+) -> PreTrainedTokenizerFast:
+    """The folder's tokeniser, checked against config.json.
+
+    Args:
+        vocabulary: Token embeddings that the weights have.
+
+    Raises:
+        MexmaError: There is none, or it is slow, damaged, or of another model.
+    """
+    if not any((folder / file).is_file() for file in TOKENIZER_FILES):
+        raise MexmaError(f"{name!r} cannot be loaded as an encoder: it has no tokeniser (tokenizer.json)")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=settings.own_code)
+    except Exception as error:  # tokenizers raises plain Exception
+        raise _refused(name, folder, error) from None
+    if not getattr(tokenizer, "is_fast", False):
+        raise MexmaError(f"{name!r} has no fast tokeniser (tokenizer.json)")
+    if settings.lower_case:
+        backend = tokenizer.backend_tokenizer
+        backend.normalizer = _lower_case(backend.normalizer)
+    _check(name, tokenizer, settings.config, vocabulary)
+    return tokenizer
+
+
+def _lower_case(normalizer: Normalizer | None) -> Normalizer:
+    """As sentence-transformers does for `do_lower_case`: before all else, unless it is done anyway."""
+    steps: list[Any] = [normalizer] if normalizer else []
+    if isinstance(normalizer, Sequence):
+        steps = [normalizer[i] for i in range(len(normalizer))]
+    return Sequence(steps if any(isinstance(step, Lowercase) for step in steps) else [Lowercase(), *steps])
+
+
+def _check(name: str, tokenizer: PreTrainedTokenizerFast, config: dict[str, Any], vocabulary: int) -> None:
+    ids = tokenizer.get_vocab().values()
+    sizes = f"(tokeniser: {len(ids):,} tokens; weights: {vocabulary:,})"
+    wrong = f"{name!r}: the tokeniser does not belong to the weights"
+    hint = "take both from the same folder"
+    if max(ids, default=0) >= vocabulary:
+        raise MexmaError(f"{wrong}: it has token ids up to {max(ids):,} {sizes}", hint)
+    try:
+        ends = tokenizer.backend_tokenizer.encode("").ids
+        tokenizer.backend_tokenizer.encode(UNSEEN)
+    except Exception as error:  # tokenizers raises plain Exception
+        raise MexmaError(f"{name!r}: the tokeniser does not work: {error} {sizes}", hint) from None
+    if len(ends) != 2:
+        raise MexmaError(
+            f"{wrong}: it puts {len(ends)} special tokens around a sentence, not one before and one after "
+            f"{sizes}",
+            hint,
+        )
+    expected = {"pad_token_id": tokenizer.pad_token_id}
+    if config.get("model_type") != "bert":  # BERT's config.json may carry RoBERTa's ids; nothing reads them
+        expected |= {"bos_token_id": ends[0], "eos_token_id": ends[1]}
+    for key, found in expected.items():
+        stated = config.get(key)
+        if stated is not None and stated != found:
+            raise MexmaError(f"{wrong}: {key} is {stated} in config.json and {found} in it {sizes}", hint)
