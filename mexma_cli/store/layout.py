@@ -40,6 +40,8 @@ class Shard(_Frozen):
     """Sentences longer than the encoder takes; only their beginning was embedded."""
     empty: int
     """Sentences of white space only."""
+    duplicates: int = 0
+    """Sentences, empty ones aside, whose vector is a copy of an earlier equal sentence's."""
 
 
 class Source(_Frozen):
@@ -90,6 +92,11 @@ class EmbeddingManifest(_Frozen):
         return content
 
     @property
+    def duplicates(self) -> int:
+        """Sentences whose vector is a copy of an earlier equal sentence's."""
+        return sum(shard.duplicates for shard in self.shards)
+
+    @property
     def source(self) -> Source:
         """All sources as one: their names together, a checksum of their checksums, and all their lines."""
         if len(self.sources) == 1:
@@ -123,10 +130,11 @@ class Settings(_Frozen):
         values = {name: getattr(manifest, name) for name in cls.model_fields if name != "source_checksum"}
         return cls(**values, source_checksum=manifest.source.checksum)
 
-    def differences(self, other: Settings) -> list[str]:
-        """In words, what is not equal: `self` is what is there, `other` what is wanted now."""
+    def differences(self, other: Settings, places: tuple[str, str] = ("there", "now")) -> list[str]:
+        """In words, what is not equal; `places` says where each of the two is found."""
         return [
-            f"{_WORDS.get(name, name)}: {_said(getattr(self, name))} there, {_said(getattr(other, name))} now"
+            f"{_WORDS.get(name, name)}: {_said(getattr(self, name))} {places[0]}, "
+            f"{_said(getattr(other, name))} {places[1]}"
             for name in type(self).model_fields
             if getattr(self, name) != getattr(other, name)
         ]

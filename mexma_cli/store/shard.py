@@ -14,7 +14,15 @@ import zstandard
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.store.layout import File, Settings, Shard
-from mexma_cli.store.manifest import ArrayWriter, aside, checksum_file, fsync_file, fsync_folder, whole_file
+from mexma_cli.store.manifest import (
+    ArrayWriter,
+    aside,
+    checksum_file,
+    file_size,
+    fsync_file,
+    fsync_folder,
+    whole_file,
+)
 
 _NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 """What systems say where a file cannot get a second name: other disk, other owner, no such thing at all."""
@@ -63,13 +71,31 @@ def _link_or_copy(source: Path, target: Path, checksum: str) -> None:
             )
 
 
+def read_rows(files: Sequence[tuple[int, Path]], rows: np.ndarray, settings: Settings) -> np.ndarray:
+    """Some rows of a store as they are stored: `dtype` [n, dim].
+
+    Args:
+        files: Vector files, each with its first row, in order.
+        rows: int64 [n].
+    """
+    found = np.empty((len(rows), settings.dim), settings.dtype)
+    places = np.searchsorted([first for first, _ in files], rows, side="right") - 1
+    for index in np.unique(places):
+        first, path = files[index]
+        with path.open("rb", buffering=0) as file:
+            for at in np.flatnonzero(places == index):
+                file.seek(file_size(int(rows[at]) - first, settings.dtype, settings.dim))
+                file.readinto(found[at].data)
+    return found
+
+
 class OpenShard:
     """The shard that is being written, under other names than its own."""
 
     def __init__(self, folder: Path, index: int, settings: Settings, with_sentences: bool) -> None:
         self._vectors_path = folder / vectors_name(index)
         self._lines_path = folder / lines_name(index) if with_sentences else None
-        self.rows = self.truncated = self.empty = 0
+        self.rows = self.truncated = self.empty = self.duplicates = 0
         self._files = [aside(self._vectors_path).open("wb")]
         self._array = ArrayWriter(self._files[0], settings.dtype, settings.dim)
         if self._lines_path:
@@ -109,7 +135,13 @@ class OpenShard:
             lines=files[1] if self._lines_path else None,
             truncated=self.truncated,
             empty=self.empty,
+            duplicates=self.duplicates,
         )
+
+    def so_far(self) -> Path:
+        """The vector file with all rows written to it; its header is not right yet."""
+        self._files[0].flush()
+        return aside(self._vectors_path)
 
     def discard(self) -> None:
         """Leave nothing of it."""

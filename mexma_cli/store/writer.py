@@ -39,7 +39,7 @@ from mexma_cli.store.manifest import (
     write_json_atomic,
 )
 from mexma_cli.store.reader import EmbeddingStore
-from mexma_cli.store.shard import OpenShard, take_over
+from mexma_cli.store.shard import OpenShard, read_rows, take_over
 
 log = logging.getLogger(__name__)
 
@@ -159,13 +159,20 @@ class EmbeddingWriter:
             raise
         return self
 
-    def write(self, vectors: np.ndarray, sentences: Sequence[str] | None, truncated: int = 0) -> None:
+    def write(
+        self,
+        vectors: np.ndarray,
+        sentences: Sequence[str] | None,
+        truncated: int = 0,
+        duplicates: int = 0,
+    ) -> None:
         """Append rows.
 
         Args:
             vectors: float [n, dim].
             sentences: The n sentences, or None in a store of vectors only.
             truncated: How many of them the encoder cut; these rows must lie in one shard.
+            duplicates: How many of the vectors are copies of an earlier equal sentence's; in one shard too.
         """
         assert vectors.ndim == 2 and vectors.shape[1] == self._settings.dim, vectors.shape
         assert sentences is None or len(sentences) == len(vectors), (len(sentences), len(vectors))
@@ -180,14 +187,29 @@ class EmbeddingWriter:
                     )
                 full = shard_rows(len(self._shards), self.rows_per_shard)
                 step = min(len(stored) - at, full - self._open.rows)
-                assert not truncated or step == len(stored), "rows with truncated ones cross a shard's end"
+                counted = truncated or duplicates
+                assert not counted or step == len(stored), "rows that are counted cross a shard's end"
                 self._open.write(
                     stored[at : at + step], sentences[at : at + step] if sentences is not None else None
                 )
                 self._open.truncated += truncated
+                self._open.duplicates += duplicates
                 at += step
                 if self._open.rows == full:
                     self._close_shard()
+
+    def stored(self, rows: np.ndarray) -> np.ndarray:
+        """Vectors that were written before, as they are stored: `dtype` [n, dim].
+
+        Args:
+            rows: int64 [n], of this source, below `rows_done`.
+        """
+        assert not len(rows) or 0 <= rows.min() <= rows.max() < self.rows_done, self.rows_done
+        files = [(shard.offset, self._part / shard.vectors.name) for shard in self._shards]
+        if self._open:
+            with no_space_as_message(self._part):
+                files.append((self._rows - self._open.rows, self._open.so_far()))
+        return read_rows(files, rows + self.rows_before, self._settings)
 
     def finish(self, truncated: int | None = None, empty: int | None = None) -> EmbeddingStore:
         """Write the manifest and give the folder its name.
