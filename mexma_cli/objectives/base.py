@@ -17,22 +17,31 @@ from mexma_cli.objectives.gather import all_rows
 
 @dataclass(frozen=True)
 class Masking:
-    """Which tokens are chosen, and what becomes of them: <mask>, a random token, or the token itself."""
+    """Which tokens are chosen, and what becomes of them: <mask>, a random token, or the token itself.
+
+    Not `symmetric`: of each pair one side, drawn at random, is masked, and only the other is seen clean.
+    """
 
     ratio: float
     mask_share: float
     random_share: float
+    symmetric: bool = True
 
 
 @dataclass(frozen=True)
 class PairViews:
-    """B pairs as one packed batch: 2B clean sentences by length, then (if asked for) the same 2B masked.
+    """B pairs as one packed batch: C clean sentences by length, then (if asked for) C masked ones by length.
+
+    C is 2B: both sides, the masked half the same sentences in the same order. Or (masking that is not
+    symmetric) C is B: of each pair one side clean, the other masked.
 
     Attributes:
-        batch: 2B or 4B sentences; the masked half has the lengths and the order of the clean half.
-        source_rows, target_rows: int64 [B], where pair i's two sentences stand among the 2B.
-        partners: int64 [2B], where the translation of each of the 2B stands.
-        identities: int64 [2B], equal for equal sentences, in all processes of a run.
+        batch: C or 2C sentences.
+        source_rows, target_rows: int64 [B], where pair i's two sentences stand among the clean ones;
+            [0] if they are not both there.
+        partners: int64 [C], where among the clean ones the translation of each masked sentence stands
+            (with C = 2B: of each clean sentence as well).
+        identities: int64 [C] of the clean sentences, equal for equal ones, in all processes of a run.
         masked_tokens: int64 [M], places of the chosen tokens within the masked half.
         labels: int64 [M], the tokens that stood there.
         label_is_source: bool [M].
@@ -53,7 +62,7 @@ class PairViews:
         """What a contrastive loss needs: both sides of the pairs, and which of them are no negatives.
 
         Args:
-            sentences: [2B, dim], vectors of the 2B.
+            sentences: [C, dim], vectors of the clean sentences.
             gather: Take the pairs of all processes, N of them, in place of the own B.
 
         Returns:

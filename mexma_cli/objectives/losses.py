@@ -9,8 +9,9 @@ from torch.nn import functional
 
 from mexma_cli.objectives.gather import global_mean
 
-KOLEO_EPSILON = 1e-8
-"""The authors' value; the paper has none."""
+KOLEO_CLOSEST = 1e-3
+"""A float32 cosine tells distances between unit vectors apart down to sqrt(2 * 2**-24) = 0.00035, so below
+this the way out is noise; without a limit its slope would be any number (the authors' code: up to 1e8)."""
 CHUNK_ROWS = 256
 """Masked tokens whose logits exist at once."""
 
@@ -24,24 +25,30 @@ def alignment(source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return functional.mse_loss(source.float(), target.float())
 
 
-def koleo(vectors: torch.Tensor) -> torch.Tensor:
+def koleo(vectors: torch.Tensor, identities: torch.Tensor | None = None) -> torch.Tensor:
     """Kozachenko-Leonenko entropy estimator: minus the mean log distance to the nearest neighbour.
 
-    As in the authors' code the vectors are normalised first, which the paper leaves out.
+    As in the authors' code the vectors are normalised first, which the paper leaves out. Two things are
+    not theirs: a sentence is no neighbour of itself where a batch has it twice, since no training could
+    part the two; and below `KOLEO_CLOSEST` the logarithm goes on as its tangent, so that vectors that
+    have fallen together are pushed apart with a bounded force. Elsewhere the numbers are the authors'.
 
     Args:
-        vectors: [B, dim]. With B = 1 there is no neighbour and the loss is 0.
+        vectors: [B, dim]. Rows without a neighbour do not count; if none has one the loss is 0.
+        identities: int64 [B], equal for equal sentences; None: all differ.
     """
-    if len(vectors) < 2:
-        return vectors.sum() * 0.0
+    count = len(vectors)
     with torch.autocast(vectors.device.type, enabled=False):
-        unit = functional.normalize(vectors.float(), dim=-1, eps=KOLEO_EPSILON)
+        unit = functional.normalize(vectors.float(), dim=-1)
         with torch.no_grad():
-            similarity = unit @ unit.T
-            similarity.fill_diagonal_(-1.0)
-            nearest = similarity.argmax(dim=1)
-        distance = functional.pairwise_distance(unit, unit[nearest], p=2, eps=KOLEO_EPSILON)
-        return -torch.log(distance + KOLEO_EPSILON).mean()
+            same = torch.eye(count, dtype=torch.bool, device=vectors.device)
+            if identities is not None:
+                same = identities[:, None] == identities[None]
+            similarity, nearest = (unit @ unit.T).masked_fill(same, -torch.inf).max(dim=1)
+            counts = similarity > -torch.inf
+        distance = torch.linalg.vector_norm(unit - unit[nearest], dim=1)
+        log = distance.clamp_min(KOLEO_CLOSEST).log() + (distance / KOLEO_CLOSEST - 1).clamp_max(0)
+        return -(log * counts).sum() / counts.sum().clamp_min(1)
 
 
 def info_nce(
@@ -130,12 +137,17 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             low = slope.to(dtype)
             if hidden_grad is not None:
                 hidden_grad[start : start + CHUNK_ROWS] = low @ weight
-            if weight_grad is not None:
+            if weight_grad is not None and dtype == weight_grad.dtype:
+                weight_grad.addmm_(low.T, chunk)
+            elif weight_grad is not None:
                 weight_grad += low.T @ chunk
-        ctx.save_for_backward(hidden_grad, weight_grad, bias_grad)
+        ctx.grads = (hidden_grad, weight_grad, bias_grad)
         return total
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        scaled = (None if saved is None else saved * grads[0] for saved in ctx.saved_tensors)
+        # In place, since each may be as large as the vocabulary: a second pass backward would be wrong.
+        assert ctx.grads is not None, "the gradients of the unmasking loss have been used up"
+        scaled = [None if kept is None else kept.mul_(grads[0]) for kept in ctx.grads]
+        ctx.grads = None
         return (*scaled, None, None)

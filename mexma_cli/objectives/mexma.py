@@ -15,6 +15,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.packing import PackedBatch
 from mexma_cli.objectives import losses
 from mexma_cli.objectives.base import Masking, Objective, PairViews, encoder_players
+from mexma_cli.objectives.gather import all_rows
 from mexma_cli.objectives.heads import UnmaskingHead
 from mexma_cli.recipe import MexmaObjective
 
@@ -29,40 +30,60 @@ class Mexma(Objective):
         self.model = encoder.model
         words = self.model.get_input_embeddings().weight
         self.head = UnmaskingHead(settings.head, encoder.dim, len(words))
-        self.weights = {
-            "unmask_source": settings.beta,
-            "unmask_target": settings.beta,
+        rest = {
             "alignment": settings.alpha,
             "koleo": 2 * settings.gamma,  # the term is the mean of both sides
-        } | ({"contrastive": settings.contrastive} if settings.contrastive else {})
+            "contrastive": settings.contrastive,
+        }
+        self.weights = {"unmask_source": settings.beta, "unmask_target": settings.beta}
+        self.weights |= {name: weight for name, weight in rest.items() if weight}
 
     def views(self) -> Masking:
-        """Clean and masked, both sides."""
-        return Masking(self.settings.masking, self.settings.mask_share, self.settings.random_share)
+        """Clean and masked, both sides; or one of each, if the architecture is not symmetric."""
+        settings = self.settings
+        return Masking(settings.masking, settings.mask_share, settings.random_share, settings.symmetric)
 
     def forward(self, views: PairViews) -> dict[str, torch.Tensor]:
-        """Unmasking of each side, alignment, KoLeo (mean of both sides), InfoNCE where it has a weight."""
+        """Unmasking of each side; alignment, KoLeo (mean of both sides), InfoNCE where they have a weight."""
+        settings = self.settings
         clean, masked = split_views(views)
-        hidden = run_packed(self.model, views.batch, self.encoder.backend)
-        tokens = int(sum(clean.lengths))
+        hidden, states = run_packed(self.model, views.batch, self.encoder.backend).split(
+            [len(clean.input_ids), len(masked.input_ids)]
+        )
         sentences = hidden[clean.cu_seqlens[:-1].long()]
         context = sentences[views.partners]
-        unmasked = self.head(hidden[tokens:], context, masked, self.encoder.backend)[views.masked_tokens]
-        source, target = sentences[views.source_rows], sentences[views.target_rows]
+        # Paper section 5.1: without token gradients "Â/B̂ have no gradients flowing back to the encoder".
+        unmasked = self.head(
+            states if settings.token_gradients else states.detach(),
+            context if settings.sentence_gradients else context.detach(),
+            masked,
+            self.encoder.backend,
+        )[views.masked_tokens]
         terms = {
             "unmask_source": self._unmasking(unmasked, views, views.label_is_source),
             "unmask_target": self._unmasking(unmasked, views, ~views.label_is_source),
-            "alignment": losses.alignment(source, target),
-            "koleo": (losses.koleo(source) + losses.koleo(target)) / 2,
         }
-        if self.settings.contrastive:
-            source, target, repeated = views.negatives(sentences, self.settings.gather)
-            terms["contrastive"] = losses.info_nce(source, target, self.settings.temperature, repeated)
+        if settings.alpha and settings.align == "masked":
+            terms["alignment"] = losses.alignment(states[masked.cu_seqlens[:-1].long()], context)
+        elif settings.alpha:
+            terms["alignment"] = losses.alignment(sentences[views.source_rows], sentences[views.target_rows])
+        if settings.gamma:
+            source_koleo = self._koleo(views, sentences, views.source_rows)
+            terms["koleo"] = (source_koleo + self._koleo(views, sentences, views.target_rows)) / 2
+        if settings.contrastive:
+            source, target, repeated = views.negatives(sentences, settings.gather)
+            terms["contrastive"] = losses.info_nce(source, target, settings.temperature, repeated)
         return terms
 
     def _unmasking(self, hidden: torch.Tensor, views: PairViews, side: torch.Tensor) -> torch.Tensor:
         words = self.model.get_input_embeddings().weight
         return losses.unmasking(hidden[side], words, self.head.bias, views.labels[side])
+
+    def _koleo(self, views: PairViews, sentences: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        vectors, identities = sentences[rows], views.identities[rows]
+        if self.settings.koleo_global:
+            vectors, identities = all_rows(vectors), all_rows(identities)
+        return losses.koleo(vectors, identities)
 
     def players(self) -> list[dict[str, list[nn.Parameter]]]:
         """One optimiser; the word embeddings apart, so that their rate can differ."""
@@ -76,9 +97,17 @@ class Mexma(Objective):
 def split_views(views: PairViews) -> tuple[PackedBatch, PackedBatch]:
     """The borders of the clean and of the masked half, each as a packed batch of its own."""
     batch, count = views.batch, len(views.partners)
-    lengths = batch.lengths[:count]
-    tokens = int(sum(lengths))
-    borders = batch.cu_seqlens[: count + 1]
-    clean = PackedBatch(batch.input_ids[:tokens], batch.position_ids[:tokens], borders, lengths)
-    masked = PackedBatch(batch.input_ids[tokens:], batch.position_ids[tokens:], borders, lengths)
+    tokens = int(sum(batch.lengths[:count]))
+    clean = PackedBatch(
+        batch.input_ids[:tokens],
+        batch.position_ids[:tokens],
+        batch.cu_seqlens[: count + 1],
+        batch.lengths[:count],
+    )
+    masked = PackedBatch(
+        batch.input_ids[tokens:],
+        batch.position_ids[tokens:],
+        batch.cu_seqlens[count:] - tokens,
+        batch.lengths[count:],
+    )
     return clean, masked

@@ -99,6 +99,8 @@ def build_views(
 ) -> PairViews:
     """Pack both sides of B pairs by length, and once more masked where `masking` is given.
 
+    With masking that is not symmetric: of each pair the one side clean, the other masked.
+
     Args:
         pairs: Token ids of source and target, without <s> and </s>.
         seed: Of the masks.
@@ -106,38 +108,50 @@ def build_views(
             alone, so that they are the same however many processes share the run.
     """
     count = len(pairs)
-    sides = [pair[0] for pair in pairs] + [pair[1] for pair in pairs]
-    order = np.argsort([len(ids) for ids in sides], kind="stable")
-    place = np.empty(2 * count, dtype=np.int64)
-    place[order] = np.arange(2 * count)
-    clean = [
-        np.concatenate([[vocabulary.bos], sides[side], [vocabulary.eos]]).astype(np.int64) for side in order
+    sides = [
+        np.concatenate([[vocabulary.bos], ids, [vocabulary.eos]]).astype(np.int64)
+        for ids in (*(pair[0] for pair in pairs), *(pair[1] for pair in pairs))
     ]
+    order = np.argsort([len(ids) for ids in sides], kind="stable")
+    of_run = 2 * (start + np.arange(2 * count) % count) + np.arange(2 * count) // count
+    shown = hidden = order
+    if masking is not None and not masking.symmetric:
+        is_hidden = _one_side(of_run[:count], seed)[order]
+        shown, hidden = order[~is_hidden], order[is_hidden]
+    row = np.full(2 * count, -1)
+    row[shown] = np.arange(len(shown))
+    pair_rows = row if len(shown) == 2 * count else row[:0]
 
-    sentences = clean
+    sentences = [sides[side] for side in shown]
+    # Not Python's hash: it differs from process to process.
+    identities = [xxhash.xxh3_64_intdigest(ids.tobytes()) - 2**63 for ids in sentences]
     places = labels = label_side = np.empty(0, dtype=np.int64)
     if masking is not None:
-        flat = np.concatenate(clean)
-        lengths = [len(ids) for ids in clean]
-        sentences_of_run = 2 * (start + order % count) + order // count
-        keys = token_keys(lengths, sentences_of_run.astype(np.uint64), seed)
+        flat = np.concatenate([sides[side] for side in hidden])
+        lengths = [len(sides[side]) for side in hidden]
+        keys = token_keys(lengths, of_run[hidden].astype(np.uint64), seed)
         replaced, places = mask_tokens(flat, keys, masking, vocabulary)
-        sentences = clean + np.split(replaced, np.cumsum(lengths)[:-1])
+        sentences = sentences + np.split(replaced, np.cumsum(lengths)[:-1])
         labels = flat[places]
-        label_side = np.repeat(order, lengths)[places]
+        label_side = np.repeat(hidden, lengths)[places]
     return PairViews(
         pack(sentences, vocabulary.first_position),
-        source_rows=torch.from_numpy(place[:count]),
-        target_rows=torch.from_numpy(place[count:]),
-        partners=torch.from_numpy(place[(order + count) % (2 * count)]),
-        # Not Python's hash: it differs from process to process.
-        identities=torch.tensor([xxhash.xxh3_64_intdigest(ids.tobytes()) - 2**63 for ids in clean]),
+        source_rows=torch.from_numpy(pair_rows[:count]),
+        target_rows=torch.from_numpy(pair_rows[count:]),
+        partners=torch.from_numpy(row[(hidden + count) % (2 * count)]),
+        identities=torch.tensor(identities),
         masked_tokens=torch.from_numpy(places.astype(np.int64)),
         labels=torch.from_numpy(labels.astype(np.int64)),
         label_is_source=torch.from_numpy(label_side < count),
     )
 
 
-def _identity(ids: np.ndarray) -> int:
-    """A hash that is the same in every process, as an int64."""
-    return xxhash.xxh3_64_intdigest(ids.tobytes()) - 2**63
+def _one_side(sources: np.ndarray, seed: int) -> np.ndarray:
+    """Which sentences of B pairs are masked, one of each: bool [2B], sources first.
+
+    Args:
+        sources: int64 [B], what the source sentences are in the run.
+    """
+    keys = token_keys([1] * len(sources), sources.astype(np.uint64), seed)
+    chosen = _uniform(keys, 3) < 0.5  # draws 0 to 2 are `mask_tokens`'s
+    return np.concatenate([chosen, ~chosen])

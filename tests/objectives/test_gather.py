@@ -53,7 +53,11 @@ def unmasking(layer: nn.Module, x: torch.Tensor, y: torch.Tensor) -> Terms:
     return {"loss": losses.unmasking(x[chosen], layer.weight, layer.bias, labels)}
 
 
-LOSSES = {f.__name__: f for f in (contrastive, token_mean, unmasking)}
+def koleo(layer: nn.Module, x: torch.Tensor, y: torch.Tensor) -> Terms:
+    return {"loss": losses.koleo(all_rows(layer(y)), all_rows(x[:, 0].long()))}
+
+
+LOSSES = {f.__name__: f for f in (contrastive, token_mean, unmasking, koleo)}
 
 
 def data() -> tuple[torch.Tensor, torch.Tensor]:

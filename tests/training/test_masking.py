@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -135,3 +137,38 @@ def test_pairs_that_share_a_sentence_are_no_negatives() -> None:
     for i, j in [(0, 1), (1, 2), (2, 3)]:
         expected[i, j] = expected[j, i] = True
     assert np.array_equal(repeated, expected)
+
+
+def test_one_side_of_each_pair_is_masked_and_the_other_clean() -> None:
+    pairs = [(np.append(a, 4 + i), np.append(b, 64 + i)) for i, (a, b) in enumerate(random_pairs(60))]
+    both = build_views(pairs, PAPER, VOCABULARY, seed=3, start=100)
+    one = build_views(pairs, Masking(0.4, 0.8, 0.1, symmetric=False), VOCABULARY, seed=3, start=100)
+    assert len(one.batch.lengths) == 120 and len(one.partners) == len(one.identities) == 60
+    assert len(one.source_rows) == len(one.target_rows) == 0
+
+    def sentences(views: PairViews) -> list[list[int]]:
+        borders = views.batch.cu_seqlens.tolist()
+        return [views.batch.input_ids[a:b].tolist() for a, b in pairwise(borders)]
+
+    all_sentences = sentences(both)
+    place = {tuple(ids): i for i, ids in enumerate(all_sentences[:120])}  # no two are alike
+    assert len(place) == 120
+    clean = [place[tuple(ids)] for ids in sentences(one)[:60]]
+    masked = both.partners[clean].tolist()
+    assert sorted(clean + masked) == list(range(120))
+    sources = len(set(clean) & set(both.source_rows.tolist()))
+    assert 15 < sources < 45  # which side it is, is drawn
+    # Each masked sentence is masked as it is with both sides, and knows where its translation stands.
+    shown = [clean[partner] for partner in one.partners.tolist()]
+    hidden = both.partners[shown].tolist()
+    assert hidden == sorted(masked)
+    assert sentences(one)[60:] == [all_sentences[120 + i] for i in hidden]
+    tokens = sum(one.batch.lengths[:60])
+    holders = np.searchsorted(
+        one.batch.cu_seqlens[61:].numpy() - tokens, one.masked_tokens.numpy(), side="right"
+    )
+    assert [hidden[i] in both.source_rows for i in holders] == one.label_is_source.tolist()
+    borders = both.batch.cu_seqlens[1:121].numpy()
+    holders_of_both = np.searchsorted(borders, both.masked_tokens.numpy(), side="right")
+    kept = np.isin(holders_of_both, hidden)
+    assert one.labels.tolist() == both.labels[kept].tolist()

@@ -1,0 +1,81 @@
+"""The contrastive baseline: InfoNCE between CLS vectors, and nothing that MEXMA adds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.objectives.base import PairViews
+from mexma_cli.objectives.contrastive import Contrastive
+from mexma_cli.recipe import ContrastiveObjective
+from mexma_cli.training.masking import Vocabulary, build_views
+
+Sentences = dict[str, list[str]]
+
+
+def objective_of(folder: Path, **settings: object) -> Contrastive:
+    encoder = SentenceEncoder.load(str(folder), "cpu")
+    chosen = ContrastiveObjective.model_validate({"name": "contrastive"} | settings)
+    return Contrastive(encoder, chosen).eval()
+
+
+def views_of(objective: Contrastive, sentences: Sentences) -> PairViews:
+    tokenizer = objective.encoder.tokenizer
+    special = frozenset(tokenizer.all_special_ids)
+    vocabulary = Vocabulary(0, 2, tokenizer.mask_token_id, special, len(tokenizer), 2)
+    sides = [[ids[1:-1] for ids in objective.encoder.tokenize(sentences[side])] for side in ("fra", "eng")]
+    return build_views(list(zip(*sides, strict=True)), objective.views(), vocabulary)
+
+
+def loss_in_numpy(
+    source: np.ndarray, target: np.ndarray, temperature: float, margin: float, symmetric: bool
+) -> float:
+    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (source, target))
+    logits = np.exp((x @ y.T - margin * np.eye(len(x))) / temperature)
+    there = -np.log(np.diag(logits) / logits.sum(axis=1)).mean()
+    back = -np.log(np.diag(logits) / logits.sum(axis=0)).mean()
+    return float((there + back) / 2 if symmetric else there)
+
+
+@pytest.mark.parametrize("temperature, margin, symmetric", [(0.05, 0.0, True), (0.1, 0.3, False)])
+def test_the_loss_is_info_nce_of_what_the_encoder_embeds(
+    tiny_encoder: Path, sentences: Sentences, temperature: float, margin: float, symmetric: bool
+) -> None:
+    objective = objective_of(tiny_encoder, temperature=temperature, margin=margin, symmetric=symmetric)
+    terms = objective(views_of(objective, sentences))
+    source, target = (objective.encoder.embed(sentences[side]).astype(np.float64) for side in ("fra", "eng"))
+    expected = loss_in_numpy(source, target, temperature, margin, symmetric)
+    assert set(terms) == set(objective.weights) == {"contrastive"}
+    assert float(terms["contrastive"].detach()) == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_repeated_sentence_is_no_negative(tiny_encoder: Path, sentences: Sentences) -> None:
+    """The pair of one sentence twice: with itself as negative the loss would be log 2."""
+    objective = objective_of(tiny_encoder)
+    twice = {side: rows[:1] * 2 for side, rows in sentences.items()}
+    assert float(objective(views_of(objective, twice))["contrastive"].detach()) == pytest.approx(0, abs=1e-6)
+
+
+def test_training_brings_translations_together(tiny_encoder: Path, sentences: Sentences) -> None:
+    objective = objective_of(tiny_encoder, temperature=0.1)
+    views = views_of(objective, sentences)
+    (groups,) = objective.players()
+    assert {id(p) for group in groups.values() for p in group} == {id(p) for p in objective.parameters()}
+    optimiser = torch.optim.AdamW([p for group in groups.values() for p in group], lr=1e-3)
+    losses = []
+    for _ in range(15):
+        loss = objective(views)["contrastive"]
+        losses.append(float(loss.detach()))
+        loss.backward()
+        optimiser.step()
+        optimiser.zero_grad()
+    assert losses[-1] < losses[0] / 4
+    source, target = (objective.export().embed(sentences[side]) for side in ("fra", "eng"))
+    cosines = (source / np.linalg.norm(source, axis=1, keepdims=True)) @ (
+        target / np.linalg.norm(target, axis=1, keepdims=True)
+    ).T
+    assert (cosines.argmax(axis=1) == np.arange(8)).all()

@@ -1,0 +1,175 @@
+"""The ablations' switches: which states of the encoder a loss term reaches, and no others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.objectives import mexma as module
+from mexma_cli.objectives.base import PairViews
+from mexma_cli.objectives.mexma import Mexma, split_views
+from mexma_cli.recipe import Head, MexmaObjective
+from mexma_cli.training.masking import Vocabulary, build_views
+
+ONE_SIDE = {"symmetric": False, "alpha": 0.0, "gamma": 0.0}
+
+
+class Seen:
+    """One pass of an objective, and where each term's gradient arrives among the encoder's outputs.
+
+    The encoder's states are cut off from what made them, so that a gradient shows at the state which
+    the loss itself has read.
+    """
+
+    def __init__(
+        self,
+        folder: Any,
+        sentences: dict[str, list[str]],
+        monkeypatch: pytest.MonkeyPatch,
+        **switches: Any,
+    ) -> None:
+        encoder = SentenceEncoder.load(str(folder), "cpu")
+        torch.manual_seed(0)
+        settings = MexmaObjective(name="mexma", head=Head(layers=1, heads=4, ffn=64), **switches)
+        objective = Mexma(encoder, settings).eval()
+        self.views = views_of(objective, sentences)
+        self.clean, self.masked = split_views(self.views)
+
+        def cut(*arguments: Any) -> torch.Tensor:
+            self.hidden = run_packed(*arguments).detach().requires_grad_()
+            return self.hidden
+
+        run_packed = module.run_packed
+        monkeypatch.setattr(module, "run_packed", cut)
+        self.terms = objective(self.views)
+        assert set(self.terms) == set(objective.weights)
+
+    def reached(self, term: str) -> set[int]:
+        """Tokens of the batch that get a gradient from a term."""
+        (gradient,) = torch.autograd.grad(
+            self.terms[term], self.hidden, retain_graph=True, allow_unused=True, materialize_grads=True
+        )
+        return set(gradient.abs().sum(dim=1).nonzero()[:, 0].tolist())
+
+    @property
+    def tokens(self) -> int:
+        return len(self.clean.input_ids)
+
+    def clean_vectors(self, rows: torch.Tensor) -> set[int]:
+        return set(self.clean.cu_seqlens[rows].tolist())
+
+    def masked_vectors(self) -> set[int]:
+        return set((self.tokens + self.masked.cu_seqlens[:-1]).tolist())
+
+    def masked_words(self, source: bool) -> set[int]:
+        """Tokens of the masked sentences of one side that have a chosen token, but for the first token."""
+        borders = self.masked.cu_seqlens.tolist()
+        places = self.views.masked_tokens[self.views.label_is_source == source]
+        holders = set(np.searchsorted(borders, places.numpy(), side="right") - 1)
+        return {self.tokens + t for i in holders for t in range(borders[i] + 1, borders[i + 1])}
+
+    def contexts(self, source: bool) -> set[int]:
+        """Clean vectors of the translations of those sentences."""
+        borders = self.masked.cu_seqlens.tolist()
+        places = self.views.masked_tokens[self.views.label_is_source == source]
+        holders = np.searchsorted(borders, places.numpy(), side="right") - 1
+        return self.clean_vectors(self.views.partners[np.unique(holders)])
+
+
+def views_of(objective: Mexma, sentences: dict[str, list[str]]) -> PairViews:
+    tokenizer = objective.encoder.tokenizer
+    vocabulary = Vocabulary(
+        tokenizer.cls_token_id,
+        tokenizer.sep_token_id,
+        tokenizer.mask_token_id,
+        frozenset(tokenizer.all_special_ids),
+        len(tokenizer),
+        2,
+    )
+    sides = [[ids[1:-1] for ids in objective.encoder.tokenize(sentences[side])] for side in ("fra", "eng")]
+    return build_views(list(zip(*sides, strict=True)), objective.views(), vocabulary)
+
+
+@pytest.fixture
+def see(tiny_encoder: Any, sentences: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch) -> Any:
+    return lambda **switches: Seen(tiny_encoder, sentences, monkeypatch, **switches)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("switches", [{}, ONE_SIDE], ids=["symmetric", "one side"])
+@pytest.mark.parametrize("tokens", [True, False])
+@pytest.mark.parametrize("sentences_too", [True, False])
+def test_unmasking_reaches_what_its_switches_let_it(
+    see: Any, switches: dict[str, Any], side: str, tokens: bool, sentences_too: bool
+) -> None:
+    seen = see(token_gradients=tokens, sentence_gradients=sentences_too, **switches)
+    source = side == "source"
+    expected = set()
+    if tokens:
+        expected |= seen.masked_words(source)
+    if sentences_too:
+        expected |= seen.contexts(source)
+    assert seen.reached(f"unmask_{side}") == expected
+    assert bool(expected) == (tokens or sentences_too)
+
+
+@pytest.mark.parametrize("tokens", [True, False])
+def test_alignment_reaches_both_clean_vectors(see: Any, tokens: bool) -> None:
+    seen = see(token_gradients=tokens)
+    assert seen.reached("alignment") == seen.clean_vectors(torch.arange(16)) == seen.reached("koleo")
+
+
+@pytest.mark.parametrize("tokens", [True, False])
+@pytest.mark.parametrize("switches", [{}, {"symmetric": False, "gamma": 0.0}], ids=["symmetric", "one side"])
+def test_masked_alignment_reaches_masked_and_clean_vectors(
+    see: Any, switches: dict[str, Any], tokens: bool
+) -> None:
+    seen = see(align="masked", token_gradients=tokens, **switches)
+    count = len(seen.views.partners)
+    assert count == (16 if seen.views.source_rows.numel() else 8)
+    assert seen.reached("alignment") == seen.clean_vectors(torch.arange(count)) | seen.masked_vectors()
+    hidden = seen.hidden.detach().numpy()
+    masked = hidden[seen.tokens + seen.masked.cu_seqlens[:-1].numpy()]
+    clean = hidden[seen.clean.cu_seqlens[:-1].numpy()][seen.views.partners.numpy()]
+    assert float(seen.terms["alignment"].detach()) == pytest.approx(((masked - clean) ** 2).mean(), rel=1e-5)
+
+
+def test_one_side_has_no_other_terms(see: Any) -> None:
+    assert set(see(**ONE_SIDE).terms) == {"unmask_source", "unmask_target"}
+
+
+@pytest.mark.parametrize("key", ["alpha", "gamma", "contrastive"])
+def test_one_side_has_no_two_clean_vectors(key: str) -> None:
+    with pytest.raises(ValidationError, match=f"these must be 0: {key}"):
+        MexmaObjective(name="mexma", **(ONE_SIDE | {key: 0.1}))
+
+
+def test_without_token_gradients_the_encoder_learns_from_clean_sentences_alone(
+    tiny_encoder: Any, sentences: dict[str, list[str]]
+) -> None:
+    """The parameters' gradient is that of a masked half which the encoder has not even seen."""
+    encoder = SentenceEncoder.load(str(tiny_encoder), "cpu")
+    settings = MexmaObjective(name="mexma", token_gradients=False, head=Head(layers=1, heads=4, ffn=64))
+    objective = Mexma(encoder, settings).eval()
+    views = views_of(objective, sentences)
+    (objective(views)["unmask_source"] + objective(views)["unmask_target"]).backward()
+    layer = [p for name, p in encoder.model.named_parameters() if "layer." in name]
+    ours = [p.grad for p in layer]
+
+    clean, masked = split_views(views)
+    for p in objective.parameters():
+        p.grad = None
+    with torch.no_grad():
+        states = module.run_packed(objective.model, masked, encoder.backend)
+    context = module.run_packed(objective.model, clean, encoder.backend)[clean.cu_seqlens[:-1].long()]
+    head = objective.head(states, context[views.partners], masked, encoder.backend)[views.masked_tokens]
+    for side in (views.label_is_source, ~views.label_is_source):
+        objective._unmasking(head, views, side).backward(retain_graph=True)
+    assert any(gradient.abs().max() > 1e-4 for gradient in ours)
+    for gradient, p in zip(ours, layer, strict=True):
+        torch.testing.assert_close(gradient, p.grad, rtol=1e-3, atol=1e-6)
