@@ -1,0 +1,51 @@
+"""`--clean`: what Moses and LASER do to a line, in its own case."""
+
+from __future__ import annotations
+
+import gzip
+import unicodedata
+from pathlib import Path
+
+import pytest
+from sacremoses import MosesPunctNormalizer
+
+from mexma_cli.text.normalise import cleaner
+
+
+@pytest.mark.parametrize(
+    ("language", "line", "cleaned"),
+    [
+        ("eng_Latn", "“It’s here”, he said…", '"It\'s here," he said...'),
+        ("eng_Latn", "one–two — three", "one-two - three"),
+        ("deu_Latn", "„Nein“, sagte er.", '"Nein", sagte er.'),
+        ("deu_Latn", 'Er sagte "nein." Dann', 'Er sagte "nein". Dann'),
+        ("spa_Latn", 'dijo "no," y', 'dijo "no", y'),
+        ("fra_Latn", "Il dit : «\u00a0Non\u00a0» !", 'Il dit: "Non" !'),
+        ("fra_Latn", "1\u00a0000 habitants", "1,000 habitants"),
+        ("ces_Latn", "1\u00a0000 obyvatel", "1,000 obyvatel"),
+        ("ces_Latn", 'řekl "ne," a', 'řekl "ne," a'),
+        ("rus_Cyrl", "1\u00a0000 жителей", "1.000 жителей"),
+        ("und", 'she said "no", and', 'she said "no", and'),
+        ("und", "( a ) ,  b ; 5 %", "(a), b; 5%"),
+        ("und", "a\tb\x07c\u200bd", "a b c d"),
+        ("und", "STRASSE İstanbul", "STRASSE İstanbul"),
+        ("und", " \u00a0 ", ""),
+        ("und", "", ""),
+    ],
+)
+def test_cases(language: str, line: str, cleaned: str) -> None:
+    assert cleaner(language)(line) == cleaned
+
+
+@pytest.mark.parametrize("language", ["eng_Latn", "deu_Latn", "fra_Latn", "ces_Latn", "zho_Hans", "pes_Arab"])
+def test_real_text(language: str, shared: Path) -> None:
+    """It is sacremoses' output after Moses' removal of category C, and a second cleaning changes nothing."""
+    two = {"eng": "en", "deu": "de", "fra": "fr", "ces": "cs", "zho": "zh", "pes": "fa"}[language[:3]]
+    moses = MosesPunctNormalizer(lang=two)
+    with gzip.open(shared / f"data/ntrex128/{language}.txt.gz", "rt", encoding="utf-8") as file:
+        lines = file.read().split("\n")[:300]
+    clean = cleaner(language)
+    cleaned = [clean(line) for line in lines]
+    visible = ["".join(" " if unicodedata.category(c)[0] == "C" else c for c in line) for line in lines]
+    assert cleaned == [moses.normalize(line) for line in visible]
+    assert cleaned == [clean(line) for line in cleaned]
