@@ -36,7 +36,7 @@ def fetch(repository: str, trust_remote_code: bool = False) -> Path:
     from huggingface_hub.errors import HfHubHTTPError
 
     if constants.HF_HUB_OFFLINE:
-        return _cached(repository, "it is not in the cache, and HF_HUB_OFFLINE is set")
+        return _cached(repository, "HF_HUB_OFFLINE is set")
     try:
         siblings = HfApi().model_info(repository, timeout=PATIENCE).siblings or []
     except HfHubHTTPError as error:
@@ -47,7 +47,7 @@ def fetch(repository: str, trust_remote_code: bool = False) -> Path:
             ) from None
         return _cached(repository, f"the hub answers with error {code}", str(error))
     except Exception as error:  # whatever the client's HTTP library raises: no name, no route, too slow
-        return _cached(repository, "it is not in the cache, and the hub cannot be reached", str(error))
+        return _cached(repository, "the hub cannot be reached", str(error))
     names = wanted_files([sibling.rfilename for sibling in siblings], trust_remote_code)
     try:
         where = Path(snapshot_download(repository, allow_patterns=names))
@@ -79,16 +79,19 @@ def wanted_files(names: Sequence[str], python: bool = False) -> list[str]:
 
 
 def _cached(repository: str, reason: str, details: str = "") -> Path:
+    """The snapshot that the cache has, for want of a hub."""
     from huggingface_hub import try_to_load_from_cache
 
     config = try_to_load_from_cache(repository, "config.json")
     if not isinstance(config, str):
-        raise _error(repository, reason, details)
+        raise _error(repository, f"it is not in the cache, and {reason}", details)
     for name in SETTINGS:
         # None: never asked for. Going on without it would mean guessing the pooling.
         if try_to_load_from_cache(repository, name) is None:
-            raise _error(repository, f"{reason} (the cache does not know whether it has a {name})", details)
-    log.info("%s: the cached copy, the hub was not asked", repository)
+            raise _error(
+                repository, f"the cache does not know whether it has a {name}, and {reason}", details
+            )
+    log.info("%s: the copy in the cache; %s", repository, reason)
     return Path(config).parent
 
 
