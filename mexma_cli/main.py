@@ -22,6 +22,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "prepare": ("mexma_cli.commands.prepare:command", "Clean and tokenise parallel text for training."),
     "train": ("mexma_cli.commands.train:command", "Train an encoder from a recipe."),
     "embed": ("mexma_cli.commands.embed:command", "Turn a text file, one sentence a line, into vectors."),
+    "merge": (
+        "mexma_cli.commands.merge:command",
+        "Put embedding stores together, parts of a text or others.",
+    ),
     "mine": ("mexma_cli.commands.mine:command", "Find the translations in two texts, best first."),
     "score": ("mexma_cli.commands.score:command", "Score each line of an existing bitext."),
     "search": ("mexma_cli.commands.search:command", "Find the best target of every query."),

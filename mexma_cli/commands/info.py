@@ -60,5 +60,5 @@ def _shown(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {_shown(inner)}" for key, inner in value.items()) or "none"
     if isinstance(value, list):
-        return " ".join(_shown(inner) for inner in value)
+        return ("; " if any(isinstance(inner, dict) for inner in value) else " ").join(map(_shown, value))
     return str(value)

@@ -93,7 +93,7 @@ def _embeddings(where: Path) -> Info:
     info = Info(str(where), "embedding store")
     try:
         manifest = read_manifest(where / layout.MANIFEST, layout.EmbeddingManifest, layout.FORMAT_VERSION)
-        info.facts = manifest.model_dump(mode="json", exclude={"kind", "shards", "argv"})
+        info.facts = manifest.model_dump(mode="json", exclude={"kind", "shards", "argv"}, exclude_none=True)
         info.facts |= {
             "language": f"{manifest.language} ({languages.name(manifest.language)})",
             "shards": len(manifest.shards),
@@ -115,7 +115,7 @@ def _unfinished(where: Path) -> Info:
         )
     progress = read_manifest(where / layout.PROGRESS, layout.Progress, layout.FORMAT_VERSION)
     rows = sum(shard.rows for shard in progress.shards)
-    facts = {"rows so far": rows, **progress.settings.model_dump()}
+    facts = {"rows so far": rows, **progress.settings.model_dump(exclude_none=True)}
     problem = f"{where} is unfinished: the same `mexma embed` command goes on where it stopped"
     return Info(str(where), "unfinished embedding store", facts, [problem])
 

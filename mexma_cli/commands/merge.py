@@ -1,0 +1,60 @@
+"""`mexma merge`: parts of a text, or several texts, embedded each for itself, as one store."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import click
+
+from mexma_cli.commands.inputs import command_line, open_store
+from mexma_cli.commands.options import show_bars
+
+log = logging.getLogger(__name__)
+
+
+@click.command("merge")
+@click.argument("stores", metavar="STORE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="NAME.emb",
+    help="The store to be.",
+)
+@click.option("--overwrite", is_flag=True, help="Put it in the place of what is there under its name.")
+def command(stores: tuple[Path, ...], output: Path, overwrite: bool) -> None:
+    """Put embedding stores together to one, in which the rows of one follow those of the other.
+
+    The parts that `mexma embed --shard I/N` made of one text come out in the order of its lines, however they
+    are given, and all of them have to be there. Other stores follow one another as they are given; they must
+    be of the same encoder, language and settings.
+
+    The stores stay as they are. On one disk the files get a second name, so nothing is copied and no space
+    is used; what was merged can be removed then.
+
+    \b
+    Examples:
+      mexma merge corpus.*-of-00100.emb -o corpus.emb
+      mexma merge news.emb web.emb -o all.emb
+    """
+    from tqdm import tqdm
+
+    from mexma_cli.stages.merge import merge_stores
+
+    opened = [open_store(path) for path in stores]
+    with tqdm(unit=" rows", unit_scale=True, leave=False, disable=not show_bars()) as bar:
+
+        def progress(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        merged = merge_stores(opened, output, argv=command_line(), overwrite=overwrite, on_progress=progress)
+    log.info(
+        "%s rows of %s numbers in %s, from %s",
+        f"{merged.rows:,}",
+        merged.dim,
+        merged.path,
+        f"{len(opened)} stores" if len(opened) > 1 else "one store",
+    )

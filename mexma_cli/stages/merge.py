@@ -1,0 +1,124 @@
+"""Parts of a text, or several texts, embedded each for itself and put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.store.embeddings import EmbeddingStore, Settings, Source
+from mexma_cli.store.layout import part_rows
+from mexma_cli.store.merge import concatenate
+
+
+def merge_stores(
+    stores: Sequence[EmbeddingStore],
+    output: str | Path,
+    *,
+    argv: Sequence[str] = (),
+    overwrite: bool = False,
+    on_progress: Callable[[int, int], object] | None = None,
+) -> EmbeddingStore:
+    """Put stores together: the parts of one text in the order of its lines, other stores as they are given.
+
+    Args:
+        stores: At least one. They stay as they are.
+        output: The folder to be, ``NAME.emb``.
+        argv: The command line, for the manifest.
+        overwrite: Replace what is there under that name.
+        on_progress: Called with rows done and rows in all.
+
+    Raises:
+        MexmaError: The stores were made with different settings; a part is missing, given twice, or of
+            another text; the output is one of the stores, or as in `store.merge.concatenate`.
+    """
+    output = Path(output)
+    _check_settings(stores)
+    _check_places(stores, output)
+    parts = [store.manifest.part for store in stores]
+    if all(parts):
+        stores = _in_order(stores)
+        sources: tuple[Source, ...] = stores[0].manifest.sources
+    elif any(parts):
+        some = stores[next(index for index, part in enumerate(parts) if part)]
+        raise MexmaError(
+            f"{some.path} is part {some.manifest.part} of a text, and whole stores are given too",
+            "merge the parts of that text first",
+        )
+    else:
+        sources = tuple(source for store in stores for source in store.manifest.sources)
+    return concatenate(
+        stores, output, sources=sources, argv=argv, overwrite=overwrite, on_progress=on_progress
+    )
+
+
+def _check_settings(stores: Sequence[EmbeddingStore]) -> None:
+    first = stores[0]
+    wanted = Settings.of(first.manifest)
+    for store in stores[1:]:
+        there = Settings.of(store.manifest)
+        there = there.model_copy(
+            update={"source_checksum": wanted.source_checksum, "part": wanted.part}  # compared elsewhere
+        )
+        if differences := wanted.differences(there, ("in the first", "in the second")):
+            raise MexmaError(
+                f"{first.path} and {store.path} were made in different ways: {'; '.join(differences)}",
+                "only stores of one encoder, one language and equal settings make one store",
+            )
+        if store.has_sentences != first.has_sentences:
+            without = first if store.has_sentences else store
+            raise MexmaError(f"{without.path} holds vectors without their sentences, and others have both")
+
+
+def _check_places(stores: Sequence[EmbeddingStore], output: Path) -> None:
+    seen: set[Path] = set()
+    for store in stores:
+        place = store.path.resolve()
+        if place == output.resolve():
+            raise MexmaError(f"{store.path} is to be merged and is the output too", "name another -o")
+        if place in seen:
+            raise MexmaError(f"{store.path} is given twice", "name every store once")
+        seen.add(place)
+
+
+def _in_order(stores: Sequence[EmbeddingStore]) -> list[EmbeddingStore]:
+    """The parts of a text by number; all have to be there, once."""
+    first = stores[0]
+    source, of = first.manifest.source, _place(first)[1]
+    found: dict[int, EmbeddingStore] = {}
+    for store in stores:
+        number, parts = _place(store)
+        if store.manifest.source.checksum != source.checksum:
+            raise MexmaError(
+                f"{store.path} is a part of another text than {first.path}: {store.manifest.source.path}, "
+                f"{source.path} (or that text was changed meanwhile)",
+                "merge the parts of each text, then the texts",
+            )
+        if parts != of:
+            raise MexmaError(
+                f"{first.path} is one of {of} parts, {store.path} one of {parts}",
+                "embed all parts with the same N of --shard I/N",
+            )
+        if number in found:
+            raise MexmaError(f"{found[number].path} and {store.path} are both part {number}/{of}")
+        start, stop = part_rows(number, of, source.lines)
+        if store.rows != stop - start:
+            raise MexmaError(
+                f"{store.path} is damaged: {store.rows:,} rows, part {number}/{of} of {source.lines:,} lines "
+                f"has {stop - start:,}"
+            )
+        found[number] = store
+    if missing := [number for number in range(1, of + 1) if number not in found]:
+        named = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
+        raise MexmaError(
+            f"{len(missing)} of {of} parts of {source.path} {'is' if len(missing) == 1 else 'are'} missing: "
+            f"{named}",
+            f"name them all; `mexma embed --shard {missing[0]}/{of}` makes a missing one or goes on with it",
+        )
+    return [found[number] for number in range(1, of + 1)]
+
+
+def _place(store: EmbeddingStore) -> tuple[int, int]:
+    assert store.manifest.part is not None
+    number, of = store.manifest.part.split("/")
+    return int(number), int(of)

@@ -1,0 +1,112 @@
+"""Several EmbeddingStores one after the other as one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from mexma_cli import __version__
+from mexma_cli.errors import MexmaError
+from mexma_cli.store.layout import (
+    MANIFEST,
+    PROGRESS,
+    EmbeddingManifest,
+    Settings,
+    Shard,
+    Source,
+    check_replaceable,
+    partial,
+)
+from mexma_cli.store.manifest import commit_folder, no_space_as_message, only_writer, write_json_atomic
+from mexma_cli.store.reader import EmbeddingStore
+from mexma_cli.store.shard import take_over
+
+
+def concatenate(
+    stores: Sequence[EmbeddingStore],
+    output: Path,
+    *,
+    sources: Sequence[Source],
+    argv: Sequence[str],
+    overwrite: bool = False,
+    on_progress: Callable[[int, int], object] | None = None,
+) -> EmbeddingStore:
+    """Make one store of several with the same settings, whole or not at all.
+
+    Their shards are not rewritten: files get a second name where the system allows that, else they are
+    copied and checked. What a killed run left is started anew.
+
+    Args:
+        stores: In the order of their rows in the new one. They stay as they are.
+        sources: The texts that the rows are of.
+        argv: The command line, for the manifest.
+        overwrite: Put it in the place of a store that is there, and of one that was begun there.
+        on_progress: Called with rows done and rows in all.
+
+    Raises:
+        MexmaError: The output is there, an unfinished one is, another process writes there, a file is
+            damaged, or the disk is full.
+    """
+    check_output(output, overwrite)
+    part = partial(output)
+    with no_space_as_message(part):
+        part.mkdir(parents=True, exist_ok=True)
+        with only_writer(part):
+            check_output(output, overwrite)  # another process may have been there meanwhile
+            try:
+                for stray in part.iterdir():
+                    stray.unlink()
+                shards = _taken_over(stores, part, on_progress or (lambda done, total: None))
+                manifest = _manifest(stores, shards, sources, argv)
+                write_json_atomic(part / MANIFEST, manifest.model_dump(mode="json"))
+            except BaseException:
+                shutil.rmtree(part)
+                raise
+            commit_folder(part, output)
+    return EmbeddingStore.open(output)
+
+
+def check_output(output: Path, overwrite: bool) -> None:
+    """Refuse to merge over what is there, unless that is wanted and it is an embedding store.
+
+    Raises:
+        MexmaError: A store of that name is there, finished or not, or something else is.
+    """
+    check_replaceable(output, overwrite)
+    if (partial(output) / PROGRESS).is_file() and not overwrite:
+        raise MexmaError(
+            f"{partial(output)} is the beginning of another store of that name",
+            "finish it by the command that began it, --overwrite it, or name another output with -o",
+        )
+
+
+def _taken_over(
+    stores: Sequence[EmbeddingStore], folder: Path, on_progress: Callable[[int, int], object]
+) -> list[Shard]:
+    shards: list[Shard] = []
+    rows, total = 0, sum(store.rows for store in stores)
+    for store in stores:
+        for shard in store.manifest.shards:
+            shards.append(take_over(shard, store.path, folder, len(shards), rows))
+            rows += shard.rows
+            on_progress(rows, total)
+    return shards
+
+
+def _manifest(
+    stores: Sequence[EmbeddingStore], shards: list[Shard], sources: Sequence[Source], argv: Sequence[str]
+) -> EmbeddingManifest:
+    first = stores[0].manifest
+    settings = Settings.of(first).model_dump(exclude={"source_checksum", "part"})
+    return EmbeddingManifest(
+        encoder=first.encoder,
+        rows=sum(store.rows for store in stores),
+        shards=tuple(shards),
+        sources=tuple(sources),
+        truncated=sum(store.manifest.truncated for store in stores),
+        empty=sum(store.manifest.empty for store in stores),
+        tool_version=__version__,
+        argv=tuple(argv),
+        **settings,
+    )

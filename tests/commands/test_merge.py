@@ -1,0 +1,77 @@
+"""`mexma merge` as a user calls it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from mexma_cli.main import cli
+from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+from mexma_cli.store.layout import part_path, part_rows
+
+ROWS, OF = 10, 3
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> list[Path]:
+    vectors = np.random.default_rng(0).normal(size=(ROWS, 4)).astype(np.float32)
+    for number in range(1, OF + 1):
+        start, stop = part_rows(number, OF, ROWS)
+        with EmbeddingWriter(
+            part_path(tmp_path / "fra.emb", number, OF),
+            encoder="tiny",
+            fingerprint="f",
+            pooling="cls",
+            dim=4,
+            normalised=False,
+            language="fra_Latn",
+            source=Source(path="fra.txt", checksum="c", lines=ROWS),
+            argv=[],
+            part=f"{number}/{OF}",
+        ) as out:
+            out.write(vectors[start:stop], [f"line {row}" for row in range(start, stop)])
+            out.finish()
+    return [part_path(tmp_path / "fra.emb", number, OF) for number in range(1, OF + 1)]
+
+
+def test_merges_and_says_what_it_made(parts: list[Path], tmp_path: Path) -> None:
+    output = tmp_path / "fra.emb"
+    done = run("merge", *reversed(parts), "-o", output)
+    assert done.exit_code == 0, done.output
+    assert done.stdout == ""
+    assert done.stderr == f"10 rows of 4 numbers in {output}, from 3 stores\n"
+    assert list(EmbeddingStore.open(output, verify=True).sentences()) == [
+        f"line {row}" for row in range(ROWS)
+    ]
+    again = run("merge", *parts, "-o", output)
+    assert again.exit_code == 1
+    assert "is there already" in again.stderr
+    assert run("merge", *parts, "-o", output, "--overwrite").exit_code == 0
+
+
+def test_refuses_with_one_message(parts: list[Path], tmp_path: Path) -> None:
+    done = run("merge", parts[0], parts[2], "-o", tmp_path / "fra.emb")
+    assert done.exit_code == 1
+    assert "error: 1 of 3 parts of fra.txt is missing: 2\n" in done.stderr
+    assert run("merge", "-o", tmp_path / "fra.emb").exit_code == 2
+    assert run("merge", *parts).exit_code == 2
+    missing = run("merge", parts[0], tmp_path / "none.emb", "-o", tmp_path / "fra.emb")
+    assert missing.exit_code == 1
+    assert "none.emb: no such file or folder" in missing.stderr
+
+
+def test_info_tells_parts_and_sources(parts: list[Path], tmp_path: Path) -> None:
+    first = run("info", parts[0])
+    assert re.search(r"\n  part +1/3\n", first.stdout), first.output
+    run("merge", *parts, "-o", tmp_path / "fra.emb")
+    whole = run("info", tmp_path / "fra.emb").stdout
+    assert re.search(r"\n  sources +path fra\.txt, checksum c, lines 10\n", whole), whole
+    assert "\n  part " not in whole
