@@ -32,7 +32,7 @@ def fetch(repository: str, trust_remote_code: bool = False) -> Path:
     Raises:
         MexmaError: The hub has no such repository, or cannot be reached and the cache does not have all.
     """
-    from huggingface_hub import HfApi, constants, snapshot_download
+    from huggingface_hub import HfApi, constants, snapshot_download, try_to_load_from_cache
     from huggingface_hub.errors import HfHubHTTPError
 
     if constants.HF_HUB_OFFLINE:
@@ -49,6 +49,8 @@ def fetch(repository: str, trust_remote_code: bool = False) -> Path:
     except Exception as error:  # whatever the client's HTTP library raises: no name, no route, too slow
         return _cached(repository, "the hub cannot be reached", str(error))
     names = wanted_files([sibling.rfilename for sibling in siblings], trust_remote_code)
+    if not isinstance(try_to_load_from_cache(repository, "config.json"), str):
+        log.info("downloading %s from the hub", repository)
     try:
         where = Path(snapshot_download(repository, allow_patterns=names))
     except Exception as error:

@@ -219,13 +219,18 @@ def _encoder(where: Path) -> Info:
         "layers": config.num_hidden_layers,
         "heads": config.num_attention_heads,
         "vocabulary": config.vocab_size,
-        "parameters": sum(weights.numel() for weights in encoder.model.parameters()),
+        "parameters": sum(
+            weights.numel() for part in (encoder.model, encoder.modules) for weights in part.parameters()
+        ),
         "pooling": encoder.pooling,
-        "modules": ", ".join(map(str, encoder.modules)) or "none",
         "normalised": encoder.normalised,
         "max_tokens": encoder.max_tokens,
         "fingerprint": encoder.fingerprint,
     }
+    if len(encoder.modules):
+        info.facts["modules"] = ", ".join(map(str, encoder.modules))
+    if encoder.prefix:
+        info.facts["prefix"] = encoder.prefix
     return info
 
 

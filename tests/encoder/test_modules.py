@@ -295,6 +295,38 @@ def test_what_the_folders_say_is_kept(published: Callable[[str], Path]) -> None:
     assert SentenceEncoder.load(str(published("labse")), "cpu", max_tokens=30).max_tokens == 30
 
 
+@pytest.mark.parametrize(("kind", "positions"), [("bert", 512), ("xlmr", 512)])
+def test_a_folder_that_names_no_limit_has_that_of_its_positions(
+    kind: str, positions: int, texts: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    PLAIN[kind](tmp_path / kind, texts)
+    config = json.loads((tmp_path / kind / "tokenizer_config.json").read_text())
+    del config["model_max_length"]
+    write(tmp_path / kind / "tokenizer_config.json", config)
+    assert SentenceEncoder.load(str(tmp_path / kind), "cpu").max_tokens == 200
+    assert not caplog.messages
+    encoder = SentenceEncoder.load(str(tmp_path / kind), "cpu", max_tokens=600)
+    assert encoder.max_tokens == positions
+    assert f"takes {positions} tokens at most: the limit is {positions}, not 600" in caplog.text
+    assert np.isfinite(encoder.embed([LONG * 3])).all()
+    assert encoder.truncated == 1
+
+
+def test_the_fingerprint_is_of_the_modules_too(copy: Callable[[str], Path]) -> None:
+    folder = copy("labse")
+    found = [SentenceEncoder.load(str(folder), "cpu").fingerprint]
+    weights = torch.load(folder / DENSE_BIN, weights_only=True)
+    weights["linear.bias"][0] += 1
+    torch.save(weights, folder / DENSE_BIN)
+    found.append(SentenceEncoder.load(str(folder), "cpu").fingerprint)
+    change_json(DENSE, activation_function="torch.nn.modules.activation.ReLU")(folder)
+    found.append(SentenceEncoder.load(str(folder), "cpu").fingerprint)
+    change_modules(lambda entries: entries.pop())(folder)
+    found.append(SentenceEncoder.load(str(folder), "cpu").fingerprint)
+    found.append(SentenceEncoder.load(str(folder), "cpu", pooling="mean").fingerprint)
+    assert len(set(found)) == 5
+
+
 def test_a_prefix_stands_before_every_sentence(published: Callable[[str], Path], texts: list[str]) -> None:
     encoder = SentenceEncoder.load(str(published("e5")), "cpu")
     expected, fingerprint = encoder.embed([f"passage: {text}" for text in texts]), encoder.fingerprint
