@@ -78,7 +78,7 @@ def command(
             total=text.lines, unit=" sentences", unit_scale=True, disable=not show_bars(), leave=False
         ) as bar:
 
-            def progress(done: int, total: int) -> None:
+            def progress(done: int, total: int, tokens: int) -> None:
                 if bar.n == 0 and done:
                     bar.initial = done  # lines of an earlier run are not this run's speed
                 bar.update(done - bar.n)

@@ -174,5 +174,5 @@ def _embedded(
             language,
             label=label,
             argv=command_line(),
-            on_progress=lambda done, _: bar.update(done - bar.n),
+            on_progress=lambda done, *_: bar.update(done - bar.n),
         )

@@ -7,13 +7,21 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+import torch
+
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
+from mexma_cli.stages.duplicates import Seen
 from mexma_cli.store.embeddings import ROWS_PER_SHARD, EmbeddingStore, EmbeddingWriter, Settings, Source
-from mexma_cli.store.layout import MANIFEST, StoreType
-from mexma_cli.text.lines import FileScan, read_lines, scan
+from mexma_cli.store.layout import MANIFEST, StoreType, part_path, part_rows
+from mexma_cli.text.lines import FileScan, is_blank, read_lines, scan
+from mexma_cli.text.normalise import cleaner
 
 log = logging.getLogger(__name__)
+
+Progress = Callable[[int, int, int], object]
+"""Called with rows done, rows in all, and tokens that this run has embedded."""
 
 
 def embed_file(
@@ -27,12 +35,15 @@ def embed_file(
     argv: Sequence[str] = (),
     overwrite: bool = False,
     rows_per_shard: int = ROWS_PER_SHARD,
-    on_progress: Callable[[int, int], object] | None = None,
+    append: bool = False,
+    part: tuple[int, int] | None = None,
+    clean: bool = False,
+    on_progress: Progress | None = None,
 ) -> EmbeddingStore:
-    """Embed every line of a text.
+    """Embed every line of a text, equal lines once, in memory that does not grow with the text.
 
-    A store that is there already with the same settings is left as it is; an unfinished one is gone on with
-    after its last whole shard, to the same bytes as if it had not been interrupted.
+    A store that is there with the same settings is left as it is; an unfinished one is gone on with after
+    its last whole shard, to the same bytes as if it had not been interrupted.
 
     Args:
         source: A regular file (see `lines.spooled`), or what `lines.scan` found in it.
@@ -42,74 +53,146 @@ def embed_file(
         argv: The command line, for the manifest.
         overwrite: Make the store anew, whatever is there.
         rows_per_shard: Rows in the first shards.
-        on_progress: Called with lines done and lines in all.
+        append: Make the store that is there longer, see `EmbeddingWriter`.
+        part: (3, 10): only the third of ten parts of the text, to `layout.part_path` of `output`.
+        clean: Embed what `normalise.cleaner` makes of a line; the store has the line as it is.
 
     Raises:
-        MexmaError: The text is broken (file, line and byte are named), the output is there with other
-            settings, the text changed while it was read, or the disk is full.
+        MexmaError: The text is broken or changed while it was read, the output is there with other
+            settings, or the disk is full.
     """
     text = source if isinstance(source, FileScan) else scan(source, label)
-    name = label or str(text.path)
-    precision = str(encoder.model.dtype).removeprefix("torch.")
-    settings = Settings(
-        fingerprint=encoder.fingerprint,
-        pooling=encoder.pooling,
-        dim=encoder.dim,
-        dtype=store_dtype,
-        precision=precision,
-        normalised=encoder.normalised,
-        language=language,
-        source_checksum=text.checksum,
-    )
-    if not overwrite and (done := _already(Path(output), settings)) is not None:
-        log.info("%s is there already, of the same text and settings: nothing to do", output)
+    path = part_path(Path(output), *part) if part else Path(output)
+    settings = _settings(encoder, text, store_dtype, language, clean, part)
+    if not (overwrite or append) and (done := _already(path, settings)) is not None:
+        log.info("%s is there already, of the same text and settings: nothing to do", path)
         return done
+    name = label or str(text.path)
     writer = EmbeddingWriter(
-        output,
+        path,
         encoder=encoder.name,
         source=Source(path=name, checksum=text.checksum, lines=text.lines),
         argv=argv,
         rows_per_shard=rows_per_shard,
         overwrite=overwrite,
+        append=append,
         **settings.model_dump(exclude={"source_checksum"}),
     )
+    first, last = part_rows(*part, text.lines) if part else (0, text.lines)
+    filling = _Filling(writer, encoder, cleaner(language) if clean else None, last - first, on_progress)
     with writer:
-        _fill(writer, encoder, text, name, on_progress or (lambda rows, total: None))
+        filling.run(islice(read_lines(text.path, name), first, last), name)
         return writer.finish()
 
 
-def _fill(
-    writer: EmbeddingWriter,
-    encoder: SentenceEncoder,
-    text: FileScan,
-    name: str,
-    on_progress: Callable[[int, int], object],
-) -> None:
-    rows = writer.rows_done
-    if rows:
-        log.info("going on after line %s of %s", f"{rows:,}", f"{text.lines:,}")
-    on_progress(rows, text.lines)
+def at_work(encoder: SentenceEncoder) -> str:
+    """Where and in what an encoder computes: ``cpu (2 threads), bfloat16``."""
+    if encoder.device.type == "cuda":
+        place = f"{encoder.device} ({torch.cuda.get_device_name(encoder.device)})"
+    else:
+        threads = torch.get_num_threads()
+        place = f"{encoder.device} ({threads} thread{'s' if threads > 1 else ''})"
+    return f"{place}, {_precision(encoder)}"
 
-    def embedded(count: int, tokens: int) -> None:
-        nonlocal rows
-        rows += count
-        on_progress(rows, text.lines)
 
-    # Chunks begin where shards begin, so a resumed run makes the same batches and with them the same bytes.
-    for sentences in _chunks(read_lines(text.path, name), writer.rows_done, writer.rows_per_shard):
-        before = encoder.truncated
-        vectors = encoder.embed(sentences, on_progress=embedded)
-        writer.write(vectors, sentences, truncated=encoder.truncated - before)
-    if writer.rows_done != text.lines:
-        raise MexmaError(
-            f"{name} changed while it was read: {text.lines:,} lines before, {writer.rows_done:,} now"
+class _Filling:
+    """The rows of a store from where an earlier run stopped."""
+
+    def __init__(
+        self,
+        writer: EmbeddingWriter,
+        encoder: SentenceEncoder,
+        clean: Callable[[str], str] | None,
+        rows: int,
+        on_progress: Progress | None,
+    ) -> None:
+        self._writer, self._encoder, self._clean, self._rows = writer, encoder, clean, rows
+        self._on_progress = on_progress or (lambda rows, total, tokens: None)
+        self._seen = Seen()
+        self._done = self._tokens = 0
+
+    def run(self, lines: Iterator[str], name: str) -> None:
+        """Embed what is not embedded yet.
+
+        Chunks begin where shards begin, so a resumed run makes the same batches, finds the same equal lines
+        and with them writes the same bytes.
+        """
+        before = self._writer.rows_done
+        if before:
+            log.info("going on after line %s of %s", f"{before:,}", f"{self._rows:,}")
+        self._tell(before, 0)
+        size, row = self._writer.rows_per_shard, 0
+        for chunk in _chunks(islice(lines, before), size):
+            self._seen.first_rows(self._as_embedded(chunk), row)
+            row += len(chunk)
+        for chunk in _chunks(lines, size):
+            self._embed(chunk)
+        if (found := self._writer.rows_done) != self._rows:
+            raise MexmaError(f"{name} changed while it was read: {self._rows:,} lines before, {found:,} now")
+
+    def _embed(self, chunk: Sequence[str]) -> None:
+        """Embed the lines that are new, and copy the vectors of the others."""
+        start, encoder = self._writer.rows_done, self._encoder
+        texts = self._as_embedded(chunk)
+        rows = self._seen.first_rows(texts, start) - start
+        new = rows == np.arange(len(texts))
+        earlier = rows < 0
+        inside = ~new & ~earlier
+        repeated = [text for text, is_new in zip(texts, new, strict=True) if not is_new]
+        truncated = encoder.truncated
+        vectors = np.empty((len(texts), encoder.dim), dtype=np.float32)
+        first = [text for text, is_new in zip(texts, new, strict=True) if is_new]
+        vectors[new] = encoder.embed(first, on_progress=self._tell)
+        vectors[earlier] = self._writer.stored(rows[earlier] + start)
+        vectors[inside] = vectors[rows[inside]]
+        encoder.tokenize(repeated)  # lines that are cut are counted as often as they are there
+        self._writer.write(
+            vectors,
+            chunk,
+            truncated=encoder.truncated - truncated,
+            duplicates=sum(not is_blank(text) for text in repeated),
         )
+        self._tell(len(repeated), 0)
+
+    def _as_embedded(self, lines: Sequence[str]) -> Sequence[str]:
+        return [self._clean(line) for line in lines] if self._clean else lines
+
+    def _tell(self, rows: int, tokens: int) -> None:
+        self._done += rows
+        self._tokens += tokens
+        self._on_progress(self._done, self._rows, self._tokens)
 
 
-def _chunks(lines: Iterator[str], skip: int, size: int) -> Iterator[list[str]]:
-    lines = islice(lines, skip, None)
+def _chunks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
     while chunk := list(islice(lines, size)):
         yield chunk
+
+
+def _precision(encoder: SentenceEncoder) -> str:
+    return str(encoder.model.dtype).removeprefix("torch.")
+
+
+def _settings(
+    encoder: SentenceEncoder,
+    text: FileScan,
+    store_dtype: StoreType,
+    language: str,
+    clean: bool,
+    part: tuple[int, int] | None,
+) -> Settings:
+    return Settings(
+        fingerprint=encoder.fingerprint,
+        pooling=encoder.pooling,
+        dim=encoder.dim,
+        dtype=store_dtype,
+        precision=_precision(encoder),
+        normalised=encoder.normalised,
+        language=language,
+        source_checksum=text.checksum,
+        clean=clean,
+        prefix=encoder.prefix,
+        part=f"{part[0]}/{part[1]}" if part else None,
+    )
 
 
 def _already(path: Path, settings: Settings) -> EmbeddingStore | None:

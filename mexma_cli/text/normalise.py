@@ -36,12 +36,26 @@ def cleaner(language: str) -> Callable[[str], str]:
 
     base = language.partition("_")[0]
     moses = MosesPunctNormalizer(_MOSES.get(base, base))
-    # Its patterns are strings, which `re` would look up in its cache for every line.
-    moses.substitutions = [(re.compile(pattern), new) for pattern, new in moses.substitutions]
+    steps = [(_needed(pattern), re.compile(pattern), new) for pattern, new in moses.substitutions]
     printing = _NonPrinting()
 
     def clean(line: str) -> str:
-        # A line of letters and plain spaces only, as most are, has nothing to replace.
-        return str(moses.normalize(line if line.isprintable() else line.translate(printing)))
+        if not line.isprintable():
+            line = line.translate(printing)
+        # `moses.normalize`, but for the patterns that cannot be in the line: ten times as fast.
+        for needed, pattern, new in steps:
+            if needed in line:
+                line = pattern.sub(new, line)
+        return line.strip()
 
     return clean
+
+
+def _needed(pattern: str) -> str:
+    """What must be in a line that one of sacremoses' patterns changes; "" where that is not clear."""
+    if pattern == " +":  # to one space
+        return "  "
+    literal = re.sub(r"\\[a-z]\*?|\[[^]]*\][+*]?|(?<!\\)[()+]", "\0", pattern)
+    if re.search(r"(?<!\\)[]|?*{}^$.[]", literal):
+        return ""
+    return max(literal.replace("\\", "").split("\0"), key=len)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
@@ -39,7 +44,7 @@ def content(path: Path) -> dict[str, bytes]:
 
 
 def test_every_line_is_a_row(encoder: SentenceEncoder, corpus: Path, tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
+    told: list[tuple[int, int, int]] = []
     store = embed_file(
         encoder,
         corpus,
@@ -48,7 +53,7 @@ def test_every_line_is_a_row(encoder: SentenceEncoder, corpus: Path, tmp_path: P
         store_dtype="float32",
         argv=["mexma", "embed"],
         rows_per_shard=32,
-        on_progress=lambda done, total: told.append((done, total)),
+        on_progress=lambda *done: told.append(done),
     )
     lines = list(read_lines(corpus))
     manifest = store.manifest
@@ -59,8 +64,9 @@ def test_every_line_is_a_row(encoder: SentenceEncoder, corpus: Path, tmp_path: P
     assert (manifest.source.path, manifest.source.lines) == (str(corpus), 100)
     for row in (0, 2, 7, 31, 32, 99):
         np.testing.assert_allclose(store.vectors(row, row + 1)[0], encoder.embed([lines[row]])[0], atol=1e-4)
-    assert told[0] == (0, 100)
-    assert told[-1] == (100, 100)
+    assert told[0] == (0, 100, 0)
+    assert told[-1] == (100, 100, sum(map(len, encoder.tokenize(lines))))
+    assert sorted(told) == told
     store.verify()
 
 
@@ -102,6 +108,123 @@ def test_a_text_that_changes_meanwhile_is_refused(
     with pytest.raises(MexmaError, match="changed while it was read: 100 lines before, 1 now"):
         embed_file(encoder, found, tmp_path / "a.emb")
     assert not (tmp_path / "a.emb").exists()
+
+
+LONG, EMPTY, BLANK = 8, 9, 10
+KNOWN = [
+    *(f"Sentence {number} of the text." * (1 + number % 3) for number in range(8)),
+    "mot " * 200,
+    "",
+    "  ",
+]
+
+
+def repetitive(folder: Path, rows: Sequence[int]) -> Path:
+    """A text whose lines are these of `KNOWN`."""
+    path = folder / "rows.txt"
+    path.write_text("".join(f"{KNOWN[row]}\n" for row in rows), encoding="utf-8")
+    return path
+
+
+class Stopped(Exception):
+    pass
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.lists(st.integers(0, len(KNOWN) - 1), min_size=1, max_size=60), st.integers(0, 7), st.integers(1, 10)
+)
+def test_equal_lines_are_embedded_once_and_have_equal_vectors(
+    encoder: SentenceEncoder, rows: list[int], chunks: int, chunk: int
+) -> None:
+    """In a run that was stopped after some chunks and gone on with too, to the same bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = repetitive(Path(folder), rows)
+
+        def stop(done: int, total: int, tokens: int) -> None:
+            if done >= chunks * chunk and done < total:
+                raise Stopped
+
+        whole = embed_file(encoder, corpus, Path(folder) / "whole.emb", rows_per_shard=chunk)
+        with contextlib.suppress(Stopped):
+            embed_file(encoder, corpus, Path(folder) / "a.emb", rows_per_shard=chunk, on_progress=stop)
+        resumed = embed_file(encoder, corpus, Path(folder) / "a.emb", rows_per_shard=chunk)
+        assert content(resumed.path) == content(whole.path)
+        firsts = [rows.index(row) for row in rows]
+        vectors = whole.vectors(0, whole.rows)
+        np.testing.assert_array_equal(vectors, vectors[firsts])
+        assert list(whole.sentences()) == list(read_lines(corpus))
+        copies = [row for at, row in enumerate(rows) if firsts[at] != at]
+        assert whole.manifest.duplicates == sum(row not in (EMPTY, BLANK) for row in copies)
+        assert whole.manifest.truncated == rows.count(LONG)
+        assert whole.manifest.empty == rows.count(EMPTY) + rows.count(BLANK)
+
+
+def test_a_repeated_line_costs_nothing(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    told: list[tuple[int, int, int]] = []
+    rows = [0, 1, 0, 2] * 10
+    embed_file(
+        encoder,
+        repetitive(tmp_path, rows),
+        tmp_path / "a.emb",
+        rows_per_shard=6,
+        on_progress=lambda *done: told.append(done),
+    )
+    assert told[-1] == (40, 40, sum(map(len, encoder.tokenize(KNOWN[:3]))))
+
+
+def test_cleaned_lines_are_embedded_and_the_lines_themselves_kept(
+    encoder: SentenceEncoder, tmp_path: Path
+) -> None:
+    raw, plain = tmp_path / "raw.txt", tmp_path / "plain.txt"
+    raw.write_text("„Nein“,\tsagte er…\n“Nein”,  sagte er...\n", encoding="utf-8")
+    plain.write_text('"Nein", sagte er...\n' * 2, encoding="utf-8")
+    options = {"language": "deu_Latn", "store_dtype": "float32"}
+    cleaned = embed_file(encoder, raw, tmp_path / "raw.emb", clean=True, **options)  # type: ignore[arg-type]
+    expected = embed_file(encoder, plain, tmp_path / "plain.emb", **options)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(cleaned.vectors(0, 2), expected.vectors(0, 2))
+    assert list(cleaned.sentences()) == list(read_lines(raw))
+    assert cleaned.manifest.clean
+    assert cleaned.manifest.duplicates == 1
+    with pytest.raises(MexmaError, match="clean: yes there, no now"):
+        embed_file(encoder, raw, tmp_path / "raw.emb", **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("of", [1, 3, 7])
+def test_parts_are_the_rows_of_the_text(
+    of: int, encoder: SentenceEncoder, corpus: Path, tmp_path: Path
+) -> None:
+    corpus.write_text("".join(f"line {number % 4}\n" for number in range(5)))
+    stores = [
+        embed_file(encoder, corpus, tmp_path / "a.emb", part=(number, of), rows_per_shard=2)
+        for number in range(1, of + 1)
+    ]
+    assert [line for store in stores for line in store.sentences()] == list(read_lines(corpus))
+    assert [store.path.name for store in stores] == [f"a.{i:05}-of-{of:05}.emb" for i in range(1, of + 1)]
+    assert {(store.manifest.part, store.manifest.source.lines) for store in stores} == {
+        (f"{number}/{of}", 5) for number in range(1, of + 1)
+    }
+    assert not (tmp_path / "a.emb").exists()
+
+
+def test_an_appended_text_follows_and_resumes(encoder: SentenceEncoder, corpus: Path, tmp_path: Path) -> None:
+    more = repetitive(tmp_path, [0, LONG, 0, 1, EMPTY, 1, 0])
+    for name in ("a.emb", "b.emb"):
+        embed_file(encoder, corpus, tmp_path / name, rows_per_shard=32)
+
+    def stop(done: int, total: int, tokens: int) -> None:
+        if done > 4:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        embed_file(encoder, more, tmp_path / "a.emb", append=True, rows_per_shard=2, on_progress=stop)
+    assert EmbeddingStore.open(tmp_path / "a.emb").rows == 100
+    longer = embed_file(encoder, more, tmp_path / "a.emb", append=True, rows_per_shard=2)
+    at_once = embed_file(encoder, more, tmp_path / "b.emb", append=True, rows_per_shard=2)
+    assert content(longer.path) == content(at_once.path)
+    assert list(longer.sentences()) == [*read_lines(corpus), *read_lines(more)]
+    np.testing.assert_array_equal(longer.vectors(100, 101), longer.vectors(106, 107))
+    assert (longer.manifest.duplicates, longer.manifest.truncated) == (3, 2)
 
 
 WORKER = """

@@ -7,9 +7,21 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sacremoses import MosesPunctNormalizer
 
 from mexma_cli.text.normalise import cleaner
+
+LANGUAGES = {
+    "eng_Latn": "en",
+    "deu_Latn": "de",
+    "spa_Latn": "es",
+    "fra_Latn": "fr",
+    "ces_Latn": "cs",
+    "zho_Hans": "zh",
+    "pes_Arab": "fa",
+}
 
 
 @pytest.mark.parametrize(
@@ -37,11 +49,19 @@ def test_cases(language: str, line: str, cleaned: str) -> None:
     assert cleaner(language)(line) == cleaned
 
 
-@pytest.mark.parametrize("language", ["eng_Latn", "deu_Latn", "fra_Latn", "ces_Latn", "zho_Hans", "pes_Arab"])
+@settings(max_examples=300)
+@given(
+    st.text("ab1 ()[]%:;,.?!\"'`„“”‘’‚´–—…«»\u00a0º<Ccm\r\t", max_size=16), st.sampled_from(sorted(LANGUAGES))
+)
+def test_any_punctuation_is_as_sacremoses_leaves_it(line: str, language: str) -> None:
+    moses = MosesPunctNormalizer(lang=LANGUAGES[language])
+    assert cleaner(language)(line) == moses.normalize(line.replace("\r", " ").replace("\t", " "))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_real_text(language: str, shared: Path) -> None:
     """It is sacremoses' output after Moses' removal of category C, and a second cleaning changes nothing."""
-    two = {"eng": "en", "deu": "de", "fra": "fr", "ces": "cs", "zho": "zh", "pes": "fa"}[language[:3]]
-    moses = MosesPunctNormalizer(lang=two)
+    moses = MosesPunctNormalizer(lang=LANGUAGES[language])
     with gzip.open(shared / f"data/ntrex128/{language}.txt.gz", "rt", encoding="utf-8") as file:
         lines = file.read().split("\n")[:300]
     clean = cleaner(language)
