@@ -14,6 +14,8 @@ KOLEO_CLOSEST = 1e-3
 this the way out is noise; without a limit its slope would be any number (the authors' code: up to 1e8)."""
 CHUNK_ROWS = 256
 """Masked tokens whose logits exist at once."""
+BLOCK_WORDS = 1 << 15
+"""Words whose gradient from those tokens exists at once, beside the sum over all tokens."""
 
 
 def alignment(source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -91,6 +93,8 @@ def unmasking(
 
     Logits are made for a few rows at a time and their gradients with them, so that M x V numbers never
     exist at once: at 32,000 tokens that is most of the memory and half of the time of a step on a CPU.
+    What it takes beside its arguments does not grow with M (but for `hidden`'s gradient): the gradient of
+    the vocabulary, which is there anyway after the step, and two float32 chunks of logits.
 
     Args:
         hidden: [M, dim] at masked positions only.
@@ -137,10 +141,10 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             low = slope.to(dtype)
             if hidden_grad is not None:
                 hidden_grad[start : start + CHUNK_ROWS] = low @ weight
-            if weight_grad is not None and dtype == weight_grad.dtype:
-                weight_grad.addmm_(low.T, chunk)
-            elif weight_grad is not None:
-                weight_grad += low.T @ chunk
+            if weight_grad is not None:
+                for first in range(0, len(weight), BLOCK_WORDS):
+                    block = slice(first, first + BLOCK_WORDS)
+                    weight_grad[block] += low[:, block].T @ chunk
         ctx.grads = (hidden_grad, weight_grad, bias_grad)
         return total
 

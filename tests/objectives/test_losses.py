@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from mexma_cli.objectives import losses
 
@@ -144,17 +148,47 @@ def test_unmasking_is_cross_entropy(rows: int) -> None:
     assert float(loss) == pytest.approx(expected, rel=1e-5)
 
 
-def test_unmasking_has_the_gradients_of_cross_entropy() -> None:
+@pytest.mark.parametrize("low, tolerance", [(False, 1e-5), (True, 0.02)], ids=["fp32", "bf16"])
+def test_unmasking_has_the_gradients_of_cross_entropy(
+    monkeypatch: pytest.MonkeyPatch, low: bool, tolerance: float
+) -> None:
+    monkeypatch.setattr(losses, "BLOCK_WORDS", 20)
     rng = np.random.default_rng(0)
     arrays = [rng.normal(size=size) for size in ((losses.CHUNK_ROWS + 9, 16), (50, 16), 50)]
     labels = torch.from_numpy(rng.integers(0, 50, len(arrays[0])))
     ours, plain = ([tensor(array) for array in arrays] for _ in "ab")
-    (3 * losses.unmasking(*ours, labels)).backward()
+    with torch.autocast("cpu", torch.bfloat16, enabled=low):
+        (3 * losses.unmasking(*ours, labels)).backward()
     logits = plain[0] @ plain[1].T + plain[2]
     (3 * torch.nn.functional.cross_entropy(logits, labels)).backward()
     for mine, other in zip(ours, plain, strict=True):
         assert mine.grad is not None and other.grad is not None
-        assert (mine.grad - other.grad).abs().max() < 1e-6
+        assert mine.grad.dtype == torch.float32
+        assert (mine.grad - other.grad).norm() < tolerance * other.grad.norm()
+
+
+class Largest(TorchDispatchMode):
+    """Numbers in the largest tensor that any operation returned."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = function(*args, **(kwargs or {}))
+        sizes = [leaf.numel() for leaf in tree_leaves(out) if isinstance(leaf, torch.Tensor)]
+        self.count = max(self.count, *sizes, 0)
+        return out
+
+
+def test_unmasking_never_has_all_logits() -> None:
+    rows, vocabulary, dim = 6 * losses.CHUNK_ROWS, 700, 8
+    hidden, words, bias = (
+        tensor(vectors(rows, dim)),
+        tensor(vectors(vocabulary, dim)),
+        tensor(vectors(1, 700)[0]),
+    )
+    with Largest() as largest:
+        losses.unmasking(hidden, words, bias, torch.arange(rows) % vocabulary).backward()
+    assert largest.count == losses.CHUNK_ROWS * vocabulary
 
 
 def test_unmasking_with_frozen_words() -> None:
