@@ -1,0 +1,252 @@
+"""Small random encoders in their publishers' layouts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import (
+    ByteLevelBPETokenizer,
+    Tokenizer,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
+from transformers import (
+    BertConfig,
+    BertModel,
+    CamembertConfig,
+    CamembertModel,
+    RobertaConfig,
+    RobertaModel,
+    XLMRobertaConfig,
+    XLMRobertaModel,
+)
+
+from mexma_cli.recipe import TrainTokenizer
+from mexma_cli.stages.tokenizer import train_tokenizer
+
+WIDTH = 32
+SHAPE: dict[str, Any] = {
+    "hidden_size": WIDTH,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "initializer_range": 0.3,
+}
+OLD = "sentence_transformers.models"
+LONG = "Le chat dort. " * 100
+
+
+@pytest.fixture(scope="session")
+def texts(sentences: dict[str, list[str]]) -> list[str]:
+    """Short ones, an empty one, one of unknown characters, and two over every limit."""
+    return [*sentences["fra"], "", LONG, "Oui", *sentences["eng"], LONG * 3, "漢字 только"]
+
+
+def write(path: Path, content: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+# Tokenisers, in the files that the publishers have.
+
+
+def word_pieces(folder: Path, texts: list[str], lower: bool = False) -> int:
+    """BERT's, as LaBSE has it: tokenizer.json, vocab.txt, tokenizer_config.json."""
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer.train_from_iterator(texts, trainers.WordPieceTrainer(vocab_size=300, special_tokens=special))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    tokenizer.save(str(folder / "tokenizer.json"))
+    words = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
+    (folder / "vocab.txt").write_text("".join(f"{word}\n" for word, _ in words), encoding="utf-8")
+    names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+    config = dict(zip(names, special, strict=True)) | {"do_lower_case": lower, "model_max_length": 512}
+    write(folder / "tokenizer_config.json", config | {"tokenizer_class": "BertTokenizer"})
+    return len(words)
+
+
+def pieces(folder: Path, texts: list[str]) -> int:
+    """XLM-R's Unigram."""
+    tokenizer = train_tokenizer(TrainTokenizer(vocabulary=300), lambda: iter(texts))
+    tokenizer.model_max_length = 512
+    tokenizer.save_pretrained(folder)
+    return len(tokenizer)
+
+
+def byte_pairs(folder: Path, texts: list[str]) -> int:
+    """RoBERTa's."""
+    tokenizer = ByteLevelBPETokenizer()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    tokenizer.train_from_iterator(texts, vocab_size=320, special_tokens=special)
+    tokenizer._tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    tokenizer.save_model(str(folder))
+    write(folder / "tokenizer_config.json", {"tokenizer_class": "RobertaTokenizer", "model_max_length": 512})
+    return tokenizer.get_vocab_size()
+
+
+# Models.
+
+
+def bert(folder: Path, texts: list[str], pooler: bool = True, **changes: Any) -> None:
+    torch.manual_seed(1)
+    folder.mkdir(parents=True, exist_ok=True)
+    config = BertConfig(
+        vocab_size=word_pieces(folder, texts), max_position_embeddings=512, **SHAPE, **changes
+    )
+    model = BertModel(config, add_pooling_layer=pooler)
+    with torch.no_grad():
+        model.embeddings.token_type_embeddings.weight.normal_()
+    model.save_pretrained(folder)
+
+
+def robertas(kind: str, folder: Path, texts: list[str], pooler: bool = False) -> None:
+    torch.manual_seed(2)
+    folder.mkdir(parents=True, exist_ok=True)
+    configs = {"xlmr": XLMRobertaConfig, "roberta": RobertaConfig, "camembert": CamembertConfig}
+    classes = {"xlmr": XLMRobertaModel, "roberta": RobertaModel, "camembert": CamembertModel}
+    size = byte_pairs(folder, texts) if kind == "roberta" else pieces(folder, texts)
+    ids = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
+    config = configs[kind](vocab_size=size, max_position_embeddings=514, type_vocab_size=1, **SHAPE, **ids)
+    classes[kind](config, add_pooling_layer=pooler).save_pretrained(folder)
+
+
+def modules_json(folder: Path, *kinds: str) -> None:
+    entries = [
+        {"idx": i, "name": str(i), "path": f"{i}_{kind}" if i else "", "type": f"{OLD}.{kind}"}
+        for i, kind in enumerate(kinds)
+    ]
+    write(folder / "modules.json", entries)
+
+
+def pooling_json(folder: Path, mode: str) -> None:
+    modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
+    config = {f"pooling_mode_{other}": other == mode for other in modes}
+    write(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": WIDTH} | config)
+
+
+def labse(folder: Path, texts: list[str]) -> None:
+    """sentence-transformers/LaBSE: BERT, CLS, Dense with tanh, Normalize."""
+    bert(folder, texts)
+    modules_json(folder, "Transformer", "Pooling", "Dense", "Normalize")
+    pooling_json(folder, "cls_token")
+    write(folder / "sentence_bert_config.json", {"max_seq_length": 256, "do_lower_case": False})
+    config = {"in_features": WIDTH, "out_features": 24, "bias": True}
+    tanh = {"activation_function": "torch.nn.modules.activation.Tanh"}
+    write(folder / "2_Dense" / "config.json", config | tanh)
+    linear = torch.nn.Linear(WIDTH, 24)
+    torch.save({f"linear.{key}": value for key, value in linear.state_dict().items()}, folder / DENSE_BIN)
+
+
+DENSE_BIN = "2_Dense/pytorch_model.bin"
+
+
+def e5(folder: Path, texts: list[str]) -> None:
+    """intfloat/multilingual-e5: XLM-R with pooler weights that nobody uses, mean, Normalize."""
+    robertas("xlmr", folder, texts, pooler=True)
+    modules_json(folder, "Transformer", "Pooling", "Normalize")
+    pooling_json(folder, "mean_tokens")
+    write(folder / "sentence_bert_config.json", {"max_seq_length": 512, "do_lower_case": False})
+    write(folder / "config_sentence_transformers.json", {"prompts": {}, "default_prompt_name": None})
+
+
+def old_roberta(folder: Path, texts: list[str]) -> None:
+    """As sentence-transformers 1 wrote it: the transformer in a folder, its limit in a file, of their own."""
+    robertas("roberta", folder / "0_Transformer", texts)
+    pooling_json(folder, "mean_tokens")
+    write(folder / "0_Transformer" / "sentence_roberta_config.json", {"max_seq_length": 128})
+    write(
+        folder / "modules.json",
+        [
+            {"idx": 0, "name": "0", "path": "0_Transformer", "type": f"{OLD}.Transformer"},
+            {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{OLD}.Pooling"},
+        ],
+    )
+
+
+def lower_cased(folder: Path, texts: list[str]) -> None:
+    """do_lower_case in front of a tokeniser that keeps capitals."""
+    robertas("xlmr", folder, texts)
+    modules_json(folder, "Transformer", "Pooling")
+    pooling_json(folder, "cls_token")
+    write(folder / "sentence_bert_config.json", {"max_seq_length": 200, "do_lower_case": True})
+
+
+def of_today(folder: Path, texts: list[str]) -> None:
+    """Written by the installed sentence-transformers: three Dense, and a default prompt."""
+    st = pytest.importorskip("sentence_transformers")
+    from sentence_transformers.sentence_transformer import modules
+
+    plain = folder.parent / f"{folder.name}-plain"
+    robertas("camembert", plain, texts)
+    torch.manual_seed(5)
+    layers = [
+        modules.Transformer(str(plain), max_seq_length=90),
+        modules.Pooling(WIDTH, "mean"),
+        modules.Dense(WIDTH, 48, activation_function=torch.nn.GELU()),
+        modules.Normalize(),
+        modules.Dense(48, 20, bias=False, activation_function=torch.nn.Identity()),
+        modules.Dense(20, 16, activation_function=torch.nn.ReLU()),
+    ]
+    prompts = {"query": "query: ", "passage": "passage: "}
+    model = st.SentenceTransformer(modules=layers, prompts=prompts, default_prompt_name="query", device="cpu")
+    model.save_pretrained(str(folder), create_model_card=False)
+
+
+PUBLISHED: dict[str, Callable[[Path, list[str]], None]] = {
+    "labse": labse,
+    "e5": e5,
+    "old roberta": old_roberta,
+    "lower cased": lower_cased,
+    "of today": of_today,
+}
+
+
+@pytest.fixture(scope="session")
+def published(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> Callable[[str], Path]:
+    """Folders of sentence-transformers by name, made once."""
+    made: dict[str, Path] = {}
+
+    def get(name: str) -> Path:
+        if name not in made:
+            made[name] = tmp_path_factory.mktemp("published") / name.replace(" ", "-")
+            PUBLISHED[name](made[name], texts)
+        return made[name]
+
+    return get
+
+
+@pytest.fixture
+def copy(published: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
+    """One of them to break."""
+    return lambda name: Path(shutil.copytree(published(name), tmp_path / "copy"))
+
+
+@pytest.fixture
+def plain(texts: list[str], tmp_path: Path) -> Callable[..., Path]:
+    """A plain Hugging Face folder by kind: `bert`, `xlmr`, `roberta`, `camembert`; with its pooler or not."""
+
+    def make(kind: str, pooler: bool = True) -> Path:
+        folder = tmp_path / "plain"
+        if kind == "bert":
+            bert(folder, texts, pooler)
+        else:
+            robertas(kind, folder, texts, pooler)
+        return folder
+
+    return make

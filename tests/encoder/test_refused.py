@@ -1,0 +1,220 @@
+"""What an encoder's folder may not ask for: refused by name, and no code of it is run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.errors import MexmaError
+
+WEIGHTS = "model.safetensors"
+WIDTH = 32
+
+
+def write(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def change_json(name: str, **changes: Any) -> Callable[[Path], object]:
+    return lambda folder: write(folder / name, json.loads((folder / name).read_text()) | changes)
+
+
+def change_modules(change: Callable[[list[dict[str, Any]]], object]) -> Callable[[Path], object]:
+    def apply(folder: Path) -> None:
+        entries = json.loads((folder / "modules.json").read_text())
+        change(entries)
+        write(folder / "modules.json", entries)
+
+    return apply
+
+
+def other_dense(folder: Path) -> None:
+    save_file(
+        {"linear.weight": torch.zeros(24, 7), "linear.bias": torch.zeros(24)}, folder / "2_Dense" / WEIGHTS
+    )
+
+
+DENSE_BIN = "2_Dense/pytorch_model.bin"
+DENSE, POOL, LIMIT = "2_Dense/config.json", "1_Pooling/config.json", "sentence_bert_config.json"
+PROMPTS = "config_sentence_transformers.json"
+REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "max": (change_json(POOL, pooling_mode="max"), "pooling 'max' is not supported"),
+    "weighted": (change_json(POOL, pooling_mode="weightedmean"), "pooling 'weightedmean' is not supported"),
+    "two": (change_json(POOL, pooling_mode=["cls", "mean"]), r"pooling 'cls\+mean' is not supported"),
+    "two by flags": (
+        change_json(POOL, pooling_mode_mean_tokens=True),
+        r"pooling 'cls_token\+mean_tokens' is not supported",
+    ),
+    "prompt left out": (change_json(POOL, include_prompt=False), "include_prompt False is not supported"),
+    "no pooling config": (lambda f: (f / POOL).unlink(), "the pooling's config.json is not there"),
+    "no pooling": (change_modules(lambda m: m.pop(1)), "modules Transformer, Dense, Normalize are not"),
+    "two poolings": (change_modules(lambda m: m.append(m[1])), "not supported in this order"),
+    "own module": (
+        change_modules(lambda m: m[3].update(type="custom_st.Normalize")),
+        r"the module 'Normalize' \(custom_st.Normalize\) is not supported",
+    ),
+    "sparse module": (
+        change_modules(lambda m: m[1].update(type="sentence_transformers.sparse_encoder.modules.Pooling")),
+        "the module 'Pooling' .*sparse_encoder.* is not supported",
+    ),
+    "activation": (
+        change_json(DENSE, activation_function="torch.nn.modules.activation.SiLU"),
+        "activation 'torch.nn.modules.activation.SiLU' is not supported",
+    ),
+    "own activation": (
+        change_json(DENSE, activation_function="os.system"),
+        "the activation 'os.system' is not supported",
+    ),
+    "residual": (change_json(DENSE, use_residual=True), "use_residual True is not supported"),
+    "of tokens": (
+        change_json(DENSE, module_input_name="token_embeddings"),
+        "module_input_name 'token_embeddings' is not supported",
+    ),
+    "no sizes": (lambda f: write(f / DENSE, {}), "does not say in_features and out_features"),
+    "no dense weights": (lambda f: (f / DENSE_BIN).unlink(), "2_Dense has no weights"),
+    "other dense weights": (other_dense, "2_Dense: weights and config.json do not belong together"),
+    "dense cut off": (
+        lambda f: (f / DENSE_BIN).write_bytes((f / DENSE_BIN).read_bytes()[:900]),
+        "pytorch_model.bin",
+    ),
+    "other width": (
+        lambda f: (change_json(DENSE, in_features=7)(f), other_dense(f)),
+        rf"Dense\(7, 24, Tanh\) does not take vectors of {WIDTH} numbers",
+    ),
+    "task": (change_json(LIMIT, transformer_task="fill-mask"), "transformer_task 'fill-mask' is not supp"),
+    "model arguments": (change_json(LIMIT, model_args={"foo": 1}), "model_args with foo is not supported"),
+    "limit of nothing": (change_json(LIMIT, max_seq_length=0), "max_seq_length .* is 0"),
+    "limit a list": (lambda f: write(f / LIMIT, [1]), "sentence_bert_config.json: not a JSON object"),
+    "a cross-encoder": (
+        lambda f: write(f / PROMPTS, {"model_type": "CrossEncoder"}),
+        "a CrossEncoder is not supported",
+    ),
+    "prompt unknown": (
+        lambda f: write(f / PROMPTS, {"prompts": {}, "default_prompt_name": "query"}),
+        "default_prompt_name is 'query', and prompts has none",
+    ),
+    "decoder": (change_json("config.json", is_decoder=True), "is_decoder True; only False is supported"),
+    "relative positions": (
+        change_json("config.json", position_embedding_type="relative_key"),
+        "position_embedding_type 'relative_key'",
+    ),
+    "family": (
+        change_json("config.json", model_type="distilbert"),
+        "model type 'distilbert' is not supported",
+    ),
+    "own code": (
+        change_json("config.json", auto_map={"AutoModel": "modeling_own.Own"}),
+        r"brings its own Python code \(modeling_own.py\), which is not run unasked",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_not_honoured_is_refused_by_name(case: str, copy: Callable[[str], Path]) -> None:
+    change, message = REFUSED[case]
+    folder = copy("labse")
+    change(folder)
+    with pytest.raises(MexmaError, match=message):
+        SentenceEncoder.load(str(folder), "cpu")
+
+
+def test_a_limit_without_room_is_refused(tiny_encoder: Path) -> None:
+    with pytest.raises(MexmaError, match="1 tokens has no room"):
+        SentenceEncoder.load(str(tiny_encoder), "cpu", max_tokens=1)
+
+
+# Code in a folder is not run.
+
+
+class Bomb:
+    def __init__(self, crater: Path) -> None:
+        self.crater = crater
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.crater,)
+
+
+@pytest.mark.parametrize("where", ["", "2_Dense"])
+def test_code_in_pickled_weights_is_not_run(where: str, copy: Callable[[str], Path], tmp_path: Path) -> None:
+    folder, crater = copy("labse"), tmp_path / "crater"
+    (folder / where / WEIGHTS).unlink(missing_ok=True)
+    torch.save({"linear.weight": Bomb(crater)}, folder / where / "pytorch_model.bin")
+    with pytest.raises(MexmaError, match="bring code along, which was not run"):
+        SentenceEncoder.load(str(folder), "cpu")
+    assert not crater.exists()
+    torch.load(folder / where / "pytorch_model.bin", weights_only=False)
+    assert crater.exists()  # it would have gone off
+
+
+def test_pickled_weights_without_code_are_read(copy: Callable[[str], Path], texts: list[str]) -> None:
+    folder = copy("labse")
+    expected = SentenceEncoder.load(str(folder), "cpu")
+    torch.save(load_file(folder / WEIGHTS), folder / "pytorch_model.bin")
+    (folder / WEIGHTS).unlink()
+    assert SentenceEncoder.load(str(folder), "cpu").fingerprint == expected.fingerprint
+
+
+OWN_CODE = """
+from pathlib import Path
+from transformers import BertModel
+Path({crater!r}).touch()
+
+class Own(BertModel):
+    def forward(self, *arguments, **options):
+        {change}
+        return super().forward(*arguments, **options)
+"""
+
+
+def own_code(folder: Path, crater: Path, change: str) -> None:
+    source = OWN_CODE.format(crater=str(crater), change=change)
+    (folder / "modeling_own.py").write_text(source, encoding="utf-8")
+    change_json("config.json", auto_map={"AutoModel": "modeling_own.Own"})(folder)
+
+
+def test_own_code_is_run_when_it_is_asked_for(
+    copy: Callable[[str], Path], texts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    folder = copy("labse")
+    expected = SentenceEncoder.load(str(folder), "cpu").embed(texts)
+    own_code(folder, tmp_path / "crater", "pass")
+    with pytest.raises(MexmaError, match="own Python code"):
+        SentenceEncoder.load(str(folder), "cpu")
+    assert not (tmp_path / "crater").exists()
+    encoder = SentenceEncoder.load(str(folder), "cpu", trust_remote_code=True)
+    assert (tmp_path / "crater").exists()
+    assert np.abs(encoder.embed(texts) - expected).max() < 1e-6
+
+
+def test_own_code_that_attends_in_its_own_way_is_refused(
+    copy: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    folder = copy("labse")
+    own_code(folder, tmp_path / "crater", "options['packed_lengths'] = (sum(options['packed_lengths']),)")
+    with pytest.raises(MexmaError, match="does not attend through transformers' AttentionInterface"):
+        SentenceEncoder.load(str(folder), "cpu", trust_remote_code=True)
+
+
+def test_the_fingerprint_is_of_the_modules_too(copy: Callable[[str], Path]) -> None:
+    folder = copy("labse")
+    found = [SentenceEncoder.load(str(folder), "cpu").fingerprint]
+    weights = torch.load(folder / DENSE_BIN, weights_only=True)
+    weights["linear.bias"][0] += 1
+    torch.save(weights, folder / DENSE_BIN)
+    found.append(SentenceEncoder.load(str(folder), "cpu").fingerprint)
+    change_json(DENSE, activation_function="torch.nn.modules.activation.ReLU")(folder)
+    found.append(SentenceEncoder.load(str(folder), "cpu").fingerprint)
+    change_modules(lambda entries: entries.pop())(folder)
+    found.append(SentenceEncoder.load(str(folder), "cpu").fingerprint)
+    found.append(SentenceEncoder.load(str(folder), "cpu", pooling="mean").fingerprint)
+    assert len(set(found)) == 5
