@@ -4,30 +4,52 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from mexma_cli.commands.options import show_bars
+from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:
+    from mexma_cli.recipe import Data
     from mexma_cli.stages.prepare import CorpusReport
+    from mexma_cli.stages.prepare_plan import PlannedCorpus, PreparePlan
 
 
 @click.command("prepare")
 @click.argument("recipe")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the recipe.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    help="Processes that work side by side, a language each.  [default: as many as there are cores]",
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print languages, corpora, files, pairs and disk, and what is missing; write nothing.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the table as JSON lines.")
-def command(recipe: str, overrides: tuple[str, ...], as_json: bool) -> None:
+def command(
+    recipe: str, overrides: tuple[str, ...], workers: int | None, dry_run: bool, as_json: bool
+) -> None:
     """Clean and tokenise the parallel text that RECIPE (a YAML file, or a shipped recipe's name) lists.
 
-    Corpora that were prepared with the same settings are left as they are. The table on stdout says for
-    every corpus and language how many pairs were read, kept, and dropped for which reason.
+    Corpora that were prepared with the same settings are left as they are, so that a run that was stopped
+    or killed goes on where it was. The table on stdout says for every corpus and language how many pairs
+    were read, kept, and dropped for which reason.
+
+    \b
+    Examples:
+      mexma prepare 81langs --set data.root=/data/opus --dry-run
+      mexma prepare 81langs --set data.root=/data/opus --workers 32
     """
     from tqdm import tqdm
 
     from mexma_cli.recipe import load
-    from mexma_cli.stages.prepare import prepare
 
     settings = load(recipe, overrides)
     with tqdm(unit="corpus", disable=not show_bars(), leave=False) as bar:
@@ -36,12 +58,92 @@ def command(recipe: str, overrides: tuple[str, ...], as_json: bool) -> None:
             bar.total, bar.n = jobs, done
             bar.set_description(label)
 
-        reports = prepare(settings, progress)
-    if as_json:
-        for report in reports:
-            click.echo(json.dumps(dataclasses.asdict(report), ensure_ascii=False))
+        if dry_run:
+            from mexma_cli.stages.prepare_plan import plan
+
+            planned = plan(settings.data, progress)
+        else:
+            from mexma_cli.stages.prepare import prepare
+
+            reports = prepare(settings, progress, workers or len(os.sched_getaffinity(0)))
+    if dry_run:
+        _print_plan(planned, settings.data, as_json)
+    elif as_json:
+        _print_json(reports)
     else:
         click.echo(table(reports))
+
+
+def _print_json(rows: Iterable[CorpusReport | PlannedCorpus]) -> None:
+    for row in rows:
+        click.echo(json.dumps(dataclasses.asdict(row), ensure_ascii=False))
+
+
+def _print_plan(planned: PreparePlan, data: Data, as_json: bool) -> None:
+    """Print a plan; what is missing makes it an error."""
+    if as_json:
+        _print_json(planned.corpora)
+    else:
+        click.echo(plan_table(planned, data))
+    if planned.missing:
+        for message in planned.missing[:-1]:
+            click.echo(f"error: {message}", err=True)
+        raise MexmaError(planned.missing[-1], "docs/data.md says where corpora are and how to fetch them")
+
+
+def plan_table(planned: PreparePlan, data: Data) -> str:
+    """A row a language, a row a corpus, and what the disk needs."""
+    by_language: dict[str, list[PlannedCorpus]] = {}
+    by_corpus: dict[str, list[PlannedCorpus]] = {}
+    for row in planned.corpora:
+        by_language.setdefault(row.language, []).append(row)
+        by_corpus.setdefault(row.corpus, []).append(row)
+    rows = [["language", "corpora", "files", "pairs", "used", "GB", ""]]
+    for language, all_ in by_language.items():
+        used = sum(row.used for row in all_)
+        short = data.minimum_per_language - used
+        lacking = [row.corpus for row in all_ if not row.files]
+        notes = ["NO DATA"] if not any(row.files for row in all_) else []
+        notes += [f"{short:,} short of the minimum"] if short > 0 else []
+        notes += [f"not in {_some(lacking)}"] if lacking and len(lacking) < len(all_) else []
+        rows.append([language, str(sum(row.files > 0 for row in all_)), *_sums(all_), "; ".join(notes)])
+    rows.append(["all", "", *_sums(planned.corpora), ""])
+    corpora = [["corpus", "languages", "files", "pairs", "used", "GB", ""]]
+    for corpus, all_ in by_corpus.items():
+        here = sum(row.files > 0 for row in all_)
+        corpora.append([corpus, f"{here} of {len(all_)}", *_sums(all_), "" if here else all_[0].looked])
+    lines = [*_aligned(rows, 1), "", *_aligned(corpora, 1), ""]
+    if not all(row.counted for row in planned.corpora):
+        lines.append("~: estimated from the beginnings and the sizes of the files")
+    lines += [
+        "used: what the caps leave, if no pair is dropped for another reason",
+        "GB: of the stores, estimated at 4 bytes of text a token and 4 bytes of disk",
+        f"temporary files: up to {planned.temporary / 1e9:.2f} GB for each process",
+    ]
+    return "\n".join(lines)
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def _sums(rows: list[PlannedCorpus]) -> list[str]:
+    """Files, pairs, used pairs and disk of several rows."""
+    about = "" if all(row.counted for row in rows) else "~"
+    pairs, used = sum(row.pairs for row in rows), sum(row.used for row in rows)
+    disk = sum(row.disk for row in rows)
+    return [str(sum(row.files for row in rows)), f"{about}{pairs:,}", f"{used:,}", f"{disk / 1e9:.2f}"]
+
+
+def _aligned(rows: Sequence[list[str]], names: int) -> list[str]:
+    """Rows as lines: the first `names` columns to the left, numbers to the right, the last as it is."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        left = [cell.ljust(width) for cell, width in zip(row[:names], widths, strict=False)]
+        right = [cell.rjust(width) for cell, width in zip(row[names:-1], widths[names:], strict=False)]
+        lines.append("  ".join([*left, *right, row[-1]]).rstrip())
+    return lines
 
 
 def table(reports: list[CorpusReport]) -> str:
@@ -61,15 +163,10 @@ def table(reports: list[CorpusReport]) -> str:
     ]
     rows = [["corpus", "language", "read", "kept", *reasons, "cut", "tokens", ""]]
     for report, numbers in zip(reports, counts, strict=True):
-        note = "as before" if report.reused else ""
+        note = report.skipped or ("as before" if report.reused else "")
         rows.append([report.corpus, report.language, *(f"{number:,}" for number in numbers), note])
     rows.append(["all", "", *(f"{sum(column):,}" for column in zip(*counts, strict=True)), ""])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        names = [cell.ljust(width) for cell, width in zip(row[:2], widths, strict=False)]
-        numbers_ = [cell.rjust(width) for cell, width in zip(row[2:-1], widths[2:], strict=False)]
-        lines.append("  ".join([*names, *numbers_, row[-1]]).rstrip())
+    lines = _aligned(rows, 2)
     if reasons:
         lines += ["", *(f"{reason}: {REASONS[reason]}" for reason in reasons)]
     if any(report.truncated for report in reports):

@@ -1,4 +1,4 @@
-"""A recipe from YAML: phases spelled out, `--set` applied, and messages that name the key."""
+"""A recipe from YAML: inherited keys, phases spelled out, `--set` applied, and messages that name the key."""
 
 from __future__ import annotations
 
@@ -12,54 +12,44 @@ import yaml
 from pydantic import ValidationError
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.recipe.inherit import IMPLIED_PHASE, inherited
 from mexma_cli.recipe.section import Section
 from mexma_cli.recipe.sections import Recipe
 
-IMPLIED_PHASE = "train"
-"""Name of the one phase of a recipe without `phases`."""
-
 
 def shipped() -> dict[str, Path]:
-    """The recipes that come with the package, by name."""
+    """The recipes that come with the package, by name; those in folders as ``ablations/no-koleo``."""
     here = Path(__file__).parent.parent
     folder = here / "recipes" if (here / "recipes").is_dir() else here.parent / "recipes"
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    return {
+        path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.yaml"))
+    }
 
 
 def load(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe by path, or by the name of a shipped one.
 
     Args:
-        source: A YAML file or a name such as ``mini``.
+        source: A YAML file or a name such as ``mini``. A recipe with `extends` starts from another one.
         overrides: ``key=value`` with dots in the key and YAML in the value. A phase is addressed by
             its name (``phases.mexma.trainer.steps=100``); ``trainer.steps=100`` means every phase.
 
     Raises:
-        MexmaError: No such recipe, broken YAML, or a key or value that does not fit; the message
-            names the key and the nearest right one.
+        MexmaError: No such recipe, broken YAML, a circle of `extends`, or a key or value that does not fit;
+            the message names the key and the nearest right one.
     """
-    path = _find(str(source))
-    try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise MexmaError(f"{path}{where}: not valid YAML: {getattr(error, 'problem', error)}") from None
-    except UnicodeDecodeError as error:
-        raise MexmaError(f"{path}: not UTF-8 (byte {error.start})") from None
-    if not isinstance(raw, dict):
-        raise MexmaError(f"{path}: a recipe is a list of `key: value` lines, this is {type(raw).__name__}")
-    raw = _with_phases(raw)
+    raw, chain = inherited(_find(str(source)), _find)
     for override in overrides:
         _override(raw, override)
     try:
         return Recipe.model_validate(raw)
     except ValidationError as error:
-        raise _explain(path, raw, error) from None
+        raise _explain(" extends ".join(map(str, chain)), raw, error) from None
 
 
-def _find(source: str) -> Path:
-    path = Path(source)
+def _find(source: str, folder: Path = Path()) -> Path:
+    """The file of a recipe; `folder` is where a relative path starts."""
+    path = folder / source
     if path.is_file():
         return path
     known = shipped()
@@ -67,27 +57,9 @@ def _find(source: str) -> Path:
         return known[source]
     if path.is_dir():
         raise MexmaError(f"{source} is a folder, not a recipe", "name the YAML file")
-    near = difflib.get_close_matches(path.stem, known, n=1)
+    near = difflib.get_close_matches(source.removesuffix(".yaml"), known, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     raise MexmaError(f"no recipe {source!r}", f"{hint}shipped recipes: {', '.join(known) or 'none'}")
-
-
-def _with_phases(raw: dict[str, Any]) -> dict[str, Any]:
-    """Bring a recipe without `phases` into the form with one, and give each phase the shared `trainer`."""
-    raw = dict(raw)
-    shared = raw.pop("trainer", None) or {}
-    if "phases" not in raw:
-        phase = {"name": IMPLIED_PHASE, "objective": raw.pop("objective", None), "trainer": shared}
-        return raw | {"phases": [{key: value for key, value in phase.items() if value is not None}]}
-    phases = raw["phases"]
-    if isinstance(phases, list) and isinstance(shared, dict):
-        raw["phases"] = [_with_trainer(phase, shared) for phase in phases]
-    return raw
-
-
-def _with_trainer(phase: Any, shared: dict[str, Any]) -> Any:
-    own = phase.get("trainer") or {} if isinstance(phase, dict) else None
-    return phase | {"trainer": shared | own} if isinstance(own, dict) else phase
 
 
 def _override(raw: dict[str, Any], override: str) -> None:
@@ -136,7 +108,7 @@ def _all_keys() -> set[str]:
     }
 
 
-def _explain(path: Path, raw: dict[str, Any], error: ValidationError) -> MexmaError:
+def _explain(path: str, raw: dict[str, Any], error: ValidationError) -> MexmaError:
     """One message with every key that is wrong, and the nearest right one for the first unknown key."""
     lines: list[str] = []
     hint = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 from pydantic import Field, model_validator
@@ -23,15 +23,21 @@ class Corpus(Section):
     """Parallel text of one kind; `{lang}` in a path stands for each code in `languages`."""
 
     name: str
-    format: Literal["tsv", "aligned"]
+    format: Literal["tsv", "aligned", "opus", "mtdata"]
     languages: tuple[str, ...] = Field(min_length=1)
+    """Left out: those of `data.languages`, and the corpus is `optional`."""
     target: str = "eng_Latn"
     path: str | None = None
-    """tsv: source TAB target, further columns ignored."""
+    """tsv: source TAB target, further columns ignored. opus, mtdata: a folder, or a glob of files and
+    folders; what is in them is found by its names, in either order of the languages (formats/moses.py)."""
     source_path: str | None = None
     """aligned: two files, line n with line n; an empty line is a missing sentence."""
     target_path: str | None = None
     keep: Keep | None = None
+    optional: bool = False
+    """The corpus may lack some of its languages; a language that no corpus has is an error all the same."""
+    top_up: bool = False
+    """Taken only as far as a language is short of `data.minimum_per_language`, after all other corpora."""
     cap: int = Field(0, ge=0)
     """At most so many pairs a language (0: all)."""
     repeat: float = Field(1.0, gt=0)
@@ -39,10 +45,12 @@ class Corpus(Section):
 
     @model_validator(mode="after")
     def _paths_fit_the_format(self) -> Corpus:
-        if self.format == "tsv" and not self.path:
-            raise ValueError(f"corpus {self.name!r}: format tsv needs `path`")
         if self.format == "aligned" and not (self.source_path and self.target_path):
             raise ValueError(f"corpus {self.name!r}: format aligned needs `source_path` and `target_path`")
+        if self.format != "aligned" and not self.path:
+            raise ValueError(f"corpus {self.name!r}: format {self.format} needs `path`")
+        if self.keep and self.format in ("opus", "mtdata"):
+            raise ValueError(f"corpus {self.name!r}: `keep` goes with tsv and aligned only")
         return self
 
 
@@ -53,6 +61,14 @@ class Data(Section):
     """Paths below are taken from this folder."""
     store: str
     """Where `prepare` writes the tokenised pairs."""
+    languages: tuple[str, ...] = ()
+    """Of the corpora that list none themselves."""
+    codes: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """opus, mtdata: a language -> how files spell it, where that is not a usual code for it."""
+    cap_per_language: int = Field(0, ge=0)
+    """At most so many pairs a language over all corpora, filled in the order of the corpora (0: all)."""
+    minimum_per_language: int = Field(0, ge=0)
+    """Up to so many pairs a language are made up from the corpora with `top_up`."""
     max_tokens: int = Field(200, ge=3)
     """With <s> and </s> (paper section 7.5)."""
     min_chars: int = 1
@@ -64,6 +80,30 @@ class Data(Section):
     """Text files (globs, from `root` or else from the current folder) with a sentence in a line or a column;
     pairs with such a sentence are dropped."""
     corpora: tuple[Corpus, ...] = Field(min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shared_languages(cls, raw: Any) -> Any:
+        """Give `languages` to the corpora that have none."""
+        if not isinstance(raw, dict) or not raw.get("languages") or not isinstance(raw.get("corpora"), list):
+            return raw
+        shared = {"languages": raw["languages"], "optional": True}
+        corpora = [
+            shared | corpus if isinstance(corpus, dict) and "languages" not in corpus else corpus
+            for corpus in raw["corpora"]
+        ]
+        return raw | {"corpora": corpora}
+
+    @model_validator(mode="after")
+    def _limits_fit_together(self) -> Data:
+        topping = [corpus.name for corpus in self.corpora if corpus.top_up]
+        if topping and not self.minimum_per_language:
+            raise ValueError(f"corpus {topping[0]!r}: `top_up` needs `data.minimum_per_language`")
+        if self.minimum_per_language and not topping:
+            raise ValueError("`minimum_per_language` needs a corpus with `top_up: true`")
+        if 0 < self.cap_per_language < self.minimum_per_language:
+            raise ValueError("`minimum_per_language` is above `cap_per_language`")
+        return self
 
     def resolve(self, path: str) -> Path:
         """A path of the recipe, seen from `root`."""

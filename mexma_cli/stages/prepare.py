@@ -1,118 +1,46 @@
-"""Parallel text to BitextStores: read, filter, cap, tokenise; what was prepared before is kept.
+"""Parallel text to BitextStores, language by language in several processes; finished stores are kept.
 
-Each corpus is read twice. The first pass decides about every pair (a reason code and a hash a pair, so
-exact duplicates and the cap are settled without keeping text), the second tokenises what is kept.
+Each corpus is read twice. The first reading decides about every pair (stages/selection.py), the second
+tokenises what is kept (stages/language.py). The stores have the same bytes whatever the number of processes.
 """
 
 from __future__ import annotations
 
 import glob
-import re
+import multiprocessing
+import multiprocessing.connection
+import os
+import shutil
+import signal
+import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import zip_longest
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xxhash
 
-from mexma_cli import languages
 from mexma_cli.errors import MexmaError
-from mexma_cli.recipe import Corpus, Data, Recipe
+from mexma_cli.recipe import Data, Recipe
+from mexma_cli.stages.corpora import Job, find_jobs, store_path_of
+from mexma_cli.stages.language import CorpusReport, LanguageWorker, Plan
+from mexma_cli.stages.selection import Selection
 from mexma_cli.stages.tokenizer import recipe_tokenizer
-from mexma_cli.store.bitext import MANIFEST, BitextManifest, BitextStore, BitextWriter
-from mexma_cli.store.manifest import checksum_file
-from mexma_cli.text.clean import REASONS, PairFilter, folded, pair_hash
-from mexma_cli.text.lines import read_lines, scan
+from mexma_cli.store.manifest import only_writer, read_json, write_json_atomic
+from mexma_cli.text.clean import PairFilter, folded
+from mexma_cli.text.lines import Member, read_lines
 
-CAP_SEED = 42
-"""A cap keeps the pairs with the smallest hashes under this seed, in whatever order they stand."""
-_BATCH = 2000
-_CODES = {reason: code for code, reason in enumerate(["", *REASONS])}
+__all__ = ["CorpusReport", "chains_of", "prepare", "store_path", "store_path_of"]
 
+CHECKSUMS = "files.json"
+"""In the folder of the stores: checksums of files that were read, so that they are not read for it again."""
+_WORK = "prepare.tmp-"
 
-@dataclass(frozen=True)
-class CorpusReport:
-    """What became of one corpus in one language.
-
-    Attributes:
-        read: Pairs in the files; kept: pairs in the store; dropped: reason -> pairs.
-        truncated: Sentences cut to max_tokens.
-        tokens: Ids of both sides.
-        reused: Prepared before with the same settings.
-    """
-
-    corpus: str
-    language: str
-    target: str
-    read: int
-    kept: int
-    dropped: dict[str, int]
-    truncated: int
-    tokens: int
-    path: str
-    reused: bool
-
-
-@dataclass
-class _Job:
-    """One corpus in one language."""
-
-    data: Data
-    corpus: Corpus
-    language: str
-    files: list[Path]
-    keep: Path | None
-    decisions: np.ndarray | None = field(default=None)
-    """uint8 a pair: 0 kept, else a code of `_CODES`."""
-
-    @property
-    def path(self) -> Path:
-        return store_path_of(self.data, self.corpus.name, self.language)
-
-    @property
-    def label(self) -> str:
-        return f"{self.corpus.name} {self.language}"
-
-    @cached_property
-    def settings(self) -> dict[str, Any]:
-        """All about the text that decides what is in the store, as JSON gives it back."""
-        data, corpus = self.data, self.corpus
-        return {
-            "format": corpus.format,
-            "files": [[path.name, checksum_file(path)] for path in self.files],
-            "keep": [corpus.keep.value, checksum_file(self.keep)] if corpus.keep and self.keep else None,
-            "source": languages.resolve(self.language),
-            "target": languages.resolve(corpus.target),
-            "min_chars": data.min_chars,
-            "max_chars": data.max_chars,
-            "max_length_ratio": data.max_length_ratio,
-            "drop_duplicates": data.drop_duplicates,
-            "cap": corpus.cap,
-            "cap_seed": CAP_SEED,
-        }
-
-    def pairs(self) -> Iterator[tuple[str | None, str, str]]:
-        """Every pair of the files: a reason if it is dropped for its place, and both sides stripped."""
-        rows = _tsv(self.files[0]) if self.corpus.format == "tsv" else _aligned(*self.files)
-        if self.keep is None or self.corpus.keep is None:
-            yield from rows
-            return
-        parts = read_lines(self.keep)
-        for number, (row, part) in enumerate(zip_longest(rows, parts), start=1):
-            if row is None or part is None:
-                raise MexmaError(f"{self.keep} has not as many lines as {self.files[0]} (line {number})")
-            reason, source, target = row
-            yield (reason or ("other part" if part != self.corpus.keep.value else None)), source, target
-
-    def kept(self) -> Iterator[tuple[str, str]]:
-        """The pairs that were decided to be kept."""
-        assert self.decisions is not None
-        for code, (_, source, target) in zip(self.decisions.tolist(), self.pairs(), strict=True):
-            if not code:
-                yield source, target
+Progress = Callable[[int, int, str], object]
 
 
 def store_path(recipe: Recipe, corpus: str, language: str) -> Path:
@@ -120,95 +48,246 @@ def store_path(recipe: Recipe, corpus: str, language: str) -> Path:
     return store_path_of(recipe.data, corpus, language)
 
 
-def store_path_of(data: Data, corpus: str, language: str) -> Path:
-    """`store_path` from the recipe's `data` alone."""
-    return Path(data.store) / f"{corpus}.{language}"
-
-
-def prepare(
-    recipe: Recipe, on_progress: Callable[[int, int, str], object] | None = None
-) -> list[CorpusReport]:
+def prepare(recipe: Recipe, on_progress: Progress | None = None, workers: int = 1) -> list[CorpusReport]:
     """Make the stores of all corpora of a recipe; those with the same settings are left as they are.
 
     Args:
         recipe: Its `data` says which text; its `encoder` which tokeniser, or that one is to be trained.
         on_progress: Called with corpora done, corpora in all, and the one that is worked on.
+        workers: Processes. More than one needs a script that can be imported (``if __name__ == ...``).
 
     Raises:
-        MexmaError: A file is missing or broken, a language unknown, no pair is left. All files are looked
-            for before any work starts.
+        MexmaError: A file is missing or broken, a language unknown or without any data, no pair is left. All
+            files are looked for before any work starts.
     """
-    tell = on_progress or (lambda done, jobs, label: None)
-    jobs = _jobs(recipe.data)
-    excluded, fingerprint = _excluded(recipe.data)
-    data = recipe.data
-    rules = PairFilter(data.min_chars, data.max_chars, data.max_length_ratio, excluded)
-
-    def decided(done: int, job: _Job) -> _Job:
-        if job.decisions is None:
-            tell(done, len(jobs), job.label)
-            job.decisions = _decide(job, rules)
-        return job
-
-    def sentences() -> Iterator[str]:
-        for job in jobs:
-            for pair in decided(0, job).kept():
-                yield from pair
-
-    text = {"excluded": fingerprint, "corpora": [job.settings for job in jobs]}
-    tokenizer = recipe_tokenizer(recipe, text, sentences)
-    backend = tokenizer.backend_tokenizer
-    backend.no_truncation()
-    backend.no_padding()
-    digest = xxhash.xxh3_128_hexdigest(backend.to_str().encode())
-    reports = []
-    for done, job in enumerate(jobs):
-        settings = job.settings | {
-            "excluded": fingerprint,
-            "tokenizer": digest,
-            "max_tokens": data.max_tokens,
-        }
-        before = _prepared(job.path)
-        if before is not None and before.settings == settings:
-            reports.append(_report(job, before, reused=True))
-            continue
-        store = _tokenise(decided(done, job), backend, settings)
-        job.decisions = None
-        reports.append(_report(job, store.manifest, reused=False))
-    tell(len(jobs), len(jobs), "")
+    jobs, missing = find_jobs(recipe.data)
+    if missing:
+        more = f" (and {len(missing) - 1} more like this: --dry-run lists them)" if len(missing) > 1 else ""
+        raise MexmaError(missing[0].message + more, missing[0].hint)
+    with _Crew(recipe.data, jobs, on_progress or (lambda done, jobs, label: None), workers) as crew:
+        reports = crew.reports(crew.tokenizer(recipe))
     if not any(report.kept for report in reports):
         raise MexmaError("no pair is left in any corpus", "look at the filters in `data`")
     return reports
 
 
-def _jobs(data: Data) -> list[_Job]:
-    """Every corpus in every language, with its files found."""
-    jobs: dict[Path, _Job] = {}
-    for corpus in data.corpora:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", corpus.name):
-            raise MexmaError(f"corpus {corpus.name!r}: a name is letters, digits, `.`, `_` and `-`")
-        languages.resolve(corpus.target)
-        names = [corpus.path] if corpus.format == "tsv" else [corpus.source_path, corpus.target_path]
-        if len(corpus.languages) > 1 and not any("{lang}" in (name or "") for name in names):
-            raise MexmaError(f"corpus {corpus.name!r} has several languages but no {{lang}} in its path")
-        for language in corpus.languages:
-            languages.resolve(language)
-            files = [data.resolve(name.replace("{lang}", language)) for name in names if name]
-            keep = data.resolve(corpus.keep.path.replace("{lang}", language)) if corpus.keep else None
-            for path in [*files, *([keep] if keep else [])]:
-                if not path.is_file():
-                    what = "is a folder" if path.is_dir() else "no such file"
-                    raise MexmaError(
-                        f"{path}: {what} (corpus {corpus.name!r}, {language})",
-                        f"paths are taken from `data.root`, which is {data.root}",
-                    )
-            job = _Job(data, corpus, language, files, keep)
-            if job.path in jobs:
-                raise MexmaError(
-                    f"corpus {corpus.name!r} has {language} twice", "give each corpus its own name"
-                )
-            jobs[job.path] = job
-    return list(jobs.values())
+def chains_of(data: Data, jobs: list[Job]) -> list[list[Job]]:
+    """What is done one after the other: a language's corpora if limits tie them together, else each alone.
+
+    Corpora keep the recipe's order, those with `top_up` come last.
+    """
+    if not data.cap_per_language and not data.minimum_per_language:
+        return [[job] for job in jobs]
+    chains: dict[tuple[str, str], list[Job]] = {}
+    for job in sorted(jobs, key=lambda job: job.corpus.top_up):
+        chains.setdefault(job.pair, []).append(job)
+    return list(chains.values())
+
+
+class _Crew:
+    """The processes of one `prepare`; there are none, and nothing is written, while all is found prepared."""
+
+    def __init__(self, data: Data, jobs: list[Job], tell: Progress, workers: int) -> None:
+        self._data, self._jobs, self._tell, self._workers = data, jobs, tell, workers
+        self._store = Path(data.store)
+        self._work = self._store / f"{_WORK}{os.getpid()}"
+        excluded, fingerprint = _excluded(data)
+        rules = PairFilter(data.min_chars, data.max_chars, data.max_length_ratio, excluded)
+        self._worker = LanguageWorker(data, rules, fingerprint, self._work)
+        self._known = _read_checksums(self._store)
+        self._before = dict(self._known)
+        for job in jobs:
+            job.known = self._known
+        self._chains = chains_of(data, jobs)
+        self._stack = ExitStack()
+        self._pool: ProcessPoolExecutor | None = None
+        self._open = False
+
+    def __enter__(self) -> _Crew:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._stack.close()
+
+    def tokenizer(self, recipe: Recipe) -> str:
+        """The recipe's tokeniser as `tokenizers` writes it; it is trained first if it has to be."""
+        settings: dict[str, Any] = {}
+        if recipe.encoder.new is not None:
+            plans = self._plans("counts")
+            settings = {
+                "excluded": self._worker.excluded,
+                "corpora": [plans[job.path].settings for job in self._jobs],
+            }
+
+        def sentences() -> Iterator[str]:
+            plans = self._plans("all")
+            for job in self._jobs:
+                selection = plans[job.path].selection
+                if selection is not None:
+                    for pair in selection.pairs(job, self._worker.stopped):
+                        yield from pair
+
+        backend = recipe_tokenizer(recipe, settings, sentences).backend_tokenizer
+        backend.no_truncation()
+        backend.no_padding()
+        return str(backend.to_str())
+
+    def reports(self, tokenizer: str) -> list[CorpusReport]:
+        """Make the stores that are not there yet; a report for each job, in the recipe's order."""
+        digest = xxhash.xxh3_128_hexdigest(tokenizer.encode())
+        done: dict[str, CorpusReport] = {}
+        left = []
+        for chain in self._chains:
+            found = self._worker.finished(chain, digest)
+            done |= {report.path: report for report in found or ()}
+            if found is None:
+                left.append(chain)
+        if left:
+            self._begin()
+            path = self._work / "tokenizer.json"
+            path.write_text(tokenizer, encoding="utf-8")
+            for found in self._run("write", left, path):
+                done |= {report.path: report for report in found}
+        self._keep_checksums()
+        self._tell(len(self._jobs), len(self._jobs), "")
+        return [done[str(job.path)] for job in self._jobs]
+
+    def _plans(self, choose: str) -> dict[Path, Plan]:
+        """The plans of all jobs, with their pairs chosen as far as `choose` says."""
+        plans: dict[Path, Plan] = {}
+        left = []
+        for chain in self._chains:
+            known = self._worker.plan(chain, "none") if choose == "counts" else None
+            if known is None:
+                left.append(chain)
+            else:
+                plans |= {job.path: plan for job, plan in zip(chain, known, strict=True)}
+        if left:
+            self._begin()
+            for chain, found in zip(left, self._run("plan", left, choose), strict=True):
+                plans |= {job.path: plan for job, plan in zip(chain, found, strict=True)}
+        self._worker.selections |= {
+            path: plan.selection for path, plan in plans.items() if plan.selection is not None
+        }
+        return plans
+
+    def _begin(self) -> None:
+        """Take the folder for this process alone, and make room for temporary files in it."""
+        if self._open:
+            return
+        self._store.mkdir(parents=True, exist_ok=True)
+        self._stack.enter_context(only_writer(self._store))
+        for old in self._store.glob(f"{_WORK}*"):  # of a killed run
+            shutil.rmtree(old, ignore_errors=True)
+        self._work.mkdir()
+        self._stack.callback(shutil.rmtree, self._work, ignore_errors=True)
+        self._open = True
+
+    def _run(self, what: str, chains: list[list[Job]], argument: Any) -> list[Any]:
+        """Results of a worker's method for all chains, in their order."""
+        total = len(self._jobs)
+        done = total - sum(map(len, chains))
+        if self._workers == 1 or len(chains) == 1:
+            results = []
+            for chain in chains:
+                self._tell(done, total, chain[0].label if len(chain) == 1 else chain[0].language)
+                results.append(getattr(self._worker, what)(chain, argument))
+                done += len(chain)
+            return results
+        with self._processes(min(self._workers, len(chains))) as pool:
+            futures: dict[Future[Any], int] = {}
+            # The longest first, so that no process is alone at the end.
+            for place in sorted(range(len(chains)), key=lambda place: -_size(chains[place])):
+                chain = chains[place]
+                mine = {job.path: s for job in chain if (s := self._worker.selections.get(job.path))}
+                futures[pool.submit(_work_on, what, chain, argument, mine)] = place
+            found: dict[int, Any] = {}
+            for future in as_completed(futures):
+                place = futures[future]
+                found[place], checksums = _result(future)
+                self._known.update(checksums)
+                done += len(chains[place])
+                self._tell(done, total, chains[place][-1].label)
+                self._keep_checksums()
+            return [found[place] for place in range(len(chains))]
+
+    @contextmanager
+    def _processes(self, count: int) -> Iterator[ProcessPoolExecutor]:
+        context = multiprocessing.get_context("spawn")
+        stop = context.Event()
+        worker = replace(self._worker, selections={})
+        pool = ProcessPoolExecutor(count, context, _start, (worker, stop))
+        try:
+            yield pool
+        finally:
+            stop.set()  # after an error or Ctrl-C: those that still work take their temporary files away
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _keep_checksums(self) -> None:
+        if self._open and self._known != self._before:
+            write_json_atomic(self._store / CHECKSUMS, dict(sorted(self._known.items())))
+            self._before = dict(self._known)
+
+
+_here: LanguageWorker
+"""In a process of the pool: what does the work."""
+
+
+class _Stopped(Exception):
+    """The run was ended from outside."""
+
+
+def _start(worker: LanguageWorker, stop: Any) -> None:
+    """Make a process of the pool ready."""
+    global _here
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the first process tells the others
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
+
+    def stopped() -> None:
+        if stop.is_set():
+            raise _Stopped
+
+    _here = replace(worker, stopped=stopped)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def end_with_parent() -> None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+
+
+def _work_on(
+    what: str, chain: list[Job], argument: Any, selections: dict[Path, Selection]
+) -> tuple[Any, dict[str, list[Any]]]:
+    """In a process of the pool: the result, and the checksums that are known now."""
+    _here.selections = selections
+    return getattr(_here, what)(chain, argument), chain[0].known
+
+
+def _result(future: Future[Any]) -> Any:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        raise MexmaError(
+            "a process of `prepare` was killed from outside (is the memory full?)",
+            "run it again with fewer --workers; the stores that were finished are kept",
+        ) from None
+
+
+def _size(chain: list[Job]) -> int:
+    files = [file for job in chain for file in job.files]
+    paths = {file.archive if isinstance(file, Member) else file for file in files}
+    return sum(path.stat().st_size for path in paths)
+
+
+def _read_checksums(store: Path) -> dict[str, list[Any]]:
+    try:
+        found = read_json(store / CHECKSUMS)
+    except MexmaError:
+        return {}  # none yet, or damaged: the files are read again
+    return found if isinstance(found, dict) else {}
 
 
 def _excluded(data: Data) -> tuple[set[int], str]:
@@ -223,115 +302,3 @@ def _excluded(data: Data) -> tuple[set[int], str]:
             found |= folded(read_lines(path))
     hashes = np.sort(np.fromiter(found, dtype=np.uint64, count=len(found)))
     return found, xxhash.xxh3_128_hexdigest(hashes.tobytes())
-
-
-def _tsv(path: Path) -> Iterator[tuple[str | None, str, str]]:
-    for line in read_lines(path):
-        source, tab, rest = line.partition("\t")
-        target = rest.partition("\t")[0]
-        yield (None if tab or not line.strip() else "malformed"), source.strip(), target.strip()
-
-
-def _aligned(source_path: Path, target_path: Path) -> Iterator[tuple[str | None, str, str]]:
-    for source, target in zip_longest(read_lines(source_path), read_lines(target_path)):
-        if source is None or target is None:
-            counts = [scan(path).lines for path in (source_path, target_path)]
-            raise MexmaError(
-                f"{source_path} has {counts[0]:,} lines, {target_path} has {counts[1]:,} lines",
-                "line n of one must be the translation of line n of the other",
-            )
-        yield None, source.strip(), target.strip()
-
-
-def _decide(job: _Job, rules: PairFilter) -> np.ndarray:
-    """The first pass: for every pair 0 (kept) or why not."""
-    codes, hashes = bytearray(), []
-    for reason, source, target in job.pairs():
-        code = _CODES[reason or rules.reason(source, target) or ""]
-        codes.append(code)
-        if not code:
-            hashes.append(pair_hash(source, target, CAP_SEED))
-    if not codes:
-        raise MexmaError(f"{job.files[0]} has no lines")
-    decisions = np.frombuffer(codes, dtype=np.uint8).copy()
-    rows = np.flatnonzero(decisions == 0)
-    ranks = np.array(hashes, dtype=np.uint64)
-    if job.data.drop_duplicates:
-        _, first = np.unique(ranks, return_index=True)
-        again = np.ones(len(rows), dtype=bool)
-        again[first] = False
-        decisions[rows[again]] = _CODES["duplicate"]
-        rows, ranks = rows[~again], ranks[~again]
-    if job.corpus.cap and len(rows) > job.corpus.cap:
-        beyond = np.argsort(ranks, kind="stable")[job.corpus.cap :]
-        decisions[rows[beyond]] = _CODES["cap"]
-    return decisions
-
-
-def _tokenise(job: _Job, tokenizer: Any, settings: dict[str, Any]) -> BitextStore:
-    """The second pass: write the store."""
-    assert job.decisions is not None
-    limit = job.data.max_tokens - 2
-    dropped = {
-        reason: int(np.count_nonzero(job.decisions == code)) for reason, code in _CODES.items() if code
-    }
-    truncated = 0
-    with BitextWriter(job.path, tokenizer.get_vocab_size()) as writer:
-        for batch in _batches(job.kept()):
-            sides = []
-            for texts in zip(*batch, strict=True):
-                encodings = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-                sides.append([encoding.ids for encoding in encodings])
-            both = [(source, target) for source, target in zip(*sides, strict=True) if source and target]
-            dropped["no tokens"] += len(batch) - len(both)
-            truncated += sum(len(ids) > limit for pair in both for ids in pair)
-            writer.write([source[:limit] for source, _ in both], [target[:limit] for _, target in both])
-        return writer.finish(
-            {
-                "name": job.corpus.name,
-                "source_language": settings["source"],
-                "target_language": settings["target"],
-                "tokenizer_fingerprint": settings["tokenizer"],
-                "max_tokens": job.data.max_tokens,
-                "read": len(job.decisions),
-                "dropped": {reason: count for reason, count in dropped.items() if count},
-                "truncated": truncated,
-                "settings": settings,
-            }
-        )
-
-
-def _batches(pairs: Iterator[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    batch = []
-    for pair in pairs:
-        batch.append(pair)
-        if len(batch) == _BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-def _prepared(path: Path) -> BitextManifest | None:
-    """The manifest of a whole store, None if there is none or it is damaged: then it is made again."""
-    if not (path / MANIFEST).is_file():
-        return None
-    try:
-        return BitextStore.open(path).manifest
-    except MexmaError:
-        return None
-
-
-def _report(job: _Job, manifest: BitextManifest, reused: bool) -> CorpusReport:
-    return CorpusReport(
-        corpus=job.corpus.name,
-        language=job.language,
-        target=manifest.target_language,
-        read=manifest.read,
-        kept=manifest.kept,
-        dropped=manifest.dropped,
-        truncated=manifest.truncated,
-        tokens=sum(manifest.tokens.values()),
-        path=str(job.path),
-        reused=reused,
-    )

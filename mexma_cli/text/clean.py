@@ -16,7 +16,7 @@ REASONS = {
     "ratio": "one side is more than max_length_ratio times as long as the other",
     "excluded": "a side is a sentence of an `exclude` file",
     "duplicate": "the same pair came before in this corpus",
-    "cap": "the corpus has more pairs than its cap",
+    "cap": "the corpus or the language has more pairs than its cap",
     "no tokens": "a side is nothing to the tokeniser",
 }
 """Reason code -> meaning, in the order in which a pair is asked."""

@@ -1,4 +1,4 @@
-"""Lines of text files: plain, gz, bz2, xz, zst or stdin, strictly UTF-8, split at ``\\n`` only.
+"""Lines of text files: plain, gz, bz2, xz, zst, in a zip or stdin, strictly UTF-8, split at ``\\n`` only.
 
 Line numbers are what aligns files with each other, so a line is never dropped or joined here: an empty
 line is a line. Line numbers and byte positions in messages count from 1.
@@ -11,11 +11,13 @@ import os
 import shutil
 import sys
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal, NoReturn
+from typing import IO, Any, Literal, NoReturn, cast
 
 import numpy as np
 import xxhash
@@ -36,6 +38,17 @@ _SPACE_STARTS = np.array([int.from_bytes(pair, "big") for pair in sorted(_SPACES
 
 
 @dataclass(frozen=True)
+class Member:
+    """A file in a zip, which is read without unpacking it to the disk."""
+
+    archive: Path
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.archive}:{self.name}"
+
+
+@dataclass(frozen=True)
 class FileScan:
     """What one pass over a file found.
 
@@ -47,18 +60,18 @@ class FileScan:
         checksum: xxh3_128 of the uncompressed bytes, in hex.
     """
 
-    path: Path
+    path: Path | Member
     lines: int
     empty: int
     bytes: int
     checksum: str
 
 
-def scan(path: str | Path, label: str | None = None) -> FileScan:
+def scan(path: str | Path | Member, label: str | None = None) -> FileScan:
     """Read a file once and check all that could go wrong later.
 
     Args:
-        path: A regular file, plain or compressed.
+        path: A regular file, plain or compressed, or one in a zip.
         label: Name for messages where `path` is a temporary copy.
 
     Raises:
@@ -72,10 +85,10 @@ def scan(path: str | Path, label: str | None = None) -> FileScan:
         lines, empty, size = lines + count, empty + blank, size + len(block)
     if lines == 0:
         raise MexmaError(f"{where} has no lines", "give a text file with one sentence a line")
-    return FileScan(Path(path), lines, empty, size, digest.hexdigest())
+    return FileScan(path if isinstance(path, Member) else Path(path), lines, empty, size, digest.hexdigest())
 
 
-def read_lines(path: str | Path, label: str | None = None) -> Iterator[str]:
+def read_lines(path: str | Path | Member, label: str | None = None) -> Iterator[str]:
     """The lines of a file (``-``: stdin) without their line ends (``\\n`` or ``\\r\\n``).
 
     Raises:
@@ -90,6 +103,39 @@ def read_lines(path: str | Path, label: str | None = None) -> Iterator[str]:
         if "\r" in text:
             rows = [row[:-1] if row.endswith("\r") else row for row in rows]
         yield from rows
+
+
+def estimate_lines(path: Path | Member, limit: int = 4 << 20) -> tuple[int, int, bool]:
+    """Lines and bytes of the text of a file, from its beginning.
+
+    Args:
+        limit: Bytes of text to look at; a file that has no more is counted.
+
+    Returns:
+        Lines, uncompressed bytes, and whether they were counted and not estimated.
+
+    Raises:
+        MexmaError: The file is missing, a folder, or damaged; nothing else is checked here.
+    """
+    where = str(path)
+    lines = size = position = 0  # position: packed bytes that were read for `size` bytes of text
+    last = b""
+    with _opened(path, where) as file:
+        for piece in _unpacked_pieces(file, where):
+            if size >= limit:
+                share = position / _size(path)
+                return round(lines / share), round(size / share), False
+            lines, size, last = lines + piece.count(b"\n"), size + len(piece), piece[-1:]
+            position = file.tell()
+    return lines + (last not in (b"", b"\n")), size, True
+
+
+def _size(path: Path | Member) -> int:
+    """Bytes of what `_opened` gives."""
+    if isinstance(path, Member):
+        with zipfile.ZipFile(path.archive) as archive:
+            return archive.getinfo(path.name).file_size
+    return path.stat().st_size
 
 
 def is_blank(line: str) -> bool:
@@ -144,7 +190,7 @@ def _count(block: bytes) -> tuple[int, int]:
     return len(filled), blank
 
 
-def _checked_blocks(path: str | Path, where: str, digest: Any = None) -> Iterator[bytes]:
+def _checked_blocks(path: str | Path | Member, where: str, digest: Any = None) -> Iterator[bytes]:
     """Blocks of whole lines that are UTF-8 and have neither NUL bytes nor a line above the limit."""
     before, rest, at_start = 0, b"", True  # before: lines before this block
     pieces = _pieces(path, where)
@@ -171,31 +217,35 @@ def _checked_blocks(path: str | Path, where: str, digest: Any = None) -> Iterato
         yield rest
 
 
-def _pieces(path: str | Path, where: str) -> Iterator[bytes]:
+def _pieces(path: str | Path | Member, where: str) -> Iterator[bytes]:
     """The uncompressed bytes of a file in large pieces."""
     with _opened(path, where) as file:
-        kind = next((kind for magic, kind in _MAGIC.items() if file.peek(8)[:8].startswith(magic)), None)
-        suffix = where.rpartition(".")[2]
-        if suffix in _MAGIC.values() and suffix != kind and file.peek(1):
-            raise MexmaError(f"{where} is not {suffix} data, in spite of its name", "rename or repack it")
-        if kind is None:
-            while piece := file.read(_BLOCK):
-                yield piece
-            return
-        pieces = _unzst(file) if kind == "zst" else _unpacked(file, kind)
-        while True:
-            try:
-                piece = next(pieces, b"")
-            except Exception as error:
-                if isinstance(error, OSError) and error.errno is not None:
-                    raise  # the disk failed, not the compression
-                raise MexmaError(
-                    f"{where} is damaged or cut short: {kind} decompression failed ({error})",
-                    f"fetch or make the file again; `{_TESTERS[kind]}` checks it",
-                ) from None
-            if not piece:
-                return
+        yield from _unpacked_pieces(file, where)
+
+
+def _unpacked_pieces(file: io.BufferedReader, where: str) -> Iterator[bytes]:
+    kind = next((kind for magic, kind in _MAGIC.items() if file.peek(8)[:8].startswith(magic)), None)
+    suffix = where.rpartition(".")[2]
+    if suffix in _MAGIC.values() and suffix != kind and file.peek(1):
+        raise MexmaError(f"{where} is not {suffix} data, in spite of its name", "rename or repack it")
+    if kind is None:
+        while piece := file.read(_BLOCK):
             yield piece
+        return
+    pieces = _unzst(file) if kind == "zst" else _unpacked(file, kind)
+    while True:
+        try:
+            piece = next(pieces, b"")
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # the disk failed, not the compression
+            raise MexmaError(
+                f"{where} is damaged or cut short: {kind} decompression failed ({error})",
+                f"fetch or make the file again; `{_TESTERS[kind]}` checks it",
+            ) from None
+        if not piece:
+            return
+        yield piece
 
 
 def _unpacked(file: io.BufferedReader, kind: str) -> Iterator[bytes]:
@@ -220,7 +270,17 @@ def _unzst(file: io.BufferedReader) -> Iterator[bytes]:
 
 
 @contextmanager
-def _opened(path: str | Path, where: str) -> Iterator[io.BufferedReader]:
+def _opened(path: str | Path | Member, where: str) -> Iterator[io.BufferedReader]:
+    if isinstance(path, Member):
+        try:
+            with zipfile.ZipFile(path.archive) as archive, archive.open(path.name) as member:
+                yield io.BufferedReader(cast(io.RawIOBase, member))
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, KeyError) as error:
+            raise MexmaError(
+                f"{where} is damaged: {error}",
+                f"fetch the archive again; `unzip -t {path.archive}` checks it",
+            ) from None
+        return
     if str(path) == "-":
         raw: Any = sys.stdin.buffer
         yield raw if hasattr(raw, "peek") else io.BufferedReader(raw)

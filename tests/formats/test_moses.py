@@ -1,0 +1,59 @@
+"""Which files belong together, by their names."""
+
+from __future__ import annotations
+
+import pytest
+
+from mexma_cli.formats.moses import Sides, sides_of
+
+
+@pytest.mark.parametrize(
+    ("names", "stem", "codes"),
+    [
+        (["DGT.en-fr.en", "DGT.en-fr.fr", "DGT.en-fr.xml", "README", "LICENSE"], "DGT.en-fr", ("en", "fr")),
+        (["bible-uedin.af-en.af", "bible-uedin.af-en.en"], "bible-uedin.af-en", ("af", "en")),
+        (["X.eng-fra.eng", "X.eng-fra.fra"], "X.eng-fra", ("eng", "fra")),
+        (
+            ["NLLB.en-zh_TW.en", "NLLB.en-zh_TW.zh_TW", "NLLB.en-zh_TW.scores"],
+            "NLLB.en-zh_TW",
+            ("en", "zh_TW"),
+        ),
+        (["Q.en-zh-TW.en", "Q.en-zh-TW.zh-TW"], "Q.en-zh-TW", ("en", "zh-TW")),
+        (["en-fr.fr.xz", "en-fr.en.xz"], "en-fr", ("en", "fr")),
+        (
+            ["a/train-parts/OPUS-dgt-v2019-eng-fra.eng.gz", "a/train-parts/OPUS-dgt-v2019-eng-fra.fra.gz"],
+            "a/train-parts/OPUS-dgt-v2019-eng-fra",
+            ("eng", "fra"),
+        ),
+    ],
+)
+def test_two_sides_in_either_order(names: list[str], stem: str, codes: tuple[str, str]) -> None:
+    (found,) = sides_of(reversed(names))
+    assert (found.stem, found.codes) == (stem, codes)
+    assert [f".{code}" in name.removeprefix(stem) for code, name in zip(codes, found.names, strict=True)] == [
+        True
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["train.en", "train.fr"],  # no languages in the name
+        ["DGT.en-fr.en"],  # one side
+        ["DGT.en-fr.en", "EMEA.en-fr.fr"],
+        ["DGT.en-fr.en", "DGT.en-fr.de"],
+        ["a/DGT.en-fr.en", "b/DGT.en-fr.fr"],
+        ["OPUS-dgt-v2019-eng-fra.meta.jsonl.gz", ".valid.OPUS-dgt-v2019-eng-fra"],
+        [],
+    ],
+)
+def test_what_does_not_belong_together(names: list[str]) -> None:
+    assert list(sides_of(names)) == []
+
+
+def test_several_in_one_folder() -> None:
+    names = ["A.en-fr.en", "A.en-fr.fr", "A.de-en.de", "A.de-en.en", "A.en-fr.ids"]
+    assert list(sides_of(names)) == [
+        Sides("A.de-en", ("de", "en"), ("A.de-en.de", "A.de-en.en")),
+        Sides("A.en-fr", ("en", "fr"), ("A.en-fr.en", "A.en-fr.fr")),
+    ]
