@@ -15,9 +15,11 @@ from transformers.utils import logging as transformers_logging
 
 from mexma_cli.encoder import folder
 from mexma_cli.encoder.attention import IMPLEMENTATION, choose_backend, run_packed, use_packed_attention
+from mexma_cli.encoder.engine import SUPPORTED, Engine, computes_bf16_fast
 from mexma_cli.encoder.loading import load_tokenizer, load_transformer
 from mexma_cli.encoder.modules import Dense, Normalize, Pooling, load_dense, pool, save_modules
-from mexma_cli.encoder.packing import PackedBatch, by_token_budget, pack
+from mexma_cli.encoder.packing import by_token_budget, pack
+from mexma_cli.encoder.threads import one_thread_each
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import NewEncoder
 
@@ -47,6 +49,7 @@ class SentenceEncoder:
         modules: `Dense` and `Normalize` after the pooling, in order, always float32.
         max_tokens: Longer sentences are cut, with <s> and </s> kept.
         prefix: Put before every sentence (`query: ` and the like).
+        precision: What `embed` computes in; sums, residuals and norms are float32 on a processor.
         truncated: Sentences cut since the encoder was loaded.
     """
 
@@ -60,6 +63,7 @@ class SentenceEncoder:
         max_tokens: int = MAX_TOKENS,
         attention: str = "auto",
         prefix: str = "",
+        precision: torch.dtype = torch.float32,
     ) -> None:
         self.name = name
         self.model = model
@@ -68,7 +72,9 @@ class SentenceEncoder:
         self.modules = torch.nn.Sequential(*modules)
         self.max_tokens = max_tokens
         self.prefix = prefix
+        self.precision = precision
         self.truncated = 0
+        self._engine: Engine | None = None
         self.backend = choose_backend(attention, model.device)
         self._fingerprint: str | None = None
         use_packed_attention(model)
@@ -78,7 +84,7 @@ class SentenceEncoder:
         cls,
         name_or_path: str = "mini",
         device: str = "auto",
-        dtype: str = "auto",
+        dtype: str = "float32",
         attention: str = "auto",
         *,
         pooling: Pooling | None = None,
@@ -89,7 +95,8 @@ class SentenceEncoder:
 
         Args:
             device: `cpu`, `cuda`, `cuda:1`, or `auto` (the GPU where there is one).
-            dtype: `float32`, `bfloat16` or `float16`, for weights and computation, or `auto`.
+            dtype: What `embed` computes in: `float32`, `bfloat16`, `float16`, or `auto`: bfloat16 where the
+                device has instructions for it, else float32 on a processor and float16 on a GPU.
             pooling: In place of the folder's own.
             max_tokens: Length limit; the folder's own where that is smaller, MAX_TOKENS where this is None.
             trust_remote_code: Run the Python code that the folder brings, if it brings some.
@@ -129,8 +136,11 @@ class SentenceEncoder:
         if settings.own_code:
             encoder._check_own_code()
         _ = encoder.fingerprint  # of the weights as they are stored, whatever they are cast to
-        precision = torch.float32 if dtype == "auto" else getattr(torch, dtype)
-        encoder.model = model.to(device=pick_device(device), dtype=precision)
+        target = pick_device(device)
+        encoder.precision = pick_precision(dtype, target)
+        # On a processor the weights stay float32, and the engine has copies for its products.
+        on_cpu = target.type == "cpu" and encoder.precision != torch.float16
+        encoder.model = model.to(device=target, dtype=torch.float32 if on_cpu else encoder.precision)
         encoder.modules.to(encoder.device)
         encoder.backend = choose_backend(attention, encoder.device)
         return encoder
@@ -226,22 +236,42 @@ class SentenceEncoder:
             float32 [N, dim], unit length where the encoder normalises.
         """
         vectors = np.empty((len(sentences), self.dim), dtype=np.float32)
-        budget = TOKENS_PER_BATCH if self.device.type == "cpu" else GPU_TOKENS_PER_BATCH
-        for start in range(0, len(sentences), SENTENCES_PER_BUFFER):
-            tokens = self.tokenize(sentences[start : start + SENTENCES_PER_BUFFER])
-            for rows in by_token_budget([len(ids) for ids in tokens], budget):
-                batch = pack([tokens[row] for row in rows], first_position(self.model))
-                vectors[start + rows] = self._embed_batch(batch)
-                if on_progress:
-                    on_progress(len(rows), sum(batch.lengths))
+        on_cpu = self.device.type == "cpu"
+        self._prepare()
+        with one_thread_each(torch.get_num_threads() if on_cpu else 1) as in_order:
+            for start in range(0, len(sentences), SENTENCES_PER_BUFFER):
+                tokens = self.tokenize(sentences[start : start + SENTENCES_PER_BUFFER])
+                lengths = [len(ids) for ids in tokens]
+                batches = list(by_token_budget(lengths, TOKENS_PER_BATCH if on_cpu else GPU_TOKENS_PER_BATCH))
+                parts = ([tokens[row] for row in rows] for rows in batches)
+                for rows, found in zip(batches, in_order(self._embed_batch, parts), strict=True):
+                    vectors[start + rows] = found
+                    if on_progress:
+                        on_progress(len(rows), sum(lengths[row] for row in rows))
         return vectors
 
-    @torch.inference_mode()
-    def _embed_batch(self, batch: PackedBatch) -> np.ndarray:
+    def _prepare(self) -> None:
+        """Evaluation mode, and on a processor an engine with the weights as they are now."""
         self.model.eval()
-        batch = batch.to(self.device)
-        hidden = run_packed(self.model, batch, self.backend).float()
-        return self.modules(pool(hidden, batch, self.pooling)).cpu().numpy()
+        if (
+            self.device.type != "cpu"
+            or self.precision == torch.float16
+            or not isinstance(self.model, SUPPORTED)
+        ):
+            return
+        if self._engine is None or self._engine.dtype != self.precision or self._engine.stale:
+            self._engine = Engine(self.model, self.precision)
+
+    @torch.inference_mode()
+    def _embed_batch(self, sentences: Sequence[np.ndarray]) -> np.ndarray:
+        batch = pack(sentences, first_position(self.model)).to(self.device)
+        if self._engine is None:
+            pooled = pool(run_packed(self.model, batch, self.backend).float(), batch, self.pooling)
+        elif self.pooling == "mean":
+            pooled = pool(self._engine.hidden(batch, first_only=False), batch, "mean")
+        else:
+            pooled = self._engine.hidden(batch, first_only=True)
+        return self.modules(pooled).cpu().numpy()
 
     def _check_own_code(self) -> None:
         """A sentence among others has the vector that it has alone, or the code attends in its own way.
@@ -250,8 +280,7 @@ class SentenceEncoder:
             MexmaError: It has not.
         """
         ids = self.tokenize(["a", "b c", "a"])
-        together = self._embed_batch(pack(ids, first_position(self.model)))
-        alone = self._embed_batch(pack(ids[:1], first_position(self.model)))
+        together, alone = self._embed_batch(ids), self._embed_batch(ids[:1])
         own = self.model.config._attn_implementation != IMPLEMENTATION
         if own or not np.allclose(together[[0, 2]], alone, atol=1e-4):
             raise MexmaError(
@@ -296,6 +325,15 @@ def first_position(model: PreTrainedModel) -> int:
     embeddings = getattr(model, "embeddings", None)
     padding = getattr(embeddings, "padding_idx", None)
     return 0 if padding is None else cast(int, padding) + 1
+
+
+def pick_precision(wanted: str, device: torch.device) -> torch.dtype:
+    """The type for `auto`, `float32`, `bfloat16`, `float16` on a device."""
+    if wanted != "auto":
+        return cast(torch.dtype, getattr(torch, wanted))
+    if device.type == "cpu":
+        return torch.bfloat16 if computes_bf16_fast() else torch.float32
+    return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
 
 
 def pick_device(wanted: str) -> torch.device:

@@ -281,8 +281,9 @@ class Trainer:
 
     def _put(self, values: dict[str, torch.Tensor]) -> None:
         parameters = dict(self._trained())
-        for name, value in values.items():
-            parameters[name].data.copy_(value)
+        with torch.no_grad():  # not through .data: that the weights changed must be seen
+            for name, value in values.items():
+                parameters[name].copy_(value)
 
     def _trained(self) -> list[tuple[str, torch.nn.Parameter]]:
         return [(name, p) for name, p in self.objective.named_parameters() if p.requires_grad]

@@ -1,0 +1,176 @@
+"""The forward pass of BERT's family on a processor, for embedding: the model's weights and results, faster.
+
+What makes it faster than the model's own code: products on weights that are packed for them beforehand, in
+bfloat16 with float32 sums, residuals and norms where that is asked for; query, key and value in one product;
+residual, LayerNorm and rounding in one walk over memory; and a last layer that computes only the tokens that
+the pooling reads. Training and other devices run the unmodified model (`attention.py`); both are compared in
+the tests.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import layer_norm, scaled_dot_product_attention
+from transformers import BertModel, CamembertModel, PreTrainedModel, RobertaModel, XLMRobertaModel
+
+from mexma_cli.encoder.kernels import add_norm, add_norm_bf16
+from mexma_cli.encoder.packing import PackedBatch
+
+SUPPORTED = (BertModel, CamembertModel, RobertaModel, XLMRobertaModel)
+SHORT = 64
+"""Tokens up to which bfloat16 attention is faster as two products and a softmax than as torch's kernel."""
+
+
+class Engine:
+    """A model's inference forward, with packed copies of its layers' weights (`stale` if they have changed).
+
+    Args:
+        model: One of `SUPPORTED`, float32, on the processor.
+        dtype: float32 or bfloat16, what products are computed in. Sums, residuals and norms are float32.
+    """
+
+    def __init__(self, model: PreTrainedModel, dtype: torch.dtype) -> None:
+        assert isinstance(model, SUPPORTED) and dtype in (torch.float32, torch.bfloat16)
+        assert model.dtype == torch.float32 and model.device.type == "cpu"
+        self.dtype = dtype
+        self._model: Any = model
+        self._versions = _versions(model)
+        with torch.no_grad():
+            self._layers = [_Layer(layer, dtype) for layer in model.encoder.layer]
+
+    @property
+    def stale(self) -> bool:
+        """Whether a weight of the model was changed since the engine was made."""
+        return self._versions != _versions(self._model)
+
+    @torch.inference_mode()
+    def hidden(self, batch: PackedBatch, first_only: bool) -> torch.Tensor:
+        """Last hidden states.
+
+        Args:
+            first_only: Only those of each sentence's first token, which spares most of the last layer.
+
+        Returns:
+            float32 [T, D], or [B, D] with `first_only`.
+        """
+        x = self._embed(batch)
+        low = x if self.dtype == torch.float32 else x.to(self.dtype)
+        for layer in self._layers[:-1]:
+            layer(x, low, batch.lengths)
+        first = batch.cu_seqlens[:-1].long() if first_only else None
+        return self._layers[-1](x, low, batch.lengths, first)
+
+    def _embed(self, batch: PackedBatch) -> torch.Tensor:
+        parts = self._model.embeddings
+        x = parts.word_embeddings.weight[batch.input_ids]
+        x += parts.token_type_embeddings.weight[0]
+        x += parts.position_embeddings.weight[batch.position_ids]
+        norm = parts.LayerNorm
+        return layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+
+
+class _Layer:
+    """One layer; `x` float32 [T, D] and `low`, the same in the type of the products, are changed in place."""
+
+    def __init__(self, layer: Any, dtype: torch.dtype) -> None:
+        attention, output = layer.attention.self, layer.attention.output
+        self.heads = attention.num_attention_heads
+        # The softmax's scale goes into the queries.
+        scale = attention.attention_head_size**-0.5
+        projections = (attention.query, attention.key, attention.value)
+        weights, biases = ([getattr(p, name) for p in projections] for name in ("weight", "bias"))
+        self.project = _Linear(
+            torch.cat([weights[0] * scale, *weights[1:]]), torch.cat([biases[0] * scale, *biases[1:]]), dtype
+        )
+        self.mix = _Linear(output.dense.weight, output.dense.bias, dtype)
+        self.up = _Linear(layer.intermediate.dense.weight, layer.intermediate.dense.bias, dtype)
+        self.activation = layer.intermediate.intermediate_act_fn
+        self.down = _Linear(layer.output.dense.weight, layer.output.dense.bias, dtype)
+        self.norms = [_Norm(output.LayerNorm), _Norm(layer.output.LayerNorm)]
+
+    def __call__(
+        self, x: torch.Tensor, low: torch.Tensor, lengths: tuple[int, ...], first: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """The new `x`; with `first` (int64 [B]) only its rows at these places, each a sentence's first."""
+        context = self._attend(self.project(low), lengths, first is not None)
+        if first is not None:
+            exact = x is low
+            x = x[first]
+            low = x if exact else low[first]
+        self.norms[0](x, self.mix(context), low)
+        self.norms[1](x, self.down(self.activation(self.up(low))), low)
+        return x
+
+    def _attend(self, projected: torch.Tensor, lengths: tuple[int, ...], first_only: bool) -> torch.Tensor:
+        """Attention within each sentence, by runs of equal length: [T, D], or [B, D] with `first_only`."""
+        width = projected.shape[1] // 3
+        outputs, at = [], 0
+        for length, group in groupby(lengths):
+            count = len(list(group))
+            run = projected[at : at + count * length].view(count, length, 3, self.heads, width // self.heads)
+            q, k, v = run.permute(2, 0, 3, 1, 4)
+            q = q[:, :, :1] if first_only else q
+            attend = _short if length < SHORT and projected.dtype == torch.bfloat16 else _long
+            outputs.append(attend(q, k, v).transpose(1, 2).reshape(-1, width))
+            at += count * length
+        return torch.cat(outputs)
+
+
+def _short(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    scores = torch.matmul(q.contiguous(), k.contiguous().transpose(-1, -2))
+    return torch.matmul(torch.softmax(scores.float(), dim=-1).to(q.dtype), v.contiguous())
+
+
+def _long(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return scaled_dot_product_attention(q, k, v, scale=1.0)
+
+
+class _Linear:
+    """A product with packed weights where torch's oneDNN has them, else torch's own."""
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor, dtype: torch.dtype) -> None:
+        self.weight = weight.detach().to(dtype).contiguous()
+        self.bias = bias.detach().to(dtype)
+        self.packed = _packs(dtype)
+        if self.packed:
+            self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight)
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        if self.packed:
+            return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+        return torch.nn.functional.linear(x, self.weight, self.bias)
+
+
+class _Norm:
+    """``x = LayerNorm(x + y)`` in place, and `low` with it."""
+
+    def __init__(self, norm: torch.nn.LayerNorm) -> None:
+        self.weight = norm.weight.detach().numpy()
+        self.bias = norm.bias.detach().numpy()
+        self.eps = np.float32(norm.eps)
+
+    def __call__(self, x: torch.Tensor, y: torch.Tensor, low: torch.Tensor) -> None:
+        if low is x:
+            add_norm(x.numpy(), y.numpy(), self.weight, self.bias, self.eps)
+        else:
+            bits = (tensor.view(torch.uint16).numpy() for tensor in (y, low))
+            add_norm_bf16(x.numpy(), next(bits), self.weight, self.bias, self.eps, next(bits))
+
+
+def computes_bf16_fast() -> bool:
+    """Whether this processor has instructions for products of bfloat16 numbers."""
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
+
+def _packs(dtype: torch.dtype) -> bool:
+    if not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
+        return False
+    return dtype == torch.float32 or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+
+
+def _versions(model: PreTrainedModel) -> list[tuple[int, int]]:
+    return [(parameter.data_ptr(), parameter._version) for parameter in model.parameters()]
