@@ -6,6 +6,7 @@ The layout is Hugging Face's with sentence-transformers' `modules.json`, so that
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -131,9 +132,9 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
     """Whether the folder brings its own code, after the architecture was found to be one that runs packed."""
     if code := config.get("auto_map"):
         if not trusted:
-            files = sorted({str(name).split(".")[0] + ".py" for name in dict(code).values()})
+            files = sorted(set(re.findall(r"(\w+)\.\w+", json.dumps(code))))
             raise MexmaError(
-                f"{where} brings its own Python code ({', '.join(files)}), which is not run unasked",
+                f"{where} brings its own Python code ({', '.join(f'{file}.py' for file in files)}), which is not run unasked",
                 "read that code, then give --trust-remote-code",
             )
         return True

@@ -114,6 +114,10 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         change_json("config.json", auto_map={"AutoModel": "modeling_own.Own"}),
         r"brings its own Python code \(modeling_own.py\), which is not run unasked",
     ),
+    "own code of two kinds": (
+        change_json("config.json", auto_map={"AutoTokenizer": ["words.Own", None], "AutoModel": "own.Own"}),
+        r"own Python code \(own.py, words.py\)",
+    ),
 }
 
 
