@@ -132,9 +132,10 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
     """Whether the folder brings its own code, after the architecture was found to be one that runs packed."""
     if code := config.get("auto_map"):
         if not trusted:
-            files = sorted(set(re.findall(r"(\w+)\.\w+", json.dumps(code))))
+            names = sorted(set(re.findall(r"(\w+)\.\w+", json.dumps(code))))
+            files = ", ".join(f"{name}.py" for name in names)
             raise MexmaError(
-                f"{where} brings its own Python code ({', '.join(f'{file}.py' for file in files)}), which is not run unasked",
+                f"{where} brings its own Python code ({files}), which is not run unasked",
                 "read that code, then give --trust-remote-code",
             )
         return True
