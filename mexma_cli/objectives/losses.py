@@ -27,7 +27,9 @@ def alignment(source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return functional.mse_loss(source.float(), target.float())
 
 
-def koleo(vectors: torch.Tensor, identities: torch.Tensor | None = None) -> torch.Tensor:
+def koleo(
+    vectors: torch.Tensor, identities: torch.Tensor | None = None, normalise: bool = True
+) -> torch.Tensor:
     """Kozachenko-Leonenko entropy estimator: minus the mean log distance to the nearest neighbour.
 
     As in the authors' code the vectors are normalised first, which the paper leaves out. Two things are
@@ -38,15 +40,19 @@ def koleo(vectors: torch.Tensor, identities: torch.Tensor | None = None) -> torc
     Args:
         vectors: [B, dim]. Rows without a neighbour do not count; if none has one the loss is 0.
         identities: int64 [B], equal for equal sentences; None: all differ.
+        normalise: False leaves the vectors as they are, which is what the paper writes.
     """
     count = len(vectors)
     with torch.autocast(vectors.device.type, enabled=False):
-        unit = functional.normalize(vectors.float(), dim=-1)
+        unit = functional.normalize(vectors.float(), dim=-1) if normalise else vectors.float()
         with torch.no_grad():
             same = torch.eye(count, dtype=torch.bool, device=vectors.device)
             if identities is not None:
                 same = identities[:, None] == identities[None]
-            similarity, nearest = (unit @ unit.T).masked_fill(same, -torch.inf).max(dim=1)
+            products = unit @ unit.T
+            if not normalise:  # 2xy - yy orders the rows y as the distance to x does
+                products = 2 * products - products.diagonal()
+            similarity, nearest = products.masked_fill(same, -torch.inf).max(dim=1)
             counts = similarity > -torch.inf
         distance = torch.linalg.vector_norm(unit - unit[nearest], dim=1)
         log = distance.clamp_min(KOLEO_CLOSEST).log() + (distance / KOLEO_CLOSEST - 1).clamp_max(0)

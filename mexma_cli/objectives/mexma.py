@@ -83,7 +83,7 @@ class Mexma(Objective):
         vectors, identities = sentences[rows], views.identities[rows]
         if self.settings.koleo_global:
             vectors, identities = all_rows(vectors), all_rows(identities)
-        return losses.koleo(vectors, identities)
+        return losses.koleo(vectors, identities, self.settings.koleo_normalise)
 
     def players(self) -> list[dict[str, list[nn.Parameter]]]:
         """One optimiser; the word embeddings apart, so that their rate can differ."""

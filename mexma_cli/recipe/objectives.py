@@ -36,6 +36,8 @@ class MexmaObjective(Section):
     temperature: float = Field(0.05, gt=0)
     gather: bool = True
     """Negatives of the contrastive term are the sentences of all GPUs, not only of its own."""
+    koleo_normalise: bool = True
+    """Distances are those of unit vectors, as in the authors' code; false is the paper's formula."""
     koleo_global: bool = False
     """KoLeo looks for neighbours on all GPUs; the authors' code looks on its own."""
     symmetric: bool = True

@@ -159,8 +159,8 @@ class Trainer(Section):
     embedding_rate: float = Field(1.0, ge=0)
     """Learning rate of the word embeddings as a share of `learning_rate` (0: frozen)."""
     schedule: Literal["cosine", "linear", "constant"] = "cosine"
-    warmup: float = Field(0.3, ge=0, le=1)
-    """Share of the steps over which the rate rises from a tenth to the whole."""
+    warmup: float = Field(0.3, ge=0)
+    """Share of the steps over which the rate rises from a tenth to the whole; above 1 the run ends before."""
     weight_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8

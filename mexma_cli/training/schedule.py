@@ -21,7 +21,7 @@ def rate_factor(
     Args:
         step: From 0.
         steps: Of the whole run.
-        warmup: Share of the steps.
+        warmup: Share of the steps; above 1 the run ends while the rate still rises.
     """
     rising = warmup * steps
     if step < rising:

@@ -202,3 +202,10 @@ def test_unmasking_with_nothing_masked_is_nothing() -> None:
     loss = losses.unmasking(hidden, words, bias, torch.empty(0, dtype=torch.int64))
     loss.backward()
     assert float(loss.detach()) == 0
+
+
+def test_koleo_of_vectors_as_they_are() -> None:
+    """The paper's formula: by distance the nearest of (3, 0) is (3, 1), though (9, 0) has its direction."""
+    rows = torch.tensor([[3.0, 0.0], [3.0, 1.0], [9.0, 0.0]])
+    nearest = torch.tensor([1.0, 1.0, 6.0])
+    assert losses.koleo(rows, normalise=False).item() == pytest.approx(-nearest.log().mean().item())

@@ -32,3 +32,8 @@ def test_without_warm_up_and_with_nothing_else() -> None:
     assert rate_factor(0, 10, 0.0, "cosine") == 1.0
     assert rate_factor(9, 10, 1.0, "cosine") == pytest.approx(0.91)
     assert rate_factor(0, 1, 0.3, "cosine") == pytest.approx(0.1)
+
+
+def test_a_warm_up_longer_than_the_run() -> None:
+    assert rate_factor(0, 1000, 2.0, "cosine") == pytest.approx(0.1)
+    assert rate_factor(1000, 1000, 2.0, "cosine") == pytest.approx(0.55)
