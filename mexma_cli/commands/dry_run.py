@@ -11,14 +11,13 @@ import click
 from mexma_cli.commands.inputs import is_store, label_of, load_encoder_of, open_store
 
 if TYPE_CHECKING:
+    from mexma_cli.commands.options import EncoderChoice
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.stages.neighbours import SearchSettings
     from mexma_cli.stages.plan import Input, Plan
 
 
-def print_plan(
-    paths: tuple[Path, Path], k: int, settings: SearchSettings, model: str | None, device: str, dtype: str
-) -> None:
+def print_plan(paths: tuple[Path, Path], k: int, settings: SearchSettings, choice: EncoderChoice) -> None:
     """Print memory, disk and time for a search in two stores or texts.
 
     Raises:
@@ -27,7 +26,7 @@ def print_plan(
     if any(str(path) == "-" for path in paths):
         raise click.UsageError("--dry-run reads its inputs, so they must be files.")
     stores = [open_store(path) if is_store(path) else None for path in paths]
-    encoder = load_encoder_of(stores, model, device, dtype, "the text") if None in stores else None
+    encoder = load_encoder_of(stores, choice, "the text") if None in stores else None
     dim = encoder.dim if encoder else next(store.dim for store in stores if store)
     show_plan((_input(paths[0]), _input(paths[1])), dim, k, settings, encoder)
 

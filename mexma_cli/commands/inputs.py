@@ -7,19 +7,20 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 from click.core import ParameterSource
 
-from mexma_cli.commands.options import load_encoder, show_bars
+from mexma_cli.commands.options import EncoderChoice, load_encoder, show_bars
 from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mexma_cli.encoder.encoder import SentenceEncoder
+    from mexma_cli.encoder.encoder import Pooling, SentenceEncoder
     from mexma_cli.store.embeddings import EmbeddingStore
     from mexma_cli.text.lines import FileScan
 
@@ -32,16 +33,20 @@ def is_store(path: Path) -> bool:
 
 
 def check_inputs(paths: Sequence[Path]) -> None:
-    """Refuse stdin more than once, and a --model on the command line that there is no text for.
+    """Refuse stdin more than once, and an encoder on the command line that there is no text for.
 
     Raises:
         click.UsageError: saying so.
     """
     if sum(str(path) == "-" for path in paths) > 1:
         raise click.UsageError("Only one of the inputs can be stdin.")
-    typed = click.get_current_context().get_parameter_source("model") == ParameterSource.COMMANDLINE
-    if typed and all(is_store(path) for path in paths):
-        raise click.UsageError(f"--model is for texts; {' and '.join(map(str, paths))} are embedded already.")
+    if all(is_store(path) for path in paths):
+        source = click.get_current_context().get_parameter_source
+        for name in ("model", "pooling", "max_tokens", "prefix"):
+            if source(name) == ParameterSource.COMMANDLINE:
+                option = "--" + name.replace("_", "-")
+                done = " and ".join(map(str, paths))
+                raise click.UsageError(f"{option} is for texts; {done} are embedded already.")
 
 
 def label_of(path: Path) -> str:
@@ -52,9 +57,7 @@ def label_of(path: Path) -> str:
 def opened(
     stack: ExitStack,
     paths: Sequence[Path],
-    model: str | None,
-    device: str,
-    dtype: str,
+    encoder: EncoderChoice,
     *,
     labels: Sequence[str] | None = None,
     languages: Sequence[str] | None = None,
@@ -65,8 +68,7 @@ def opened(
     What can be refused is refused before anything is embedded.
 
     Args:
-        model, device, dtype: As for `load_encoder`; without `model`, texts that go with a store are embedded
-            by that store's encoder.
+        encoder: For the texts; see `load_encoder_of`.
         labels: Names for messages, where a path is a temporary copy.
         languages: FLORES-200 codes, one a path.
         aligned: Refuse other numbers of lines in the second input than in the first.
@@ -83,12 +85,15 @@ def opened(
         pairs = zip(stores, scans, strict=True)
         _check_aligned(labels, [store.rows if store else text.lines if text else 0 for store, text in pairs])
     if None in stores:
-        encoder = load_encoder_of(stores, model, device, dtype, "the text")
+        from mexma_cli.stages.embed import at_work
+
+        loaded = load_encoder_of(stores, encoder, "the text")
+        log.info("embedding on %s", at_work(loaded))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mexma-")))
         for side, text in enumerate(scans):
             if text is not None:
                 output = folder / f"{side}.emb"
-                stores[side] = _embedded(encoder, text, labels[side], languages[side], output)
+                stores[side] = _embedded(loaded, text, labels[side], languages[side], output)
     return [store for store in stores if store is not None]
 
 
@@ -109,9 +114,9 @@ def open_store(path: Path) -> EmbeddingStore:
 
 
 def load_encoder_of(
-    stores: Sequence[EmbeddingStore | None], model: str | None, device: str, dtype: str, what: str
+    stores: Sequence[EmbeddingStore | None], choice: EncoderChoice, what: str
 ) -> SentenceEncoder:
-    """The encoder for a text that goes with these stores: `model`, or theirs if none is named.
+    """The encoder for a text that goes with these stores; if none is named theirs, embedding as they do.
 
     Args:
         what: The text, for the message.
@@ -122,11 +127,17 @@ def load_encoder_of(
     from mexma_cli.stages.convert import RAW_ENCODER
     from mexma_cli.stages.mine import check_encoder
 
-    names = [store.manifest.encoder for store in stores if store and store.manifest.encoder != RAW_ENCODER]
-    if model is None and names:
-        model = names[0]
-        log.info("no --model given: using the store's encoder, %s", model)
-    encoder = load_encoder(model, device, dtype)
+    made = [store.manifest for store in stores if store and store.manifest.encoder != RAW_ENCODER]
+    if choice.model is None and made:
+        first = made[0]
+        choice = replace(
+            choice,
+            model=first.encoder,
+            pooling=choice.pooling or cast("Pooling", first.pooling),
+            prefix=first.prefix if choice.prefix is None else choice.prefix,
+        )
+        log.info("no --model given: using the store's encoder, %s", first.encoder)
+    encoder = load_encoder(choice)
     for store in filter(None, stores):
         check_encoder(store, encoder.name, encoder.fingerprint, what)
     return encoder
@@ -147,7 +158,7 @@ def progress_bar(stack: ExitStack, description: str) -> Callable[[int, int], Non
 
 def command_line() -> list[str]:
     """For manifests."""
-    return [Path(sys.argv[0]).name, *sys.argv[1:]]
+    return ["mexma", *sys.argv[1:]]
 
 
 def _check_aligned(labels: Sequence[str], lines: Sequence[int]) -> None:

@@ -12,7 +12,7 @@ import click
 
 from mexma_cli.commands.dry_run import print_plan
 from mexma_cli.commands.inputs import check_inputs, command_line, label_of, opened, progress_bar
-from mexma_cli.commands.options import encoder_options, search_options, search_settings
+from mexma_cli.commands.options import EncoderChoice, encoder_options, search_options, search_settings
 
 if TYPE_CHECKING:
     from mexma_cli.store.neighbours import NeighbourStore
@@ -51,9 +51,7 @@ def command(
     recall: float | None,
     memory: int | None,
     dry_run: bool,
-    model: str | None,
-    device: str,
-    dtype: str,
+    encoder: EncoderChoice,
 ) -> None:
     """Find the nearest neighbours of SOURCE in TARGET and of TARGET in SOURCE, and keep them.
 
@@ -76,11 +74,11 @@ def command(
     settings = search_settings(index, recall, memory)
     check_replaceable(output, overwrite)
     if dry_run:
-        print_plan((source, target), k, settings, model, device, dtype)
+        print_plan((source, target), k, settings, encoder)
         return
     started = time.monotonic()
     with ExitStack() as stack:
-        stores = opened(stack, (source, target), model, device, dtype)
+        stores = opened(stack, (source, target), encoder)
         found = find_neighbours(
             stores[0],
             stores[1],

@@ -14,7 +14,7 @@ import click
 from mexma_cli.commands.dry_run import print_plan
 from mexma_cli.commands.inputs import check_inputs, command_line, is_store, label_of, opened, progress_bar
 from mexma_cli.commands.mine_options import mine_options, settings_of
-from mexma_cli.commands.options import encoder_options
+from mexma_cli.commands.options import EncoderChoice, encoder_options
 
 if TYPE_CHECKING:
     from mexma_cli.stages.documents import DocumentPairs
@@ -44,9 +44,7 @@ def command(
     dry_run: bool,
     source_lang: str,
     target_lang: str,
-    model: str | None,
-    device: str,
-    dtype: str,
+    encoder: EncoderChoice,
     **choices: Any,
 ) -> None:
     """Find the translations in SOURCE and TARGET, best first: score TAB source TAB target.
@@ -75,7 +73,7 @@ def command(
         raise click.UsageError("--format moses writes two files: name them with --output.")
     settings = settings_of(kind=kind, **choices)
     if dry_run:
-        print_plan(paths, settings.k, settings.search, model, device, dtype)
+        print_plan(paths, settings.k, settings.search, encoder)
         return
     for path in (output, report):
         check_output(path)
@@ -86,7 +84,7 @@ def command(
     job = _Job(paths, settings, languages, documents, neighbours, files, kind, report)
     with ExitStack() as stack:
         stack.enter_context(only_process(files))
-        _run(job, stack, model, device, dtype)
+        _run(job, stack, encoder)
 
 
 @dataclass(frozen=True)
@@ -103,16 +101,14 @@ class _Job:
     report: Path | None
 
 
-def _run(job: _Job, stack: ExitStack, model: str | None, device: str, dtype: str) -> None:
+def _run(job: _Job, stack: ExitStack, encoder: EncoderChoice) -> None:
     from mexma_cli.stages.bitext import write_mined
     from mexma_cli.stages.mine import mine
     from mexma_cli.stages.neighbours import EXACT, journal_beside
     from mexma_cli.stages.report import Run, write_report
 
     started = time.monotonic()
-    source, target = opened(
-        stack, job.paths, model=model, device=device, dtype=dtype, languages=job.languages
-    )
+    source, target = opened(stack, job.paths, encoder=encoder, languages=job.languages)
     if job.documents is not None:
         names = label_of(job.paths[0]), label_of(job.paths[1])
         job.documents.check_lines((source.rows, target.rows), names)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import click
 
 if TYPE_CHECKING:
-    from mexma_cli.encoder.encoder import SentenceEncoder
+    from mexma_cli.encoder.encoder import Pooling, SentenceEncoder
     from mexma_cli.stages.neighbours import SearchSettings
 
 log = logging.getLogger(__name__)
@@ -19,7 +21,7 @@ log = logging.getLogger(__name__)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 BUNDLED = "mini"
-PRECISIONS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+PRECISIONS = {"auto": "auto", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 margin_option = click.option(
@@ -40,30 +42,76 @@ neighbourhood_option = click.option(
 )
 
 
+@dataclass(frozen=True)
+class EncoderChoice:
+    """What the user said about the encoder, by the options of `encoder_options`."""
+
+    model: str | None = None
+    """A folder, a hub id or a bundled encoder; None: `mini`, or the encoder of a store."""
+    device: str = "auto"
+    dtype: str = "auto"
+    """A key of `PRECISIONS`."""
+    pooling: Pooling | None = None
+    max_tokens: int | None = None
+    prefix: str | None = None
+    trust_remote_code: bool = False
+
+
+ENCODER_NAMES = tuple(field.name for field in fields(EncoderChoice))
+_ENCODER = (
+    click.option(
+        "--trust-remote-code",
+        is_flag=True,
+        help="Run the Python code that the encoder's folder or hub page brings.",
+    ),
+    click.option(
+        "--prefix",
+        metavar="TEXT",
+        help="Put before every sentence: 'query: ' for multilingual-e5.  [default: the encoder's own]",
+    ),
+    click.option(
+        "--max-tokens",
+        type=click.IntRange(min=3),
+        metavar="N",
+        help="Embed the first N tokens of a longer sentence.  [default: 200, or less if the encoder says so]",
+    ),
+    click.option(
+        "--pooling",
+        type=click.Choice(["cls", "mean", "pooler"]),
+        help="How a sentence's tokens become its vector.  [default: as the encoder says]",
+    ),
+    click.option(
+        "--dtype",
+        type=click.Choice(list(PRECISIONS)),
+        default="auto",
+        show_default=True,
+        help="What the encoder computes in. auto: the fastest that keeps the vectors of fp32 on the device.",
+    ),
+    click.option(
+        "--device",
+        default="auto",
+        show_default=True,
+        help="auto (a GPU if there is one), cpu, cuda or cuda:N.",
+    ),
+    click.option(
+        "--model",
+        metavar="NAME",
+        help=f"Encoder: {BUNDLED} (bundled; the default), a folder, or a hub id such as facebook/MEXMA.",
+    ),
+)
+
+
 def encoder_options(command: Command) -> Command:
-    """Add --model, --device and --dtype: `model`, `device` and `dtype` for `load_encoder`."""
-    for option in (
-        click.option(
-            "--dtype",
-            type=click.Choice(list(PRECISIONS)),
-            default="fp32",
-            show_default=True,
-            help="What the encoder computes in.",
-        ),
-        click.option(
-            "--device",
-            default="auto",
-            show_default=True,
-            help="auto (a GPU if there is one), cpu, cuda or cuda:N.",
-        ),
-        click.option(
-            "--model",
-            metavar="NAME",
-            help=f"Encoder: {BUNDLED} (bundled; the default), a folder, or a hub id such as facebook/MEXMA.",
-        ),
-    ):
-        command = option(command)
-    return command
+    """Add the options that say which encoder, and how it embeds: the command gets them as `encoder`."""
+
+    @functools.wraps(command)
+    def gathered(**options: Any) -> Any:
+        choice = {name: options.pop(name) for name in ENCODER_NAMES}
+        return command(encoder=EncoderChoice(**choice), **options)
+
+    for option in _ENCODER:
+        gathered = option(gathered)
+    return cast(Command, gathered)
 
 
 class Size(click.ParamType):
@@ -124,21 +172,29 @@ def search_settings(index: str, recall: float | None, memory: int | None) -> Sea
     return SearchSettings(index, 0.95 if recall is None else recall, memory)
 
 
-def load_encoder(model: str | None, device: str, dtype: str) -> SentenceEncoder:
-    """Load the encoder that was asked for; without `model` the bundled one, which is said on stderr.
+def load_encoder(choice: EncoderChoice) -> SentenceEncoder:
+    """Load the encoder that was asked for; without a model the bundled one, which is said on stderr.
 
-    Args:
-        model: As for --model; None: `mini`.
-        device: As for --device.
-        dtype: A key of `PRECISIONS`.
+    Raises:
+        MexmaError: As `SentenceEncoder.load`.
     """
     from mexma_cli.encoder.encoder import SentenceEncoder
 
-    if model is None:
+    if choice.model is None:
         log.info(
             "no --model given: using the bundled encoder `mini`; for real work name --model facebook/MEXMA"
         )
-    return SentenceEncoder.load(model or BUNDLED, device=device, dtype=PRECISIONS[dtype])
+    encoder = SentenceEncoder.load(
+        choice.model or BUNDLED,
+        choice.device,
+        PRECISIONS[choice.dtype],
+        pooling=choice.pooling,
+        max_tokens=choice.max_tokens,
+        trust_remote_code=choice.trust_remote_code,
+    )
+    if choice.prefix is not None:
+        encoder.prefix = choice.prefix
+    return encoder
 
 
 def show_bars() -> bool:

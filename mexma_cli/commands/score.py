@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mexma_cli.commands.inputs import check_inputs, is_store, label_of, opened, progress_bar
-from mexma_cli.commands.options import encoder_options, margin_option, neighbourhood_option
+from mexma_cli.commands.options import EncoderChoice, encoder_options, margin_option, neighbourhood_option
 
 if TYPE_CHECKING:
     from mexma_cli.stages.score import Scored
@@ -46,9 +46,7 @@ def command(
     background: tuple[Path, Path] | None,
     scores_only: bool,
     output: Path | None,
-    model: str | None,
-    device: str,
-    dtype: str,
+    encoder: EncoderChoice,
 ) -> None:
     """Score the pairs of BITEXT, in their order: score TAB source TAB target.
 
@@ -82,7 +80,7 @@ def command(
     with ExitStack() as stack:
         stack.enter_context(only_process(outputs))
         paths, labels = _inputs(stack, bitext, background or ())
-        stores = opened(stack, paths, model, device, dtype, labels=labels, aligned=True)
+        stores = opened(stack, paths, encoder, labels=labels, aligned=True)
         scored = score(
             stores[0],
             stores[1],

@@ -18,7 +18,7 @@ from mexma_cli.commands.inputs import (
     opened,
     progress_bar,
 )
-from mexma_cli.commands.options import encoder_options, neighbourhood_option
+from mexma_cli.commands.options import EncoderChoice, encoder_options, neighbourhood_option
 from mexma_cli.errors import MexmaError
 
 log = logging.getLogger(__name__)
@@ -62,9 +62,7 @@ def command(
     margin: str | None,
     k: int,
     output: Path | None,
-    model: str | None,
-    device: str,
-    dtype: str,
+    encoder: EncoderChoice,
 ) -> None:
     """Find the best sentence of TARGET for every one of QUERIES: score TAB query TAB sentence.
 
@@ -96,10 +94,10 @@ def command(
             raise click.UsageError(
                 f"--margin {margin} needs the neighbourhoods of many queries; --query has its cosine only."
             )
-        _typed(inputs[0], query, top or TYPED_TOP, output, model, device, dtype)
+        _typed(inputs[0], query, top or TYPED_TOP, output, encoder)
         return
     check_inputs(inputs)
-    _every(inputs, top or 1, margin or "ratio", k, output, model, device, dtype)
+    _every(inputs, top or 1, margin or "ratio", k, output, encoder)
 
 
 def _every(
@@ -108,9 +106,7 @@ def _every(
     margin: str,
     k: int,
     output: Path | None,
-    model: str | None,
-    device: str,
-    dtype: str,
+    encoder: EncoderChoice,
 ) -> None:
     """The best sentences for every line of QUERIES."""
     from mexma_cli.stages.bitext import only_process, outputs_of, write_chunks
@@ -120,7 +116,7 @@ def _every(
     outputs = outputs_of(output)
     with ExitStack() as stack:
         stack.enter_context(only_process(outputs))
-        queries, target = opened(stack, inputs, model, device, dtype)
+        queries, target = opened(stack, inputs, encoder)
         hits = search(
             queries,
             target,
@@ -140,9 +136,7 @@ def _every(
         log.warning("warning: the target has %s sentences, fewer than -n %s", hits.rows.shape[1], top)
 
 
-def _typed(
-    path: Path, query: str, top: int, output: Path | None, model: str | None, device: str, dtype: str
-) -> None:
+def _typed(path: Path, query: str, top: int, output: Path | None, encoder: EncoderChoice) -> None:
     """The sentences nearest to one that was typed."""
     if not is_store(path):
         raise click.UsageError(f"--query searches in a store: make one with `mexma embed {path}`.")
@@ -153,8 +147,7 @@ def _typed(
 
     query = " ".join(query.splitlines())
     store = open_store(path)
-    encoder = load_encoder_of([store], model, device, dtype, "the query")
-    found = nearest(store, encoder.embed([query])[0], top)
+    found = nearest(store, load_encoder_of([store], encoder, "the query").embed([query])[0], top)
     if not found:
         raise MexmaError(f"{path} has no sentence with a usable vector")
     if output is None and sys.stdout.isatty():

@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from mexma_cli.commands.inputs import check_inputs, opened, progress_bar
-from mexma_cli.commands.options import encoder_options
+from mexma_cli.commands.options import ENCODER_NAMES, encoder_options
 from mexma_cli.commands.tune_output import (
     planted_json,
     print_languages,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _OF_GOLD = ("gold", "source_ids", "target_ids", "languages", "output")
-_OF_PLANT = ("margin", "k", "retrieval", "model", "device", "dtype")
+_OF_PLANT = ("margin", "k", "retrieval", *ENCODER_NAMES)
 
 
 @click.command("tune")
@@ -228,9 +228,8 @@ def _plant(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
     from mexma_cli.stages.plant import plant
 
     _check_outputs(None, options["plot"])
-    encoder = {name: options[name] for name in ("model", "device", "dtype")}
     with ExitStack() as stack:
-        known = opened(stack, [*options["plant"], *inputs], **encoder, aligned=True)
+        known = opened(stack, [*options["plant"], *inputs], options["encoder"], aligned=True)
         source, target = known[2:]
         found = plant(
             source,

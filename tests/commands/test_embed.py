@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -30,8 +31,11 @@ def test_embeds_beside_the_text(tiny_encoder: Path, corpus: Path) -> None:
     done = embed(tiny_encoder, "--lang", "fr", corpus)
     assert done.exit_code == 0, done.output
     assert done.stdout == ""
-    counts = "0 truncated to 64 tokens, 1 empty lines kept as rows"
-    assert done.stderr == f"9 rows of 32 numbers in {corpus.with_suffix('.emb')} ({counts})\n"
+    device, result = done.stderr.splitlines()
+    assert re.fullmatch(r"embedding on cpu \(\d+ threads?\), \w+", device)
+    counts = "0 truncated to 64 tokens, 1 empty lines kept as rows, 0 duplicates embedded once"
+    assert result.startswith(f"9 rows of 32 numbers in {corpus.with_suffix('.emb')} ({counts}); ")
+    assert re.search(r"; [\d,]+ sentences/s, [\d,]+ tokens/s$", result)
     store = EmbeddingStore.open(corpus.with_suffix(".emb"), verify=True)
     assert store.manifest.language == "fra_Latn"
     again = embed(tiny_encoder, "--lang", "fra_Latn", corpus)
