@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
@@ -57,24 +58,27 @@ class Processes:
         that this one is gone.
         """
         processes = cls()
-        processes._join()
         try:
+            processes._join()
             yield processes
         except Exception as error:
-            told = _lost(error) if processes.size > 1 else None
             if not processes._is_first_to_fail():
                 raise SystemExit(1) from None
-            raise (told or error) from None if told else error.__cause__
-        finally:
-            if processes.size > 1:
-                dist.destroy_process_group()
+            lost = _lost(error) if processes.size > 1 else None
+            if lost is None:
+                raise
+            raise lost from error
+        if processes.size > 1:  # not after an error: it would wait for those that are gone
+            dist.destroy_process_group()
 
     def _join(self) -> None:
         size = int(os.environ.get("WORLD_SIZE", "1"))
         if size == 1:
             return
         self._local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-        self._store, self.rank, self.size = next(dist.rendezvous("env://"))
+        store, self.rank, self.size = next(dist.rendezvous("env://"))
+        # torchrun's store outlives processes that it starts again: the dead ones' addresses are in it.
+        self._store = dist.PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
         nccl = torch.cuda.is_available() and dist.is_nccl_available()
         if nccl:
             torch.cuda.set_device(self._local_rank % torch.cuda.device_count())
@@ -140,7 +144,7 @@ class Processes:
 def _lost(error: Exception) -> MexmaError | None:
     """A message for what the libraries say when another process has gone."""
     text = str(error)
-    if isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in text):
+    if isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in text.lower()):
         return MexmaError(
             f"another process of this run is gone, or cannot be reached: {text.splitlines()[0]}",
             "look above for what it said; --resume goes on from the last checkpoint",
@@ -174,9 +178,11 @@ class Shared:
         else:
             objective.to(device)
             if processes.size > 1:
-                self.model = DistributedDataParallel(
-                    objective, broadcast_buffers=False, gradient_as_bucket_view=True
-                )
+                with warnings.catch_warnings(action="ignore", category=FutureWarning):
+                    # Its successor, which the warning names, is not in all versions of torch that we take.
+                    self.model = DistributedDataParallel(
+                        objective, broadcast_buffers=False, gradient_as_bucket_view=True
+                    )
 
     def accumulating(self, last: bool) -> AbstractContextManager[object]:
         """For a micro-batch: whole gradients are exchanged with the last one only.

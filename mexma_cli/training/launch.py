@@ -15,8 +15,8 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from mexma_cli.errors import MexmaError
 
-PATIENCE = 600
-"""Seconds that the processes have to write a checkpoint after a signal."""
+PATIENCE = 120
+"""Seconds that processes have to write a checkpoint after a signal, or to notice that another has died."""
 
 
 def launch(arguments: Sequence[str], processes: int, restarts: int) -> int:

@@ -75,7 +75,7 @@ class Wandb:
 
     def close(self) -> None:
         """Finish the run."""
-        self._run.finish(quiet=True)
+        self._run.finish()
 
 
 LOGGERS: dict[str, Callable[[Path, str, int], Log]] = {"tensorboard": TensorBoard, "wandb": Wandb}

@@ -44,6 +44,8 @@ class Sampler:
         shares = np.maximum(1, np.round(flat * wanted.sum() / flat.sum())).astype(np.int64)
         self.shares = shares
         self.ends = np.cumsum(shares)
+        self._bits = np.array([_half_bits(int(size)) for size in self.sizes], dtype=np.uint64)
+        self._keys = np.stack([_keys(seed + 2 * store + 1) for store in range(len(self.sizes))], axis=1)
 
     @property
     def epoch_length(self) -> int:
@@ -65,36 +67,48 @@ class Sampler:
 
     def _rows(self, stores: np.ndarray, offsets: np.ndarray, epoch: int) -> np.ndarray:
         """The row for the n-th draw of a store: its own permutation, gone through from epoch to epoch."""
-        rows = np.empty(len(stores), dtype=np.int64)
-        for store in np.unique(stores):
-            here = stores == store
-            size = int(self.sizes[store])
-            draws = offsets[here] + epoch * int(self.shares[store])
-            rows[here] = permute(draws % size, size, self.seed + 2 * int(store) + 1)
-        return rows
+        sizes = self.sizes[stores]
+        draws = (offsets + epoch * self.shares[stores]) % sizes
+        return _walked(draws, sizes, self._bits[stores], self._keys[:, stores])
 
 
 def permute(values: np.ndarray, size: int, seed: int) -> np.ndarray:
     """A seeded bijection of [0, size), applied to int64 values: a Feistel network with cycle walking."""
-    bits = max(1, (max(size - 1, 1).bit_length() + 1) // 2)
-    mask = np.uint64((1 << bits) - 1)
-    keys = np.random.Generator(np.random.Philox(key=seed)).integers(0, 2**63, ROUNDS, dtype=np.uint64)
-    out = values.astype(np.uint64)
+    count = len(values)
+    keys = np.broadcast_to(_keys(seed)[:, None], (ROUNDS, count))
+    return _walked(values, np.full(count, size), np.full(count, _half_bits(size), dtype=np.uint64), keys)
+
+
+def _keys(seed: int) -> np.ndarray:
+    return np.random.Generator(np.random.Philox(key=seed)).integers(0, 2**63, ROUNDS, dtype=np.uint64)
+
+
+def _half_bits(size: int) -> int:
+    return max(1, (max(size - 1, 1).bit_length() + 1) // 2)
+
+
+def _walked(values: np.ndarray, sizes: np.ndarray, bits: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """`permute` of N values, each by a permutation of its own.
+
+    Args:
+        values, sizes: int64 [N].
+        bits: uint64 [N], half the bits of each size.
+        keys: uint64 [ROUNDS, N].
+    """
+    out, limits = values.astype(np.uint64), sizes.astype(np.uint64)
     todo = np.arange(len(out))
-    while len(
-        todo
-    ):  # values that left the range walk on until they are back: a quarter of it or more is inside
-        walked = _feistel(out[todo], keys, bits, mask)
-        out[todo] = walked
-        todo = todo[walked >= np.uint64(size)]
+    while len(todo):  # what left its range walks on until it is back: a quarter of it or more is inside
+        out[todo] = _feistel(out[todo], keys[:, todo], bits[todo])
+        todo = todo[out[todo] >= limits[todo]]
     return out.astype(np.int64)
 
 
-def _feistel(values: np.ndarray, keys: np.ndarray, bits: int, mask: np.uint64) -> np.ndarray:
-    left, right = values >> np.uint64(bits), values & mask
+def _feistel(values: np.ndarray, keys: np.ndarray, bits: np.ndarray) -> np.ndarray:
+    mask = (np.uint64(1) << bits) - np.uint64(1)
+    left, right = values >> bits, values & mask
     for key in keys:
         mixed = (right + key) * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
         mixed *= np.uint64(0xBF58476D1CE4E5B9)
         left, right = right, left ^ ((mixed >> np.uint64(32)) & mask)
-    return (left << np.uint64(bits)) | right
+    return (left << bits) | right

@@ -5,26 +5,33 @@ Two gloo processes on the processor, a tiny encoder, and no dropout, since each 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import yaml
+from click.testing import CliRunner
 from safetensors.torch import load_file
 
+from mexma_cli.errors import MexmaError
+from mexma_cli.main import cli
 from mexma_cli.recipe import load
 from mexma_cli.stages.prepare import prepare
 from mexma_cli.stages.train import train
 
 ROOT = Path(__file__).parent.parent.parent
 STEPS = 6
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 WAIT = 120
 """Seconds after which a process that does not come to an end is a failure."""
 
@@ -83,10 +90,10 @@ def alone(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-def start(recipe: Path, run: Path, *arguments: str, program: tuple[str, ...] = ("-m", "mexma_cli")) -> Any:
-    command = [sys.executable, *program, "train", str(recipe), "--set", f"run={run}", *arguments]
+def start(arguments: Sequence[str]) -> Any:
+    """A Python program of its own, in a session of its own."""
     return subprocess.Popen(
-        command,
+        [sys.executable, *arguments],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -94,6 +101,10 @@ def start(recipe: Path, run: Path, *arguments: str, program: tuple[str, ...] = (
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         start_new_session=True,
     )
+
+
+def start_train(recipe: Path, run: Path, *arguments: str) -> Any:
+    return start(["-m", "mexma_cli", "train", str(recipe), "--set", f"run={run}", *arguments])
 
 
 def end(process: Any) -> tuple[int, str, str]:
@@ -104,12 +115,6 @@ def end(process: Any) -> tuple[int, str, str]:
         os.killpg(process.pid, signal.SIGKILL)
         pytest.fail(f"no end after {WAIT} s: {process.communicate()[1]}")
     return process.returncode, stdout, stderr
-
-
-def two(recipe: Path, run: Path, *arguments: str) -> None:
-    code, stdout, stderr = end(start(recipe, run, "--nproc-per-node", "2", *arguments))
-    assert code == 0, stderr
-    assert stdout == f"{run / 'encoder'}\n"
 
 
 def log_of(run: Path) -> list[dict[str, Any]]:
@@ -131,6 +136,182 @@ def assert_same_run(run: Path, other: Path, rel: float = 1e-5) -> None:
 
 
 def test_two_processes_are_one_with_twice_the_batch(recipe: Path, alone: Path, tmp_path: Path) -> None:
-    two(recipe, tmp_path / "run")
-    assert_same_run(tmp_path / "run", alone)
+    run = tmp_path / "run"
+    process = start([*TORCHRUN, "-m", "mexma_cli", "train", str(recipe), "--set", f"run={run}"])
+    code, stdout, stderr = end(process)
+    assert code == 0 and stdout == f"{run / 'encoder'}\n", stderr
+    assert_same_run(run, alone)
     assert log_of(alone)[-1]["loss"] < log_of(alone)[0]["loss"]
+
+
+def test_sharded_weights_train_the_same(recipe: Path, alone: Path, tmp_path: Path) -> None:
+    """Each process holds half of every weight; what is on the disk in the end is whole."""
+    dev = "dev={path: dev.spa, target_path: dev.eng, languages: [spa_Latn]}"
+    overrides = ["trainer.sharding=full", "trainer.dev_every=2", dev]
+    run = tmp_path / "run"
+    flags = [part for override in overrides for part in ("--set", override)]
+    code, stdout, stderr = end(start_train(recipe, run, "--nproc-per-node", "2", *flags))
+    assert code == 0 and stdout == f"{run / 'encoder'}\n", stderr
+    assert_same_run(run, alone)
+    assert [record["step"] for record in log_of(run) if "dev" in record] == [2, 4, 6]
+
+
+STOPPING = """
+import sys
+from mexma_cli.errors import MexmaError
+from mexma_cli.main import cli
+from mexma_cli.recipe import load
+from mexma_cli.stages.train import train
+from mexma_cli.training.distributed import Processes
+
+with Processes.joined() as processes:
+    asked = [0]
+    def stopped():
+        asked[0] += 1
+        return processes.rank == 1 and asked[0] == int(sys.argv[1])
+    train(load(sys.argv[2], sys.argv[3:]), resume=True, stopped=stopped, processes=processes)
+"""
+"""The second of the processes wants to stop after so many steps."""
+
+
+def test_from_two_processes_to_one_and_back(recipe: Path, alone: Path, tmp_path: Path) -> None:
+    """Two processes, one, two that share the weights, one: stopped in between by one of them."""
+    run, script = tmp_path / "run", tmp_path / "stopping.py"
+    script.write_text(STOPPING)
+
+    def together(steps: int, *overrides: str) -> None:
+        arguments = [str(script), str(steps), str(recipe), f"run={run}", *overrides]
+        code, _, stderr = end(start([*TORCHRUN, *arguments]))
+        assert code == 0, stderr
+
+    def single(steps: int) -> None:
+        asked = iter(range(1, STEPS + 1))
+        chosen = load(recipe, [f"run={run}", "trainer.batch_pairs=8"])
+        train(chosen, resume=True, stopped=lambda: next(asked) == steps)
+
+    together(2)
+    assert steps_of(run) == 2
+    single(1)
+    assert steps_of(run) == 3
+    together(2, "trainer.sharding=full")
+    assert steps_of(run) == 5
+    single(STEPS)
+    assert_same_run(run, alone)
+
+
+def steps_of(run: Path) -> int:
+    return int(sorted((run / "train" / "checkpoints").iterdir())[-1].name.removeprefix("step-"))
+
+
+def test_another_number_of_pairs_a_step_is_another_run(recipe: Path, alone: Path) -> None:
+    with pytest.raises(MexmaError, match=r"takes 16 pairs a step in phase train, and .* are 8") as caught:
+        train(load(recipe, [f"run={alone}"]), resume=True)
+    assert caught.value.hint is not None and "trainer.batch_pairs" in caught.value.hint
+
+
+LONG = ("--set", "trainer.steps=60", "--set", "trainer.checkpoint_every=5")
+"""Steps enough to be hit in between."""
+
+
+def wait_for(run: Path, step: int, process: Any) -> None:
+    """Until the log has that step."""
+    limit = time.monotonic() + WAIT
+    while time.monotonic() < limit:
+        assert process.poll() is None, process.communicate()[1]
+        if (run / "log.jsonl").is_file() and len((run / "log.jsonl").read_text().split("\n")) > step:
+            return
+        time.sleep(0.005)
+    pytest.fail("the step never came")
+
+
+def worker(launcher: Any, rank: int) -> int | None:
+    """The process id of a rank, if it is there."""
+    children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
+    for child in children:
+        with contextlib.suppress(OSError):
+            if f"\0RANK={rank}\0".encode() in Path(f"/proc/{child}/environ").read_bytes():
+                return int(child)
+    return None
+
+
+def kill(launcher: Any, rank: int, number: signal.Signals) -> None:
+    process = worker(launcher, rank)
+    assert process is not None
+    os.kill(process, number)
+
+
+def test_after_a_killed_process_all_go_on_from_the_last_checkpoint(recipe: Path, tmp_path: Path) -> None:
+    """One of them is killed and all are started again; then the other one, and no restart is left."""
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    train(load(recipe, [f"run={whole}", "trainer.batch_pairs=8", *LONG[1::2]]))
+    process = start_train(recipe, run, "--nproc-per-node", "2", "--max-restarts", "1", *LONG)
+    wait_for(run, 12, process)
+    first = worker(process, 0)
+    kill(process, 1, signal.SIGKILL)
+    while worker(process, 0) in (None, first):
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.01)
+    wait_for(run, 22, process)
+    kill(process, 0, signal.SIGKILL)
+    code, stdout, stderr = end(process)
+    assert code == 1 and stdout == ""
+    assert "error: process 1 of 2 was ended by SIGKILL" in stderr and "--resume" in stderr
+    assert "another process of this run is gone" in stderr and "Traceback" not in stderr
+    assert steps_of(run) >= 20
+    train(load(recipe, [f"run={run}", "trainer.batch_pairs=8", *LONG[1::2]]), resume=True)
+    assert [record["step"] for record in log_of(run)] == list(range(1, 61))
+    for here, there in zip(log_of(run), log_of(whole), strict=True):
+        assert here["loss"] == pytest.approx(there["loss"], rel=1e-3)
+
+
+@pytest.mark.parametrize("to", ["launcher", pytest.param("rank 1", marks=pytest.mark.slow)])
+def test_sigterm_anywhere_is_one_checkpoint_by_all(to: str, recipe: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    rare = ("--set", "trainer.checkpoint_every=1000")
+    process = start_train(recipe, run, "--nproc-per-node", "2", *LONG, *rare)
+    wait_for(run, 3, process)
+    if to == "launcher":
+        process.send_signal(signal.SIGTERM)
+    else:
+        kill(process, 1, signal.SIGTERM)
+    code, stdout, stderr = end(process)
+    assert code == 128 + signal.SIGTERM and stdout == "", stderr
+    assert stderr.count("--resume goes on from there") == 1 and "Traceback" not in stderr
+    assert steps_of(run) == log_of(run)[-1]["step"]
+    assert len(list((run / "train" / "checkpoints").iterdir())) == 1
+
+
+def test_a_mistake_is_told_once(recipe: Path, alone: Path) -> None:
+    code, stdout, stderr = end(start_train(recipe, alone, "--nproc-per-node", "2"))
+    assert code == 1 and stdout == ""
+    assert stderr.count("holds a training run already") == 1
+    assert "Traceback" not in stderr and "is gone" not in stderr
+    code, _, stderr = end(start_train(recipe, alone, "--nproc-per-node", "2", "--set", "trainer.stps=1"))
+    assert code == 1 and stderr.count("unknown key `trainer.stps`") == 1
+
+
+def test_a_loss_that_is_no_number_in_one_process(recipe: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    wild = ["trainer.learning_rate=1e30", "trainer.clip=0", "trainer.warmup=0", "trainer.average=0"]
+    overrides = [part for override in wild for part in ("--set", override)]
+    code, _, stderr = end(start_train(recipe, run, "--nproc-per-node", "2", *overrides))
+    assert code == 1 and "Traceback" not in stderr
+    assert len(re.findall(r"error: the (loss|gradient's norm) is (nan|inf) at step \d", stderr)) == 1
+    told = json.loads((run / "train" / "not-a-number.json").read_text())
+    assert steps_of(run) == told["step"] - 1
+    assert {batch["process"] for batch in told["batches"]} <= {0, 1}
+    for batch in told["batches"]:
+        assert len(batch["pairs"]) == 4
+        assert all(re.fullmatch(r"tatoeba/spa_Latn:\d+", pair) for pair in batch["pairs"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--max-restarts", "1"], "--max-restarts is for --nproc-per-node"),
+        (["--nproc-per-node", "0"], "0"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], message: str, recipe: Path) -> None:
+    result = CliRunner().invoke(cli, ["train", str(recipe), *arguments])
+    assert result.exit_code == 2 and message in result.stderr

@@ -120,3 +120,58 @@ def test_a_full_disk_leaves_nothing_half_written(
     monkeypatch.undo()
     assert list(tmp_path.iterdir()) == [before]
     equal(checkpoint.load(before), state(3))
+
+
+def test_the_best_one_stays_when_it_is_no_longer_one_of_the_last(tmp_path: Path) -> None:
+    for step in (1, 2, 3, 4):
+        checkpoint.save(tmp_path, state(step), keep=1, best=step in (1, 2))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best", "step-00000004"]
+    equal(checkpoint.load(tmp_path / checkpoint.BEST), state(2))
+    assert [path.name for path in checkpoint.found(tmp_path)] == ["step-00000004"]
+
+
+def test_the_best_one_takes_no_room_of_its_own(tmp_path: Path) -> None:
+    path = checkpoint.save(tmp_path, state(1), keep=1, best=True)
+    for file in path.iterdir():
+        assert file.samefile(tmp_path / checkpoint.BEST / file.name)
+
+
+def test_the_best_one_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr("mexma_cli.training.checkpoint.os.link", refused)
+    checkpoint.save(tmp_path, state(1), keep=1, best=True)
+    equal(checkpoint.load(tmp_path / checkpoint.BEST), state(1))
+
+
+def test_a_full_disk_leaves_the_best_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint.save(tmp_path, state(3), keep=1, best=True)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("mexma_cli.training.checkpoint.os.link", full)
+    monkeypatch.setattr("mexma_cli.training.checkpoint.shutil.copyfile", full)
+    with pytest.raises(MexmaError, match="no space left"):
+        checkpoint.save(tmp_path, state(6), keep=1, best=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best", "step-00000003"]
+    equal(checkpoint.load(tmp_path / checkpoint.BEST), state(3))
+
+
+@pytest.mark.parametrize(
+    ("saved", "message"),
+    [
+        ({"a": torch.zeros(4, 3), "b": torch.zeros(2)}, r"b is \[2\] there, and \[5\] in this run"),
+        ({"a": torch.zeros(4, 3)}, r"b is absent there, and \[5\] in this run"),
+        (
+            {"a": torch.zeros(4, 3), "b": torch.zeros(5), "c": torch.zeros(1)},
+            r"c is \[1\] there, and absent in this run",
+        ),
+    ],
+)
+def test_another_shape_is_named(saved: dict[str, torch.Tensor], message: str) -> None:
+    wanted = {"a": torch.zeros(4, 3), "b": torch.zeros(5)}
+    checkpoint.same_shapes(Path("x"), wanted, wanted)
+    with pytest.raises(MexmaError, match=message):
+        checkpoint.same_shapes(Path("x"), saved, wanted)

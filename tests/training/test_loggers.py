@@ -1,0 +1,79 @@
+"""The log in TensorBoard and wandb: their own readers find the numbers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.training import loggers
+from mexma_cli.training.loggers import LOGGERS, Logs, scalars
+
+RECORD = {
+    "step": 3,
+    "loss": 2.5,
+    "terms": {"koleo": -0.5},
+    "dev": {"xsim": 12.5, "spa_Latn": 12.5},
+    "phase": "mexma",
+}
+
+
+def test_the_numbers_of_a_record() -> None:
+    assert scalars(RECORD) == {"loss": 2.5, "terms/koleo": -0.5, "dev/xsim": 12.5, "dev/spa_Latn": 12.5}
+
+
+def test_tensorboard_has_every_number_at_its_step_and_hides_what_a_resume_does_again(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    log = LOGGERS["tensorboard"](tmp_path, "mexma", 0)
+    for step in (1, 2, 3):
+        log.write(RECORD | {"step": step, "loss": float(step)})
+    log.close()
+    resumed = LOGGERS["tensorboard"](tmp_path, "mexma", 1)
+    resumed.write(RECORD | {"step": 2, "loss": 20.0})
+    resumed.close()
+    events = EventAccumulator(str(tmp_path / "tensorboard" / "mexma")).Reload()
+    assert [(event.step, event.value) for event in events.Scalars("loss")] == [(1, 1.0), (2, 20.0)]
+    assert events.Scalars("dev/xsim")[0].value == 12.5
+    assert events.Scalars("terms/koleo")[0].value == -0.5
+
+
+def test_wandb_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    log = LOGGERS["wandb"](tmp_path, "mexma", 0)
+    log.write(RECORD)
+    log.close()
+    (file,) = (tmp_path / "wandb").glob("offline-run-*/run-*.wandb")
+    content = file.read_bytes()
+    assert all(name in content for name in (b"terms/koleo", b"dev/xsim", b"loss"))
+
+
+@pytest.mark.parametrize("name", list(LOGGERS))
+def test_a_package_that_is_not_there_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, name, None)  # what `import` takes for absent
+    with pytest.raises(MexmaError, match=f"{name} is not installed") as caught:
+        loggers.check([name])
+    assert caught.value.hint == f"pip install 'mexma-cli[{name}]'"
+
+
+def test_several_logs_are_one() -> None:
+    class Kept:
+        def __init__(self) -> None:
+            self.records: list[object] = []
+
+        def write(self, record: dict[str, object]) -> None:
+            self.records.append(record)
+
+        def close(self) -> None:
+            self.records.append("closed")
+
+    one, two = Kept(), Kept()
+    logs = Logs([one, two])
+    logs.write(RECORD)
+    logs.close()
+    assert one.records == two.records == [RECORD, "closed"]
