@@ -34,7 +34,7 @@ class Engine:
     """
 
     def __init__(self, model: PreTrainedModel, dtype: torch.dtype) -> None:
-        assert isinstance(model, SUPPORTED) and dtype in (torch.float32, torch.bfloat16)
+        assert type(model) in SUPPORTED and dtype in (torch.float32, torch.bfloat16)
         assert model.dtype == torch.float32 and model.device.type == "cpu"
         self.dtype = dtype
         self._model: Any = model

@@ -1,0 +1,262 @@
+"""Embedding against its peers, side by side in one run, from a text file to vectors on the disk.
+
+    python benchmarks/embed.py --data DIR [--shape base] [--lines 2000] [--threads 2] [--rounds 3]
+    python benchmarks/embed.py --data DIR --model FOLDER        (an encoder's folder in place of a shape)
+    python benchmarks/embed.py --data DIR --memory 100000 1000000
+
+Real lines of DIR (ntrex128/ and tatoeba/ below it, eight languages), the same weights for all, everything
+counted but the loading of weights: reading, tokenising, computing, writing. Programs, each in a process of
+its own and by turns:
+
+  mexma         what `mexma embed` does, in bfloat16 and in float32
+  st            sentence-transformers' `encode` in batches of 32 (sorted by length, padded), numpy.save
+  loop          the loop of MEXMA's README: tokenizer(padding=True), model, first token, 32 lines at a time in
+                the order of the file
+  st-bf16       sentence-transformers with the model in bfloat16
+
+The weights of a shape are random, matrices twice as large as XLM-R's first ones, so that layers do something.
+Ratios are medians over rounds of seconds divided by those of `mexma` in the same round. --memory embeds that
+many lines with `mini` and prints the largest memory that the process held.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import cycle, islice, zip_longest
+from pathlib import Path
+
+import numpy as np
+
+PROGRAMS = ("mexma-bf16", "mexma-fp32", "st", "loop", "st-bf16")
+LANGUAGES = ("fra", "deu", "spa", "ita", "por", "nld", "rus")
+SHAPES = {  # width, layers, heads, ffn
+    "base": (768, 12, 12, 3072),
+    "large": (1024, 24, 16, 4096),
+    "small": (384, 6, 12, 1536),
+}
+BATCH = 32
+MAX_TOKENS = 200
+
+
+def real_lines(data: Path, count: int) -> list[str]:
+    """Lines of news (long) and of Tatoeba (short) by turns over the languages; repeated with a number each
+    where there are not enough."""
+    from mexma_cli.text.lines import read_lines
+
+    news = [sorted((data / "ntrex128").glob(f"{code}_*.txt.gz"))[0] for code in LANGUAGES]
+    short = [sorted((data / "tatoeba_mt").glob(f"{code}_*-eng.tsv.gz"))[0] for code in LANGUAGES]
+    columns = [list(read_lines(path)) for path in [*news, *short]]
+    longest = max(map(len, columns[: len(news)]))
+    columns = [[line.split("\t")[0] for line in column[:longest]] for column in columns]
+    lines = [line for row in zip_longest(*columns) for line in row if line]
+    lines = list(dict.fromkeys(lines))
+    if count <= len(lines):
+        return lines[:count]
+    return [f"{line} {at // len(lines)}" for at, line in zip(range(count), cycle(lines), strict=False)]
+
+
+def make_folder(shape: str, folder: Path) -> Path:
+    """An untrained encoder of a shape, with the tokeniser of `mini`."""
+    import torch
+    from transformers import XLMRobertaConfig, XLMRobertaModel
+
+    from mexma_cli.encoder.encoder import SentenceEncoder
+
+    width, layers, heads, ffn = SHAPES[shape]
+    tokenizer = SentenceEncoder.load("mini", "cpu").tokenizer
+    config = XLMRobertaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=ffn,
+        max_position_embeddings=514,
+        type_vocab_size=1,
+        layer_norm_eps=1e-5,
+    )
+    torch.manual_seed(0)
+    model = XLMRobertaModel(config, add_pooling_layer=False)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.dim() == 2 and "embeddings" not in name:
+                weight *= 2
+    SentenceEncoder(shape, model, tokenizer, max_tokens=MAX_TOKENS).save(folder)
+    return folder
+
+
+def run_one(program: str, folder: str, text: str, output: str) -> dict[str, float]:
+    """Embed a text with one program; vectors as they are left on the disk go to OUTPUT.npy."""
+    import torch
+
+    if program.startswith("mexma"):
+        from mexma_cli.encoder.encoder import SentenceEncoder
+        from mexma_cli.stages.embed import embed_file
+
+        dtype = "bfloat16" if program.endswith("bf16") else "float32"
+        encoder = SentenceEncoder.load(folder, "cpu", dtype)
+        encoder.embed(["warm up"])  # packs the weights, which is part of loading
+        began = time.perf_counter()
+        store = embed_file(encoder, text, output + ".emb", store_dtype="float32")
+        seconds = time.perf_counter() - began
+        np.save(output, store.vectors(0, store.rows))
+        return {"seconds": seconds}
+    torch.set_grad_enabled(False)
+    if program == "loop":
+        from transformers import AutoModel, AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model = AutoModel.from_pretrained(folder, add_pooling_layer=False, dtype="float32").eval()
+        began = time.perf_counter()
+        lines = Path(text).read_text(encoding="utf-8").split("\n")[:-1]
+        parts = []
+        for start in range(0, len(lines), BATCH):
+            some = lines[start : start + BATCH]
+            inputs = tokenizer(
+                some, return_tensors="pt", padding=True, truncation=True, max_length=MAX_TOKENS
+            )
+            parts.append(model(**inputs).last_hidden_state[:, 0].numpy())
+        np.save(output, np.concatenate(parts))
+    else:
+        from sentence_transformers import SentenceTransformer
+
+        kind = torch.bfloat16 if program == "st-bf16" else torch.float32
+        peer = SentenceTransformer(folder, device="cpu", model_kwargs={"dtype": kind})
+        began = time.perf_counter()
+        lines = Path(text).read_text(encoding="utf-8").split("\n")[:-1]
+        vectors = peer.encode(lines, batch_size=BATCH, show_progress_bar=False, convert_to_tensor=True)
+        np.save(output, vectors.float().numpy())
+    return {"seconds": time.perf_counter() - began}
+
+
+def peak_rates(width: int, ffn: int) -> dict[str, float]:
+    """The fastest product of the shape's largest kind here, in Gflop/s."""
+    import torch
+
+    rates = {}
+    for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+        x, weight = torch.randn(2048, width).to(dtype), torch.randn(ffn, width).to(dtype)
+        seconds = []
+        for _ in range(20):
+            began = time.perf_counter()
+            torch.nn.functional.linear(x, weight)
+            seconds.append(time.perf_counter() - began)
+        rates[name] = 2 * 2048 * width * ffn / min(seconds) / 1e9
+    return rates
+
+
+def measure(program: str, folder: Path, text: Path, output: Path, threads: int) -> float:
+    """Seconds of one program in a process of its own."""
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "true"}
+    command = [sys.executable, __file__, "--one", program, str(folder), str(text), str(output)]
+    result = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    return float(json.loads(result.stdout.splitlines()[-1])["seconds"])
+
+
+def compare(settings: argparse.Namespace, folder: Path) -> None:
+    """Everything but the memory."""
+    import torch
+
+    from mexma_cli.encoder.encoder import SentenceEncoder
+
+    torch.set_num_threads(settings.threads)
+    model = Path(settings.model) if settings.model else make_folder(settings.shape, folder / "model")
+    text = folder / "lines.txt"
+    lines = real_lines(settings.data, settings.lines)
+    text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    encoder = SentenceEncoder.load(str(model), "cpu")
+    tokens = sum(len(ids) for ids in encoder.tokenize(lines))
+    config = encoder.model.config
+    width, ffn, layers = config.hidden_size, config.intermediate_size, config.num_hidden_layers
+    print(f"{len(lines):,} lines, {tokens / len(lines):.1f} tokens a line, {settings.threads} threads")
+    print(f"{settings.model or settings.shape}: {layers} layers of {width}")
+    rates = peak_rates(width, ffn)
+    seconds: dict[str, list[float]] = {program: [] for program in settings.programs}
+    for number in range(settings.rounds):
+        for program in settings.programs:
+            output = folder / f"{program}-{number}.npy"
+            seconds[program].append(measure(program, model, text, output, settings.threads))
+    work = 2 * tokens * layers * (4 * width * width + 2 * width * ffn) / 1e9
+    vectors = {program: np.load(folder / f"{program}-0.npy") for program in settings.programs}
+    for program in settings.programs:
+        typical = float(np.median(seconds[program]))
+        line = f"{program:11} {typical:8.2f} s {len(lines) / typical:8.1f} sentences/s"
+        for ours in ("mexma-bf16", "mexma-fp32"):
+            if ours in seconds:
+                ratio = np.median(np.array(seconds[program]) / np.array(seconds[ours]))
+                line += f"   {ratio:5.2f} x {ours}"
+        if program.startswith("mexma"):
+            kind = program.removeprefix("mexma-")
+            line += f"   {work / typical:5.0f} of {rates[kind]:.0f} Gflop/s in products"
+        print(line)
+    if "st" in vectors:
+        for program in settings.programs:
+            plain = cosines(vectors[program], vectors["st"])
+            mean = vectors["st"].mean(axis=0)
+            centred = cosines(vectors[program] - mean, vectors["st"] - mean)
+            print(
+                f"{program:11} cosine to st: least {plain.min():.6f}, mean {plain.mean():.6f}; "
+                f"less the mean vector: least {centred.min():.5f}"
+            )
+
+
+def cosines(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """float32 [n], row by row."""
+    lengths = np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1)
+    result: np.ndarray = (x * y).sum(axis=1) / lengths
+    return result
+
+
+def memory(settings: argparse.Namespace, folder: Path) -> None:
+    """The largest memory of `mexma embed` for texts of several lengths."""
+    for count in settings.memory:
+        text = folder / f"{count}.txt"
+        with text.open("w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in islice(real_lines(settings.data, count), count))
+        command = [sys.executable, "-m", "mexma_cli", "embed", str(text)]
+        began = time.perf_counter()
+        child = subprocess.Popen([*command, "-o", str(folder / f"{count}.emb")], stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(child.pid, 0)
+        assert status == 0, status
+        seconds = time.perf_counter() - began
+        print(
+            f"{count:,} lines: {usage.ru_maxrss * 1024 / 1e9:.2f} GB at most, {seconds:.0f} s, "
+            f"{count / seconds:.0f} lines a second",
+            flush=True,
+        )
+
+
+def main() -> None:
+    """Read the arguments, print the figures."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--shape", choices=SHAPES, default="base")
+    parser.add_argument("--model", metavar="FOLDER")
+    parser.add_argument("--lines", type=int, default=2000)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=PROGRAMS)
+    parser.add_argument("--memory", type=int, nargs="+", metavar="LINES")
+    parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
+    settings = parser.parse_args()
+    if settings.one:
+        found = run_one(*settings.one)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        print(json.dumps(found | {"peak": peak}))
+        return
+    if settings.data is None:
+        parser.error("--data DIR is needed")
+    with tempfile.TemporaryDirectory(prefix="mexma-benchmark-") as name:
+        (memory if settings.memory else compare)(settings, Path(name))
+
+
+if __name__ == "__main__":
+    main()
