@@ -56,3 +56,30 @@ def test_mistakes(recipe: Path) -> None:
     assert "no such file" in done.stderr
     assert prepare("no-such-recipe").exit_code == 1
     assert prepare().exit_code == 2
+
+
+def test_a_dry_run_prints_and_writes_nothing(recipe: Path, tmp_path: Path) -> None:
+    done = prepare(recipe, "--dry-run")
+    assert done.exit_code == 0, done.output
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert lines[0] == ["language", "corpora", "files", "pairs", "used", "GB"]
+    assert lines[1] == ["fra_Latn", "1", "1", "10", "10", "0.00"]
+    assert ["a", "1", "of", "1", "1", "10", "10", "0.00"] in lines
+    (row,) = map(json.loads, prepare(recipe, "--dry-run", "--json").stdout.splitlines())
+    assert (row["corpus"], row["language"], row["pairs"], row["counted"]) == ("a", "fra_Latn", 10, True)
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_dry_run_lists_all_that_is_missing(recipe: Path, tmp_path: Path) -> None:
+    text = recipe.read_text().replace("languages: [fra_Latn]", "languages: [fra_Latn, deu_Latn]")
+    recipe.write_text(text.replace("path: a.tsv", "path: '{lang}.tsv'"))
+    done = prepare(recipe, "--dry-run")
+    assert done.exit_code == 1
+    assert "NO DATA" in done.stdout
+    assert done.stderr.count("no such file") == 2
+    assert "docs/data.md" in done.stderr
+    (tmp_path / "fra_Latn.tsv").write_text("a\tb\n")
+    assert prepare(recipe, "--dry-run").stderr.count("error:") == 1
+    done = prepare(recipe)
+    assert done.exit_code == 1
+    assert "deu_Latn.tsv: no such file (corpus 'a', deu_Latn)" in done.stderr

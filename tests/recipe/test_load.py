@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,13 @@ import pytest
 import yaml
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.recipe import load, shipped
+from mexma_cli.languages import codes
+from mexma_cli.recipe import MexmaObjective, Trainer, load, shipped
+from mexma_cli.training.schedule import rate_factor
 
 ROOT = Path(__file__).parent.parent.parent
 SMALL = ROOT / "examples" / "small.yaml"
-RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
+RECIPES = sorted((ROOT / "recipes").rglob("*.yaml"))
 
 Raw = dict[str, Any]
 
@@ -39,8 +42,10 @@ def test_every_recipe_parses_and_is_read_again_the_same(path: Path, tmp_path: Pa
 
 
 def test_shipped_recipes_are_found_by_name() -> None:
-    assert set(shipped()) == {path.stem for path in RECIPES}
+    assert {"mini", "81langs", "base", "ablations/no-koleo", "ablations/masking-90"} < set(shipped())
+    assert list(shipped().values()) == RECIPES
     assert load("mini") == load(ROOT / "recipes" / "mini.yaml")
+    assert load("ablations/no-koleo").name == "no-koleo"
 
 
 @pytest.mark.parametrize(
@@ -202,3 +207,161 @@ def test_a_corpus_needs_the_paths_of_its_format(data: Raw, raw: Raw, tmp_path: P
 def test_phases_that_are_none(phases: Any, overrides: list[str], raw: Raw, tmp_path: Path) -> None:
     with pytest.raises(MexmaError, match="phase"):
         load(written(tmp_path, raw | {"phases": phases, "trainer": {"seed": 1}}), overrides)
+
+
+def chain(folder: Path, **recipes: Raw) -> None:
+    for name, content in recipes.items():
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+
+
+def test_a_recipe_extends_another_key_by_key(raw: Raw, tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    chain(
+        tmp_path,
+        first=raw,
+        second={
+            "extends": "first.yaml",
+            "name": "second",
+            "encoder": {"new": {"layers": 1}},
+            "phases": [{"name": "mexma", "trainer": {"steps": 9}}],
+        },
+    )
+    third = {
+        "extends": "../second.yaml",
+        "run": "runs/third",
+        "data": {"exclude": ["x"]},
+        "trainer": {"seed": 7},
+    }
+    chain(tmp_path / "deep", third=third)
+    base, recipe = load(tmp_path / "first.yaml"), load(tmp_path / "deep" / "third.yaml", ["trainer.clip=3"])
+    assert (recipe.name, recipe.run) == ("second", "runs/third")
+    assert recipe.data == base.data.model_copy(update={"exclude": ("x",)})
+    assert recipe.encoder.new is not None and base.encoder.new is not None
+    assert recipe.encoder.new == base.encoder.new.model_copy(update={"layers": 1})
+    assert [phase.name for phase in recipe.phases] == ["words", "mexma"]
+    assert [phase.trainer.steps for phase in recipe.phases] == [base.phases[0].trainer.steps, 9]
+    assert [(phase.trainer.seed, phase.trainer.clip) for phase in recipe.phases] == [(7, 3.0)] * 2
+    assert [phase.objective for phase in recipe.phases] == [phase.objective for phase in base.phases]
+
+
+def test_what_replaces_and_what_is_added(raw: Raw, tmp_path: Path) -> None:
+    corpus = {"name": "other", "format": "tsv", "path": "x", "languages": ["fra"]}
+    later = {"name": "later", "objective": {"name": "mexma"}, "trainer": {"steps": 5}}
+    chain(tmp_path, base=raw, own={"extends": "base.yaml", "data": {"corpora": [corpus]}, "phases": [later]})
+    recipe = load(tmp_path / "own.yaml")
+    assert [corpus.name for corpus in recipe.data.corpora] == ["other"], "lists are not merged"
+    assert [phase.name for phase in recipe.phases] == ["words", "mexma", "later"]
+
+
+def test_an_objective_of_another_name_takes_nothing_over() -> None:
+    inherited, own = (load(name).phases[0].objective for name in ("81langs", "ablations/contrastive"))
+    assert (inherited.name, own.name) == ("mexma", "contrastive")
+    koleo = load("ablations/no-koleo").phases[0].objective
+    assert koleo.model_dump() == inherited.model_dump() | {"gamma": 0.0}
+
+
+def test_circles_are_shown(tmp_path: Path) -> None:
+    chain(tmp_path, a={"extends": "b.yaml"}, b={"extends": "c.yaml"}, c={"extends": "b.yaml"})
+    with pytest.raises(
+        MexmaError, match=r"circle: .*a\.yaml extends .*b\.yaml extends .*c\.yaml extends .*b\.yaml"
+    ):
+        load(tmp_path / "a.yaml")
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        ({"extends": "minni"}, r"own\.yaml: `extends`: no recipe 'minni'"),
+        ({"extends": 3}, "`extends` is a recipe's name or path, this is 3"),
+        ({"extends": "base.yaml", "objective": {"alpha": 2}}, "`objective`: of which phase"),
+        (
+            {"extends": "base.yaml", "data": {"stor": 1}},
+            r"own\.yaml extends .*base\.yaml: unknown key `data\.stor`",
+        ),
+        ({"extends": "base.yaml", "phases": "x"}, "`phases`"),
+        (
+            {"extends": "base.yaml", "phases": [{"name": "words", "trainer": {"steps": "x"}}]},
+            "words.trainer.steps",
+        ),
+        ({"extends": "81langs", "objective": {"gamma": "x"}}, r"`objective\.gamma`: .* \(is 'x'\)"),
+        ({"extends": "81langs", "data": {"codes": {"deu_Latn": "de"}}}, r"`data\.codes\.deu_Latn`"),
+        ({"extends": "81langs", "data": {"minimum_per_language": 0}}, "needs `data.minimum_per_language`"),
+        ({"extends": "81langs", "data": {"cap_per_language": 10}}, "is above `cap_per_language`"),
+        ({"extends": "81langs", "data": {"corpora": []}}, "`data.corpora`"),
+    ],
+)
+def test_mistakes_in_a_recipe_that_extends(own: Raw, message: str, raw: Raw, tmp_path: Path) -> None:
+    chain(tmp_path, base=raw, own=own)
+    with pytest.raises(MexmaError, match=message):
+        load(tmp_path / "own.yaml")
+
+
+def test_languages_of_all_corpora_that_list_none(raw: Raw, tmp_path: Path) -> None:
+    listed = {"name": "b", "format": "opus", "path": "b", "languages": ["deu"]}
+    raw["data"] |= {
+        "languages": ["fra", "spa"],
+        "corpora": [{"name": "a", "format": "opus", "path": "a"}, listed],
+    }
+    a, b = load(written(tmp_path, raw)).data.corpora
+    assert (a.languages, a.optional) == (("fra", "spa"), True)
+    assert (b.languages, b.optional) == (("deu",), False)
+
+
+@pytest.mark.parametrize(("name", "languages"), [("81langs", 80), ("90langs", 89)])
+def test_the_papers_settings(name: str, languages: int) -> None:
+    """Sections 3.1 and 7; Tables 13 to 15."""
+    recipe = load(name)
+    data, (phase,) = recipe.data, recipe.phases
+    assert len(set(data.languages)) == languages, "each with English"
+    assert "eng_Latn" not in data.languages
+    assert set(data.languages) <= set(codes())
+    assert {corpus.languages for corpus in data.corpora} == {data.languages}
+    assert (len(data.corpora), [corpus.name for corpus in data.corpora if corpus.top_up]) == (16, ["NLLB"])
+    assert (data.minimum_per_language, data.cap_per_language, data.max_tokens) == (
+        15_000_000,
+        25_000_000,
+        200,
+    )
+    trainer, objective = phase.trainer, phase.objective
+    assert (trainer.batch_pairs * 8, trainer.batch_pairs * 8 * trainer.accumulate) == (1200, 2400)
+    assert (trainer.steps, trainer.precision) == (300_000, "fp16")
+    assert isinstance(objective, MexmaObjective)
+    assert (objective.alpha, objective.beta, objective.gamma) == (1, 1 / 2, 0.01 / 2)
+    assert (objective.masking, objective.head.layers) == (0.4, 6)
+    assert rate_at(trainer, 0) == pytest.approx(1e-5)
+
+
+def rate_at(trainer: Trainer, step: int) -> float:
+    return trainer.learning_rate * rate_factor(step, trainer.steps, trainer.warmup, trainer.schedule)
+
+
+def test_what_differs_between_an_ablation_and_the_paper_is_what_it_is_named_after() -> None:
+    base = load("81langs")
+    for name in shipped():
+        if name.startswith("ablations/"):
+            recipe = load(name)
+            same = {"data": base.data, "encoder": base.encoder, "dev": base.dev}
+            assert {key: getattr(recipe, key) for key in same} == same
+            assert recipe.run == f"runs/{name}"
+            batch = 1200 if "contrastive" in name else 2400
+            trainer = recipe.phases[0].trainer
+            assert trainer.batch_pairs * trainer.accumulate * 8 == batch
+            assert trainer.model_copy(update={"accumulate": 2}) == base.phases[0].trainer
+
+
+ALTERNATIVES = [
+    *("mask_share", "koleo_normalise", "koleo_global", "heads", "ffn", "layer_norm_eps", "warmup"),
+    *("weight_decay", "precision", "max_length_ratio", "max_chars", "exclude"),
+]
+
+
+@pytest.mark.parametrize("key", ALTERNATIVES)
+def test_the_other_choice_is_one_commented_key_away(key: str, tmp_path: Path) -> None:
+    text = (ROOT / "recipes" / "81langs.yaml").read_text(encoding="utf-8")
+    others = re.findall(rf"^( +)# ({key}: .*)$", text, re.MULTILINE)
+    assert others
+    for indent, line in others:
+        without = re.sub(rf"^ +{key}: .*\n", "", text, flags=re.MULTILINE)
+        path = tmp_path / "r.yaml"
+        path.write_text(without.replace(f"{indent}# {line}\n", f"{indent}{line}\n"), encoding="utf-8")
+        assert load(path) != load("81langs")

@@ -10,6 +10,7 @@ import os
 import tempfile
 import threading
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.text import lines
-from mexma_cli.text.lines import is_blank, open_text, read_lines, scan, spooled
+from mexma_cli.text.lines import Member, estimate_lines, is_blank, open_text, read_lines, scan, spooled
 
 TEXT = "Bonjour\n\nπ ≈ 3\u2028still the same line\r\n \u3000\u00a0\nlast\x0cone"
 ROWS = ["Bonjour", "", "π ≈ 3\u2028still the same line", " \u3000\u00a0", "last\x0cone"]
@@ -194,3 +195,26 @@ def test_scan_is_fast(tmp_path: Path) -> None:
     scan(path)
     rate = path.stat().st_size / (time.process_time() - began) / 1e6
     assert rate > 150, f"{rate:.0f} MB/s"  # 300 and more on an idle machine
+
+
+def test_a_member_of_a_zip_is_read_where_it_is(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("deep/text", TEXT)
+        archive.writestr("packed.gz", gzip.compress(TEXT.encode()))
+    for name in ("deep/text", "packed.gz"):
+        member = Member(tmp_path / "a.zip", name)
+        assert list(read_lines(member)) == ROWS
+        assert (scan(member).lines, scan(member).path) == (5, member)
+    with pytest.raises(MexmaError, match=r"a\.zip:none is damaged"):
+        list(read_lines(Member(tmp_path / "a.zip", "none")))
+
+
+@pytest.mark.parametrize("kind", PACK)
+def test_lines_are_estimated_from_the_beginning(kind: str, tmp_path: Path) -> None:
+    rows = [f"{os.urandom(n % 40).hex()} {n}" for n in range(200_000)]
+    text = "\n".join(rows).encode()
+    path = write(tmp_path, PACK[kind](text), f"a.{kind}")
+    found, size, counted = estimate_lines(path, limit=1 << 20)
+    assert not counted
+    assert (found, size) == (pytest.approx(len(rows), rel=0.1), pytest.approx(len(text), rel=0.1))
+    assert estimate_lines(path, limit=1 << 30) == (len(rows), len(text), True)
