@@ -1,0 +1,79 @@
+"""One process alone, memory for computation; several processes are tried in tests/commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.errors import MexmaError
+from mexma_cli.objectives.mexma import Mexma
+from mexma_cli.recipe import Head, MexmaObjective
+from mexma_cli.stages.train import vocabulary_of
+from mexma_cli.training.distributed import Processes, save_activations
+from mexma_cli.training.masking import build_views
+
+
+def test_alone() -> None:
+    with Processes.joined() as processes:
+        assert processes.first and processes.size == 1
+        assert processes.device("cpu") == torch.device("cpu")
+        processes.wait()
+        assert processes.any(True) and not processes.any(False)
+        assert processes.gather("here") == ["here"]
+        assert processes.sum(torch.tensor([1.5, 2.0])).tolist() == [1.5, 2.0]
+
+
+def test_an_error_alone_is_the_error() -> None:
+    with pytest.raises(MexmaError, match="mine"), Processes.joined():
+        raise MexmaError("mine")
+
+
+def test_one_gpu_by_its_number_is_not_shared() -> None:
+    processes = Processes()
+    processes.size = 2
+    assert processes.device("cpu") == torch.device("cpu")
+    with pytest.raises(MexmaError, match="2 processes share it") as caught:
+        processes.device("cuda:1")
+    assert caught.value.hint is not None and "`auto`" in caught.value.hint
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_activations_computed_again_give_the_same_gradients(
+    dropout: float, tiny_encoder: Path, sentences: dict[str, list[str]]
+) -> None:
+    """Through encoder and head, dropout included, and with fewer numbers kept in between."""
+    kept: dict[bool, int] = {}
+    gradients: dict[bool, dict[str, torch.Tensor]] = {}
+    for saving in (False, True):
+        encoder = SentenceEncoder.load(str(tiny_encoder), "cpu")
+        for module in encoder.model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = dropout
+        torch.manual_seed(0)
+        head = Head(layers=2, heads=4, ffn=64, dropout=dropout)
+        objective = Mexma(encoder, MexmaObjective(name="mexma", head=head)).train()
+        sides = [[ids[1:-1] for ids in encoder.tokenize(sentences[side])] for side in ("fra", "eng")]
+        pairs: list[tuple[np.ndarray, np.ndarray]] = list(zip(*sides, strict=True))
+        views = build_views(pairs, objective.views(), vocabulary_of(encoder))
+        if saving:
+            save_activations(objective)
+        sizes: list[int] = []
+
+        def pack(tensor: torch.Tensor, sizes: list[int] = sizes) -> torch.Tensor:
+            sizes.append(tensor.numel())
+            return tensor
+
+        torch.manual_seed(1)
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            terms = objective(views)
+        sum(objective.weights[name] * term for name, term in terms.items()).backward()
+        kept[saving] = sum(sizes)
+        gradients[saving] = {n: p.grad for n, p in objective.named_parameters() if p.grad is not None}
+    assert gradients[True].keys() == gradients[False].keys()
+    for name, gradient in gradients[False].items():
+        assert torch.equal(gradients[True][name], gradient), name
+    assert kept[True] < kept[False] / 2
