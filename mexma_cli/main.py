@@ -21,6 +21,7 @@ from mexma_cli.errors import MexmaError
 COMMANDS: dict[str, tuple[str, str]] = {
     "prepare": ("mexma_cli.commands.prepare:command", "Clean and tokenise parallel text for training."),
     "train": ("mexma_cli.commands.train:command", "Train an encoder from a recipe."),
+    "report": ("mexma_cli.commands.report:command", "Show what came of training runs: table and curves."),
     "embed": ("mexma_cli.commands.embed:command", "Turn a text file, one sentence a line, into vectors."),
     "merge": (
         "mexma_cli.commands.merge:command",

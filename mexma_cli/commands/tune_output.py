@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mexma_cli.commands.tables import print_table
+
 if TYPE_CHECKING:
     from mexma_cli.mining.planting import PlantCut
     from mexma_cli.mining.resampling import HeldOut, Intervals
@@ -43,7 +45,7 @@ def print_languages(tuned: dict[str, Tuned]) -> None:
         ]
         for language, found in tuned.items()
     ]
-    _print_table([header, *rows], names=1)
+    print_table([header, *rows], names=1)
 
 
 def print_planted(found: Planted) -> None:
@@ -65,7 +67,7 @@ def print_planted(found: Planted) -> None:
         [*_cells(step), *map(str, (step.found, step.wrong, step.others)), f"{step.right:.0f}"]
         for step in found.steps
     ]
-    _print_table([header, *rows], names=0)
+    print_table([header, *rows], names=0)
 
 
 def _figures(cut: Threshold | PlantCut) -> dict[str, float]:
@@ -134,14 +136,3 @@ def _threshold(value: float) -> str:
 
 def _interval(bounds: tuple[float, float]) -> str:
     return f"{100 * bounds[0]:.1f} to {100 * bounds[1]:.1f}"
-
-
-def _print_table(rows: list[list[str]], names: int) -> None:
-    """Columns under their headers, the first `names` to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [
-            cell.ljust(width) if place < names else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        click.echo("  ".join(cells).rstrip())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,17 +10,18 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.store.manifest import whole_file
 
-_FORMATS = ("png", "svg", "pdf")
+FORMATS = (".png", ".svg", ".pdf")
 
 
-def check_plottable(path: Path) -> None:
+def check_plottable(path: Path, formats: Sequence[str] = FORMATS) -> None:
     """Find out before the work that a picture can be drawn after it.
 
     Raises:
-        MexmaError: matplotlib is not installed, or cannot write such a file.
+        MexmaError: matplotlib is not installed, or such a file cannot be written.
     """
-    if path.suffix.lstrip(".").lower() not in _FORMATS:
-        raise MexmaError(f"{path}: a picture can be .png, .svg or .pdf", "name another --plot file")
+    if path.suffix.lower() not in formats:
+        known = f"{', '.join(formats[:-1])} or {formats[-1]}"
+        raise MexmaError(f"{path}: a picture can be {known}", "give it another name")
     try:
         import matplotlib  # noqa: F401
     except ImportError:

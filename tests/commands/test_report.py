@@ -1,0 +1,94 @@
+"""`mexma report`: the table, the JSON, the pictures, and paths that are no runs."""
+
+from __future__ import annotations
+
+import json
+import math
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mexma_cli.main import cli
+from mexma_cli.training.log import TrainingLog
+
+
+def report(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, ["report", *map(str, arguments)])
+
+
+def make_run(folder: Path, level: float) -> Path:
+    """Two phases, the second with more points than are drawn one by one, and a spoiled step."""
+    folder.mkdir()
+    for phase, steps in (("words", 12), ("mexma", 90)):
+        log = TrainingLog(folder / "log.jsonl", phase, from_step=0)
+        for step in range(1, steps + 1):
+            value = level + math.exp(-step / 20)
+            dev = {"dev": {"xsim": 10 * value}} if step % 30 == 0 else {}
+            norm = math.nan if step == 3 else value
+            rates = {"learning_rate": 1e-4, "gradient_norm": norm, "tokens_per_second": 900}
+            log.write({"step": step, "loss": value, "terms": {"koleo": -value}} | rates | dev)
+        log.close()
+    return folder
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Path]:
+    return [make_run(tmp_path / name, level) for name, level in (("plain", 1.0), ("with <koleo>", 2.0))]
+
+
+def test_table(runs: list[Path]) -> None:
+    result = report(runs[0])
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["phase", "curve", "first", "best", "at", "step", "last", "of", "steps"]
+    assert ["mexma", "loss", "1.951", "1.011", "90", "1.011", "90"] in [line.split() for line in lines]
+    assert report(runs[0] / "log.jsonl").stdout == result.stdout
+    side_by_side = report(*runs).stdout
+    assert "plain" in side_by_side and "with <koleo>" in side_by_side
+
+
+def test_json(runs: list[Path]) -> None:
+    result = report(*runs, "--json")
+    found = json.loads(result.stdout)["runs"]
+    assert [run["run"] for run in found] == ["plain", "with <koleo>"]
+    mexma = found[1]["phases"][1]
+    assert mexma["steps"] == 90 and mexma["curves"]["loss"]["best_step"] == 90
+
+
+def test_pictures(runs: list[Path], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for name in ("curves.png", "curves.svg", "curves.pdf", "curves.html"):
+        result = report(*runs, "-o", tmp_path / name)
+        assert result.exit_code == 0, result.stderr
+        assert "mexma" in result.stdout
+    assert (tmp_path / "curves.png").read_bytes()[:4] == b"\x89PNG"
+    assert (tmp_path / "curves.pdf").read_bytes()[:4] == b"%PDF"
+    texts = [each.text for each in ElementTree.parse(tmp_path / "curves.svg").iter() if each.text]
+    for wanted in ("loss", "KoLeo", "dev xsim error (%)", "tokens/s", "mexma", "plain", "with <koleo>"):
+        assert wanted in texts, wanted
+    page = (tmp_path / "curves.html").read_text()
+    assert page.count("<svg") == 1 and "<td>with &lt;koleo&gt;</td>" in page and "<koleo>" not in page
+
+
+def test_picture_of_one_short_run(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "log.jsonl").write_text('{"phase": "mexma", "step": 10, "loss": 1.5}\n')
+    result = report(tmp_path, "-o", tmp_path / "one.svg")
+    assert result.exit_code == 0, result.stderr
+    assert (tmp_path / "one.svg").stat().st_size > 2000
+
+
+def test_what_is_no_run(runs: list[Path], tmp_path: Path) -> None:
+    for arguments, message in [
+        ((tmp_path / "nothing",), "no such file or folder"),
+        ((tmp_path,), "is no training run"),
+        ((runs[0], "-o", tmp_path / "curves.doc"), "a picture can be .png, .svg, .pdf or .html"),
+    ]:
+        result = report(*arguments)
+        assert result.exit_code == 1 and message in result.stderr
+    (tmp_path / "log.jsonl").write_text("")
+    result = report(tmp_path, "-o", tmp_path / "curves.png")
+    assert result.exit_code == 1 and "is empty" in result.stderr
+    assert not (tmp_path / "curves.png").exists()
