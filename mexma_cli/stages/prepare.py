@@ -7,17 +7,11 @@ tokenises what is kept (stages/language.py). The stores have the same bytes what
 from __future__ import annotations
 
 import glob
-import multiprocessing
-import multiprocessing.connection
 import os
 import shutil
-import signal
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from concurrent.futures import Future, as_completed
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +22,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import Data, Recipe
 from mexma_cli.stages.corpora import Job, find_jobs, store_path_of
 from mexma_cli.stages.language import CorpusReport, LanguageWorker, Plan
-from mexma_cli.stages.selection import Selection
+from mexma_cli.stages.prepare_pool import processes, result, work_on
 from mexma_cli.stages.tokenizer import recipe_tokenizer
 from mexma_cli.store.manifest import only_writer, read_json, write_json_atomic
 from mexma_cli.text.clean import PairFilter, folded
@@ -100,7 +94,6 @@ class _Crew:
             job.known = self._known
         self._chains = chains_of(data, jobs)
         self._stack = ExitStack()
-        self._pool: ProcessPoolExecutor | None = None
         self._open = False
 
     def __enter__(self) -> _Crew:
@@ -194,86 +187,27 @@ class _Crew:
                 results.append(getattr(self._worker, what)(chain, argument))
                 done += len(chain)
             return results
-        with self._processes(min(self._workers, len(chains))) as pool:
+        with processes(min(self._workers, len(chains)), self._worker) as pool:
             futures: dict[Future[Any], int] = {}
             # The longest first, so that no process is alone at the end.
             for place in sorted(range(len(chains)), key=lambda place: -_size(chains[place])):
                 chain = chains[place]
                 mine = {job.path: s for job in chain if (s := self._worker.selections.get(job.path))}
-                futures[pool.submit(_work_on, what, chain, argument, mine)] = place
+                futures[pool.submit(work_on, what, chain, argument, mine)] = place
             found: dict[int, Any] = {}
             for future in as_completed(futures):
                 place = futures[future]
-                found[place], checksums = _result(future)
+                found[place], checksums = result(future)
                 self._known.update(checksums)
                 done += len(chains[place])
                 self._tell(done, total, chains[place][-1].label)
                 self._keep_checksums()
             return [found[place] for place in range(len(chains))]
 
-    @contextmanager
-    def _processes(self, count: int) -> Iterator[ProcessPoolExecutor]:
-        context = multiprocessing.get_context("spawn")
-        stop = context.Event()
-        worker = replace(self._worker, selections={})
-        pool = ProcessPoolExecutor(count, context, _start, (worker, stop))
-        try:
-            yield pool
-        finally:
-            stop.set()  # after an error or Ctrl-C: those that still work take their temporary files away
-            pool.shutdown(wait=True, cancel_futures=True)
-
     def _keep_checksums(self) -> None:
         if self._open and self._known != self._before:
             write_json_atomic(self._store / CHECKSUMS, dict(sorted(self._known.items())))
             self._before = dict(self._known)
-
-
-_here: LanguageWorker
-"""In a process of the pool: what does the work."""
-
-
-class _Stopped(Exception):
-    """The run was ended from outside."""
-
-
-def _start(worker: LanguageWorker, stop: Any) -> None:
-    """Make a process of the pool ready."""
-    global _here
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the first process tells the others
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
-
-    def stopped() -> None:
-        if stop.is_set():
-            raise _Stopped
-
-    _here = replace(worker, stopped=stopped)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def end_with_parent() -> None:
-        multiprocessing.connection.wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=end_with_parent, daemon=True).start()
-
-
-def _work_on(
-    what: str, chain: list[Job], argument: Any, selections: dict[Path, Selection]
-) -> tuple[Any, dict[str, list[Any]]]:
-    """In a process of the pool: the result, and the checksums that are known now."""
-    _here.selections = selections
-    return getattr(_here, what)(chain, argument), chain[0].known
-
-
-def _result(future: Future[Any]) -> Any:
-    try:
-        return future.result()
-    except BrokenProcessPool:
-        raise MexmaError(
-            "a process of `prepare` was killed from outside (is the memory full?)",
-            "run it again with fewer --workers; the stores that were finished are kept",
-        ) from None
 
 
 def _size(chain: list[Job]) -> int:
