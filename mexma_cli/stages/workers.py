@@ -163,24 +163,23 @@ def embed_as_rank(
     import torch
     from torch import distributed
 
-    output = Path(output)
-    torch.set_num_threads(max(1, _cores() // rank.local_of))
+    output, share = Path(output), max(1, _cores() // rank.local_of)
+    torch.set_num_threads(share)
+    os.environ.setdefault("RAYON_NUM_THREADS", str(share))  # the tokeniser's
     distributed.init_process_group("gloo", timeout=timedelta(days=30))  # parts may take that long
-    try:
-        there = [_is_there(output, overwrite)]
-        distributed.broadcast_object_list(there)
-        if there[0]:
-            store = embed(None) if rank.number == 0 else None
-        else:
-            check_output(output, overwrite)
-            embed((rank.number + 1, rank.of))
-            _wait_for_all()
-            store = _merged(output, rank.of, argv, overwrite) if rank.number == 0 else None
-        if store is not None:
-            _remove_parts(store, rank.of)
-        return store
-    finally:
-        distributed.destroy_process_group()
+    there = [_is_there(output, overwrite)]
+    distributed.broadcast_object_list(there)
+    if there[0]:
+        store = embed(None) if rank.number == 0 else None
+    else:
+        check_output(output, overwrite)
+        embed((rank.number + 1, rank.of))
+        _wait_for_all()
+        store = _merged(output, rank.of, argv, overwrite) if rank.number == 0 else None
+    if store is not None:
+        _remove_parts(store, rank.of)
+    distributed.destroy_process_group()  # not after an error: it would wait for those that are gone
+    return store
 
 
 def _wait_for_all() -> None:

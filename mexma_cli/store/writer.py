@@ -225,6 +225,8 @@ class EmbeddingWriter:
             write_json_atomic(self._part / MANIFEST, self._manifest(truncated, empty).model_dump(mode="json"))
             (self._part / PROGRESS).unlink(missing_ok=True)
             self._commit()
+        if self._append:
+            log.info("%s had %s rows, and has %s now", self.path, f"{self.rows_before:,}", f"{self._rows:,}")
         return EmbeddingStore.open(self.path)
 
     def __exit__(

@@ -1,0 +1,126 @@
+"""`mexma embed --shard` and `--append` as users run them: at once, killed, run again, merged, mined."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mexma_cli.store.embeddings import EmbeddingStore
+
+ROOT = Path(__file__).parents[2]
+MEXMA = [sys.executable, "-m", "mexma_cli"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+def start(folder: Path, *words: str | Path) -> subprocess.Popen[str]:
+    return subprocess.Popen([*MEXMA, *map(str, words)], cwd=folder, stderr=subprocess.PIPE, text=True)
+
+
+def run(folder: Path, *words: str | Path) -> str:
+    """What the command says on stderr; it has to succeed."""
+    process = start(folder, *words)
+    said = process.communicate(timeout=120)[1]
+    assert process.returncode == 0, said
+    return said
+
+
+def kill_after(shard: Path, folder: Path, *words: str | Path) -> None:
+    """SIGKILL the command when a shard is there."""
+    process = start(folder, *words)
+    end = time.monotonic() + 120
+    while not shard.exists():
+        assert process.poll() is None and time.monotonic() < end, "it ended before it was killed"
+        time.sleep(0.005)
+    process.kill()
+    process.communicate()
+
+
+def content(path: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in path.iterdir()}
+
+
+def test_shards_made_at_once_mine_as_the_whole_text_does(tmp_path: Path) -> None:
+    """As GNU parallel runs them, with the bundled encoder and real lines."""
+    for name in ("spa", "eng"):
+        lines = (ROOT / f"examples/spa-eng/{name}.txt").read_text(encoding="utf-8").split("\n")[:400]
+        (tmp_path / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    embed = ("embed", "--model", "mini", "--device", "cpu", "--store-dtype", "float32", "--dtype", "fp32")
+    shards = [start(tmp_path, *embed, "spa.txt", "--lang", "spa", "--shard", f"{part}/2") for part in (1, 2)]
+    for shard in shards:
+        said = shard.communicate(timeout=120)[1]
+        assert shard.returncode == 0, said
+    parts = ["spa.00002-of-00002.emb", "spa.00001-of-00002.emb"]
+    assert "400 rows of 256 numbers in merged.emb" in run(tmp_path, "merge", *parts, "-o", "merged.emb")
+    run(tmp_path, *embed, "spa.txt", "--lang", "spa", "-o", "whole.emb")
+    run(tmp_path, *embed, "eng.txt", "--lang", "eng", "-o", "eng.emb")
+    merged, whole = (
+        EmbeddingStore.open(tmp_path / f"{name}.emb", verify=True) for name in ("merged", "whole")
+    )
+    assert list(merged.sentences()) == list(whole.sentences())
+    np.testing.assert_allclose(merged.vectors(0, 400), whole.vectors(0, 400), atol=1e-4)
+    assert [part.manifest.part for part in map(EmbeddingStore.open, (tmp_path / name for name in parts))] == [
+        "2/2",
+        "1/2",
+    ]
+    for name in ("merged", "whole"):
+        run(tmp_path, "mine", f"{name}.emb", "eng.emb", "-o", f"{name}.tsv")
+    pairs = [
+        sorted(line.split("\t", 1)[1] for line in (tmp_path / f"{name}.tsv").read_text().splitlines())
+        for name in ("merged", "whole")
+    ]
+    assert len(pairs[0]) > 100
+    assert pairs[0] == pairs[1]
+
+
+@pytest.fixture
+def texts(tmp_path: Path, sentences: dict[str, list[str]]) -> tuple[Path, Path]:
+    """Two folders with the same texts: a long one with several shards in each of two parts, a short one."""
+    rows = [f"{sentence} {number}" for number in range(5000) for sentence in sentences["fra"]]
+    folders = (tmp_path / "one", tmp_path / "two")
+    for folder in folders:
+        folder.mkdir()
+        (folder / "long.txt").write_text("\n".join(rows) + "\n", encoding="utf-8")
+        (folder / "short.txt").write_text("\n".join(rows[:10]) + "\n", encoding="utf-8")
+    return folders
+
+
+def test_a_killed_shard_goes_on_to_the_same_bytes(texts: tuple[Path, Path], tiny_encoder: Path) -> None:
+    words = ("embed", "--model", tiny_encoder, "--device", "cpu", "long.txt", "--shard", "2/2")
+    whole, killed = texts
+    run(whole, *words)
+    name = "long.00002-of-00002.emb"
+    kill_after(killed / f"{name}.partial" / "vectors-00000.npy", killed, *words)
+    assert os.listdir(killed / f"{name}.partial")
+    assert not (killed / name).exists()
+    run(killed, *words)
+    assert content(killed / name) == content(whole / name)
+    assert EmbeddingStore.open(killed / name, verify=True).rows == 20_000
+
+
+def test_a_killed_append_goes_on_to_the_same_bytes(texts: tuple[Path, Path], tiny_encoder: Path) -> None:
+    words = ("embed", "--model", tiny_encoder, "--device", "cpu", "--append", "-o", "all.emb")
+    whole, killed = texts
+    said = run(whole, *words, "short.txt")
+    assert "all.emb had 0 rows, and has 10 now" in said
+    (killed / "all.emb").mkdir()
+    for name, data in content(whole / "all.emb").items():
+        (killed / "all.emb" / name).write_bytes(data)
+    before = content(killed / "all.emb")
+    said = run(whole, *words, "long.txt")
+    assert "all.emb had 10 rows, and has 40,010 now" in said
+    kill_after(killed / "all.emb.partial" / "vectors-00002.npy", killed, *words, "long.txt")
+    assert content(killed / "all.emb") == before, "readable until the longer one is whole"
+    assert "going on after line" in run(killed, *words, "long.txt")
+    assert content(killed / "all.emb") == content(whole / "all.emb")
+    store = EmbeddingStore.open(killed / "all.emb", verify=True)
+    assert [source.lines for source in store.manifest.sources] == [10, 40_000]
