@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner, Result
 
-from mexma_cli.commands.embed import default_output
+from mexma_cli.commands.embed import Job, default_output
+from mexma_cli.commands.options import EncoderChoice
 from mexma_cli.main import cli
-from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.embeddings import EmbeddingStore, Settings
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 def embed(encoder: Path, *arguments: str | Path, stdin: bytes | None = None) -> Result:
@@ -115,3 +125,174 @@ def test_an_encoder_that_is_none(corpus: Path, tmp_path: Path) -> None:
     done = embed(tmp_path / "nothing", corpus)
     assert done.exit_code == 1
     assert "error: no encoder" in done.stderr
+
+
+def test_quiet_is_silent(tiny_encoder: Path, corpus: Path) -> None:
+    options = ["-q", "embed", "--model", str(tiny_encoder), "--device", "cpu", str(corpus)]
+    done = CliRunner().invoke(cli, options)
+    assert (done.exit_code, done.output) == (0, "")
+
+
+def test_what_is_said_of_a_text_with_repeats(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> None:
+    corpus.write_text("one\ntwo\n\none\n\n" + "mot " * 99 + "\n" + "mot " * 99 + "\n")
+    done = embed(tiny_encoder, corpus, "--max-tokens", "20")
+    assert "(2 truncated to 20 tokens, 2 empty lines kept as rows, 2 duplicates embedded once)" in done.stderr
+
+
+def test_prefix_pooling_cleaning_and_precision_are_kept(tiny_encoder: Path, tmp_path: Path) -> None:
+    corpus, plain = tmp_path / "corpus.txt", tmp_path / "plain.txt"
+    corpus.write_text("“Oui”…\n")
+    plain.write_text('query: "Oui"...\n')
+    options = ("--pooling", "mean", "--dtype", "fp32", "--store-dtype", "float32", "--lang", "fr")
+    done = embed(tiny_encoder, corpus, "--prefix", "query: ", "--clean", *options)
+    assert done.exit_code == 0, done.output
+    store = EmbeddingStore.open(corpus.with_suffix(".emb"))
+    manifest = store.manifest
+    said = (manifest.prefix, manifest.pooling, manifest.clean, manifest.precision)
+    assert said == ("query: ", "mean", True, "float32")
+    assert list(store.sentences()) == ["“Oui”…"]
+    assert embed(tiny_encoder, plain, *options).exit_code == 0
+    wanted = EmbeddingStore.open(plain.with_suffix(".emb")).vectors(0, 1)
+    np.testing.assert_array_equal(store.vectors(0, 1), wanted)
+
+
+def test_a_query_is_embedded_as_the_store_was(tiny_encoder: Path, corpus: Path) -> None:
+    """Without --model a store's encoder, pooling and prefix are taken for what is compared with it."""
+    made = embed(tiny_encoder, corpus, "--prefix", "passage: ", "--pooling", "mean", "--dtype", "fp32")
+    assert made.exit_code == 0, made.output
+    sentence = corpus.read_text().splitlines()[2]
+    options = ["search", "--query", sentence, "-n", "1", "--dtype", "fp32", str(corpus.with_suffix(".emb"))]
+    done = CliRunner().invoke(cli, options)
+    assert done.exit_code == 0, done.output
+    score, _, found = done.stdout.rstrip("\n").split("\t")
+    assert found == sentence
+    assert float(score) == pytest.approx(1, abs=1e-3)
+    done = CliRunner().invoke(cli, [*options, "--prefix", "query: "])
+    assert float(done.stdout.split("\t")[0]) < 0.9999
+    both = [str(corpus.with_suffix(".emb"))] * 2
+    done = CliRunner().invoke(cli, ["mine", *both, "--prefix", "query: "])
+    assert (done.exit_code, "--prefix is for texts" in done.stderr) == (2, True)
+
+
+def test_parts_and_append(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> None:
+    for part in ("1/2", "2/2"):
+        assert embed(tiny_encoder, corpus, "--shard", part).exit_code == 0
+    parts = sorted(tmp_path.glob("corpus.*.emb"))
+    assert [path.name for path in parts] == ["corpus.00001-of-00002.emb", "corpus.00002-of-00002.emb"]
+    assert [EmbeddingStore.open(path).rows for path in parts] == [4, 5]
+    assert embed(tiny_encoder, corpus).exit_code == 0
+    done = embed(tiny_encoder, corpus, "--append")
+    assert done.exit_code == 0, done.output
+    assert (
+        list(EmbeddingStore.open(tmp_path / "corpus.emb").sentences()) == corpus.read_text().splitlines() * 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--append", "--overwrite"], "contradict each other"),
+        (["--append", "--shard", "1/2"], "--shard makes a store of its own"),
+        (["--shard", "1/2", "--gpus", "2"], "--shard and --gpus both divide the text"),
+        (["--shard", "0/2"], "'0/2' is no part"),
+        (["--shard", "3/2"], "'3/2' is no part"),
+        (["--gpus", "some"], "'some' is no number of GPUs"),
+        (["--gpus", "2"], "leave out --device"),
+        (["--require-gpu"], "--require-gpu and --device cpu contradict"),
+        (["--max-tokens", "2"], "--max-tokens"),
+    ],
+)
+def test_wrong_usage(options: list[str], message: str, corpus: Path) -> None:
+    done = embed(corpus, *options, corpus)
+    assert done.exit_code == 2
+    assert message in " ".join(done.stderr.split())
+
+
+def test_several_processes_cannot_share_stdin() -> None:
+    done = CliRunner().invoke(cli, ["embed", "-", "-o", "a.emb", "--gpus", "all"], input="a\n")
+    assert (done.exit_code, "it must be a file" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("option", [["--require-gpu"], ["--gpus", "all"]])
+def test_a_gpu_that_is_not_there(option: list[str], corpus: Path, tmp_path: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("needs a machine without a GPU")
+    done = CliRunner().invoke(cli, ["embed", str(corpus), *option])
+    assert done.exit_code == 1
+    assert "error: there is no GPU" in done.stderr
+    assert os.listdir(tmp_path) == ["corpus.txt"]
+
+
+def test_what_a_process_with_a_part_is_told(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> None:
+    """The command's own words give the same settings in the processes that it starts."""
+    from mexma_cli.stages.workers import embed_on_devices
+
+    choice = EncoderChoice(str(tiny_encoder), "cpu", "fp32", "mean", 20, "- query: ")
+    job = Job(corpus, tmp_path / "a.emb", "fra_Latn", choice, clean=True, store_dtype="float32")
+    told: list[tuple[int, int, int]] = []
+    store = embed_on_devices(
+        ["cpu", "cpu"], job.arguments(), job.output, on_progress=lambda *done: told.append(done)
+    )
+    assert told[-1][:2] == (9, 9)
+    assert told[-1][2] > 0
+    options = ["--dtype", "fp32", "--pooling", "mean", "--max-tokens", "20", "--prefix", "- query: "]
+    options += ["--lang", "fra_Latn", "--clean", "--store-dtype", "float32", "-o", str(tmp_path / "b.emb")]
+    assert embed(tiny_encoder, corpus, *options).exit_code == 0
+    alone = EmbeddingStore.open(tmp_path / "b.emb")
+    assert Settings.of(store.manifest) == Settings.of(alone.manifest)
+    np.testing.assert_allclose(store.vectors(0, 9), alone.vectors(0, 9), atol=1e-4)
+
+
+def command(encoder: Path, corpus: Path, output: Path) -> list[str]:
+    words = [sys.executable, "-m", "mexma_cli", "embed", corpus, "-o", output, "--model", encoder]
+    return [*map(str, words), "--device", "cpu", "--store-dtype", "float32"]
+
+
+def test_two_processes_on_one_output(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> None:
+    """The second is refused while the first goes on, and the first is not disturbed."""
+    corpus.write_text("".join(f"line number {number}\n" for number in range(5000)))
+    words = command(tiny_encoder, corpus, tmp_path / "a.emb")
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as first:
+        deadline = time.monotonic() + 120
+        while not (tmp_path / "a.emb.partial").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        first.send_signal(signal.SIGSTOP)
+        done = embed(tiny_encoder, corpus, "-o", tmp_path / "a.emb", "--store-dtype", "float32")
+        first.send_signal(signal.SIGCONT)
+        assert first.wait(120) == 0
+    assert done.exit_code == 1
+    assert "a.emb.partial: another process is writing there" in done.stderr
+    assert EmbeddingStore.open(tmp_path / "a.emb", verify=True).rows == 5000
+
+
+FULL = """
+mount -t tmpfs -o size=1100k tmpfs "$1" || exit 77
+shift
+"$@" && exit 1
+test "$(ls "$0")" = a.emb.partial || exit 2
+mount -o remount,size=8m "$0"
+"$@" || exit 3
+cat "$0"/a.emb/manifest.json > "$0.json"
+"""
+
+
+def test_a_disk_that_fills_up(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> None:
+    """One message, whole shards kept, and the same command goes on when there is room."""
+    small = tmp_path / "small"
+    small.mkdir()
+    corpus.write_text("".join(f"line number {number}\n" for number in range(9000)))
+    words = command(tiny_encoder, corpus, small / "a.emb")
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", FULL, str(small), str(small), *words],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip("needs a system that lets users mount a small disk of their own")
+    assert done.returncode == 0, done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert "a.emb.partial: no space left on the disk" in errors[0]
+    assert "going on after line 8,192 of 9,000" in done.stderr
+    assert json.loads(Path(f"{small}.json").read_text())["rows"] == 9000
