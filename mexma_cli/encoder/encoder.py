@@ -256,7 +256,7 @@ class SentenceEncoder:
         if (
             self.device.type != "cpu"
             or self.precision == torch.float16
-            or not type(self.model) in SUPPORTED
+            or type(self.model) not in SUPPORTED
         ):
             return
         if self._engine is None or self._engine.dtype != self.precision or self._engine.stale:

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.nn.functional import layer_norm, scaled_dot_product_attention
+from torch.nn.functional import layer_norm, pad, scaled_dot_product_attention
 from transformers import BertModel, CamembertModel, PreTrainedModel, RobertaModel, XLMRobertaModel
 
 from mexma_cli.encoder.kernels import add_norm, add_norm_bf16
 from mexma_cli.encoder.packing import PackedBatch
 
 SUPPORTED = (BertModel, CamembertModel, RobertaModel, XLMRobertaModel)
-SHORT = 64
-"""Tokens up to which bfloat16 attention is faster as two products and a softmax than as torch's kernel."""
+ROWS = 64
+"""Products have a multiple of so many rows: oneDNN compiles and keeps a kernel for every size it meets."""
 
 
 class Engine:
@@ -61,14 +61,18 @@ class Engine:
         low = x if self.dtype == torch.float32 else x.to(self.dtype)
         for layer in self._layers[:-1]:
             layer(x, low, batch.lengths)
-        first = batch.cu_seqlens[:-1].long() if first_only else None
-        return self._layers[-1](x, low, batch.lengths, first)
+        first = pad(batch.cu_seqlens[:-1].long(), (0, -len(batch.lengths) % ROWS)) if first_only else None
+        x = self._layers[-1](x, low, batch.lengths, first)
+        return x[: len(batch.lengths) if first_only else len(batch.input_ids)]
 
     def _embed(self, batch: PackedBatch) -> torch.Tensor:
         parts = self._model.embeddings
-        x = parts.word_embeddings.weight[batch.input_ids]
+        ids, positions = (
+            pad(tensor, (0, -len(tensor) % ROWS)) for tensor in (batch.input_ids, batch.position_ids)
+        )
+        x = parts.word_embeddings.weight[ids]
         x += parts.token_type_embeddings.weight[0]
-        x += parts.position_embeddings.weight[batch.position_ids]
+        x += parts.position_embeddings.weight[positions]
         norm = parts.LayerNorm
         return layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 
@@ -106,27 +110,19 @@ class _Layer:
         return x
 
     def _attend(self, projected: torch.Tensor, lengths: tuple[int, ...], first_only: bool) -> torch.Tensor:
-        """Attention within each sentence, by runs of equal length: [T, D], or [B, D] with `first_only`."""
+        """Attention within each sentence, by runs of equal length; zeros in the rows that fill up."""
         width = projected.shape[1] // 3
-        outputs, at = [], 0
+        rows = -(-len(lengths) // ROWS) * ROWS if first_only else len(projected)
+        context, at, done = projected.new_zeros(rows, width), 0, 0
         for length, group in groupby(lengths):
             count = len(list(group))
             run = projected[at : at + count * length].view(count, length, 3, self.heads, width // self.heads)
             q, k, v = run.permute(2, 0, 3, 1, 4)
-            q = q[:, :, :1] if first_only else q
-            attend = _short if length < SHORT and projected.dtype == torch.bfloat16 else _long
-            outputs.append(attend(q, k, v).transpose(1, 2).reshape(-1, width))
-            at += count * length
-        return torch.cat(outputs)
-
-
-def _short(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    scores = torch.matmul(q.contiguous(), k.contiguous().transpose(-1, -2))
-    return torch.matmul(torch.softmax(scores.float(), dim=-1).to(q.dtype), v.contiguous())
-
-
-def _long(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    return scaled_dot_product_attention(q, k, v, scale=1.0)
+            attended = scaled_dot_product_attention(q[:, :, :1] if first_only else q, k, v, scale=1.0)
+            size = count if first_only else count * length
+            context[done : done + size] = attended.transpose(1, 2).reshape(size, width)
+            at, done = at + count * length, done + size
+        return context
 
 
 class _Linear:
