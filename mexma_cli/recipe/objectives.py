@@ -57,6 +57,13 @@ class MexmaObjective(Section):
     head: Head = Field(default_factory=lambda: Head.model_validate({}))
 
     @model_validator(mode="after")
+    def _something_trains_the_encoder(self) -> MexmaObjective:
+        unmasking = self.beta and (self.token_gradients or self.sentence_gradients)
+        if not (unmasking or self.alpha or self.gamma or self.contrastive):
+            raise ValueError("no term of the loss reaches the encoder: give one a weight, or unmasking a way")
+        return self
+
+    @model_validator(mode="after")
     def _one_clean_side_is_enough(self) -> MexmaObjective:
         if not self.symmetric:
             two_clean = {

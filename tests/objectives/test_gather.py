@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -12,12 +14,19 @@ import torch.multiprocessing as mp
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.objectives import losses
+from mexma_cli.objectives.contrastive import Contrastive
 from mexma_cli.objectives.gather import all_rows, global_mean
+from mexma_cli.objectives.mexma import Mexma
+from mexma_cli.recipe import ContrastiveObjective, MexmaObjective
+from mexma_cli.stages.train import vocabulary_of
+from mexma_cli.training.masking import build_views
 
 ROWS = (2, 5)
 """Of process 0 and of process 1: not the same."""
 Terms = dict[str, torch.Tensor]
+Sentences = dict[str, list[str]]
 Loss = Callable[[nn.Module, torch.Tensor, torch.Tensor], Terms]
 
 
@@ -78,27 +87,85 @@ def outcome(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> Terms:
     return {name: value.detach() for name, value in (terms | gradients).items()}
 
 
-def one_process(rank: int, folder: str, name: str) -> None:
+OBJECTIVES: dict[str, dict[str, Any]] = {
+    "baseline": {"name": "contrastive", "temperature": 0.2},
+    "one side": {"name": "mexma", "symmetric": False, "alpha": 0, "gamma": 0},
+    "everything": {
+        "name": "mexma",
+        "align": "masked",
+        "contrastive": 0.5,
+        "koleo_global": True,
+        "gamma": 0.2,
+    },
+}
+
+
+def gradients(
+    encoder: str, sentences: Sentences, name: str, pairs: slice, wrap: Callable[[nn.Module], nn.Module]
+) -> Terms:
+    """Terms and gradients of an objective on some of the eight pairs."""
+    loaded = SentenceEncoder.load(encoder, "cpu")
+    sides = [[np.array(ids[1:-1]) for ids in loaded.tokenize(sentences[side])] for side in ("fra", "eng")]
+    torch.manual_seed(0)
+    objective: Contrastive | Mexma
+    if name == "baseline":
+        objective = Contrastive(loaded, ContrastiveObjective.model_validate(OBJECTIVES[name]))
+    else:
+        head = {"layers": 1, "heads": 2, "ffn": 32}
+        objective = Mexma(loaded, MexmaObjective.model_validate(OBJECTIVES[name] | {"head": head}))
+    objective.eval()  # no dropout
+    both = list(zip(*sides, strict=True))[pairs]
+    views = build_views(both, objective.views(), vocabulary_of(loaded), start=pairs.start)
+    terms: Terms = wrap(objective)(views)
+    torch.stack([objective.weights[key] * term for key, term in terms.items()]).sum().backward()
+    found = {key: p.grad for key, p in objective.named_parameters() if p.grad is not None}
+    return {key: value.detach() for key, value in (terms | found).items()}
+
+
+def one_process(rank: int, folder: str, encoder: str, sentences: Sentences) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
     start, end = (0, ROWS[0]) if rank == 0 else (ROWS[0], sum(ROWS))
     x, y = (side[start:end] for side in data())
-    model = DistributedDataParallel(Wrapped(LOSSES[name]))
-    torch.save(outcome(model, x, y), f"{folder}/{rank}.pt")
+    found = {name: outcome(DistributedDataParallel(Wrapped(loss)), x, y) for name, loss in LOSSES.items()}
+    half = slice(4 * rank, 4 * rank + 4)
+    for name in OBJECTIVES:
+        found[name] = gradients(encoder, sentences, name, half, DistributedDataParallel)
+    torch.save(found, f"{folder}/{rank}.pt")
     dist.barrier()  # neither leaves before the other has read what it sent
     dist.destroy_process_group()
 
 
+@pytest.fixture(scope="module")
+def found(
+    tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path, sentences: Sentences
+) -> list[dict[str, Terms]]:
+    """What each of two processes has: terms and gradients of every loss and objective."""
+    folder = tmp_path_factory.mktemp("processes")
+    mp.spawn(one_process, (str(folder), str(tiny_encoder), sentences), nprocs=2)
+    return [torch.load(folder / f"{rank}.pt") for rank in (0, 1)]
+
+
 @pytest.mark.parametrize("name", LOSSES)
-def test_two_processes_are_one_with_all_rows(name: str, tmp_path: Path) -> None:
+def test_two_processes_are_one_with_all_rows(name: str, found: list[dict[str, Terms]]) -> None:
     expected = outcome(Wrapped(LOSSES[name]), *data())
-    mp.spawn(one_process, (str(tmp_path), name), nprocs=2)
     assert expected["layer.weight"].abs().max() > 0.01
-    for rank in (0, 1):
-        got = torch.load(tmp_path / f"{rank}.pt")
-        assert got.keys() == expected.keys()
+    for process in found:
+        assert process[name].keys() == expected.keys()
         for key, value in expected.items():
-            torch.testing.assert_close(got[key], value, msg=lambda text, key=key: f"{key}: {text}")
+            torch.testing.assert_close(process[name][key], value, msg=lambda text, key=key: f"{key}: {text}")
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_objectives_in_two_processes(
+    name: str, found: list[dict[str, Terms]], tiny_encoder: Path, sentences: Sentences
+) -> None:
+    expected = gradients(str(tiny_encoder), sentences, name, slice(0, 8), lambda objective: objective)
+    for key, value in expected.items():
+        got = (found[0][name][key] + found[1][name][key]) / 2  # of a gradient, two equal numbers
+        torch.testing.assert_close(
+            got, value, rtol=1e-4, atol=1e-6, msg=lambda text, key=key: f"{key}: {text}"
+        )
 
 
 def test_alone_nothing_is_sent() -> None:
