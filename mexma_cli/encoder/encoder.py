@@ -253,11 +253,9 @@ class SentenceEncoder:
     def _prepare(self) -> None:
         """Evaluation mode, and on a processor an engine with the weights as they are now."""
         self.model.eval()
-        if (
-            self.device.type != "cpu"
-            or self.precision == torch.float16
-            or type(self.model) not in SUPPORTED
-        ):
+        on_cpu = self.device.type == "cpu" and self.precision != torch.float16
+        if not on_cpu or type(self.model) not in SUPPORTED:
+            self._engine = None
             return
         if self._engine is None or self._engine.dtype != self.precision or self._engine.stale:
             self._engine = Engine(self.model, self.precision)
