@@ -96,6 +96,7 @@ def _embeddings(where: Path) -> Info:
         info.facts = manifest.model_dump(mode="json", exclude={"kind", "shards", "argv"}, exclude_none=True)
         info.facts |= {
             "language": f"{manifest.language} ({languages.name(manifest.language)})",
+            "duplicates": manifest.duplicates,
             "shards": len(manifest.shards),
             "argv": " ".join(manifest.argv),
         }
