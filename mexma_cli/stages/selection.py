@@ -23,7 +23,7 @@ from mexma_cli.text.clean import REASONS, PairFilter, pair_hash
 
 CAP_SEED = 42
 """A cap keeps the pairs with the smallest hashes under this seed, in whatever order they stand."""
-BUFFER = 24 << 20
+BUFFER = 12 << 20
 BYTES_PER_PAIR = 13
 """At most so much of the disk is taken for every pair while a corpus is worked on."""
 _BATCH = 1 << 14
@@ -140,8 +140,9 @@ class _Parts:
 
     def __init__(self, stem: Path) -> None:
         self._stem = stem
-        self._held = [bytearray() for _ in range(256)]
+        self._blocks: list[np.ndarray] = []
         self._size = 0
+        self._rest: list[np.ndarray] | None = None
 
     def add(self, hashes: np.ndarray, rows: list[int]) -> None:
         """Take uint64 [n] and as many rows, which ascend from call to call."""
@@ -150,27 +151,31 @@ class _Parts:
                 f"{self._stem.name}: more than {1 << 32:,} pairs in one corpus and language",
                 "divide it into several corpora",
             )
-        first = (hashes >> np.uint64(56)).astype(np.intp)
-        order = np.argsort(first, kind="stable")
         entries = np.empty(len(rows), dtype=_HASHED)
-        entries["hash"], entries["row"] = hashes[order], np.array(rows, dtype=np.uint32)[order]
-        ends = np.cumsum(np.bincount(first, minlength=256)).tolist()
-        for held, start, end in zip(self._held, [0, *ends[:-1]], ends, strict=True):
-            held += entries[start:end].tobytes()
+        entries["hash"], entries["row"] = hashes, rows
+        self._blocks.append(entries)
         self._size += entries.nbytes
         if self._size >= BUFFER:
-            for number, held in enumerate(self._held):
+            for number, part in enumerate(self._divided()):
                 with self._path(number).open("ab") as file:
-                    file.write(held)
-                held.clear()
-            self._size = 0
+                    file.write(part.tobytes())
 
     def sorted(self, number: int) -> np.ndarray:
-        """The entries of a part by hash, equal ones by row."""
+        """The entries of a part by hash, equal ones by row; there is no `add` after this."""
+        if self._rest is None:
+            self._rest = self._divided()
         path = self._path(number)
-        content = (path.read_bytes() if path.is_file() else b"") + self._held[number]
-        entries = np.frombuffer(content, dtype=_HASHED)
+        before = path.read_bytes() if path.is_file() else b""
+        entries = np.concatenate([np.frombuffer(before, dtype=_HASHED), self._rest[number]])
         return entries[np.argsort(entries["hash"], kind="stable")]
+
+    def _divided(self) -> list[np.ndarray]:
+        """What is in memory, by the first byte of the hash, and no longer in the buffer."""
+        entries = np.concatenate([np.empty(0, dtype=_HASHED), *self._blocks])
+        self._blocks, self._size = [], 0
+        first = (entries["hash"] >> np.uint64(56)).astype(np.uint8)
+        ends = np.cumsum(np.bincount(first, minlength=256))
+        return np.split(entries[np.argsort(first, kind="stable")], ends[:-1])
 
     def remove(self) -> None:
         """Take the files away."""
