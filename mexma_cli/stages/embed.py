@@ -169,7 +169,7 @@ def _chunks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
 
 
 def _precision(encoder: SentenceEncoder) -> str:
-    return str(encoder.model.dtype).removeprefix("torch.")
+    return str(encoder.precision).removeprefix("torch.")
 
 
 def _settings(
