@@ -35,6 +35,16 @@ DevScore = Callable[[SentenceEncoder], dict[str, float]]
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
+@contextmanager
+def _denormals_flushed() -> Iterator[None]:
+    """Squared gradients of branches that start at zero are denormal numbers, 20 times slower on a CPU."""
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+
+
 class Trainer:
     """One phase of training, as one of its processes runs it.
 
@@ -85,6 +95,7 @@ class Trainer:
         """Of all processes and micro-batches together."""
         return self.settings.batch_pairs * self.settings.accumulate * self.processes.size
 
+    @_denormals_flushed()
     def run(
         self,
         log: Log,
@@ -105,12 +116,6 @@ class Trainer:
         Raises:
             MexmaError: The loss or its gradient is not a number any more.
         """
-        with _denormals_flushed():
-            return self._loop(log, on_step, stopped)
-
-    def _loop(
-        self, log: Log, on_step: Callable[[dict[str, Any]], object], stopped: Callable[[], bool]
-    ) -> bool:
         settings = self.settings
         while self.step < settings.steps:
             began = time.perf_counter()
@@ -287,16 +292,6 @@ class Trainer:
 
     def _trained(self) -> list[tuple[str, torch.nn.Parameter]]:
         return [(name, p) for name, p in self.objective.named_parameters() if p.requires_grad]
-
-
-@contextmanager
-def _denormals_flushed() -> Iterator[None]:
-    """Squared gradients of branches that start at zero are denormal numbers, 20 times slower on a CPU."""
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(False)
 
 
 def _mix(*numbers: int) -> int:
