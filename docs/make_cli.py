@@ -27,6 +27,12 @@ def render() -> str:
         command = cli.get_command(root, name)
         assert command is not None
         parts.append(f"## mexma {name}\n\n```text\n{help_of(command, name, root)}\n```\n")
+        if isinstance(command, click.Group):
+            group = click.Context(command, info_name=name, parent=root)
+            for sub in command.list_commands(group):
+                found = command.get_command(group, sub)
+                assert found is not None
+                parts.append(f"### mexma {name} {sub}\n\n```text\n{help_of(found, sub, group)}\n```\n")
     return "\n".join(parts)
 
 

@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
-import importlib
 import logging
 import os
 import sys
@@ -17,6 +15,7 @@ import click
 
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
+from mexma_cli.lazy import LazyGroup
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "prepare": ("mexma_cli.commands.prepare:command", "Clean and tokenise parallel text for training."),
@@ -32,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "search": ("mexma_cli.commands.search:command", "Find the best target of every query."),
     "knn": ("mexma_cli.commands.knn:command", "Find the neighbours of two texts, and keep them."),
     "tune": ("mexma_cli.commands.tune:command", "Find the best score threshold: gold list or planted pairs."),
+    "eval": ("mexma_cli.commands.eval:command", "Measure an encoder on the papers' benchmarks."),
     "convert": ("mexma_cli.commands.convert:command", "Exchange vectors with other tools (LASER raw)."),
     "info": ("mexma_cli.commands.info:command", "Say what a file or folder is, and check it."),
 }
@@ -72,33 +72,8 @@ def _drop_unwritable_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-class RoadGroup(click.Group):
-    """A group that imports a command only when that command is run or its own help is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command), f"{module}:{attribute} is not a Click command"
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0]
-        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            nearest = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
-            advice = f"Did you mean '{nearest[0]}'?" if nearest else f"Commands: {', '.join(COMMANDS)}."
-            raise click.UsageError(f"No such command '{name}'. {advice}", ctx)
-        return super().resolve_command(ctx, args)
+class RoadGroup(LazyGroup):
+    """The whole program: what goes wrong in a command becomes a message here."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -142,6 +117,7 @@ def _set_up_logging(verbosity: int) -> None:
 
 @click.group(
     cls=RoadGroup,
+    table=COMMANDS,
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "MEXMA"},
 )

@@ -122,6 +122,10 @@ def test_options_in_the_pages_exist() -> None:
     for page, words in typed_commands():
         command = cli.get_command(root, words[0])
         assert command is not None, f"{page}: mexma {words[0]}"
+        if isinstance(command, click.Group) and not words[1].startswith("-"):
+            words = [" ".join(words[:2]), *words[2:]]
+            command = command.get_command(click.Context(command, parent=root), words[0].split()[1])
+            assert command is not None, f"{page}: mexma {words[0]}"
         known = {"-", "--help", *(flag for param in command.params for flag in param.opts)}
         wrong += [
             f"{page}: mexma {words[0]} {word}" for word in words if word[0] == "-" and word not in known

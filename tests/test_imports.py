@@ -34,6 +34,7 @@ FLOORS = {
     "recipe": 1,
     "languages": 0,
     "errors": -1,
+    "lazy": -1,
     "__init__": -1,
 }
 WITHOUT_TORCH = ["formats", "store", "text", "languages", "recipe", "errors"]

@@ -1,7 +1,12 @@
-"""xSIM: how many sentences do not find their own translation."""
+"""xsim and xsim++: the share of sentences whose translation is not found among all translations.
+
+Heffernan et al. 2022, section 4 (xsim); Chen et al. 2023 (xsim++). LASER's xsim.py is what both are measured
+with; its fixtures are in the tests.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,26 +17,48 @@ from mexma_cli.mining.neighbours import knn
 
 @dataclass(frozen=True)
 class XsimResult:
-    """`errors` rows of `total` whose best row of the other side, by margin, is not their own."""
+    """`errors` rows of `total` whose best row of the other side, by margin, is not their own.
+
+    `index_errors` counts rows, `errors` sentences: a row that found another row with the sentence that it
+    looks for is no error. Without texts both are the same. `found` int64 [total]: what each row found;
+    `wrong` bool [total]: which of these are errors.
+    """
 
     errors: int
     total: int
+    index_errors: int
+    found: np.ndarray
+    wrong: np.ndarray
 
     @property
     def error_rate(self) -> float:
         """Percent."""
         return 100.0 * self.errors / self.total
 
+    @property
+    def index_rate(self) -> float:
+        """Percent, rows being compared."""
+        return 100.0 * self.index_errors / self.total
 
-def xsim(x: np.ndarray, y: np.ndarray, margin: str = "ratio", k: int = 4) -> XsimResult:
-    """Margin-based similarity error of aligned sentences, x to y, as LASER's xsim.py (index errors).
+
+def xsim(
+    x: np.ndarray, y: np.ndarray, margin: str = "ratio", k: int = 4, texts: Sequence[str] | None = None
+) -> XsimResult:
+    """Margin-based similarity error of aligned sentences, x to y, as LASER's xsim.py.
 
     Args:
-        x, y: [N, d], row i of the one is the translation of row i of the other.
+        x, y: [N, d] and [M, d], row i of the one is the translation of row i of the other. Rows of y after
+            the N-th are nobody's translation (xsim++: hard negatives); they count in the neighbourhoods.
         margin: "ratio", "distance" or "absolute" (then k does not matter: the nearest row is taken).
         k: neighbours that make up a neighbourhood.
+        texts: the M sentences of y: errors are counted by sentence, not by row.
     """
-    if x.shape != y.shape or not len(x):
+    if x.shape[1:] != y.shape[1:] or not 0 < len(x) <= len(y):
         raise ValueError(f"xsim needs aligned rows, got {x.shape} and {y.shape}")
     forward, _ = best_of_each(knn(x, y, k), margin)
-    return XsimResult(errors=int((forward.target != forward.source).sum()), total=len(x))
+    other = forward.target != forward.source
+    wrong = other.copy()
+    if texts is not None:
+        for row in np.flatnonzero(other).tolist():
+            wrong[row] = texts[row] != texts[forward.target[row]]
+    return XsimResult(int(wrong.sum()), len(x), int(other.sum()), forward.target, wrong)

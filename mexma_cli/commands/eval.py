@@ -1,0 +1,28 @@
+"""`mexma eval`: a group, one file a subcommand."""
+
+from __future__ import annotations
+
+import click
+
+from mexma_cli.lazy import LazyGroup
+
+TABLE: dict[str, tuple[str, str]] = {
+    "xsim": ("mexma_cli.commands.eval_xsim:command", "Translations not found among all translations."),
+}
+"""Name -> (`module:attribute` of the Click command, one line of help)."""
+
+EPILOG = """\b
+Examples:
+  mexma eval xsim flores200_dataset --langs 81 --model facebook/MEXMA -o xsim.json
+  mexma report results/*.json -o page.html
+
+Every command prints a table with the published numbers beside ours where the task is the same, or one JSON
+object with --json; -o keeps the result for `mexma report`."""
+
+
+@click.group("eval", cls=LazyGroup, table=TABLE, epilog=EPILOG)
+def command() -> None:
+    """Measure an encoder as the papers do, on the benchmarks' files as they are published.
+
+    Nothing is downloaded: each command says which files it needs and where they are published.
+    """

@@ -1,0 +1,40 @@
+"""What the papers report, to stand beside what was measured here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+_TABLE = Path(__file__).with_name("published.tsv")
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """The numbers of one system on a benchmark, from one table of one paper."""
+
+    encoder: str
+    scores: dict[str, float]
+    """As our `Result.scores` names them, in its units."""
+    source: str
+    """Paper and table."""
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[str, list[PublishedRow]]:
+    found: dict[str, dict[tuple[str, str], PublishedRow]] = {}
+    lines = _TABLE.read_text(encoding="utf-8").splitlines()[1:]
+    for line in filter(None, lines):
+        benchmark, encoder, score, value, source = line.split("\t")
+        rows = found.setdefault(benchmark, {})
+        row = rows.setdefault((encoder, source), PublishedRow(encoder, {}, source))
+        row.scores[score] = float(value)
+    return {benchmark: list(rows.values()) for benchmark, rows in found.items()}
+
+
+def rows(task: str) -> list[PublishedRow]:
+    """What is published for a benchmark of published.tsv, in the file's order; nothing for an unknown one.
+
+    The file has a line for each number: benchmark, encoder, score, value, source.
+    """
+    return _table().get(task, [])

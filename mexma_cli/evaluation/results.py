@@ -1,0 +1,155 @@
+"""What an evaluation found: as JSON, as a table with the published numbers, and as a file to report on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation import published
+from mexma_cli.store.manifest import read_json, write_json_atomic
+from mexma_cli.text.columns import aligned
+
+if TYPE_CHECKING:
+    from mexma_cli.encoder.encoder import SentenceEncoder
+
+Row = Mapping[str, Any]
+Value = str | int | float | None
+
+DIGITS = {"threshold": 4}
+"""Decimals of a column of numbers where they are not 2."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One measurement of one encoder."""
+
+    task: str
+    """The command's name: `xsim`."""
+    encoder: dict[str, Any]
+    """`name`, `fingerprint` and what else says how it embeds: see `describe`."""
+    settings: dict[str, Any]
+    """The data, and all options that change the numbers."""
+    scores: dict[str, float]
+    """The headline numbers, in the units of the papers' tables (percent as a rule)."""
+    rows: list[dict[str, Any]]
+    """What they are means of: one for each language, pair or data set, all with the same keys; the first
+    keys with strings name the row. None: not measured."""
+    benchmark: str | None = None
+    """Under which the same task on the same data has published numbers in published.tsv."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For `json.dumps`."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: Any, where: str = "the result") -> Result:
+        """From what `to_json` gave.
+
+        Raises:
+            MexmaError: It is no result; `where` is the file's name for the message.
+        """
+        kinds = {"task": str, "encoder": dict, "settings": dict, "scores": dict, "rows": list}
+        if not isinstance(content, dict):
+            raise MexmaError(f"{where} is no result of `mexma eval`", "-o of `mexma eval` writes them")
+        for key, kind in kinds.items():
+            if not isinstance(content.get(key), kind):
+                raise MexmaError(
+                    f"{where} is no result of `mexma eval`: `{key}` is missing or is not what it should be",
+                    "-o of `mexma eval` writes them",
+                )
+        known = {field.name for field in fields(cls)}
+        return cls(**{key: value for key, value in content.items() if key in known})
+
+    @classmethod
+    def read(cls, path: Path) -> Result:
+        """From a file that `-o` wrote.
+
+        Raises:
+            MexmaError: Missing, not JSON, or no result.
+        """
+        return cls.from_json(read_json(path), str(path))
+
+
+def describe(encoder: SentenceEncoder) -> dict[str, Any]:
+    """`Result.encoder` of an encoder."""
+    return {
+        "name": encoder.name,
+        "fingerprint": encoder.fingerprint,
+        "pooling": encoder.pooling,
+        "max_tokens": encoder.max_tokens,
+        "prefix": encoder.prefix,
+        "precision": str(encoder.precision).removeprefix("torch."),
+        "dim": encoder.dim,
+    }
+
+
+def print_result(result: Result, as_json: bool = False, output: Path | None = None) -> None:
+    """Print a result on stdout, as one JSON object or as tables; and keep it in a file first.
+
+    Raises:
+        MexmaError: The file cannot be written.
+    """
+    if output is not None:
+        write_json_atomic(output, result.to_json())
+    if as_json:
+        click.echo(json.dumps(result.to_json(), ensure_ascii=False))
+        return
+    click.echo("\n".join(text_lines(result)))
+
+
+def text_lines(result: Result) -> list[str]:
+    """The tables of a result: its rows, its scores, and the published ones beside these."""
+    tables = [row_table(result.rows), score_table(result)]
+    parts = ["\n".join(aligned(table, names_in(table))) for table in tables if len(table) > 1]
+    return "\n\n".join(parts).splitlines()
+
+
+def row_table(rows: Sequence[Row]) -> list[list[str]]:
+    """Header and rows, as text."""
+    if not rows:
+        return []
+    keys = list(rows[0])
+    return [keys, *([shown(row.get(key), key) for key in keys] for row in rows)]
+
+
+def score_table(result: Result) -> list[list[str]]:
+    """Header, this encoder's scores, and those of the benchmark's published rows with their sources."""
+    known = published.rows(result.benchmark) if result.benchmark else []
+    keys = list(result.scores)
+    ours = [f"{result.encoder['name']} (here)", *(shown(result.scores[key], key) for key in keys)]
+    if not known:
+        return [["encoder", *keys], ours]
+    theirs = [
+        [row.encoder, *(shown(row.scores.get(key), key) for key in keys), f"  {row.source}"]
+        for row in known
+        if row.scores.keys() & result.scores.keys()
+    ]
+    return [["encoder", *keys, "  source"], [*ours, "  measured here"], *theirs]
+
+
+def names_in(table: Sequence[Sequence[str]]) -> int:
+    """Columns at the left that hold no numbers."""
+    body = table[1:]
+    for place in range(len(table[0])):
+        if any(_is_number(row[place]) for row in body):
+            return place
+    return len(table[0])
+
+
+def shown(value: Value, key: str) -> str:
+    """A cell: two decimals for numbers that are no counts, or as `DIGITS` says; - for nothing."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.{DIGITS.get(key, 2)}f}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _is_number(cell: str) -> bool:
+    return cell == "-" or cell.replace(",", "").replace(".", "", 1).removeprefix("-").isdigit()

@@ -1,0 +1,46 @@
+"""A group of commands that are imported only when they are run or their own help is asked for."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+Table = Mapping[str, tuple[str, str]]
+"""Name -> (`module:attribute` of the Click command, one line of help), in the order of the help."""
+
+
+class LazyGroup(click.Group):
+    """A group whose help is printed from its table alone."""
+
+    def __init__(self, *args: Any, table: Table, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.table:
+            return None
+        module, _, attribute = self.table[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command), f"{module}:{attribute} is not a Click command"
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in self.table.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in self.table and not name.startswith("-") and not ctx.resilient_parsing:
+            nearest = difflib.get_close_matches(name, self.table, n=1, cutoff=0.5)
+            advice = f"Did you mean '{nearest[0]}'?" if nearest else f"Commands: {', '.join(self.table)}."
+            raise click.UsageError(f"No such command '{name}'. {advice}", ctx)
+        return super().resolve_command(ctx, args)
