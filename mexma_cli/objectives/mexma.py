@@ -12,9 +12,8 @@ from torch import nn
 
 from mexma_cli.encoder.attention import run_packed
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.packing import PackedBatch
 from mexma_cli.objectives import losses
-from mexma_cli.objectives.base import Masking, Objective, PairViews, encoder_players
+from mexma_cli.objectives.base import Masking, Objective, PairViews, encoder_players, split_views
 from mexma_cli.objectives.gather import all_rows
 from mexma_cli.objectives.heads import UnmaskingHead
 from mexma_cli.recipe import MexmaObjective
@@ -92,22 +91,3 @@ class Mexma(Objective):
     def export(self) -> SentenceEncoder:
         """The encoder; the head is left behind."""
         return self.encoder
-
-
-def split_views(views: PairViews) -> tuple[PackedBatch, PackedBatch]:
-    """The borders of the clean and of the masked half, each as a packed batch of its own."""
-    batch, count = views.batch, len(views.partners)
-    tokens = int(sum(batch.lengths[:count]))
-    clean = PackedBatch(
-        batch.input_ids[:tokens],
-        batch.position_ids[:tokens],
-        batch.cu_seqlens[: count + 1],
-        batch.lengths[:count],
-    )
-    masked = PackedBatch(
-        batch.input_ids[tokens:],
-        batch.position_ids[tokens:],
-        batch.cu_seqlens[count:] - tokens,
-        batch.lengths[count:],
-    )
-    return clean, masked

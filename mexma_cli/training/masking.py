@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 import xxhash
 
-from mexma_cli.encoder.packing import pack
-from mexma_cli.objectives.base import Masking, PairViews
+from mexma_cli.encoder.packing import PackedBatch, pack
+from mexma_cli.objectives.base import Masking, PairViews, Rebuilding, Rebuilt
 
 
 @dataclass(frozen=True)
@@ -18,18 +18,22 @@ class Vocabulary:
     """The ids that building a batch needs.
 
     Attributes:
-        bos, eos, mask: <s>, </s>, <mask>.
+        bos, eos: <s>, </s>.
+        mask: <mask>; None where the tokeniser has none, and nothing can be masked.
         special: All special ids; none of them is ever chosen for masking.
         size: Number of tokens; random replacements are drawn from all of them, as in the authors' code.
         first_position: Position id of a sentence's first token.
+        joint: What stands for the second sentence's first token where two are one sequence: </s> in
+            RoBERTa's family (<s> x </s></s> y </s>), and nothing in BERT's ([CLS] x [SEP] y [SEP]).
     """
 
     bos: int
     eos: int
-    mask: int
+    mask: int | None
     special: frozenset[int]
     size: int
     first_position: int
+    joint: int | None = None
 
 
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -76,6 +80,7 @@ def mask_tokens(
     Returns:
         The replaced ids [T] and the chosen places, int64 [M], ascending.
     """
+    assert vocabulary.mask is not None, "masking needs a mask token"
     chosen = _uniform(keys, 0) < masking.ratio
     chosen &= ~np.isin(ids, list(vocabulary.special))
     places = np.flatnonzero(chosen)
@@ -92,20 +97,23 @@ def mask_tokens(
 
 def build_views(
     pairs: Sequence[tuple[np.ndarray, np.ndarray]],
-    masking: Masking | None,
+    wanted: Masking | Rebuilding | None,
     vocabulary: Vocabulary,
     seed: int = 0,
     start: int = 0,
+    languages: np.ndarray | None = None,
 ) -> PairViews:
-    """Pack both sides of B pairs by length, and once more masked where `masking` is given.
-
-    With masking that is not symmetric: of each pair the one side clean, the other masked.
+    """Pack both sides of B pairs by length, and what an objective wants besides.
 
     Args:
         pairs: Token ids of source and target, without <s> and </s>.
+        wanted: `Masking`: both sides once more, masked (not symmetric: of each pair the one side clean, the
+            other masked; concatenated: each pair once more, as one masked sequence). `Rebuilding`: the
+            places of each pair's tokens for a rebuilding head.
         seed: Of the masks.
         start: Position in the run of the first pair. A pair's masks come from its position and the seed
             alone, so that they are the same however many processes share the run.
+        languages: int64 [B], which of the run's source languages each pair has; None: all the same.
     """
     count = len(pairs)
     sides = [
@@ -115,6 +123,7 @@ def build_views(
     order = np.argsort([len(ids) for ids in sides], kind="stable")
     of_run = 2 * (start + np.arange(2 * count) % count) + np.arange(2 * count) // count
     shown = hidden = order
+    masking = wanted if isinstance(wanted, Masking) else None
     if masking is not None and not masking.symmetric:
         is_hidden = _one_side(of_run[:count], seed)[order]
         shown, hidden = order[~is_hidden], order[is_hidden]
@@ -125,24 +134,131 @@ def build_views(
     sentences = [sides[side] for side in shown]
     # Not Python's hash: it differs from process to process.
     identities = [xxhash.xxh3_64_intdigest(ids.tobytes()) - 2**63 for ids in sentences]
-    places = labels = label_side = np.empty(0, dtype=np.int64)
-    if masking is not None:
-        flat = np.concatenate([sides[side] for side in hidden])
-        lengths = [len(sides[side]) for side in hidden]
-        keys = token_keys(lengths, of_run[hidden].astype(np.uint64), seed)
-        replaced, places = mask_tokens(flat, keys, masking, vocabulary)
-        sentences = sentences + np.split(replaced, np.cumsum(lengths)[:-1])
-        labels = flat[places]
-        label_side = np.repeat(hidden, lengths)[places]
-    return PairViews(
+    nothing = torch.empty(0, dtype=torch.int64)
+    views = PairViews(
         pack(sentences, vocabulary.first_position),
         source_rows=torch.from_numpy(pair_rows[:count]),
         target_rows=torch.from_numpy(pair_rows[count:]),
         partners=torch.from_numpy(row[(hidden + count) % (2 * count)]),
         identities=torch.tensor(identities),
+        masked_tokens=nothing,
+        labels=nothing,
+        label_is_source=nothing.bool(),
+    )
+    if masking is not None:
+        whole = _joined(sides, of_run, vocabulary) if masking.concatenated else _apart(sides, hidden, of_run)
+        return _with_masked(views, whole, masking, vocabulary, seed)
+    if isinstance(wanted, Rebuilding):
+        found = _rebuilt(views.batch, row, of_run, wanted, vocabulary.first_position, seed, languages)
+        return replace(views, rebuilt=found)
+    return views
+
+
+@dataclass(frozen=True)
+class _Sequences:
+    """What is masked: sequences with their numbers in the run; of each token its position and its side."""
+
+    ids: list[np.ndarray]
+    of_run: np.ndarray
+    positions: np.ndarray
+    from_source: np.ndarray
+
+
+def _apart(sides: list[np.ndarray], hidden: np.ndarray, of_run: np.ndarray) -> _Sequences:
+    """The hidden sentences, each for itself."""
+    ids = [sides[side] for side in hidden]
+    lengths = [len(sentence) for sentence in ids]
+    return _Sequences(
+        ids,
+        of_run[hidden],
+        np.concatenate([np.arange(length) for length in lengths]),
+        np.repeat(hidden < len(sides) // 2, lengths),
+    )
+
+
+def _joined(sides: list[np.ndarray], of_run: np.ndarray, vocabulary: Vocabulary) -> _Sequences:
+    """Pairs as one sequence each, by length. A target's tokens have the positions that they have alone."""
+    count = len(sides) // 2
+    skipped = int(vocabulary.joint is None)
+    targets = [ids.copy() for ids in sides[count:]]
+    for target in targets:
+        target[0] = vocabulary.joint or 0
+    order = np.argsort([len(sides[i]) + len(targets[i]) for i in range(count)], kind="stable")
+    pairs = [(sides[i], targets[i][skipped:]) for i in order]
+    positions = [(np.arange(len(x)), np.arange(len(y)) + skipped) for x, y in pairs]
+    return _Sequences(
+        [np.concatenate(pair) for pair in pairs],
+        of_run[order],
+        np.concatenate([part for pair in positions for part in pair]),
+        np.concatenate([np.repeat([True, False], [len(x), len(y)]) for x, y in pairs]),
+    )
+
+
+def _with_masked(
+    views: PairViews, whole: _Sequences, masking: Masking, vocabulary: Vocabulary, seed: int
+) -> PairViews:
+    """The clean sentences' views, and behind the clean sentences the masked ones."""
+    flat, lengths = np.concatenate(whole.ids), tuple(len(ids) for ids in whole.ids)
+    keys = token_keys(lengths, whole.of_run.astype(np.uint64), seed)
+    replaced, places = mask_tokens(flat, keys, masking, vocabulary)
+    batch = views.batch
+    ends = batch.cu_seqlens[-1] + torch.from_numpy(np.cumsum(lengths).astype(np.int32))
+    return replace(
+        views,
+        batch=PackedBatch(
+            torch.cat([batch.input_ids, torch.from_numpy(replaced.astype(np.int64))]),
+            torch.cat([batch.position_ids, torch.from_numpy(whole.positions + vocabulary.first_position)]),
+            torch.cat([batch.cu_seqlens, ends]),
+            batch.lengths + lengths,
+        ),
         masked_tokens=torch.from_numpy(places.astype(np.int64)),
-        labels=torch.from_numpy(labels.astype(np.int64)),
-        label_is_source=torch.from_numpy(label_side < count),
+        labels=torch.from_numpy(flat[places].astype(np.int64)),
+        label_is_source=torch.from_numpy(whole.from_source[places]),
+    )
+
+
+def _rebuilt(
+    batch: PackedBatch,
+    row: np.ndarray,
+    of_run: np.ndarray,
+    wanted: Rebuilding,
+    first_position: int,
+    seed: int,
+    languages: np.ndarray | None,
+) -> Rebuilt:
+    """Where a rebuilding head finds the tokens of each pair, by length, and which of them are hidden from it.
+
+    Args:
+        batch: The clean sentences.
+        row: int64 [2B], where each side stands among them, sources first.
+        of_run: int64 [2B], what each side is in the run.
+    """
+    count = len(row) // 2
+    starts, lengths = batch.cu_seqlens.numpy()[row], np.array(batch.lengths)[row]
+    order = np.argsort(lengths[:count] + lengths[count:], kind="stable")
+    backward = of_run[:count] // 2 % 2 == 0 if wanted.direction == "both" else wanted.direction == "backward"
+    backward = np.broadcast_to(backward, count)[order]
+    sides = np.stack([order, order + count], axis=1).ravel()
+    inner = lengths[sides] - 1
+    within = np.arange(inner.sum()) - np.repeat(np.cumsum(inner) - inner, inner) + 1
+    offset = np.where(sides < count, 0, lengths[sides - count])
+    is_rebuilt = np.repeat((sides < count) == np.repeat(backward, 2), inner)
+    keys = token_keys(inner.tolist(), of_run[sides].astype(np.uint64), seed)
+    pair_lengths = inner.reshape(count, 2).sum(axis=1)
+    language = np.zeros(count, np.int64) if languages is None else languages
+    places = np.repeat(starts[sides], inner) + within
+    packed = PackedBatch(
+        batch.input_ids[torch.from_numpy(places)],
+        torch.from_numpy(np.repeat(offset, inner) + within + first_position),
+        torch.from_numpy(np.concatenate([[0], np.cumsum(pair_lengths)]).astype(np.int32)),
+        tuple(pair_lengths.tolist()),
+    )
+    return Rebuilt(
+        packed,
+        torch.from_numpy(places),
+        torch.from_numpy(is_rebuilt & (_uniform(keys, 4) < wanted.ratio)),
+        torch.from_numpy(is_rebuilt & np.repeat(backward, pair_lengths)),
+        torch.from_numpy(np.repeat(language[order], pair_lengths)),
     )
 
 

@@ -8,8 +8,8 @@ import torch
 from mexma_cli.encoder.attention import run_packed
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.objectives import losses
-from mexma_cli.objectives.base import Masking, PairViews
-from mexma_cli.objectives.mexma import Mexma, split_views
+from mexma_cli.objectives.base import Masking, PairViews, split_views
+from mexma_cli.objectives.mexma import Mexma
 from mexma_cli.recipe import Head, MexmaObjective
 from mexma_cli.training.masking import Vocabulary, build_views
 

@@ -13,8 +13,8 @@ from transformers import AutoModel, PreTrainedTokenizerFast
 
 from mexma_cli.encoder.attention import run_packed
 from mexma_cli.encoder.encoder import SentenceEncoder, first_position
-from mexma_cli.objectives.base import Masking, PairViews
-from mexma_cli.objectives.mexma import Mexma, split_views
+from mexma_cli.objectives.base import Masking, PairViews, split_views
+from mexma_cli.objectives.mexma import Mexma
 from mexma_cli.recipe import Head, MexmaObjective
 from mexma_cli.training.masking import Vocabulary, build_views
 

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.objectives import mexma as module
-from mexma_cli.objectives.base import PairViews
-from mexma_cli.objectives.mexma import Mexma, split_views
+from mexma_cli.objectives.base import PairViews, split_views
+from mexma_cli.objectives.mexma import Mexma
 from mexma_cli.recipe import Head, MexmaObjective
 from mexma_cli.training.masking import Vocabulary, build_views
 
