@@ -26,6 +26,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "mexma_cli.commands.merge:command",
         "Put embedding stores together, parts of a text or others.",
     ),
+    "project": (
+        "mexma_cli.commands.project:command",
+        "Take the meaning or the language of stored vectors.",
+    ),
     "mine": ("mexma_cli.commands.mine:command", "Find the translations in two texts, best first."),
     "score": ("mexma_cli.commands.score:command", "Score each line of an existing bitext."),
     "search": ("mexma_cli.commands.search:command", "Find the best target of every query."),

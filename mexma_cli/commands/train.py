@@ -60,6 +60,8 @@ def command(
     (log.jsonl), checkpoints, and at the end the encoder, a Hugging Face folder whose path goes to stdout.
     Ctrl-C and SIGTERM write a checkpoint and stop; --resume goes on from the last one.
 
+    A recipe of kind decompose (systems/meat-oracle) trains maps of stored vectors: see `mexma project`.
+
     \b
     Examples:
       mexma train mini
@@ -67,9 +69,18 @@ def command(
       mexma train my.yaml --resume
       mexma train my.yaml --nproc-per-node 8
     """
-    from mexma_cli.recipe import load
+    from mexma_cli.recipe import DecomposeRecipe, load_any
 
-    settings = load(recipe, overrides)
+    settings = load_any(recipe, overrides)
+    if isinstance(settings, DecomposeRecipe):
+        from mexma_cli.commands.train_decompose import train_decomposer
+
+        if processes is not None or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise click.UsageError(
+                "A decomposer trains in one process: leave out --nproc-per-node and torchrun."
+            )
+        train_decomposer(settings, resume, _stop_on_signal())
+        return
     if processes is None:
         if restarts:
             raise click.UsageError("--max-restarts is for --nproc-per-node; torchrun has its own.")

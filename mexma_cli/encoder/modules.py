@@ -149,10 +149,11 @@ def save_modules(
     )
     for path, module in zip(paths[2:], modules, strict=True):
         if isinstance(module, Dense):
-            _save_dense(where / path, module, dtype)
+            save_dense(where / path, module, dtype)
 
 
-def _save_dense(folder: Path, module: Dense, dtype: torch.dtype) -> None:
+def save_dense(folder: Path, module: Dense, dtype: torch.dtype) -> None:
+    """Write config.json and the weights into a folder that is there; `load_dense` reads them."""
     kind = type(module.activation)
     linear = module.linear
     write_json(

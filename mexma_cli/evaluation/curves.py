@@ -20,6 +20,7 @@ NAMES = {
     "koleo": "KoLeo",
     "contrastive": "contrastive (InfoNCE)",
     "dev": "dev xsim error (%)",
+    "validation_loss": "validation loss",
     "learning_rate": "learning rate",
     "gradient_norm": "gradient norm",
     "tokens_per_second": "tokens/s",
@@ -111,7 +112,7 @@ def read_runs(paths: Sequence[Path]) -> list[Run]:
 def names(runs: Sequence[Run]) -> list[str]:
     """The names of all curves: the loss, its terms, the dev score, then rates and speed."""
     there = dict.fromkeys(name for run in runs for phase in run.phases for name in phase.curves)
-    last = ["dev", "learning_rate", "gradient_norm", "tokens_per_second"]
+    last = ["dev", "validation_loss", "learning_rate", "gradient_norm", "tokens_per_second"]
     return [name for name in there if name not in last] + [name for name in last if name in there]
 
 

@@ -7,7 +7,8 @@ starting from the encoder that the one before left; `trainer` then holds what th
 
 from __future__ import annotations
 
-from mexma_cli.recipe.load import load, shipped
+from mexma_cli.recipe.decompose import DecomposeObjective, DecomposeRecipe, DecomposeTrainer
+from mexma_cli.recipe.load import load, load_any, shipped
 from mexma_cli.recipe.objectives import ContrastiveObjective, Head, MexmaObjective, Objective, WordsObjective
 from mexma_cli.recipe.section import Section
 from mexma_cli.recipe.sections import (
@@ -27,6 +28,9 @@ __all__ = [
     "ContrastiveObjective",
     "Corpus",
     "Data",
+    "DecomposeObjective",
+    "DecomposeRecipe",
+    "DecomposeTrainer",
     "DevSet",
     "Encoder",
     "Head",
@@ -41,5 +45,6 @@ __all__ = [
     "Trainer",
     "WordsObjective",
     "load",
+    "load_any",
     "shipped",
 ]

@@ -12,6 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.recipe.decompose import DecomposeRecipe
 from mexma_cli.recipe.inherit import IMPLIED_PHASE, inherited
 from mexma_cli.recipe.section import Section
 from mexma_cli.recipe.sections import Recipe
@@ -36,15 +37,38 @@ def load(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
     Raises:
         MexmaError: No such recipe, broken YAML, a circle of `extends`, or a key or value that does not fit;
-            the message names the key and the nearest right one.
+            the message names the key and the nearest right one. Or it is of another kind.
     """
+    recipe = load_any(source, overrides)
+    if isinstance(recipe, DecomposeRecipe):
+        raise MexmaError(
+            f"{source} trains on stored vectors (kind: decompose), not on text", "`mexma train` runs it"
+        )
+    return recipe
+
+
+def load_any(source: str | Path, overrides: Sequence[str] = ()) -> Recipe | DecomposeRecipe:
+    """As `load`, whatever the recipe's `kind` is; without that key it is a `Recipe`."""
     raw, chain = inherited(_find(str(source)), _find)
     for override in overrides:
         _override(raw, override)
     try:
+        if raw.get("kind") == "decompose":
+            raw = _without_phases(raw)
+            return DecomposeRecipe.model_validate(raw)
         return Recipe.model_validate(raw)
     except ValidationError as error:
         raise _explain(" extends ".join(map(str, chain)), raw, error) from None
+
+
+def _without_phases(raw: dict[str, Any]) -> dict[str, Any]:
+    """The one phase that was implied taken back: what has no phases has its keys at the top."""
+    phases = raw.get("phases")
+    if isinstance(phases, list) and len(phases) == 1 and isinstance(phases[0], dict):
+        keys = dict(phases[0])
+        if keys.pop("name", None) == IMPLIED_PHASE:
+            return {key: value for key, value in raw.items() if key != "phases"} | keys
+    return raw
 
 
 def _find(source: str, folder: Path = Path()) -> Path:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mexma_cli import languages
 from mexma_cli.encoder import folder as encoder_folder
@@ -17,6 +17,9 @@ from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.manifest import read_json, read_manifest
 from mexma_cli.store.neighbours import NeighbourStore
 from mexma_cli.text.lines import scan
+
+if TYPE_CHECKING:
+    from mexma_cli.recipe import DecomposeRecipe
 
 CHECKPOINT = "checkpoint.json"
 
@@ -168,12 +171,14 @@ def _checkpoint(where: Path) -> Info:
 
 
 def _run(where: Path) -> Info:
-    from mexma_cli.recipe import load
+    from mexma_cli.recipe import DecomposeRecipe, load_any
     from mexma_cli.training.checkpoint import found
 
     info = Info(str(where), "training run")
     try:
-        recipe = load(where / "recipe.yaml")
+        recipe = load_any(where / "recipe.yaml")
+        if isinstance(recipe, DecomposeRecipe):
+            return _decomposer(where, recipe)
         info.facts = {"recipe": recipe.name, "phases": ", ".join(phase.name for phase in recipe.phases)}
         info.parts = [
             _checkpoint(checkpoint)
@@ -185,6 +190,25 @@ def _run(where: Path) -> Info:
     info.facts |= _last_record(where / "log.jsonl")
     info.facts["finished"] = (where / "encoder").is_dir()
     if info.facts["finished"]:
+        info.parts.append(_encoder(where / "encoder"))
+    return info
+
+
+def _decomposer(where: Path, recipe: DecomposeRecipe) -> Info:
+    from mexma_cli.stages.decompose import MANIFEST, TrainedDecomposer
+    from mexma_cli.training.checkpoint import found
+
+    info = Info(str(where), "decomposer", {"recipe": recipe.name, "objective": recipe.objective.name})
+    info.facts |= _last_record(where / "log.jsonl")
+    info.facts["finished"] = (where / MANIFEST).is_file()
+    try:
+        if info.facts["finished"]:
+            manifest = TrainedDecomposer.open(where).manifest
+            info.facts |= manifest.model_dump(mode="json", exclude={"kind", "format_version"})
+    except MexmaError as error:
+        info.problems.append(error.message)
+    info.parts = [_checkpoint(checkpoint) for checkpoint in found(where / "checkpoints")]
+    if (where / "encoder").is_dir():
         info.parts.append(_encoder(where / "encoder"))
     return info
 

@@ -47,7 +47,7 @@ def claim(run: Path, recipe: Recipe, resume: bool, processes: int) -> None:
                 f"{run} holds a training run already",
                 "--resume goes on with it; --set run=FOLDER starts another beside it",
             )
-        differing = _differences(load(kept).model_dump(), recipe.model_dump())
+        differing = differences(load(kept).model_dump(), recipe.model_dump())
         if differing:
             raise MexmaError(
                 f"{run} was started with another recipe: {', '.join(differing)}",
@@ -82,16 +82,16 @@ def _same_batches(run: Path, recipe: Recipe, processes: int) -> None:
             )
 
 
-def _differences(old: Any, new: Any, key: str = "") -> list[str]:
-    """The keys whose values differ, but for those that do not change the run."""
+def differences(old: Any, new: Any, key: str = "") -> list[str]:
+    """The keys of two recipes whose values differ, but for those that do not change the run."""
     if isinstance(old, dict) and isinstance(new, dict):
         inner = [
-            _differences(old.get(name), new.get(name), f"{key}.{name}" if key else name)
+            differences(old.get(name), new.get(name), f"{key}.{name}" if key else name)
             for name in old | new
             if not (name in HARMLESS and key.endswith("trainer"))
         ]
         return [found for part in inner for found in part]
     if isinstance(old, list | tuple) and isinstance(new, list | tuple) and len(old) == len(new):
         pairs = enumerate(zip(old, new, strict=True))
-        return [found for i, (a, b) in pairs for found in _differences(a, b, f"{key}.{i}")]
+        return [found for i, (a, b) in pairs for found in differences(a, b, f"{key}.{i}")]
     return [] if old == new else [key]

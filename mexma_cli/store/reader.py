@@ -15,11 +15,13 @@ from mexma_cli.store.layout import (
     MANIFEST,
     PROGRESS,
     EmbeddingManifest,
+    Settings,
     check_shard,
     files_of,
     partial,
 )
 from mexma_cli.store.manifest import checksum_file, file_size, read_manifest
+from mexma_cli.store.shard import read_rows
 
 
 class EmbeddingStore:
@@ -66,6 +68,16 @@ class EmbeddingStore:
             out[at - start : at - start + last - first] = self._read(index, first, last)
             at += last - first
         return out
+
+    def take(self, rows: np.ndarray) -> np.ndarray:
+        """Some rows in the order asked for, float32 [n, dim]; read one by one, so in constant memory.
+
+        Args:
+            rows: int64 [n], repeated or not.
+        """
+        assert not len(rows) or 0 <= rows.min() <= rows.max() < self.rows, self.rows
+        files = [(shard.offset, self.path / shard.vectors.name) for shard in self.manifest.shards]
+        return read_rows(files, rows, Settings.of(self.manifest)).astype(np.float32)
 
     def blocks(self, rows: int) -> Iterator[np.ndarray]:
         """All vectors in order, float32 [at most `rows`, dim] at a time."""

@@ -11,7 +11,7 @@ import yaml
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.languages import codes
-from mexma_cli.recipe import MexmaObjective, Trainer, load, shipped
+from mexma_cli.recipe import MexmaObjective, Trainer, load, load_any, shipped
 from mexma_cli.training.schedule import rate_factor
 
 ROOT = Path(__file__).parent.parent.parent
@@ -34,11 +34,11 @@ def raw() -> Raw:
 
 @pytest.mark.parametrize("path", [*RECIPES, SMALL], ids=lambda path: path.stem)
 def test_every_recipe_parses_and_is_read_again_the_same(path: Path, tmp_path: Path) -> None:
-    recipe = load(path)
+    recipe = load_any(path)
     again = tmp_path / "resolved.yaml"
     again.write_text(recipe.to_yaml(), encoding="utf-8")
-    assert load(again) == recipe
-    assert load(again).to_yaml() == recipe.to_yaml()
+    assert load_any(again) == recipe
+    assert load_any(again).to_yaml() == recipe.to_yaml()
 
 
 def test_shipped_recipes_are_found_by_name() -> None:

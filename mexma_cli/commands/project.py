@@ -1,0 +1,78 @@
+"""`mexma project`: one part of an embedding store's vectors, as a store."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mexma_cli.commands.inputs import command_line, open_store
+from mexma_cli.commands.options import show_bars
+
+if TYPE_CHECKING:
+    from mexma_cli.stages.decompose import Part
+
+log = logging.getLogger(__name__)
+
+
+@click.command("project")
+@click.argument("store", metavar="STORE", type=click.Path(path_type=Path))
+@click.option(
+    "--with",
+    "run",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="The finished run of a decomposer.",
+)
+@click.option(
+    "--part",
+    type=click.Choice(["meaning", "language"]),
+    default="meaning",
+    show_default=True,
+    help="What of the vectors.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="NAME.emb",
+    help="The store to be.  [default: STORE with .meaning or .language before its ending]",
+)
+@click.option("--overwrite", is_flag=True, help="Make the store anew, whatever is there under its name.")
+def command(store: Path, run: Path, part: Part, output: Path | None, overwrite: bool) -> None:
+    """Take the meaning, or the language, of every vector of an embedding store.
+
+    RUN is what `mexma train` made of a recipe such as systems/meat-oracle. The vectors must be of the encoder
+    that it was trained on. The new store has the same sentences, and mixes with its like only: meanings of
+    one run are mined with each other, not with the encoder's own vectors. Where the run holds the encoder too
+    (RUN/encoder), `mexma embed --model RUN` makes the same vectors of a text in one go.
+
+    \b
+    Examples:
+      mexma project fra.emb --with runs/meat-oracle
+      mexma project eng.emb --with runs/meat-oracle
+      mexma mine fra.meaning.emb eng.meaning.emb -o pairs.tsv
+    """
+    from tqdm import tqdm
+
+    from mexma_cli.stages.decompose import TrainedDecomposer
+    from mexma_cli.stages.project import project
+
+    opened, decomposer = open_store(store), TrainedDecomposer.open(run)
+    if output is None:
+        plain = opened.path.resolve()
+        output = opened.path.parent / f"{plain.name.removesuffix('.emb')}.{part}.emb"
+    with tqdm(total=opened.rows, unit=" rows", unit_scale=True, leave=False, disable=not show_bars()) as bar:
+        made = project(
+            opened,
+            decomposer,
+            part,
+            output,
+            argv=command_line(),
+            overwrite=overwrite,
+            on_progress=lambda done, total: bar.update(done - bar.n),
+        )
+    log.info("%s rows of %s numbers in %s", f"{made.rows:,}", made.dim, made.path)

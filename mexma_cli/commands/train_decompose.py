@@ -1,0 +1,64 @@
+"""What `mexma train` does with a recipe of `kind: decompose`."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mexma_cli.commands.options import show_bars
+
+if TYPE_CHECKING:
+    from mexma_cli.recipe import DecomposeRecipe
+    from mexma_cli.training.decomposing import DecomposerTraining
+
+log = logging.getLogger(__name__)
+
+
+def train_decomposer(settings: DecomposeRecipe, resume: bool, stop: list[int]) -> None:
+    """Train, and print the run's folder.
+
+    Args:
+        stop: Has a signal's number when the run is to be left.
+    """
+    from tqdm import tqdm
+
+    from mexma_cli.stages.decompose import decompose
+
+    with tqdm(unit=" epochs", disable=not show_bars(), file=sys.stderr, dynamic_ncols=True) as bar:
+
+        def on_start(training: DecomposerTraining) -> None:
+            log.info(
+                "%s: %s pairs in %s languages, %s more held out; %s steps an epoch%s on %s",
+                settings.objective.name,
+                f"{training.pairs.trained:,}",
+                len(training.pairs.languages),
+                f"{training.pairs.held_out:,}",
+                f"{training.steps_per_epoch:,}",
+                f", from epoch {training.epoch:,} on" * bool(training.step),
+                training.device,
+            )
+            bar.update(training.epoch)
+
+        def on_epoch(record: dict[str, Any]) -> None:
+            bar.update()
+            bar.set_postfix_str(_line(record), refresh=False)
+            last.update(record)
+
+        last: dict[str, Any] = {}
+        finished = decompose(settings, resume, on_start, on_epoch, lambda: bool(stop))
+    if finished is None:
+        log.info("stopped; the checkpoint is in %s, --resume goes on from there", settings.run)
+        sys.exit(128 + (stop[0] if stop else signal.SIGTERM))
+    if last:
+        log.info("ended after epoch %s: %s", f"{last['epoch']:,}", _line(last))
+    click.echo(str(finished))
+
+
+def _line(record: dict[str, Any]) -> str:
+    """The live line: validation loss, training loss and its terms."""
+    parts = [f"validation {record['validation_loss']:.4f}", f"loss {record['loss']:.4f}"]
+    return "  ".join(parts + [f"{name} {value:.3f}" for name, value in record["terms"].items()])

@@ -1,0 +1,119 @@
+"""Recipes of `kind: decompose`: two linear maps trained on stored vectors, DREAM, MEAT and ORACLE."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import yaml
+from pydantic import Field, field_validator, model_validator
+
+from mexma_cli import languages
+from mexma_cli.recipe.section import Section
+
+
+class StorePair(Section):
+    """Two stores of one encoder, row n of one the translation of row n of the other.
+
+    What languages they are in is said by the stores. `{lang}` in a path stands for each of `languages`.
+    """
+
+    source: str
+    target: str
+    languages: tuple[str, ...] = ()
+
+    @field_validator("languages")
+    @classmethod
+    def _known(cls, codes: tuple[str, ...]) -> tuple[str, ...]:
+        for code in codes:
+            languages.resolve(code)
+        return codes
+
+    @model_validator(mode="after")
+    def _languages_go_with_a_place(self) -> StorePair:
+        places = "{lang}" in self.source + self.target
+        if places != bool(self.languages):
+            missing = "`languages`" if places else "{lang} in one of the paths"
+            raise ValueError(f"{self.source} and {self.target}: {missing} is missing")
+        return self
+
+    def paths(self) -> list[tuple[str, str]]:
+        """Source and target of each language."""
+        return [
+            (self.source.replace("{lang}", code), self.target.replace("{lang}", code))
+            for code in self.languages or ("",)
+        ]
+
+
+class VectorData(Section):
+    """Which pairs of stores, and how much of them."""
+
+    root: str = "."
+    """Where relative paths start."""
+    pairs: tuple[StorePair, ...] = Field(min_length=1)
+    rows: int = Field(0, ge=0)
+    """Of each pair of stores the first so many (0: all)."""
+    validation: float = Field(0.1, gt=0, lt=1)
+    """Share of each pair of stores that is not trained on, drawn by `trainer.seed`."""
+
+    def paths(self) -> list[tuple[Path, Path]]:
+        """Source and target store of every pair."""
+        root = Path(self.root).expanduser()
+        return [(root / source, root / target) for pair in self.pairs for source, target in pair.paths()]
+
+
+class DecomposeObjective(Section):
+    """DREAM or MEAT, with ORACLE's terms where they have a weight; or `oracle`, these terms alone."""
+
+    name: Literal["dream", "meat", "oracle"]
+    intra_class: float = Field(0.0, ge=0)
+    """Weight of ORACLE's intra-class clustering."""
+    inter_class: float = Field(0.0, ge=0)
+    """Weight of ORACLE's inter-class separation."""
+    is_mode: Literal["meaning_language", "language_language"] = "meaning_language"
+    """What is separated: meaning from language (paper, equation 6), or the languages of a pair from each
+    other (released code)."""
+    ic_group: Literal["batch", "language"] = "batch"
+    """What is clustered: all of a side (released code), or what is of one language."""
+
+    @model_validator(mode="after")
+    def _something_to_train(self) -> DecomposeObjective:
+        if self.name == "oracle" and not (self.intra_class or self.inter_class):
+            raise ValueError("oracle needs a weight for `intra_class` or `inter_class`")
+        return self
+
+
+class DecomposeTrainer(Section):
+    """How long and how fast: Adam, until the validation loss has not become better for `patience` epochs."""
+
+    batch: int = Field(512, ge=4)
+    """Pairs in a step; what is left at an epoch's end is not used."""
+    epochs: int = Field(10_000, ge=1)
+    """At most so many."""
+    patience: int = Field(10, ge=1)
+    learning_rate: float = Field(1e-5, gt=0)
+    device: str = "auto"
+    seed: int = 42
+    log_every: int = Field(1, ge=1)
+    """Epochs."""
+    checkpoint_every: int = Field(1, ge=1)
+    """Epochs between two checkpoints; the best state so far is kept at once."""
+    keep: int = Field(2, ge=1)
+
+
+class DecomposeRecipe(Section):
+    """A whole run, resolved."""
+
+    kind: Literal["decompose"]
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    run: str
+    """Folder for checkpoints, log and the trained maps."""
+    encoder: str | None = None
+    """What made the stores, by name or folder: it is saved with the meaning map behind it."""
+    data: VectorData
+    objective: DecomposeObjective
+    trainer: DecomposeTrainer = Field(default_factory=lambda: DecomposeTrainer.model_validate({}))
+
+    def to_yaml(self) -> str:
+        """The resolved recipe, as it is kept beside its output; `load_any` reads it again."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
