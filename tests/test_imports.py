@@ -39,7 +39,12 @@ FLOORS = {
 }
 WITHOUT_TORCH = ["formats", "store", "text", "languages", "recipe", "errors"]
 # Where the import's name is not the package's.
-DISTRIBUTIONS = {"yaml": "pyyaml", "faiss": "faiss-cpu", "huggingface_hub": "huggingface-hub"}
+DISTRIBUTIONS = {
+    "yaml": "pyyaml",
+    "faiss": "faiss-cpu",
+    "huggingface_hub": "huggingface-hub",
+    "sklearn": "scikit-learn",
+}
 
 
 def modules() -> list[Path]:
@@ -122,7 +127,9 @@ def test_dependencies_are_the_ones_imported() -> None:
         return {re.split(r"[^\w.-]", requirement)[0] for requirement in requirements}
 
     core = names(project["dependencies"])
-    optional = names([r for group in ("gpu", "plot") for r in project["optional-dependencies"][group]])
+    optional = names(
+        [r for group in ("gpu", "plot", "eval", "mteb") for r in project["optional-dependencies"][group]]
+    )
     imported = {DISTRIBUTIONS.get(top, top): f"{path}:{line}" for path, line, top in outside_imports()}
     undeclared = {name: where for name, where in imported.items() if name not in core | optional}
     assert not undeclared

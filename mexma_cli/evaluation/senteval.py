@@ -1,0 +1,165 @@
+"""SentEval: logistic regression on frozen sentence vectors, validated as SentEval validates it.
+
+Protocols and seeds are those of SentEval's `validation.py` (nhid 0): stratified folds shuffled with seed
+1111; the inverse strength of the L2 penalty is the best of `PENALTIES` (the first of equals). The solver is
+scikit-learn's lbfgs, run until it converges, where SentEval's time had liblinear.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mexma_cli.errors import MexmaError
+
+SEED = 1111
+PENALTIES = tuple(2.0**power for power in range(-2, 4))
+KFOLD = 10
+ITERATIONS = 1000
+
+OnFit = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Vectors, float [n, dim], and their classes, int [n]."""
+
+    vectors: np.ndarray
+    classes: np.ndarray
+
+
+def pair_features(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """[abs(u - v), u * v] for classifying pairs (MRPC): [n, 2 dim]."""
+    return np.hstack([np.abs(left - right), left * right])
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a task is validated.
+
+    Attributes:
+        name: For people.
+        as_published: Whether it is SentEval's for this task, on all its parts.
+        fits: Regressions that it takes, for a bar.
+    """
+
+    name: str
+    as_published: bool
+    fits: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Percent; `f1` of class 1 for MRPC only."""
+
+    accuracy: float
+    f1: float | None = None
+
+
+def protocol(task: str, splits: Collection[str], kfold: int = KFOLD) -> Protocol:
+    """SentEval's protocol for a task, or the nearest one that needs no more than these splits.
+
+    Args:
+        splits: `all`, or of `train`, `dev`, `test`: at least the first of them.
+    """
+    chosen = kfold * len(PENALTIES)
+    if "test" in splits and "dev" in splits:
+        return Protocol("dev, then test", task == "SST2", len(PENALTIES) + 1)
+    if "test" in splits:
+        return Protocol("folds, then test", task != "SST2", chosen + 1)
+    if "dev" in splits:
+        return Protocol("folds, then dev", False, chosen + 1)
+    return Protocol("folds in folds", "all" in splits, kfold * (chosen + 1))
+
+
+def run_task(
+    task: str, parts: Mapping[str, Part], kfold: int = KFOLD, on_fit: OnFit = lambda: None
+) -> Outcome:
+    """Accuracy by the protocol that `protocol` names for these parts.
+
+    Raises:
+        MexmaError: A class has too few examples for so many folds.
+    """
+    steps = protocol(task, parts.keys(), kfold)
+    if steps.name != "dev, then test":
+        _check_classes(task, parts.get("all") or parts["train"], kfold)
+    if steps.name == "folds in folds":
+        return nested_folds(parts.get("all") or parts["train"], kfold, task == "MRPC", on_fit)
+    train, test = parts["train"], parts.get("test") or parts["dev"]
+    if steps.name == "dev, then test":
+        scores = [_accuracy(train, parts["dev"], penalty, on_fit) for penalty in PENALTIES]
+        penalty = PENALTIES[int(np.argmax(scores))]
+    else:
+        penalty = best_penalty(train, kfold, on_fit)
+    return _outcome(_fitted(train, penalty, on_fit).predict(test.vectors), test.classes, task == "MRPC")
+
+
+def nested_folds(
+    data: Part, kfold: int = KFOLD, with_f1: bool = False, on_fit: OnFit = lambda: None
+) -> Outcome:
+    """Mean over k folds, the penalty chosen by k folds inside each (MR, CR, SUBJ, MPQA)."""
+    outcomes = []
+    for inside, outside in _folds(data, kfold):
+        model = _fitted(inside, best_penalty(inside, kfold, on_fit), on_fit)
+        outcomes.append(_outcome(model.predict(outside.vectors), outside.classes, with_f1))
+    return Outcome(
+        float(np.mean([outcome.accuracy for outcome in outcomes])),
+        float(np.mean([outcome.f1 for outcome in outcomes])) if with_f1 else None,
+    )
+
+
+def best_penalty(data: Part, kfold: int, on_fit: OnFit = lambda: None) -> float:
+    """The penalty of the best mean accuracy over k folds."""
+    means = [
+        np.mean([_accuracy(inside, outside, penalty, on_fit) for inside, outside in _folds(data, kfold)])
+        for penalty in PENALTIES
+    ]
+    # SentEval compares percents of two decimals.
+    return PENALTIES[int(np.argmax(np.round(100 * np.array(means), 2)))]
+
+
+def _outcome(found: np.ndarray, classes: np.ndarray, with_f1: bool) -> Outcome:
+    both = float(np.sum((found == 1) & (classes == 1)))
+    either = float(np.sum(found == 1) + np.sum(classes == 1))
+    f1 = (200 * both / either if either else 0.0) if with_f1 else None
+    return Outcome(100 * float(np.mean(found == classes)), f1)
+
+
+def _check_classes(task: str, data: Part, kfold: int) -> None:
+    fewest = int(np.unique(data.classes, return_counts=True)[1].min())
+    if fewest < 2 * kfold:  # each class is in every part of folds inside folds
+        raise MexmaError(
+            f"{task}: a class has {fewest} examples, too few for {kfold} folds", "use a smaller --kfold"
+        )
+
+
+def _folds(data: Part, kfold: int) -> list[tuple[Part, Part]]:
+    from sklearn.model_selection import StratifiedKFold
+
+    splitter = StratifiedKFold(n_splits=kfold, shuffle=True, random_state=SEED)
+    return [
+        (Part(data.vectors[a], data.classes[a]), Part(data.vectors[b], data.classes[b]))
+        for a, b in splitter.split(data.vectors, data.classes)
+    ]
+
+
+def _accuracy(train: Part, test: Part, penalty: float, on_fit: OnFit) -> float:
+    return float(np.mean(_fitted(train, penalty, on_fit).predict(test.vectors) == test.classes))
+
+
+def _fitted(train: Part, penalty: float, on_fit: OnFit) -> Any:
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression(C=penalty, max_iter=ITERATIONS, random_state=SEED)
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", ConvergenceWarning
+        )  # at the last digits, of vectors far from unit size
+        model.fit(train.vectors, train.classes)
+    on_fit()
+    return model

@@ -1,0 +1,161 @@
+"""SentEval's files: as its own download lays them out, or one TSV (label TAB sentence) a task and split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.text.lines import is_blank, read_lines
+
+TASKS = ("MR", "SST2", "TREC", "CR", "SUBJ", "MPQA", "MRPC")
+"""In the order of the paper's Table 17."""
+SPLITS = {"SST2": ("train", "dev", "test"), "TREC": ("train", "test"), "MRPC": ("train", "test")}
+"""Of the tasks that are not validated by folds alone."""
+LAYOUTS = """needed, in one of the folders named, compressed or not:
+MR/rt-polarity.{pos,neg}, CR/custrev.{pos,neg}, SUBJ/subj.{objective,subjective}, MPQA/mpqa.{pos,neg},
+SST/binary/sentiment-{train,dev,test}, TREC/{train_5500,TREC_10}.label, MRPC/msr_paraphrase_{train,test}.txt
+(data/downstream after SentEval's get_transfer_data.bash, github.com/facebookresearch/SentEval);
+or MR.tsv, CR.tsv, SUBJ.tsv, MPQA.tsv, SST2.{train,dev,test}.tsv, TREC.{train,test}.tsv with label TAB
+sentence, and MRPC.{train,test}.tsv or mrpc/{train,test}.tsv with label TAB sentence TAB sentence"""
+_PACKED = ("", ".gz", ".xz", ".zst", ".bz2")
+_BY_CLASS = {
+    "MR": ("MR/rt-polarity.neg", "MR/rt-polarity.pos"),
+    "CR": ("CR/custrev.neg", "CR/custrev.pos"),
+    "SUBJ": ("SUBJ/subj.subjective", "SUBJ/subj.objective"),
+    "MPQA": ("MPQA/mpqa.neg", "MPQA/mpqa.pos"),
+}
+_OWN = {
+    ("SST2", "train"): "SST/binary/sentiment-train",
+    ("SST2", "dev"): "SST/binary/sentiment-dev",
+    ("SST2", "test"): "SST/binary/sentiment-test",
+    ("TREC", "train"): "TREC/train_5500.label",
+    ("TREC", "test"): "TREC/TREC_10.label",
+    ("MRPC", "train"): "MRPC/msr_paraphrase_train.txt",
+    ("MRPC", "test"): "MRPC/msr_paraphrase_test.txt",
+}
+
+
+@dataclass
+class Examples:
+    """Labelled sentences, or pairs of sentences, in order.
+
+    Attributes:
+        labels: As they are in the file.
+        sentences: As many.
+        seconds: The pairs' other sentences; empty for single sentences.
+    """
+
+    labels: list[str] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)
+    seconds: list[str] = field(default_factory=list)
+
+    def add(self, label: str, sentence: str, second: str | None = None) -> None:
+        """Append one."""
+        self.labels.append(label)
+        self.sentences.append(sentence)
+        if second is not None:
+            self.seconds.append(second)
+
+
+def read_task(task: str, folders: Sequence[Path]) -> dict[str, Examples]:
+    """The splits of a task that the folders have; `all` for a task that is validated by folds alone.
+
+    Returns:
+        Nothing where there is no file of this task.
+
+    Raises:
+        MexmaError: A damaged line (file and line), a split without examples or with one class.
+    """
+    found = {}
+    for split in SPLITS.get(task, ("all",)):
+        for folder in folders:
+            examples = _read_split(task, split, folder)
+            if examples is not None:
+                found[split] = examples
+                break
+    return found
+
+
+def _read_split(task: str, split: str, folder: Path) -> Examples | None:
+    """One split from one folder, or None where it has none."""
+    if task in _BY_CLASS:
+        files = [_there(folder / name) for name in _BY_CLASS[task]]
+        if any(files):
+            return _by_class([folder / name for name in _BY_CLASS[task]], files)
+    elif path := _there(folder / _OWN[task, split]):
+        return _checked(path, {"SST2": _sst, "TREC": _trec, "MRPC": _mrpc}[task])
+    for path in _tables(task, split, folder):
+        return _checked(path, _pair_table if task == "MRPC" else _table)
+    return None
+
+
+def _tables(task: str, split: str, folder: Path) -> Iterator[Path]:
+    names = [f"{task}.tsv"] if split == "all" else [f"{task}.{split}.tsv", f"{task.lower()}/{split}.tsv"]
+    if split != "all" and folder.name.lower() == task.lower():
+        names.append(f"{split}.tsv")
+    yield from filter(None, (_there(folder / name) for name in names))
+
+
+def _there(path: Path) -> Path | None:
+    candidates = (path.with_name(path.name + ending) for ending in _PACKED)
+    return next((candidate for candidate in candidates if candidate.is_file()), None)
+
+
+def _by_class(named: Sequence[Path], files: Sequence[Path | None]) -> Examples:
+    examples = Examples()
+    for label, (name, path) in enumerate(zip(named, files, strict=True)):
+        if path is None:
+            raise MexmaError(f"{name}: no such file, though the other class is there", LAYOUTS)
+        for line in read_lines(path):
+            if not is_blank(line):
+                examples.add(str(label), line)
+        if str(label) not in examples.labels[-1:]:
+            raise MexmaError(f"{path} is empty", LAYOUTS)
+    return examples
+
+
+Parse = Callable[[str], tuple[str, ...] | None]
+"""A line's label and sentences; None: the line is not of the layout."""
+
+
+def _checked(path: Path, parse: Parse) -> Examples:
+    examples = Examples()
+    for number, line in enumerate(read_lines(path), start=1):
+        if is_blank(line) or (number == 1 and line.startswith("Quality\t")):
+            continue
+        parsed = parse(line)
+        if parsed is None:
+            raise MexmaError(f"{path}, line {number}: not the layout of this file", LAYOUTS)
+        examples.add(*parsed)
+    if not examples.labels:
+        raise MexmaError(f"{path} is empty", LAYOUTS)
+    if len(set(examples.labels)) < 2:
+        raise MexmaError(f"{path} has one class only: {examples.labels[0]}", LAYOUTS)
+    return examples
+
+
+def _table(line: str) -> tuple[str, ...] | None:
+    cells = line.split("\t")
+    return (cells[0], cells[1]) if len(cells) == 2 else None
+
+
+def _pair_table(line: str) -> tuple[str, ...] | None:
+    cells = line.split("\t")
+    return (cells[0], cells[1], cells[2]) if len(cells) == 3 and cells[0] in "01" else None
+
+
+def _sst(line: str) -> tuple[str, ...] | None:
+    sentence, tab, label = line.rpartition("\t")
+    return (label, sentence) if tab and label in ("0", "1") else None
+
+
+def _trec(line: str) -> tuple[str, ...] | None:
+    kind, space, question = line.partition(" ")
+    return (kind.partition(":")[0], question) if space and ":" in kind else None
+
+
+def _mrpc(line: str) -> tuple[str, ...] | None:
+    cells = line.split("\t")
+    return (cells[0], cells[3], cells[4]) if len(cells) == 5 and cells[0] in ("0", "1") else None

@@ -1,0 +1,152 @@
+"""SentEval's protocols against their own code written out with scikit-learn, and its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.senteval import PENALTIES, Part, pair_features, protocol, run_task
+from mexma_cli.evaluation.senteval_files import read_task
+
+pytest.importorskip("sklearn", reason="the classifier is scikit-learn's: pip install 'mexma-cli[eval]'")
+
+
+def part(rows: int, seed: int, classes: int = 2) -> Part:
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, classes, size=rows)
+    return Part((random.normal(size=(rows, 6)) + labels[:, None] / 2).astype(np.float32), labels)
+
+
+def inner_kfold_classifier(data: Part, k: int) -> float:
+    """SentEval's validation.py, InnerKFoldClassifier.run with usepytorch false, but for the solver."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold
+
+    X, y, results = data.vectors, data.classes, []
+    skf = StratifiedKFold(n_splits=k, shuffle=True, random_state=1111)
+    innerskf = StratifiedKFold(n_splits=k, shuffle=True, random_state=1111)
+    regs = [2**t for t in range(-2, 4, 1)]
+    for train_idx, test_idx in skf.split(X, y):
+        scores = []
+        for reg in regs:
+            regscores = []
+            for inner_train, inner_test in innerskf.split(X[train_idx], y[train_idx]):
+                clf = LogisticRegression(C=reg, max_iter=1000)
+                clf.fit(X[train_idx][inner_train], y[train_idx][inner_train])
+                regscores.append(clf.score(X[train_idx][inner_test], y[train_idx][inner_test]))
+            scores.append(round(100 * np.mean(regscores), 2))
+        clf = LogisticRegression(C=regs[int(np.argmax(scores))], max_iter=1000)
+        clf.fit(X[train_idx], y[train_idx])
+        results.append(100 * clf.score(X[test_idx], y[test_idx]))
+    return float(np.mean(results))
+
+
+def test_folds_in_folds_are_sentevals() -> None:
+    data = part(120, 0)
+    calls: list[int] = []
+    found = run_task("MR", {"all": data}, kfold=3, on_fit=lambda: calls.append(1))
+    assert found.accuracy == pytest.approx(inner_kfold_classifier(data, 3))
+    assert found.f1 is None
+    assert len(calls) == protocol("MR", {"all"}, 3).fits == 3 * (3 * len(PENALTIES) + 1)
+
+
+def test_folds_then_test_is_sentevals() -> None:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import f1_score
+    from sklearn.model_selection import GridSearchCV, StratifiedKFold
+
+    train, test = part(150, 1), part(60, 2)
+    folds = StratifiedKFold(n_splits=3, shuffle=True, random_state=1111)
+    search = GridSearchCV(LogisticRegression(max_iter=1000), {"C": list(PENALTIES)}, cv=folds)
+    expected = search.fit(train.vectors, train.classes).predict(test.vectors)
+    found = run_task("MRPC", {"train": train, "test": test}, kfold=3)
+    assert found.accuracy == pytest.approx(100 * np.mean(expected == test.classes))
+    assert found.f1 == pytest.approx(100 * f1_score(test.classes, expected))
+
+
+def test_sst2_chooses_its_penalty_on_dev() -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    train, dev, test = part(80, 3), part(50, 4), part(70, 5)
+    models = [LogisticRegression(C=c, max_iter=1000).fit(train.vectors, train.classes) for c in PENALTIES]
+    best = max(models, key=lambda model: model.score(dev.vectors, dev.classes))  # the first of equals
+    found = run_task("SST2", {"train": train, "dev": dev, "test": test})
+    assert found.accuracy == pytest.approx(100 * best.score(test.vectors, test.classes))
+
+
+def test_six_classes() -> None:
+    assert run_task("TREC", {"train": part(300, 6, 6), "test": part(60, 7, 6)}, kfold=2).accuracy > 20
+
+
+def test_only_a_whole_task_is_as_published() -> None:
+    assert protocol("SST2", {"train", "dev", "test"}).as_published
+    assert protocol("TREC", {"train", "test"}).as_published
+    assert protocol("MR", {"all"}).as_published
+    for task, splits in (("SST2", {"train", "dev"}), ("SST2", {"train", "test"}), ("TREC", {"train"})):
+        assert not protocol(task, splits).as_published
+
+
+def test_a_class_that_is_too_rare_for_the_folds() -> None:
+    rare = Part(np.ones((30, 2)), np.array([1] * 5 + [0] * 25))
+    with pytest.raises(MexmaError, match="CR: a class has 5 examples, too few for 3 folds"):
+        run_task("CR", {"all": rare}, kfold=3)
+
+
+def test_features_of_pairs() -> None:
+    found = pair_features(np.array([[1.0, 2.0]]), np.array([[3.0, -1.0]]))
+    assert found.tolist() == [[2.0, 3.0, 3.0, -2.0]]
+
+
+def write(path: Path, content: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+
+
+def test_sentevals_own_files(tmp_path: Path) -> None:
+    write(tmp_path / "MR/rt-polarity.pos", "good .\nfine .\n")
+    write(tmp_path / "MR/rt-polarity.neg", "bad .\n")
+    write(tmp_path / "SST/binary/sentiment-train", "good\t1\nbad\t0\n")
+    write(tmp_path / "TREC/train_5500.label", "DESC:manner How ?\nENTY:cremat What ?\n")
+    header = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+    write(
+        tmp_path / "MRPC/msr_paraphrase_test.txt", header + '1\t7\t8\tHe "said".\tHe said.\n0\t1\t2\ta\tb\n'
+    )
+    polarity = read_task("MR", [tmp_path])["all"]
+    assert (polarity.labels, polarity.sentences) == (["0", "1", "1"], ["bad .", "good .", "fine ."])
+    assert read_task("SST2", [tmp_path])["train"].labels == ["1", "0"]
+    questions = read_task("TREC", [tmp_path])["train"]
+    assert (questions.labels, questions.sentences) == (["DESC", "ENTY"], ["How ?", "What ?"])
+    pairs = read_task("MRPC", [tmp_path])["test"]
+    assert (pairs.sentences, pairs.seconds) == (['He "said".', "a"], ["He said.", "b"])
+    assert read_task("CR", [tmp_path]) == {}
+
+
+def test_tables_in_several_folders(tmp_path: Path) -> None:
+    write(tmp_path / "one/MPQA.tsv", "0\tcomplaining\n1\tglad\n")
+    write(tmp_path / "mrpc/train.tsv", "0\ta\tb\n1\tc\td\n")
+    folders = [tmp_path / "one", tmp_path / "mrpc"]
+    assert read_task("MPQA", folders)["all"].sentences == ["complaining", "glad"]
+    assert read_task("MRPC", folders)["train"].seconds == ["b", "d"]
+    assert read_task("MRPC", [tmp_path])["train"].seconds == ["b", "d"]
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "content", "message"),
+    [
+        ("CR", "CR.tsv", "0\tfine\n1\n", "CR.tsv, line 2: not the layout"),
+        ("CR", "CR.tsv", "0\tfine\n0\tbad\n", "CR.tsv has one class only: 0"),
+        ("CR", "CR.tsv", "\n", "CR.tsv is empty"),
+        ("CR", "CR/custrev.pos", "fine\n", "CR/custrev.neg: no such file"),
+        ("TREC", "TREC/TREC_10.label", "DESC:x How ?\nWhat ?\n", "TREC_10.label, line 2: not the layout"),
+        ("SST2", "SST/binary/sentiment-dev", "good 1\n", "sentiment-dev, line 1: not the layout"),
+        ("MRPC", "MRPC.test.tsv", "2\ta\tb\n", "MRPC.test.tsv, line 1: not the layout"),
+    ],
+)
+def test_damaged_files(tmp_path: Path, task: str, name: str, content: str, message: str) -> None:
+    write(tmp_path / name, content)
+    with pytest.raises(MexmaError) as caught:
+        read_task(task, [tmp_path])
+    assert message in caught.value.message

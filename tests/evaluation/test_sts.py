@@ -1,0 +1,115 @@
+"""Correlations against scipy's, and the layouts of scored pairs."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.sts import cosines, pearson, score_pairs, spearman
+from mexma_cli.evaluation.sts_files import find_files, read_pairs
+
+scipy_stats = pytest.importorskip("scipy.stats", reason="scipy is what the correlations are held against")
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(-3, 3)), min_size=2, max_size=40))
+def test_correlations_are_scipys(pairs: list[tuple[int, int]]) -> None:
+    a, b = np.array(pairs, dtype=np.float64).T
+    if len(set(a)) == 1 or len(set(b)) == 1:
+        assert np.isnan(spearman(a, b)) and np.isnan(pearson(a, b))
+        return
+    assert spearman(a, b) == pytest.approx(scipy_stats.spearmanr(a, b).statistic, abs=1e-12)
+    assert pearson(a, b) == pytest.approx(scipy_stats.pearsonr(a, b).statistic, abs=1e-12)
+
+
+def test_scores_of_pairs_follow_their_cosines() -> None:
+    random = np.random.default_rng(0)
+    left, right = random.normal(size=(2, 50, 8)).astype(np.float32)
+    gold = random.integers(0, 6, size=50) / 1.0
+    expected = [
+        float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)) for a, b in zip(left, right, strict=True)
+    ]
+    assert cosines(left, right) == pytest.approx(expected, abs=1e-6)
+    found = score_pairs(left, right, gold)
+    assert found.spearman == pytest.approx(100 * scipy_stats.spearmanr(expected, gold).statistic, abs=1e-3)
+    assert found.pearson == pytest.approx(100 * scipy_stats.pearsonr(expected, gold).statistic, abs=1e-3)
+
+
+def test_a_zero_vector_is_similar_to_nothing() -> None:
+    assert cosines(np.zeros((1, 3)), np.ones((1, 3))).tolist() == [0.0]
+
+
+LAYOUTS = {
+    "plain.tsv": "5\tA man.\tOne man.\n0.5\tA dog.\tA cat.\n",
+    "parts.tsv": "5\tA man.\tOne man.\tMSRvid\n0.5\tA dog.\tA cat.\tSMT\n",
+    "sick.tsv": "5\tENTAILMENT\tA man.\tOne man.\n0.5\tNEUTRAL\tA dog.\tA cat.\n",
+    "sts-test.csv": "main\tnews\t2012\t1\t5.0\tA man.\tOne man.\n"
+    "main\tnews\t2012\t2\t0.5\tA dog.\tA cat.\tx\ty\n",
+    "stsb-de-dev.csv": '"A man.",One man.,5\nA dog.,A cat.,0.5\n',
+    "SICK.txt": "pair_ID\tsentence_A\tsentence_B\tentailment_label\trelatedness_score\n"
+    "1\tA man.\tOne man.\tNEUTRAL\t5\n2\tA dog.\tA cat.\tNEUTRAL\t0.5\n",
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_layouts(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text(LAYOUTS[name], encoding="utf-8")
+    pairs = read_pairs(path)
+    assert pairs.gold.tolist() == [5.0, 0.5]
+    assert (pairs.left, pairs.right) == (("A man.", "A dog."), ("One man.", "A cat."))
+    assert pairs.name == name.rpartition(".")[0]
+    assert pairs.parts == {"parts.tsv": ("MSRvid", "SMT"), "sts-test.csv": ("main", "main")}.get(
+        name, ("", "")
+    )
+
+
+def test_semeval_publishes_pairs_and_scores_apart(tmp_path: Path) -> None:
+    (tmp_path / "STS.input.news.txt").write_text("A man.\tOne man.\nA b.\tC d.\nA dog.\tA cat.\n")
+    (tmp_path / "STS.gs.news.txt").write_text("5\n\n0.5\n")
+    (file,) = find_files([tmp_path])
+    pairs = read_pairs(file)
+    assert (pairs.name, pairs.gold.tolist(), pairs.unscored) == ("news", [5.0, 0.5], 1)
+    assert pairs.left == ("A man.", "A dog.")
+
+
+def test_a_folder_stands_for_its_files(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "STS12.tsv.gz", "wt") as file:
+        file.write(LAYOUTS["plain.tsv"])
+    (tmp_path / "sts-test.csv").write_text(LAYOUTS["sts-test.csv"])
+    (tmp_path / "readme.txt").write_text("not one of them\n")
+    assert [read_pairs(path).name for path in find_files([tmp_path])] == ["STS12", "sts-test"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.tsv", "5\ta\tb\n4\tc\n", "a.tsv, line 2: 2 columns, 3 expected"),
+        ("a.tsv", "5\ta\tb\nhigh\tc\td\n", "a.tsv, line 2: the score 'high' is no number"),
+        ("a.tsv", "5\ta\tb\nnan\tc\td\n", "a.tsv, line 2: the score 'nan' is no number"),
+        ("a.tsv", "5\ta\tb\n", "a.tsv has 1 scored pairs"),
+        ("a.tsv", "", "a.tsv has no lines"),
+        ("a.tsv", "5\ta\n", "a.tsv, line 1: 2 columns, which is no layout known"),
+        ("a.csv", "a,b,5\na,b\n", "a.csv, line 2: 2 columns, sentence,sentence,score expected"),
+        ("SICK.txt", "pair_ID\tsentence_A\tsentence_B\n", "no column relatedness_score in the header"),
+        ("STS.input.x.txt", "a\tb\n", "STS.gs.x.txt: no such file"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, name: str, content: str, message: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(MexmaError) as caught:
+        read_pairs(tmp_path / name)
+    assert message in caught.value.message
+
+
+def test_what_is_missing_is_said_with_the_layouts(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "nothing"):
+        with pytest.raises(MexmaError) as caught:
+            find_files([path])
+        assert str(path) in caught.value.message
+        assert "stswiki" in str(caught.value.hint)
