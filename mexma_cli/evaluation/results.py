@@ -105,9 +105,12 @@ def print_result(result: Result, as_json: bool = False, output: Path | None = No
 
 def text_lines(result: Result) -> list[str]:
     """The tables of a result: its rows, its scores, and the published ones beside these."""
-    tables = [row_table(result.rows), score_table(result)]
-    parts = ["\n".join(aligned(table, names_in(table))) for table in tables if len(table) > 1]
-    return "\n\n".join(parts).splitlines()
+    tables = [("", row_table(result.rows)), *published_by_row(result), ("", score_table(result))]
+    lines: list[str] = []
+    for title, table in tables:
+        if len(table) > 1:
+            lines += ["", *filter(None, [title]), *aligned(table, names_in(table))]
+    return lines[1:]
 
 
 def row_table(rows: Sequence[Row]) -> list[list[str]]:
@@ -131,6 +134,27 @@ def score_table(result: Result) -> list[list[str]]:
         if row.scores.keys() & result.scores.keys()
     ]
     return [["encoder", *keys, "  source"], [*ours, "  measured here"], *theirs]
+
+
+def published_by_row(result: Result) -> list[tuple[str, list[list[str]]]]:
+    """For every score that is published by row (`cosine f1 fra-eng`): a title with the sources, and a table
+    of this encoder's rows beside those of the others."""
+    known = published.rows(result.benchmark) if result.benchmark else []
+    if not result.rows:
+        return []
+    tables, first = [], next(iter(result.rows[0]))
+    for score in result.scores:
+        names = {f"{score} {row[first]}": row for row in result.rows if score in row}
+        columns = [row for row in known if row.scores.keys() & names.keys()]
+        body = [
+            [row[first], shown(row[score], score), *(shown(one.scores.get(key), score) for one in columns)]
+            for key, row in names.items()
+            if any(key in one.scores for one in columns)
+        ]
+        sources = ", ".join(dict.fromkeys(one.source for one in columns))
+        header = [first, f"{result.encoder['name']} (here)", *(one.encoder for one in columns)]
+        tables.append((f"{score}, beside: {sources}", [header, *body] if body else []))
+    return tables
 
 
 def names_in(table: Sequence[Sequence[str]]) -> int:

@@ -11,6 +11,7 @@ import xxhash
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import ScoredPair, one_field, read_pairs, read_scored
+from mexma_cli.formats.ids import read_ids
 from mexma_cli.languages import resolve
 from mexma_cli.mining.resampling import HeldOut, Intervals, Labelled, bootstrap, held_out
 from mexma_cli.mining.threshold import Threshold, choose
@@ -182,17 +183,10 @@ class _Ids:
         self.path = path
         self.known: dict[str, str | None] = {}
         self.ids: set[str] = set()
-        for number, line in enumerate(read_lines(path), 1):
-            name, tab, sentence = line.partition("\t")
-            if not tab:
-                raise MexmaError(f"{path}, line {number}: no tab; each line must be: id TAB sentence")
-            if name in self.ids:
-                raise MexmaError(f"{path}, line {number}: the id {name!r} occurs twice")
+        for name, sentence in read_ids(read_lines(path), str(path)):
             self.ids.add(name)
             sentence = one_field(sentence)
             self.known[sentence] = None if sentence in self.known else name
-        if not self.ids:
-            raise MexmaError(f"{path} is empty", "each line must be: id TAB sentence")
 
 
 def _with_ids(

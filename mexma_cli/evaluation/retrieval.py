@@ -1,0 +1,135 @@
+"""Retrieval by cosine in aligned sets, both ways: Tatoeba as LASER, XTREME and the DAP paper measure it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.files import read_aligned, read_sentences
+from mexma_cli.evaluation.results import Result
+from mexma_cli.languages import resolve
+from mexma_cli.mining.neighbours import knn
+
+_OF_36 = (
+    "afr ara bul ben deu ell spa est eus pes fin fra heb hin hun ind ita jpn jav kat kaz kor mal mar nld por "
+    "rus swh tam tel tha tgl tur urd vie cmn"
+)
+_FEW = ("jav", "kat", "kaz", "mal", "swh", "tam", "tel", "tha")
+GROUPS = {
+    "14": ("ara", "bul", "cmn", "deu", "ell", "fra", "hin", "rus", "spa", "swh", "tha", "tur", "urd", "vie"),
+    "28": tuple(code for code in _OF_36.split() if code not in _FEW),
+    "36": tuple(_OF_36.split()),
+}
+"""By the codes in LASER's file names: the languages of XNLI, those of XTREME's that have 1,000 pairs, and all
+of XTREME's. The means of the DAP paper's tables 7 and 8 over these are those of its Table 1."""
+DIRECTIONS = ("xx->eng", "eng->xx")
+HINT = "LASER's test sets (github.com/facebookresearch/LASER, data/tatoeba/v1): tatoeba.<l>-eng.<l> and .eng"
+
+
+@dataclass(frozen=True)
+class AlignedPair:
+    """A language's sentences and their English translations, row by row."""
+
+    language: str
+    """As in the file's name."""
+    sentences: list[str]
+    english: list[str]
+
+
+def precision_at_1(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """Percent of rows whose nearest row of the other side by cosine is their own: from x to y, from y to x.
+
+    Args:
+        x, y: [N, d], row i of the one is the translation of row i of the other.
+    """
+    found = knn(x, y, 1)
+    own = np.arange(len(x))
+    return (
+        100.0 * float((found.forward_ids[:, 0] == own).mean()),
+        100.0 * float((found.backward_ids[:, 0] == own).mean()),
+    )
+
+
+def read_tatoeba(folder: Path, languages: str | None = None) -> list[AlignedPair]:
+    """LASER's Tatoeba files.
+
+    Args:
+        languages: 14, 28 or 36, or codes with commas between them; None: all in the folder.
+
+    Raises:
+        MexmaError: No such files, a language that is not there, or sides of different length.
+    """
+    pattern = re.compile(r"tatoeba\.([a-z_A-Z]+)-eng\.\1(?:\.(?:gz|xz|zst|bz2))?")
+    if not folder.is_dir():
+        raise MexmaError(f"{folder}: no such folder", f"needed: {HINT}")
+    names = ((pattern.fullmatch(path.name), path) for path in sorted(folder.iterdir()))
+    files = {name[1]: path for name, path in names if name}
+    if not files:
+        raise MexmaError(f"{folder}: no Tatoeba files", f"needed: {HINT}")
+    wanted = list(files) if languages is None else _wanted(folder, languages, files)
+    pairs = []
+    for language in wanted:
+        english = _english(files[language], language)
+        lines = read_sentences(english)
+        pairs.append(AlignedPair(language, read_aligned(files[language], english, len(lines)), lines))
+    return pairs
+
+
+def _english(path: Path, language: str) -> Path:
+    """The other side of a language's file."""
+    stem = f"tatoeba.{language}-eng.eng"
+    beside = [other for other in path.parent.glob(f"{stem}*") if other.name.split(".")[2] == "eng"]
+    if not beside:
+        raise MexmaError(f"{path.parent}: {stem} is missing beside {path.name}", f"needed: {HINT}")
+    return beside[0]
+
+
+def _wanted(folder: Path, languages: str, files: dict[str, Path]) -> list[str]:
+    """Names of files for what the user asked for, whatever spelling of the code that is."""
+    by_code = {resolve(code): code for code in files}
+    asked = GROUPS.get(languages) or [code.strip() for code in languages.split(",") if code.strip()]
+    found, missing = [], []
+    for code in asked:
+        name = code if code in files else by_code.get(resolve(code))
+        if name is None:
+            missing.append(code)
+        else:
+            found.append(name)
+    if missing or not found:
+        raise MexmaError(
+            f"{folder}: no tatoeba.<l>-eng.<l> for {', '.join(missing) or 'any language'}",
+            f"there are {len(files)} languages: {', '.join(sorted(files))}",
+        )
+    return found
+
+
+def measure_tatoeba(
+    pairs: Sequence[AlignedPair], embed: Callable[[Sequence[str]], np.ndarray]
+) -> list[dict[str, Any]]:
+    """Precision at 1 in both directions for every language, in percent."""
+    rows: list[dict[str, Any]] = []
+    for pair in pairs:
+        there, back = precision_at_1(embed(pair.sentences), embed(pair.english))
+        row = {"language": pair.language, "pairs": len(pair.english)}
+        rows.append(row | dict(zip(DIRECTIONS, (there, back), strict=True)))
+    return rows
+
+
+def tatoeba_result(rows: list[dict[str, Any]], folder: Path, encoder: dict[str, Any]) -> Result:
+    """The `Result`: means over all that was measured, and over each of `GROUPS` that is there as a whole."""
+    by_language = {row["language"]: row for row in rows}
+    groups = {name: codes for name, codes in GROUPS.items() if by_language.keys() >= set(codes)}
+    scores = {direction: fmean(row[direction] for row in rows) for direction in DIRECTIONS}
+    for direction in DIRECTIONS:
+        for name, codes in groups.items():
+            scores[f"{direction} {name}"] = fmean(by_language[code][direction] for code in codes)
+    known = any(code in by_language for code in GROUPS["36"])
+    settings = {"data": str(folder), "languages": len(rows)}
+    return Result("tatoeba", encoder, settings, scores, rows, "tatoeba" if known else None)
