@@ -18,7 +18,7 @@ from mexma_cli.errors import MexmaError
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
 UNSEEN = "\U000f1234"
 """A private character, in no vocabulary."""
-_FAILURES = (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError, pickle.UnpicklingError)
+FAILURES = (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError, pickle.UnpicklingError)
 
 
 def load_transformer(
@@ -41,8 +41,8 @@ def load_transformer(
             trust_remote_code=settings.own_code,
             **arguments,
         )
-    except _FAILURES as error:
-        raise _refused(name, settings.transformer, error) from None
+    except FAILURES as error:
+        raise refused(name, settings.transformer, error) from None
     # transformers fills what is missing or has another shape with random numbers
     absent = sorted([*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])])
     pooler = [key for key in absent if key.startswith("pooler.")]
@@ -66,7 +66,7 @@ def _pooler(name: str, model: PreTrainedModel) -> Dense:
     return Dense(linear.float(), torch.nn.Tanh())
 
 
-def _refused(name: str, folder: Path, error: Exception) -> MexmaError:
+def refused(name: str, folder: Path, error: Exception) -> MexmaError:
     if isinstance(error, pickle.UnpicklingError):
         return damaged(folder, error)
     reason = (str(error) or type(error).__name__).splitlines()[0]
@@ -92,7 +92,7 @@ def load_tokenizer(
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=settings.own_code)
     except Exception as error:  # tokenizers raises plain Exception
-        raise _refused(name, folder, error) from None
+        raise refused(name, folder, error) from None
     if not getattr(tokenizer, "is_fast", False):
         raise MexmaError(f"{name!r} has no fast tokeniser (tokenizer.json)")
     if settings.lower_case:

@@ -92,6 +92,16 @@ def info_nce(
         return (forward + functional.cross_entropy(logits.T, labels)) / 2
 
 
+def apart(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Mean of 1 - cosine over the rows (CLFT's two terms).
+
+    Args:
+        left, right: [B, dim].
+    """
+    with torch.autocast(left.device.type, enabled=False):
+        return (1 - functional.cosine_similarity(left.float(), right.float(), dim=-1)).mean()
+
+
 def unmasking(
     hidden: torch.Tensor, vocabulary: torch.Tensor, bias: torch.Tensor, labels: torch.Tensor
 ) -> torch.Tensor:

@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from mexma_cli.recipe.decompose import DecomposeObjective, DecomposeRecipe, DecomposeTrainer
 from mexma_cli.recipe.load import load, load_any, shipped
-from mexma_cli.recipe.objectives import ContrastiveObjective, Head, MexmaObjective, Objective, WordsObjective
+from mexma_cli.recipe.objectives import (
+    ClftObjective,
+    ContrastiveObjective,
+    DapObjective,
+    Head,
+    MexmaObjective,
+    Objective,
+    WordsObjective,
+)
 from mexma_cli.recipe.section import Section
 from mexma_cli.recipe.sections import (
     Corpus,
@@ -25,8 +33,10 @@ from mexma_cli.recipe.sections import (
 )
 
 __all__ = [
+    "ClftObjective",
     "ContrastiveObjective",
     "Corpus",
+    "DapObjective",
     "Data",
     "DecomposeObjective",
     "DecomposeRecipe",

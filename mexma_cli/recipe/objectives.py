@@ -79,17 +79,69 @@ class MexmaObjective(Section):
         return self
 
 
-class ContrastiveObjective(Section):
-    """The contrastive baseline (paper section 5.2): symmetric InfoNCE between clean sentence vectors."""
+class Ranking(Section):
+    """Translation ranking: each sentence against all sentences of the other side of the batch (InfoNCE)."""
 
-    name: Literal["contrastive"]
     temperature: float = Field(0.05, gt=0)
     margin: float = Field(0.0, ge=0)
     """Taken from the cosine of a translation (additive margin softmax; LaBSE has 0.3)."""
-    symmetric: bool = True
-    """Each side looks for its translation among the other; else the source only."""
+    direction: Literal["forward", "both"] = "both"
+    """Each side looks for its translation among the other; `forward`: the source alone (as in DAP)."""
+    projection: Literal["none", "tanh"] = "none"
+    """What is compared: the sentence vectors, or tanh(W h + b) of them, which is not exported."""
     gather: bool = True
     """Negatives are the sentences of all GPUs, not only of its own."""
+
+
+class Tlm(Section):
+    """Translation language modelling: masked words of both sentences of a pair, as one sequence."""
+
+    weight: float = Field(0.1, gt=0)
+    masking: float = Field(0.2, gt=0, lt=1)
+    mask_share: float = Field(0.8, ge=0, le=1)
+    """Of the chosen tokens: this share becomes <mask>, `random_share` a random token, the rest stays."""
+    random_share: float = Field(0.1, ge=0, le=1)
+
+
+class ContrastiveObjective(Ranking):
+    """InfoNCE between clean sentence vectors: MEXMA's baseline (section 5.2), TR, and TR+TLM."""
+
+    name: Literal["contrastive"]
+    tlm: Tlm | None = None
+    """With translation language modelling beside it."""
+
+
+class Rtl(Section):
+    """Representation translation learning (DAP, section 3.3.2): one side's words from the other's states."""
+
+    weight: float = Field(1.0, gt=0)
+    """The paper's; the released program has 0.1."""
+    layers: int = Field(2, ge=1)
+    """Of the head: the last ones of the masked-LM checkpoint that the encoder is from (K in the paper)."""
+    ratio: float = Field(1.0, gt=0, le=1)
+    """Share of the tokens that are rebuilt; the head sees the encoder's states of the others."""
+    direction: Literal["forward", "backward", "both"] = "forward"
+    """The target is rebuilt from the source, the source from the target, or either in every other pair."""
+
+
+class DapObjective(Ranking):
+    """DAP (Li et al. 2023): translation ranking from source to target, and RTL."""
+
+    name: Literal["dap"]
+    direction: Literal["forward", "both"] = "forward"
+    projection: Literal["none", "tanh"] = "tanh"
+    rtl: Rtl = Field(default_factory=lambda: Rtl.model_validate({}))
+
+
+class ClftObjective(Section):
+    """CLFT: targets (English) stay where a frozen teacher has them, sources are drawn to their targets."""
+
+    name: Literal["clft"]
+    cross: float = Field(0.4, gt=0)
+    """Weight of the distance between translations (beta in the paper); that to the teacher counts 1."""
+    teacher: str | None = None
+    """An encoder's name or folder, with the same tokeniser and width; none: the encoder as the phase
+    finds it."""
 
 
 class WordsObjective(Section):
@@ -100,4 +152,7 @@ class WordsObjective(Section):
     token_dropout: float = Field(0.0, ge=0, lt=1)
 
 
-Objective = Annotated[MexmaObjective | ContrastiveObjective | WordsObjective, Field(discriminator="name")]
+Objective = Annotated[
+    MexmaObjective | ContrastiveObjective | DapObjective | ClftObjective | WordsObjective,
+    Field(discriminator="name"),
+]

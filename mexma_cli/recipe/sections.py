@@ -136,6 +136,9 @@ class Encoder(Section):
     start: str | None = Field(None, alias="from")
     new: NewEncoder | None = None
     tokenizer: TrainTokenizer | None = None
+    pooling: Literal["cls", "mean"] | None = None
+    """How a vector is made of the tokens' states, and nothing after it: in place of the folder's pooling,
+    modules and prefix. None: as the folder has it; a `new` encoder has cls."""
     attention: Literal["auto", "xformers", "varlen", "bucketed"] = "auto"
 
     @model_validator(mode="after")

@@ -11,16 +11,11 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from mexma_cli.encoder.attention import choose_backend
 from mexma_cli.encoder.encoder import SentenceEncoder, first_position
 from mexma_cli.errors import MexmaError
-from mexma_cli.objectives.base import Objective
-from mexma_cli.objectives.contrastive import Contrastive
-from mexma_cli.objectives.mexma import Mexma
-from mexma_cli.objectives.words import Words
-from mexma_cli.recipe import ContrastiveObjective, MexmaObjective, Phase, Recipe, WordsObjective
+from mexma_cli.recipe import Phase, Recipe
+from mexma_cli.stages import objectives
 from mexma_cli.stages.prepare import store_path
 from mexma_cli.stages.run_folder import claim
 from mexma_cli.stages.tokenizer import load_tokenizer, tokenizer_path
@@ -117,18 +112,7 @@ def _check(recipe: Recipe, encoder: SentenceEncoder, processes: Processes) -> No
                 f"phase {phase.name}: trainer.export is `best`, and the recipe has no `dev` to tell which is",
                 "name a dev set, or take `last`",
             )
-        if isinstance(phase.objective, MexmaObjective):
-            heads = phase.objective.head.heads
-            if encoder.dim % heads:
-                raise MexmaError(
-                    f"phase {phase.name}: objective.head.heads is {heads}, "
-                    f"which does not divide the encoder's width {encoder.dim}"
-                )
-        elif isinstance(phase.objective, WordsObjective) and (number or recipe.encoder.new is None):
-            raise MexmaError(
-                f"phase {phase.name}: the objective `words` overwrites all of an encoder's weights",
-                "it can only be the first phase, on a `new` encoder",
-            )
+        objectives.check(recipe, number, encoder)
 
 
 def _finished(phase: Path) -> bool:
@@ -140,11 +124,22 @@ def _start(recipe: Recipe) -> SentenceEncoder:
     settings = recipe.encoder
     if settings.new is None:
         assert settings.start is not None
-        encoder = SentenceEncoder.load(settings.start, "cpu")
+        encoder = SentenceEncoder.load(settings.start, "cpu", pooling=settings.pooling)
+        if settings.pooling is not None:
+            encoder = SentenceEncoder(
+                encoder.name,
+                encoder.model,
+                encoder.tokenizer,
+                settings.pooling,
+                max_tokens=encoder.max_tokens,
+            )
         encoder.max_tokens = min(encoder.max_tokens, recipe.data.max_tokens)
         return encoder
     tokenizer = load_tokenizer(tokenizer_path(recipe))
-    return SentenceEncoder.new(settings.new, tokenizer, recipe.data.max_tokens, recipe.phases[0].trainer.seed)
+    seed = recipe.phases[0].trainer.seed
+    encoder = SentenceEncoder.new(settings.new, tokenizer, recipe.data.max_tokens, seed)
+    encoder.pooling = settings.pooling or encoder.pooling
+    return encoder
 
 
 def open_stores(recipe: Recipe) -> list[BitextStore]:
@@ -169,14 +164,6 @@ def _trainer(
     processes: Processes,
 ) -> Trainer:
     encoder.backend = choose_backend(recipe.encoder.attention, processes.device(phase.trainer.device))
-    torch.manual_seed(phase.trainer.seed)  # a head's first weights, whatever ran before in this process
-    objective: Objective
-    if isinstance(phase.objective, MexmaObjective):
-        objective = Mexma(encoder, phase.objective)
-    elif isinstance(phase.objective, ContrastiveObjective):
-        objective = Contrastive(encoder, phase.objective)
-    else:
-        objective = Words(encoder, phase.objective)
     repeats = {corpus.name: corpus.repeat for corpus in recipe.data.corpora}
     sampler = Sampler(
         [len(store) for store in stores],
@@ -185,9 +172,10 @@ def _trainer(
         phase.trainer.temperature,
         phase.trainer.seed,
     )
+    pairs = Pairs(stores, sampler)
     return Trainer(
-        objective,
-        Pairs(stores, sampler),
+        objectives.build(recipe, phase, encoder, len(pairs.source_languages)),
+        pairs,
         vocabulary_of(encoder),
         phase.trainer,
         Path(recipe.run) / phase.name,
@@ -197,19 +185,14 @@ def _trainer(
 
 
 def vocabulary_of(encoder: SentenceEncoder) -> Vocabulary:
-    """The ids that training needs from an encoder's tokeniser.
-
-    Raises:
-        MexmaError: The tokeniser has no <mask>.
-    """
-    tokenizer = encoder.tokenizer
-    if tokenizer.mask_token_id is None:
-        raise MexmaError(f"the tokeniser of {encoder.name} has no mask token", "MEXMA needs one")
+    """The ids that training needs from an encoder's tokeniser."""
+    tokenizer, first = encoder.tokenizer, first_position(encoder.model)
     return Vocabulary(
         bos=tokenizer.cls_token_id,
         eos=tokenizer.sep_token_id,
         mask=tokenizer.mask_token_id,
         special=frozenset(tokenizer.all_special_ids),
         size=encoder.model.config.vocab_size,
-        first_position=first_position(encoder.model),
+        first_position=first,
+        joint=tokenizer.sep_token_id if first else None,  # RoBERTa's family counts positions from its padding
     )

@@ -16,14 +16,24 @@ class Pairs:
     Args:
         stores: Prepared corpora with pairs.
         sampler: Over these stores, in this order.
+
+    Attributes:
+        source_languages: Codes of the stores' source languages, in the order of the alphabet.
     """
 
     def __init__(self, stores: Sequence[BitextStore], sampler: Sampler) -> None:
         self._stores, self._sampler = stores, sampler
+        self.source_languages = sorted({store.manifest.source_language for store in stores})
+        languages = [self.source_languages.index(store.manifest.source_language) for store in stores]
+        self._language = np.array(languages, dtype=np.int64)
 
     def ids(self, start: int, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
         """The pairs at positions start to start + count, as token ids without <s> and </s>."""
         return [self._stores[store].pair(row) for store, row in self._places(start, count)]
+
+    def languages(self, start: int, count: int) -> np.ndarray:
+        """int64 [count]: which of `source_languages` each of these pairs has."""
+        return self._language[self._sampler.pairs(start, count)[0]]
 
     def names(self, start: int, count: int) -> list[str]:
         """The same pairs by corpus, language and row of its store, such as `tatoeba/spa_Latn:17`."""

@@ -153,7 +153,10 @@ class Trainer:
         for micro in range(settings.accumulate):
             start = self._position(micro, self.processes.rank)
             pairs = self.pairs.ids(start, settings.batch_pairs)
-            views = build_views(pairs, self.objective.views(), self.vocabulary, settings.seed, start)
+            languages = self.pairs.languages(start, settings.batch_pairs)
+            views = build_views(
+                pairs, self.objective.views(), self.vocabulary, settings.seed, start, languages
+            )
             tokens += len(views.batch.input_ids)
             with self.shared.accumulating(last=micro == settings.accumulate - 1):
                 with torch.autocast(

@@ -1,0 +1,155 @@
+"""DAP: translation ranking, and the words of one side rebuilt from the other side's token states (RTL).
+
+Li et al. 2023, section 3.3, computed as the released program does. Its head is a small masked language model
+of its own, with its own embeddings. It sees the source's states, one after the other, and for each target
+token an embedded <mask>; all of that goes through its embeddings once more (positions of the concatenation,
+LayerNorm), and the first tokens of both sides are blocked as keys. So the sentence vectors take no part in
+RTL (section 3.3.2 says why), and get no gradient from it.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import nn
+
+from mexma_cli.encoder.attention import run_packed, use_packed_attention
+from mexma_cli.encoder.encoder import SentenceEncoder, first_position
+from mexma_cli.encoder.masked_lm import VocabularyHead, load_masked_lm
+from mexma_cli.errors import MexmaError
+from mexma_cli.objectives import losses
+from mexma_cli.objectives.base import PairViews, Rebuilding, Rebuilt
+from mexma_cli.objectives.contrastive import TranslationRanking
+from mexma_cli.recipe.objectives import DapObjective, Rtl
+
+
+class Dap(TranslationRanking):
+    """Translation ranking and RTL.
+
+    Args:
+        encoder: That is trained.
+        start: The masked-LM checkpoint that the encoder is from, for RTL's head; None: it starts untrained.
+        languages: Source languages of the run; told apart where the source is rebuilt.
+
+    Raises:
+        MexmaError: The checkpoint has too few layers, or too few positions for two sentences.
+    """
+
+    def __init__(
+        self, encoder: SentenceEncoder, settings: DapObjective, start: str | None = None, languages: int = 1
+    ) -> None:
+        super().__init__(encoder, settings)
+        self.rtl = settings.rtl
+        self.head = RebuildingHead(encoder, settings.rtl, start, languages)
+        self.weights = {**self.weights, "rtl": settings.rtl.weight}
+
+    def views(self) -> Rebuilding:
+        """The clean sentences, and which of their tokens are rebuilt."""
+        return Rebuilding(self.rtl.ratio, self.rtl.direction)
+
+    def forward(self, views: PairViews) -> dict[str, torch.Tensor]:
+        """InfoNCE between the sentence vectors; RTL from the token states."""
+        hidden = run_packed(self.model, views.batch, self.encoder.backend)
+        assert views.rebuilt is not None
+        return {
+            "contrastive": self.ranked(views, hidden),
+            "rtl": self._rebuilding(hidden, views, views.rebuilt),
+        }
+
+    def _rebuilding(self, hidden: torch.Tensor, views: PairViews, rebuilt: Rebuilt) -> torch.Tensor:
+        """Mean cross-entropy over the chosen tokens; of both directions the mean of their means."""
+        states = self.head(hidden[rebuilt.places], views.batch.position_ids[rebuilt.places], rebuilt)
+        found = []
+        for side in {"forward": [False], "backward": [True], "both": [False, True]}[self.rtl.direction]:
+            chosen = rebuilt.chosen & (rebuilt.backward == side)
+            found.append(self.head.loss(states[chosen], rebuilt.batch.input_ids[chosen]))
+        return torch.stack(found).mean()
+
+
+class RebuildingHead(nn.Module):
+    """The last K layers of a masked language model, with embeddings and vocabulary of their own."""
+
+    def __init__(self, encoder: SentenceEncoder, settings: Rtl, start: str | None, languages: int) -> None:
+        super().__init__()
+        self.model: Any
+        if start is None:
+            self.model, self.vocabulary = _fresh(encoder, settings.layers)
+        else:
+            check_checkpoint(encoder, start, settings.layers)
+            self.model, self.vocabulary = _cut(start, settings.layers)
+        use_packed_attention(self.model)
+        mask = encoder.tokenizer.mask_token_id
+        self.mask: torch.Tensor
+        self.register_buffer("mask", torch.tensor(mask), persistent=False)
+        self.languages: nn.Embedding | None = None
+        if settings.direction != "forward":  # section 5.1: "we add language embeddings"
+            self.languages = nn.Embedding(languages, self.model.config.hidden_size)
+            nn.init.normal_(self.languages.weight, std=0.02)
+        self.encoder = encoder
+
+    def forward(self, hidden: torch.Tensor, positions: torch.Tensor, rebuilt: Rebuilt) -> torch.Tensor:
+        """States of the last layer.
+
+        Args:
+            hidden: [S, dim], the encoder's states in the order of `rebuilt`.
+            positions: int64 [S], their positions in their own sentences.
+
+        Returns:
+            [S, dim].
+        """
+        masks = self.model.embeddings(
+            input_ids=self.mask.expand(1, len(positions)), position_ids=positions[None]
+        )[0]
+        seen = torch.where(rebuilt.chosen[:, None], masks, hidden)
+        if self.languages is not None:
+            # Of the side that is rebuilt, the tokens that are not chosen get it as well.
+            seen = seen + self.languages(rebuilt.languages) * rebuilt.backward[:, None]
+        return run_packed(self.model, rebuilt.batch, self.encoder.backend, inputs_embeds=seen)
+
+    def loss(self, states: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Mean cross-entropy of [M, dim] against int64 [M], over all processes."""
+        words = self.model.get_input_embeddings().weight
+        return losses.unmasking(self.vocabulary(states), words, self.vocabulary.bias, labels)
+
+
+def check_checkpoint(encoder: SentenceEncoder, start: str, layers: int) -> None:
+    """Refuse a masked-LM checkpoint that no head of so many layers can be cut from.
+
+    Args:
+        encoder: From that checkpoint.
+
+    Raises:
+        MexmaError: It has fewer layers, or too few positions for two sentences.
+    """
+    config = encoder.model.config
+    if config.num_hidden_layers < layers:
+        raise MexmaError(
+            f"objective.rtl.layers is {layers}, and {start} has {config.num_hidden_layers} layers",
+            "the head is cut from its last ones: take fewer",
+        )
+    room = config.max_position_embeddings - first_position(encoder.model)
+    if 2 * encoder.max_tokens > room:
+        raise MexmaError(
+            f"RTL puts two sentences of up to {encoder.max_tokens} tokens one behind the other, and {start} "
+            f"has {room} positions",
+            f"set data.max_tokens to {room // 2} or less",
+        )
+
+
+def _cut(start: str, layers: int) -> tuple[Any, VocabularyHead]:
+    """The last layers of a checkpoint, with its embeddings."""
+    model, vocabulary = load_masked_lm(start)
+    stack = model.encoder.layer
+    model.encoder.layer = stack[len(stack) - layers :]
+    model.config.num_hidden_layers = layers
+    return model, vocabulary
+
+
+def _fresh(encoder: SentenceEncoder, layers: int) -> tuple[Any, VocabularyHead]:
+    """An untrained one of the encoder's shape, with positions for two sentences."""
+    config = copy.deepcopy(encoder.model.config)
+    config.num_hidden_layers = layers
+    config.max_position_embeddings = 2 * encoder.max_tokens + first_position(encoder.model)
+    return type(encoder.model)(config, add_pooling_layer=False), VocabularyHead.fresh(config)
