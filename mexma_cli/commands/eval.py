@@ -8,6 +8,9 @@ from mexma_cli.lazy import LazyGroup
 
 TABLE: dict[str, tuple[str, str]] = {
     "xsim": ("mexma_cli.commands.eval_xsim:command", "Translations not found among all translations."),
+    "xsimpp": ("mexma_cli.commands.eval_xsimpp:command", "xsim++: the same with hard negatives."),
+    "bucc": ("mexma_cli.commands.eval_bucc:command", "Mining: F1 by cosine, and by margin and threshold."),
+    "tatoeba": ("mexma_cli.commands.eval_tatoeba:command", "Retrieval both ways: precision at 1."),
 }
 """Name -> (`module:attribute` of the Click command, one line of help)."""
 

@@ -1,0 +1,250 @@
+"""Hard negatives for xsim++: English sentences that look like one of the text and say something else.
+
+Chen et al. 2023 ("xSIM++: An Improved Proxy to Bitext Mining Performance for Low-Resource Languages") change
+sentences of FLORES-200 in three ways: another number, another named entity, and another causality (negation,
+opposites, connectives). These are rules for the same three, for text that has no published file. Numbers and
+words come from tables, entities from the text itself, so nothing is downloaded; a sentence's hard negatives
+depend on the seed, the sentence, and, for entities, on the names in the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+
+KINDS = ("number", "entity", "causality")
+PER_KIND = 5
+"""Hard negatives of a kind that a sentence has at most."""
+
+_OPPOSITES = Path(__file__).with_name("opposites.tsv")
+_DIGITS = re.compile(r"(?<![\w.,])(\d+(?:[.,]\d+)*)(st|nd|rd|th)?(?=\b|[a-z%°])")
+_UNITS = (
+    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen"
+)
+_NUMBER_WORDS: tuple[tuple[str, ...], ...] = (
+    tuple(_UNITS.split()),
+    ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"),
+    ("hundred", "thousand", "million", "billion"),
+    ("hundreds", "thousands", "millions", "billions"),
+    ("second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"),
+    ("once", "twice"),
+    ("double", "triple"),
+    ("doubled", "tripled", "halved"),
+    ("half", "a third", "a quarter"),
+)
+_MONTHS = "January February March April June July August September October November December"
+_DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday"
+_CALENDAR = tuple(_MONTHS.split()), tuple(_DAYS.split())
+_TITLES = (
+    "Mr",
+    "Mrs",
+    "Ms",
+    "Dr",
+    "Sir",
+    "Lord",
+    "Lady",
+    "President",
+    "Professor",
+    "Minister",
+    "King",
+    "Queen",
+)
+_PLACES = ("in", "at", "from", "to", "near", "across", "toward", "towards", "outside", "throughout")
+_SMALL = frozenset(("of", "the", "de", "la", "von", "van", "and", "al", "bin"))
+_AUXILIARY = re.compile(
+    r"\b(is|are|was|were|can|could|will|would|should|must|may|might|does|do|did|has|have|had)\b(?! not\b|n't)"
+)
+_PARTICIPLE = re.compile(
+    r" (?:\w+ly )?(?:\w+(?:ed|en|own|wn|ne)|made|had|kept|left|led|lost|met|put|won|found|become)\b"
+)
+_NEGATED = re.compile(
+    r"\b(is|are|was|were|can|could|will|would|should|must|may|might|does|do|did|has|have|had)(?: not|n't)\b"
+    r"|\b(can)not\b|\b(wo)n't\b"
+)
+_WORD = re.compile(r"[^\W\d_]+(?:(?:-|['’](?!s\b))[^\W\d_]+)*")  # Bolivia's: Bolivia
+
+
+@dataclass(frozen=True)
+class HardNegative:
+    """`sentence` was made from `source`, a sentence of the text, by a change of a kind of `KINDS`."""
+
+    sentence: str
+    source: str
+    kind: str
+
+
+def augment(lines: Sequence[str], seed: int = 0) -> list[HardNegative]:
+    """Hard negatives of every sentence, in the text's order; each once, and none that is in the text."""
+    names = _Names(lines)
+    makers: dict[str, Callable[[str, Random], Iterator[str]]] = {
+        "number": _numbers,
+        "entity": names.replaced,
+        "causality": _causality,
+    }
+    known = set(lines)
+    found = []
+    for line in dict.fromkeys(lines):
+        for kind, make in makers.items():
+            random = Random(f"{seed} {kind} {line}")
+            variants = [variant for variant in dict.fromkeys(make(line, random)) if variant not in known]
+            random.shuffle(variants)
+            for variant in variants[:PER_KIND]:
+                known.add(variant)
+                found.append(HardNegative(variant, line, kind))
+    return found
+
+
+def _numbers(line: str, random: Random) -> Iterator[str]:
+    """Another number of the same look in the place of each, several times."""
+    for match in _DIGITS.finditer(line):
+        for _ in range(PER_KIND):
+            other = _other_digits(match[1], random)
+            if match[2]:
+                other += _suffix(int(other.replace(",", "").replace(".", "")))
+            yield line[: match.start()] + other + line[match.end() :]
+    for group in _NUMBER_WORDS:
+        for word in group:
+            for match in re.finditer(rf"\b{word}\b", line, re.IGNORECASE):
+                if word == "one" and line[match.end() :].startswith(" of"):
+                    continue  # no number
+                for other in random.sample(group, len(group)):
+                    if other != word:
+                        yield _put(line, match, other)
+
+
+def _other_digits(number: str, random: Random) -> str:
+    """Digits in the same places, the first not zero where it was not; a year stays near."""
+    if re.fullmatch(r"1[5-9]\d\d|20[0-4]\d", number):
+        return str(random.choice([year for year in range(int(number) - 60, min(int(number) + 60, 2050))]))
+    digits = [random.choice("0123456789") if char.isdigit() else char for char in number]
+    if digits[0] == "0" and number[0] != "0":
+        digits[0] = random.choice("123456789")
+    return "".join(digits)
+
+
+def _suffix(number: int) -> str:
+    if number % 100 in (11, 12, 13):
+        return "th"
+    return {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+
+
+def _causality(line: str, random: Random) -> Iterator[str]:
+    """Negation put in or taken out, and words and connectives turned into their opposites."""
+    for match in _AUXILIARY.finditer(line):
+        if match[1] in ("has", "have", "had", "do", "does", "did") and not _PARTICIPLE.match(
+            line, match.end()
+        ):
+            continue
+        yield line[: match.end()] + " not" + line[match.end() :]
+    for match in _NEGATED.finditer(line):
+        kept = match[1] or match[2] or "will"
+        yield line[: match.start()] + kept + line[match.end() :]
+    for pattern, other in _opposites():
+        for match in pattern.finditer(line):
+            yield _put(line, match, other)
+
+
+@lru_cache(maxsize=1)
+def _opposites() -> list[tuple[re.Pattern[str], str]]:
+    rows = (line.split("\t") for line in _OPPOSITES.read_text(encoding="utf-8").splitlines())
+    return [(re.compile(rf"(?<![\w-]){word}(?![\w-])", re.IGNORECASE), other) for word, other in rows]
+
+
+def _put(line: str, match: re.Match[str], other: str) -> str:
+    """`other` in the place of a match, with a capital where that has one."""
+    if match[0][0].isupper():
+        other = other[0].upper() + other[1:]
+    return line[: match.start()] + other + line[match.end() :]
+
+
+class _Names:
+    """The names in a text: words with a capital that the text never writes without one, by kind."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        small = {match[0] for line in lines for match in _WORD.finditer(line) if match[0].islower()}
+        inside = {run for line in lines for start, _, run in _runs(line) if not _begins(line, start)}
+        self._inside = {word for run in inside for word in run.split() if word.lower() not in small}
+        by_kind: dict[str, dict[str, None]] = defaultdict(dict)
+        for line in lines:
+            for start, _, name in self._of(line):
+                by_kind[_kind(line, start, name)].setdefault(name)
+        self._by_kind = {kind: tuple(names) for kind, names in by_kind.items()}
+
+    def _of(self, line: str) -> Iterator[tuple[int, int, str]]:
+        """Start, end and text of the names of a line; at its start only what is a name elsewhere too."""
+        for start, end, run in _runs(line):
+            words = run.split()
+            if _begins(line, start) and words[0] not in self._inside:
+                cut = run.find(" ") + 1
+                if not cut or run[cut:].split()[0] in _SMALL:
+                    continue
+                start, run = start + cut, run[cut:]
+            if any(word in self._inside for word in run.split()):
+                yield start, end, run
+
+    def replaced(self, line: str, random: Random) -> Iterator[str]:
+        """Another name of the same kind in the place of each."""
+        for start, end, name in self._of(line):
+            others = next((group for group in _CALENDAR if name in group), None)
+            others = others or self._by_kind[_kind(line, start, name)]
+            fitting = [one for one in others if one not in line and name not in one]
+            for other in random.sample(fitting, min(PER_KIND, len(fitting))):
+                yield line[:start] + other + line[end:]
+
+
+def _runs(line: str) -> Iterator[tuple[int, int, str]]:
+    """Runs of words with a capital, small words like `of` inside allowed: start, end, text."""
+    words = list(_WORD.finditer(line))
+    place = 0
+    while place < len(words):
+        if not _capital(words[place][0]):
+            place += 1
+            continue
+        last = place
+        while last + 1 < len(words) and line[words[last].end() : words[last + 1].start()] == " ":
+            following = words[last + 1][0]
+            if _capital(following):
+                last += 1
+            elif following in _SMALL and last + 2 < len(words) and following != "and":
+                after = words[last + 2]
+                if not _capital(after[0]) or line[words[last + 1].end() : after.start()] != " ":
+                    break
+                last += 2
+            else:
+                break
+        start, end = words[place].start(), words[last].end()
+        yield start, end, line[start:end]
+        place = last + 1
+
+
+def _begins(line: str, start: int) -> bool:
+    """Whether a sentence begins here, so that a capital says nothing."""
+    before = line[:start].rstrip(" \"'“”‘’«»([")
+    return not before or before[-1] in ".!?:;-–—"
+
+
+def _capital(word: str) -> bool:
+    return word[0].isupper() and word != "I" and not word.startswith(("I'", "I’"))
+
+
+def _kind(line: str, start: int, name: str) -> str:
+    """What sort of name it is, as far as its look and the word before it say."""
+    before = line[:start].split()[-1:] or [""]
+    words = len(name.split())
+    if any(name in group for group in _CALENDAR):
+        return "date"
+    if name.isupper() and words == 1:
+        return "acronym"
+    if before[0].rstrip(".") in _TITLES or name.split()[0] in _TITLES:
+        return "person"
+    if words == 1 and name.endswith(("ese", "ian", "ish", "ean", "can", "ans", "ians")):
+        return "people"
+    if before[0].lower() in _PLACES:
+        return "place"
+    return f"{min(words, 3)} words"

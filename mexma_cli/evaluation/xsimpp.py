@@ -1,0 +1,198 @@
+"""xsim++: xsim with hard negatives among the targets, and what sort of hard negative was taken instead.
+
+Chen et al. 2023; files and error types as LASER reads them: the target's augmented sentences, one a line, and
+a JSON object from augmented sentence to `{"src": sentence, "errtype": type}`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.aligned import AlignedTexts, Embed
+from mexma_cli.evaluation.augment import HardNegative
+from mexma_cli.evaluation.files import both_filled, read_sentences
+from mexma_cli.evaluation.results import Result
+from mexma_cli.evaluation.xsim import XsimResult, xsim
+from mexma_cli.languages import name
+from mexma_cli.store.manifest import whole_file
+
+log = logging.getLogger(__name__)
+
+MISALIGNED = "misaligned"
+"""Type of an error that took another sentence, or another's hard negative."""
+
+HINT = (
+    "xsim++'s files for FLORES-200 (github.com/facebookresearch/LASER, tasks/xsimplusplus): "
+    "devtest_augmented/eng_Latn_augmented.devtest and eng_Latn_errtype.devtest.json; `mexma augment` makes "
+    "such files of any English text"
+)
+_FORM = 'the published form is {"augmented sentence": {"src": "sentence", "errtype": "type"}, ...}'
+
+
+@dataclass(frozen=True)
+class Augmented:
+    """Hard negatives: the lines of the augmented file, and sentence -> (what it was made from, type)."""
+
+    path: Path
+    lines: list[str]
+    kinds: dict[str, tuple[str, str]]
+
+    def kind(self, found: str, wanted: str) -> str:
+        """The type of the error of finding one sentence in place of another."""
+        source, kind = self.kinds.get(found.strip(), (None, MISALIGNED))
+        return kind if source == wanted.strip() else MISALIGNED
+
+
+def augmented_names(text: Path) -> tuple[str, str]:
+    """File names that go with a text: eng_Latn.devtest -> eng_Latn_augmented.devtest and
+    eng_Latn_errtype.devtest.json."""
+    name = text.name
+    for packed in (".gz", ".xz", ".zst", ".bz2"):
+        name = name.removesuffix(packed)
+    stem, dot, rest = name.partition(".")
+    return f"{stem}_augmented{dot}{rest}", f"{stem}_errtype{dot}{rest}.json"
+
+
+def find_augmented(data: AlignedTexts, folder: Path | None) -> Augmented:
+    """Read the hard negatives of a target.
+
+    Args:
+        folder: Where they are; None: <split>_augmented/ or the data's own folder.
+
+    Raises:
+        MexmaError: They are not there, not in the published form, or of another text.
+    """
+    text_name, kinds_name = augmented_names(data.target_path)
+    beside = f"{data.split}_augmented"
+    places = [data.folder / beside, data.folder, data.folder.parent / beside]
+    for place in [folder] if folder else places:
+        path, kinds = place / text_name, place / kinds_name
+        if path.exists() and kinds.exists():
+            return _read(path, kinds, {line.strip() for line in data.lines})
+        if path.exists() or kinds.exists():
+            there, missing = (path, kinds) if path.exists() else (kinds, path)
+            raise MexmaError(f"{missing} is missing beside {there.name}", f"needed: {HINT}")
+    where = folder or places[0]
+    raise MexmaError(f"{where}: no {text_name} and {kinds_name}", f"needed: {HINT}")
+
+
+def _read(path: Path, kinds_path: Path, known: set[str]) -> Augmented:
+    kinds = _read_kinds(kinds_path)
+    lines = read_sentences(path)
+    strange = [number for number, line in enumerate(lines, 1) if line.strip() not in kinds]
+    if len(strange) == len(lines):
+        raise MexmaError(
+            f"{path}, line 1: neither this nor another line is in {kinds_path}",
+            "are the two files of one text?",
+        )
+    if strange:
+        log.warning(
+            "warning: %s lines of %s are not in %s (the first is line %s): as errors they count as %s",
+            f"{len(strange):,}",
+            path,
+            kinds_path.name,
+            f"{strange[0]:,}",
+            MISALIGNED,
+        )
+    if not any(source in known for source, _ in kinds.values()):
+        first = next(iter(kinds.values()))[0]
+        raise MexmaError(
+            f"{kinds_path}: no `src` is a sentence of the target; the first is {first!r:.80}",
+            "the hard negatives must be of the same text, and the same split",
+        )
+    return Augmented(path, lines, kinds)
+
+
+def _read_kinds(path: Path) -> dict[str, tuple[str, str]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        content = json.loads(text)
+    except UnicodeDecodeError as error:
+        raise MexmaError(f"{path}, byte {error.start + 1}: not UTF-8", _FORM) from None
+    except json.JSONDecodeError as error:
+        where = f"{path}, line {error.lineno}, column {error.colno}"
+        raise MexmaError(f"{where}: not JSON ({error.msg})", _FORM) from None
+    if not isinstance(content, dict) or not content:
+        what = f"a {type(content).__name__}" if not isinstance(content, dict) else "empty"
+        raise MexmaError(f"{path}: this is {what}, not an object from sentences to their types", _FORM)
+    kinds = {}
+    for number, (sentence, entry) in enumerate(content.items(), 1):
+        for key in ("src", "errtype"):
+            if not isinstance(entry, dict) or not isinstance(entry.get(key), str):
+                line = text.count("\n", 0, max(0, text.find(json.dumps(sentence, ensure_ascii=False)))) + 1
+                where = f"{path}, line {line}, entry {number:,} ({sentence!r:.60})"
+                raise MexmaError(f"{where}: no `{key}` with a string", _FORM)
+        kinds[sentence.strip()] = entry["src"].strip(), entry["errtype"]
+    return kinds
+
+
+def measure_xsimpp(
+    data: AlignedTexts, hard: Augmented, embed: Embed, margin: str = "ratio", k: int = 4
+) -> dict[str, tuple[XsimResult, Counter[str]]]:
+    """xsim++ of every language, errors by sentence, and how many errors of each type there are."""
+    vectors, extra = embed(data.lines), embed(hard.lines)
+    found = {}
+    for language, lines in data.texts.items():
+        rows = both_filled(lines, data.lines)
+        if not rows:
+            raise MexmaError(f"{data.folder}: {language} and {data.target} have no line that both fill")
+        texts = [data.lines[row] for row in rows] + hard.lines
+        one = xsim(embed(lines)[rows], np.concatenate([vectors[rows], extra]), margin, k, texts)
+        wrong = np.flatnonzero(one.wrong).tolist()
+        found[language] = one, Counter(hard.kind(texts[one.found[row]], texts[row]) for row in wrong)
+    return found
+
+
+def xsimpp_result(
+    data: AlignedTexts,
+    hard: Augmented,
+    found: dict[str, tuple[XsimResult, Counter[str]]],
+    encoder: dict[str, Any],
+    margin: str,
+    k: int,
+) -> Result:
+    """The `Result`: errors by type in the rows, and in the scores each type's share of all sentences."""
+    kinds = [*sorted({kind for _, kind in hard.kinds.values()} - {MISALIGNED}), MISALIGNED]
+    rows = [
+        {
+            "language": language,
+            "name": name(language),
+            "sentences": one.total,
+            "errors": one.errors,
+            "xsim++": one.error_rate,
+        }
+        | {kind: counts[kind] for kind in kinds}
+        for language, (one, counts) in found.items()
+    ]
+    scores = {"xsim++": fmean(one.error_rate for one, _ in found.values())}
+    for kind in kinds:
+        scores[kind] = fmean(100 * counts[kind] / one.total for one, counts in found.values())
+    published = f"xsimpp-{data.published}" if data.published and (margin, k) == ("ratio", 4) else None
+    settings = data.settings() | {"augmented": str(hard.path), "hard negatives": len(hard.lines)}
+    return Result("xsimpp", encoder, settings | {"margin": margin, "k": k}, scores, rows, published)
+
+
+def write_augmented(found: Iterable[HardNegative], text: Path, folder: Path) -> tuple[Path, Path]:
+    """Write hard negatives in the published form, both files whole or neither.
+
+    Returns:
+        The augmented text and the JSON, named after `text`.
+    """
+    found = list(found)
+    folder.mkdir(parents=True, exist_ok=True)
+    path, kinds = (folder / name for name in augmented_names(text))
+    entries = {one.sentence: {"src": one.source, "errtype": one.kind} for one in found}
+    with whole_file(path) as lines_file, whole_file(kinds) as kinds_file:
+        lines_file.write("".join(f"{one.sentence}\n" for one in found).encode())
+        kinds_file.write((json.dumps(entries, ensure_ascii=False, indent=0) + "\n").encode())
+    return path, kinds
