@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -95,3 +98,79 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content))
     return folder
+
+
+@pytest.fixture(scope="session")
+def masked_lms(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folders of untrained masked-LM checkpoints (4 layers, width 32), by their model type.
+
+    `xlm-roberta` and `bert`, each with its head, and with the way in which its tokeniser joins two sentences.
+    """
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+    from transformers import (
+        BertConfig,
+        BertForMaskedLM,
+        PreTrainedTokenizerFast,
+        XLMRobertaConfig,
+        XLMRobertaForMaskedLM,
+    )
+
+    from mexma_cli.recipe import TrainTokenizer
+    from mexma_cli.stages.tokenizer import train_tokenizer
+
+    text = [sentence for side in SENTENCES.values() for sentence in side]
+    pieces = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    pieces.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    pieces.train_from_iterator(text, trainers.WordPieceTrainer(vocab_size=300, special_tokens=special))
+    pieces.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+    tokenizers = {
+        "xlm-roberta": train_tokenizer(TrainTokenizer(vocabulary=300), lambda: iter(text)),
+        "bert": PreTrainedTokenizerFast(tokenizer_object=pieces, **dict(zip(names, special, strict=True))),
+    }
+    kinds = {
+        "xlm-roberta": (XLMRobertaConfig, XLMRobertaForMaskedLM, {"max_position_embeddings": 98}),
+        "bert": (BertConfig, BertForMaskedLM, {"max_position_embeddings": 96, "pad_token_id": 0}),
+    }
+    folders = {}
+    for name, (config, model, settings) in kinds.items():
+        torch.manual_seed(0)
+        folders[name] = tmp_path_factory.mktemp("masked-lm") / name
+        shape = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 64}
+        made = model(config(vocab_size=len(tokenizers[name]), initializer_range=0.3, **shape, **settings))
+        with torch.no_grad():
+            made.get_output_embeddings().bias.normal_()
+        made.save_pretrained(folders[name])
+        tokenizers[name].save_pretrained(folders[name])
+    return folders
+
+
+@pytest.fixture
+def make_store() -> Callable[..., Path]:
+    """Write an embedding store of any vectors: (path, float [N, dim], language, **of the manifest)."""
+    from mexma_cli.store.embeddings import EmbeddingWriter, Source
+
+    def make(path: Path, vectors: np.ndarray, language: str, **other: Any) -> Path:
+        settings: dict[str, Any] = {
+            "encoder": "some encoder",
+            "fingerprint": "f" * 32,
+            "pooling": "cls",
+            "dim": vectors.shape[1],
+            "dtype": "float32",
+            "normalised": False,
+            "language": language,
+            "source": Source(path=path.name, checksum=path.name, lines=len(vectors)),
+            "argv": ["mexma", "embed"],
+            "rows_per_shard": 7,
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with EmbeddingWriter(path, **(settings | other)) as writer:
+            writer.write(vectors, [f"{language} {row}" for row in range(len(vectors))])
+            writer.finish()
+        return path
+
+    return make

@@ -45,7 +45,8 @@ def loss_in_numpy(
 def test_the_loss_is_info_nce_of_what_the_encoder_embeds(
     tiny_encoder: Path, sentences: Sentences, temperature: float, margin: float, symmetric: bool
 ) -> None:
-    objective = objective_of(tiny_encoder, temperature=temperature, margin=margin, direction="both" if symmetric else "forward")
+    direction = "both" if symmetric else "forward"
+    objective = objective_of(tiny_encoder, temperature=temperature, margin=margin, direction=direction)
     terms = objective(views_of(objective, sentences))
     source, target = (objective.encoder.embed(sentences[side]).astype(np.float64) for side in ("fra", "eng"))
     expected = loss_in_numpy(source, target, temperature, margin, symmetric)

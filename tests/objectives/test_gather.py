@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.objectives import losses
+from mexma_cli.objectives.base import Objective
+from mexma_cli.objectives.clft import Clft
 from mexma_cli.objectives.contrastive import Contrastive
+from mexma_cli.objectives.dap import Dap
 from mexma_cli.objectives.gather import all_rows, global_mean
 from mexma_cli.objectives.mexma import Mexma
-from mexma_cli.recipe import ContrastiveObjective, MexmaObjective
+from mexma_cli.recipe import ClftObjective, ContrastiveObjective, DapObjective, MexmaObjective
 from mexma_cli.stages.train import vocabulary_of
 from mexma_cli.training.masking import build_views
 
@@ -100,22 +104,42 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
 }
 
 
+SYSTEMS: dict[str, dict[str, Any]] = {
+    "tr": {"name": "contrastive", "direction": "forward", "projection": "tanh", "tlm": {"masking": 0.3}},
+    "dap": {"name": "dap", "rtl": {"ratio": 0.6}},
+    "dap both": {"name": "dap", "rtl": {"direction": "both", "layers": 1}},
+    "clft": {"name": "clft"},
+}
+
+
+def made(name: str, encoder: SentenceEncoder) -> Objective:
+    """An objective by its name above, the same in every process."""
+    torch.manual_seed(0)
+    head = {"layers": 1, "heads": 2, "ffn": 32}
+    if name in ("baseline", "tr"):
+        return Contrastive(encoder, ContrastiveObjective.model_validate((OBJECTIVES | SYSTEMS)[name]))
+    if name.startswith("dap"):
+        return Dap(encoder, DapObjective.model_validate(SYSTEMS[name]), None, languages=3)
+    if name == "clft":
+        teacher = copy.deepcopy(encoder)
+        with torch.no_grad():
+            teacher.model.get_input_embeddings().weight.mul_(1.5)
+        return Clft(encoder, ClftObjective.model_validate(SYSTEMS[name]), teacher)
+    return Mexma(encoder, MexmaObjective.model_validate(OBJECTIVES[name] | {"head": head}))
+
+
 def gradients(
     encoder: str, sentences: Sentences, name: str, pairs: slice, wrap: Callable[[nn.Module], nn.Module]
 ) -> Terms:
     """Terms and gradients of an objective on some of the eight pairs."""
     loaded = SentenceEncoder.load(encoder, "cpu")
     sides = [[np.array(ids[1:-1]) for ids in loaded.tokenize(sentences[side])] for side in ("fra", "eng")]
-    torch.manual_seed(0)
-    objective: Contrastive | Mexma
-    if name == "baseline":
-        objective = Contrastive(loaded, ContrastiveObjective.model_validate(OBJECTIVES[name]))
-    else:
-        head = {"layers": 1, "heads": 2, "ffn": 32}
-        objective = Mexma(loaded, MexmaObjective.model_validate(OBJECTIVES[name] | {"head": head}))
-    objective.eval()  # no dropout
+    objective = made(name, loaded).eval()  # no dropout
     both = list(zip(*sides, strict=True))[pairs]
-    views = build_views(both, objective.views(), vocabulary_of(loaded), start=pairs.start)
+    languages = (np.arange(8) % 3)[pairs]
+    views = build_views(
+        both, objective.views(), vocabulary_of(loaded), start=pairs.start, languages=languages
+    )
     terms: Terms = wrap(objective)(views)
     torch.stack([objective.weights[key] * term for key, term in terms.items()]).sum().backward()
     found = {key: p.grad for key, p in objective.named_parameters() if p.grad is not None}
@@ -129,7 +153,7 @@ def one_process(rank: int, folder: str, encoder: str, sentences: Sentences) -> N
     x, y = (side[start:end] for side in data())
     found = {name: outcome(DistributedDataParallel(Wrapped(loss)), x, y) for name, loss in LOSSES.items()}
     half = slice(4 * rank, 4 * rank + 4)
-    for name in OBJECTIVES:
+    for name in OBJECTIVES | SYSTEMS:
         found[name] = gradients(encoder, sentences, name, half, DistributedDataParallel)
     torch.save(found, f"{folder}/{rank}.pt")
     dist.barrier()  # neither leaves before the other has read what it sent
@@ -156,7 +180,7 @@ def test_two_processes_are_one_with_all_rows(name: str, found: list[dict[str, Te
             torch.testing.assert_close(process[name][key], value, msg=lambda text, key=key: f"{key}: {text}")
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", OBJECTIVES | SYSTEMS)
 def test_objectives_in_two_processes(
     name: str, found: list[dict[str, Terms]], tiny_encoder: Path, sentences: Sentences
 ) -> None:
