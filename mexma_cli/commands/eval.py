@@ -11,6 +11,13 @@ TABLE: dict[str, tuple[str, str]] = {
     "xsimpp": ("mexma_cli.commands.eval_xsimpp:command", "xsim++: the same with hard negatives."),
     "bucc": ("mexma_cli.commands.eval_bucc:command", "Mining: F1 by cosine, and by margin and threshold."),
     "tatoeba": ("mexma_cli.commands.eval_tatoeba:command", "Retrieval both ways: precision at 1."),
+    "sts": ("mexma_cli.commands.eval_sts:command", "Similarity of sentences, as people judge it."),
+    "senteval": ("mexma_cli.commands.eval_senteval:command", "SentEval's seven classification tasks."),
+    "xnli": ("mexma_cli.commands.eval_xnli:command", "Inference, fine-tuned on English."),
+    "mteb": ("mexma_cli.commands.eval_mteb:command", "Tasks of the mteb package, and the paper's lists."),
+    "tokens": ("mexma_cli.commands.eval_tokens:command", "Whose tokens are the nearest of a token."),
+    "attention": ("mexma_cli.commands.eval_attention:command", "Entropy of the first token's attention."),
+    "pooling": ("mexma_cli.commands.eval_pooling:command", "The mean of the tokens against the first token."),
 }
 """Name -> (`module:attribute` of the Click command, one line of help)."""
 

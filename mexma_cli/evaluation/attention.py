@@ -1,0 +1,139 @@
+"""Where the first token looks: entropy of the last layer's attention (paper section 5.6 and section 13).
+
+Packed attention returns no weights. Here the last layer's queries and keys are caught on their way, and the
+row of each sentence's first token is computed from them: softmax(q k / sqrt(d)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+
+from mexma_cli.encoder.attention import IMPLEMENTATION, attention_arguments, packed_attention
+from mexma_cli.encoder.encoder import TOKENS_PER_BATCH, first_position
+from mexma_cli.encoder.packing import PackedBatch, by_token_budget, pack
+
+if TYPE_CHECKING:
+    from mexma_cli.encoder.encoder import SentenceEncoder
+
+WATCHED = "mexma_packed_watched"
+
+
+@dataclass(frozen=True)
+class Row:
+    """The attention of a sentence's first token.
+
+    Attributes:
+        line: Which sentence.
+        tokens: Its n tokens, as the tokeniser writes them.
+        weights: float32 [heads, n]; the rows sum to 1.
+    """
+
+    line: int
+    tokens: tuple[str, ...]
+    weights: np.ndarray
+
+    @property
+    def words(self) -> np.ndarray:
+        """`weights` without the first and the last token, summing to 1 again: [heads, n - 2]."""
+        inside = self.weights[:, 1:-1]
+        return inside / inside.sum(axis=1, keepdims=True)
+
+
+@dataclass(frozen=True)
+class Entropy:
+    """Mean entropies in nats over n sentences: of each head, and of the heads' mean distribution."""
+
+    sentences: int
+    heads: float
+    mean: float
+    heads_words: float
+    """Without the first and the last token."""
+    mean_words: float
+
+
+def attention_rows(encoder: SentenceEncoder, sentences: Sequence[str]) -> Iterator[Row]:
+    """The rows of all sentences, the longest first; memory is that of one batch."""
+    tokens = encoder.tokenize(sentences)
+    encoder.model.eval()
+    for rows in by_token_budget([len(ids) for ids in tokens], TOKENS_PER_BATCH):
+        batch = pack([tokens[row] for row in rows], first_position(encoder.model)).to(encoder.device)
+        for row, weights in zip(rows.tolist(), first_rows(encoder.model, batch), strict=True):
+            names = encoder.tokenizer.convert_ids_to_tokens(tokens[row].tolist())
+            yield Row(row, tuple(names), weights)
+
+
+@torch.inference_mode()
+def first_rows(model: PreTrainedModel, batch: PackedBatch) -> list[np.ndarray]:
+    """Last layer's weights of each sentence's first token: float32 [heads, length], a sentence each."""
+    seen: dict[str, Any] = {}
+    with _watched(model):
+        arguments = attention_arguments(batch, "bucketed") | {"packed_seen": seen}
+        model(input_ids=batch.input_ids[None], position_ids=batch.position_ids[None], **arguments)
+    query, key = seen["query"][0].float(), seen["key"][0].float()  # [H, T, D]
+    scale = query.shape[-1] ** -0.5 if seen["scaling"] is None else seen["scaling"]
+    sentence = torch.arange(len(batch.lengths), device=query.device).repeat_interleave(
+        torch.tensor(batch.lengths, device=query.device)
+    )
+    first = query[:, batch.cu_seqlens[:-1].long()]
+    scores = (first[:, sentence] * key).sum(dim=2) * scale
+    return [torch.softmax(part, dim=1).cpu().numpy() for part in scores.split(list(batch.lengths), dim=1)]
+
+
+def entropy(weights: np.ndarray) -> np.ndarray:
+    """-sum p ln p over the last axis, in nats."""
+    logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
+    return -(weights * logs).sum(axis=-1)
+
+
+def mean_entropy(rows: Iterator[Row]) -> Entropy | None:
+    """Over sentences that have tokens besides the first and the last; None where there is none."""
+    found = []
+    for row in rows:
+        if len(row.tokens) > 2:
+            parts = (row.weights, row.words)
+            found.append([(entropy(part).mean(), entropy(part.mean(axis=0))) for part in parts])
+    if not found:
+        return None
+    (heads, mean), (heads_words, mean_words) = np.mean(found, axis=0).tolist()
+    return Entropy(len(found), heads, mean, heads_words, mean_words)
+
+
+@contextmanager
+def _watched(model: PreTrainedModel) -> Iterator[None]:
+    model.set_attn_implementation(WATCHED)
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(IMPLEMENTATION)
+
+
+def _watching(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    *,
+    packed_seen: dict[str, Any],
+    **arguments: Any,
+) -> tuple[torch.Tensor, None]:
+    # Layers come in order: what is here after the forward pass is the last one's.
+    packed_seen.update(query=query, key=key, scaling=scaling)
+    return packed_attention(module, query, key, value, attention_mask, scaling, dropout, **arguments)
+
+
+def _no_mask(*_: Any, **__: Any) -> None:
+    return None
+
+
+AttentionInterface.register(WATCHED, _watching)
+AttentionMaskInterface.register(WATCHED, _no_mask)

@@ -1,0 +1,53 @@
+"""The pictures of the paper's Figures 7 to 11: how much the first token looks at each of the others."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from mexma_cli.evaluation.attention import Row
+from mexma_cli.evaluation.plot import check_plottable
+from mexma_cli.store.manifest import whole_file
+
+log = logging.getLogger(__name__)
+
+INCHES_PER_TOKEN = 0.32
+
+
+def draw_attention(path: Path, rows: Sequence[Row], title: str) -> None:
+    """For each sentence bars (words alone, mean of the heads: Figures 7-10) above all heads and all tokens
+    (Figure 11).
+
+    Args:
+        path: .png, .svg or .pdf; written whole.
+        rows: At least one, each with a token besides the first and the last.
+    """
+    check_plottable(path)
+    from matplotlib.figure import Figure
+
+    longest = max(len(row.tokens) for row in rows)
+    width = max(7.0, 1.5 + INCHES_PER_TOKEN * longest)
+    figure = Figure(figsize=(width, 4.6 * len(rows) + 0.4), dpi=130, layout="constrained")
+    figure.suptitle(title)
+    axes = figure.subplots(2 * len(rows), 1, squeeze=False)[:, 0]
+    highest = max(float(row.words.mean(axis=0).max()) for row in rows)
+    for number, row in enumerate(rows):
+        bars, heads = axes[2 * number], axes[2 * number + 1]
+        names = [token.replace("▁", "") or "▁" for token in row.tokens]
+        bars.bar(range(1, len(names) - 1), row.words.mean(axis=0), color="#0072b2")
+        bars.set_ylim(0, 1.05 * highest)  # one scale for all sentences
+        bars.set_ylabel("mean of heads,\nwords only")
+        shown = heads.imshow(row.weights, aspect="auto", cmap="viridis", vmin=0.0, interpolation="nearest")
+        heads.set_ylabel("head")
+        figure.colorbar(shown, ax=heads, fraction=0.03, pad=0.01)
+        for one, places in ((bars, range(1, len(names) - 1)), (heads, range(len(names)))):
+            one.set_xlim(-0.5, len(names) - 0.5)
+            one.set_xticks(list(places), [names[place] for place in places], rotation=60, ha="right")
+            one.spines[["top", "right"]].set_visible(False)
+    with warnings.catch_warnings(record=True) as caught, whole_file(path) as file:
+        warnings.simplefilter("always")
+        figure.savefig(file, format=path.suffix.lstrip(".").lower())
+    if any("missing from font" in str(warning.message) for warning in caught):
+        log.warning("warning: %s has boxes for characters that no installed font of matplotlib has", path)

@@ -1,0 +1,142 @@
+"""Our encoder in the hands of the mteb package (an extra), which has data, tasks and scores."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mteb
+import numpy as np
+from mteb.abstasks import AbsTask
+from mteb.cache import ResultCache
+from mteb.models import ModelMeta
+from mteb.models.abs_encoder import AbsEncoder
+
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.cache import embed_cached
+from mexma_cli.evaluation.mteb_tasks import Task
+
+logging.getLogger("mteb").setLevel(logging.ERROR)  # it warns of newer versions of tasks, which are other data
+
+MEASURES = {"PairClassification": "max_ap"}
+"""What the paper reports where that is not the task's main score: AP by the best of the similarities."""
+BATCH = 1024
+"""Texts that mteb hands over together; all of them are sorted by length here."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """One number of mteb, in percent."""
+
+    task: str
+    subset: str
+    split: str
+    measure: str
+    value: float
+
+
+class MtebEncoder(AbsEncoder):
+    """`SentenceEncoder` as mteb's EncoderProtocol has it.
+
+    Prompts of tasks are not used: the encoder's own prefix is put before every text.
+    """
+
+    def __init__(self, encoder: SentenceEncoder, cache: Path | None = None) -> None:
+        self.encoder = encoder
+        self.cache = cache
+        # Results are kept by this name and revision: it says all that vectors depend on.
+        revision = f"{encoder.fingerprint} {encoder.precision} {encoder.prefix}"
+        name = Path(encoder.name).name or "encoder"
+        self.mteb_model_meta = ModelMeta.create_empty(
+            {
+                "name": f"mexma/{name}",
+                "revision": hashlib.sha256(revision.encode()).hexdigest()[:32],
+                "embed_dim": encoder.dim,
+                "max_tokens": encoder.max_tokens,
+            }
+        )
+
+    def encode(self, inputs: Any, **_: Any) -> np.ndarray:
+        """Vectors of all texts of a DataLoader of mteb's batches: float32 [N, dim]."""
+        texts = [text for batch in inputs for text in batch["text"]]
+        # Texts of mteb have line ends in them: their lengths keep "a\nb" apart from "a", "b".
+        return embed_cached(self.encoder, texts, [repr([len(text) for text in texts])], self.cache)
+
+
+def get_tasks(wanted: Sequence[Task]) -> list[AbsTask]:
+    """mteb's tasks, with the one subset that is wanted, and the test split where a task has several.
+
+    Raises:
+        MexmaError: mteb has no such task, or the task no such subset.
+    """
+    tasks = []
+    for task in wanted:
+        try:
+            found = mteb.get_task(task.name, hf_subsets=[task.subset] if task.subset else None)
+        except KeyError as error:
+            reason = str(error.args[0]).removeprefix("KeyError: ")
+            raise MexmaError(f"--tasks: mteb {mteb.__version__}: {reason}") from None
+        except ValueError:
+            raise MexmaError(
+                f"--tasks: {task.name} of mteb {mteb.__version__} has no subset {task.subset!r}"
+            ) from None
+        splits = found.metadata.eval_splits
+        tests = [split for split in splits if split.startswith("test")]
+        tasks.append(found.filter_eval_splits(tests or list(splits)))
+    return tasks
+
+
+def measure(encoder: MtebEncoder, task: AbsTask, results: Path | None) -> Iterator[Score]:
+    """Run one task.
+
+    Args:
+        results: Folder where mteb keeps its results and finds them again; None: nowhere.
+
+    Raises:
+        MexmaError: Its data cannot be loaded.
+    """
+    name = task.metadata.name
+    kept = ResultCache(results) if results is not None else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the same warnings once more
+        if kept is None or not _is_kept(encoder, task, kept):
+            _load(task)
+        found = mteb.evaluate(
+            encoder,
+            task,
+            cache=kept,
+            encode_kwargs={"batch_size": BATCH},
+            show_progress_bar=False,
+            co2_tracker=False,
+        )
+    key = MEASURES.get(task.metadata.type, "main_score")
+    shown = task.metadata.main_score if key == "main_score" else key
+    for split, scores in found.task_results[0].scores.items():
+        for score in scores:
+            yield Score(name, score["hf_subset"], split, shown, 100 * round(float(score[key]), 6))
+    if task.data_loaded:
+        task.unload_data()
+
+
+def _is_kept(encoder: MtebEncoder, task: AbsTask, kept: ResultCache) -> bool:
+    """Whether there is nothing to do, and so no data to load."""
+    before = kept.load_task_result(task.metadata.name, encoder.mteb_model_meta, raise_if_not_found=False)
+    return before is not None and not before.get_missing_evaluations(task)
+
+
+def _load(task: AbsTask) -> None:
+    try:
+        task.load_data()
+    except Exception as error:  # whatever the data's loader or the network raise
+        reason = " ".join(str(error).split())[:300]
+        raise MexmaError(
+            f"the data of {task.metadata.name} cannot be loaded: {type(error).__name__}: {reason}",
+            f"mteb fetches {task.metadata.dataset['path']} from huggingface.co and keeps it in HF_HOME: run "
+            "this once where there is a connection, or copy that folder",
+        ) from error

@@ -1,0 +1,132 @@
+"""What tokens are near a token, in all languages: the analysis of the paper's section 5.5 and Table 9.
+
+Token vectors are those of the last layer, without the first and the last token of a sentence (`<s>` and
+`</s>`), compared by cosine. A neighbour is in one of four classes by its sentence:
+
+    same sentence   the query's sentence
+    translation     the same line in another language
+    same language   another line in the query's language
+    other           another line in another language
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from mexma_cli.encoder.attention import run_packed
+from mexma_cli.encoder.encoder import GPU_TOKENS_PER_BATCH, TOKENS_PER_BATCH, first_position
+from mexma_cli.encoder.packing import by_token_budget, pack
+
+if TYPE_CHECKING:
+    from mexma_cli.encoder.encoder import SentenceEncoder
+
+CLASSES = ("other", "same language", "same sentence", "translation")
+SENTENCES = 250
+PER_SENTENCE = 3
+NEAREST = 5
+SEED = 0
+
+
+@dataclass(frozen=True)
+class TokenBlock:
+    """n tokens of one language.
+
+    Attributes:
+        vectors: float32 [n, dim], unit length, on the encoder's device.
+        lines: int64 [n], the sentence that each is of.
+        places: int64 [n], its place in it, from 1 (0 is `<s>`).
+    """
+
+    vectors: torch.Tensor
+    lines: torch.Tensor
+    places: torch.Tensor
+
+
+@torch.inference_mode()
+def token_blocks(encoder: SentenceEncoder, sentences: Sequence[str]) -> Iterator[TokenBlock]:
+    """The tokens of sentences, a batch at a time, the longest sentences first.
+
+    Memory is that of one batch, whatever the number of sentences.
+    """
+    encoder.model.eval()
+    tokens = encoder.tokenize(sentences)
+    budget = TOKENS_PER_BATCH if encoder.device.type == "cpu" else GPU_TOKENS_PER_BATCH
+    for rows in by_token_budget([len(ids) for ids in tokens], budget):
+        batch = pack([tokens[row] for row in rows], first_position(encoder.model)).to(encoder.device)
+        states = run_packed(encoder.model, batch, encoder.backend).float()
+        lengths = torch.tensor(batch.lengths, device=encoder.device)
+        lines = torch.from_numpy(rows).to(encoder.device).repeat_interleave(lengths)
+        places = batch.position_ids - first_position(encoder.model)
+        words = (places > 0) & (places < (lengths - 1).repeat_interleave(lengths))
+        vectors = torch.nn.functional.normalize(states[words], dim=1)
+        yield TokenBlock(vectors, lines[words], places[words])
+
+
+def pick_queries(encoder: SentenceEncoder, sentences: Sequence[str], seed: int = SEED) -> TokenBlock:
+    """PER_SENTENCE random tokens of each of the first SENTENCES sentences; all of a shorter one."""
+    random = np.random.default_rng(seed)
+    blocks = list(token_blocks(encoder, sentences[:SENTENCES]))
+    lines = torch.cat([block.lines for block in blocks]).cpu().numpy()
+    places = torch.cat([block.places for block in blocks])
+    vectors = torch.cat([block.vectors for block in blocks])
+    chosen: list[int] = []
+    for line in range(min(SENTENCES, len(sentences))):
+        of_line = np.flatnonzero(lines == line)
+        chosen += sorted(random.permutation(of_line)[:PER_SENTENCE].tolist())
+    rows = torch.tensor(chosen, dtype=torch.int64, device=vectors.device)
+    return TokenBlock(vectors[rows], torch.from_numpy(lines[chosen]).to(vectors.device), places[rows])
+
+
+class Nearest:
+    """The k nearest tokens of every query among all that were added; only these are kept.
+
+    Attributes:
+        cosines: float32 [q, k], falling; -inf where fewer than k tokens were added.
+        languages, lines, places: int64 [q, k], which token it is; languages by the number given to `add`.
+    """
+
+    def __init__(self, queries: TokenBlock, language: int, k: int = NEAREST) -> None:
+        self.queries = queries
+        self.language = language
+        shape = (len(queries.lines), k)
+        device = queries.vectors.device
+        self.cosines = torch.full(shape, -torch.inf, device=device)
+        self.languages, self.lines, self.places = (
+            torch.full(shape, -1, dtype=torch.int64, device=device) for _ in range(3)
+        )
+
+    def add(self, language: int, block: TokenBlock) -> None:
+        """Look among more tokens; a query is not its own neighbour."""
+        cosines = self.queries.vectors @ block.vectors.T
+        if language == self.language:
+            same_line = self.queries.lines[:, None] == block.lines
+            cosines[same_line & (self.queries.places[:, None] == block.places)] = -torch.inf
+        best, columns = cosines.topk(min(self.cosines.shape[1], cosines.shape[1]), dim=1)
+        both = torch.cat([self.cosines, best], dim=1)
+        self.cosines, kept = both.topk(self.cosines.shape[1], dim=1)
+        found = torch.full_like(columns, language), block.lines[columns], block.places[columns]
+        before = self.languages, self.lines, self.places
+        self.languages, self.lines, self.places = (
+            torch.cat([old, new], dim=1).gather(1, kept) for old, new in zip(before, found, strict=True)
+        )
+
+    def shares(self, k: int) -> dict[str, float]:
+        """Percent of the k nearest of all queries in each of CLASSES."""
+        there = torch.isfinite(self.cosines[:, :k])
+        same_language = self.languages[:, :k] == self.language
+        same_line = self.lines[:, :k] == self.queries.lines[:, None]
+        parts = (
+            ~same_language & ~same_line,
+            same_language & ~same_line,
+            same_language & same_line,
+            ~same_language & same_line,
+        )
+        total = max(1, int(there.sum()))
+        return {
+            name: 100 * int((part & there).sum()) / total for name, part in zip(CLASSES, parts, strict=True)
+        }

@@ -1,0 +1,167 @@
+"""XNLI: an encoder fine-tuned on English inference, tested on other languages (DAP, Appendix C).
+
+A cross-encoder reads premise and hypothesis as one sequence; a fresh pooler (Linear, tanh) and a fresh
+classifier stand on its first token, as in Hugging Face's models for sequence classification. AdamW, linear
+decay without warm-up, gradients clipped at 1: the defaults of Hugging Face's trainer, which DAP used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from mexma_cli.encoder.attention import attention_arguments
+from mexma_cli.encoder.encoder import first_position
+from mexma_cli.encoder.packing import by_token_budget, pack
+
+if TYPE_CHECKING:
+    from mexma_cli.encoder.encoder import SentenceEncoder
+
+CLASSES = ("entailment", "neutral", "contradiction")
+TOKENS_PER_BATCH = 8192
+CLIP = 1.0
+
+
+@dataclass(frozen=True)
+class Inference:
+    """n pairs of sentences and their classes (int64 [n], places in CLASSES)."""
+
+    premises: Sequence[str]
+    hypotheses: Sequence[str]
+    classes: np.ndarray
+
+
+@dataclass(frozen=True)
+class FineTuning:
+    """The settings of DAP's Table 9."""
+
+    epochs: int = 2
+    batch: int = 256
+    learning_rate: float = 5e-5
+    max_tokens: int = 128
+    seed: int = 42
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Pairs as token ids, with the sentence (0 or 1) that each token is of."""
+
+    ids: list[np.ndarray]
+    types: list[np.ndarray]
+
+
+class PairClassifier(nn.Module):
+    """The transformer of an encoder under a fresh pooler and a fresh classifier.
+
+    The transformer is not copied: fine-tuning changes it.
+    """
+
+    def __init__(self, encoder: SentenceEncoder, max_tokens: int) -> None:
+        super().__init__()
+        self.transformer = encoder.model
+        self.tokenizer = encoder.tokenizer
+        self.max_tokens = min(max_tokens, self._positions())
+        config = encoder.model.config
+        width = config.hidden_size
+        rate = getattr(config, "classifier_dropout", None)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob if rate is None else rate)
+        self.pooler = nn.Linear(width, width)
+        self.classifier = nn.Linear(width, len(CLASSES))
+        for layer in (self.pooler, self.classifier):
+            nn.init.normal_(layer.weight, std=getattr(config, "initializer_range", 0.02))
+            nn.init.zeros_(layer.bias)
+
+    def _positions(self) -> int:
+        return self.transformer.config.max_position_embeddings - first_position(self.transformer)
+
+    def sequences(self, pairs: Inference) -> Sequences:
+        """Premise and hypothesis as one sequence; of the longer one tokens are cut until both fit."""
+        backend = self.tokenizer.backend_tokenizer
+        backend.no_padding()
+        backend.enable_truncation(self.max_tokens, strategy="longest_first")
+        try:
+            found = backend.encode_batch(list(zip(pairs.premises, pairs.hypotheses, strict=True)))
+        finally:
+            backend.no_truncation()
+        return Sequences([np.array(one.ids) for one in found], [np.array(one.type_ids) for one in found])
+
+    def forward(self, ids: Sequence[np.ndarray], types: Sequence[np.ndarray]) -> torch.Tensor:
+        """Logits, [n, 3]."""
+        device = self.classifier.weight.device
+        batch = pack(ids, first_position(self.transformer)).to(device)
+        # Attention with dropout needs this backend: torch's variable-length one has none.
+        inputs: dict[str, Any] = attention_arguments(batch, "bucketed")
+        if getattr(self.transformer.config, "type_vocab_size", 1) > 1:
+            inputs["token_type_ids"] = torch.from_numpy(np.concatenate(types)).to(device)[None]
+        states = self.transformer(
+            input_ids=batch.input_ids[None], position_ids=batch.position_ids[None], **inputs
+        ).last_hidden_state[0]
+        first = states[batch.cu_seqlens[:-1].long()]
+        return self.classifier(self.dropout(torch.tanh(self.pooler(self.dropout(first)))))
+
+
+def fine_tune(
+    model: PairClassifier,
+    train: Inference,
+    settings: FineTuning,
+    autocast: Callable[[], AbstractContextManager[Any]],
+    on_step: Callable[[int, float], object] = lambda pairs, loss: None,
+) -> None:
+    """Train all weights on pairs of one language.
+
+    Args:
+        autocast: Makes the context of every forward pass.
+        on_step: Called after every step with the pairs in it and its mean loss.
+    """
+    torch.manual_seed(settings.seed)
+    shuffled = np.random.default_rng(settings.seed)
+    tokens = model.sequences(train)
+    classes = torch.from_numpy(train.classes)
+    count = len(train.classes)
+    steps = settings.epochs * -(-count // settings.batch)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.0)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: max(0.0, 1 - step / steps))
+    model.train()
+    for _ in range(settings.epochs):
+        order = shuffled.permutation(count)
+        for start in range(0, count, settings.batch):
+            rows = order[start : start + settings.batch]
+            total = 0.0
+            for part in _by_budget(tokens, rows):
+                with autocast():
+                    logits = model([tokens.ids[row] for row in part], [tokens.types[row] for row in part])
+                wanted = classes[part].to(logits.device)
+                loss = nn.functional.cross_entropy(logits.float(), wanted, reduction="sum") / len(rows)
+                loss.backward()
+                total += float(loss.detach())
+            nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+            optimiser.step()
+            schedule.step()
+            optimiser.zero_grad(set_to_none=True)
+            on_step(len(rows), total)
+
+
+@torch.inference_mode()
+def predict(
+    model: PairClassifier, pairs: Inference, autocast: Callable[[], AbstractContextManager[Any]]
+) -> np.ndarray:
+    """int64 [n]: the class of each pair."""
+    model.eval()
+    tokens = model.sequences(pairs)
+    found = np.empty(len(pairs.classes), dtype=np.int64)
+    for part in _by_budget(tokens, np.arange(len(found))):
+        with autocast():
+            logits = model([tokens.ids[row] for row in part], [tokens.types[row] for row in part])
+        found[part] = logits.argmax(dim=1).cpu().numpy()
+    return found
+
+
+def _by_budget(tokens: Sequences, rows: np.ndarray) -> Iterator[np.ndarray]:
+    for part in by_token_budget([len(tokens.ids[row]) for row in rows], TOKENS_PER_BATCH):
+        yield rows[part]

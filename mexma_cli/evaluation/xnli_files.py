@@ -1,0 +1,120 @@
+"""Files of XNLI and MultiNLI, as they are published: TSV with a header line, or JSON lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.xnli import CLASSES, Inference
+from mexma_cli.text.lines import is_blank, read_lines
+
+LAYOUTS = """needed in the folder or below it: the English train set, multinli.train.en.tsv (XNLI-MT-1.0) or
+multinli_1.0_train.jsonl or .txt (MultiNLI), and the test set, xnli.test.tsv or xnli.test.jsonl (XNLI-1.0).
+Published at https://cims.nyu.edu/~sbowman/xnli and https://cims.nyu.edu/~sbowman/multinli"""
+TRAIN = ("multinli.train.en.tsv", "multinli_1.0_train.jsonl", "multinli_1.0_train.txt")
+TEST = ("xnli.test.tsv", "xnli.test.jsonl")
+_PACKED = ("", ".gz", ".xz", ".zst", ".bz2")
+_ALIASES = {"contradictory": "contradiction"}
+
+Pair = tuple[str, str, str, str]
+"""language, class, premise, hypothesis"""
+
+
+def find(folder: Path, names: tuple[str, ...]) -> Path:
+    """The first of these files in a folder or below it, compressed or not.
+
+    Raises:
+        MexmaError: None is there.
+    """
+    if not folder.is_dir():
+        raise MexmaError(f"{folder}: no such folder", LAYOUTS)
+    for name in names:
+        for ending in _PACKED:
+            found = sorted(folder.rglob(name + ending))
+            if found:
+                return found[0]
+    raise MexmaError(f"{folder}: no {' or '.join(names)}", LAYOUTS)
+
+
+def read_inference(path: Path) -> tuple[dict[str, Inference], int]:
+    """The pairs of a file by language, as the file names it (`en` where it names none).
+
+    Returns:
+        Pairs by language, and how many are left out because people did not agree on a class (`-`).
+
+    Raises:
+        MexmaError: Not such a file, or a line that is not as the others; with its number.
+    """
+    rows: dict[str, list[tuple[str, str, int]]] = {}
+    undecided = 0
+    for number, (language, name, premise, hypothesis) in _pairs(path):
+        name = _ALIASES.get(name, name)
+        if name == "-":
+            undecided += 1
+            continue
+        if name not in CLASSES:
+            raise MexmaError(f"{path}, line {number}: {name!r} is none of {', '.join(CLASSES)}", LAYOUTS)
+        rows.setdefault(language, []).append((premise, hypothesis, CLASSES.index(name)))
+    if not rows:
+        raise MexmaError(f"{path} has no pairs", LAYOUTS)
+    found = {}
+    for language, pairs in rows.items():
+        premises, hypotheses, classes = zip(*pairs, strict=True)
+        found[language] = Inference(premises, hypotheses, np.array(classes))
+    return found, undecided
+
+
+def _pairs(path: Path) -> Iterator[tuple[int, Pair]]:
+    lines = ((number, line) for number, line in enumerate(read_lines(path), 1) if not is_blank(line))
+    if ".jsonl" in path.name:
+        for number, line in lines:
+            yield number, _from_json(path, number, line)
+        return
+    first = next(lines, None)
+    if first is None:
+        raise MexmaError(f"{path} is empty", LAYOUTS)
+    take = _from_header(path, first[1].split("\t"))
+    for number, line in lines:
+        yield number, take(number, line.split("\t"))
+
+
+def _from_json(path: Path, number: int, line: str) -> Pair:
+    try:
+        record = json.loads(line)
+        pair = (
+            record.get("language", "en"),
+            record["gold_label"],
+            record["sentence1"],
+            record["sentence2"],
+        )
+    except (ValueError, KeyError, AttributeError) as error:
+        raise MexmaError(f"{path}, line {number}: no pair of XNLI in JSON ({error})", LAYOUTS) from None
+    return pair
+
+
+def _from_header(path: Path, header: list[str]) -> Callable[[int, list[str]], Pair]:
+    """What takes a line apart, by the names in the first one."""
+    names = ("label", "premise", "hypo") if "premise" in header else ("gold_label", "sentence1", "sentence2")
+    missing = [name for name in names if name not in header]
+    if missing:
+        raise MexmaError(f"{path}, line 1: no column {missing[0]} in the header", LAYOUTS)
+    label, premise, hypothesis = (header.index(name) for name in names)
+    language = header.index("language") if "language" in header else None
+    last = max(label, premise, hypothesis)
+
+    def take(number: int, cells: list[str]) -> Pair:
+        # MultiNLI's own lines may lack cells at their end: labels that were not given.
+        if len(cells) <= last or len(cells) > len(header):
+            raise MexmaError(f"{path}, line {number}: {len(cells)} columns, {len(header)} in the header")
+        return (
+            cells[language] if language is not None else "en",
+            cells[label],
+            cells[premise],
+            cells[hypothesis],
+        )
+
+    return take

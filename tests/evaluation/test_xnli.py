@@ -1,0 +1,137 @@
+"""Fine-tuning on pairs: the model against Hugging Face's, the loop by what it learns, the files."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoTokenizer, XLMRobertaForSequenceClassification
+
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.xnli import CLASSES, FineTuning, Inference, PairClassifier, fine_tune, predict
+from mexma_cli.evaluation.xnli_files import TEST, TRAIN, find, read_inference
+
+
+def toy_pairs(count: int) -> Inference:
+    """The hypothesis alone tells the class."""
+    ends = ("It rains.", "My brother works.", "Where is the station?")
+    classes = np.arange(count) % 3
+    premises = [f"The river is rising {n}." for n in range(count)]
+    return Inference(premises, [ends[one] for one in classes], classes)
+
+
+def test_it_is_hugging_faces_model_for_sequence_classification(
+    tiny_encoder: Path, sentences: dict[str, list[str]]
+) -> None:
+    encoder = SentenceEncoder.load(str(tiny_encoder), dtype="float32")
+    model = PairClassifier(encoder, max_tokens=24).eval()
+    reference = XLMRobertaForSequenceClassification.from_pretrained(tiny_encoder, num_labels=3).eval()
+    reference.classifier.dense.load_state_dict(model.pooler.state_dict())
+    reference.classifier.out_proj.load_state_dict(model.classifier.state_dict())
+    pairs = Inference(sentences["eng"], sentences["fra"], np.zeros(8, dtype=np.int64))
+    tokenizer = AutoTokenizer.from_pretrained(tiny_encoder)
+    inputs = tokenizer(
+        pairs.premises, pairs.hypotheses, truncation="longest_first", max_length=24, padding=True,
+        return_tensors="pt",
+    )  # fmt: skip
+    tokens = model.sequences(pairs)
+    assert [ids.tolist() for ids in tokens.ids] == [
+        ids[mask == 1].tolist()
+        for ids, mask in zip(inputs["input_ids"], inputs["attention_mask"], strict=True)
+    ]
+    assert max(map(len, tokens.ids)) == 24
+    with torch.inference_mode():
+        expected = reference(inputs["input_ids"], inputs["attention_mask"]).logits
+        found = model(tokens.ids, tokens.types)
+    assert torch.allclose(found, expected, atol=1e-5)
+
+
+def test_it_learns_and_is_the_same_with_the_same_seed(tiny_encoder: Path) -> None:
+    settings = FineTuning(epochs=6, batch=16, learning_rate=3e-3)
+    losses: list[list[float]] = []
+    for _ in range(2):
+        torch.manual_seed(settings.seed)
+        model = PairClassifier(SentenceEncoder.load(str(tiny_encoder), dtype="float32"), 64)
+        losses.append([])
+        fine_tune(model, toy_pairs(90), settings, nullcontext, lambda _, loss: losses[-1].append(loss))
+    assert losses[0] == losses[1] and len(losses[0]) == 6 * 6
+    assert losses[0][0] > 0.9 and np.mean(losses[0][-6:]) < 0.3
+    unseen = toy_pairs(30)
+    assert np.mean(predict(model, unseen, nullcontext) == unseen.classes) > 0.9
+
+
+def test_a_step_is_one_batch_however_it_is_cut(tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    after: list[float] = []
+    for budget in (8192, 40):
+        monkeypatch.setattr("mexma_cli.evaluation.xnli.TOKENS_PER_BATCH", budget)
+        torch.manual_seed(0)
+        encoder = SentenceEncoder.load(str(tiny_encoder), dtype="float32")
+        encoder.model.config.hidden_dropout_prob = 0.0
+        model = PairClassifier(encoder, 64)
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+            if hasattr(module, "attention_probs_dropout_prob"):
+                module.attention_probs_dropout_prob = 0.0
+        settings = FineTuning(epochs=1, batch=12, learning_rate=1e-3)
+        fine_tune(model, toy_pairs(24), settings, nullcontext, lambda _, loss: after.append(loss))
+    assert after[:2] == pytest.approx(after[2:], abs=1e-5)
+
+
+HEADER = "language\tgold_label\tsentence1_binary_parse\tsentence1\tsentence2\tpairID\n"
+
+
+def test_files_as_published(tmp_path: Path) -> None:
+    (tmp_path / "XNLI-1.0").mkdir()
+    (tmp_path / "XNLI-1.0/xnli.test.tsv").write_text(
+        HEADER
+        + "ar\tneutral\tx\tأ\tب\t1\nar\tentailment\tx\tأ\tب\t2\nsw\t-\tx\ta\tb\t3\nsw\tneutral\tx\ta\tb\t4\n"
+    )
+    (tmp_path / "multinli.train.en.tsv").write_text("premise\thypo\tlabel\na\tb\tcontradictory\n")
+    found, undecided = read_inference(find(tmp_path, TEST))
+    assert undecided == 1 and list(found) == ["ar", "sw"]
+    assert [CLASSES[place] for place in found["ar"].classes] == ["neutral", "entailment"]
+    train, _ = read_inference(find(tmp_path, TRAIN))
+    assert (train["en"].premises, CLASSES[train["en"].classes[0]]) == (("a",), "contradiction")
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    pair = {"gold_label": "neutral", "sentence1": "a", "sentence2": "b", "genre": "fiction"}
+    path = tmp_path / "multinli_1.0_train.jsonl"
+    path.write_text(json.dumps(pair) + "\n" + json.dumps(pair | {"gold_label": "-"}) + "\n")
+    found, undecided = read_inference(path)
+    assert (found["en"].hypotheses, undecided) == (("b",), 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("xnli.test.tsv", HEADER + "ar\tmaybe\tx\ta\tb\t1\n", "xnli.test.tsv, line 2: 'maybe' is none of"),
+        (
+            "xnli.test.tsv",
+            HEADER + "ar\tneutral\tx\ta\n",
+            "xnli.test.tsv, line 2: 4 columns, 6 in the header",
+        ),
+        ("xnli.test.tsv", "language\tlabel\n", "xnli.test.tsv, line 1: no column gold_label"),
+        ("xnli.test.tsv", HEADER, "xnli.test.tsv has no pairs"),
+        ("xnli.test.tsv", "", "xnli.test.tsv is empty"),
+        ("xnli.test.jsonl", '{"gold_label": "neutral"}\n', "xnli.test.jsonl, line 1: no pair of XNLI"),
+        ("xnli.test.jsonl", "neutral\n", "xnli.test.jsonl, line 1: no pair of XNLI"),
+    ],
+)
+def test_damaged_files(tmp_path: Path, name: str, content: str, message: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(MexmaError) as caught:
+        read_inference(tmp_path / name)
+    assert message in caught.value.message
+
+
+def test_missing_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(MexmaError, match=r"no multinli\.train\.en\.tsv") as caught:
+        find(tmp_path, TRAIN)
+    assert "https://cims.nyu.edu/~sbowman/xnli" in str(caught.value.hint)
