@@ -1,8 +1,9 @@
-"""`mexma report`: a training run as curves and a table."""
+"""`mexma report`: training runs as curves and a table, results of `mexma eval` as a page."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -11,39 +12,61 @@ from mexma_cli.commands.tables import print_table
 
 
 @click.command("report")
-@click.argument("paths", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, required=True, metavar="RUN...|RESULT...", type=click.Path(path_type=Path))
 @click.option(
     "-o",
     "--output",
     metavar="PICTURE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Draw the curves: .png, .svg, .pdf, or .html with the table below them.",
+    help="Of runs: draw the curves, as .png, .svg, .pdf, or .html with the table below them. Of results: one "
+    ".html page with all of them.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(paths: tuple[Path, ...], output: Path | None, as_json: bool) -> None:
-    """Show what came of training runs: first, best and last loss, terms, dev score and speed.
+    """Show what came of training runs, or bind results of `mexma eval` into a page.
 
-    RUN is the folder that `mexma train` wrote, or its log.jsonl; it may still be training. Phases come one
-    after the other. Several runs are compared, side by side in the table and in one picture.
+    RUN is the folder that `mexma train` wrote, or its log.jsonl; it may still be training. Shown are first,
+    best and last loss, terms, dev score and speed. Phases come one after the other. Several runs are
+    compared, side by side in the table and in one picture.
+
+    RESULT is a file that `mexma eval ... -o FILE.json` wrote. Results of several encoders on the same data
+    are compared. The page has tables, the published numbers and pictures, and needs no other file.
 
     \b
     Examples:
       mexma report runs/small
       mexma report runs/small -o curves.png
       mexma report runs/with-koleo runs/without-koleo -o compared.html
+      mexma report results/*.json -o page.html
     """
     from mexma_cli.errors import MexmaError
     from mexma_cli.evaluation import curves
-    from mexma_cli.evaluation.curve_plot import FORMATS, draw_curves
-    from mexma_cli.evaluation.plot import check_plottable
 
     for path in paths:
         if not path.exists():
             raise MexmaError(f"{path}: no such file or folder")
+    results = [path for path in paths if path.suffix == ".json" and path.is_file()]
+    if results:
+        if len(results) < len(paths):
+            other = next(path for path in paths if path not in results)
+            raise MexmaError(
+                f"{other} is no result of `mexma eval`, {results[0]} is", "report on runs and results apart"
+            )
+        _results(results, output, as_json)
+        return
+    for path in paths:
         if not curves.is_run(path):
             raise MexmaError(
                 f"{path} is no training run", f"name the folder of `mexma train` that has a {curves.LOG}"
             )
+    _runs(paths, output, as_json)
+
+
+def _runs(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
+    from mexma_cli.evaluation import curves
+    from mexma_cli.evaluation.curve_plot import FORMATS, draw_curves
+    from mexma_cli.evaluation.plot import check_plottable
+
     if output is not None:
         check_plottable(output, FORMATS)
     runs = curves.read_runs(paths)
@@ -53,3 +76,23 @@ def command(paths: tuple[Path, ...], output: Path | None, as_json: bool) -> None
         click.echo(json.dumps({"runs": [curves.summary(run) for run in runs]}, ensure_ascii=False))
     else:
         print_table(curves.table(runs), names=3 if len(runs) > 1 else 2)
+
+
+def _results(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
+    from mexma_cli.errors import MexmaError
+    from mexma_cli.evaluation.page import write_page
+    from mexma_cli.evaluation.results import Result, text_lines
+    from mexma_cli.stages.bitext import check_output
+
+    if output is not None and output.suffix.lower() != ".html":
+        raise MexmaError(f"{output}: a page of results is .html", "give it another name")
+    check_output(output)
+    results = [Result.read(path) for path in paths]
+    if output is not None:
+        write_page(output, results)
+    if as_json:
+        click.echo(json.dumps({"results": [result.to_json() for result in results]}, ensure_ascii=False))
+        return
+    for number, (path, result) in enumerate(zip(paths, results, strict=True)):
+        click.echo("\n" * bool(number) + f"{result.task} ({path})")
+        click.echo("\n".join(text_lines(result)))
