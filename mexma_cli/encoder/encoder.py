@@ -136,12 +136,7 @@ class SentenceEncoder:
         if settings.own_code:
             encoder._check_own_code()
         _ = encoder.fingerprint  # of the weights as they are stored, whatever they are cast to
-        target = pick_device(device)
-        encoder.precision = pick_precision(dtype, target)
-        # On a processor the weights stay float32, and the engine has copies for its products.
-        on_cpu = target.type == "cpu" and encoder.precision != torch.float16
-        encoder.model = model.to(device=target, dtype=torch.float32 if on_cpu else encoder.precision)
-        encoder.modules.to(encoder.device)
+        encoder._move(pick_device(device), dtype)
         encoder.backend = choose_backend(attention, encoder.device)
         return encoder
 
@@ -173,6 +168,13 @@ class SentenceEncoder:
         )
         torch.manual_seed(seed)
         return cls("new", XLMRobertaModel(config, add_pooling_layer=False), tokenizer, max_tokens=max_tokens)
+
+    def _move(self, device: torch.device, dtype: str) -> None:
+        self.precision = pick_precision(dtype, device)
+        # On a processor the weights stay float32, and the engine has copies for its products.
+        on_cpu = device.type == "cpu" and self.precision != torch.float16
+        self.model = self.model.to(device=device, dtype=torch.float32 if on_cpu else self.precision)
+        self.modules.to(device)
 
     @property
     def dim(self) -> int:
