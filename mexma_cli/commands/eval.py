@@ -18,6 +18,8 @@ TABLE: dict[str, tuple[str, str]] = {
     "tokens": ("mexma_cli.commands.eval_tokens:command", "Whose tokens are the nearest of a token."),
     "attention": ("mexma_cli.commands.eval_attention:command", "Entropy of the first token's attention."),
     "pooling": ("mexma_cli.commands.eval_pooling:command", "The mean of the tokens against the first token."),
+    "leakage": ("mexma_cli.commands.eval_leakage:command", "Meaning and language of vectors, taken apart."),
+    "codeswitch": ("mexma_cli.commands.eval_codeswitch:command", "Make a code-switched retrieval set."),
 }
 """Name -> (`module:attribute` of the Click command, one line of help)."""
 

@@ -55,6 +55,8 @@ class DecomposerManifest(BaseModel):
     encoder: str
     """What made the vectors that it takes apart, and that one's fingerprint."""
     encoder_fingerprint: str
+    pooling: str
+    prefix: str
     dim: int
     languages: tuple[str, ...]
     fingerprints: dict[Part, str]
@@ -288,6 +290,8 @@ def _finish(
     manifest = DecomposerManifest(
         encoder=store.manifest.encoder,
         encoder_fingerprint=store.manifest.fingerprint,
+        pooling=store.manifest.pooling,
+        prefix=store.manifest.prefix,
         dim=pairs.dim,
         languages=tuple(pairs.languages),
         fingerprints=prints,

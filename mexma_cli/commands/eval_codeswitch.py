@@ -1,0 +1,108 @@
+"""`mexma eval codeswitch`: sentences of two languages in one, from a bilingual dictionary."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import click
+
+log = logging.getLogger(__name__)
+
+
+@click.command("codeswitch")
+@click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path))
+@click.argument("target", metavar="ENGLISH", type=click.Path(path_type=Path))
+@click.option(
+    "--dictionary",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="From the language of SOURCE to English, in MUSE's format.",
+)
+@click.option("--lang", required=True, metavar="CODE", help="The language of SOURCE.")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Folder for the files; those of other languages in it stay.",
+)
+@click.option(
+    "-n",
+    "--sentences",
+    "count",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="How many are drawn.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(0, 1),
+    default=0.5,
+    show_default=True,
+    help="Probability with which a word that the dictionary has is replaced; one in a sentence always is.",
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=42, show_default=True, help="Of all that is drawn."
+)
+def command(
+    source: Path, target: Path, dictionary: Path, lang: str, output: Path, count: int, rate: float, seed: int
+) -> None:
+    """Make a code-switched retrieval set of a bitext (ORACLE paper, appendix C.1).
+
+    Line n of SOURCE is the translation of line n of ENGLISH. Words of SOURCE are replaced by one of their
+    translations in the dictionary, and the sentence is to be found by the whole English one. DIR gets files
+    named and laid out as Tatoeba's, so that `mexma eval leakage` and `mexma eval tatoeba` read them, and
+    codeswitch.LANG.json, which says how they were made. Equal seeds give equal files.
+
+    MUSE's dictionaries are published at github.com/facebookresearch/MUSE, under a non-commercial licence.
+
+    \b
+    Examples:
+      mexma eval codeswitch tatoeba.deu-eng.deu tatoeba.deu-eng.eng --lang deu --dictionary de-en.txt \\
+        -o codeswitched
+      mexma eval leakage codeswitched --with runs/systems/meat-oracle
+    """
+    from mexma_cli.evaluation.codeswitch import code_switched, read_dictionary
+    from mexma_cli.evaluation.files import read_aligned, read_sentences
+    from mexma_cli.languages import resolve
+    from mexma_cli.store.manifest import checksum_file, whole_file, write_json_atomic
+
+    code = resolve(lang).partition("_")[0]
+    words = read_dictionary(dictionary)
+    english = read_sentences(target)
+    made = code_switched(read_aligned(source, target, len(english)), english, words, count, rate, seed)
+    output.mkdir(parents=True, exist_ok=True)
+    chosen = [english[row] for row in made.rows]
+    for side, lines in ((code, made.sentences), ("eng", chosen)):
+        with whole_file(output / f"tatoeba.{code}-eng.{side}") as file:
+            file.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
+    facts = {
+        "source": str(source),
+        "source_checksum": checksum_file(source),
+        "target": str(target),
+        "target_checksum": checksum_file(target),
+        "dictionary": str(dictionary),
+        "dictionary_checksum": checksum_file(dictionary),
+        "rate": rate,
+        "seed": seed,
+        "sentences": len(made.rows),
+        "usable": made.usable,
+        "words": made.words,
+        "replaced": made.replaced,
+        "lines": [row + 1 for row in made.rows],
+    }
+    write_json_atomic(output / f"codeswitch.{code}.json", facts)
+    if len(made.rows) < count:
+        log.warning("warning: only %s sentences have a word of the dictionary", f"{len(made.rows):,}")
+    log.info(
+        "%s sentences in %s, %s of %s words replaced (%.0f %%)",
+        f"{len(made.rows):,}",
+        output,
+        f"{made.replaced:,}",
+        f"{made.words:,}",
+        100 * made.replaced / made.words,
+    )

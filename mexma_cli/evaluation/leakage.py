@@ -1,0 +1,88 @@
+"""How much of the meaning is left in the language part (ORACLE paper, Tables 3, 8 and 10, Figure 5)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from mexma_cli.evaluation.retrieval import DIRECTIONS, GROUPS, AlignedPair, precision_at_1
+from mexma_cli.evaluation.sts import score_pairs
+from mexma_cli.evaluation.sts_files import Pairs
+
+WHOLE = "vectors"
+PARTS = ("meaning", "language")
+SPEARMAN = "spearman"
+
+Embed = Callable[[Sequence[str]], np.ndarray]
+Split = Callable[[np.ndarray], dict[str, np.ndarray]]
+"""An encoder's vectors, float32 [N, dim], to all of `PARTS` of them, [N, dim] each."""
+Row = dict[str, Any]
+
+
+def measure_leakage(
+    pairs: Sequence[AlignedPair], sets: Sequence[Pairs], embed: Embed, split: Split
+) -> list[Row]:
+    """Retrieval in both directions and similarity, with the encoder's vectors and each of their parts.
+
+    Returns:
+        A row for each data set and measure: `data`, `measure` (P@1 of a direction in percent, or the
+        Spearman correlation x 100), `pairs`, and the numbers by part; None where a part is constant.
+    """
+    rows: list[Row] = []
+    for pair in pairs:
+        source, target = _parts(embed(pair.sentences), split), _parts(embed(pair.english), split)
+        found = {part: precision_at_1(source[part], target[part]) for part in source}
+        for place, direction in enumerate(DIRECTIONS):
+            row = {"data": pair.language, "measure": direction, "pairs": len(pair.english)}
+            rows.append(row | {part: both[place] for part, both in found.items()})
+    for one in sets:
+        left, right = _parts(embed(one.left), split), _parts(embed(one.right), split)
+        correlations = {part: score_pairs(left[part], right[part], one.gold).spearman for part in left}
+        row = {"data": one.name, "measure": SPEARMAN, "pairs": len(one.gold)}
+        rows.append(row | {k: None if math.isnan(value) else value for k, value in correlations.items()})
+    return rows
+
+
+def _parts(vectors: np.ndarray, split: Split) -> dict[str, np.ndarray]:
+    return {WHOLE: vectors, **split(vectors)}
+
+
+def leakage_scores(rows: Sequence[Row]) -> dict[str, float]:
+    """The means of both parts by measure: `meaning eng->xx` and the like over all data, and over each group of
+    `retrieval.GROUPS` that is there as a whole and is not all: `meaning eng->xx 14`."""
+    languages = {row["data"] for row in rows if row["measure"] in DIRECTIONS}
+    groups = {name: set(codes) for name, codes in GROUPS.items() if languages > set(codes)}
+    scores: dict[str, float] = {}
+    for measure in (*DIRECTIONS, SPEARMAN):
+        for name, members in {"": languages, **(groups if measure in DIRECTIONS else {})}.items():
+            for part in PARTS:
+                values = [
+                    row[part]
+                    for row in rows
+                    if row["measure"] == measure
+                    and row[part] is not None
+                    and (measure == SPEARMAN or row["data"] in members)
+                ]
+                if values:
+                    scores[f"{part} {measure} {name}".rstrip()] = fmean(values)
+    return scores
+
+
+def plane(clouds: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Clouds of directions in the plane in which, taken together, they spread most (PCA of unit vectors).
+
+    Args:
+        clouds: float32 [N, dim] each.
+
+    Returns:
+        float64 [N, 2] each.
+    """
+    unit = [cloud / np.linalg.norm(cloud, axis=1, keepdims=True).clip(1e-12) for cloud in clouds]
+    everything = np.concatenate(unit).astype(np.float64)
+    centre = everything.mean(axis=0)
+    _, _, axes = np.linalg.svd(everything - centre, full_matrices=False)
+    return [(cloud - centre) @ axes[:2].T for cloud in unit]
