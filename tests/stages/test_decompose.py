@@ -130,7 +130,7 @@ def test_the_export_embeds_what_projecting_makes(
 
 
 def test_an_encoder_that_did_not_make_the_stores(pair: Path, tiny_encoder: Path) -> None:
-    with pytest.raises(MexmaError, match="did not make .*eng.emb: that was some encoder"):
+    with pytest.raises(MexmaError, match=r"did not make .*eng.emb: that was some encoder"):
         decompose(recipe(pair, encoder=str(tiny_encoder)))
     assert not (pair / "run").exists()
 
@@ -142,7 +142,7 @@ def test_a_second_run_and_another_recipe(pair: Path) -> None:
     before = (pair / "run" / "meaning" / "model.safetensors").read_bytes()
     assert decompose(recipe(pair), resume=True) == pair / "run"
     assert (pair / "run" / "meaning" / "model.safetensors").read_bytes() == before
-    with pytest.raises(MexmaError, match="started with another recipe: objective.name"):
+    with pytest.raises(MexmaError, match=r"started with another recipe: objective\.name"):
         other = {"name": "oracle", "intra_class": 1.0, "inter_class": 1.0}
         decompose(recipe(pair, objective=other), resume=True)
 

@@ -1,0 +1,156 @@
+"""`mexma train` of a decomposer, `mexma project`, `mexma eval leakage` and `codeswitch`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from mexma_cli.main import cli
+from mexma_cli.store.embeddings import EmbeddingStore
+
+
+def mexma(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def work(
+    tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path, sentences: dict[str, list[str]]
+) -> Path:
+    """A folder with two texts, their stores, a recipe, and what `mexma train` made of it (run/)."""
+    folder = tmp_path_factory.mktemp("decompose")
+    (folder / "tatoeba").mkdir()
+    for language, lines in sentences.items():
+        text = folder / f"{language}.txt"
+        text.write_text("\n".join([*lines, *(f"{n} {line}" for n, line in enumerate(lines))]) + "\n")
+        done = mexma("embed", "--model", tiny_encoder, "--device", "cpu", "--lang", language, text)
+        assert done.exit_code == 0, done.output
+        (folder / "tatoeba" / f"tatoeba.fra-eng.{language}").write_text("\n".join(lines) + "\n")
+    raw = {
+        "kind": "decompose",
+        "name": "tiny",
+        "run": str(folder / "run"),
+        "encoder": str(tiny_encoder),
+        "data": {"root": str(folder), "pairs": [{"source": "eng.emb", "target": "fra.emb"}]},
+        "objective": {"name": "meat", "intra_class": 1.0, "inter_class": 1.0},
+        "trainer": {"batch": 8, "epochs": 4, "learning_rate": 0.01, "device": "cpu"},
+    }
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(raw))
+    done = mexma("train", folder / "recipe.yaml")
+    assert done.exit_code == 0, done.output
+    assert done.stdout == f"{folder / 'run'}\n"
+    assert "meat: 14 pairs in 2 languages, 2 more held out; 1 steps an epoch on cpu" in done.stderr
+    assert "ended after epoch 4: validation " in done.stderr
+    return folder
+
+
+def test_info_and_report(work: Path) -> None:
+    info = mexma("info", work / "run")
+    assert info.exit_code == 0 and ": decomposer" in info.stdout and "check: all is whole" in info.stdout
+    report = mexma("report", work / "run")
+    assert report.exit_code == 0, report.output
+    assert "validation loss" in report.stdout and "cross reconstruction" in report.stdout
+
+
+def test_meanings_are_mined_and_embedded_in_one_go(work: Path, tmp_path: Path) -> None:
+    for language in ("fra", "eng"):
+        done = mexma("project", work / f"{language}.emb", "--with", work / "run")
+        assert done.exit_code == 0, done.output
+        assert "16 rows of 32 numbers in" in done.stderr
+    mined = mexma("mine", work / "fra.meaning.emb", work / "eng.meaning.emb", "-o", tmp_path / "p.tsv")
+    assert mined.exit_code == 0, mined.output
+    options = ["--model", work / "run", "--device", "cpu", "--lang", "eng", "-o", tmp_path / "eng.emb"]
+    assert mexma("embed", work / "eng.txt", *options).exit_code == 0
+    both = mexma("mine", work / "fra.meaning.emb", tmp_path / "eng.emb", "-o", tmp_path / "q.tsv")
+    assert both.exit_code == 0, both.output  # the same encoder, by its fingerprint
+    refused = mexma("mine", work / "fra.meaning.emb", work / "eng.emb")
+    assert refused.exit_code == 1 and "different encoders" in refused.stderr
+    assert EmbeddingStore.open(work / "fra.meaning.emb").manifest.encoder == str(work / "run")
+
+
+def test_the_language_and_its_name(work: Path) -> None:
+    done = mexma("project", work / "fra.emb", "--with", work / "run", "--part", "language")
+    assert done.exit_code == 0, done.output
+    store = EmbeddingStore.open(work / "fra.language.emb", verify=True)
+    assert store.manifest.encoder.endswith(f", language by {work / 'run'}")
+
+
+def test_leakage(work: Path, tmp_path: Path) -> None:
+    (tmp_path / "own.tsv").write_text("5\tIt rains.\tIt is raining.\n0\tIt rains.\tA boat.\n3\ta b\ta c\n")
+    options = ["--with", work / "run", "--cache", "none", "--device", "cpu", "--sts", tmp_path / "own.tsv"]
+    kept = tmp_path / "leakage.json"
+    done = mexma("eval", "leakage", work / "tatoeba", *options, "--json", "-o", kept)
+    assert done.exit_code == 0, done.output
+    result = json.loads(done.stdout)
+    assert json.loads(kept.read_text()) == result
+    assert [(row["data"], row["measure"]) for row in result["rows"]] == [
+        *(("fra", "xx->eng"), ("fra", "eng->xx"), ("own", "spearman"))
+    ]
+    assert all(0 <= row[part] <= 100 for row in result["rows"][:2] for part in ("vectors", "meaning"))
+    assert result["benchmark"] == "leakage"
+    table = mexma("eval", "leakage", work / "tatoeba", *options, "--plot", tmp_path / "clouds.png")
+    assert table.exit_code == 0, table.output
+    assert "measure" in table.stdout and (tmp_path / "clouds.png").stat().st_size > 1000
+
+
+def test_a_code_switched_set_is_made_and_measured(work: Path, tmp_path: Path) -> None:
+    (tmp_path / "fr-en.txt").write_text(
+        "livre book\nfilm movie\nfilm film\nfrère brother\n", encoding="utf-8"
+    )
+    texts = [work / "tatoeba" / f"tatoeba.fra-eng.{side}" for side in ("fra", "eng")]
+    options = ["--dictionary", tmp_path / "fr-en.txt", "--lang", "fr", "--rate", "1"]
+    done = mexma("eval", "codeswitch", *texts, *options, "-o", tmp_path / "one")
+    assert done.exit_code == 0, done.output
+    assert "warning: only 2 sentences have a word of the dictionary" in done.stderr
+    assert "2 sentences in" in done.stderr and "3 of 14 words replaced" in done.stderr
+    assert (tmp_path / "one" / "tatoeba.fra-eng.fra").read_text().splitlines() == [
+        "Ce book est plus intéressant que le movie.",
+        "Mon brother travaille dans une boulangerie.",
+    ]
+    assert (tmp_path / "one" / "tatoeba.fra-eng.eng").read_text().splitlines() == [
+        "This book is more interesting than the film.",
+        "My brother works in a bakery.",
+    ]
+    facts = json.loads((tmp_path / "one" / "codeswitch.fra.json").read_text())
+    assert (facts["lines"], facts["seed"], facts["rate"]) == ([7, 8], 42, 1.0)
+    mexma("eval", "codeswitch", *texts, *options, "-o", tmp_path / "two")
+    for file in (tmp_path / "one").iterdir():
+        assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()
+    options = ["--with", work / "run", "--cache", "none", "--device", "cpu", "--json"]
+    measured = mexma("eval", "leakage", tmp_path / "one", *options)
+    assert json.loads(measured.stdout)["benchmark"] == "leakage-codeswitch"
+
+
+def test_mistakes_are_messages(work: Path, tmp_path: Path, tiny_encoder: Path) -> None:
+    (tmp_path / "bad.txt").write_text("just one\nword\n")
+    texts = [work / "tatoeba" / f"tatoeba.fra-eng.{side}" for side in ("fra", "eng")]
+    bad = ["--dictionary", tmp_path / "bad.txt", "--lang", "fr", "-o", tmp_path / "out"]
+    cases = {
+        "no finished run of a decomposer": ("project", work / "fra.emb", "--with", tmp_path),
+        "holds a training run already": ("train", work / "recipe.yaml"),
+        "bad.txt, line 2: 1 words": ("eval", "codeswitch", *texts, *bad),
+        "line n of one must be the translation": (
+            *("eval", "codeswitch", texts[0], work / "eng.txt", "--dictionary", tmp_path / "good.txt"),
+            *("--lang", "fr", "-o", tmp_path / "out"),
+        ),
+        "different encoders: mini": (
+            *("eval", "leakage", work / "tatoeba", "--with", work / "run"),
+            *("--model", "mini", "--cache", "none"),
+        ),
+        "picture can be": ("eval", "leakage", work / "tatoeba", "--with", work / "run", "--plot", "a.txt"),
+    }
+    (tmp_path / "good.txt").write_text("livre book\n")
+    for message, arguments in cases.items():
+        done = mexma(*arguments)
+        assert done.exit_code == 1, (message, done.output)
+        assert message in done.stderr and "Traceback" not in done.stderr, (message, done.stderr)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_decomposer_trains_in_one_process(work: Path) -> None:
+    done = mexma("train", work / "recipe.yaml", "--nproc-per-node", "2")
+    assert done.exit_code == 2 and "trains in one process" in done.stderr
