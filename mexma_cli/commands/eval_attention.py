@@ -103,7 +103,8 @@ def command(
     }
     if picture is not None:
         _draw(loaded, picture, sentences or [lines[0] for lines in list(texts.values())[:2]])
-    print_result(Result("attention", describe(loaded), settings, scores, rows, "attention"), as_json, output)
+    published = "attention" if there.layout.endswith("<code>.devtest") else None
+    print_result(Result("attention", describe(loaded), settings, scores, rows, published), as_json, output)
 
 
 def _rows(encoder: SentenceEncoder, texts: dict[str, list[str]]) -> list[dict[str, Any]]:

@@ -57,14 +57,13 @@ def command(
 
     from mexma_cli.evaluation.results import Result, describe, print_result
 
-    rows = _rows(chosen, encoder, cache)
-    loaded, found = rows
+    loaded, rows = _measured(chosen, encoder, cache)
     settings = {"tasks": tasks, "mteb": mteb.__version__}
-    scores = _scores(chosen, found)
-    print_result(Result("mteb", describe(loaded), settings, scores, found, chosen.benchmark), as_json, output)
+    result = Result("mteb", describe(loaded), settings, _scores(chosen, rows), rows, chosen.benchmark)
+    print_result(result, as_json, output)
 
 
-def _rows(
+def _measured(
     chosen: Choice, encoder: EncoderChoice, cache: Path | None
 ) -> tuple[SentenceEncoder, list[dict[str, Any]]]:
     """A row a task, subset and split; tasks without data are warned of.
@@ -93,8 +92,7 @@ def _rows(
                 continue
             rows += [
                 {
-                    "task": score.task,
-                    "subset": score.subset,
+                    "task": score.name,
                     "split": score.split,
                     "measure": score.measure,
                     "score": score.value,
@@ -107,17 +105,17 @@ def _rows(
 
 
 def _scores(chosen: Choice, rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Means of the tables whose tasks are all there, or of all that was asked for."""
+    """The mean of all that was asked for, and the columns of a table of means; of whole ones only."""
     by_task: dict[str, list[float]] = {}
     for row in rows:
-        for name in (row["task"], f"{row['task']} ({row['subset']})"):
+        for name in {row["task"], row["task"].partition(" (")[0]}:
             by_task.setdefault(name, []).append(row["score"])
-    means = chosen.means or {"average": chosen.tasks}
+    means = chosen.means or {"score": chosen.tasks}
     scores = {
         name: fmean(fmean(by_task[str(task)]) for task in members)
         for name, members in means.items()
         if all(str(task) in by_task for task in members)
     }
-    if len(scores) == len(means) > 1:
-        scores = {"average": fmean(scores.values())} | scores
+    if "score" not in means and len(scores) == len(means):
+        scores = {"score": fmean(scores.values())} | scores
     return scores

@@ -96,7 +96,8 @@ def command(
         f"{name} {kind}": found[name] for kind, found in (("CLS", cls), ("uniform", uniform)) for name in cls
     }
     settings = {"sts": [str(path) for path in pairs]} | (data.settings() if data else {})
-    print_result(Result("pooling", describe(first), settings, scores, rows, "pooling"), as_json, output)
+    published = "pooling" if data and data.published == "81" else None
+    print_result(Result("pooling", describe(first), settings, scores, rows, published), as_json, output)
 
 
 def _augmented(data: AlignedTexts) -> Augmented | None:

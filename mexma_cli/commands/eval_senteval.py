@@ -19,6 +19,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+EXAMPLES = {
+    "MR": 10662,
+    "SST2": 70042,
+    "TREC": 5952,
+    "CR": 3775,
+    "SUBJ": 10000,
+    "MPQA": 10606,
+    "MRPC": 5801,
+}
+"""Of all parts, in SentEval's download; copies differ by a few."""
+
 Splits = dict[str, "Examples"]
 
 
@@ -74,10 +85,18 @@ def command(
     if not tasks:
         raise MexmaError(f"{' '.join(map(str, folders))}: none of SentEval's files is there", LAYOUTS)
     if missing:
-        log.warning("warning: no files of %s: left out\n%s", ", ".join(missing), LAYOUTS)
+        log.warning("warning: no files of %s: left out (--help names the files)", ", ".join(missing))
     check_result_output(output)
     loaded = load_encoder(encoder)
     rows = _rows(tasks, kfold, cached_embedding(loaded, cache, sum(map(_sentences, tasks.values()))))
+    for row in rows:
+        if row["examples"] < 0.98 * EXAMPLES[row["task"]]:
+            log.warning(
+                "warning: %s has %s examples here, %s where it is published: the numbers are of other data",
+                row["task"],
+                f"{row['examples']:,}",
+                f"{EXAMPLES[row['task']]:,}",
+            )
     as_published = {row["task"]: row["accuracy"] for row in rows if row["as published"] == "yes"}
     scores = dict(as_published)
     if len(as_published) == len(TASKS):

@@ -68,4 +68,5 @@ def command(
     rows = [{"nearest": f"top-{k}", **nearest.shares(k)} for k in (1, NEAREST)]
     scores = nearest.shares(NEAREST)
     settings = data.settings() | {"queries": len(nearest.queries.lines), "tokens": tokens, "k": NEAREST}
-    print_result(Result("tokens", describe(loaded), settings, scores, rows, "tokens"), as_json, output)
+    published = "tokens" if data.published == "81" else None
+    print_result(Result("tokens", describe(loaded), settings, scores, rows, published), as_json, output)

@@ -34,8 +34,8 @@ BATCH = 1024
 class Score:
     """One number of mteb, in percent."""
 
-    task: str
-    subset: str
+    name: str
+    """The task, and its subset in parentheses where there are several."""
     split: str
     measure: str
     value: float
@@ -119,7 +119,9 @@ def measure(encoder: MtebEncoder, task: AbsTask, results: Path | None) -> Iterat
     shown = task.metadata.main_score if key == "main_score" else key
     for split, scores in found.task_results[0].scores.items():
         for score in scores:
-            yield Score(name, score["hf_subset"], split, shown, 100 * round(float(score[key]), 6))
+            subset = score["hf_subset"]
+            full = name if subset == "default" else f"{name} ({subset})"
+            yield Score(full, split, shown, 100 * round(float(score[key]), 6))
     if task.data_loaded:
         task.unload_data()
 

@@ -113,7 +113,7 @@ def choose(wanted: Sequence[str]) -> Choice:
         if number not in TABLES and number not in GROUPS:
             known = ", ".join(f"table{n}" for n in (*GROUPS, *TABLES))
             raise MexmaError(f"--tasks {word}: no such list of tasks", f"there are {known}")
-        for column, table in GROUPS.get(number, {"average": number}).items():
+        for column, table in GROUPS.get(number, {"score": number}).items():
             members = TABLES[table]
             tasks |= dict.fromkeys(members)
             means[column if len(wanted) == 1 else f"{word} {column}"] = members

@@ -1,4 +1,4 @@
-"""`mexma eval sts` and `senteval` at the command line."""
+"""The tasks and analyses of `mexma eval` at the command line."""
 
 from __future__ import annotations
 
@@ -75,3 +75,93 @@ def test_what_is_missing_or_wrong(tiny_encoder: Path, tmp_path: Path) -> None:
     (tmp_path / "x.tsv").write_text("1\ta\tb\n2\tc\n")
     done = run("sts", tmp_path / "x.tsv", *model)
     assert done.exit_code == 1 and "x.tsv, line 2: 2 columns" in done.stderr
+
+
+@pytest.fixture
+def aligned(tmp_path: Path, sentences: dict[str, list[str]]) -> Path:
+    """Line-aligned files; English has an empty line."""
+    folder = tmp_path / "aligned"
+    folder.mkdir()
+    for code, lines in sentences.items():
+        (folder / f"{code}.txt").write_text("\n".join([*lines, ""]) + "\n", encoding="utf-8")
+    return folder
+
+
+def test_tokens(tiny_encoder: Path, aligned: Path) -> None:
+    done = run("tokens", aligned, "--model", tiny_encoder, "--json")
+    assert done.exit_code == 0, done.output
+    result = json.loads(done.stdout)
+    assert [row["nearest"] for row in result["rows"]] == ["top-1", "top-5"]
+    for row in result["rows"]:
+        assert sum(value for key, value in row.items() if key != "nearest") == pytest.approx(100)
+    assert result["settings"]["queries"] == 24
+    assert result["benchmark"] is None  # not FLORES-200: nothing published beside it
+    missing = run("tokens", aligned, "--langs", "deu", "--model", tiny_encoder)
+    assert missing.exit_code == 1 and "deu" in missing.stderr
+
+
+def test_attention_with_a_picture(tiny_encoder: Path, aligned: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "picture.png"
+    done = run("attention", aligned, "--model", tiny_encoder, "--json", "--picture", picture)
+    assert done.exit_code == 0, done.output
+    result = json.loads(done.stdout)
+    assert [(row["language"], row["sentences"]) for row in result["rows"]] == [
+        ("eng_Latn", 8),
+        ("fra_Latn", 8),
+    ]
+    mean = sum(row["entropy"] for row in result["rows"]) / 2
+    assert result["scores"]["entropy"] == pytest.approx(mean)
+    assert picture.stat().st_size > 5000
+
+    empty = run("attention", aligned, "--model", tiny_encoder, "--picture", picture, "--sentence", "")
+    assert empty.exit_code == 1 and "has no token" in empty.stderr
+    wrong = run("attention", aligned, "--model", tiny_encoder, "--picture", tmp_path / "a.bmp")
+    assert wrong.exit_code == 1 and "a picture can be" in wrong.stderr
+    assert run("attention", aligned, "--sentence", "A cat.").exit_code == 2
+
+
+def test_pooling_is_xsim_and_sts_by_either(
+    tiny_encoder: Path, aligned: Path, tmp_path: Path, sentences: dict[str, list[str]]
+) -> None:
+    pairs = zip([5, 4, 0, 3, 1, 2, 2.5, 0.5], sentences["eng"], sentences["fra"], strict=True)
+    (tmp_path / "pairs.tsv").write_text("\n".join(f"{g}\t{a}\t{b}" for g, a, b in pairs), encoding="utf-8")
+    model = ("--model", tiny_encoder)
+    done = run("pooling", "--xsim", aligned, "--sts", tmp_path / "pairs.tsv", *model, "--json")
+    assert done.exit_code == 0, done.output
+    rows = {row["measure"]: row for row in json.loads(done.stdout)["rows"]}
+    assert "without xsim++" in done.stderr and rows.keys() == {"xsim", "STS"}
+    for kind, pooling in (("CLS", "cls"), ("uniform", "mean")):
+        alone = run("sts", tmp_path / "pairs.tsv", *model, "--pooling", pooling, "--json")
+        assert rows["STS"][kind] == json.loads(alone.stdout)["scores"]["spearman"]
+        alone = run("xsim", aligned, *model, "--pooling", pooling, "--json")
+        assert rows["xsim"][kind] == json.loads(alone.stdout)["scores"]["xsim"]
+    expected = 100 * (rows["STS"]["CLS"] - rows["STS"]["uniform"]) / rows["STS"]["CLS"]
+    assert rows["STS"]["change"] == pytest.approx(expected)
+    assert run("pooling", *model).exit_code == 2
+    assert run("pooling", "--xsim", aligned, "--pooling", "mean", *model).exit_code == 2
+
+
+def test_xnli(tiny_encoder: Path, tmp_path: Path) -> None:
+    classes = ("entailment", "neutral", "contradictory")
+    rows = [f"It rains {n}.\t{classes[n % 3]} it is\t{classes[n % 3]}" for n in range(30)]
+    train = tmp_path / "XNLI-MT-1.0/multinli.train.en.tsv"
+    train.parent.mkdir()
+    train.write_text("\n".join(["premise\thypo\tlabel", *rows]) + "\n")
+    model = ("--model", tiny_encoder)
+    missing = run("xnli", tmp_path, *model)
+    assert missing.exit_code == 1 and "no xnli.test.tsv or xnli.test.jsonl" in missing.stderr
+    tests = [f"{lang}\tneutral\tA {n}.\tB." for lang in ("en", "sw") for n in range(4)]
+    header = "language\tgold_label\tsentence1\tsentence2"
+    (tmp_path / "xnli.test.tsv").write_text("\n".join([header, *tests, "sw\t-\ta\tb"]) + "\n")
+    done = run("xnli", tmp_path, *model, "--batch", 8, "--epochs", 1, "--json")
+    assert done.exit_code == 0, done.output
+    result = json.loads(done.stdout)
+    assert [(row["language"], row["pairs"]) for row in result["rows"]] == [("en", 4), ("sw", 4)]
+    accuracies = [row["accuracy"] for row in result["rows"]]
+    assert all(value in (0, 25, 50, 75, 100) for value in accuracies)
+    assert result["scores"]["accuracy"] == sum(accuracies) / 2
+    assert "1 pairs without an agreed class" in done.stderr
+    assert (result["settings"]["max_tokens"], result["benchmark"]) == (128, None)
+    again = run("xnli", tmp_path, *model, "--batch", 8, "--epochs", 1, "--json")
+    assert again.stdout == done.stdout
