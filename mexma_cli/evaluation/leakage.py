@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Any
@@ -16,6 +17,9 @@ from mexma_cli.evaluation.sts_files import Pairs
 WHOLE = "vectors"
 PARTS = ("meaning", "language")
 SPEARMAN = "spearman"
+_STS17 = "ar-ar ar-en de-en en-en en-es en-fr en-it en-nl en-tr es-es"
+STS17 = {tuple(pair.split("-")) for pair in _STS17.split()}
+"""The ten sets of STS 2017 as the paper has them, whichever language comes first in a name."""
 
 Embed = Callable[[Sequence[str]], np.ndarray]
 Split = Callable[[np.ndarray], dict[str, np.ndarray]]
@@ -69,7 +73,17 @@ def leakage_scores(rows: Sequence[Row]) -> dict[str, float]:
                 ]
                 if values:
                     scores[f"{part} {measure} {name}".rstrip()] = fmean(values)
+    if _is_sts17([row["data"] for row in rows if row["measure"] == SPEARMAN]):
+        for part in PARTS:
+            if f"{part} {SPEARMAN}" in scores:
+                scores[f"{part} STS17"] = scores.pop(f"{part} {SPEARMAN}")
     return scores
+
+
+def _is_sts17(names: Sequence[str]) -> bool:
+    """Whether these are the ten sets of STS 2017, all of them: `STS.en-de`, `STS.es-es` and so on."""
+    pairs = [tuple(sorted(re.split(r"[._]", name)[-1].split("-"))) for name in names]
+    return len(pairs) == len(STS17) and set(pairs) == STS17
 
 
 def plane(clouds: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -67,6 +67,19 @@ def test_groups_of_languages() -> None:
     assert "meaning eng->xx 14" not in leakage_scores(rows[:14])
 
 
+def test_only_the_ten_sets_are_called_sts17() -> None:
+    names = ["STS.ar-ar", "STS.en-ar", "STS.en-de", "STS.en-en", "STS.en-tr"]
+    names += ["STS.es-en", "STS.es-es", "STS.fr-en", "STS.it-en", "STS.nl-en"]
+    rows = [
+        {"data": name, "measure": "spearman", "pairs": 250, "vectors": 0.0, "meaning": 50.0, "language": None}
+        for name in names
+    ]
+    assert leakage_scores(rows[:9]) == {"meaning spearman": 50.0}
+    for row in rows:
+        row["language"] = 7.0
+    assert leakage_scores(rows) == {"meaning STS17": 50.0, "language STS17": 7.0}
+
+
 def test_the_plane_holds_what_differs_most() -> None:
     random = np.random.default_rng(0)
     far = np.array([3.0, 4.0, 0, 0, 0, 0])
@@ -92,6 +105,6 @@ def test_published_numbers_are_the_papers() -> None:
     rows = {row.encoder: row.scores for row in published.rows("leakage")}
     assert rows["LaBSE, MEAT"]["language eng->xx 14"] == 87.35
     assert rows["LaBSE, MEAT+ORACLE"]["language eng->xx 14"] == 8.48
-    assert rows["LaBSE, DREAM+ORACLE"]["meaning spearman"] == 74.13
+    assert rows["LaBSE, DREAM+ORACLE"]["meaning STS17"] == 74.13
     switched = {row.encoder: row.scores for row in published.rows("leakage-codeswitch")}
     assert switched["LaBSE, MEAT+ORACLE"] == {"meaning xx->eng": 96.16, "language xx->eng": 7.42}
