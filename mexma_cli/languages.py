@@ -92,7 +92,7 @@ def _from_bcp47(tag: str, names: dict[str, str], aliases: dict[str, str]) -> str
     iso3 = default.partition("_")[0] if default else language.to_alpha3()
     script = language.script
     if script is None and language.territory:
-        script = language.maximize().script  # zh-TW is written in Hant, sr-ME in Latn
+        script = langcodes.Language.get(tag).maximize().script  # zho-TW is written in Hant, sr-ME in Latn
     if script and f"{iso3}_{script}" in names:
         return f"{iso3}_{script}"
     if language.script and (default is None or default.partition("_")[2] != language.script):

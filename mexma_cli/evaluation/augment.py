@@ -64,8 +64,8 @@ _PARTICIPLE = re.compile(
     r" (?:\w+ly )?(?:\w+(?:ed|en|own|wn|ne)|made|had|kept|left|led|lost|met|put|won|found|become)\b"
 )
 _NEGATED = re.compile(
-    r"\b(is|are|was|were|can|could|will|would|should|must|may|might|does|do|did|has|have|had)(?: not|n't)\b"
-    r"|\b(can)not\b|\b(wo)n't\b"
+    r"\b(is|are|was|were|could|will|would|should|must|may|might|does|do|did|has|have|had)(?: not|n['’]t)\b"
+    r"|\b(can)(?: ?not|['’]t)\b|\b(wo)n['’]t\b"
 )
 _WORD = re.compile(r"[^\W\d_]+(?:(?:-|['’](?!s\b))[^\W\d_]+)*")  # Bolivia's: Bolivia
 

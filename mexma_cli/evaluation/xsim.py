@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mexma_cli.mining.match import best_of_each
-from mexma_cli.mining.neighbours import knn
+from mexma_cli.mining.neighbours import Neighbours, knn
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,15 @@ def xsim(
     """
     if x.shape[1:] != y.shape[1:] or not 0 < len(x) <= len(y):
         raise ValueError(f"xsim needs aligned rows, got {x.shape} and {y.shape}")
-    forward, _ = best_of_each(knn(x, y, k), margin)
+    return xsim_of(knn(x, y, k), margin, texts)
+
+
+def xsim_of(neighbours: Neighbours, margin: str = "ratio", texts: Sequence[str] | None = None) -> XsimResult:
+    """As `xsim`, from neighbours that are known."""
+    forward, _ = best_of_each(neighbours, margin)
     other = forward.target != forward.source
     wrong = other.copy()
     if texts is not None:
         for row in np.flatnonzero(other).tolist():
             wrong[row] = texts[row] != texts[forward.target[row]]
-    return XsimResult(int(wrong.sum()), len(x), int(other.sum()), forward.target, wrong)
+    return XsimResult(int(wrong.sum()), len(wrong), int(other.sum()), forward.target, wrong)

@@ -1,0 +1,139 @@
+"""`mexma eval` and `mexma augment`: real files, a real encoder, and what is wrong said with file and line."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mexma_cli.main import cli
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments], catch_exceptions=False)
+
+
+def write(path: Path, lines: list[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, sentences: dict[str, list[str]]) -> Path:
+    """A FLORES-like folder of French and English."""
+    for code in ("fra", "eng"):
+        write(tmp_path / f"flores/devtest/{code}_Latn.devtest", sentences[code])
+    return tmp_path / "flores"
+
+
+@pytest.fixture
+def options(tiny_encoder: Path, tmp_path: Path) -> list[str]:
+    return ["--model", str(tiny_encoder), "--device", "cpu", "--cache", str(tmp_path / "cache")]
+
+
+def test_group() -> None:
+    shown = run("eval", "--help")
+    assert shown.exit_code == 0 and "xsimpp" in shown.stdout and "tatoeba" in shown.stdout
+    missing = run("eval", "xsimm", "x")
+    assert missing.exit_code == 2 and "Did you mean 'xsim'?" in missing.stderr
+
+
+def test_xsim(folder: Path, options: list[str], tmp_path: Path) -> None:
+    kept = tmp_path / "xsim.json"
+    first = run("eval", "xsim", folder, *options, "-o", kept)
+    assert first.exit_code == 0, first.stderr
+    assert re.search(r"^fra_Latn +French +8 +\d +[\d.]+$", first.stdout, re.MULTILINE)
+    again = run("eval", "xsim", folder, *options, "--json")
+    assert json.loads(again.stdout) == json.loads(kept.read_text())
+    assert len(list((tmp_path / "cache").iterdir())) == 2
+    assert json.loads(kept.read_text())["settings"]["languages"] == "all"
+
+
+def test_mini_finds_translations(folder: Path) -> None:
+    found = json.loads(run("eval", "xsim", folder, "--cache", "none", "--json").stdout)
+    assert found["encoder"]["name"] == "mini" and found["scores"]["xsim"] == 0
+
+
+def test_duplicates_and_empty_lines(
+    folder: Path, options: list[str], sentences: dict[str, list[str]]
+) -> None:
+    english, french = sentences["eng"], sentences["fra"]
+    write(folder / "devtest/eng_Latn.devtest", [*english, *english, "Nobody has this."])
+    write(folder / "devtest/fra_Latn.devtest", [*french, *french, ""])
+    found = json.loads(run("eval", "xsim", folder, "--cache", "none", "--json").stdout)
+    assert found["scores"]["xsim"] == 0 < found["scores"]["xsim by row"]
+    assert found["rows"][0]["sentences"] == 16 and found["rows"][0]["errors by row"] == 8
+
+
+def test_augment_then_xsimpp(folder: Path, options: list[str], tmp_path: Path) -> None:
+    made = run("augment", folder / "devtest/eng_Latn.devtest", "-o", folder / "devtest_augmented", "--json")
+    assert made.exit_code == 0, made.stderr
+    counts = json.loads(made.stdout)
+    assert counts.keys() == {"number", "entity", "causality"} and counts["causality"]["made"] > 0
+    shown = run("eval", "xsimpp", folder, *options)
+    assert shown.exit_code == 0, shown.stderr
+    assert re.search(r"^language .*xsim\+\+ .*causality .*misaligned$", shown.stdout, re.MULTILINE)
+    before = (folder / "devtest_augmented/eng_Latn_augmented.devtest").read_bytes()
+    run("augment", folder / "devtest/eng_Latn.devtest", "-o", folder / "devtest_augmented")
+    assert (folder / "devtest_augmented/eng_Latn_augmented.devtest").read_bytes() == before
+
+
+def test_nothing_to_change(tmp_path: Path) -> None:
+    write(tmp_path / "a.txt", ["It rains."])
+    result = run("augment", tmp_path / "a.txt", "-o", tmp_path / "out")
+    assert result.exit_code == 1 and "a.txt: no sentence has" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_tatoeba(tmp_path: Path, sentences: dict[str, list[str]]) -> None:
+    write(tmp_path / "t/tatoeba.fra-eng.fra", sentences["fra"])
+    write(tmp_path / "t/tatoeba.fra-eng.eng", sentences["eng"])
+    shown = run("eval", "tatoeba", tmp_path / "t", "--cache", "none")
+    assert re.search(r"^fra +8 +100.00 +100.00$", shown.stdout, re.MULTILINE)
+    assert "DAP paper, Table 7" in shown.stdout  # French is one of the 36
+
+
+def test_bucc(tmp_path: Path, sentences: dict[str, list[str]]) -> None:
+    for code in ("fra", "eng"):
+        lines = [f"{code}-{row}\t{text}" for row, text in enumerate(sentences[code])]
+        write(tmp_path / f"fra-eng.{code}.tsv", lines)
+    write(tmp_path / "fra-eng.gold.tsv", [f"fra-{row}\teng-{row}" for row in range(6)])
+    found = json.loads(run("eval", "bucc", tmp_path, "--cache", "none", "--json").stdout)
+    assert found["scores"]["cosine f1"] == 100 and found["rows"][0]["gold"] == 6
+    assert found["benchmark"] is None
+
+
+def test_mistakes(folder: Path, options: list[str], tmp_path: Path) -> None:
+    nowhere = run("eval", "xsim", tmp_path / "nowhere")
+    assert nowhere.exit_code == 1 and "nowhere: no such folder" in nowhere.stderr
+    empty = run("eval", "xsim", tmp_path)
+    assert empty.exit_code == 1 and "github.com/facebookresearch/flores" in empty.stderr
+    missing = run("eval", "xsim", folder, "--langs", "90")
+    assert missing.exit_code == 1 and "als_Latn, amh_Ethi" in missing.stderr
+    no_hard = run("eval", "xsimpp", folder)
+    assert no_hard.exit_code == 1 and "mexma augment" in no_hard.stderr
+    (folder / "devtest/fra_Latn.devtest").write_text("one line\n")
+    short = run("eval", "xsim", folder)
+    assert short.exit_code == 1 and "line 2 of" in short.stderr
+    unwritable = run("eval", "xsim", folder, "-o", tmp_path / "no/such/folder.json")
+    assert unwritable.exit_code == 1 and "no folder" in unwritable.stderr
+
+
+def test_report(folder: Path, options: list[str], tmp_path: Path) -> None:
+    kept = tmp_path / "xsim.json"
+    run("eval", "xsim", folder, *options, "-o", kept)
+    shown = run("report", kept, "-o", tmp_path / "page.html")
+    assert shown.exit_code == 0, shown.stderr
+    assert shown.stdout.startswith(f"xsim ({kept})") and "fra_Latn" in shown.stdout
+    assert "fra_Latn" in (tmp_path / "page.html").read_text()
+    listed = json.loads(run("report", kept, kept, "--json").stdout)
+    assert [one["task"] for one in listed["results"]] == ["xsim", "xsim"]
+    assert run("report", kept, "-o", tmp_path / "page.png").exit_code == 1
+    mixed = run("report", kept, tmp_path)
+    assert mixed.exit_code == 1 and "runs and results apart" in mixed.stderr
+    (tmp_path / "other.json").write_text("{}")
+    other = run("report", tmp_path / "other.json")
+    assert other.exit_code == 1 and "other.json is no result" in other.stderr

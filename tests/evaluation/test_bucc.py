@@ -1,0 +1,164 @@
+"""Mining sets against scikit-learn, plain NumPy and LASER's bucc.py."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.bucc import MiningSet, cosine_f1, ranked, weighted_f1
+from mexma_cli.evaluation.mining_sets import bucc_result, measure, read_sets
+from mexma_cli.mining.threshold import best_f1
+
+
+def test_weighted_f1_is_scikit_learns() -> None:
+    metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed (extra `eval`)")
+    rng = np.random.default_rng(0)
+    for size, classes in ((1, 1), (40, 12), (500, 400), (300, 30)):
+        truth, found = rng.integers(0, classes, (2, size))
+        expected = metrics.f1_score(truth, found, average="weighted", zero_division=0)
+        assert weighted_f1(truth, found) == pytest.approx(expected, abs=1e-12)
+
+
+def test_cosine_f1_against_plain_numpy() -> None:
+    metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed (extra `eval`)")
+    rng = np.random.default_rng(1)
+    y = rng.standard_normal((90, 8)).astype(np.float32)
+    x = (3 * y[rng.permutation(90)[:50]] + 1.5 * rng.standard_normal((50, 8))).astype(np.float32)
+    gold = np.stack([rng.permutation(50)[:30], rng.integers(0, 90, 30)], axis=1)
+    unit = y / np.linalg.norm(y, axis=1, keepdims=True)
+    nearest = (x[gold[:, 0]] @ unit.T).argmax(axis=1)
+    expected = metrics.f1_score(gold[:, 1], nearest, average="weighted", zero_division=0)
+    assert cosine_f1(x, y, gold) == pytest.approx(expected, abs=1e-12)
+
+
+def test_thresholds_are_lasers(shared: Path) -> None:
+    folder = shared / "fixtures" / "laser"
+    x, y = (np.fromfile(folder / f"{side}.f32", np.float32).reshape(-1, 64) for side in ("src", "tgt"))
+    texts = [(folder / f"{side}.txt").read_text().splitlines() for side in ("src", "tgt")]
+    rows = [line.split("\t") for line in (folder / "gold.ids.tsv").read_text().splitlines()]
+    gold = np.array([[int(name[2:]) - 1 for name in pair] for pair in rows])
+    ids = [
+        [f"{side}-{row}" for row in range(1, 1 + len(text))]
+        for side, text in (("s", texts[0]), ("t", texts[1]))
+    ]
+    data = MiningSet("a-b", "", ids[0], texts[0], ids[1], texts[1], gold, False)
+    for line in (folder / "bucc.thresholds.txt").read_text().splitlines():
+        margin, k = re.findall(r"(\w+) k=(\d+)", line)[0]
+        threshold, *percent = map(float, re.findall(r"=([\d.]+)(?:[:,]|$)", line))
+        scored = ranked(data, x, y, margin, int(k))
+        best = best_f1(scored.scores, scored.is_gold, scored.gold)
+        expected = pytest.approx([threshold, *(number / 100 for number in percent)], abs=6e-5)
+        assert [best.threshold, best.precision, best.recall, best.f1] == expected, line
+
+
+def test_sentences_with_several_ids_take_no_part() -> None:
+    vectors = np.eye(4, dtype=np.float32) + 0.1
+    sources, targets = ["a", "b", "b", "c"], ["A", "B", "X", "C"]
+    names = [list("1234"), list("5678")]
+    gold = np.array([[0, 0], [1, 1], [2, 1], [3, 3]])
+    data = MiningSet("a-b", "", names[0], sources, names[1], targets, gold, False)
+    found = ranked(data, vectors, vectors)
+    assert (len(found.scores), int(found.is_gold.sum()), found.gold) == (2, 2, 4)
+
+
+def put_set(folder: Path, stem: str, gold: list[tuple[str, str]] | None, tail: str = "") -> None:
+    """Twelve sources and targets that letters connect, as BUCC's files or as others."""
+    source, target = stem.partition(".")[0].split("-")
+    words = ["rain", "snow", "wind", "cloud", "storm", "sun", "hail", "frost", "fog", "gale", "ice", "mist"]
+    files = {
+        source: [f"{source}-{row}\tle {word} {row}" for row, word in enumerate(words)],
+        target: [f"{target}-{row}\tthe {word} {row}" for row, word in enumerate(words)],
+    }
+    if gold is not None:
+        files["gold"] = ["\t".join(pair) for pair in gold]
+    folder.mkdir(parents=True, exist_ok=True)
+    for side, lines in files.items():
+        text = "".join(f"{line}\n" for line in lines).encode()
+        path = folder / f"{stem}.{side}{tail}"
+        path.write_bytes(gzip.compress(text) if tail.endswith(".gz") else text)
+
+
+def letters(texts: list[str]) -> np.ndarray:
+    """How often each letter pair occurs: a real, if crude, encoder of strings."""
+    vectors = np.zeros((len(texts), 512), dtype=np.float32)
+    for row, text in enumerate(texts):
+        for pair in pairwise(text):
+            vectors[row, (31 * ord(pair[0]) + ord(pair[1])) % 512] += 1
+    return vectors
+
+
+PAIRS = [(f"fr-{row}", f"en-{row}") for row in range(8)]
+
+
+def test_threshold_of_training_is_applied_to_test(tmp_path: Path) -> None:
+    folder = tmp_path / "bucc2018" / "fr-en"
+    put_set(folder, "fr-en.sample", PAIRS)
+    put_set(folder, "fr-en.training", PAIRS)
+    put_set(folder, "fr-en.test", PAIRS[:4])
+    sets = read_sets([tmp_path / "bucc2018"])
+    assert [(one.pair, one.split) for one in sets] == [
+        ("fra-eng", one) for one in ("sample", "test", "training")
+    ]
+    rows = {row["split"]: row for row in measure(sets, letters)}
+    assert rows["training"]["held-out f1"] is None and rows["training"]["tuned on"] is None
+    assert rows["test"]["tuned on"] == "training"
+    assert rows["test"]["held-out f1"] <= rows["test"]["tuned f1"]
+    test = next(one for one in sets if one.split == "test")
+    scored = ranked(test, letters(test.sources), letters(test.targets))
+    kept = scored.scores > rows["training"]["threshold"]
+    expected = 100 * 2 * int((kept & scored.is_gold).sum()) / (int(kept.sum()) + 4)
+    assert 0 < rows["test"]["held-out f1"] == pytest.approx(expected)
+    result = bucc_result(list(rows.values()), sets, [tmp_path], {"name": "letters"}, "ratio", 4)
+    assert result.benchmark == "bucc"
+    assert result.scores["tuned f1"] == rows["training"]["tuned f1"]
+
+
+def test_without_public_gold_sample_gives_the_threshold(tmp_path: Path) -> None:
+    for split, gold in (("sample", PAIRS), ("training", PAIRS), ("test", None)):
+        put_set(tmp_path, f"fr-en.{split}", gold)
+    rows = {row["split"]: row for row in measure(read_sets([tmp_path]), letters)}
+    assert rows.keys() == {"sample", "training"} and rows["training"]["tuned on"] == "sample"
+
+
+def test_one_split_is_halved(tmp_path: Path) -> None:
+    put_set(tmp_path, "fr-en", PAIRS, ".tsv.gz")
+    (row,) = measure(read_sets([tmp_path]), letters)
+    assert row["tuned on"] == "half of it" and row["held-out f1"] is not None
+    assert row["split"] == "-" and row["gold"] == 8
+
+
+@pytest.mark.parametrize(
+    ("gold", "message"),
+    [
+        ([], r"fr-en.training.gold is empty"),
+        ([*PAIRS, ("fr-99", "en-1")], r"fr-en.training.gold, line 9: the id 'fr-99' is not in .*training.fr"),
+        ([("fr-1", "fr-1")], r"fr-en.training.gold, line 1: the id 'fr-1' is not in .*training.en"),
+        (None, r"the gold file of fr-en is missing beside fr-en.training"),
+    ],
+)
+def test_bad_gold(tmp_path: Path, gold: list[tuple[str, str]] | None, message: str) -> None:
+    put_set(tmp_path, "fr-en.training", gold)
+    with pytest.raises(MexmaError, match=message):
+        read_sets([tmp_path])
+
+
+def test_bad_lines_and_folders(tmp_path: Path) -> None:
+    with pytest.raises(MexmaError, match="no mining set"):
+        read_sets([tmp_path])
+    put_set(tmp_path, "fr-en.training", PAIRS)
+    path = tmp_path / "fr-en.training.en"
+    path.write_text("en-0\ta\nno tab\n")
+    with pytest.raises(MexmaError, match=r"training.en, line 2: no tab"):
+        read_sets([tmp_path])
+    path.write_text("en-0\ta\nen-0\tb\n")
+    with pytest.raises(MexmaError, match=r"training.en, line 2: the id 'en-0' occurs twice"):
+        read_sets([tmp_path])
+    path.write_text("")
+    with pytest.raises(MexmaError, match=r"training.en is empty"):
+        read_sets([tmp_path])

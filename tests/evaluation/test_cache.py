@@ -1,0 +1,70 @@
+"""Vectors that are kept between evaluations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.evaluation.cache import default_folder, embed_cached
+
+
+@pytest.fixture
+def encoder(tiny_encoder: Path) -> SentenceEncoder:
+    return SentenceEncoder.load(str(tiny_encoder), "cpu", "float32")
+
+
+def test_second_time_nothing_is_embedded(
+    encoder: SentenceEncoder, sentences: dict[str, list[str]], tmp_path: Path
+) -> None:
+    text = sentences["eng"]
+    calls: list[tuple[int, int]] = []
+    first = embed_cached(encoder, text, folder=tmp_path / "new")
+    again = embed_cached(encoder, text, folder=tmp_path / "new", on_progress=lambda *done: calls.append(done))
+    np.testing.assert_array_equal(first, encoder.embed(text))
+    np.testing.assert_array_equal(again, first)
+    assert calls == [(len(text), 0)]
+    assert [path.suffix for path in (tmp_path / "new").iterdir()] == [".npy"]
+
+
+def test_what_else_makes_other_vectors(
+    encoder: SentenceEncoder, sentences: dict[str, list[str]], tmp_path: Path
+) -> None:
+    text = sentences["eng"]
+    plain = embed_cached(encoder, text, folder=tmp_path)
+    embed_cached(encoder, text[::-1], folder=tmp_path)
+    embed_cached(encoder, text, ["another layer"], tmp_path)
+    encoder.prefix = "query: "
+    assert not np.array_equal(embed_cached(encoder, text, folder=tmp_path), plain)
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_damaged_file_is_made_again(
+    encoder: SentenceEncoder, sentences: dict[str, list[str]], tmp_path: Path
+) -> None:
+    text = sentences["eng"]
+    whole = embed_cached(encoder, text, folder=tmp_path)
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:-7])
+    np.testing.assert_array_equal(embed_cached(encoder, text, folder=tmp_path), whole)
+    np.testing.assert_array_equal(np.load(path), whole)
+
+
+def test_a_folder_that_cannot_be_is_no_obstacle(
+    encoder: SentenceEncoder,
+    sentences: dict[str, list[str]],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    found = embed_cached(encoder, sentences["eng"], folder=tmp_path / "file")
+    assert len(found) == 8 and "not kept" in caplog.text
+
+
+def test_default_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_folder() == tmp_path / "mexma" / "eval"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert default_folder() == Path.home() / ".cache" / "mexma" / "eval"

@@ -1,0 +1,96 @@
+"""Folders of line-aligned files, under the names of FLORES-200, NTREX-128 and others."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.aligned import read_texts
+from mexma_cli.evaluation.files import aligned_folder, language_list
+
+
+def put(folder: Path, names: dict[str, str]) -> Path:
+    for name, text in names.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return folder
+
+
+def test_flores(tmp_path: Path) -> None:
+    folder = put(tmp_path, {"devtest/fra_Latn.devtest": "a\n", "dev/deu_Latn.dev": "b\n", "README": "x"})
+    for where in (folder, folder / "devtest"):
+        assert list(aligned_folder(where, "devtest").files) == ["fra_Latn"]
+    assert aligned_folder(folder, "dev").files == {"deu_Latn": folder / "dev/deu_Latn.dev"}
+
+
+def test_ntrex_has_varieties_of_a_language(tmp_path: Path) -> None:
+    codes = ["fra", "fra-CA", "zho-CN", "zho-TW", "aze-Latn", "srp-Cyrl", "srp-Latn", "eng-GB", "eng-US"]
+    names = {f"NTREX-128/newstest2019-ref.{code}.txt": "a\n" for code in codes}
+    folder = put(tmp_path, names | {"NTREX-128/newstest2019-src.eng.txt": "a\n", "LANGUAGES.tsv": "x"})
+    files = aligned_folder(folder, "devtest").files
+    assert files["eng_Latn"].name == "newstest2019-src.eng.txt"
+    assert files["fra_Latn"].name.endswith(".fra.txt") and files["fra-CA"].name.endswith(".fra-CA.txt")
+    assert {"zho_Hans", "zho_Hant", "azj_Latn", "srp_Cyrl", "srp_Latn", "eng-GB", "eng-US"} <= set(files)
+    assert list(aligned_folder(folder, "devtest").choose(["fr", "fra-CA"])) == ["fra_Latn", "fra-CA"]
+
+
+def test_plain_files_and_what_is_no_language(tmp_path: Path) -> None:
+    folder = put(tmp_path, {"fra_Latn.txt.gz": "a\n", "en.txt": "a\n", "docids.txt": "a\n", "eng.md": "a"})
+    assert list(aligned_folder(folder, "devtest").files) == ["eng_Latn", "fra_Latn"]
+
+
+def test_published_lists_are_the_recipes() -> None:
+    assert len(language_list("81")) == 80 and len(language_list("90")) == 89  # and English
+    assert "zho_Hant" in language_list("81") and "zsm_Latn" in language_list("90")
+
+
+def test_lists_of_codes(tmp_path: Path) -> None:
+    path = tmp_path / "some.txt"
+    path.write_text("fra_Latn, deu # German\n\n# none\nfra_Latn zh-TW\n")
+    assert language_list(str(path)) == ["fra_Latn", "deu", "zh-TW"]
+    assert language_list("fra, deu") == ["fra", "deu"]
+    path.write_text("fra\ndeu qqq\n")
+    with pytest.raises(MexmaError, match=r"some.txt, line 2: 'qqq' is no language"):
+        language_list(str(path))
+
+
+@pytest.mark.parametrize(
+    ("files", "languages", "message"),
+    [
+        ({}, None, "no line-aligned files, split 'devtest'"),
+        ({"fra.txt": "a\n"}, None, "no <code>.txt for eng_Latn"),
+        ({"eng.txt": "a\n"}, None, "no language besides eng_Latn"),
+        ({"eng.txt": "", "fra.txt": "a\n"}, None, "eng.txt is empty"),
+        ({"eng.txt": "a\n", "fra.txt": "a\n"}, "fra,deu,xh", "no <code>.txt for deu, xh"),
+        (
+            {"eng.txt": "a\nb\nc\n", "fra.txt": "a\nb\n"},
+            None,
+            r"fra.txt has 2 lines, .*eng.txt has 3: line 3 of .*eng.txt has no counterpart in .*fra.txt",
+        ),
+        (
+            {"eng.txt": "a\n", "fra.txt": "a\nb\n"},
+            None,
+            r"fra.txt has 2 lines, .*: line 2 of .*fra.txt has no counterpart in .*eng.txt",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(
+    tmp_path: Path, files: dict[str, str], languages: str | None, message: str
+) -> None:
+    with pytest.raises(MexmaError, match=message):
+        read_texts(put(tmp_path, files), "devtest", languages, "eng_Latn")
+
+
+def test_published_only_where_it_is_the_same_task(tmp_path: Path) -> None:
+    text = "".join(f"sentence {number}\n" for number in range(1012))
+    codes = [*language_list("81"), "eng_Latn"]
+    put(tmp_path, {f"devtest/{code}.devtest": text for code in codes})
+    put(tmp_path, {f"plain/{code}.txt": text for code in codes})
+    assert read_texts(tmp_path, "devtest", "81", "eng_Latn").published == "81"
+    assert read_texts(tmp_path, "devtest", None, "eng_Latn").published is None
+    assert read_texts(tmp_path, "devtest", "81", "fra_Latn").published is None
+    assert read_texts(tmp_path / "plain", "devtest", "81", "eng_Latn").published is None

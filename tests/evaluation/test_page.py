@@ -1,0 +1,93 @@
+"""The page of results: one file, all numbers, pictures that are well-formed."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from mexma_cli.evaluation.page import Series, page, picture, ticks_of, write_page
+from mexma_cli.evaluation.results import Result
+
+XSIM = Result(
+    "xsim",
+    {"name": "tiny <1>", "fingerprint": "f"},
+    {"data": "flores", "margin": "ratio"},
+    {"xsim": 12.5},
+    [
+        {"language": "fra_Latn", "name": "French", "sentences": 1012, "errors": 5, "xsim": 5.0},
+        {"language": "deu_Latn", "name": "German", "sentences": 1012, "errors": 20, "xsim": 20.0},
+    ],
+    "xsim-81",
+)
+
+
+class Balanced(HTMLParser):
+    """Complains about tags that are not closed in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.words: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta",):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data.strip())
+
+
+def test_page_holds_everything(tmp_path: Path) -> None:
+    other = replace(XSIM, encoder={"name": "second", "fingerprint": "g"}, scores={"xsim": 3.25})
+    bucc = Result("bucc", XSIM.encoder, {}, {"cosine f1": 90.0}, [{"pair": "fra-eng", "cosine f1": 90.0}])
+    write_page(tmp_path / "page.html", [XSIM, other, bucc])
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    parser = Balanced()
+    parser.feed(text)
+    assert not parser.open
+    for word in (
+        "tiny <1> (here)",
+        "second (here)",
+        "12.50",
+        "3.25",
+        "SONAR",
+        "MEXMA paper, Table 1",
+        "fra-eng",
+    ):
+        assert word in parser.words, word
+    assert not re.search(r"(src|href)=|@import|url\(", text), "the page refers to something outside"
+    assert text.count("<h2>") == 2  # both encoders in one section
+    for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
+        ElementTree.fromstring(svg)
+    assert text.count("<svg") == 2  # with the published ones, and by language
+
+
+def test_dots_stand_where_their_values_are() -> None:
+    root = ElementTree.fromstring(picture("p", ["a", "b", "c"], [Series("s", [0.0, 50.0, None])]))
+    places = [float(dot.attrib["cx"]) for dot in root.iter("circle")]
+    texts = {text.text: float(text.attrib["x"]) for text in root.iter("text") if text.text}
+    assert places == [texts["0"], texts["50"]]
+    assert picture("p", ["a"], [Series("s", [None])]) == ""
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 0), (0.02, 0.9), (97.1, 99.3), (-3, 5), (5, 5), (0, 100)])
+def test_ticks_hold_all_values(low: float, high: float) -> None:
+    ticks = ticks_of(low, high)
+    assert ticks[0] <= low and high <= ticks[-1] and 2 <= len(ticks) <= 9
+    assert ticks == sorted(set(ticks))
+
+
+def test_one_page_of_nothing_but_counts() -> None:
+    bare = Result("attention", {"name": "x"}, {}, {"entropy": 2.5}, [])
+    assert "2.50" in page([bare])

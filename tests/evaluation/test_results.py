@@ -1,0 +1,79 @@
+"""Results: JSON, tables, and the published numbers beside them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation import published
+from mexma_cli.evaluation.results import Result, names_in, print_result, text_lines
+
+RESULT = Result(
+    "bucc",
+    {"name": "tiny", "fingerprint": "f"},
+    {"k": 4},
+    {"cosine f1": 90.0, "tuned f1": 80.5},
+    [
+        {"pair": "fra-eng", "gold": 1200, "cosine f1": 91.0, "tuned f1": None, "threshold": 1.08765},
+        {"pair": "deu-eng", "gold": 3, "cosine f1": 89.0, "tuned f1": 80.5, "threshold": 1.1},
+    ],
+    "bucc",
+)
+
+
+def test_json_there_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "r.json"
+    print_result(RESULT, as_json=True, output=path)
+    assert Result.from_json(json.loads(capsys.readouterr().out)) == RESULT == Result.read(path)
+
+
+def test_tables() -> None:
+    lines = text_lines(RESULT)
+    assert lines[0].split() == ["pair", "gold", "cosine", "f1", "tuned", "f1", "threshold"]
+    assert lines[1].split() == ["fra-eng", "1,200", "91.00", "-", "1.0877"]
+    assert "cosine f1, beside: MEXMA paper, Table 16" in lines
+    (header,) = [line for line in lines if line.startswith("encoder")]
+    ours = lines[lines.index(header) + 1]
+    assert ours.startswith("tiny (here)") and ours.endswith("measured here")
+    assert any(line.startswith("MEXMA") and "98.93" in line and "Table 16" in line for line in lines)
+    other = text_lines(Result.from_json(RESULT.to_json() | {"benchmark": None}))
+    assert len(other) == 6 and "paper" not in "".join(other)
+
+
+def test_columns_of_names() -> None:
+    assert names_in([["a", "b", "c"], ["x", "y", "1"], ["x", "z", "-"]]) == 2
+    assert names_in([["a", "b"], ["x", "1,000"], ["x", "-3.5"]]) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [([], "no result"), ({"task": "x"}, "`encoder` is missing"), ({"task": 3}, "`task` is missing")],
+)
+def test_what_is_no_result(tmp_path: Path, content: object, message: str) -> None:
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(MexmaError, match=message):
+        Result.read(path)
+
+
+def test_published_numbers_add_up() -> None:
+    """Means that the papers print are those of the rows that they print."""
+    for row in published.rows("bucc"):
+        for score in ("cosine f1", "tuned f1", "held-out f1"):
+            pairs = [value for name, value in row.scores.items() if name.startswith(score + " ")]
+            if pairs:
+                assert len(pairs) == 4
+                assert sum(pairs) / 4 == pytest.approx(row.scores[score], abs=0.11), row
+    assert {row.encoder for row in published.rows("xsim-81")} >= {"LaBSE", "SONAR", "MEXMA"}
+    assert published.rows("no such benchmark") == []
+
+
+def test_published_table_is_whole() -> None:
+    path = Path(published.__file__).with_name("published.tsv")
+    header, *lines = path.read_text(encoding="utf-8").splitlines()
+    assert header.split("\t") == ["benchmark", "encoder", "score", "value", "source"]
+    keys = [(line.split("\t")[:3], line.split("\t")[4]) for line in lines if line]
+    assert len(set(map(str, keys))) == len(keys), "a number is there twice"

@@ -1,0 +1,75 @@
+"""Tatoeba: precision at 1, and the papers' groups of languages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation import published
+from mexma_cli.evaluation.retrieval import DIRECTIONS, GROUPS, precision_at_1, read_tatoeba, tatoeba_result
+
+
+def test_against_plain_numpy() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((80, 8)).astype(np.float32)
+    y = (2 * x + 2 * rng.standard_normal((80, 8))).astype(np.float32)
+    unit = [side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y)]
+    cosines = unit[0] @ unit[1].T
+    own = np.arange(80)
+    expected = [100 * (cosines.argmax(axis=axis) == own).mean() for axis in (1, 0)]
+    assert list(precision_at_1(x, y)) == pytest.approx(expected)
+    assert expected[0] != expected[1]
+
+
+def put(folder: Path, language: str, lines: list[str], english: list[str]) -> None:
+    for side, text in ((language, lines), ("eng", english)):
+        content = "".join(f"{line}\n" for line in text)
+        (folder / f"tatoeba.{language}-eng.{side}").write_text(content)
+
+
+def test_files(tmp_path: Path) -> None:
+    put(tmp_path, "ara", ["a", "b"], ["A", "B"])
+    put(tmp_path, "cmn", ["c"], ["C"])
+    assert [(pair.language, pair.english) for pair in read_tatoeba(tmp_path)] == [
+        ("ara", ["A", "B"]),
+        ("cmn", ["C"]),
+    ]
+    assert [pair.language for pair in read_tatoeba(tmp_path, "arb_Arab")] == ["ara"]
+    with pytest.raises(MexmaError, match="for bul, deu, ell"):
+        read_tatoeba(tmp_path, "14")
+    put(tmp_path, "cmn", ["c"], ["C", "D"])
+    with pytest.raises(MexmaError, match=r"eng-?.*cmn has 1 lines.*line 2 of .*cmn-eng.eng has no"):
+        read_tatoeba(tmp_path)
+    (tmp_path / "tatoeba.cmn-eng.eng").unlink()
+    with pytest.raises(MexmaError, match=r"tatoeba.cmn-eng.eng is missing"):
+        read_tatoeba(tmp_path, "cmn")
+
+
+def test_groups_are_the_papers() -> None:
+    """Means of the DAP paper's tables 7 and 8 over our lists are those of its Table 1."""
+    assert [len(codes) for codes in GROUPS.values()] == [14, 28, 36]
+    systems = {row.encoder for row in published.rows("tatoeba") if "xx->eng afr" in row.scores}
+    assert len(systems) == 6
+    for system in systems:
+        scores = {}
+        for row in published.rows("tatoeba"):
+            if row.encoder == system:
+                scores |= row.scores
+        for direction in DIRECTIONS:
+            for name, codes in GROUPS.items():
+                mean = fmean(scores[f"{direction} {code}"] for code in codes)
+                # The tables have one decimal, and are means over three seeds.
+                printed = pytest.approx(scores[f"{direction} {name}"], abs=0.12)
+                assert mean == printed, (system, direction, name)
+
+
+def test_group_means_only_where_all_is_there(tmp_path: Path) -> None:
+    rows = [{"language": code, "xx->eng": 50.0, "eng->xx": 60.0} for code in GROUPS["36"]]
+    whole = tatoeba_result(rows, tmp_path, {"name": "x"})
+    assert whole.scores["xx->eng 28"] == 50.0 and whole.scores["eng->xx 36"] == 60.0
+    part = tatoeba_result(rows[:20], tmp_path, {"name": "x"})
+    assert part.scores.keys() == set(DIRECTIONS)

@@ -1,0 +1,106 @@
+"""xsim++: errors by type, and files that are not in the published form."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.aligned import read_texts
+from mexma_cli.evaluation.augment import HardNegative
+from mexma_cli.evaluation.xsimpp import (
+    augmented_names,
+    find_augmented,
+    measure_xsimpp,
+    write_augmented,
+    xsimpp_result,
+)
+
+ENGLISH = ["The cat sleeps.", "It is 5 o'clock.", "Rome is old."]
+HARD = [
+    HardNegative("The cat does not sleep.", ENGLISH[0], "causality"),
+    HardNegative("It is 7 o'clock.", ENGLISH[1], "number"),
+    HardNegative("Oslo is old.", ENGLISH[2], "entity"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "devtest").mkdir()
+    for code, lines in (("eng_Latn", ENGLISH), ("fra_Latn", ["un", "deux", "trois"])):
+        text = "".join(f"{line}\n" for line in lines)
+        (tmp_path / "devtest" / f"{code}.devtest").write_text(text)
+    write_augmented(HARD, tmp_path / "devtest/eng_Latn.devtest", tmp_path / "devtest_augmented")
+    return tmp_path
+
+
+def test_written_in_the_published_form(folder: Path) -> None:
+    hard = folder / "devtest_augmented"
+    assert (hard / "eng_Latn_augmented.devtest").read_text().splitlines() == [one.sentence for one in HARD]
+    content = json.loads((hard / "eng_Latn_errtype.devtest.json").read_text())
+    assert content["Oslo is old."] == {"src": "Rome is old.", "errtype": "entity"}
+    assert augmented_names(Path("x/eng.txt.gz")) == ("eng_augmented.txt", "eng_errtype.txt.json")
+
+
+def test_types_of_errors(folder: Path) -> None:
+    """One finds its own hard negative, one another's, one what is right."""
+    vectors = dict(zip([*ENGLISH, *(one.sentence for one in HARD)], np.eye(6), strict=True))
+    vectors |= {"un": np.eye(6)[3], "deux": np.eye(6)[5], "trois": np.eye(6)[2]}
+    data = read_texts(folder, "devtest", None, "eng_Latn")
+    hard = find_augmented(data, None)
+
+    def embed(texts: list[str]) -> np.ndarray:
+        return np.array([vectors[text] for text in texts], dtype=np.float32)
+
+    found = measure_xsimpp(data, hard, embed, "absolute", 1)
+    one, kinds = found["fra_Latn"]
+    assert one.errors == 2 and kinds == {"causality": 1, "misaligned": 1}
+    result = xsimpp_result(data, hard, found, {"name": "x"}, "absolute", 1)
+    assert result.scores == pytest.approx(
+        {"xsim++": 200 / 3, "causality": 100 / 3, "entity": 0, "number": 0, "misaligned": 100 / 3}
+    )
+    assert result.rows[0]["entity"] == 0 and result.settings["hard negatives"] == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"a": {"src": "b",\n "errtype"}}', r"errtype.devtest.json, line 2, column 11: not JSON"),
+        ('["a"]', r"errtype.devtest.json: this is a list"),
+        ("{}", r"errtype.devtest.json: this is empty"),
+        (
+            '{"a": {"src": "b", "errtype": "c"},\n"d": {"src": "e"}}',
+            r"json, line 2, entry 2 \('d'\): no `errtype`",
+        ),
+        ('{"a": "number"}', r"json, line 1, entry 1 \('a'\): no `src`"),
+        ('{"a": {"src": "b", "errtype": "c"}}', r"augmented.devtest, line 1: neither this nor another line"),
+        (
+            '{"Oslo is old.": {"src": "Of another text.", "errtype": "entity"}}',
+            r"no `src` is a sentence of the target; the first is 'Of another text.'",
+        ),
+    ],
+)
+def test_json_in_another_form(folder: Path, content: str, message: str) -> None:
+    (folder / "devtest_augmented/eng_Latn_errtype.devtest.json").write_text(content)
+    with pytest.raises(MexmaError, match=message):
+        find_augmented(read_texts(folder, "devtest", None, "eng_Latn"), None)
+
+
+def test_missing_files(folder: Path) -> None:
+    data = read_texts(folder, "devtest", None, "eng_Latn")
+    (folder / "devtest_augmented/eng_Latn_errtype.devtest.json").unlink()
+    with pytest.raises(MexmaError, match=r"errtype.devtest.json is missing beside eng_Latn_augmented"):
+        find_augmented(data, None)
+    with pytest.raises(MexmaError, match=r"elsewhere: no eng_Latn_augmented.devtest") as caught:
+        find_augmented(data, folder / "elsewhere")
+    assert "LASER" in str(caught.value.hint)
+
+
+def test_lines_without_a_type_are_said(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with (folder / "devtest_augmented/eng_Latn_augmented.devtest").open("a") as file:
+        file.write("A line more.\n")
+    find_augmented(read_texts(folder, "devtest", None, "eng_Latn"), None)
+    assert "1 lines" in caplog.text and "the first is line 4" in caplog.text
