@@ -54,6 +54,10 @@ class RealPairs:
         """Pairs start to start + count, from the beginning again after the last."""
         return [self._pairs[at % len(self._pairs)] for at in range(start, start + count)]
 
+    def languages(self, start: int, count: int) -> np.ndarray:
+        """All of one."""
+        return np.zeros(count, dtype=np.int64)
+
     def names(self, start: int, count: int) -> list[str]:
         """Their numbers."""
         return [str(at % len(self._pairs)) for at in range(start, start + count)]

@@ -125,11 +125,10 @@ def _assign(node: Any, steps: Sequence[str], value: Any) -> None:
 
 
 def _all_keys() -> set[str]:
-    return {
-        field.alias or name
-        for section in Section.__subclasses__()
-        for name, field in section.model_fields.items()
-    }
+    sections = Section.__subclasses__()
+    for section in sections:  # and those that are found on the way
+        sections += section.__subclasses__()
+    return {field.alias or name for section in sections for name, field in section.model_fields.items()}
 
 
 def _explain(path: str, raw: dict[str, Any], error: ValidationError) -> MexmaError:

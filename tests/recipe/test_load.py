@@ -70,6 +70,16 @@ def test_unknown_key(place: list[Any], key: str, where: str, near: str, raw: Raw
     assert caught.value.hint == f"did you mean `{near}`?"
 
 
+@pytest.mark.parametrize(
+    ("name", "key", "near"),
+    [("systems/dap", "rtll", "rtl"), ("systems/dap", "rtl.layer", "layers"), ("systems/tr", "tlmm", "tlm")],
+)
+def test_unknown_key_of_a_system(name: str, key: str, near: str) -> None:
+    with pytest.raises(MexmaError, match=f"unknown key `objective.{key}`") as caught:
+        load(name, [f"objective.{key}=1"])
+    assert caught.value.hint == f"did you mean `{near}`?"
+
+
 def test_unknown_key_where_the_phase_is_implied(raw: Raw, tmp_path: Path) -> None:
     phase = raw.pop("phases")[1]
     raw |= {"objective": phase["objective"], "trainer": phase["trainer"] | {"stps": 5}}

@@ -133,6 +133,23 @@ def test_stopped_and_resumed_is_the_run_that_would_have_been(
     assert logs[0] == logs[1] and len(logs[0]) == 3
 
 
+@pytest.mark.parametrize("name", ["systems/tr-tlm", "systems/dap", "systems/clft"])
+def test_bf16_and_forgotten_activations_give_about_the_same(
+    name: str, pairs: Path, starts: dict[str, Path], tmp_path: Path
+) -> None:
+    recipe = load(name)
+    assert recipe.encoder.start is not None
+    losses = []
+    for precision, forgotten in (("fp32", False), ("fp32", True), ("bf16", True)):
+        run = tmp_path / f"{precision}-{forgotten}"
+        raw = shrunk(recipe, pairs, starts[recipe.encoder.start], run)
+        raw["phases"][0]["trainer"] |= {"precision": precision, "activation_checkpointing": forgotten}
+        assert train(prepared(parsed(raw, tmp_path))) is not None
+        losses.append([json.loads(line)["loss"] for line in (run / "log.jsonl").read_text().splitlines()])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    assert losses[2] == pytest.approx(losses[0], rel=0.05)
+
+
 def refused(raw: dict[str, Any], folder: Path) -> MexmaError:
     recipe = prepared(parsed(raw, folder))
     with pytest.raises(MexmaError) as caught:
