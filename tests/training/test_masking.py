@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mexma_cli.objectives.base import Masking, PairViews
+from mexma_cli.objectives.base import Masking, PairViews, Rebuilding
 from mexma_cli.training.masking import Vocabulary, build_views, mask_tokens, token_keys
 
 VOCABULARY = Vocabulary(
@@ -172,3 +174,63 @@ def test_one_side_of_each_pair_is_masked_and_the_other_clean() -> None:
     holders_of_both = np.searchsorted(borders, both.masked_tokens.numpy(), side="right")
     kept = np.isin(holders_of_both, hidden)
     assert one.labels.tolist() == both.labels[kept].tolist()
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 9), st.sampled_from(["forward", "backward", "both"]), st.sampled_from([0.5, 1.0]))
+def test_rebuilt_pairs_lie_where_they_say(count: int, direction: Any, ratio: float) -> None:
+    """Each sequence is a pair without its first tokens, and only the side that is rebuilt has hidden ones."""
+    pairs, start = random_pairs(count, count), 7
+    views = build_views(
+        pairs, Rebuilding(ratio, direction), VOCABULARY, 3, start, languages=np.arange(count) + 10
+    )
+    rebuilt = views.rebuilt
+    assert rebuilt is not None and len(views.batch.lengths) == 2 * count
+    assert torch.equal(rebuilt.batch.input_ids, views.batch.input_ids[rebuilt.places])
+    assert list(rebuilt.batch.lengths) == sorted(rebuilt.batch.lengths)
+    seen = set()
+    for a, b in pairwise(rebuilt.batch.cu_seqlens.tolist()):
+        (pair,) = set((rebuilt.languages[a:b] - 10).tolist())
+        seen.add(pair)
+        source, target = (len(side) + 2 for side in pairs[pair])
+        expected = [*pairs[pair][0].tolist(), 2, *pairs[pair][1].tolist(), 2]
+        assert rebuilt.batch.input_ids[a:b].tolist() == expected
+        positions = [*range(1, source), *range(source + 1, source + target)]
+        assert rebuilt.batch.position_ids[a:b].tolist() == [2 + n for n in positions]
+        backward = direction == "backward" or (direction == "both" and (start + pair) % 2 == 0)
+        is_source = torch.arange(b - a) < source - 1
+        assert torch.equal(rebuilt.backward[a:b], is_source & backward)
+        side = is_source if backward else ~is_source
+        assert not rebuilt.chosen[a:b][~side].any()
+        if ratio == 1:
+            assert torch.equal(rebuilt.chosen[a:b], side)
+    assert seen == set(range(count))
+
+
+def test_concatenated_pairs_come_after_both_clean_sides() -> None:
+    """Without a joint (BERT) the second sentence has no first token, and keeps its positions."""
+    pairs = random_pairs(6)
+    masking = Masking(0.2, 0.8, 0.1, concatenated=True)
+    for joint in (None, 2):
+        vocabulary = replace(VOCABULARY, joint=joint)
+        views = build_views(pairs, masking, vocabulary, seed=1)
+        assert len(views.batch.lengths) == 18 and len(views.identities) == 12
+        tokens = sum(views.batch.lengths[:12])
+        ids, positions = views.batch.input_ids[tokens:].clone(), views.batch.position_ids[tokens:]
+        ids[views.masked_tokens] = views.labels
+        borders = (views.batch.cu_seqlens[12:] - tokens).tolist()
+        found = sorted((ids[a:b].tolist(), positions[a:b].tolist()) for a, b in pairwise(borders))
+        between, skipped = ([], 1) if joint is None else ([2], 0)
+        expected = []
+        for x, y in pairs:
+            places = [*range(len(x) + 2), *range(skipped, len(y) + 2)]
+            expected.append(([0, *x.tolist(), 2, *between, *y.tolist(), 2], [2 + n for n in places]))
+        assert found == sorted(expected)
+        assert list(views.batch.lengths[12:]) == sorted(views.batch.lengths[12:])
+
+
+def test_sides_of_masked_tokens_of_concatenated_pairs() -> None:
+    source, target = np.full(40, 10), np.full(40, 20)
+    views = build_views([(source, target)], Masking(0.5, 1.0, 0.0, concatenated=True), VOCABULARY)
+    assert len(views.labels) > 20
+    assert torch.equal(views.label_is_source, views.labels == 10)
