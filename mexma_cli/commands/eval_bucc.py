@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
 from mexma_cli.commands.eval_options import cached_embedding, check_result_output, result_options
+from mexma_cli.commands.inputs import progress_bar
 from mexma_cli.commands.options import (
     EncoderChoice,
     encoder_options,
@@ -38,8 +40,9 @@ def command(
                  nearest, as the MTEB benchmark's BUCC and the MEXMA paper
     tuned f1     the best F1 of any threshold for the margin, with its precision and recall, candidates
                  being one to one, as the DAP paper's Table 2; equal scores are kept or dropped together
-    held-out f1  the threshold of one split applied to another: training to test, or sample to training
-                 (the DAP paper's Table 3); with one split, of one half of the gold pairs to the other
+    held-out f1  the threshold of one split applied to another: training to test (then it is called test
+                 f1; the DAP paper's Table 3), or sample to training; with one split, of one half of the
+                 gold pairs to the other
 
     DIR, or the folders in it, hold BUCC 2018's files (fr-en.training.fr, .en and .gold;
     comparable.limsi.fr/bucc2018) or others in that layout (fra-eng.fra.tsv, fra-eng.eng.tsv,
@@ -57,6 +60,7 @@ def command(
     sets = read_sets(folders)
     loaded = load_encoder(encoder)
     sentences = sum(len(one.sources) + len(one.targets) for one in sets)
-    with cached_embedding(loaded, cache, sentences) as embed:
-        rows = measure(sets, embed, margin, k)
+    with ExitStack() as stack:
+        embed = stack.enter_context(cached_embedding(loaded, cache, sentences))
+        rows = measure(sets, embed, margin, k, progress_bar(stack, "mining"))
     print_result(bucc_result(rows, sets, folders, describe(loaded), margin, k), as_json, output)

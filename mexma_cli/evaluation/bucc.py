@@ -8,7 +8,7 @@ by margin, one to one, cut at a threshold.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,7 +63,14 @@ def cosine_f1(x: np.ndarray, y: np.ndarray, gold: np.ndarray) -> float:
     return weighted_f1(gold[:, 1], nearest)
 
 
-def ranked(data: MiningSet, x: np.ndarray, y: np.ndarray, margin: str = "ratio", k: int = 4) -> Labelled:
+def ranked(
+    data: MiningSet,
+    x: np.ndarray,
+    y: np.ndarray,
+    margin: str = "ratio",
+    k: int = 4,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Labelled:
     """One-to-one candidates by margin, with what is gold among them: what LASER's bucc.py tunes on.
 
     A sentence that occurs more than once counts once in the neighbourhoods. As its id cannot be told from its
@@ -71,10 +78,12 @@ def ranked(data: MiningSet, x: np.ndarray, y: np.ndarray, margin: str = "ratio",
 
     Args:
         x, y: vectors of all sources and all targets.
+        on_progress: as for `knn`.
     """
     first_x, alone_x = _occurrences(data.sources)
     first_y, alone_y = _occurrences(data.targets)
-    found = match(knn(x, y, k, keep_x=first_x, keep_y=first_y), margin, "max")
+    near = knn(x, y, k, keep_x=first_x, keep_y=first_y, on_progress=on_progress)
+    found = match(near, margin, "max")
     found = found.take(alone_x[found.source] & alone_y[found.target])
     width = len(data.targets)
     wanted = np.unique(data.gold[:, 0] * width + data.gold[:, 1])

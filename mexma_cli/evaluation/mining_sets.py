@@ -103,7 +103,11 @@ def _gold(files: Files, source_ids: list[str], target_ids: list[str]) -> Iterato
 
 
 def measure(
-    sets: Sequence[MiningSet], embed: Embed, margin: str = "ratio", k: int = 4
+    sets: Sequence[MiningSet],
+    embed: Embed,
+    margin: str = "ratio",
+    k: int = 4,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> list[dict[str, Any]]:
     """A row for every set: `cosine f1`; the best F1 by margin, its threshold, precision and recall; and
     `held-out f1`: of the threshold that the pair's tuning split gave, or one half of the only split's gold
@@ -111,7 +115,7 @@ def measure(
     rows, labelled = [], []
     for data in sets:
         x, y = embed(data.sources), embed(data.targets)
-        found = ranked(data, x, y, margin, k)
+        found = ranked(data, x, y, margin, k, on_progress)
         labelled.append(found)
         best = best_f1(found.scores, found.is_gold, found.gold) if len(found.scores) else None
         rows.append(
@@ -165,15 +169,20 @@ def bucc_result(
     margin: str,
     k: int,
 ) -> Result:
-    """The `Result`: means over pairs, of the splits that a threshold was applied to where there are some."""
-    applied = [row for row in rows if row["held-out f1"] is not None] or rows
-    tuned = [row for row in rows if row["tuned on"] in (None, "half of it")] or rows
+    """The `Result`. Means of `cosine f1` and `tuned f1` are over training splits where there are some, as the
+    papers' are; of `held-out f1` over what a threshold was applied to, as `test f1` if that is test only."""
+    main = [row for row in rows if row["split"] == "training"] or rows
+    applied = [row for row in rows if row["held-out f1"] is not None]
     scores = {
-        "cosine f1": fmean(row["cosine f1"] for row in applied),
-        "tuned f1": fmean(row["tuned f1"] or 0.0 for row in tuned),
+        "cosine f1": fmean(row["cosine f1"] for row in main),
+        "tuned f1": fmean(row["tuned f1"] or 0.0 for row in main),
     }
-    if any(row["held-out f1"] is not None for row in rows):
-        scores["held-out f1"] = fmean(row["held-out f1"] for row in applied)
+    if applied:
+        tested = {(row["split"], row["tuned on"]) for row in applied} == {("test", "training")}
+        name = "test f1" if tested else "held-out f1"
+        rows = [{name if key == "held-out f1" else key: row[key] for key in row} for row in rows]
+        scores[name] = fmean(row["held-out f1"] for row in applied)
     settings = {"data": [str(folder) for folder in folders], "margin": margin, "k": k}
-    published = "bucc" if all(one.is_bucc for one in sets) and (margin, k) == ("ratio", 4) else None
+    as_published = all(one.is_bucc for one in sets) and main[0]["split"] == "training"
+    published = "bucc" if as_published and (margin, k) == ("ratio", 4) else None
     return Result("bucc", encoder, settings, scores, rows, published)

@@ -115,8 +115,12 @@ def test_threshold_of_training_is_applied_to_test(tmp_path: Path) -> None:
     expected = 100 * 2 * int((kept & scored.is_gold).sum()) / (int(kept.sum()) + 4)
     assert 0 < rows["test"]["held-out f1"] == pytest.approx(expected)
     result = bucc_result(list(rows.values()), sets, [tmp_path], {"name": "letters"}, "ratio", 4)
-    assert result.benchmark == "bucc"
+    assert result.benchmark == "bucc"  # the sample too has its threshold from training
     assert result.scores["tuned f1"] == rows["training"]["tuned f1"]
+    assert "held-out f1" in result.scores and "test f1" not in result.scores
+    both = [one for one in sets if one.split != "sample"]
+    result = bucc_result(measure(both, letters), both, [tmp_path], {"name": "letters"}, "ratio", 4)
+    assert result.scores["test f1"] == pytest.approx(expected) == result.rows[0]["test f1"]
 
 
 def test_without_public_gold_sample_gives_the_threshold(tmp_path: Path) -> None:
@@ -131,6 +135,8 @@ def test_one_split_is_halved(tmp_path: Path) -> None:
     (row,) = measure(read_sets([tmp_path]), letters)
     assert row["tuned on"] == "half of it" and row["held-out f1"] is not None
     assert row["split"] == "-" and row["gold"] == 8
+    sets = read_sets([tmp_path])
+    assert bucc_result([row], sets, [tmp_path], {"name": "letters"}, "ratio", 4).benchmark is None
 
 
 @pytest.mark.parametrize(
