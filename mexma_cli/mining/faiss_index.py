@@ -10,7 +10,8 @@ import faiss
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.mining.blocks import FLOAT32, Side
+from mexma_cli.mining.arithmetic import FLOAT32
+from mexma_cli.mining.blocks import Side
 
 SIZES: tuple[tuple[int, str], ...] = (
     (10_000, "Flat"),

@@ -10,24 +10,32 @@ is checked against its bound; if the machine's arithmetic ever broke it, the sea
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 
+from mexma_cli.encoder.threads import InOrder, one_thread_each
 from mexma_cli.errors import MexmaError
-from mexma_cli.mining import kernels
-from mexma_cli.mining.blocks import FLOAT32, Arithmetic, Block, Side, VectorSource, choose_arithmetic
+from mexma_cli.mining import kernels, scanning
+from mexma_cli.mining.arithmetic import FLOAT32, Arithmetic, choose_arithmetic
+from mexma_cli.mining.blocks import Block, Side, VectorSource, pairs_expected
 
 __all__ = ["Journal", "Neighbours", "VectorSource", "bytes_needed", "knn"]
 
-X_TILE, Y_TILE = 8192, 8192  # on two threads a fifth faster than 2048
+X_TILE, Y_TILE = 2048, 8192
+PIECE = 512
+"""Rows of x that are multiplied at once, on a thread of their own: few enough for the C library to use the
+memory of a result again for the next one, where fresh pages would cost as much as the product itself."""
 X_ROWS = 1 << 16
 """Rows of x that are held at once where the memory has no limit; more would not make it faster."""
 _QUEUE = 1 << 18  # hits for columns that a thread may have found before they are merged
 _GROUPS = 128
+_FIRST_ROWS = 64  # of a piece, that are looked at before a column has any list
 
 
 @dataclass(frozen=True)
@@ -116,16 +124,20 @@ def knn(
             f"this search was begun with more memory, {bytes_needed(*size, place.rows) / 1e9:.1f} GB",
             "give that much to go on with it, or remove what it left to start anew",
         )
-    arithmetic = choose_arithmetic(len(left) * len(right) * left.dim, left.dim)
-    sweep = Sweep(left, right, forward, backward, arithmetic)
+    sweep = Sweep(left, right, forward, backward, arithmetic_for(left, right, (len(left), len(right)), k))
     sweep.run(place, journal, on_progress)
     if sweep.broken:
         forward.fill(kernels.EMPTY)
         backward.fill(kernels.EMPTY)
-        Sweep(left, right, forward, backward, FLOAT32).run(
-            place._replace(top=0, start=0), journal, on_progress
-        )
+        again = Sweep(left, right, forward, backward, FLOAT32)
+        again.run(place._replace(top=0, start=0), journal, on_progress)
     return Neighbours(*unpack(forward, left, right), *unpack(backward, right, left))
+
+
+def arithmetic_for(left: Side, right: Side, sizes: tuple[int, int], k: int) -> Arithmetic:
+    """The fastest arithmetic for sides of these sizes whose rows are like those of left and right."""
+    pairs = functools.partial(pairs_expected, left, right, sizes, k)
+    return choose_arithmetic(sizes[0] * sizes[1] * left.dim, left.dim, pairs)
 
 
 def bytes_needed(n: int, m: int, dim: int, k: int, rows: int) -> int:
@@ -133,8 +145,13 @@ def bytes_needed(n: int, m: int, dim: int, k: int, rows: int) -> int:
     lists = 20 * (n * min(k, m) + m * min(k, n))  # a key of 8 bytes, then a score and an id
     y_block = min(m, Y_TILE) * (10 * dim + 32)
     tile = 4 * min(n, X_TILE) * min(m, Y_TILE)
-    queues = torch.get_num_threads() * _QUEUE * 12
+    queues = _pieces(X_TILE) * _QUEUE * 12
     return lists + 8 * (n + m) + rows * (10 * dim + 32) + y_block + tile + queues + 4 * _GROUPS * Y_TILE
+
+
+def _pieces(rows: int) -> int:
+    """Into how many pieces a tile of so many rows is cut: at least one for each thread."""
+    return max(torch.get_num_threads(), -(-rows // PIECE))
 
 
 def _rows_at_once(n: int, m: int, dim: int, k: int, memory: int | None) -> int:
@@ -155,22 +172,28 @@ def _rows_at_once(n: int, m: int, dim: int, k: int, memory: int | None) -> int:
 
 
 class Sweep:
-    """One pass over all tiles: y inside x, so that only a part of x is ever held."""
+    """One pass over all tiles: y inside x, so that only a part of x is ever held.
+
+    Attributes:
+        computed: Pairs that were computed exactly.
+        broken: Whether one of them was further from its estimate than it may be.
+    """
 
     def __init__(
         self, left: Side, right: Side, forward: np.ndarray, backward: np.ndarray, arithmetic: Arithmetic
     ) -> None:
-        self.left, self.right = left, right
-        self.forward, self.backward = forward, backward
         self.arithmetic = arithmetic
         self.spread = np.float32(arithmetic.spread)
-        self.broken = False
+        self.left, self.right = left, right
+        self.forward, self.backward = forward, backward
+        self.computed, self.broken = 0, False
         x_centre, y_centre = left.centre(), right.centre()
         self.centres = x_centre, y_centre
         self.offset = np.float32(x_centre @ y_centre)
-        threads = torch.get_num_threads()
-        self.queues = [(np.empty(_QUEUE, np.int64), np.empty(_QUEUE, np.int32)) for _ in range(threads)]
-        self.tile = arithmetic.empty(min(X_TILE, len(left)) * min(Y_TILE, len(right)))
+        # What glibc is once given back in one piece, up to 32 MiB, it keeps from then on: products' results.
+        torch.empty((1 << 25) - (1 << 16), dtype=torch.uint8)
+        pieces = range(_pieces(min(X_TILE, len(left))))
+        self.queues = [(np.empty(_QUEUE, np.int64), np.empty(_QUEUE, np.int32)) for _ in pieces]
 
     def run(
         self,
@@ -179,6 +202,16 @@ class Sweep:
         on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
         """Go over all tiles from a place on."""
+        with one_thread_each(torch.get_num_threads()) as in_order:
+            self._run(in_order, place, journal, on_progress)
+
+    def _run(
+        self,
+        in_order: InOrder[int, object],
+        place: Place,
+        journal: Journal | None,
+        on_progress: Callable[[int, int], None] | None,
+    ) -> None:
         n, m = len(self.left), len(self.right)
         across = -(-m // Y_TILE)
         tiles = -(-n // X_TILE) * across
@@ -188,8 +221,10 @@ class Sweep:
             high = -(-len(x) // X_TILE)
             while start < m:
                 y = self._y_block(start, min(start + Y_TILE, m))
+                multiply = self.arithmetic.product(y.low, y.step, PIECE)
                 for at in range(0, len(x), X_TILE):
-                    self._tile(x.part(at, at + X_TILE), y, top + at, start)
+                    part = x.part(at, at + X_TILE)
+                    self._take(Tile(part, y, self.spread, multiply, in_order), top + at, start)
                     if self.broken:
                         return
                     if on_progress is not None:
@@ -210,61 +245,112 @@ class Sweep:
         block.bias[:] -= self.offset
         return block
 
-    def _tile(self, x: Block, y: Block, first_row: int, first_column: int) -> None:
-        """Estimate a tile, and take what it has into both lists."""
-        arithmetic = self.arithmetic
-        size = len(x) * len(y)
-        tile = self.tile[:size].reshape(len(x), len(y))
-        torch.matmul(arithmetic.tensor(x.low), arithmetic.tensor(y.low).T, out=arithmetic.tensor(tile))
-        slack_x, slack_y = x.slack(y), y.slack(x)
+    def _take(self, tile: Tile, first_row: int, first_column: int) -> None:
+        """Take what a tile has into both lists."""
+        x, y = tile.x, tile.y
         rows = self.forward[first_row : first_row + len(x)]
         columns = self.backward[first_column : first_column + len(y)]
-        floors = self._column_floors(tile, x, y, columns, slack_y)
-        broken = np.zeros((len(self.queues), 1), dtype=np.int64)
-        parts = np.linspace(0, len(x), len(self.queues) + 1).astype(int).tolist()
-        places, ends = parts[:-1], parts[1:]
+        floors = tile.column_floors(columns)
+        counts = np.zeros((len(self.queues), 2), dtype=np.int64)
+        places, ends = tile.borders[:-1], tile.borders[1:]
         found = [0] * len(places)
         groups = _groups(rows.shape[1], len(y))
+        # The first rows that a column sees make its bound much better: then they are merged more often.
+        at_once = X_TILE if columns[:, 0].min(initial=0) > kernels.EMPTY else _FIRST_ROWS
         while places != ends:
-            bound = np.maximum(floors, kernels.scores_of(columns[:, 0])) - slack_y - y.bias
+            bound = np.maximum(floors, kernels.scores_of(columns[:, 0])) - y.bias
             worst = columns[:, 0].copy()
 
-            def scan(part: int, bound: np.ndarray = bound, worst: np.ndarray = worst) -> None:
-                places[part], found[part] = kernels.scan(
-                    tile,
+            def scan(piece: int, bound: np.ndarray = bound, worst: np.ndarray = worst) -> None:
+                if places[piece] == ends[piece]:
+                    found[piece] = 0
+                    return
+                own = slice(tile.borders[piece], tile.borders[piece + 1])
+                done, found[piece] = scanning.scan(
+                    tile.piece(piece),
                     self.spread,
-                    (x.unit, x.bias, slack_x),
-                    (y.unit, y.bias, slack_y),
+                    (x.unit[own], x.step[own], x.bias[own], x.length[own], tile.slack[own]),
+                    (y.unit, y.bias, y.error),
                     bound,
                     np.empty(groups, dtype=np.float32),
-                    rows,
+                    rows[own],
                     worst,
-                    (first_row, first_column),
-                    self.queues[part],
-                    (places[part], ends[part]),
-                    broken[part],
+                    (first_row + own.start, first_column),
+                    self.queues[piece],
+                    (places[piece] - own.start, min(places[piece] + at_once, ends[piece]) - own.start),
+                    counts[piece],
                 )
+                places[piece] = own.start + done
+                if places[piece] == ends[piece]:
+                    tile.drop(piece)
 
-            kernels.each(len(places), scan, size)
-            for (keys, which), count in zip(self.queues, found, strict=True):
-                kernels.merge(columns, keys[:count], which[:count])
-        self.broken = bool(broken.any())
+            tile.each_piece(scan)
+            for (keys, which), count in zip(self.queues, found, strict=False):
+                scanning.merge(columns, keys[:count], which[:count])
+        computed, broken = counts.sum(axis=0).tolist()
+        self.computed += computed
+        self.broken = broken > 0
 
-    def _column_floors(
-        self, tile: np.ndarray, x: Block, y: Block, columns: np.ndarray, slack: np.ndarray
-    ) -> np.ndarray:
-        """What the k-th best of each column reaches at least, float32 [c]; -inf where nothing is known."""
+
+class Tile:
+    """Estimates of all products of some rows of x with some of y, in pieces, one for each thread."""
+
+    def __init__(
+        self,
+        x: Block,
+        y: Block,
+        spread: np.float32,
+        multiply: Callable[[np.ndarray], np.ndarray],
+        in_order: InOrder[int, object],
+    ) -> None:
+        self.x, self.y = x, y
+        self.slack = x.slack(y)
+        pieces = _pieces(len(x))
+        self.borders = np.linspace(0, len(x), pieces + 1).astype(int).tolist()
+        self._spread = spread
+        self._in_order = in_order
+        self._multiply = multiply
+        self._made: dict[int, np.ndarray] = {}
+
+    def piece(self, number: int) -> np.ndarray:
+        """Estimates of a piece; kept until it is dropped."""
+        if number not in self._made:
+            self._made[number] = self._multiply(self.x.low[self.borders[number] : self.borders[number + 1]])
+        return self._made[number]
+
+    def drop(self, number: int) -> None:
+        """Give a piece's memory back."""
+        del self._made[number]
+
+    def each_piece(self, task: Callable[[int], object]) -> None:
+        """Run `task(0)` to `task(pieces - 1)`, each on a thread."""
+        for _ in self._in_order(task, range(len(self.borders) - 1)):
+            pass
+
+    def column_floors(self, columns: np.ndarray) -> np.ndarray:
+        """What the k-th best of each column reaches at least, float32 [c]; -inf where nothing is known.
+
+        Args:
+            columns: int64 [c, k], keys of the best that have been found; floors help only the first time.
+        """
+        x, y = self.x, self.y
         floors = np.full(len(y), -np.inf, dtype=np.float32)
         groups, k = _groups(columns.shape[1], len(x)), columns.shape[1]
         if not groups or not (columns[:, 0] == kernels.EMPTY).any():
             return floors
 
-        def some(a: int, b: int) -> None:
-            scratch = np.empty((groups, b - a), dtype=np.float32)
-            kernels.column_floors(tile[:, a:b], self.spread, x.bias, scratch, k, floors[a:b])
+        self.each_piece(self.piece)
 
-        kernels.in_slices(len(y), some, tile.size)
-        return floors + y.bias - slack
+        def some(a: int, b: int) -> None:
+            best = np.full((groups, b - a), -np.inf, dtype=np.float32)
+            for number, (first, last) in enumerate(pairwise(self.borders)):
+                own, piece = slice(first, last), self.piece(number)
+                stats = (x.step[own], x.bias[own], x.length[own], self.slack[own])
+                scanning.column_maxima(piece[:, a:b], self._spread, stats, y.error[a:b], first, best)
+            scanning.kth_best(best, k, floors[a:b])
+
+        kernels.in_slices(len(y), some, len(x) * len(y))
+        return floors + y.bias
 
 
 def _groups(k: int, length: int) -> int:

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from mexma_cli.mining.blocks import FLOAT32, Side, VectorSource
+from mexma_cli.mining.arithmetic import FLOAT32
+from mexma_cli.mining.blocks import Side, VectorSource
 from mexma_cli.mining.kernels import dots
 from mexma_cli.mining.margin import margin
 from mexma_cli.mining.match import Means

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining import kernels, neighbours
-from mexma_cli.mining.blocks import BFLOAT16, FLOAT32, Arithmetic
+from mexma_cli.mining.arithmetic import BFLOAT16, FLOAT32, INT8, Arithmetic
 from mexma_cli.mining.kernels import dots
 from mexma_cli.mining.neighbours import Neighbours, Place, knn
 
@@ -152,7 +152,7 @@ def same(found: Neighbours, wanted: Neighbours) -> bool:
 
 
 def with_arithmetic(patch: pytest.MonkeyPatch, arithmetic: Arithmetic) -> None:
-    patch.setattr(neighbours, "choose_arithmetic", lambda work, dim: arithmetic)
+    patch.setattr(neighbours, "choose_arithmetic", lambda *_: arithmetic)
 
 
 def crowded(rows: int, dim: int, seed: int) -> np.ndarray:
@@ -171,7 +171,7 @@ def test_low_precision_misses_nothing(monkeypatch: pytest.MonkeyPatch, k: int) -
     other = np.float32(y / np.linalg.norm(y, axis=1, keepdims=True))
     rows = np.repeat(np.arange(2300), 2500)
     cosines = dots(exact, other, rows, np.tile(np.arange(2500), 2300)).reshape(2300, 2500)
-    for arithmetic in (FLOAT32, BFLOAT16):
+    for arithmetic in (FLOAT32, BFLOAT16, INT8):
         with_arithmetic(monkeypatch, arithmetic)
         found = knn(x, y, k)
         order = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
@@ -191,7 +191,7 @@ def test_low_precision_misses_nothing(monkeypatch: pytest.MonkeyPatch, k: int) -
 @given(
     seed=st.integers(0, 1000),
     k=st.integers(1, 6),
-    arithmetic=st.sampled_from([FLOAT32, BFLOAT16]),
+    arithmetic=st.sampled_from([FLOAT32, BFLOAT16, INT8]),
     x_tile=st.integers(3, 80),
     y_tile=st.integers(3, 80),
     x_rows=st.integers(1, 200),
@@ -266,12 +266,12 @@ def test_killed_and_started_again_gives_the_same_bytes(monkeypatch: pytest.Monke
 def test_arithmetic_that_is_worse_than_it_says_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = crowded(500, 32, 7), crowded(400, 32, 8)
     wanted = knn(x, y, 3)
-    tried: list[Arithmetic] = []
+    tried: list[torch.dtype] = []
     matmul = torch.matmul
 
-    def sloppy(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
+    def sloppy(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         tried.append(a.dtype)
-        return matmul(a, b, out=out).mul_(1.5) if a.dtype == torch.bfloat16 else matmul(a, b, out=out)
+        return matmul(a, b).mul_(1.5 if a.dtype == torch.bfloat16 else 1)
 
     with_arithmetic(monkeypatch, BFLOAT16)
     monkeypatch.setattr(torch, "matmul", sloppy)
@@ -306,3 +306,88 @@ def test_does_not_go_on_with_less_memory_than_it_began_with(monkeypatch: pytest.
         knn(x, y, 5, journal=diary)
     with pytest.raises(MexmaError, match="begun with more memory"):
         knn(x, y, 5, journal=diary, memory=neighbours.bytes_needed(900, 700, 16, 5, 64))
+
+
+def nasty(kind: str, rows: int, dim: int, seed: int) -> np.ndarray:
+    """Vectors that int8 is bad at."""
+    rng = np.random.default_rng(seed)
+    vectors = rng.standard_normal((rows, dim)).astype(np.float32)
+    if kind == "outlier dimensions":
+        vectors[:, :2] *= 100
+    elif kind == "one row much larger":
+        vectors[rows // 2] *= 1e6
+    elif kind == "one row of one number":
+        vectors[rows // 3] = 0
+        vectors[rows // 3, -1] = 1
+    elif kind == "all equal":
+        vectors[:] = vectors[0]
+    elif kind == "constants":
+        vectors[:] = vectors[:, :1]
+    elif kind == "zeros and duplicates":
+        vectors[::3] = 0
+        vectors[1::3] = vectors[1]
+    return vectors
+
+
+NASTY = [
+    "outlier dimensions",
+    "one row much larger",
+    "one row of one number",
+    "all equal",
+    "constants",
+    "zeros and duplicates",
+]
+
+
+@pytest.mark.parametrize("kind", NASTY)
+@pytest.mark.parametrize("dim", [1, 3, 31, 33, 100])
+def test_int8_misses_nothing_on_nasty_vectors(monkeypatch: pytest.MonkeyPatch, kind: str, dim: int) -> None:
+    x, y = nasty(kind, 300, dim, 0), nasty(kind, 270, dim, 1)
+    with_arithmetic(monkeypatch, FLOAT32)
+    wanted = {k: knn(x, y, k) for k in (4, 280)}
+    with_arithmetic(monkeypatch, INT8)
+    monkeypatch.setattr(neighbours, "Y_TILE", 256)
+    monkeypatch.setattr(neighbours, "_GROUPS", 16)
+    seen = watch(monkeypatch)
+    for k in wanted:
+        assert same(knn(x, y, k), wanted[k])
+    assert [sweep.arithmetic for sweep in seen] == [INT8, INT8]  # no bound broke
+
+
+def watch(patch: pytest.MonkeyPatch) -> list[neighbours.Sweep]:
+    """All searches from here on."""
+    seen: list[neighbours.Sweep] = []
+    run = neighbours.Sweep.run
+
+    def watched(sweep: neighbours.Sweep, *arguments: object) -> None:
+        seen.append(sweep)
+        run(sweep, *arguments)  # type: ignore[arg-type]
+
+    patch.setattr(neighbours.Sweep, "run", watched)
+    return seen
+
+
+def test_a_single_odd_row_does_not_make_all_others_dear(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = nasty("plain", 1500, 256, 0), nasty("plain", 1500, 256, 1)
+    with_arithmetic(monkeypatch, INT8)
+    seen = watch(monkeypatch)
+    knn(x, y, 4)
+    x[700] = y[700] = np.eye(256)[3]
+    knn(x, y, 4)
+    plain, odd = (sweep.computed for sweep in seen)
+    assert odd < plain + 3 * 3000  # its own row and column, at most
+
+
+def test_int8_estimates_that_are_wrong_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = crowded(500, 32, 7), crowded(400, 32, 8)
+    wanted = knn(x, y, 3)
+    product = Arithmetic.product
+
+    def sloppy(self: Arithmetic, low: np.ndarray, steps: np.ndarray, height: int):  # type: ignore[no-untyped-def]
+        return product(self, low, steps * np.float32(1.5 if self is INT8 else 1), height)
+
+    with_arithmetic(monkeypatch, INT8)
+    monkeypatch.setattr(Arithmetic, "product", sloppy)
+    seen = watch(monkeypatch)
+    assert same(knn(x, y, 3), wanted)
+    assert [sweep.arithmetic for sweep in seen] == [INT8, FLOAT32]
