@@ -54,7 +54,9 @@ def command(text: Path, output: Path, seed: int, as_json: bool) -> None:
         kind: (sum(one.kind == kind for one in found), len({one.source for one in found if one.kind == kind}))
         for kind in KINDS
     }
-    log.info("%s hard negatives of %s lines in %s; types in %s", len(found), len(lines), path, kinds)
+    log.info(
+        "%s hard negatives of %s lines in %s; types in %s", f"{len(found):,}", f"{len(lines):,}", path, kinds
+    )
     if as_json:
         click.echo(json.dumps({kind: {"made": made, "of": of} for kind, (made, of) in counts.items()}))
         return
