@@ -102,7 +102,7 @@ def test_unknown_command_names_the_nearest() -> None:
 def test_unknown_command_without_a_near_one_lists_all() -> None:
     result = CliRunner().invoke(main.cli, ["zzzzz"])
     assert result.exit_code == 2
-    assert "prepare, train, report, embed, merge, mine" in result.stderr
+    assert "prepare, train, report, embed, merge, project, mine" in result.stderr
 
 
 def test_quiet_and_verbose_contradict() -> None:

@@ -18,7 +18,10 @@ def run(*arguments: str | Path) -> Result:
 
 
 def test_sts_prints_what_scipy_finds(
-    tiny_encoder: Path, tmp_path: Path, sentences: dict[str, list[str]]
+    tiny_encoder: Path,
+    tmp_path: Path,
+    sentences: dict[str, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stats = pytest.importorskip("scipy.stats")
     gold = [5, 4.2, 0, 3, 1, 2, 2.5, 0.3]
@@ -36,14 +39,18 @@ def test_sts_prints_what_scipy_finds(
         100 * stats.pearsonr(similar, gold).statistic, abs=1e-3
     )
     assert [(row["part"], row["pairs"]) for row in result["rows"]] == [("x0", 4), ("x1", 4), ("all", 8)]
-    assert "STS12 has 8 pairs here, and 3,108 where it is published" in done.stderr
+    assert {row["data set"] for row in result["rows"]} == {"STS12 (part)"}
+    assert "STS12 has 8 pairs here and 3,108 where it is published: not compared" in done.stderr
 
+    monkeypatch.setattr("mexma_cli.commands.eval_sts.PUBLISHED", {"STS12": 8})
     table = run("sts", tmp_path, "--model", tiny_encoder, "-o", tmp_path / "kept.json")
     assert "MEXMA paper, Table 27" in table.stdout and "67.32" in table.stdout
     assert json.loads((tmp_path / "kept.json").read_text())["task"] == "sts"
 
 
-def test_senteval_on_the_files_that_are_there(tiny_encoder: Path, tmp_path: Path) -> None:
+def test_senteval_on_the_files_that_are_there(
+    tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("sklearn")
     words = ["good", "fine", "bad", "poor"]
     for name, count in (("MR.tsv", 24), ("TREC.train.tsv", 24), ("TREC.test.tsv", 8), ("SST2.train.tsv", 24)):
@@ -52,6 +59,8 @@ def test_senteval_on_the_files_that_are_there(tiny_encoder: Path, tmp_path: Path
     pairs = [f"{n % 2}\t{words[n % 4]}\tfilm {n}" for n in range(24)]
     (tmp_path / "mrpc").mkdir()
     (tmp_path / "mrpc/train.tsv").write_text("\n".join(pairs), encoding="utf-8")
+    sizes = {"MR": 24, "TREC": 32, "SST2": 24, "MRPC": 5801}
+    monkeypatch.setattr("mexma_cli.commands.eval_senteval.EXAMPLES", sizes)
     done = run("senteval", tmp_path, "--model", tiny_encoder, "--kfold", 3, "--json")
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
