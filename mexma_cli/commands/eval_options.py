@@ -104,3 +104,5 @@ def cached_embedding(
         yield lambda texts: embed_cached(
             encoder, texts, folder=cache, on_progress=lambda done, _: bar.update(done)
         )
+    if encoder.truncated:
+        log.info("%s sentences were cut to %s tokens", f"{encoder.truncated:,}", encoder.max_tokens)
