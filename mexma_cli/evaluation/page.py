@@ -6,7 +6,7 @@ import html
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,7 @@ def write_page(path: Path, results: Sequence[Result]) -> None:
 
 def page(results: Sequence[Result]) -> str:
     """The page's HTML; it refers to nothing outside."""
+    results = _told_apart(results)
     groups: dict[str, list[Result]] = {}
     for result in results:
         key = json.dumps([result.task, result.benchmark, result.settings], sort_keys=True)
@@ -84,6 +85,21 @@ def page(results: Sequence[Result]) -> str:
 {body}
 </body></html>
 """
+
+
+def _told_apart(results: Sequence[Result]) -> list[Result]:
+    """The results, with what differs between encoders of one name behind it: `mini, mean`."""
+    names: dict[str, list[dict[str, Any]]] = {}
+    for result in results:
+        names.setdefault(result.encoder["name"], []).append(result.encoder)
+    renamed = []
+    for result in results:
+        alike, own = names[result.encoder["name"]], result.encoder
+        keys = [key for key in own if any(own[key] != other.get(key) for other in alike)]
+        keys = [key for key in keys if key != "fingerprint"] or keys
+        label = ", ".join(str(own[key]) for key in ("name", *keys))
+        renamed.append(replace(result, encoder=own | {"name": label}))
+    return renamed
 
 
 def _encoders(results: Sequence[Result]) -> str:

@@ -73,6 +73,16 @@ def test_page_holds_everything(tmp_path: Path) -> None:
     assert text.count("<svg") == 2  # with the published ones, and by language
 
 
+def test_encoders_of_one_name_are_told_apart() -> None:
+    pooled = [
+        replace(XSIM, encoder={"name": "mini", "fingerprint": mark, "pooling": pooling})
+        for mark, pooling in (("f", "cls"), ("g", "mean"))
+    ]
+    text = page(pooled)
+    assert "mini, cls (here)" in text and "mini, mean (here)" in text
+    assert "mini (here)" in page(pooled[:1])
+
+
 def test_dots_stand_where_their_values_are() -> None:
     root = ElementTree.fromstring(picture("p", ["a", "b", "c"], [Series("s", [0.0, 50.0, None])]))
     places = [float(dot.attrib["cx"]) for dot in root.iter("circle")]
