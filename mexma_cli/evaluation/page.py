@@ -37,7 +37,8 @@ h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; border-top
   padding-top: 1rem; } h3 { font-size: 1rem; margin: 1.5rem 0 .3rem; }
 .about { color: var(--soft); margin: 0 0 1rem; overflow-wrap: anywhere; }
 .wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums; margin: .5rem 0 1rem; }
+table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums;
+  margin: .5rem 0 1rem; }
 th, td { text-align: left; padding: .2rem .6rem .2rem 0; border-bottom: 1px solid var(--rule);
   white-space: nowrap; vertical-align: top; }
 th { font-weight: 600; } .n { text-align: right; padding-left: .6rem; } tr.here td { font-weight: 600; }
