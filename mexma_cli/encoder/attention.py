@@ -56,6 +56,14 @@ def use_packed_attention(model: PreTrainedModel) -> None:
     model.set_attn_implementation(IMPLEMENTATION)
 
 
+def set_attention_dropout(module: torch.nn.Module, share: float) -> None:
+    """Drop this share of the attention weights while training, in all layers of BERT's kind in a module."""
+    for part in module.modules():
+        dropout = getattr(part, "dropout", None)
+        if hasattr(part, "query") and isinstance(dropout, torch.nn.Dropout):
+            dropout.p = share
+
+
 def run_packed(
     model: PreTrainedModel, batch: PackedBatch, backend: Backend, inputs_embeds: torch.Tensor | None = None
 ) -> torch.Tensor:

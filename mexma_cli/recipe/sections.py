@@ -140,6 +140,9 @@ class Encoder(Section):
     """How a vector is made of the tokens' states, and nothing after it: in place of the folder's pooling,
     modules and prefix. None: as the folder has it; a `new` encoder has cls."""
     attention: Literal["auto", "xformers", "varlen", "bucketed"] = "auto"
+    attention_dropout: float = Field(0.0, ge=0, lt=1)
+    """In place of what an encoder that the training starts from says, which is 0.1 for XLM-R: the authors'
+    code has none."""
 
     @model_validator(mode="after")
     def _one_start(self) -> Encoder:

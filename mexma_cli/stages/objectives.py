@@ -6,6 +6,7 @@ import copy
 
 import torch
 
+from mexma_cli.encoder.attention import set_attention_dropout
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.modules import Dense
 from mexma_cli.errors import MexmaError
@@ -37,6 +38,14 @@ def build(recipe: Recipe, phase: Phase, encoder: SentenceEncoder, languages: int
         MexmaError: The encoder, or another one that the objective needs, is not what it can train with.
     """
     torch.manual_seed(phase.trainer.seed)  # whatever ran before in this process
+    objective = _build(recipe, phase, encoder, languages)
+    if recipe.encoder.start is not None:
+        set_attention_dropout(objective, 0.0)
+        set_attention_dropout(encoder.model, recipe.encoder.attention_dropout)
+    return objective
+
+
+def _build(recipe: Recipe, phase: Phase, encoder: SentenceEncoder, languages: int) -> Objective:
     settings, start = phase.objective, recipe.encoder.start
     if isinstance(settings, MexmaObjective):
         return Mexma(encoder, settings)

@@ -18,6 +18,7 @@ from mexma_cli.encoder.modules import Dense, Normalize
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import Recipe, load, shipped
 from mexma_cli.recipe.load import load_any
+from mexma_cli.stages import objectives
 from mexma_cli.stages.prepare import prepare
 from mexma_cli.stages.train import train
 
@@ -259,3 +260,23 @@ def test_a_new_encoder_with_mean_pooling(pairs: Path, tmp_path: Path) -> None:
     raw["phases"] = raw["phases"][1:]
     assert train(parsed(raw, tmp_path)) is not None
     assert SentenceEncoder.load(str(tmp_path / "run"), "cpu").pooling == "mean"
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_attention_dropout_is_the_recipes(
+    share: float, pairs: Path, starts: dict[str, Path], tmp_path: Path
+) -> None:
+    start = starts["FacebookAI/xlm-roberta-base"]
+    raw = shrunk(load("systems/dap"), pairs, start, tmp_path / "run")
+    raw["encoder"]["attention_dropout"] = share
+    recipe = parsed(raw, tmp_path)
+    encoder = SentenceEncoder.load(str(start), "cpu")
+    encoder.max_tokens = recipe.data.max_tokens
+    assert encoder.model.config.attention_probs_dropout_prob == 0.1  # variable-length attention has none
+    objective = objectives.build(recipe, recipe.phases[0], encoder, 2)
+    shares = {
+        name.startswith("model."): part.dropout.p
+        for name, part in objective.named_modules()
+        if name.endswith(".self")
+    }
+    assert shares == {True: share, False: 0.0}  # the encoder's, and those of the head beside it
