@@ -144,7 +144,8 @@ def bytes_needed(n: int, m: int, dim: int, k: int, rows: int) -> int:
     """Memory of a search with `rows` rows of x at a time: results, lists, a block of either side, a tile."""
     lists = 20 * (n * min(k, m) + m * min(k, n))  # a key of 8 bytes, then a score and an id
     y_block = min(m, Y_TILE) * (10 * dim + 32)
-    tile = 4 * min(n, X_TILE) * min(m, Y_TILE)
+    tile = 8 * min(n, X_TILE) * min(m, Y_TILE)  # and as much again, that the C library keeps
+    tile += torch.get_num_threads() * min(1 << 25, 4 * n * m)  # copies that products make
     queues = _pieces(X_TILE) * _QUEUE * 12
     return lists + 8 * (n + m) + rows * (10 * dim + 32) + y_block + tile + queues + 4 * _GROUPS * Y_TILE
 
