@@ -16,7 +16,6 @@ import torch
 
 _PROBE_FROM = 1 << 31  # multiplications below which looking for a faster arithmetic does not pay
 _PROBE = 512, 2048  # rows of the two matrices that are multiplied to see how long it takes
-_COLUMNS = 1024
 _PAIR_SECONDS = 2e-10  # for each dimension of a pair that is computed exactly, memory's part included
 _ENDS = 127  # int8 rows are symmetric, from -127 to 127
 
@@ -50,7 +49,7 @@ class Arithmetic:
         """
         right = _as_tensor(y)
         if self.dtype != torch.int8:
-            return lambda x: _as_array(_float_product(_as_tensor(x), right))
+            return lambda x: _as_array(torch.matmul(_as_tensor(x), right.T))
         multiply = _int8_product(right, torch.from_numpy(steps), height)
         return lambda x: _as_array(multiply(_as_tensor(x)))
 
@@ -105,15 +104,6 @@ def _timed(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
-
-
-def _float_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """left @ right.T, some columns at a time: the libraries below copy what they multiply, on each thread."""
-    made = torch.empty(len(left), len(right), dtype=left.dtype)
-    for start in range(0, len(right), _COLUMNS):
-        part = slice(start, start + _COLUMNS)
-        torch.matmul(left, right[part].T, out=made[:, part])
-    return made
 
 
 def _int8_product(
