@@ -133,9 +133,9 @@ def test_attention_with_a_picture(tiny_encoder: Path, aligned: Path, tmp_path: P
 def test_pooling_is_xsim_and_sts_by_either(
     tiny_encoder: Path, aligned: Path, tmp_path: Path, sentences: dict[str, list[str]]
 ) -> None:
-    pairs = zip([5, 4, 0, 3, 1, 2, 2.5, 0.5], sentences["eng"], sentences["fra"], strict=True)
+    pairs = zip([5, 4.5, 4, 3, 2, 1, 0.5, 0], sentences["eng"], sentences["fra"], strict=True)
     (tmp_path / "pairs.tsv").write_text("\n".join(f"{g}\t{a}\t{b}" for g, a, b in pairs), encoding="utf-8")
-    model = ("--model", tiny_encoder)
+    model = ("--model", tiny_encoder, "--dtype", "fp32")
     done = run("pooling", "--xsim", aligned, "--sts", tmp_path / "pairs.tsv", *model, "--json")
     assert done.exit_code == 0, done.output
     rows = {row["measure"]: row for row in json.loads(done.stdout)["rows"]}
@@ -145,8 +145,9 @@ def test_pooling_is_xsim_and_sts_by_either(
         assert rows["STS"][kind] == json.loads(alone.stdout)["scores"]["spearman"]
         alone = run("xsim", aligned, *model, "--pooling", pooling, "--json")
         assert rows["xsim"][kind] == json.loads(alone.stdout)["scores"]["xsim"]
-    expected = 100 * (rows["STS"]["CLS"] - rows["STS"]["uniform"]) / rows["STS"]["CLS"]
-    assert rows["STS"]["change"] == pytest.approx(expected)
+    for row in rows.values():  # of an untrained encoder: the correlation may be 0
+        expected = 100 * (row["CLS"] - row["uniform"]) / row["CLS"] if row["CLS"] else None
+        assert row["change"] == pytest.approx(expected)
     assert run("pooling", *model).exit_code == 2
     assert run("pooling", "--xsim", aligned, "--pooling", "mean", *model).exit_code == 2
 
