@@ -172,6 +172,8 @@ class _Crew:
         self._stack.enter_context(only_writer(self._store))
         for old in self._store.glob(f"{_WORK}*"):  # of a killed run
             shutil.rmtree(old, ignore_errors=True)
+        for old in self._store.glob(f"{CHECKSUMS}.tmp-*"):
+            old.unlink()
         self._work.mkdir()
         self._stack.callback(shutil.rmtree, self._work, ignore_errors=True)
         self._open = True
