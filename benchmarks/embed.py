@@ -34,12 +34,14 @@ from pathlib import Path
 
 import numpy as np
 
+from mexma_cli.recipe import NewEncoder
+
 PROGRAMS = ("mexma-bf16", "mexma-fp32", "st", "loop", "st-bf16")
 LANGUAGES = ("fra", "deu", "spa", "ita", "por", "nld", "rus")
-SHAPES = {  # width, layers, heads, ffn
-    "base": (768, 12, 12, 3072),
-    "large": (1024, 24, 16, 4096),
-    "small": (384, 6, 12, 1536),
+SHAPES = {
+    "base": NewEncoder(width=768, layers=12, heads=12, ffn=3072),
+    "large": NewEncoder(width=1024, layers=24, heads=16, ffn=4096),
+    "small": NewEncoder(width=384, layers=6, heads=12, ffn=1536),
 }
 BATCH = 32
 MAX_TOKENS = 200
@@ -65,29 +67,16 @@ def real_lines(data: Path, count: int) -> list[str]:
 def make_folder(shape: str, folder: Path) -> Path:
     """An untrained encoder of a shape, with the tokeniser of `mini`."""
     import torch
-    from transformers import XLMRobertaConfig, XLMRobertaModel
 
     from mexma_cli.encoder.encoder import SentenceEncoder
 
-    width, layers, heads, ffn = SHAPES[shape]
-    tokenizer = SentenceEncoder.load("mini", "cpu").tokenizer
-    config = XLMRobertaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        intermediate_size=ffn,
-        max_position_embeddings=514,
-        type_vocab_size=1,
-        layer_norm_eps=1e-5,
-    )
-    torch.manual_seed(0)
-    model = XLMRobertaModel(config, add_pooling_layer=False)
+    encoder = SentenceEncoder.new(SHAPES[shape], SentenceEncoder.load("mini", "cpu").tokenizer, 512, 0)
+    encoder.max_tokens = MAX_TOKENS
     with torch.no_grad():
-        for name, weight in model.named_parameters():
+        for name, weight in encoder.model.named_parameters():
             if weight.dim() == 2 and "embeddings" not in name:
                 weight *= 2
-    SentenceEncoder(shape, model, tokenizer, max_tokens=MAX_TOKENS).save(folder)
+    encoder.save(folder)
     return folder
 
 

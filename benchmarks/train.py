@@ -31,14 +31,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from embed import SHAPES
 from torch import nn
 
 PROGRAMS = ("mexma-bf16", "mexma-fp32", "authors", "authors-grouped")
-SHAPES = {  # width, layers, heads, ffn
-    "small": (384, 6, 12, 1536),
-    "base": (768, 12, 12, 3072),
-    "large": (1024, 24, 16, 4096),
-}
 LANGUAGES = ("fra_Latn", "deu_Latn", "spa_Latn", "rus_Cyrl")
 POOL = 4096
 """Pairs from which batches are drawn."""
@@ -88,27 +84,11 @@ def real_pairs(data: Path, encoder: Any, count: int, grouped: bool) -> RealPairs
 
 def make(shape: str) -> tuple[Any, Any]:
     """An untrained encoder, and MEXMA on it."""
-    from transformers import XLMRobertaConfig, XLMRobertaModel
-
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.objectives.mexma import Mexma
     from mexma_cli.recipe import MexmaObjective
 
-    width, layers, heads, ffn = SHAPES[shape]
-    tokenizer = SentenceEncoder.load("mini", "cpu").tokenizer
-    config = XLMRobertaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        intermediate_size=ffn,
-        max_position_embeddings=514,
-        type_vocab_size=1,
-        layer_norm_eps=1e-5,
-        attention_probs_dropout_prob=0.0,
-    )
-    torch.manual_seed(0)
-    encoder = SentenceEncoder(shape, XLMRobertaModel(config, add_pooling_layer=False), tokenizer)
+    encoder = SentenceEncoder.new(SHAPES[shape], SentenceEncoder.load("mini", "cpu").tokenizer, 512, 0)
     return encoder, Mexma(encoder, MexmaObjective(name="mexma"))
 
 

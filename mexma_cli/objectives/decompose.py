@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from mexma_cli.objectives.losses import apart
 from mexma_cli.recipe.decompose import DecomposeObjective
 
 Terms = dict[str, torch.Tensor]
@@ -69,11 +70,6 @@ class Player:
     terms: Callable[[VectorPairs], Terms]
 
 
-def distance(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Mean of 1 - cos over the rows of two [B, dim] (CosineEmbeddingLoss with label 1)."""
-    return (1 - functional.cosine_similarity(one, other)).mean()
-
-
 def overlap(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Mean of max(0, cos) over the rows of two [B, dim] (CosineEmbeddingLoss with label -1, margin 0)."""
     return functional.cosine_similarity(one, other).clamp_min(0).mean()
@@ -92,13 +88,13 @@ def dream(parts: Parts, pairs: VectorPairs, classifier: nn.Module) -> Terms:
     half = len(pairs.source) // 2
     true, other = parts.rows(slice(half)), parts.rows(slice(half, 2 * half))
     return {
-        "semantic": distance(true.source_meaning, true.target_meaning)
+        "semantic": apart(true.source_meaning, true.target_meaning)
         + overlap(true.source_meaning, other.source_meaning)
         + overlap(true.target_meaning, other.target_meaning),
         "reconstruction": functional.mse_loss(true.source_meaning + true.source_language, pairs.source[:half])
         + functional.mse_loss(true.target_meaning + true.target_language, pairs.target[:half]),
-        "language": distance(true.source_language, other.source_language)
-        + distance(true.target_language, other.target_language),
+        "language": apart(true.source_language, other.source_language)
+        + apart(true.target_language, other.target_language),
         "classification": functional.cross_entropy(
             classifier(true.source_language), pairs.source_language[:half]
         )
@@ -115,10 +111,10 @@ def meat(parts: Parts, pairs: VectorPairs, adversary: nn.Module) -> Terms:
             move by this loss.
     """
     return {
-        "reconstruction": distance(parts.source_meaning + parts.source_language, pairs.source)
-        + distance(parts.target_meaning + parts.target_language, pairs.target),
-        "cross_reconstruction": distance(parts.source_meaning + parts.target_language, pairs.target)
-        + distance(parts.target_meaning + parts.source_language, pairs.source),
+        "reconstruction": apart(parts.source_meaning + parts.source_language, pairs.source)
+        + apart(parts.target_meaning + parts.target_language, pairs.target),
+        "cross_reconstruction": apart(parts.source_meaning + parts.target_language, pairs.target)
+        + apart(parts.target_meaning + parts.source_language, pairs.source),
         "language": overlap(parts.source_language, parts.target_language),
         "adversarial": undecided(adversary(parts.source_meaning))
         + undecided(adversary(parts.target_meaning)),

@@ -93,7 +93,7 @@ def info_nce(
 
 
 def apart(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Mean of 1 - cosine over the rows (CLFT's two terms).
+    """Mean of 1 - cosine over the rows: both terms of CLFT, and torch's CosineEmbeddingLoss with label 1.
 
     Args:
         left, right: [B, dim].

@@ -23,15 +23,14 @@ from mexma_cli.encoder.folder import written_aside
 from mexma_cli.encoder.modules import Dense, load_dense, save_dense
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.decompose import Decomposer
-from mexma_cli.recipe import DecomposeRecipe, load_any
-from mexma_cli.stages.run_folder import RECIPE, differences
+from mexma_cli.recipe import DecomposeRecipe
+from mexma_cli.stages import run_folder
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.manifest import (
     fingerprint,
     only_writer,
     read_json,
     read_manifest,
-    whole_file,
     write_json_atomic,
 )
 from mexma_cli.training.decomposing import DecomposerTraining
@@ -160,7 +159,9 @@ def decompose(
     torch.manual_seed(settings.seed)
     objective = Decomposer(pairs.dim, len(pairs.languages), recipe.objective)
     training = DecomposerTraining(objective, pairs, settings, run / "checkpoints", device)
-    _claim(run, recipe, resume)
+    run_folder.check(run, recipe, resume)
+    run.mkdir(parents=True, exist_ok=True)
+    run_folder.keep(run, recipe)
     with only_writer(run):
         if not (run / MANIFEST).is_file():
             step = training.resume()
@@ -248,25 +249,6 @@ def _encoder(recipe: DecomposeRecipe, store: EmbeddingStore) -> SentenceEncoder 
         )
     encoder.prefix = manifest.prefix
     return encoder
-
-
-def _claim(run: Path, recipe: DecomposeRecipe, resume: bool) -> None:
-    """Keep the resolved recipe in the run's folder, or make sure that the one there is the same run's."""
-    kept = run / RECIPE
-    if kept.is_file():
-        if not resume:
-            raise MexmaError(
-                f"{run} holds a training run already",
-                "--resume goes on with it; --set run=FOLDER starts another beside it",
-            )
-        if differing := differences(load_any(kept).model_dump(), recipe.model_dump()):
-            raise MexmaError(
-                f"{run} was started with another recipe: {', '.join(differing)}",
-                f"resume with the same settings (they are in {kept}), or start anew with --set run=FOLDER",
-            )
-    run.mkdir(parents=True, exist_ok=True)
-    with whole_file(kept) as file:
-        file.write(recipe.to_yaml().encode("utf-8"))
 
 
 def _finish(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.recipe import Recipe, load
+from mexma_cli.recipe import DecomposeRecipe, Recipe, load, load_any
 from mexma_cli.store.manifest import read_json, whole_file, write_json_atomic
 
 RECIPE = "recipe.yaml"
@@ -40,23 +40,38 @@ def claim(run: Path, recipe: Recipe, resume: bool, processes: int) -> None:
         MexmaError: The folder holds a run already (without `resume`), another recipe's, or one with another
             number of pairs a step (with it).
     """
-    kept = run / RECIPE
-    if kept.is_file():
-        if not resume:
-            raise MexmaError(
-                f"{run} holds a training run already",
-                "--resume goes on with it; --set run=FOLDER starts another beside it",
-            )
-        differing = differences(load(kept).model_dump(), recipe.model_dump())
-        if differing:
-            raise MexmaError(
-                f"{run} was started with another recipe: {', '.join(differing)}",
-                f"resume with the same settings (they are in {kept}), or start anew with --set run=FOLDER",
-            )
+    if check(run, recipe, resume):
         _same_batches(run, recipe, processes)
     run.mkdir(parents=True, exist_ok=True)
     write_json_atomic(run / BATCHES, _pairs_per_step(recipe, processes))
-    with whole_file(kept) as file:
+    keep(run, recipe)
+
+
+def check(run: Path, recipe: Recipe | DecomposeRecipe, resume: bool) -> bool:
+    """Whether the folder holds this recipe's run already.
+
+    Raises:
+        MexmaError: It does (without `resume`), or another recipe's (with it).
+    """
+    kept = run / RECIPE
+    if not kept.is_file():
+        return False
+    if not resume:
+        raise MexmaError(
+            f"{run} holds a training run already",
+            "--resume goes on with it; --set run=FOLDER starts another beside it",
+        )
+    if differing := differences(load_any(kept).model_dump(), recipe.model_dump()):
+        raise MexmaError(
+            f"{run} was started with another recipe: {', '.join(differing)}",
+            f"resume with the same settings (they are in {kept}), or start anew with --set run=FOLDER",
+        )
+    return True
+
+
+def keep(run: Path, recipe: Recipe | DecomposeRecipe) -> None:
+    """Write the resolved recipe into the run's folder."""
+    with whole_file(run / RECIPE) as file:
         file.write(recipe.to_yaml().encode("utf-8"))
 
 
