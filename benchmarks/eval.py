@@ -88,7 +88,7 @@ def main() -> None:
     print(table[-1])
     print(
         f"{len(texts)} languages and the target, {len(target):,} sentences each, {tokens:,} tokens, "
-        f"{args.threads} threads, {args.model} in {str(encoder.precision).removeprefix('torch.')}"
+        f"{args.threads} threads, {args.model} in {encoder.precision_name}"
     )
     for stage, seconds in clock.seconds.items():
         part = " (part of embedding)" if stage == "tokenising" else ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from mexma_cli.commands.eval_options import cached_embedding, check_result_output, result_options
-from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder
+from mexma_cli.commands.options import EncoderChoice, decomposer_option, encoder_options, load_encoder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,14 +25,7 @@ PANELS = 12
 
 @click.command("leakage")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option(
-    "--with",
-    "run",
-    required=True,
-    type=click.Path(path_type=Path),
-    metavar="RUN",
-    help="The finished run of a decomposer.",
-)
+@decomposer_option
 @click.option(
     "--langs",
     "languages",

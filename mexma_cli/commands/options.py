@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import click
@@ -39,6 +40,14 @@ neighbourhood_option = click.option(
     default=4,
     show_default=True,
     help="Nearest sentences that make up a neighbourhood.",
+)
+decomposer_option = click.option(
+    "--with",
+    "run",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="The finished run of a decomposer.",
 )
 
 

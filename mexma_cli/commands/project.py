@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mexma_cli.commands.inputs import command_line, open_store
-from mexma_cli.commands.options import show_bars
+from mexma_cli.commands.options import decomposer_option, show_bars
 
 if TYPE_CHECKING:
     from mexma_cli.stages.decompose import Part
@@ -19,14 +19,7 @@ log = logging.getLogger(__name__)
 
 @click.command("project")
 @click.argument("store", metavar="STORE", type=click.Path(path_type=Path))
-@click.option(
-    "--with",
-    "run",
-    required=True,
-    type=click.Path(path_type=Path),
-    metavar="RUN",
-    help="The finished run of a decomposer.",
-)
+@decomposer_option
 @click.option(
     "--part",
     type=click.Choice(["meaning", "language"]),

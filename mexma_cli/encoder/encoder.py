@@ -188,6 +188,11 @@ class SentenceEncoder:
         return len(self.modules) > 0 and isinstance(self.modules[-1], Normalize)
 
     @property
+    def precision_name(self) -> str:
+        """`precision` as users and manifests have it: `bfloat16`."""
+        return str(self.precision).removeprefix("torch.")
+
+    @property
     def device(self) -> torch.device:
         """Where the model is."""
         return self.model.device

@@ -84,7 +84,7 @@ def describe(encoder: SentenceEncoder) -> dict[str, Any]:
         "pooling": encoder.pooling,
         "max_tokens": encoder.max_tokens,
         "prefix": encoder.prefix,
-        "precision": str(encoder.precision).removeprefix("torch."),
+        "precision": encoder.precision_name,
         "dim": encoder.dim,
     }
 

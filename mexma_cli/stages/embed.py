@@ -92,7 +92,7 @@ def at_work(encoder: SentenceEncoder) -> str:
     else:
         threads = torch.get_num_threads()
         place = f"{encoder.device} ({threads} thread{'s' if threads > 1 else ''})"
-    return f"{place}, {_precision(encoder)}"
+    return f"{place}, {encoder.precision_name}"
 
 
 class _Filling:
@@ -168,10 +168,6 @@ def _chunks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
         yield chunk
 
 
-def _precision(encoder: SentenceEncoder) -> str:
-    return str(encoder.precision).removeprefix("torch.")
-
-
 def _settings(
     encoder: SentenceEncoder,
     text: FileScan,
@@ -185,7 +181,7 @@ def _settings(
         pooling=encoder.pooling,
         dim=encoder.dim,
         dtype=store_dtype,
-        precision=_precision(encoder),
+        precision=encoder.precision_name,
         normalised=encoder.normalised,
         language=language,
         source_checksum=text.checksum,
