@@ -73,7 +73,7 @@ def command(
     """
     check_result_output(output)
     from mexma_cli.errors import MexmaError
-    from mexma_cli.evaluation.files import aligned_folder, language_list, read_sentences
+    from mexma_cli.evaluation.files import aligned_folder, read_sentences
     from mexma_cli.evaluation.plot import check_plottable
     from mexma_cli.evaluation.results import Result, describe, print_result
 
@@ -82,8 +82,7 @@ def command(
     if picture is not None:
         check_plottable(picture)
     there = aligned_folder(folder, split)
-    wanted = language_list(languages) if languages is not None else sorted(there.files)
-    texts = {code: read_sentences(path) for code, path in there.choose(wanted).items()}
+    texts = {code: read_sentences(path) for code, path in there.choose(languages).items()}
     loaded = load_encoder(encoder)
     rows = _rows(loaded, texts)
     if not rows:

@@ -55,9 +55,10 @@ class AlignedTexts:
     def published(self) -> str | None:
         """`81` or `90`, where this is FLORES-200 with that list, as the paper measured it."""
         is_flores = self.layout.endswith(f"<code>.{self.split}") and self.split == "devtest"
-        is_list = self.languages in PUBLISHED_LISTS and self.target == "eng_Latn"
-        whole = len(self.lines) == FLORES_LINES["devtest"]
-        return self.languages if is_flores and is_list and whole else None
+        if not is_flores or self.languages not in PUBLISHED_LISTS or self.target != "eng_Latn":
+            return None
+        whole = self.texts.keys() >= set(language_list(self.languages)) - {self.target}
+        return self.languages if whole and len(self.lines) == FLORES_LINES["devtest"] else None
 
     def settings(self) -> dict[str, Any]:
         """For `Result.settings`."""
@@ -81,9 +82,8 @@ def read_texts(folder: Path, split: str, languages: str | None, target: str) -> 
         MexmaError: Nothing is there, languages are missing, or files differ in length.
     """
     there = aligned_folder(folder, split)
-    ((target, target_path),) = there.choose([target]).items()
-    wanted = language_list(languages) if languages is not None else sorted(there.files)
-    files = {code: path for code, path in there.choose(wanted).items() if code != target}
+    target, target_path = there.one(target)
+    files = {code: path for code, path in there.choose(languages).items() if code != target}
     if not files:
         raise MexmaError(f"{folder}: no language besides {target}, into which translations are searched")
     lines = read_sentences(target_path)

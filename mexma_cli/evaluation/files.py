@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.languages import resolve
 from mexma_cli.recipe import load
 from mexma_cli.text.lines import is_blank, read_lines
+
+log = logging.getLogger(__name__)
 
 PUBLISHED_LISTS = {"81": "81langs", "90": "90langs"}
 """The paper's lists (Tables 13 and 14), and the recipes that have them."""
@@ -35,25 +38,55 @@ class AlignedFolder:
     layout: str
     files: dict[str, Path]
 
-    def choose(self, wanted: Iterable[str]) -> dict[str, Path]:
-        """The files of some languages, by code as `files` has it.
+    def choose(self, languages: str | None) -> dict[str, Path]:
+        """The files that `--langs` means (see `language_list`), by code as `files` has it; None: all.
+
+        Data other than FLORES-200 may lack languages of a published list: a warning names them.
 
         Raises:
-            MexmaError: Languages that have no file, all of them named.
+            MexmaError: As `language_list`; or languages have no file, all of them named, with their lines
+                where they are from a file.
         """
+        if languages is None:
+            return dict(self.files)
         found, missing = {}, []
-        for code in wanted:
-            key = code if code in self.files else resolve(code)
+        for code, line in language_list(languages).items():
+            key = self._key(code)
             if key in self.files:
                 found[key] = self.files[key]
             else:
-                missing.append(code)
-        if missing:
-            raise MexmaError(
-                f"{self.folder}: no {self.layout} for {', '.join(missing)}",
-                f"there are {len(self.files)} languages: {', '.join(sorted(self.files))}",
+                missing.append(f"{code} ({languages}, line {line})" if line else code)
+        if missing and found and languages in PUBLISHED_LISTS:
+            log.warning(
+                "warning: %s: no %s for %s: left out of --langs %s",
+                self.folder,
+                self.layout,
+                ", ".join(missing),
+                languages,
             )
+        elif missing:
+            raise self._lacks(missing)
         return found
+
+    def one(self, code: str) -> tuple[str, Path]:
+        """A language as `files` has it, and its file.
+
+        Raises:
+            MexmaError: An unknown code, or it has no file.
+        """
+        key = self._key(code)
+        if key not in self.files:
+            raise self._lacks([code])
+        return key, self.files[key]
+
+    def _key(self, code: str) -> str:
+        return code if code in self.files else resolve(code)
+
+    def _lacks(self, missing: Sequence[str]) -> MexmaError:
+        return MexmaError(
+            f"{self.folder}: no {self.layout} for {', '.join(missing)}",
+            f"there are {len(self.files)} languages: {', '.join(sorted(self.files))}",
+        )
 
 
 def aligned_folder(folder: Path, split: str) -> AlignedFolder:
@@ -100,33 +133,35 @@ def _known(code: str) -> str | None:
         return None
 
 
-def language_list(text: str) -> list[str]:
+def language_list(text: str) -> dict[str, int | None]:
     """The codes that `--langs` means: a published list (81, 90), a file of codes, or codes.
 
     In a file codes stand on lines of their own or between spaces or commas; `#` begins a comment.
+
+    Returns:
+        Each code once, in order, with its line if it is from a file.
 
     Raises:
         MexmaError: An unknown code, with the file's line; or there is none.
     """
     if text in PUBLISHED_LISTS:
-        return list(load(PUBLISHED_LISTS[text]).data.languages)
-    codes = []
+        return dict.fromkeys(load(PUBLISHED_LISTS[text]).data.languages)
+    codes: dict[str, int | None] = {}
     path = Path(text)
-    lines: Iterable[str] = read_lines(path) if path.is_file() else [text]
+    is_file = path.is_file()
+    lines: Iterable[str] = read_lines(path) if is_file else [text]
     for number, line in enumerate(lines, 1):
-        for code in re.split(r"[\s,]+", line.partition("#")[0]):
-            if not code:
-                continue
+        for code in filter(None, re.split(r"[\s,]+", line.partition("#")[0])):
             if _known(code) is None:
-                where = f"{path}, line {number}" if path.is_file() else "--langs"
+                where = f"{path}, line {number}" if is_file else "--langs"
                 raise MexmaError(
                     f"{where}: {code!r} is no language code",
                     f"{', '.join(PUBLISHED_LISTS)}, a file of codes, or codes with commas between them",
                 )
-            codes.append(code)
+            codes.setdefault(code, number if is_file else None)
     if not codes:
         raise MexmaError(f"--langs {text!r} names no language")
-    return list(dict.fromkeys(codes))
+    return codes
 
 
 def read_aligned(path: Path, target: Path, lines: int) -> list[str]:

@@ -35,7 +35,7 @@ def test_ntrex_has_varieties_of_a_language(tmp_path: Path) -> None:
     assert files["eng_Latn"].name == "newstest2019-src.eng.txt"
     assert files["fra_Latn"].name.endswith(".fra.txt") and files["fra-CA"].name.endswith(".fra-CA.txt")
     assert {"zho_Hans", "zho_Hant", "azj_Latn", "srp_Cyrl", "srp_Latn", "eng-GB", "eng-US"} <= set(files)
-    assert list(aligned_folder(folder, "devtest").choose(["fr", "fra-CA"])) == ["fra_Latn", "fra-CA"]
+    assert list(aligned_folder(folder, "devtest").choose("fr,fra-CA")) == ["fra_Latn", "fra-CA"]
 
 
 def test_plain_files_and_what_is_no_language(tmp_path: Path) -> None:
@@ -51,8 +51,8 @@ def test_published_lists_are_the_recipes() -> None:
 def test_lists_of_codes(tmp_path: Path) -> None:
     path = tmp_path / "some.txt"
     path.write_text("fra_Latn, deu # German\n\n# none\nfra_Latn zh-TW\n")
-    assert language_list(str(path)) == ["fra_Latn", "deu", "zh-TW"]
-    assert language_list("fra, deu") == ["fra", "deu"]
+    assert language_list(str(path)) == {"fra_Latn": 1, "deu": 1, "zh-TW": 4}
+    assert language_list("fra, deu") == {"fra": None, "deu": None}
     path.write_text("fra\ndeu qqq\n")
     with pytest.raises(MexmaError, match=r"some.txt, line 2: 'qqq' is no language"):
         language_list(str(path))
@@ -94,3 +94,21 @@ def test_published_only_where_it_is_the_same_task(tmp_path: Path) -> None:
     assert read_texts(tmp_path, "devtest", None, "eng_Latn").published is None
     assert read_texts(tmp_path, "devtest", "81", "fra_Latn").published is None
     assert read_texts(tmp_path / "plain", "devtest", "81", "eng_Latn").published is None
+    (tmp_path / "devtest/fra_Latn.devtest").unlink()
+    assert read_texts(tmp_path, "devtest", "81", "eng_Latn").published is None
+
+
+def test_other_data_may_lack_languages_of_a_published_list(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(tmp_path, {"eng.txt": "a\n", "fra.txt": "a\n", "zul.txt": "a\n"})
+    assert list(read_texts(tmp_path, "devtest", "81", "eng_Latn").texts) == ["fra_Latn"]
+    assert "no <code>.txt for" in caplog.text and "zho_Hant: left out of --langs 81" in caplog.text
+    (tmp_path / "fra.txt").unlink()
+    (tmp_path / "zul.txt").rename(tmp_path / "ton.txt")
+    with pytest.raises(MexmaError, match=r"no <code>\.txt for acm_Arab, "):
+        read_texts(tmp_path, "devtest", "81", "eng_Latn")
+    codes = tmp_path / "codes"
+    codes.write_text("ton\n\nfra # not there\n")
+    with pytest.raises(MexmaError, match=r"no <code>.txt for fra \(.*codes, line 3\)"):
+        read_texts(tmp_path, "devtest", str(codes), "eng_Latn")
