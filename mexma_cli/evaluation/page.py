@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import html
 import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mexma_cli import __version__
 from mexma_cli.evaluation import published
-from mexma_cli.evaluation.curve_plot import COLOURS
+from mexma_cli.evaluation.page_chart import Series, chart
 from mexma_cli.evaluation.results import (
     Result,
     names_in,
@@ -23,38 +22,24 @@ from mexma_cli.evaluation.results import (
 )
 from mexma_cli.store.manifest import whole_file
 
-WIDTH, LEFT, RIGHT, LINE = 760, 220, 30, 19
-"""Of pictures, in their own units: the whole, the names, the space at the right; a row's height."""
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1b1b1b; --soft: #666; --rule: #ddd; --paper: #fff;
-  --band: #f6f6f4; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e8e8e8; --soft: #a0a0a0; --rule: #3a3a3a; --paper: #161616; --band: #202020; }
+_STYLE = Path(__file__).with_name("page.css")
+TITLES = {
+    "xsim": ("xsim", "translations that margin-based search does not find, percent; lower is better"),
+    "xsimpp": ("xsim++", "the same among hard negatives, percent; lower is better"),
+    "bucc": ("Mining sets", "F1 of mining translations from two texts, percent"),
+    "tatoeba": ("Tatoeba", "translations that are the nearest sentence by cosine, percent"),
+    "sts": ("Similarity of sentences", "correlation of cosines with people's scores, percent"),
+    "senteval": ("SentEval", "accuracy of a logistic regression on the vectors, percent"),
+    "xnli": ("XNLI", "accuracy after fine-tuning on English, percent"),
+    "mteb": ("MTEB", "scores of the mteb package, percent"),
+    "tokens": ("Nearest tokens", "whose tokens are nearest to a token, percent"),
+    "attention": ("Attention", "entropy of what the first token attends to, in nats"),
+    "pooling": ("Pooling", "by the first token (CLS), and by the mean of the tokens (uniform)"),
+    "leakage": ("Leakage", "retrieval and similarity by meaning and by language, percent"),
 }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-  max-width: 66rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; border-top: 1px solid var(--rule);
-  padding-top: 1rem; } h3 { font-size: 1rem; margin: 1.5rem 0 .3rem; }
-.about { color: var(--soft); margin: 0 0 1rem; overflow-wrap: anywhere; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums;
-  margin: .5rem 0 1rem; }
-th, td { text-align: left; padding: .2rem .6rem .2rem 0; border-bottom: 1px solid var(--rule);
-  white-space: nowrap; vertical-align: top; }
-th { font-weight: 600; } .n { text-align: right; padding-left: .6rem; } tr.here td { font-weight: 600; }
-svg { width: 100%; height: auto; display: block; margin: .5rem 0 1rem; }
-svg text { font: 12px system-ui, sans-serif; fill: var(--ink); } svg .soft { fill: var(--soft); }
-svg .rule { stroke: var(--rule); } svg .band { fill: var(--band); }
-summary { cursor: pointer; color: var(--soft); }
-"""
-
-
-@dataclass(frozen=True)
-class Series:
-    """Values of a name, one for each line of a picture; None: there is none."""
-
-    name: str
-    values: list[float | None]
+"""By task: a heading, and what the numbers are."""
+ERRORS = ("xsim", "xsimpp")
+"""Tasks of which the lowest numbers are the best."""
 
 
 def write_page(path: Path, results: Sequence[Result]) -> None:
@@ -70,19 +55,22 @@ def write_page(path: Path, results: Sequence[Result]) -> None:
 def page(results: Sequence[Result]) -> str:
     """The page's HTML; it refers to nothing outside."""
     results = _told_apart(results)
-    groups: dict[str, list[Result]] = {}
+    by_key: dict[str, list[Result]] = {}
     for result in results:
         key = json.dumps([result.task, result.benchmark, result.settings], sort_keys=True)
-        groups.setdefault(key, []).append(result)
+        by_key.setdefault(key, []).append(result)
+    groups = list(by_key.values())
     names = list(dict.fromkeys(result.encoder["name"] for result in results))
     title = f"Evaluation of {', '.join(names)}"
-    body = "\n".join(_section(group) for group in groups.values())
+    body = "\n".join(_section(number, group) for number, group in enumerate(groups, 1))
     return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{html.escape(title)}</title><style>{_STYLE}</style></head><body>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{html.escape(title)}</title><style>
+{_STYLE.read_text(encoding="utf-8")}</style></head><body>
 <h1>{html.escape(title)}</h1>
-<p class="about">Made by mexma {__version__}.</p>
-{_encoders(results)}
+<p class="about">Measured with mexma {__version__}</p>
+<section>{_overview(groups, names)}{_encoders(results)}</section>
 {body}
 </body></html>
 """
@@ -103,40 +91,74 @@ def _told_apart(results: Sequence[Result]) -> list[Result]:
     return renamed
 
 
+def _overview(groups: Sequence[Sequence[Result]], names: Sequence[str]) -> str:
+    """The first score of every task, a column for each encoder."""
+    rows = []
+    for number, group in enumerate(groups, 1):
+        score = next(iter(group[0].scores), "")
+        found = {result.encoder["name"]: shown(result.scores.get(score), score) for result in group}
+        link = f'<a href="#r{number}">{html.escape(_title(group[0]))}</a>'
+        cells = "".join(f'<td class="n">{html.escape(found.get(name, "-"))}</td>' for name in names)
+        words = "".join(f"<td>{html.escape(word)}</td>" for word in (score, _data(group[0])))
+        rows.append(f"<tr><td>{link}</td>{words}{cells}</tr>")
+    head = "".join(f'<th class="n">{html.escape(name)}</th>' for name in names)
+    return _scrolling(f"<tr><th>task</th><th>score</th><th>on</th>{head}</tr>", rows)
+
+
+def _data(result: Result) -> str:
+    """Names of files and folders, or of tasks, in short: the first of the settings."""
+    value = next((value for _, value in _said(result)), "")
+    names = [Path(str(one)).name for one in (value if isinstance(value, list) else [value])]
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
 def _encoders(results: Sequence[Result]) -> str:
     """What was measured: each encoder once, with how it embedded."""
     seen = {json.dumps(result.encoder, sort_keys=True): result.encoder for result in results}
     keys = list(dict.fromkeys(key for encoder in seen.values() for key in encoder))
     rows = [[str(encoder.get(key, "")) or "-" for key in keys] for encoder in seen.values()]
-    return _table([["encoder", *keys[1:]], *rows])
+    table = _table([["encoder", *(key.replace("_", " ") for key in keys[1:])], *rows])
+    return f"<details><summary>How the encoders embedded</summary>{table}</details>"
 
 
-def _section(group: Sequence[Result]) -> str:
+def _title(result: Result) -> str:
+    return TITLES.get(result.task, (result.task, ""))[0]
+
+
+def _section(number: int, group: Sequence[Result]) -> str:
     first = group[0]
-    about = "; ".join(f"{key} {_value(value)}" for key, value in first.settings.items())
-    parts = [f"<h2>{html.escape(first.task)}</h2>", f'<p class="about">{html.escape(about)}</p>']
+    parts = [f"<h2>{html.escape(_title(first))}</h2>"]
+    if first.task in TITLES:
+        parts.append(f"<p>{html.escape(TITLES[first.task][1])}</p>")
+    about = (f"<span><b>{html.escape(k)}</b> {html.escape(_value(v))}</span>" for k, v in _said(first))
+    parts.append(f'<p class="about">{"".join(about)}</p>')
     tables = [score_table(result) for result in group]
     parts.append(_table([*tables[0][:2], *(table[1] for table in tables[1:]), *tables[0][2:]], len(group)))
-    parts += [_scores_picture(group, score) for score in first.scores]
+    parts += [_scores_chart(group, score) for score in first.scores]
     for result in group:
         for title, table in published_by_row(result):
             if len(table) > 1:
                 parts += [f"<h3>{html.escape(title)}</h3>", _table(table)]
-    parts += [_rows_picture(group, score) for score in first.scores]
+    parts += _rows_charts(group)
     for result in group:
         if result.rows:
             what = f"All numbers of {result.encoder['name']}"
             parts.append(
                 f"<details><summary>{html.escape(what)}</summary>{_table(row_table(result.rows))}</details>"
             )
-    return "\n".join(filter(None, parts))
+    body = "\n".join(filter(None, parts))
+    return f'<section id="r{number}">{body}</section>'
+
+
+def _said(result: Result) -> list[tuple[str, object]]:
+    return [(key, value) for key, value in result.settings.items() if value not in ("", [], None)]
 
 
 def _value(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _scores_picture(group: Sequence[Result], score: str) -> str:
+def _scores_chart(group: Sequence[Result], score: str) -> str:
     """Ours and the published ones on one scale, where there are published ones."""
     benchmark = group[0].benchmark
     known = [row for row in published.rows(benchmark) if score in row.scores] if benchmark else []
@@ -147,87 +169,49 @@ def _scores_picture(group: Sequence[Result], score: str) -> str:
     lines = [name for name, _ in (*ours, *theirs)]
     here = Series("measured here", [value for _, value in ours] + [None] * len(theirs))
     there = Series("published", [None] * len(ours) + [value for _, value in theirs])
-    return picture(score, lines, [here, there])
+    return chart(score, lines, [here, there])
 
 
-def _rows_picture(group: Sequence[Result], score: str) -> str:
-    """A score of every row, a colour for each encoder; worst at the bottom for the first encoder's."""
+def _rows_charts(group: Sequence[Result]) -> list[str]:
+    """Every row, the best of the first encoder's on top: of one encoder all scores in one chart, a colour
+    each; of several a chart for each score, a colour for each encoder."""
     first = group[0].rows
-    if len(first) < 2 or not all(isinstance(row.get(score), float) for row in first):
-        return ""
+    if len(first) < 2:
+        return []
+    scores = [key for key in group[0].scores if _is_drawn(first, key)]
+    other = [key for key in first[0] if _is_drawn(first, key)]
+    scores = scores or other[: len(other) == 1]  # SentEval's rows have their task's score as `accuracy`
+    if not scores:
+        return []
     key = next(iter(first[0]))
-    order = sorted(first, key=lambda row: row[score])
-    lines = [_row_name(row) for row in order]
-    series = []
-    for result in group:
-        by_name = {row[key]: row.get(score) for row in result.rows}
-        series.append(Series(result.encoder["name"], [by_name.get(row[key]) for row in order]))
-    return picture(f"{score}, each {key}", lines, series)
+    charts = []
+    for drawn in [scores] if len(group) == 1 else [[score] for score in scores]:
+        order = sorted(range(len(first)), key=lambda row: first[row][drawn[0]])
+        order = order if group[0].task in ERRORS else order[::-1]
+        lines = [_row_name(first[row]) for row in order]
+        title = f"{drawn[0]} by {key}" if len(drawn) == 1 else f"by {key}"
+        if len(group) == 1:
+            series = [Series(score, [first[row][score] for row in order]) for score in drawn]
+        else:
+            series = [_of_rows(result, drawn[0], lines) for result in group]
+        charts.append(chart(title, lines, series))
+    return charts
+
+
+def _is_drawn(rows: Sequence[Mapping[str, Any]], key: str) -> bool:
+    return all(isinstance(row.get(key), float) for row in rows)
+
+
+def _of_rows(result: Result, score: str, lines: Sequence[str]) -> Series:
+    """A result's values for rows by name."""
+    values = {_row_name(row): row.get(score) for row in result.rows}
+    return Series(result.encoder["name"], [values.get(line) for line in lines])
 
 
 def _row_name(row: Mapping[str, Any]) -> str:
     """Its first two columns, where they are words: code and name of a language."""
     words = [value for value in list(row.values())[:2] if isinstance(value, str)]
     return " ".join(word for word in words if word != "-")
-
-
-def picture(title: str, lines: Sequence[str], series: Sequence[Series]) -> str:
-    """A dot for every value, a line of dots for every name, as SVG; "" where there is nothing to draw."""
-    values = [value for one in series for value in one.values if value is not None]
-    if not values:
-        return ""
-    ticks = ticks_of(min(values), max(values))
-    low, high = ticks[0], ticks[-1]
-    top = 50 if len(series) > 1 else 30
-    height = top + LINE * len(lines) + 24
-
-    def across(value: float) -> float:
-        return round(LEFT + (value - low) / (high - low) * (WIDTH - LEFT - RIGHT), 1)
-
-    parts = [f'<text x="0" y="14" font-weight="600">{html.escape(title)}</text>']
-    if len(series) > 1:
-        place = 0.0
-        for number, one in enumerate(series):
-            parts.append(f'<circle cx="{place + 5:.0f}" cy="32" r="4.5" fill="{_colour(number)}"/>')
-            parts.append(f'<text x="{place + 14:.0f}" y="36">{html.escape(one.name)}</text>')
-            place += 34 + 7 * len(one.name)
-    bottom = top + LINE * len(lines)
-    for number in range(0, len(lines), 2):
-        parts.append(f'<rect class="band" x="0" y="{top + LINE * number}" width="{WIDTH}" height="{LINE}"/>')
-    for tick in ticks:
-        parts.append(f'<line class="rule" x1="{across(tick)}" x2="{across(tick)}" y1="{top}" y2="{bottom}"/>')
-        parts.append(
-            f'<text class="soft" x="{across(tick)}" y="{bottom + 16}" text-anchor="middle">{tick:g}</text>'
-        )
-    for number, name in enumerate(lines):
-        middle = top + LINE * number + LINE / 2
-        short = name if len(name) <= 32 else name[:31] + "…"
-        parts.append(f'<text x="{LEFT - 10}" y="{middle + 4}" text-anchor="end">{html.escape(short)}</text>')
-        for place, one in enumerate(series):
-            value = one.values[number]
-            if value is not None:
-                parts.append(
-                    f'<circle cx="{across(value)}" cy="{middle}" r="4.5" fill="{_colour(place)}">'
-                    f"<title>{html.escape(f'{name}, {one.name}: {shown(value, title)}')}</title></circle>"
-                )
-    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img">{"".join(parts)}</svg>'
-
-
-def ticks_of(low: float, high: float) -> list[float]:
-    """Round numbers from at most `low` to at least `high`, from 0 where `low` is not far from it."""
-    if 0 <= low < 0.6 * high:
-        low = 0.0
-    if high <= low:
-        low, high = low - 1, high + 1
-    rough = (high - low) / 5
-    step = 10.0 ** math.floor(math.log10(rough))
-    step *= next(factor for factor in (1, 2, 5, 10) if step * factor >= rough)
-    first, last = math.floor(low / step), math.ceil(high / step)
-    return [round(step * number, 10) for number in range(first, last + 1)]
-
-
-def _colour(number: int) -> str:
-    return COLOURS[number % len(COLOURS)]
 
 
 def _table(table: Sequence[Sequence[str]], here: int = 0) -> str:
@@ -242,12 +226,17 @@ def _table(table: Sequence[Sequence[str]], here: int = 0) -> str:
         )
 
     head, *body = table
-    rows = "\n".join(
+    rows = [
         f"<tr{' class=here' if number < here else ''}>{cells(row, 'td')}</tr>"
         for number, row in enumerate(body)
-    )
-    whole = f"<table><thead><tr>{cells(head, 'th')}</tr></thead><tbody>\n{rows}\n</tbody></table>"
-    return f'<div class="wide">{whole}</div>'
+    ]
+    return _scrolling(f"<tr>{cells(head, 'th')}</tr>", rows)
+
+
+def _scrolling(head: str, rows: Sequence[str]) -> str:
+    """A table that scrolls by itself where it is wider than the page."""
+    body = "\n".join(rows)
+    return f'<div class="wide"><table><thead>{head}</thead><tbody>\n{body}\n</tbody></table></div>'
 
 
 def _is_words(table: Sequence[Sequence[str]], place: int) -> bool:

@@ -126,13 +126,13 @@ def score_table(result: Result) -> list[list[str]]:
     known = published.rows(result.benchmark) if result.benchmark else []
     keys = list(result.scores)
     ours = [f"{result.encoder['name']} (here)", *(shown(result.scores[key], key) for key in keys)]
-    if not known:
-        return [["encoder", *keys], ours]
     theirs = [
         [row.encoder, *(shown(row.scores.get(key), key) for key in keys), f"  {row.source}"]
         for row in known
         if row.scores.keys() & result.scores.keys()
     ]
+    if not theirs:
+        return [["encoder", *keys], ours]
     return [["encoder", *keys, "  source"], [*ours, "  measured here"], *theirs]
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from mexma_cli.evaluation.page import Series, page, picture, ticks_of, write_page
+from mexma_cli.evaluation.page import page, write_page
+from mexma_cli.evaluation.page_chart import Series, chart, ticks_of
 from mexma_cli.evaluation.results import Result
 
 XSIM = Result(
@@ -66,11 +66,11 @@ def test_page_holds_everything(tmp_path: Path) -> None:
         "fra-eng",
     ):
         assert word in parser.words, word
-    assert not re.search(r"(src|href)=|@import|url\(", text), "the page refers to something outside"
-    assert text.count("<h2>") == 2  # both encoders in one section
-    for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
-        ElementTree.fromstring(svg)
-    assert text.count("<svg") == 2  # with the published ones, and by language
+    assert not re.search(r"src=|href=\"[^#]|@import|url\(", text), "the page refers to something outside"
+    for number in (1, 2):  # both encoders in one section, and its line in the overview leads there
+        assert text.count(f'href="#r{number}"') == text.count(f'id="r{number}"') == 1
+    assert 'id="r3"' not in text
+    assert parser.words.count("fra_Latn French") == 1 and parser.words.count("fra_Latn") == 2  # chart, tables
 
 
 def test_encoders_of_one_name_are_told_apart() -> None:
@@ -84,11 +84,22 @@ def test_encoders_of_one_name_are_told_apart() -> None:
 
 
 def test_dots_stand_where_their_values_are() -> None:
-    root = ElementTree.fromstring(picture("p", ["a", "b", "c"], [Series("s", [0.0, 50.0, None])]))
-    places = [float(dot.attrib["cx"]) for dot in root.iter("circle")]
-    texts = {text.text: float(text.attrib["x"]) for text in root.iter("text") if text.text}
-    assert places == [texts["0"], texts["50"]]
-    assert picture("p", ["a"], [Series("s", [None])]) == ""
+    text = chart("p", ["a", "b", "<c>"], [Series("s", [0.0, 50.0, None])])
+    dots = re.findall(r'<u class="c0" style="left:([\d.]+)%" title="(.*?)">', text)
+    ticks = {tick: place for place, tick in re.findall(r'<span style="left:([\d.]+)%">([\d.]+)</span>', text)}
+    assert dots == [(ticks["0"], "a, s: 0.00"), (ticks["50"], "b, s: 50.00")]
+    assert (ticks["0"], ticks["50"]) == ("0.00", "100.00")
+    assert "&lt;c&gt;" in text and "<c>" not in text
+    assert chart("p", ["a"], [Series("s", [None])]) == ""
+
+
+def test_the_best_is_on_top() -> None:
+    def order(result: Result) -> list[str]:
+        return re.findall(r'class="name(?: odd)?" title="([a-z]{3})_', page([result]))
+
+    own = replace(XSIM, benchmark=None)
+    assert order(own) == ["fra", "deu"]  # errors
+    assert order(replace(own, task="sts")) == ["deu", "fra"]
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 0), (0.02, 0.9), (97.1, 99.3), (-3, 5), (5, 5), (0, 100)])
