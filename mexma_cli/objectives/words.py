@@ -16,8 +16,11 @@ from torch.nn import functional
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.objectives import losses
 from mexma_cli.objectives.base import Objective, PairViews
+from mexma_cli.objectives.ngrams import Ngrams
 from mexma_cli.recipe import WordsObjective
 
+NGRAM_LENGTH = 0.3
+"""Expected length of an n-gram's vector at the start; a token's own is 1."""
 RESERVED = 2
 """Dimensions of the transformer that carry no word meaning: LayerNorm's mean, and the log norms."""
 LARGEST_LOG_NORM = 4.0
@@ -34,6 +37,9 @@ class Words(Objective):
         vocabulary = encoder.model.config.vocab_size
         dim = encoder.dim - RESERVED
         self.vectors = nn.Parameter(torch.randn(vocabulary, dim) * dim**-0.5)
+        self.ngrams = Ngrams(encoder, settings.ngrams) if settings.ngrams else None
+        if self.ngrams is not None:
+            self.ngram_vectors = nn.Parameter(torch.randn(self.ngrams.count, dim) * NGRAM_LENGTH * dim**-0.5)
         self.special: torch.Tensor
         self.register_buffer("special", torch.tensor(encoder.tokenizer.all_special_ids), persistent=False)
         self.weights = {"contrastive": 1.0}
@@ -51,17 +57,33 @@ class Words(Objective):
         before = functional.pad(kept.cumsum(0), (1, 0))
         starts = before[views.batch.cu_seqlens[:-1].long()]
         with torch.autocast(ids.device.type, enabled=False):
-            sums = functional.embedding_bag(ids[kept], self.vectors, starts, mode="sum")
+            tokens, places = torch.unique(ids[kept], return_inverse=True)
+            sums = functional.embedding_bag(places, self.table(tokens), starts, mode="sum")
         source, target, repeated = views.negatives(sums)
         return {"contrastive": losses.info_nce(source, target, self.settings.temperature, repeated)}
 
+    def table(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Vectors [T, dim] of different tokens, int64 [T]: their own, and those of their n-grams.
+
+        The n-grams' sum is divided by the root of their number, so that it is as long for long tokens.
+        """
+        own = functional.embedding(tokens, self.vectors)
+        if self.ngrams is None:
+            return own
+        ngrams, starts = self.ngrams.of(tokens)
+        sums = functional.embedding_bag(ngrams, self.ngram_vectors, starts, mode="sum")
+        counts = self.ngrams.counts.to(tokens.device)[tokens]
+        return own + sums * counts.clamp_min(1).rsqrt()[:, None]
+
     def players(self) -> list[dict[str, list[nn.Parameter]]]:
         """One optimiser with the vectors."""
-        return [{"body": [self.vectors]}]
+        return [{"body": list(self.parameters(recurse=False))}]
 
     def export(self) -> SentenceEncoder:
         """The encoder, its CLS the direction of the sum of token vectors."""
-        write_bag(self.encoder.model, self.vectors.detach(), self.special.tolist())
+        with torch.no_grad():
+            vectors = self.table(torch.arange(len(self.vectors), device=self.vectors.device))
+        write_bag(self.encoder.model, vectors, self.special.tolist())
         return self.encoder
 
 

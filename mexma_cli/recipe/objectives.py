@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from mexma_cli.recipe.section import Section
 
@@ -150,6 +150,9 @@ class WordsObjective(Section):
     name: Literal["words"]
     temperature: float = Field(0.05, gt=0)
     token_dropout: float = Field(0.0, ge=0, lt=1)
+    ngrams: list[PositiveInt] = Field(default_factory=list)
+    """A token's vector is its own and those of its letter n-grams of these sizes, in Latin letters, which
+    other tokens share. Only their sum is in the encoder."""
 
 
 Objective = Annotated[

@@ -82,3 +82,24 @@ def test_token_dropout_is_for_training_only(
     assert loss() == loss()
     words.train()
     assert loss() != loss()
+
+
+def test_ngrams_are_in_what_is_exported(encoder: SentenceEncoder, sentences: dict[str, list[str]]) -> None:
+    """A token's vector is its own and those of its n-grams, each trained, and the encoder has their sum."""
+    words = Words(encoder, WordsObjective(name="words", ngrams=[2, 3]))
+    assert words.ngrams is not None
+    (group,) = words.players()
+    assert {id(parameter) for parameter in group["body"]} == {id(words.vectors), id(words.ngram_vectors)}
+    tokens = torch.arange(len(words.vectors))
+    own, ngram_vectors = words.vectors.detach(), words.ngram_vectors.detach()
+    table = torch.stack(
+        [
+            own[i]
+            + ngram_vectors[words.ngrams.of(i[None])[0]].sum(dim=0) / max(1, words.ngrams.counts[i]) ** 0.5
+            for i in tokens
+        ]
+    ).numpy()
+    table[list(encoder.tokenizer.all_special_ids)] = 0
+    texts = [*sentences["fra"], *sentences["eng"]]
+    sums = np.stack([table[ids].sum(axis=0) for ids in encoder.tokenize(texts)])
+    assert np.abs(cosines(words.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
