@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,22 +22,29 @@ _ENDS = 127  # int8 rows are symmetric, from -127 to 127
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What estimates are computed in.
+    """What estimates are computed in, and where.
 
     Attributes:
         dtype: float32, bfloat16 or int8. Results of products in int8 are bfloat16.
         spread: The relative error with which a product is written down: bfloat16 has 8 bits.
+        device: What makes the estimates and looks at them as device.py does it; None: the processor, with
+            `product` and scanning.py.
     """
 
     dtype: torch.dtype
     spread: float
+    device: str | None = None
 
     def empty(self, *shape: int) -> np.ndarray:
         """Room for such numbers, from torch: its products take twice as long where rows of NumPy's 16-byte
         aligned memory are multiplied."""
         return _as_array(torch.empty(shape, dtype=self.dtype))
 
-    def product(self, y: np.ndarray, steps: np.ndarray, height: int) -> Callable[[np.ndarray], np.ndarray]:
+    def room(self, numbers: int) -> np.ndarray | None:
+        """Room for the results of a `product`; None for int8, whose results come in memory of their own."""
+        return None if self.dtype == torch.int8 else self.empty(numbers)
+
+    def product(self, y: np.ndarray, steps: np.ndarray, height: int) -> Product:
         """A function that multiplies rows of x, [r, d], with all rows of y, each times its step.
 
         It may be called on several threads at once, and gives [r, m]: float32, or bfloat16 as uint16.
@@ -47,12 +54,22 @@ class Arithmetic:
             steps: float32 [m]; all 1 except for int8.
             height: The usual number of rows of x.
         """
-        right = _as_tensor(y)
-        if self.dtype != torch.int8:
-            return lambda x: _as_array(torch.matmul(_as_tensor(x), right.T))
-        multiply = _int8_product(right, torch.from_numpy(steps), height)
-        return lambda x: _as_array(multiply(_as_tensor(x)))
+        right = as_tensor(y)
+        if self.dtype == torch.int8:
+            multiply = _int8_product(right, torch.from_numpy(steps), height)
+            return lambda x, room: _as_array(multiply(as_tensor(x)))
 
+        def product(x: np.ndarray, room: np.ndarray | None) -> np.ndarray:
+            assert room is not None
+            out = room[: len(x) * len(y)].reshape(len(x), len(y))
+            torch.matmul(as_tensor(x), right.T, out=as_tensor(out))
+            return out
+
+        return product
+
+
+Product = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
+"""What `Arithmetic.product` makes: multiplies rows, in a room from `Arithmetic.room` that is large enough."""
 
 FLOAT32 = Arithmetic(torch.float32, 0.0)
 BFLOAT16 = Arithmetic(torch.bfloat16, 2.0**-8)
@@ -62,12 +79,16 @@ INT8 = Arithmetic(torch.int8, 2.0**-8)
 def choose_arithmetic(work: int, dim: int, pairs: Callable[[Arithmetic], float]) -> Arithmetic:
     """The arithmetic in which a search will take the least time on this machine; results are the same in all.
 
+    Where there is a GPU it is bfloat16 on that.
+
     Args:
         work: Multiplications to be done in all.
         pairs: About how many pairs will have to be computed exactly.
     """
     if work < _PROBE_FROM:
         return FLOAT32
+    if torch.cuda.is_available():
+        return replace(BFLOAT16, device="cuda")
     share = work / (_PROBE[0] * _PROBE[1] * dim)
     exact = _PAIR_SECONDS * dim / torch.get_num_threads()
     seconds = {kind: share * _seconds(kind, dim) + exact * pairs(kind) for kind in (FLOAT32, BFLOAT16, INT8)}
@@ -78,9 +99,10 @@ def _seconds(arithmetic: Arithmetic, dim: int) -> float:
     """Seconds for a product; infinite where it is not to be had, or is wrong."""
     rng = np.random.default_rng(0)
     x, y = (_as_array(torch.from_numpy(_extremes(rng, rows, dim)).to(arithmetic.dtype)) for rows in _PROBE)
+    room = arithmetic.room(len(x) * len(y))
     try:
         multiply = arithmetic.product(y, np.ones(len(y), dtype=np.float32), len(x))
-        found = _as_tensor(multiply(x[:16])).double().numpy()
+        found = as_tensor(multiply(x[:16], room)).double().numpy()
     except (
         AttributeError,
         NotImplementedError,
@@ -88,10 +110,10 @@ def _seconds(arithmetic: Arithmetic, dim: int) -> float:
         TypeError,
     ):  # the product of int8 is not public
         return np.inf
-    exact = _as_tensor(x[:16]).double().numpy() @ _as_tensor(y).double().numpy().T
+    exact = as_tensor(x[:16]).double().numpy() @ as_tensor(y).double().numpy().T
     if (np.abs(found - exact) > np.abs(exact) * arithmetic.spread + (_ENDS * dim) ** 2 * 2.0**-24).any():
         return np.inf  # sums of int8 overflow on processors that have no instruction for them
-    return min(_timed(lambda: multiply(x)) for _ in range(3))
+    return min(_timed(lambda: multiply(x, room)) for _ in range(3))
 
 
 def _extremes(rng: np.random.Generator, rows: int, dim: int) -> np.ndarray:
@@ -131,7 +153,7 @@ def _as_array(tensor: torch.Tensor) -> np.ndarray:
     return tensor.numpy()
 
 
-def _as_tensor(array: np.ndarray) -> torch.Tensor:
+def as_tensor(array: np.ndarray) -> torch.Tensor:
     if array.dtype == np.uint16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mexma_cli.mining import kernels, neighbours
+from mexma_cli.mining import kernels, neighbours, tiles
 from mexma_cli.mining.blocks import Side, pairs_expected
+from mexma_cli.mining.sweep import Place, Sweep
 
 _PROBED = 3
 
@@ -18,7 +19,7 @@ def seconds_needed(n: int, m: int, dim: int, k: int) -> float:
 
     The matrix is made and looked at tile by tile; on top of that come the pairs that are computed exactly.
     """
-    height, width = min(n, neighbours.X_TILE), min(m, neighbours.Y_TILE)
+    height, width = min(n, tiles.X_TILE), min(m, tiles.Y_TILE)
     if not height or not width:
         return 0.0
     rng = np.random.default_rng(0)
@@ -26,8 +27,8 @@ def seconds_needed(n: int, m: int, dim: int, k: int) -> float:
     forward = np.full((height, min(k, width)), kernels.key(np.float32(2), 0))  # lists that nothing enters
     backward = np.full((width, min(k, height)), kernels.key(np.float32(2), 0))
     arithmetic = neighbours.arithmetic_for(x, y, (n, m), k)
-    sweep = neighbours.Sweep(x, y, forward, backward, arithmetic)
-    tile = min(_seconds(lambda: sweep.run(neighbours.Place(height, 0, 0))) for _ in range(_PROBED))
+    sweep = Sweep(x, y, forward, backward, arithmetic)
+    tile = min(_seconds(lambda: sweep.run(Place(height, 0, 0))) for _ in range(_PROBED))
     rows, columns = (rng.integers(0, size, 20_000) for size in (height, width))
     vectors = x.raw(0, height), y.raw(0, width)
     cosine = min(_seconds(lambda: kernels.dots(*vectors, rows, columns)) for _ in range(_PROBED)) / 20_000

@@ -165,6 +165,30 @@ def scan(
 
 
 @compiled()
+def compute(
+    found: tuple[np.ndarray, np.ndarray],
+    spread: np.float32,
+    x: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+    y: tuple[np.ndarray, np.ndarray, np.ndarray],
+    column_bound: np.ndarray,
+    best: np.ndarray,
+    worst: np.ndarray,
+    ids: tuple[int, int],
+    queue: tuple[np.ndarray, np.ndarray],
+    counts: np.ndarray,
+) -> int:
+    """Compute pairs that were found elsewhere exactly; returns the queue's length.
+
+    Args:
+        found: int32 [2, p], row and column of each in a tile, and float32 [p], their estimates without
+            biases; no more pairs than the queue has places.
+        spread, x, y, column_bound, best, worst, ids, queue, counts: As for `scan`.
+    """
+    order = _by_column(found[0][1], max(1, _NEAR // (4 * x[0].shape[1])), len(worst))
+    return _compute(found, spread, x, y, column_bound, order, best, worst, ids, queue, 0, counts)
+
+
+@compiled()
 def _by_column(columns: np.ndarray, block: int, width: int) -> np.ndarray:
     """Places in the order of blocks of columns, whose vectors stay in the processor's cache meanwhile."""
     starts = np.zeros(width // block + 2, dtype=np.int64)

@@ -9,7 +9,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from mexma_cli.mining.estimate import seconds_needed
-from mexma_cli.mining.neighbours import X_ROWS, X_TILE, bytes_needed
+from mexma_cli.mining.neighbours import X_ROWS, bytes_needed
+from mexma_cli.mining.tiles import X_TILE
 from mexma_cli.stages.neighbours import EXACT, SearchSettings, resident
 
 if TYPE_CHECKING:

@@ -10,10 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.mining import kernels, neighbours
+from mexma_cli.mining import kernels, neighbours, sweep, tiles
 from mexma_cli.mining.arithmetic import BFLOAT16, FLOAT32, INT8, Arithmetic
 from mexma_cli.mining.kernels import dots
-from mexma_cli.mining.neighbours import Neighbours, Place, knn
+from mexma_cli.mining.neighbours import Neighbours, knn
+from mexma_cli.mining.sweep import Place
+
+DEVICE = dataclasses.replace(BFLOAT16, device="cpu")
+"""The code for a GPU."""
 
 
 def brute_force(x: np.ndarray, y: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -71,8 +75,8 @@ def test_is_brute_force_for_any_tiling(
         for row in vectors:  # one or four entries of one size: norms are powers of two
             row[rng.permutation(8)[: rng.choice([0, 1, 4, 4])]] = rng.choice([1.0, -1.0])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(neighbours, "X_TILE", x_tile)
-        patch.setattr(neighbours, "Y_TILE", y_tile)
+        patch.setattr(tiles, "X_TILE", x_tile)
+        patch.setattr(tiles, "Y_TILE", y_tile)
         check(knn(x, y, k), x, y, k)
 
 
@@ -116,13 +120,13 @@ def test_rows_left_out_are_nobodys_neighbour_and_ids_stay_row_numbers() -> None:
 
 
 def test_streams_a_source_in_blocks_and_reports_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbours, "X_TILE", 2048)
-    monkeypatch.setattr(neighbours, "Y_TILE", 2048)
+    monkeypatch.setattr(tiles, "X_TILE", 2048)
+    monkeypatch.setattr(tiles, "Y_TILE", 2048)
     rng = np.random.default_rng(3)
     x, y = Source(rng.standard_normal((9000, 4))), Source(rng.standard_normal((3000, 4)))
     seen: list[tuple[int, int]] = []
     knn(x, y, 2, on_progress=lambda done, total: seen.append((done, total)))
-    assert x.longest <= 4096 and y.longest <= neighbours.Y_TILE
+    assert x.longest <= 4096 and y.longest <= tiles.Y_TILE
     assert seen == [(done, 10) for done in range(1, 11)]
 
 
@@ -171,7 +175,7 @@ def test_low_precision_misses_nothing(monkeypatch: pytest.MonkeyPatch, k: int) -
     other = np.float32(y / np.linalg.norm(y, axis=1, keepdims=True))
     rows = np.repeat(np.arange(2300), 2500)
     cosines = dots(exact, other, rows, np.tile(np.arange(2500), 2300)).reshape(2300, 2500)
-    for arithmetic in (FLOAT32, BFLOAT16, INT8):
+    for arithmetic in (FLOAT32, BFLOAT16, INT8, DEVICE):
         with_arithmetic(monkeypatch, arithmetic)
         found = knn(x, y, k)
         order = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
@@ -191,7 +195,7 @@ def test_low_precision_misses_nothing(monkeypatch: pytest.MonkeyPatch, k: int) -
 @given(
     seed=st.integers(0, 1000),
     k=st.integers(1, 6),
-    arithmetic=st.sampled_from([FLOAT32, BFLOAT16, INT8]),
+    arithmetic=st.sampled_from([FLOAT32, BFLOAT16, INT8, DEVICE]),
     x_tile=st.integers(3, 80),
     y_tile=st.integers(3, 80),
     x_rows=st.integers(1, 200),
@@ -206,11 +210,11 @@ def test_the_same_bytes_however_it_is_cut(
     try:
         with pytest.MonkeyPatch.context() as patch:
             with_arithmetic(patch, arithmetic)
-            patch.setattr(neighbours, "X_TILE", x_tile)
-            patch.setattr(neighbours, "Y_TILE", y_tile)
+            patch.setattr(tiles, "X_TILE", x_tile)
+            patch.setattr(tiles, "Y_TILE", y_tile)
             patch.setattr(neighbours, "X_ROWS", x_rows)
-            patch.setattr(neighbours, "_GROUPS", 8)  # so that small tiles have floors, too
-            patch.setattr(neighbours, "_QUEUE", y_tile + 20)  # and queues fill up
+            patch.setattr(tiles, "GROUPS", 8)  # so that small tiles have floors, too
+            patch.setattr(sweep, "_QUEUE", y_tile + 20)  # and queues fill up
             patch.setattr(kernels, "_PARALLEL_FROM", 0)
             torch.set_num_threads(threads)
             assert same(knn(x, y, k), wanted)
@@ -249,8 +253,8 @@ class Diary:
 def test_killed_and_started_again_gives_the_same_bytes(monkeypatch: pytest.MonkeyPatch, entries: int) -> None:
     x, y = crowded(900, 16, 5), crowded(700, 16, 6)
     wanted = knn(x, y, 5)
-    monkeypatch.setattr(neighbours, "X_TILE", 128)
-    monkeypatch.setattr(neighbours, "Y_TILE", 256)
+    monkeypatch.setattr(tiles, "X_TILE", 128)
+    monkeypatch.setattr(tiles, "Y_TILE", 256)
     monkeypatch.setattr(neighbours, "X_ROWS", 384)
     diary = Diary(entries)
     with pytest.raises(Killed):
@@ -263,28 +267,31 @@ def test_killed_and_started_again_gives_the_same_bytes(monkeypatch: pytest.Monke
     assert len(seen) < 8 * 3  # it did not begin at the beginning
 
 
-def test_arithmetic_that_is_worse_than_it_says_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("arithmetic", [BFLOAT16, DEVICE])
+def test_arithmetic_that_is_worse_than_it_says_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, arithmetic: Arithmetic
+) -> None:
     x, y = crowded(500, 32, 7), crowded(400, 32, 8)
     wanted = knn(x, y, 3)
     tried: list[torch.dtype] = []
     matmul = torch.matmul
 
-    def sloppy(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    def sloppy(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         tried.append(a.dtype)
-        return matmul(a, b).mul_(1.5 if a.dtype == torch.bfloat16 else 1)
+        return matmul(a, b, out=out).mul_(1.5 if a.dtype == torch.bfloat16 else 1)
 
-    with_arithmetic(monkeypatch, BFLOAT16)
+    with_arithmetic(monkeypatch, arithmetic)
     monkeypatch.setattr(torch, "matmul", sloppy)
     assert same(knn(x, y, 3), wanted)
     assert tried[0] == torch.bfloat16 and tried[-1] == torch.float32
 
 
 def test_keeps_to_its_memory_or_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbours, "X_TILE", 2048)
+    monkeypatch.setattr(tiles, "X_TILE", 2048)
     rng = np.random.default_rng(9)
     x, y = rng.standard_normal((9000, 8)), rng.standard_normal((3000, 8))
     sources = Source(x), Source(y)
-    least = neighbours.bytes_needed(9000, 3000, 8, 4, neighbours.X_TILE)
+    least = neighbours.bytes_needed(9000, 3000, 8, 4, tiles.X_TILE)
     tracemalloc.start()
     found = knn(*sources, 4, memory=least)
     peak = tracemalloc.get_traced_memory()[1]
@@ -299,8 +306,8 @@ def test_keeps_to_its_memory_or_says_what_it_needs(monkeypatch: pytest.MonkeyPat
 
 def test_does_not_go_on_with_less_memory_than_it_began_with(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = crowded(900, 16, 5), crowded(700, 16, 6)
-    monkeypatch.setattr(neighbours, "X_TILE", 64)
-    monkeypatch.setattr(neighbours, "Y_TILE", 256)
+    monkeypatch.setattr(tiles, "X_TILE", 64)
+    monkeypatch.setattr(tiles, "Y_TILE", 256)
     diary = Diary(0)
     with pytest.raises(Killed):
         knn(x, y, 5, journal=diary)
@@ -341,29 +348,32 @@ NASTY = [
 
 @pytest.mark.parametrize("kind", NASTY)
 @pytest.mark.parametrize("dim", [1, 3, 31, 33, 100])
-def test_int8_misses_nothing_on_nasty_vectors(monkeypatch: pytest.MonkeyPatch, kind: str, dim: int) -> None:
+@pytest.mark.parametrize("arithmetic", [INT8, DEVICE], ids=["int8", "device"])
+def test_misses_nothing_on_nasty_vectors(
+    monkeypatch: pytest.MonkeyPatch, kind: str, dim: int, arithmetic: Arithmetic
+) -> None:
     x, y = nasty(kind, 300, dim, 0), nasty(kind, 270, dim, 1)
     with_arithmetic(monkeypatch, FLOAT32)
     wanted = {k: knn(x, y, k) for k in (4, 280)}
-    with_arithmetic(monkeypatch, INT8)
-    monkeypatch.setattr(neighbours, "Y_TILE", 256)
-    monkeypatch.setattr(neighbours, "_GROUPS", 16)
+    with_arithmetic(monkeypatch, arithmetic)
+    monkeypatch.setattr(tiles, "Y_TILE", 256)
+    monkeypatch.setattr(tiles, "GROUPS", 16)
     seen = watch(monkeypatch)
     for k in wanted:
         assert same(knn(x, y, k), wanted[k])
-    assert [sweep.arithmetic for sweep in seen] == [INT8, INT8]  # no bound broke
+    assert [each.arithmetic for each in seen] == [arithmetic] * 2  # no bound broke
 
 
-def watch(patch: pytest.MonkeyPatch) -> list[neighbours.Sweep]:
+def watch(patch: pytest.MonkeyPatch) -> list[sweep.Sweep]:
     """All searches from here on."""
-    seen: list[neighbours.Sweep] = []
-    run = neighbours.Sweep.run
+    seen: list[sweep.Sweep] = []
+    run = sweep.Sweep.run
 
-    def watched(sweep: neighbours.Sweep, *arguments: object) -> None:
-        seen.append(sweep)
-        run(sweep, *arguments)  # type: ignore[arg-type]
+    def watched(self: sweep.Sweep, *arguments: object) -> None:
+        seen.append(self)
+        run(self, *arguments)  # type: ignore[arg-type]
 
-    patch.setattr(neighbours.Sweep, "run", watched)
+    patch.setattr(sweep.Sweep, "run", watched)
     return seen
 
 
@@ -374,7 +384,7 @@ def test_a_single_odd_row_does_not_make_all_others_dear(monkeypatch: pytest.Monk
     knn(x, y, 4)
     x[700] = y[700] = np.eye(256)[3]
     knn(x, y, 4)
-    plain, odd = (sweep.computed for sweep in seen)
+    plain, odd = (each.computed for each in seen)
     assert odd < plain + 3 * 3000  # its own row and column, at most
 
 
@@ -390,4 +400,4 @@ def test_int8_estimates_that_are_wrong_are_noticed(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Arithmetic, "product", sloppy)
     seen = watch(monkeypatch)
     assert same(knn(x, y, 3), wanted)
-    assert [sweep.arithmetic for sweep in seen] == [INT8, FLOAT32]
+    assert [each.arithmetic for each in seen] == [INT8, FLOAT32]

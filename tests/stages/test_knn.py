@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.mining import neighbours
+from mexma_cli.mining import tiles
 from mexma_cli.mining.match import match
 from mexma_cli.mining.neighbours import knn
 from mexma_cli.stages.info import inspect
@@ -109,7 +109,7 @@ class TestInterrupted:
     @pytest.fixture(autouse=True)
     def small_steps(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("X_TILE", "Y_TILE"):
-            monkeypatch.setattr(neighbours, name, 4)
+            monkeypatch.setattr(tiles, name, 4)
         monkeypatch.setattr(journal.FileJournal, "due", lambda self: True)
 
     def stopped(

@@ -38,11 +38,11 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[EmbeddingStore, Em
 KILLED = """
 import os, signal, sys
 from mexma_cli.main import cli
-from mexma_cli.mining import neighbours
+from mexma_cli.mining import neighbours, tiles
 from mexma_cli.store import journal
 
 journal.SECONDS = journal._SHARE = 0
-neighbours.X_TILE = neighbours.Y_TILE = 100
+tiles.X_TILE = tiles.Y_TILE = 100
 neighbours.X_ROWS = 200
 save, entries = journal.FileJournal.save, []
 
