@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from mexma_cli.evaluation.files import read_aligned, read_sentences
 from mexma_cli.evaluation.results import Result
 from mexma_cli.languages import resolve
 from mexma_cli.mining.neighbours import knn
+
+log = logging.getLogger(__name__)
 
 _OF_36 = (
     "afr ara bul ben deu ell spa est eus pes fin fra heb hin hun ind ita jpn jav kat kaz kor mal mar nld por "
@@ -61,7 +64,8 @@ def read_tatoeba(folder: Path, languages: str | None = None) -> list[AlignedPair
     """LASER's Tatoeba files.
 
     Args:
-        languages: 14, 28 or 36, or codes with commas between them; None: all in the folder.
+        languages: 14, 28 or 36, of which those are taken that are there; or codes with commas between them;
+            None: all in the folder.
 
     Raises:
         MexmaError: No such files, a language that is not there, or sides of different length.
@@ -102,7 +106,14 @@ def _wanted(folder: Path, languages: str, files: dict[str, Path]) -> list[str]:
             missing.append(code)
         else:
             found.append(name)
-    if missing or not found:
+    if found and missing and languages in GROUPS:
+        log.warning(
+            "warning: %s: no tatoeba.<l>-eng.<l> for %s: left out, and with them the mean of these %s",
+            folder,
+            ", ".join(missing),
+            languages,
+        )
+    elif missing or not found:
         raise MexmaError(
             f"{folder}: no tatoeba.<l>-eng.<l> for {', '.join(missing) or 'any language'}",
             f"there are {len(files)} languages: {', '.join(sorted(files))}",

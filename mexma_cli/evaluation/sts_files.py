@@ -13,6 +13,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.text.lines import is_blank, read_lines
 
 ENDINGS = (".tsv", ".csv", ".txt")
+SPLITS = ("train", "dev", "trial", "test")
 PACKED = (".gz", ".xz", ".zst", ".bz2")
 LAYOUTS = """score TAB sentence TAB sentence [TAB part]: one file a data set;
 STS benchmark's sts-dev.csv, sts-test.csv (genre, file, year, id, score, two sentences, TAB between);
@@ -27,7 +28,7 @@ class Pairs:
     """A data set.
 
     Attributes:
-        name: Of the file, without endings.
+        name: Of the file, without endings; with its folder's before it where that is a split's: `sick/train`.
         gold: float64 [n].
         left, right: n sentences.
         parts: Name of each pair's part; empty strings where the file has none.
@@ -100,6 +101,8 @@ def _stem(path: Path) -> str:
     name = _unpacked(path.name)
     for ending in ENDINGS:
         name = name.removesuffix(ending)
+    if name.partition(".")[0] in SPLITS:
+        name = f"{path.resolve().parent.name}/{name}"
     return name
 
 

@@ -31,7 +31,7 @@ def put(folder: Path, language: str, lines: list[str], english: list[str]) -> No
         (folder / f"tatoeba.{language}-eng.{side}").write_text(content)
 
 
-def test_files(tmp_path: Path) -> None:
+def test_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     put(tmp_path, "ara", ["a", "b"], ["A", "B"])
     put(tmp_path, "cmn", ["c"], ["C"])
     assert [(pair.language, pair.english) for pair in read_tatoeba(tmp_path)] == [
@@ -39,8 +39,10 @@ def test_files(tmp_path: Path) -> None:
         ("cmn", ["C"]),
     ]
     assert [pair.language for pair in read_tatoeba(tmp_path, "arb_Arab")] == ["ara"]
-    with pytest.raises(MexmaError, match="for bul, deu, ell"):
-        read_tatoeba(tmp_path, "14")
+    assert [pair.language for pair in read_tatoeba(tmp_path, "14")] == ["ara", "cmn"]
+    assert "no tatoeba.<l>-eng.<l> for bul, deu, ell" in caplog.text
+    with pytest.raises(MexmaError, match=r"for bul, deu$"):
+        read_tatoeba(tmp_path, "ara,bul,deu")
     put(tmp_path, "cmn", ["c"], ["C", "D"])
     with pytest.raises(MexmaError, match=r"eng-?.*cmn has 1 lines.*line 2 of .*cmn-eng.eng has no"):
         read_tatoeba(tmp_path)

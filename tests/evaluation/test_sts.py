@@ -69,6 +69,16 @@ def test_layouts(tmp_path: Path, name: str) -> None:
     )
 
 
+def test_a_split_goes_by_its_folder(tmp_path: Path) -> None:
+    names = []
+    for name in ("stsb/dev.deu_Latn.tsv", "sick/dev.tsv", "sick/devoted.tsv"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(LAYOUTS["plain.tsv"], encoding="utf-8")
+        names.append(read_pairs(path).name)
+    assert names == ["stsb/dev.deu_Latn", "sick/dev", "devoted"]
+
+
 def test_semeval_publishes_pairs_and_scores_apart(tmp_path: Path) -> None:
     (tmp_path / "STS.input.news.txt").write_text("A man.\tOne man.\nA b.\tC d.\nA dog.\tA cat.\n")
     (tmp_path / "STS.gs.news.txt").write_text("5\n\n0.5\n")
