@@ -114,7 +114,11 @@ def write_bag(model: Any, vectors: torch.Tensor, special: list[int]) -> None:
         held = log_norm - torch.log(rest / math.sqrt(width))
         rest = torch.sqrt(width - held**2)
     words = rest[:, None] * (unit @ basis) + held[:, None] * norm_direction
-    words[special] = 0.0
+    # Not zeros: LayerNorm would blow up any step away from them by 1 / sqrt(epsilon), and a phase that trains
+    # on from here would begin by burying the sum under <s>. A token without log norm weighs next to nothing,
+    # values leave that direction out, and layer 0's bias takes it from CLS.
+    none = math.sqrt(width) * norm_direction
+    words[special] = -none
     embeddings.word_embeddings.weight.copy_(words)
     embeddings.position_embeddings.weight.zero_()
     embeddings.token_type_embeddings.weight.zero_()
@@ -135,6 +139,7 @@ def write_bag(model: Any, vectors: torch.Tensor, special: list[int]) -> None:
     attention.self.value.weight.copy_(eye - torch.outer(norm_direction, norm_direction))
     attention.self.value.bias.zero_()
     attention.output.dense.weight.copy_(eye)
+    attention.output.dense.bias.copy_(none)
 
 
 def _frame(width: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

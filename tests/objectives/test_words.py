@@ -46,6 +46,22 @@ def test_the_encoders_cosines_are_the_bags(
     assert np.abs(cosines(encoder.embed(texts)) - cosines(sums)).max() < TOLERANCE
 
 
+def test_a_small_step_from_the_bag_is_a_small_step(
+    encoder: SentenceEncoder, sentences: dict[str, list[str]]
+) -> None:
+    """A phase that trains on from here must not bury the sum: LayerNorm blows up what is next to nothing."""
+    torch.manual_seed(1)
+    vectors = torch.randn(encoder.model.config.vocab_size, encoder.dim - 2)
+    write_bag(encoder.model, vectors, encoder.tokenizer.all_special_ids)
+    before = encoder.embed(sentences["fra"])
+    with torch.no_grad():
+        for parameter in encoder.model.embeddings.parameters():
+            parameter += 0.003 * torch.randn_like(parameter).sign()
+    after = encoder.embed(sentences["fra"])
+    cosine = (before * after).sum(axis=1) / np.linalg.norm(before, axis=1) / np.linalg.norm(after, axis=1)
+    assert cosine.min() > 0.99
+
+
 def test_the_objective_exports_its_bag(encoder: SentenceEncoder, sentences: dict[str, list[str]]) -> None:
     words = Words(encoder, WordsObjective(name="words"))
     texts = [*sentences["fra"], *sentences["eng"]]
