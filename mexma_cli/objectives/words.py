@@ -16,7 +16,7 @@ from torch.nn import functional
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.objectives import losses
 from mexma_cli.objectives.base import Objective, PairViews
-from mexma_cli.objectives.ngrams import Ngrams
+from mexma_cli.objectives.subwords import token_ngrams, token_splits
 from mexma_cli.recipe import WordsObjective
 
 NGRAM_LENGTH = 0.3
@@ -37,9 +37,11 @@ class Words(Objective):
         vocabulary = encoder.model.config.vocab_size
         dim = encoder.dim - RESERVED
         self.vectors = nn.Parameter(torch.randn(vocabulary, dim) * dim**-0.5)
-        self.ngrams = Ngrams(encoder, settings.ngrams) if settings.ngrams else None
-        if self.ngrams is not None:
-            self.ngram_vectors = nn.Parameter(torch.randn(self.ngrams.count, dim) * NGRAM_LENGTH * dim**-0.5)
+        self.splits = token_splits(encoder) if settings.split else None
+        self.ngrams = None
+        if settings.ngrams:
+            self.ngrams, count = token_ngrams(encoder, settings.ngrams)
+            self.ngram_vectors = nn.Parameter(torch.randn(count, dim) * NGRAM_LENGTH * dim**-0.5)
         self.special: torch.Tensor
         self.register_buffer("special", torch.tensor(encoder.tokenizer.all_special_ids), persistent=False)
         self.weights = {"contrastive": 1.0}
@@ -50,17 +52,31 @@ class Words(Objective):
 
     def forward(self, views: PairViews) -> dict[str, torch.Tensor]:
         """InfoNCE between the sums of both sides."""
-        ids = views.batch.input_ids
-        kept = ~torch.isin(ids, self.special)
-        if self.training and self.settings.token_dropout:
-            kept &= torch.rand(len(ids), device=ids.device) >= self.settings.token_dropout
-        before = functional.pad(kept.cumsum(0), (1, 0))
-        starts = before[views.batch.cu_seqlens[:-1].long()]
+        ids, starts = self._bags(views.batch.input_ids, views.batch.cu_seqlens)
         with torch.autocast(ids.device.type, enabled=False):
-            tokens, places = torch.unique(ids[kept], return_inverse=True)
+            tokens, places = torch.unique(ids, return_inverse=True)
             sums = functional.embedding_bag(places, self.table(tokens), starts, mode="sum")
         source, target, repeated = views.negatives(sums)
         return {"contrastive": losses.info_nce(source, target, self.settings.temperature, repeated)}
+
+    def _bags(self, ids: torch.Tensor, cu_seqlens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The tokens that are summed, one sentence after the other, and where each sentence begins.
+
+        In training some tokens are split into smaller ones, so that these learn what words they are in, and
+        some are left out.
+        """
+        borders = cu_seqlens.long()
+        if self.training and self.splits is not None:
+            chosen = torch.rand(len(ids), device=ids.device) < self.settings.split
+            parts, _ = self.splits.of(ids[chosen])
+            counts = torch.where(chosen, self.splits.counts.to(ids.device)[ids], 1)
+            borders = functional.pad(counts.cumsum(0), (1, 0))[borders]
+            ids = ids.repeat_interleave(counts)
+            ids[chosen.repeat_interleave(counts)] = parts
+        kept = ~torch.isin(ids, self.special)
+        if self.training and self.settings.token_dropout:
+            kept &= torch.rand(len(ids), device=ids.device) >= self.settings.token_dropout
+        return ids[kept], functional.pad(kept.cumsum(0), (1, 0))[borders[:-1]]
 
     def table(self, tokens: torch.Tensor) -> torch.Tensor:
         """Vectors [T, dim] of different tokens, int64 [T]: their own, and those of their n-grams.

@@ -150,6 +150,8 @@ class WordsObjective(Section):
     name: Literal["words"]
     temperature: float = Field(0.05, gt=0)
     token_dropout: float = Field(0.0, ge=0, lt=1)
+    split: float = Field(0.0, ge=0, lt=1)
+    """Share of the tokens that are seen as smaller ones, so that these learn what they are in rare words."""
     ngrams: list[PositiveInt] = Field(default_factory=list)
     """A token's vector is its own and those of its letter n-grams of these sizes, in Latin letters, which
     other tokens share. Only their sum is in the encoder."""

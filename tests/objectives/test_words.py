@@ -82,10 +82,11 @@ def test_the_objective_exports_its_bag(encoder: SentenceEncoder, sentences: dict
     assert float(words(views)["contrastive"].detach()) == pytest.approx(float(expected), rel=1e-4)
 
 
-def test_token_dropout_is_for_training_only(
-    encoder: SentenceEncoder, sentences: dict[str, list[str]]
+@pytest.mark.parametrize("setting", ["token_dropout", "split"])
+def test_dropout_and_splits_are_for_training_only(
+    setting: str, encoder: SentenceEncoder, sentences: dict[str, list[str]]
 ) -> None:
-    words = Words(encoder, WordsObjective(name="words", token_dropout=0.5))
+    words = Words(encoder, WordsObjective.model_validate({"name": "words", setting: 0.5}))
     special = frozenset(encoder.tokenizer.all_special_ids)
     vocabulary = Vocabulary(0, 2, 299, special, len(words.vectors), 2)
     sides = [[ids[1:-1] for ids in encoder.tokenize(sentences[side])] for side in ("fra", "eng")]
@@ -111,7 +112,8 @@ def test_ngrams_are_in_what_is_exported(encoder: SentenceEncoder, sentences: dic
     table = torch.stack(
         [
             own[i]
-            + ngram_vectors[words.ngrams.of(i[None])[0]].sum(dim=0) / max(1, words.ngrams.counts[i]) ** 0.5
+            + ngram_vectors[words.ngrams.of(i[None])[0]].sum(dim=0)
+            / max(1, int(words.ngrams.counts[i])) ** 0.5
             for i in tokens
         ]
     ).numpy()
@@ -119,3 +121,21 @@ def test_ngrams_are_in_what_is_exported(encoder: SentenceEncoder, sentences: dic
     texts = [*sentences["fra"], *sentences["eng"]]
     sums = np.stack([table[ids].sum(axis=0) for ids in encoder.tokenize(texts)])
     assert np.abs(cosines(words.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
+
+
+def test_split_tokens_stay_in_their_sentence(sentences: dict[str, list[str]]) -> None:
+    """With all tokens split, each bag has the letters of its sentence, in smaller tokens."""
+    shape = NewEncoder(layers=1, width=16, heads=1, ffn=16, dropout=0.0)
+    encoder = SentenceEncoder.new(shape, SentenceEncoder.load("mini", "cpu").tokenizer, max_tokens=60, seed=0)
+    words = Words(encoder, WordsObjective(name="words", split=0.999999))
+    rows = encoder.tokenize(sentences["fra"])
+    ids = torch.from_numpy(np.concatenate(rows).astype(np.int64))
+    borders = torch.tensor([0, *np.cumsum([len(row) for row in rows])])
+    tokens, starts = words._bags(ids, borders)
+    bags = torch.tensor_split(tokens, starts[1:])
+    spell = encoder.tokenizer.convert_ids_to_tokens
+    special = set(encoder.tokenizer.all_special_tokens)
+    for row, bag in zip(rows, bags, strict=True):
+        whole = "".join(piece for piece in spell(row.tolist()) if piece not in special)
+        assert "".join(spell(bag.tolist())).replace("▁", "") == whole.replace("▁", "")
+    assert len(tokens) > sum(len(row) - 2 for row in rows)
