@@ -71,7 +71,9 @@ class Mexma(Objective):
             terms["koleo"] = (source_koleo + self._koleo(views, sentences, views.target_rows)) / 2
         if settings.contrastive:
             source, target, repeated = views.negatives(sentences, settings.gather)
-            terms["contrastive"] = losses.info_nce(source, target, settings.temperature, repeated)
+            terms["contrastive"] = losses.info_nce(
+                source, target, settings.temperature, repeated, settings.margin
+            )
         return terms
 
     def _unmasking(self, hidden: torch.Tensor, views: PairViews, side: torch.Tensor) -> torch.Tensor:

@@ -57,7 +57,10 @@ class Words(Objective):
             tokens, places = torch.unique(ids, return_inverse=True)
             sums = functional.embedding_bag(places, self.table(tokens), starts, mode="sum")
         source, target, repeated = views.negatives(sums)
-        return {"contrastive": losses.info_nce(source, target, self.settings.temperature, repeated)}
+        settings = self.settings
+        return {
+            "contrastive": losses.info_nce(source, target, settings.temperature, repeated, settings.margin)
+        }
 
     def _bags(self, ids: torch.Tensor, cu_seqlens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The tokens that are summed, one sentence after the other, and where each sentence begins.

@@ -34,6 +34,8 @@ class MexmaObjective(Section):
     contrastive: float = 0.0
     """Weight of a symmetric InfoNCE between the clean sentence vectors (paper section 5.2)."""
     temperature: float = Field(0.05, gt=0)
+    margin: float = Field(0.0, ge=0)
+    """Taken from the cosine of a translation in the contrastive term (additive margin softmax)."""
     gather: bool = True
     """Negatives of the contrastive term are the sentences of all GPUs, not only of its own."""
     koleo_normalise: bool = True
@@ -149,6 +151,8 @@ class WordsObjective(Section):
 
     name: Literal["words"]
     temperature: float = Field(0.05, gt=0)
+    margin: float = Field(0.0, ge=0)
+    """Taken from the cosine of a translation (additive margin softmax)."""
     token_dropout: float = Field(0.0, ge=0, lt=1)
     split: float = Field(0.0, ge=0, lt=1)
     """Share of the tokens that are seen as smaller ones, so that these learn what they are in rare words."""

@@ -141,6 +141,19 @@ def test_masked_alignment_reaches_masked_and_clean_vectors(
     assert float(seen.terms["alignment"].detach()) == pytest.approx(((masked - clean) ** 2).mean(), rel=1e-5)
 
 
+@pytest.mark.parametrize("margin", [0.0, 0.3])
+def test_the_contrastive_term_compares_clean_vectors(see: Any, margin: float) -> None:
+    seen = see(contrastive=1.0, margin=margin, temperature=0.1)
+    assert seen.reached("contrastive") == seen.clean_vectors(torch.arange(16))
+    firsts = seen.hidden.detach().numpy()[seen.clean.cu_seqlens[:-1].numpy()]
+    unit = firsts / np.linalg.norm(firsts, axis=1, keepdims=True)
+    rows = [side.numpy() for side in (seen.views.source_rows, seen.views.target_rows)]
+    logits = np.exp((unit[rows[0]] @ unit[rows[1]].T - margin * np.eye(8)) / 0.1)
+    of_both = [np.diag(logits) / logits.sum(axis=axis) for axis in (0, 1)]
+    expected = -np.log(of_both).mean()
+    assert float(seen.terms["contrastive"].detach()) == pytest.approx(expected, rel=1e-4)
+
+
 def test_one_side_has_no_other_terms(see: Any) -> None:
     assert set(see(**ONE_SIDE).terms) == {"unmask_source", "unmask_target"}
 

@@ -62,8 +62,11 @@ def test_a_small_step_from_the_bag_is_a_small_step(
     assert cosine.min() > 0.99
 
 
-def test_the_objective_exports_its_bag(encoder: SentenceEncoder, sentences: dict[str, list[str]]) -> None:
-    words = Words(encoder, WordsObjective(name="words"))
+@pytest.mark.parametrize("margin", [0.0, 0.3])
+def test_the_objective_exports_its_bag(
+    margin: float, encoder: SentenceEncoder, sentences: dict[str, list[str]]
+) -> None:
+    words = Words(encoder, WordsObjective(name="words", margin=margin))
     texts = [*sentences["fra"], *sentences["eng"]]
     special = set(encoder.tokenizer.all_special_ids)
     tokens = [ids[1:-1] for ids in encoder.tokenize(texts)]
@@ -73,7 +76,7 @@ def test_the_objective_exports_its_bag(encoder: SentenceEncoder, sentences: dict
 
     vocabulary = Vocabulary(0, 2, 299, frozenset(special), len(vectors), first_position(encoder.model))
     views = build_views(list(zip(tokens[:8], tokens[8:], strict=True)), None, vocabulary)
-    logits = torch.from_numpy(cosines(sums)[:8, 8:] / 0.05)
+    logits = torch.from_numpy((cosines(sums)[:8, 8:] - margin * np.eye(8)) / 0.05)
     labels = torch.arange(8)
     expected = (
         torch.nn.functional.cross_entropy(logits, labels)
