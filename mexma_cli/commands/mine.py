@@ -104,7 +104,7 @@ class _Job:
 def _run(job: _Job, stack: ExitStack, encoder: EncoderChoice) -> None:
     from mexma_cli.stages.bitext import write_mined
     from mexma_cli.stages.mine import mine
-    from mexma_cli.stages.neighbours import EXACT, journal_beside
+    from mexma_cli.stages.neighbours import journal_beside
     from mexma_cli.stages.report import Run, write_report
 
     started = time.monotonic()
@@ -114,8 +114,10 @@ def _run(job: _Job, stack: ExitStack, encoder: EncoderChoice) -> None:
         job.documents.check_lines((source.rows, target.rows), names)
     opening = time.monotonic() - started
     known = _known(job, (source, target))
-    searched = job.files[0] if job.files and known is None and job.settings.search.index == EXACT else None
-    journal = stack.enter_context(journal_beside(searched, (source, target), job.settings.k))
+    searched = job.files[0] if job.files and known is None else None
+    journal = stack.enter_context(
+        journal_beside(searched, (source, target), job.settings.k, job.settings.search)
+    )
     found = mine(
         source,
         target,

@@ -9,47 +9,46 @@ many of the true ones are is measured on a sample that is also answered exactly.
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import faiss
 import numpy as np
 import torch
-from numba import njit
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.mining import faiss_index, kernels
+from mexma_cli.mining import faiss_index, kernels, sweep
+from mexma_cli.mining.answers import Direction, Search
 from mexma_cli.mining.blocks import Side, VectorSource
-from mexma_cli.mining.faiss_index import BLOCK, SideIndex, choose, gather, units
+from mexma_cli.mining.faiss_index import SideIndex, choose
 from mexma_cli.mining.neighbours import Neighbours, knn, unpack
+from mexma_cli.mining.tuning import tune
 
-_TUNED_ON, _MEASURED_ON = 256, 512  # rows a direction
-_SPARE_HITS, _FEWEST_HITS = 4, 64
 _WORKING = 4 << 30  # bytes where no limit is given
 _OVERHEAD = 64 << 20  # what samples and faiss itself take
 _LEAST = 32 << 20
-_HIT_BYTES = 64  # an id, an approximate and an exact cosine, their order, and copies while sorting
 
 
-@dataclass(frozen=True)
-class Direction:
-    """How the rows of one side were answered.
+class Journal(sweep.Journal, faiss_index.Keeper, Protocol):
+    """Keeps indexes, how they are searched and what was found, so that a search that was killed goes on."""
 
-    `index` is the factory string over the other side; `effort` its search parameter, such as "nprobe=64", or
-    "" if it has none; `hits` how many of its answers were scored again, a row; `parts` the files that it was
-    in, 0 if it was in memory. `recall` is the fraction of the true k neighbours that were found, and
-    `recall_first` that of the nearest ones, over `sample` rows drawn at random.
-    """
+    @property
+    def folder(self) -> Path:
+        """Where indexes are kept."""
+        ...
 
-    index: str
-    effort: str
-    hits: int
-    parts: int
-    recall: float
-    recall_first: float
-    sample: int
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What was noted by this run or one before it."""
+        ...
+
+    def note(self, began: float | None = None, **facts: Any) -> None:
+        """Keep facts, what JSON can hold."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -87,6 +86,7 @@ def ann(
     keep_y: np.ndarray | None = None,
     memory: int | None = None,
     scratch: Path | None = None,
+    journal: Journal | None = None,
     seed: int = 42,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Approximate:
@@ -106,6 +106,8 @@ def ann(
         memory: Bytes that may be taken, x and y not counted. An index that needs more than half of what the
             results leave of it is cut into parts that lie in files and are loaded in turn. Default: no limit.
         scratch: Folder for those files, which are gone afterwards. Default: the system's for such things.
+        journal: Keeps the indexes and what has been found, and gives them back to the next run of the same
+            search; that goes on with the memory that it was begun with.
         seed: Of the samples and of the training.
         on_progress: Called with (rows done, rows in all), where a row counts once when it is put into an
             index and once when it is answered.
@@ -124,36 +126,97 @@ def ann(
     left, right = Side(x, keep_x), Side(y, keep_y)
     if left.dim != right.dim:
         raise ValueError(f"vectors of {left.dim} and of {right.dim} dimensions")
-    factories = [choose(len(side), side.dim) if index == "auto" else index for side in (right, left)]
     pairs = len(left) * len(right)
     if not pairs or (index == "auto" and pairs <= faiss_index.EXACT_PAIRS):
-        found = knn(x, y, k, keep_x=keep_x, keep_y=keep_y, memory=memory, on_progress=on_progress)
+        found = knn(
+            x, y, k, keep_x=keep_x, keep_y=keep_y, memory=memory, journal=journal, on_progress=on_progress
+        )
         exact = Direction("exact", "", min(k, len(right)), 0, 1.0, 1.0, len(left))
         return Approximate(found, exact, exact)
+    with _threads(), ExitStack() as stack:
+        folder = journal.folder if journal else Path(stack.enter_context(_temporary(scratch)))
+        return _approximate(left, right, k, index, recall, memory, folder, journal, seed, on_progress)
+
+
+def _approximate(
+    left: Side,
+    right: Side,
+    k: int,
+    index: str,
+    recall: float,
+    memory: int | None,
+    folder: Path,
+    journal: Journal | None,
+    seed: int,
+    on_progress: Callable[[int, int], None] | None,
+) -> Approximate:
+    """With an index over each side, in `folder` where they are in files."""
     forward = np.full((len(left), min(k, len(right))), kernels.EMPTY, dtype=np.int64)
     backward = np.full((len(right), min(k, len(left))), kernels.EMPTY, dtype=np.int64)
+    if journal is not None and "memory" in journal.facts:
+        memory = journal.facts["memory"]
     working = _working(memory, 20 * (forward.size + backward.size))
+    share = None if memory is None else working // 4
     progress = _Progress(2 * (len(left) + len(right)), on_progress)
-    with _threads(), tempfile.TemporaryDirectory(prefix="mexma-", dir=scratch) as folder:
-        share = None if memory is None else working // 4
-        over_y, over_x = (
-            SideIndex(side, factory, share, Path(folder) / name, seed)
-            for side, factory, name in zip((right, left), factories, ("y", "x"), strict=True)
-        )
-        for built in (over_y, over_x):
-            built.fill(progress)
-        ahead = _Search(left, right, over_y, forward, backward, working)
-        back = _Search(right, left, over_x, backward, forward, working)
-        hits = _tune(ahead, back, recall, seed)
-        for search in (ahead, back):
-            search.run(hits, seed, progress)
-        for search in (ahead, back):
-            search.complete()
+    indexes = []
+    for name, side in (("y", right), ("x", left)):
+        factory = choose(len(side), side.dim) if index == "auto" else index
+        indexes.append(SideIndex(side, factory, share, folder / f"index-{name}", seed, journal))
+        if journal is not None:
+            journal.note(memory=memory)
+    for built in indexes:
+        built.fill(progress)
+    ahead = Search(left, right, indexes[0], forward, backward, working)
+    back = Search(right, left, indexes[1], backward, forward, working)
+    _set(ahead, back, recall, seed, journal)
+    _answer(ahead, back, seed, journal, progress)
     return Approximate(
         Neighbours(*unpack(forward, left, right), *unpack(backward, right, left)),
         ahead.report(),
         back.report(),
     )
+
+
+def _set(ahead: Search, back: Search, recall: float, seed: int, journal: Journal | None) -> None:
+    """Find out how hard to search, or take what an earlier run found out."""
+    known = journal.facts.get("searched") if journal else None
+    if known:
+        ahead.hits, ahead.index.effort, back.index.effort = known
+    else:
+        began = time.monotonic()
+        ahead.hits = tune(ahead, back, recall, seed)
+        if journal is not None:
+            journal.note(began, searched=[ahead.hits, ahead.index.effort, back.index.effort])
+    back.hits = ahead.hits
+
+
+def _answer(
+    ahead: Search, back: Search, seed: int, journal: Journal | None, progress: Callable[[int], None]
+) -> None:
+    """Ask both indexes about all rows, and enter from time to time what they answered."""
+    rows = len(ahead.own)
+    lists = ahead.best, back.best
+    kept = journal.load(*lists) if journal else None
+    done = kept[2] if kept else 0  # rows of both sides, in this order
+    progress(done)
+
+    def answered(count: int) -> None:
+        nonlocal done
+        done += count
+        progress(count)
+        if journal is not None and journal.due():
+            journal.save(sweep.Place(rows, 0, done), *lists)
+
+    ahead.measure(seed)
+    ahead.run(min(done, rows), answered)
+    back.measure(seed)
+    back.run(done - rows, answered)
+    for search in (ahead, back):
+        search.complete()
+
+
+def _temporary(scratch: Path | None) -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="mexma-", dir=scratch)
 
 
 def _working(memory: int | None, results: int) -> int:
@@ -188,172 +251,3 @@ class _Progress:
         self._done += rows
         if self._callback is not None:
             self._callback(self._done, self._total)
-
-
-class _Search:
-    """The rows of one side and an index over the other."""
-
-    def __init__(
-        self, own: Side, other: Side, index: SideIndex, best: np.ndarray, theirs: np.ndarray, working: int
-    ) -> None:
-        self.own, self.other, self.index = own, other, index
-        self._best, self._theirs = best, theirs  # keys, the k best in both directions
-        self._working = working
-        self._hits = 0
-        self._sample = self._truth = np.empty(0, dtype=np.int64)
-
-    @property
-    def k(self) -> int:
-        return self._best.shape[1]
-
-    def run(self, hits: int, seed: int, progress: Callable[[int], None]) -> None:
-        """Ask the index about every row, for so many hits; and draw a sample and answer it exactly."""
-        self._hits = min(hits, len(self.other))
-        self._sample = _draw(len(self.own), seed)[1]
-        self._truth = exact(gather(self.own, self._sample), self.other, self.k)
-        at_once = max(64, self._working // 4 // (8 * self.own.dim + _HIT_BYTES * self._hits))
-        block = max(256, self._working // 8 // (8 * self.other.dim))
-        kept = units(self.other, 0, len(self.other)) if block >= len(self.other) else None
-        for start in range(0, len(self.own), at_once):
-            queries = units(self.own, start, start + at_once)
-            self._score(queries, self.index.search(queries, self._hits), start, kept, block)
-            progress(len(queries))
-
-    def _score(
-        self, queries: np.ndarray, ids: np.ndarray, start: int, kept: np.ndarray | None, block: int
-    ) -> None:
-        """Compute the cosines of what an index answered, ids [n, hits], and keep the best of both sides."""
-        flat = ids.reshape(-1)
-        order = np.flatnonzero(flat >= 0) if kept is not None else np.argsort(flat)
-        sorted_ids = flat[order]
-        for first in range(0, len(self.other), len(self.other) if kept is not None else block):
-            if kept is None:
-                low, high = np.searchsorted(sorted_ids, (first, first + block)).tolist()
-                vectors = units(self.other, first, first + block) if high > low else None
-            else:
-                low, high, vectors = 0, len(order), kept
-            if vectors is None:
-                continue
-            rows, columns = order[low:high] // ids.shape[1], sorted_ids[low:high]
-            scores = kernels.dots(queries, vectors, rows, columns - first)
-            _offer(self._best[start : start + len(queries)], rows, columns, scores)
-            _offer(self._theirs, columns, rows + start, scores)
-
-    def complete(self) -> None:
-        """Answer exactly the rows that still have fewer than k neighbours."""
-        short = np.flatnonzero((self._best == kernels.EMPTY).any(axis=1))
-        for start in range(0, len(short), BLOCK):
-            rows = short[start : start + BLOCK]
-            self._best[rows] = exact(gather(self.own, rows), self.other, self._best.shape[1])
-
-    def report(self) -> Direction:
-        """How it was done and, on the sample, how well."""
-        found = kernels.scores_of(self._best[self._sample])
-        true = kernels.scores_of(self._truth)
-        return Direction(
-            index=self.index.factory,
-            effort=self.index.effort,
-            hits=self._hits,
-            parts=self.index.parts,
-            recall=float((found >= true[:, :1]).mean()),
-            recall_first=float((found[:, -1] >= true[:, -1]).mean()),
-            sample=len(self._sample),
-        )
-
-
-def _draw(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted places to tune on, and others to measure on: the same ones would flatter."""
-    drawn = np.random.default_rng(seed + 1).permutation(rows)[: _TUNED_ON + _MEASURED_ON]
-    if len(drawn) < 2 * _TUNED_ON:
-        return np.sort(drawn), np.sort(drawn)
-    return np.sort(drawn[:_TUNED_ON]), np.sort(drawn[_TUNED_ON:])
-
-
-def _tune(ahead: _Search, back: _Search, recall: float, seed: int) -> int:
-    """Set how hard both indexes are searched, and say how many of their answers are to be scored."""
-    probes = [_Probe(ahead, back, seed), _Probe(back, ahead, seed)]
-    fewest = max(_SPARE_HITS * max(ahead.k, back.k), _FEWEST_HITS)
-    # A graph is searched the further the more answers it is asked for: there the effort is all.
-    graph = "efSearch" in (ahead.index.parameter, back.index.parameter)
-    counts = [fewest] if graph else [fewest, 2 * fewest, 4 * fewest]
-    while True:
-        ranks = np.concatenate([probe.ranks(counts[-1], fewest).reshape(-1) for probe in probes])
-        found = {hits: float((ranks < hits).mean()) for hits in counts}
-        for hits in counts:
-            if found[hits] >= recall:
-                return hits
-        harder = [search.index.try_harder() for search in (ahead, back)]
-        if not any(harder):  # as few as find about what the most find
-            return next(hits for hits in counts if found[hits] >= 0.995 * found[counts[-1]])
-
-
-class _Probe:
-    """Some rows of one side and who their true neighbours are."""
-
-    def __init__(self, search: _Search, reverse: _Search, seed: int) -> None:
-        self._index, self._reverse = search.index, reverse.index
-        self._rows = _draw(len(search.own), seed)[0]
-        self._queries = gather(search.own, self._rows)
-        self._true = _ids(exact(self._queries, search.other, search.k))
-        self._targets, self._target = np.unique(self._true, return_inverse=True)
-        self._vectors = gather(search.other, self._targets)
-
-    def ranks(self, most: int, enough: int) -> np.ndarray:
-        """At which place, from 0, each true pair comes up, int64 [n, k]; `most` if it does not.
-
-        A pair counts from both of its ends. Those that come up within `enough` are not asked for from the
-        other end.
-        """
-        ids = self._index.search(self._queries, most)
-        ranks = _places(np.repeat(ids, self._true.shape[1], axis=0), self._true.reshape(-1))
-        late = np.flatnonzero(ranks >= enough)
-        if len(late):
-            wanted, which = np.unique(self._target.reshape(-1)[late], return_inverse=True)
-            ids = self._reverse.search(self._vectors[wanted], most)
-            rows = self._rows[late // self._true.shape[1]]
-            ranks[late] = np.minimum(ranks[late], _places(ids[which], rows))
-        return ranks
-
-
-def _places(lists: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Where each number stands in its list [n, c]: int64 [n], c if nowhere."""
-    same = lists == wanted[:, None]
-    return np.where(same.any(axis=1), same.argmax(axis=1), lists.shape[1])
-
-
-def exact(queries: np.ndarray, other: Side, k: int) -> np.ndarray:
-    """Keys of the k best rows of a side for unit vectors [n, d]: int64 [n, k], ascending."""
-    best = np.full((len(queries), k), kernels.EMPTY, dtype=np.int64)
-    left = torch.from_numpy(queries)
-    for start in range(0, len(other), BLOCK):
-        block = units(other, start, start + BLOCK)
-        few = min(k + 4, len(block))  # a few more, as the product may round otherwise than `dots`
-        for top in range(0, len(queries), 512):
-            near = (left[top : top + 512] @ torch.from_numpy(block).T).topk(few, dim=1).indices.numpy()
-            rows, columns = np.repeat(np.arange(top, top + len(near)), few), near.reshape(-1)
-            _offer(best, rows, columns + start, kernels.dots(queries, block, rows, columns))
-    return best
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _offer(best: np.ndarray, rows: np.ndarray, ids: np.ndarray, scores: np.ndarray) -> None:
-    """Put pairs into the lists of k best that they are good enough for, each pair once.
-
-    Args:
-        best: int64 [n, k], keys, each row ascending.
-        rows, ids: int64 [p], the list and who is to enter it; scores: float32 [p].
-    """
-    k = best.shape[1]
-    for pair in range(len(rows)):
-        new, mine = kernels.key(scores[pair], ids[pair]), best[rows[pair]]
-        if new <= mine[0]:
-            continue
-        place = np.searchsorted(mine, new)  # of the first that is not less
-        if place < k and mine[place] == new:
-            continue
-        mine[: place - 1] = mine[1:place]
-        mine[place - 1] = new
-
-
-def _ids(keys: np.ndarray) -> np.ndarray:
-    return np.int64(0xFFFFFFFF) - (keys & np.int64(0xFFFFFFFF))

@@ -27,6 +27,13 @@ log = logging.getLogger(__name__)
 _PAIR_BYTES = 32  # of a tile on the device: its products, their errors and bounds, and what compares them
 
 
+def load_libraries() -> None:
+    """Load what products on a GPU need, a gigabyte or more of this machine's memory, if there is one."""
+    if torch.cuda.is_available():
+        one = torch.ones(1, 1, dtype=torch.bfloat16, device="cuda")
+        torch.matmul(one, one)
+
+
 class Found(NamedTuple):
     """Pairs that may be among the nearest: int32 [2, p], rows (ascending) and columns of a tile, and their
     estimates without biases, float32 [p]."""

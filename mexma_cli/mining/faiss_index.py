@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import faiss
 import numpy as np
@@ -12,6 +16,8 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.arithmetic import FLOAT32
 from mexma_cli.mining.blocks import Side
+
+log = logging.getLogger(__name__)
 
 SIZES: tuple[tuple[int, str], ...] = (
     (10_000, "Flat"),
@@ -47,6 +53,8 @@ def choose(rows: int, dim: int) -> str:
     lists = next((name for most, name in SIZES if rows <= most), SIZES[-1][1])
     if lists == "Flat":
         return lists
+    if faiss.get_num_gpus():
+        return f"{lists},SQ8"  # faiss has no 4-bit codes on a GPU
     per_code = 2 if dim <= _FINE_UP_TO else 4
     padded = -(-dim // per_code) * per_code
     prefix = f"Pad{padded}," if padded != dim else ""
@@ -59,6 +67,7 @@ _ROWS_PER_LIST = 40  # training rows; faiss asks for 39 at least
 _ROUNDS = 5  # of k-means; faiss does 10, which takes twice as long and finds 0.3 % more
 _TRAINING_ROWS = 1 << 16  # for indexes without lists
 _QUERIES_AT_ONCE = 1024  # a call of faiss; four times as many are a tenth slower
+_MOST_PROBES = 2048  # lists that faiss can search on a GPU
 _SLACK = 1.6  # faiss rounds its lists up to powers of two
 
 
@@ -81,6 +90,18 @@ def gather(side: Side, places: np.ndarray) -> np.ndarray:
     return out
 
 
+class Keeper(Protocol):
+    """Says when a file should be written, so that a search that is killed goes on with it."""
+
+    def due(self) -> bool:
+        """Whether it is time to write something."""
+        ...
+
+    def note(self, began: float | None = None) -> None:
+        """Something was written; that began then, by `time.monotonic`."""
+        ...
+
+
 class SideIndex:
     """A faiss index over the kept rows of a side, in memory or, in parts, in files.
 
@@ -88,18 +109,37 @@ class SideIndex:
     reads what searching them in one would, so parts cost no recall, and any kind of index can be cut so.
     """
 
-    def __init__(self, side: Side, factory: str, share: int | None, folder: Path, seed: int) -> None:
-        """Train it.
+    def __init__(
+        self,
+        side: Side,
+        factory: str,
+        share: int | None,
+        stem: Path,
+        seed: int,
+        keeper: Keeper | None = None,
+    ) -> None:
+        """Train it, or go on with what is there.
 
         Args:
             share: Bytes that it may take, or None for no limit: then it is in memory.
-            folder: Where the parts go otherwise; it need not be there.
+            stem: Folder and beginning of the names of its files.
+            keeper: Where it is given, the index is kept in files even if it is in memory, and what is in
+                these files already is not made again.
 
         Raises:
-            MexmaError: faiss does not know the factory string, or there are too few rows to train it.
+            MexmaError: faiss does not know the factory string, there are too few rows to train it, or it
+                cannot be written.
         """
-        self._side, self.factory, self._folder = side, factory, folder
-        self._trained = self._train(share, seed)
+        self._side, self.factory, self._stem, self._keeper = side, factory, stem, keeper
+        trained = self._file("trained")
+        if keeper is not None and trained.exists():
+            self._trained = _read(trained)
+        else:
+            began = time.monotonic()
+            self._trained = self._train(share, seed)
+            if keeper is not None:
+                _write(self._trained, trained)
+                keeper.note(began)
         self._whole: faiss.Index | None = None
         self._parts: list[Path] = []
         self._rows = len(side)
@@ -110,13 +150,21 @@ class SideIndex:
         self.parameter, self._effort, self._most = "", 1, 1
         if lists is not None:
             self.parameter, self._effort, self._most = "nprobe", min(4, lists.nlist), -(-lists.nlist // 2)
+            if faiss.get_num_gpus():
+                self._most = min(self._most, _MOST_PROBES)
         elif "HNSW" in factory:
             self.parameter, self._effort, self._most = "efSearch", 32, 2048
+        # What faiss draws at random while it builds a graph, it would draw again after it was read.
+        self._by_halves = lists is not None
 
     @property
     def effort(self) -> str:
         """How hard it is searched, such as "nprobe=4", or "" if there is no choice."""
         return f"{self.parameter}={self._effort}" if self.parameter else ""
+
+    @effort.setter
+    def effort(self, effort: str) -> None:
+        self._effort = int(effort.partition("=")[2] or 1)
 
     def try_harder(self) -> bool:
         """Search twice as many lists from now on, if that is not too many."""
@@ -156,37 +204,56 @@ class SideIndex:
         return index
 
     def fill(self, progress: Callable[[int], None]) -> None:
-        """Put all rows in."""
-        for first in range(0, len(self._side), self._rows):
+        """Put all rows in.
+
+        Raises:
+            MexmaError: A file cannot be written.
+        """
+        for number, first in enumerate(range(0, len(self._side), self._rows)):
             last = min(first + self._rows, len(self._side))
-            part = faiss.clone_index(self._trained)
-            for start in range(first, last, BLOCK):
-                rows = units(self._side, start, min(start + BLOCK, last))
-                part.add(rows)
-                progress(len(rows))
-            if self._rows >= len(self._side):
-                self._whole = part
-                return
-            self._folder.mkdir(exist_ok=True)
-            path = self._folder / f"part-{len(self._parts)}.faiss"
-            try:
-                faiss.write_index(part, str(path))
-            except RuntimeError as error:
-                raise MexmaError(
-                    f"an index that needs more memory than there is cannot be written to {self._folder}: "
-                    f"{_reason(error)}",
-                    "free some space, name another folder, or give it more --memory",
-                ) from None
-            self._parts.append(path)
+            path = self._file(str(number))
+            there = self._keeper is not None and path.exists()
+            part = _read(path) if there else faiss.clone_index(self._trained)
+            done = part.ntotal
+            progress(done)
+            self._add(part, first + done, last, path, progress)
+            in_parts = self._rows < len(self._side)
+            if done < last - first and (in_parts or self._keeper is not None):
+                began = time.monotonic()
+                _write(part, path)
+                if self._keeper is not None:
+                    self._keeper.note(began)
+            if in_parts:
+                self._parts.append(path)
+            else:
+                self._whole = _on_gpu(part)
+
+    def _add(
+        self, part: faiss.Index, first: int, last: int, path: Path, progress: Callable[[int], None]
+    ) -> None:
+        """Put some rows into a part, and write it from time to time."""
+        for start in range(first, last, BLOCK):
+            rows = units(self._side, start, min(start + BLOCK, last))
+            part.add(rows)
+            progress(len(rows))
+            if self._keeper is not None and self._by_halves and start + BLOCK < last and self._keeper.due():
+                began = time.monotonic()
+                _write(part, path)
+                self._keeper.note(began)
+
+    def _file(self, what: str) -> Path:
+        return self._stem.with_name(f"{self._stem.name}-{what}.faiss")
 
     def search(self, queries: np.ndarray, count: int) -> np.ndarray:
         """About the `count` nearest kept rows of unit vectors [n, d], best first, int64 [n, count], or -1."""
         ids = np.full((len(queries), count), -1, dtype=np.int64)
         near = np.full((len(queries), count), -np.inf, dtype=np.float32)
         for number in range(max(1, len(self._parts))):
-            part = self._whole if self._whole is not None else faiss.read_index(str(self._parts[number]))
+            part = self._whole
+            if part is None:
+                part = _on_gpu(_read(self._parts[number]))
             if self.parameter:
-                faiss.ParameterSpace().set_index_parameter(part, self.parameter, self._effort)
+                _parameters().set_index_parameter(part, self.parameter, self._effort)
             for start in range(0, len(queries), _QUERIES_AT_ONCE):
                 cut = slice(start, start + _QUERIES_AT_ONCE)
                 scores, places = part.search(queries[cut], count)
@@ -201,6 +268,53 @@ class SideIndex:
                 ids[cut] = np.take_along_axis(np.concatenate([ids[cut], places], axis=1), order, 1)
             del part
         return ids
+
+
+def _write(index: faiss.Index, path: Path) -> None:
+    """Write an index to a file that is whole once it has its name.
+
+    Raises:
+        MexmaError: It cannot be written.
+    """
+    new = path.with_suffix(".new")
+    try:
+        faiss.write_index(index, str(new))
+        with new.open("rb") as file:
+            os.fsync(file.fileno())
+        new.replace(path)
+    except (RuntimeError, OSError) as error:
+        reason = _reason(error) if isinstance(error, RuntimeError) else error.strerror
+        raise MexmaError(
+            f"an index cannot be written to {path.parent}: {reason}",
+            "free some space, name another folder, or, without an output file, give it more --memory",
+        ) from None
+
+
+def _read(path: Path) -> faiss.Index:
+    try:
+        return faiss.read_index(str(path))
+    except RuntimeError as error:
+        raise MexmaError(
+            f"{path} is damaged: {_reason(error)}", "remove what is unfinished and start the search anew"
+        ) from None
+
+
+def _on_gpu(index: faiss.Index) -> faiss.Index:
+    """The same index on a GPU where faiss has one and such an index for it; otherwise as it is."""
+    if faiss.get_num_gpus() == 0:
+        return index
+    try:
+        there = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
+    except RuntimeError as error:
+        log.info("searching the index on the processor: %s", _reason(error))
+        return index
+    log.info("searching the index on a GPU")
+    return there
+
+
+def _parameters() -> faiss.ParameterSpace:
+    """What sets search parameters, of indexes on GPUs, too, where faiss has them."""
+    return faiss.GpuParameterSpace() if faiss.get_num_gpus() else faiss.ParameterSpace()
 
 
 def _bytes_per_row(trained: faiss.Index, sample: np.ndarray) -> float:

@@ -9,6 +9,7 @@ and checked against its bound; if the machine's arithmetic ever broke it, the se
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ from mexma_cli.mining import kernels, tiles
 from mexma_cli.mining.arithmetic import FLOAT32, Arithmetic, choose_arithmetic
 from mexma_cli.mining.blocks import Side, VectorSource, pairs_expected
 from mexma_cli.mining.sweep import Journal, Place, Sweep, bytes_needed
+
+log = logging.getLogger(__name__)
 
 __all__ = ["Journal", "Neighbours", "VectorSource", "bytes_needed", "knn"]
 
@@ -90,6 +93,7 @@ def knn(
     sweep = Sweep(left, right, forward, backward, arithmetic_for(left, right, (len(left), len(right)), k))
     sweep.run(place, journal, on_progress)
     if sweep.broken:
+        log.warning("warning: products here are less exact than they should be: once more in float32")
         forward.fill(kernels.EMPTY)
         backward.fill(kernels.EMPTY)
         again = Sweep(left, right, forward, backward, FLOAT32)

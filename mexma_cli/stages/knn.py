@@ -32,7 +32,7 @@ def find_neighbours(
     """Find the k nearest rows of the other side for every row of both, and keep them.
 
     As in `mine`, lines that occur more than once count once, and empty lines and vectors without a direction
-    take no part; their numbers are in the manifest. An exact search that was killed goes on where its
+    take no part; their numbers are in the manifest. A search that was killed goes on where its
     journal ends when it is called again for the same output, to the same bytes.
 
     Args:
@@ -43,6 +43,7 @@ def find_neighbours(
             already or was begun with others, or the disk is full.
     """
     check_comparable(source, target)
+    settings = settings or SearchSettings()
     names = names or (str(source.path), str(target.path))
     with NeighbourWriter(output, overwrite) as writer:
         keep_source, source_counts = usable_rows(source)
@@ -56,8 +57,8 @@ def find_neighbours(
             (source, target),
             k,
             (keep_source, keep_target),
-            settings or SearchSettings(),
-            journal_in(writer.part, (source, target), k),
+            settings,
+            journal_in(writer.part, (source, target), k, settings),
             on_progress,
         )
         return writer.finish(

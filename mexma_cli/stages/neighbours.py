@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.mining.device import load_libraries
 from mexma_cli.mining.neighbours import Neighbours, knn
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.journal import FileJournal
@@ -94,16 +95,18 @@ def search(
 
     Args:
         keep: bool [rows] of both, the rows that take part.
-        journal: Where an exact search is kept while it runs; one that was killed goes on there.
+        journal: Where the search is kept while it runs; one that was killed goes on there.
 
     Raises:
         MexmaError: It cannot be done in that much memory, or faiss does not know the index.
     """
     source, target = stores
+    if settings.memory is not None:
+        load_libraries()
     memory = settings.left(source.rows + target.rows, k)
+    if journal is not None and journal.begun:
+        log.info("going on with the search that was interrupted")
     if settings.index == EXACT:
-        if journal is not None and journal.begun:
-            log.info("going on with the search that was interrupted")
         found = knn(
             source,
             target,
@@ -126,6 +129,7 @@ def search(
         keep_x=keep[0],
         keep_y=keep[1],
         memory=memory,
+        journal=journal,
         on_progress=on_progress,
     )
     if near.index == EXACT:
@@ -141,19 +145,27 @@ def search(
     return Found(near.neighbours, near.index, near.recall)
 
 
-def journal_in(folder: Path, stores: tuple[EmbeddingStore, EmbeddingStore], k: int) -> FileJournal:
+def journal_in(
+    folder: Path, stores: tuple[EmbeddingStore, EmbeddingStore], k: int, settings: SearchSettings
+) -> FileJournal:
     """The journal of a search in these stores, in a folder of its own.
 
     Raises:
         MexmaError: There is one of another search.
     """
-    wanted = {"source": content_checksum(stores[0]), "target": content_checksum(stores[1]), "k": k}
+    wanted: dict[str, Any] = {
+        "source": content_checksum(stores[0]),
+        "target": content_checksum(stores[1]),
+        "k": k,
+    }
+    if settings.index != EXACT:  # all that decides what an index finds
+        wanted |= {"index": settings.index, "recall": settings.recall, "memory": settings.memory}
     return FileJournal(folder, wanted)
 
 
 @contextmanager
 def journal_beside(
-    output: Path | None, stores: tuple[EmbeddingStore, EmbeddingStore], k: int
+    output: Path | None, stores: tuple[EmbeddingStore, EmbeddingStore], k: int, settings: SearchSettings
 ) -> Iterator[FileJournal | None]:
     """A journal in a folder beside an output, ``OUTPUT.partial``, which goes when the block ends well.
 
@@ -169,7 +181,7 @@ def journal_beside(
     with no_space_as_message(folder):
         folder.mkdir(exist_ok=True)
     with only_writer(folder):
-        journal = journal_in(folder, stores, k)
+        journal = journal_in(folder, stores, k, settings)
         try:
             yield journal
         except BaseException:

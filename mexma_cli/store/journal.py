@@ -33,14 +33,16 @@ class Progress(BaseModel):
     format_version: int = FORMAT_VERSION
     search: dict[str, Any]
     """What is searched, to know it again."""
-    place: tuple[int, int, int]
+    facts: dict[str, Any] = {}
+    """What was settled on the way: see `FileJournal.note`."""
+    place: tuple[int, int, int] = (0, 0, 0)
     """Rows of x at once, the first of them that is in hand, the row of y that comes next."""
-    lists: str
-    """Name of the other file."""
+    lists: str = ""
+    """Name of the other file; empty before the first lists."""
 
 
 class FileJournal:
-    """A `mining.neighbours.Journal` in a folder that the caller has to itself.
+    """A `mining.sweep.Journal` or `mining.ann.Journal` in a folder that the caller has to itself.
 
     Args:
         folder: Must exist.
@@ -51,7 +53,7 @@ class FileJournal:
     """
 
     def __init__(self, folder: Path, search: dict[str, Any]) -> None:
-        self._folder, self._search = folder, search
+        self.folder, self._search = folder, search
         self._finished = 0
         self._entered, self._pause = time.monotonic(), SECONDS
         self._kept: Progress | None = None
@@ -71,20 +73,20 @@ class FileJournal:
         Raises:
             MexmaError: A file is damaged.
         """
-        if self._kept is None:
+        if self._kept is None or not self._kept.lists:
             return None
         rows, top, _ = self._kept.place
         for name, arrays in (
             (_FINISHED, [forward[:top]]),
             (self._kept.lists, [forward[top : top + rows], backward]),
         ):
-            path = self._folder / name
+            path = self.folder / name
             wanted = sum(array.nbytes for array in arrays)
             found = path.stat().st_size if path.is_file() else 0
             if found < wanted:
                 raise MexmaError(
                     f"{path} is damaged: {found:,} bytes instead of {wanted:,}",
-                    f"remove {self._folder} to start the search anew",
+                    f"remove {self.folder} to start the search anew",
                 )
             with path.open("rb") as file:
                 for array in arrays:
@@ -105,21 +107,43 @@ class FileJournal:
         began = time.monotonic()
         rows, top, _ = place
         new = "lists-b.keys" if self._kept and self._kept.lists == "lists-a.keys" else "lists-a.keys"
-        with no_space_as_message(self._folder):
-            with (self._folder / _FINISHED).open("ab") as file:
+        with no_space_as_message(self.folder):
+            with (self.folder / _FINISHED).open("ab") as file:
                 file.truncate(
                     self._finished * forward.shape[1] * 8
                 )  # an entry that was cut short may be there
                 file.write(forward[self._finished : top])  # type: ignore[arg-type]
                 fsync_file(file)
-            with (self._folder / new).open("wb") as file:
+            with (self.folder / new).open("wb") as file:
                 file.write(forward[top : top + rows])  # type: ignore[arg-type]
                 file.write(backward)  # type: ignore[arg-type]
                 fsync_file(file)
-            entry = Progress(search=self._search, place=(rows, top, place[2]), lists=new)
-            write_json_atomic(self._folder / PROGRESS, entry.model_dump(mode="json"))
-        self._finished, self._kept = top, entry
-        self._entered = time.monotonic()
+            self._enter(
+                Progress(search=self._search, facts=self.facts, place=(rows, top, place[2]), lists=new), began
+            )
+        self._finished = top
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What was noted."""
+        return self._kept.facts if self._kept else {}
+
+    def note(self, began: float | None = None, **facts: Any) -> None:
+        """Enter more facts, what JSON can hold, and that something was written to the folder besides.
+
+        Args:
+            began: When that was begun, by `time.monotonic`.
+
+        Raises:
+            MexmaError: The disk is full.
+        """
+        kept = self._kept or Progress(search=self._search)
+        with no_space_as_message(self.folder):
+            self._enter(kept.model_copy(update={"facts": kept.facts | facts}), began or time.monotonic())
+
+    def _enter(self, entry: Progress, began: float) -> None:
+        write_json_atomic(self.folder / PROGRESS, entry.model_dump(mode="json"))
+        self._kept, self._entered = entry, time.monotonic()
         self._pause = max(SECONDS, _SHARE * (self._entered - began))
 
     @property

@@ -27,9 +27,8 @@ def sides(rows: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
     x, y = (topics[rng.integers(0, len(topics), rows)] + 1 for _ in range(2))
     for side in (x, y):
         side += rng.standard_normal((rows, dim), dtype=np.float32)
-    y[: rows // 2] = x[: rows // 2] + np.float32(0.8) * rng.standard_normal(
-        (rows // 2, dim), dtype=np.float32
-    )
+    half = rows // 2
+    y[:half] = x[:half] + np.float32(0.8) * rng.standard_normal((half, dim), dtype=np.float32)
     return x, y
 
 

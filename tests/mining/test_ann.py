@@ -9,10 +9,11 @@ import torch
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining import ann as module
-from mexma_cli.mining import faiss_index
+from mexma_cli.mining import answers, faiss_index
 from mexma_cli.mining.ann import Approximate, ann
 from mexma_cli.mining.faiss_index import SIZES, choose
 from mexma_cli.mining.neighbours import Neighbours, knn
+from mexma_cli.store.journal import FileJournal
 
 K = 8
 
@@ -132,7 +133,7 @@ def test_what_does_not_fit_is_cut_into_files(
     monkeypatch.setattr(module, "_OVERHEAD", 0)
     monkeypatch.setattr(module, "_LEAST", 1 << 18)
     monkeypatch.setattr(faiss_index, "BLOCK", 512)
-    monkeypatch.setattr(module, "BLOCK", 512)
+    monkeypatch.setattr(answers, "BLOCK", 512)
     seen: list[int] = []
     x, y = Source(sides[0]), Source(sides[1])
 
@@ -235,6 +236,39 @@ def test_refuses_what_it_cannot_answer(sides: tuple[np.ndarray, np.ndarray]) -> 
     bad[7, 0] = np.inf
     with pytest.raises(ValueError, match="row 7 is not finite"):
         ann(x, bad, 1, index="IVF16,Flat")
+
+
+@pytest.mark.parametrize("memory", [None, 20 * K * 5500 + (1 << 19)])
+def test_an_interrupted_search_trains_fills_and_asks_nothing_twice(
+    sides: tuple[np.ndarray, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int | None
+) -> None:
+    for name, value in (("_OVERHEAD", 0), ("_LEAST", 1 << 18), ("_WORKING", 1 << 19)):
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(FileJournal, "due", lambda self: True)
+    wanted = ann(*sides, K, index="IVF16,PQ8x4fs", recall=0.6, memory=memory, scratch=tmp_path)
+
+    def run(stop: int) -> tuple[Approximate | None, list[int]]:
+        seen: list[int] = []
+
+        def watch(done: int, total: int) -> None:
+            seen.append(done)
+            if done > stop:
+                raise KeyboardInterrupt
+
+        journal = FileJournal(tmp_path, {})
+        try:
+            return ann(
+                *sides, K, index="IVF16,PQ8x4fs", recall=0.6, memory=memory, journal=journal, on_progress=watch
+            ), seen
+        except KeyboardInterrupt:
+            return None, seen
+
+    assert run(8000)[0] is None
+    monkeypatch.setattr(faiss_index.SideIndex, "_train", None)  # would be an error now
+    again, seen = run(11_000)
+    assert again is not None and same(again.neighbours, wanted.neighbours)
+    assert (again.forward, again.backward) == (wanted.forward, wanted.backward)
+    assert seen[-1] == 11_000 and sum(5500 < done < 7500 for done in seen) == 0
 
 
 def test_faiss_keeps_its_number_of_threads(sides: tuple[np.ndarray, np.ndarray]) -> None:

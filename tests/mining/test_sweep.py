@@ -42,9 +42,8 @@ print(peak() - before, allowed)
 def test_holds_no_more_than_it_is_given(tmp_path: Path, arithmetic: str) -> None:
     """Two blocks of a side at a time, or results of products that the C library keeps, would be too much."""
     path = tmp_path / "vectors"
-    np.random.default_rng(1).standard_normal((3 * 8192, 768), dtype=np.float32).astype(np.float16).tofile(
-        path
-    )
+    vectors = np.random.default_rng(1).standard_normal((3 * 8192, 768), dtype=np.float32)
+    vectors.astype(np.float16).tofile(path)
     done = subprocess.run(
         [sys.executable, "-c", PEAK, str(path), arithmetic], check=True, capture_output=True, text=True
     )

@@ -16,6 +16,8 @@ from mexma_cli.stages.mine import MineSettings, mine
 from mexma_cli.stages.neighbours import SearchSettings, journal_beside, resident, search
 from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
 
+EXACT = SearchSettings()
+
 
 def make(path: Path, rows: int, seed: int, dim: int = 12) -> EmbeddingStore:
     rng = np.random.default_rng(seed)
@@ -76,29 +78,80 @@ def test_a_killed_run_goes_on_and_gives_the_same_bytes(
     assert out.read_bytes() == wanted.read_bytes() and out.stat().st_size > 1000
 
 
+KILLED_WITH_AN_INDEX = """
+import os, signal, sys
+from mexma_cli.main import cli
+from mexma_cli.mining import ann, faiss_index
+from mexma_cli.store import journal
+
+ann._WORKING = 1 << 20
+faiss_index.BLOCK = 100
+journal.FileJournal.due = lambda self: True
+enter, entries = journal.FileJournal._enter, []
+
+def deadly(self, *arguments):
+    enter(self, *arguments)
+    entries.append(1)
+    if len(entries) == int(sys.argv[1]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+journal.FileJournal._enter = deadly
+cli(sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("entries", "left"),
+    [
+        (1, {"index-y-trained.faiss"}),
+        (7, {"index-y-trained.faiss", "index-x-trained.faiss", "index-y-0.faiss"}),
+        (28, {"index-y-0.faiss", "index-x-0.faiss", "lists-a.keys"}),
+    ],
+)
+def test_a_killed_run_with_an_index_goes_on_and_gives_the_same_bytes(
+    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path, entries: int, left: set[str]
+) -> None:
+    """Killed when one index is trained, while the first is filled, and while both are asked."""
+    paths = [str(store.path) for store in stores]
+    out, part = tmp_path / "out.knn", tmp_path / "out.knn.partial"
+    command = ["knn", *paths, "-k", "4", "--index", "IVF8,PQ6x4fs", "--recall", "0.6", "-o", str(out)]
+    killed = subprocess.run([sys.executable, "-c", KILLED_WITH_AN_INDEX, str(entries), *command], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert left <= {file.name for file in part.iterdir()} and not out.exists()
+    run = [sys.executable, "-m", "mexma_cli"]
+    other = subprocess.run([*run, *command, "--recall", "0.9"], check=False, capture_output=True, text=True)
+    assert other.returncode == 1 and "beginning of another search: recall differ" in other.stderr
+    again = subprocess.run([*run, *command], check=True, capture_output=True, text=True)
+    assert "going on with the search that was interrupted" in again.stderr and not part.exists()
+    wanted = tmp_path / "wanted.knn"
+    subprocess.run([*run, *command[:-1], str(wanted)], check=True, capture_output=True)
+    for name in ("forward-ids", "forward-scores", "backward-ids", "backward-scores"):
+        assert (out / f"{name}.npy").read_bytes() == (wanted / f"{name}.npy").read_bytes()
+
+
 def test_an_error_keeps_what_was_found_and_nothing_else(
     stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
 ) -> None:
     output = tmp_path / "o.tsv"
-    with pytest.raises(ZeroDivisionError), journal_beside(output, stores, 4):
+    with pytest.raises(ZeroDivisionError), journal_beside(output, stores, 4, EXACT):
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
     lists = np.zeros((700, 4), np.int64), np.zeros((600, 4), np.int64)
-    with pytest.raises(ZeroDivisionError), journal_beside(output, stores, 4) as journal:
+    with pytest.raises(ZeroDivisionError), journal_beside(output, stores, 4, EXACT) as journal:
         assert journal is not None
         journal.save((100, 0, 200), *lists)
         raise ZeroDivisionError
-    with journal_beside(output, stores, 4) as journal:
+    with journal_beside(output, stores, 4, EXACT) as journal:
         assert journal is not None and journal.load(*lists) == (100, 0, 200)
         with (
             pytest.raises(MexmaError, match="another process is writing there"),
-            journal_beside(output, stores, 4),
+            journal_beside(output, stores, 4, EXACT),
         ):
             pass
     assert list(tmp_path.iterdir()) == []
-    with journal_beside(None, stores, 4) as journal:
+    with journal_beside(None, stores, 4, EXACT) as journal:
         assert journal is None
-    with journal_beside(Path("/dev/null"), stores, 4) as journal:
+    with journal_beside(Path("/dev/null"), stores, 4, EXACT) as journal:
         assert journal is None
 
 
