@@ -95,7 +95,7 @@ def command(
     settings = {
         "data": str(folder),
         "files": there.layout,
-        "split": split,
+        "split": split if there.layout.endswith(f".{split}") else "",
         "languages": languages or "all",
         "layer": "last",
         "unit": "nats",

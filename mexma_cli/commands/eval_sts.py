@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -59,7 +60,7 @@ def command(
         for pairs in sets:
             rows += _rows(pairs, embed)
     whole = [row for row in rows if row["part"] == "all"]
-    scores = {key: sum(row[key] for row in whole) / len(whole) for key in ("spearman", "pearson")}
+    scores = {key: fmean(row[key] for row in whole) for key in ("spearman", "pearson")}
     settings = {"files": [str(path) for path in paths], "similarity": "cosine"}
     print_result(Result("sts", describe(loaded), settings, scores, rows, "sts"), as_json, output)
 
@@ -80,8 +81,8 @@ def _rows(pairs: Pairs, embed: Embed) -> Iterator[dict[str, Any]]:
     groups = {part: np.flatnonzero(parts == part) for part in dict.fromkeys(pairs.parts)}
     groups = groups if len(groups) > 1 else {}
     for part, places in (groups | {"all": np.arange(len(pairs.gold))}).items():
-        if len(places) < 2:
-            continue
+        if len(set(pairs.gold[places].tolist())) < 2:
+            continue  # a part with one score correlates with nothing
         found = score_pairs(left[places], right[places], pairs.gold[places])
         yield {
             "data set": name,

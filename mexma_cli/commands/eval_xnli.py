@@ -15,7 +15,8 @@ from mexma_cli.commands.options import EncoderChoice, encoder_options, load_enco
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
-    from mexma_cli.evaluation.xnli import FineTuning, Inference
+    from mexma_cli.evaluation.xnli import FineTuning
+    from mexma_cli.evaluation.xnli_files import Inference
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +67,6 @@ def command(
     check_result_output(output)
     from mexma_cli.errors import MexmaError
     from mexma_cli.evaluation.results import Result, describe, print_result
-    from mexma_cli.evaluation.xnli import FineTuning
     from mexma_cli.evaluation.xnli_files import TEST, TRAIN, find, read_inference
 
     found = {names: find(folder, names) for names in (TRAIN, TEST)}
@@ -77,6 +77,8 @@ def command(
     for path, count in ((found[TRAIN], undecided), (found[TEST], untested)):
         if count:
             log.info("%s: %s pairs without an agreed class are left out", path, f"{count:,}")
+    from mexma_cli.evaluation.xnli import FineTuning
+
     settings = FineTuning(epochs, batch, learning_rate, seed=seed)
     loaded = load_encoder(replace(encoder, dtype="fp32"))
     described = describe(loaded)  # before its weights change

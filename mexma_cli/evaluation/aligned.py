@@ -65,7 +65,7 @@ class AlignedTexts:
         return {
             "data": str(self.folder),
             "files": self.layout,
-            "split": self.split,
+            "split": self.split if self.layout.endswith(f".{self.split}") else "",
             "target": self.target,
             "languages": self.languages,
             "lines": len(self.lines),

@@ -198,4 +198,6 @@ def _gather(path: Path, name: str, rows: Iterator[tuple[int, str, str, str, str]
         parts.append(part)
     if len(gold) < 2:
         raise MexmaError(f"{path} has {len(gold)} scored pairs, which is too few to correlate")
+    if len(set(gold)) == 1:
+        raise MexmaError(f"{path}: all scores are {gold[0]:g}, which correlates with nothing")
     return Pairs(name, np.array(gold), tuple(left), tuple(right), tuple(parts))

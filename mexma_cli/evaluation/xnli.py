@@ -19,22 +19,13 @@ from torch import nn
 from mexma_cli.encoder.attention import attention_arguments
 from mexma_cli.encoder.encoder import first_position
 from mexma_cli.encoder.packing import by_token_budget, pack
+from mexma_cli.evaluation.xnli_files import CLASSES, Inference
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
 
-CLASSES = ("entailment", "neutral", "contradiction")
 TOKENS_PER_BATCH = 8192
 CLIP = 1.0
-
-
-@dataclass(frozen=True)
-class Inference:
-    """n pairs of sentences and their classes (int64 [n], places in CLASSES)."""
-
-    premises: Sequence[str]
-    hypotheses: Sequence[str]
-    classes: np.ndarray
 
 
 @dataclass(frozen=True)

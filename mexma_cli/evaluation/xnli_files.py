@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.xnli import CLASSES, Inference
 from mexma_cli.text.lines import is_blank, read_lines
 
+CLASSES = ("entailment", "neutral", "contradiction")
 LAYOUTS = """needed in the folder or below it: the English train set, multinli.train.en.tsv (XNLI-MT-1.0) or
 multinli_1.0_train.jsonl or .txt (MultiNLI), and the test set, xnli.test.tsv or xnli.test.jsonl (XNLI-1.0).
 Published at https://cims.nyu.edu/~sbowman/xnli and https://cims.nyu.edu/~sbowman/multinli"""
@@ -22,6 +23,15 @@ _ALIASES = {"contradictory": "contradiction"}
 
 Pair = tuple[str, str, str, str]
 """language, class, premise, hypothesis"""
+
+
+@dataclass(frozen=True)
+class Inference:
+    """n pairs of sentences and their classes (int64 [n], places in CLASSES)."""
+
+    premises: Sequence[str]
+    hypotheses: Sequence[str]
+    classes: np.ndarray
 
 
 def find(folder: Path, names: tuple[str, ...]) -> Path:

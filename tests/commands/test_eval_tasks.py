@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -175,3 +176,63 @@ def test_xnli(tiny_encoder: Path, tmp_path: Path) -> None:
     assert (result["settings"]["max_tokens"], result["benchmark"]) == (128, None)
     again = run("xnli", tmp_path, *model, "--batch", 8, "--epochs", 1, "--json")
     assert again.stdout == done.stdout
+
+
+XNLI_COLUMNS = """language gold_label sentence1_binary_parse sentence2_binary_parse sentence1_parse
+sentence2_parse sentence1 sentence2 promptID pairID genre label1 label2 label3 label4 label5
+sentence1_tokenized sentence2_tokenized match"""
+"""Of XNLI-1.0's xnli.test.tsv."""
+ENDINGS = {
+    "entailment": ("It rains.", "Il pleut."),
+    "neutral": ("My brother works.", "Mon frère travaille."),
+    "contradiction": ("Where is the station?", "Où est la gare ?"),
+}
+"""By class, English and French hypotheses: the hypothesis alone tells the class."""
+
+
+def xnli_line(language: str, label: str, premise: str, hypothesis: str) -> str:
+    cells = dict.fromkeys(XNLI_COLUMNS.split(), "x")
+    cells |= {"language": language, "gold_label": label, "sentence1": premise, "sentence2": hypothesis}
+    return "\t".join(cells.values())
+
+
+def test_xnli_learns_and_its_accuracy_is_what_the_model_says(tiny_encoder: Path, tmp_path: Path) -> None:
+    """The published layout; accuracies against predictions of a model fine-tuned here, one pair at a time."""
+    import csv
+
+    import torch
+
+    from mexma_cli.evaluation.xnli import FineTuning, PairClassifier, fine_tune
+    from mexma_cli.evaluation.xnli_files import CLASSES, Inference
+
+    labels = list(ENDINGS)
+    train = [f"The river is rising {n}.\t{ENDINGS[labels[n % 3]][0]}" for n in range(90)]
+    names = ["contradictory" if labels[n % 3] == "contradiction" else labels[n % 3] for n in range(90)]
+    rows = [f"{pair}\t{name}" for pair, name in zip(train, names, strict=True)]
+    (tmp_path / "multinli.train.en.tsv").write_text("\n".join(["premise\thypo\tlabel", *rows]) + "\n")
+    tests = [
+        xnli_line(code, label, f"The river is rising {n}.", ENDINGS[label][place])
+        for place, code in enumerate(("en", "fr"))
+        for n in range(4)
+        for label in labels
+    ]
+    path = tmp_path / "xnli.test.tsv"
+    path.write_text("\n".join(["\t".join(XNLI_COLUMNS.split()), *tests]) + "\n", encoding="utf-8")
+    options = ("--batch", 16, "--epochs", 6, "--learning-rate", 3e-3)
+    done = run("xnli", tmp_path, "--model", tiny_encoder, "--dtype", "fp32", *options, "--json")
+    assert done.exit_code == 0, done.output
+    found = {row["language"]: row["accuracy"] for row in json.loads(done.stdout)["rows"]}
+    assert found["en"] > 90  # a third by chance
+
+    torch.manual_seed(42)
+    model = PairClassifier(SentenceEncoder.load(str(tiny_encoder), dtype="float32"), 128)
+    premises, hypotheses = zip(*(line.split("\t") for line in train), strict=True)
+    pairs = Inference(premises, hypotheses, np.array([labels.index(labels[n % 3]) for n in range(90)]))
+    fine_tune(model, pairs, FineTuning(6, 16, 3e-3), contextlib.nullcontext)
+    right: dict[str, list[bool]] = {"en": [], "fr": []}
+    with path.open(encoding="utf-8", newline="") as file, torch.inference_mode():
+        for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
+            one = model.eval().sequences(Inference([row["sentence1"]], [row["sentence2"]], np.zeros(1)))
+            guess = CLASSES[int(model(one.ids, one.types)[0].argmax())]
+            right[row["language"]].append(guess == row["gold_label"])
+    assert found == pytest.approx({code: 100 * sum(ones) / 12 for code, ones in right.items()})
