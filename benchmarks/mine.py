@@ -1,7 +1,12 @@
 """Mining against its peers, side by side in one run, end to end: neighbours both ways, margins, pairs.
 
     python benchmarks/mine.py [--rows 50000 100000] [--dim 1024] [-k 16] [--threads 2] [--share 1]
+                              [--ann auto IVF1024,PQ256x4fs ...] [--recall 0.95]
+    python benchmarks/mine.py --stores fra.emb eng.emb --rows 100000 --peers none
     python benchmarks/mine.py --rows 25000 50000 100000 200000 --peers none --plot docs/mining.svg
+
+--ann names approximate indexes (`auto`: that of the size; `none`), trained and filled within their time. Recall
+is that of the k neighbours of all rows in both directions, counted against what the exact search finds.
 
 Peers, each in a process of its own on the same vectors:
   laser   LASER's mine_bitexts.py: two flat faiss indexes, candidates scored one by one in Python. With
@@ -10,7 +15,7 @@ Peers, each in a process of its own on the same vectors:
   st      the example of sentence-transformers: 128 principal components, an IVF index with 3 probes.
 
 The vectors are made up: around 2 % as many topics as rows, and for 60 % of the rows a noisy copy on the other
-side. --share 0.1 lets laser and faiss answer a tenth of the queries only and multiplies their time: a flat
+side; --stores takes the first rows of two embedding stores instead. --share 0.1 lets laser and faiss answer a tenth of the queries only and multiplies their time: a flat
 index takes the same time for each. Memory is what a process took above the two inputs, at its peak.
 """
 
@@ -28,8 +33,12 @@ import time
 import types
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from mexma_cli.mining.neighbours import Neighbours
 
 BLOCK = 1 << 14
 PEERS = ("laser", "faiss", "st")
@@ -55,13 +64,54 @@ def make_up(folder: Path, rows: int, dim: int) -> None:
     np.save(folder / "planted.npy", np.stack([own, theirs], axis=1))
 
 
-def ours(x: np.ndarray, y: np.ndarray, k: int, share: float) -> tuple[float, np.ndarray]:
-    from mexma_cli.mining.match import match
+def from_stores(folder: Path, stores: list[str], rows: int) -> None:
+    """The same files from the first rows of two stores, with nothing planted."""
+    from mexma_cli.store.embeddings import EmbeddingStore
+
+    for side, path in zip("xy", stores, strict=True):
+        store = EmbeddingStore.open(path)
+        np.save(folder / f"{side}.npy", store.vectors(0, min(rows, store.rows)).astype(np.float32))
+    np.save(folder / "planted.npy", np.empty((0, 2), np.int64))
+
+
+def ours(x: np.ndarray, y: np.ndarray, k: int, folder: Path) -> tuple[float, np.ndarray]:
     from mexma_cli.mining.neighbours import knn
 
     began = time.perf_counter()
-    found = match(knn(x, y, k))
-    return time.perf_counter() - began, np.stack([found.source, found.target], axis=1)
+    return finished(began, knn(x, y, k), folder / "exact")
+
+
+def with_index(
+    x: np.ndarray, y: np.ndarray, k: int, index: str, recall: float, folder: Path
+) -> tuple[float, np.ndarray]:
+    from mexma_cli.mining.ann import ann
+
+    began = time.perf_counter()
+    return finished(began, ann(x, y, k, index=index, recall=recall).neighbours, folder / "approximate")
+
+
+def finished(began: float, neighbours: Neighbours, folder: Path) -> tuple[float, np.ndarray]:
+    """Seconds with matching, and pairs; the neighbours are kept, to count recall."""
+    from mexma_cli.mining.match import match
+
+    found = match(neighbours)
+    seconds = time.perf_counter() - began
+    folder.mkdir(exist_ok=True)
+    np.save(folder / "forward.npy", neighbours.forward_ids)
+    np.save(folder / "backward.npy", neighbours.backward_ids)
+    return seconds, np.stack([found.source, found.target], axis=1)
+
+
+def recall_of(folder: Path) -> float:
+    """The fraction of the exact neighbours that the last index found."""
+    hits, wanted = 0, 0
+    for name in ("forward.npy", "backward.npy"):
+        true, ids = (np.load(folder / kind / name, mmap_mode="r") for kind in ("exact", "approximate"))
+        for start in range(0, len(true), 4096):
+            part = slice(start, start + 4096)
+            hits += int((true[part, :, None] == ids[part, None, :]).sum())
+        wanted += true.size
+    return hits / wanted
 
 
 def faiss_knn(x: np.ndarray, y: np.ndarray, k: int, share: float) -> tuple[float, np.ndarray]:
@@ -202,14 +252,22 @@ def contend(settings: argparse.Namespace) -> None:
         seconds, pairs = laser_checkout(Path(settings.laser), folder, settings.dim, settings.k)
         before = 2 * (folder / "x.npy").stat().st_size
     else:
-        work: dict[str, Callable[..., tuple[float, np.ndarray]]]
-        work = {"ours": ours, "faiss": faiss_knn, "laser": laser_way, "st": st_example}
+        peers: dict[str, Callable[..., tuple[float, np.ndarray]]]
+        peers = {"faiss": faiss_knn, "laser": laser_way, "st": st_example}
         x, y = np.load(folder / "x.npy"), np.load(folder / "y.npy")
-        if name == "ours":  # compiled code is loaded once a process; that is no part of the search
-            work[name](x[:5000], y[:5000], settings.k, 1)
+        few = x[:5000], y[:5000]  # compiled code is loaded once a process; that is no part of the search
+        if name == "ours":
+            ours(*few, settings.k, folder)
+        elif name not in peers:
+            with_index(*few, settings.k, "IVF8,SQ8", 0.5, folder)
         before = peak_bytes()
-        seconds, pairs = work[name](x, y, settings.k, settings.share)
-    np.save(folder / f"pairs-{name}.npy", pairs)
+        if name == "ours":
+            seconds, pairs = ours(x, y, settings.k, folder)
+        elif name in peers:
+            seconds, pairs = peers[name](x, y, settings.k, settings.share)
+        else:
+            seconds, pairs = with_index(x, y, settings.k, name, settings.recall, folder)
+    np.save(folder / "pairs.npy", pairs)
     print(json.dumps({"seconds": seconds, "above": peak_bytes() - before}))
 
 
@@ -234,19 +292,29 @@ def peak_throughput(threads: int) -> float:
 
 def run(settings: argparse.Namespace, rows: int) -> dict[str, float]:
     """Print one table; returns our figures."""
+    from mexma_cli.mining.faiss_index import choose
+
     with tempfile.TemporaryDirectory(prefix="mexma-benchmark-") as folder:
-        make_up(Path(folder), rows, settings.dim)
+        if settings.stores:
+            from_stores(Path(folder), settings.stores, rows)
+        else:
+            make_up(Path(folder), rows, settings.dim)
+        x, y = (np.load(f"{folder}/{side}.npy", mmap_mode="r").shape for side in "xy")
         planted = {tuple(pair) for pair in np.load(f"{folder}/planted.npy").tolist()}
-        print(f"\n{rows:,} x {rows:,} x {settings.dim}, k {settings.k}, {settings.threads} threads")
-        print(f"{'':8}{'seconds':>9}{'ratio':>8}{'GB above':>10}{'same pairs':>12}{'planted':>9}")
+        print(f"\n{x[0]:,} x {y[0]:,} x {x[1]}, k {settings.k}, {settings.threads} threads")
+        print(
+            f"{'':20}{'seconds':>9}{'ratio':>8}{'GB above':>10}{'recall':>8}{'same pairs':>12}{'planted':>9}"
+        )
+        indexes = dict.fromkeys(choose(y[0], x[1]) if name == "auto" else name for name in settings.ann)
         our_pairs: set[tuple[int, ...]] = set()
         figures: dict[str, float] = {}
-        for name in ("ours", *settings.peers):
+        for name in ("ours", *indexes, *settings.peers):
             share = settings.share if name in ("laser", "faiss") and not settings.laser else 1
             arguments = [sys.executable, __file__, "--contender", name, "--folder", folder]
             for option, value in (
-                ("--dim", settings.dim),
+                ("--dim", x[1]),
                 ("-k", settings.k),
+                ("--recall", settings.recall),
                 ("--threads", settings.threads),
             ):
                 arguments += [option, str(value)]
@@ -254,21 +322,20 @@ def run(settings: argparse.Namespace, rows: int) -> dict[str, float]:
             threads = {"OMP_NUM_THREADS": str(settings.threads)}
             done = subprocess.run(arguments, check=True, stdout=subprocess.PIPE, env=os.environ | threads)
             result = json.loads(done.stdout.splitlines()[-1])
-            pairs = {tuple(pair) for pair in np.load(f"{folder}/pairs-{name}.npy").tolist()}
+            pairs = {tuple(pair) for pair in np.load(f"{folder}/pairs.npy").tolist()}
             if name == "ours":
                 our_pairs, figures = pairs, result
             same = f"{100 * len(pairs & our_pairs) / len(our_pairs):11.3f}%" if pairs else "            "
-            found = (
-                f"{100 * len(pairs & planted) / len(planted):8.2f}%"
-                if pairs
-                else "  (from a share of the queries)"
-            )
+            found = f"{100 * len(pairs & planted) / len(planted):8.2f}%" if pairs and planted else ""
+            if not pairs:
+                found = "  (from a share of the queries)"
+            recall = f"{100 * recall_of(Path(folder)):7.1f}%" if name in indexes else f"{'':8}"
             print(
-                f"{name:8}{result['seconds']:9.1f}{result['seconds'] / figures['seconds']:8.2f}"
-                f"{result['above'] / 1e9:10.2f}{same}{found}",
+                f"{name:20}{result['seconds']:9.1f}{result['seconds'] / figures['seconds']:8.2f}"
+                f"{result['above'] / 1e9:10.2f}{recall}{same}{found}",
                 flush=True,
             )
-    work = 2 * rows**2 * settings.dim / figures["seconds"]
+    work = 2 * x[0] * y[0] * x[1] / figures["seconds"]
     peak = peak_throughput(settings.threads)
     print(f"ours: {work / 1e9:,.0f} GFLOP/s, {100 * work / peak:.0f}% of torch's best matrix product here")
     return figures
@@ -303,6 +370,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--share", type=float, default=1.0)
     parser.add_argument("--peers", nargs="*", choices=[*PEERS, "none"], default=list(PEERS))
+    parser.add_argument("--ann", nargs="*", default=["auto"], metavar="INDEX")
+    parser.add_argument("--recall", type=float, default=0.95, help="that indexes are to find")
+    parser.add_argument("--stores", nargs=2, metavar="EMB", help="real vectors, --rows of them at most")
     parser.add_argument("--laser", metavar="DIR", help="a checkout of LASER")
     parser.add_argument("--plot", metavar="FILE", help="draw how seconds and memory grow")
     parser.add_argument("--contender", help=argparse.SUPPRESS)
@@ -311,6 +381,7 @@ def main() -> None:
     if settings.contender:
         contend(settings)
         return
+    settings.ann = [index for index in settings.ann if index != "none"]
     settings.peers = [peer for peer in settings.peers if peer != "none"]
     figures = [run(settings, rows) for rows in settings.rows]
     if settings.plot:

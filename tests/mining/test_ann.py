@@ -256,10 +256,9 @@ def test_an_interrupted_search_trains_fills_and_asks_nothing_twice(
                 raise KeyboardInterrupt
 
         journal = FileJournal(tmp_path, {})
+        settings = {"index": "IVF16,PQ8x4fs", "recall": 0.6, "memory": memory}
         try:
-            return ann(
-                *sides, K, index="IVF16,PQ8x4fs", recall=0.6, memory=memory, journal=journal, on_progress=watch
-            ), seen
+            return ann(*sides, K, **settings, journal=journal, on_progress=watch), seen  # type: ignore
         except KeyboardInterrupt:
             return None, seen
 
