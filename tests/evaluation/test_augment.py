@@ -41,14 +41,6 @@ def test_a_sentence_alone_gives_what_it_gives_among_others() -> None:
         assert made(TEXT, kind, TEXT[0]) == made(TEXT[:1], kind, TEXT[0])
 
 
-@pytest.mark.parametrize(("line", "numbers"), [
-    ("He has one car.", True), ("No one is allowed in.", False), ("One of us came.", False),
-    ("They love one another.", False), ("This one is red.", False), ("It is one's duty.", False),
-])  # fmt: skip
-def test_one_as_a_pronoun_is_no_number(line: str, numbers: bool) -> None:
-    assert bool(made([line], "number", line)) == numbers
-
-
 def test_numbers_keep_their_look() -> None:
     shape = re.compile(r"The river rose by \d\d\.\d metres in \d{4}, and \d,\d{3} people left Hanoi\.")
     found = made(TEXT, "number", TEXT[0])
