@@ -5,8 +5,8 @@
     python benchmarks/mine.py --stores fra.emb eng.emb --rows 100000 --peers none
     python benchmarks/mine.py --rows 25000 50000 100000 200000 --peers none --plot docs/mining.svg
 
---ann names approximate indexes (`auto`: that of the size; `none`), trained and filled within their time. Recall
-is that of the k neighbours of all rows in both directions, counted against what the exact search finds.
+--ann names approximate indexes (`auto`: that of the size; `none`), trained and filled within their time.
+Recall is that of the k neighbours of all rows in both directions, counted against those of the exact search.
 
 Peers, each in a process of its own on the same vectors:
   laser   LASER's mine_bitexts.py: two flat faiss indexes, candidates scored one by one in Python. With
@@ -15,7 +15,8 @@ Peers, each in a process of its own on the same vectors:
   st      the example of sentence-transformers: 128 principal components, an IVF index with 3 probes.
 
 The vectors are made up: around 2 % as many topics as rows, and for 60 % of the rows a noisy copy on the other
-side; --stores takes the first rows of two embedding stores instead. --share 0.1 lets laser and faiss answer a tenth of the queries only and multiplies their time: a flat
+side; --stores takes the first rows of two embedding stores instead.
+--share 0.1 lets laser and faiss answer a tenth of the queries only and multiplies their time: a flat
 index takes the same time for each. Memory is what a process took above the two inputs, at its peak.
 """
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from mexma_cli.stages.plan import Input, Plan
 
 
+_ASSUMED = "a machine as busy as now, and random vectors"
+
+
 def print_plan(paths: tuple[Path, Path], k: int, settings: SearchSettings, choice: EncoderChoice) -> None:
     """Print memory, disk and time for a search in two stores or texts.
 
@@ -71,6 +74,7 @@ def _lines(found: Plan, settings: SearchSettings) -> list[tuple[str, str]]:
         *([("disk: temporary", _size(found.temporary))] if found.temporary else []),
         *time,
         (f"neighbours ({settings.index})", searching),
+        *([("assumed", _ASSUMED)] if found.searching is not None else []),
     ]
 
 

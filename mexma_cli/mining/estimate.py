@@ -17,6 +17,8 @@ _PROBED = 3
 def seconds_needed(n: int, m: int, dim: int, k: int) -> float:
     """Seconds for `knn` of n and m rows, from probes on made-up vectors (about a second).
 
+    It assumes that the machine stays as busy as it is now, and random vectors.
+
     The matrix is made and looked at tile by tile; on top of that come the pairs that are computed exactly.
     """
     height, width = min(n, tiles.X_TILE), min(m, tiles.Y_TILE)
