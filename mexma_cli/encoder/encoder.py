@@ -13,7 +13,7 @@ import xxhash
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 from transformers.utils import logging as transformers_logging
 
-from mexma_cli.encoder import folder
+from mexma_cli.encoder import folder, int8
 from mexma_cli.encoder.attention import IMPLEMENTATION, choose_backend, run_packed, use_packed_attention
 from mexma_cli.encoder.engine import SUPPORTED, Engine, computes_bf16_fast
 from mexma_cli.encoder.loading import load_tokenizer, load_transformer
@@ -297,18 +297,21 @@ class SentenceEncoder:
         """Write a folder that transformers, sentence-transformers and `load` read; whole or not at all.
 
         Args:
-            dtype: Of the stored weights: `float32`, `bfloat16` or `float16`.
+            dtype: Of the stored weights: `float32`, `bfloat16` or `float16`; or `int8`, the word embeddings
+                as int8 and all else as float16, which `load` alone reads.
         """
+        of_modules = torch.float16 if dtype == "int8" else getattr(torch, dtype)
         with folder.written_aside(Path(path)) as aside:
-            stored = {
-                name: tensor.to(getattr(torch, dtype)) for name, tensor in self.model.state_dict().items()
-            }
-            self.model.config.dtype = getattr(torch, dtype)
-            self.model.save_pretrained(aside, state_dict=stored)
+            self.model.config.dtype = of_modules
+            if dtype == "int8":
+                int8.save(self.model, aside)
+            else:
+                stored = {name: tensor.to(of_modules) for name, tensor in self.model.state_dict().items()}
+                self.model.save_pretrained(aside, state_dict=stored)
             self.tokenizer.save_pretrained(aside)
             folder.write_settings(aside, self.max_tokens, self.prefix)
             width = self.model.config.hidden_size
-            save_modules(aside, self.pooling, width, list(self.modules), getattr(torch, dtype))
+            save_modules(aside, self.pooling, width, list(self.modules), of_modules)
 
 
 def _hash_weights(digest: xxhash.xxh3_128, module: torch.nn.Module) -> None:

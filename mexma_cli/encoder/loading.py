@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 from tokenizers.normalizers import Lowercase, Normalizer, Sequence
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
+from mexma_cli.encoder import int8
 from mexma_cli.encoder.folder import FolderSettings
 from mexma_cli.encoder.modules import Dense, damaged
 from mexma_cli.errors import MexmaError
@@ -29,18 +30,8 @@ def load_transformer(
     Raises:
         MexmaError: Weights that cannot be read, are missing or do not fit config.json.
     """
-    # A class of the folder's own may not know the argument.
-    arguments: dict[str, Any] = {} if settings.own_code else {"add_pooling_layer": with_pooler}
     try:
-        model, report = AutoModel.from_pretrained(
-            settings.transformer,
-            dtype="auto",
-            ignore_mismatched_sizes=True,  # reported below, with a name
-            output_loading_info=True,
-            weights_only=True,
-            trust_remote_code=settings.own_code,
-            **arguments,
-        )
+        model, report = _read(settings, with_pooler)
     except FAILURES as error:
         raise refused(name, settings.transformer, error) from None
     # transformers fills what is missing or has another shape with random numbers
@@ -57,6 +48,24 @@ def load_transformer(
     if getattr(model, "pooler", None) is not None:
         model.pooler = None
     return model.eval(), layer
+
+
+def _read(settings: FolderSettings, with_pooler: bool) -> tuple[PreTrainedModel, dict[str, Any]]:
+    """The model, and transformers' report of what the files lack, which it has made up."""
+    if (settings.transformer / int8.FILE).is_file():
+        return int8.load(settings.transformer, with_pooler)
+    # A class of the folder's own may not know the argument.
+    arguments: dict[str, Any] = {} if settings.own_code else {"add_pooling_layer": with_pooler}
+    model, report = AutoModel.from_pretrained(
+        settings.transformer,
+        dtype="auto",
+        ignore_mismatched_sizes=True,  # reported by name instead
+        output_loading_info=True,
+        weights_only=True,
+        trust_remote_code=settings.own_code,
+        **arguments,
+    )
+    return model, report
 
 
 def _pooler(name: str, model: PreTrainedModel) -> Dense:
