@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
+from functools import cache
+from unicodedata import category
 
 import xxhash
 
@@ -14,7 +17,7 @@ REASONS = {
     "short": "a side has fewer characters than min_chars",
     "long": "a side has more characters than max_chars",
     "ratio": "one side is more than max_length_ratio times as long as the other",
-    "excluded": "a side is a sentence of an `exclude` file",
+    "excluded": "a side is a sentence of an `exclude` file, but for case, spaces and punctuation",
     "duplicate": "the same pair came before in this corpus",
     "cap": "the corpus or the language has more pairs than its cap",
     "no tokens": "a side is nothing to the tokeniser",
@@ -55,8 +58,16 @@ class PairFilter:
 
 
 def fold(sentence: str) -> int:
-    """Hash of a sentence without regard to case and white space."""
-    return xxhash.xxh3_64_intdigest(" ".join(sentence.casefold().split()).encode("utf-8"))
+    """Hash of a sentence's letters, marks and digits without regard to case; of all of it if it has none."""
+    plain = sentence.casefold().translate(_ignored()) or sentence
+    return xxhash.xxh3_64_intdigest(plain.encode("utf-8"))
+
+
+@cache
+def _ignored() -> dict[int, None]:
+    """Spaces, punctuation, symbols and control characters."""
+    every = range(sys.maxunicode + 1)
+    return {code: None for code in every if category(chr(code))[0] in "ZPS" or category(chr(code)) == "Cc"}
 
 
 def folded(lines: Iterable[str]) -> set[int]:

@@ -49,3 +49,10 @@ def test_lines_and_columns_are_excluded() -> None:
 def test_a_pair_has_an_order_and_a_seed() -> None:
     assert pair_hash("a", "b") == pair_hash("a", "b")
     assert len({pair_hash("a", "b"), pair_hash("b", "a"), pair_hash("a", "b", seed=1)}) == 3
+
+
+def test_case_spaces_and_punctuation_make_no_other_sentence() -> None:
+    assert fold("Hola. A todos!") == fold("hola a\u00a0 todos")
+    assert fold("It's 5 % more") == fold("its 5 more")
+    for one, other in [("5 more", "6 more"), ("नमस्ते", "नमसत"), ("!", "?"), ("a", "b")]:
+        assert fold(one) != fold(other)
