@@ -85,7 +85,7 @@ class _Crew:
         self._data, self._jobs, self._tell, self._workers = data, jobs, tell, workers
         self._store = Path(data.store)
         self._work = self._store / f"{_WORK}{os.getpid()}"
-        excluded, fingerprint = _excluded(data)
+        excluded, fingerprint = excluded_sentences(data)
         rules = PairFilter(data.min_chars, data.max_chars, data.max_length_ratio, excluded)
         self._worker = LanguageWorker(data, rules, fingerprint, self._work)
         self._known = _read_checksums(self._store)
@@ -226,7 +226,7 @@ def _read_checksums(store: Path) -> dict[str, list[Any]]:
     return found if isinstance(found, dict) else {}
 
 
-def _excluded(data: Data) -> tuple[set[int], str]:
+def excluded_sentences(data: Data) -> tuple[set[int], str]:
     """Hashes of the sentences in the `exclude` files, and one of them all."""
     found: set[int] = set()
     for pattern in data.exclude:

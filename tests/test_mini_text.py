@@ -1,0 +1,83 @@
+"""No sentence on which `mini` is measured is in the text that it learns from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import xxhash
+
+from mexma_cli.recipe import load
+from mexma_cli.stages.corpora import find_jobs
+from mexma_cli.stages.prepare import excluded_sentences
+from mexma_cli.text.clean import PairFilter
+from mexma_cli.text.lines import read_lines
+
+ROOT = Path(__file__).parent.parent
+MEASURED = ("tatoeba/*", "ntrex128/*_*.txt.gz", "mining/*/*-*.*.tsv.gz")
+LONG = 8
+"""Words from which two sentences that differ in one word are more than the same phrase."""
+
+
+def letters(sentence: str) -> int:
+    """Hash of the letters and digits without case."""
+    plain = re.sub(r"[\W_]+", "", sentence.casefold())
+    return xxhash.xxh3_64_intdigest((plain or sentence).encode())
+
+
+def measured(data: Path) -> Iterator[str]:
+    for pattern in MEASURED:
+        for path in sorted(data.glob(pattern)):
+            for line in read_lines(path):
+                yield line.split("\t")[-1]
+    for path in sorted((ROOT / "examples" / "spa-eng").glob("*.txt")):
+        yield from read_lines(path)
+
+
+def training(data: Path) -> Iterator[str]:
+    """Every sentence of both sides that `mexma prepare mini` keeps."""
+    settings = load(ROOT / "recipes" / "mini.yaml", [f"data.root={data}"]).data
+    rules = PairFilter(
+        settings.min_chars, settings.max_chars, settings.max_length_ratio, excluded_sentences(settings)[0]
+    )
+    jobs, missing = find_jobs(settings)
+    assert jobs and not missing
+    for job in jobs:
+        for reason, source, target in job.rows():
+            if reason is None and rules.reason(source, target) is None:
+                yield source
+                yield target
+
+
+def but_for_one_word(sentence: str) -> list[int]:
+    """A signature of the bag of words, and one of each bag without one of them; [] for short sentences."""
+    words = [xxhash.xxh3_64_intdigest(word.encode()) for word in re.findall(r"\w+", sentence.casefold())]
+    if len(words) < LONG:
+        return []
+    whole = sum(words)
+    return [total % 2**64 for total in (whole, *(whole - word for word in words))]
+
+
+def test_no_measured_sentence_is_learnt_from(shared: Path) -> None:
+    """Not even with other case, spaces or punctuation."""
+    known = {letters(sentence) for sentence in measured(shared / "data")}
+    assert len(known) > 200_000
+    seen = 0
+    for sentence in training(shared / "data"):
+        seen += 1
+        assert letters(sentence) not in known, sentence
+    assert seen > 1_000_000
+
+
+@pytest.mark.slow
+def test_one_sentence_in_five_hundred_differs_from_a_measured_one_by_a_word(shared: Path) -> None:
+    """At most. Tatoeba has sentences that differ in a name or a number, on both sides of the split."""
+    known = {signature for sentence in measured(shared / "data") for signature in but_for_one_word(sentence)}
+    assert len(known) > 1_000_000
+    seen = alike = 0
+    for sentence in training(shared / "data"):
+        seen += 1
+        alike += not known.isdisjoint(but_for_one_word(sentence))
+    assert alike < seen / 500
