@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LANGUAGES = ("fra_Latn", "deu_Latn", "spa_Latn", "ita_Latn", "por_Latn", "nld_Latn", "rus_Cyrl")
-LINES = 60
+LINES = 300
 SMALL = (
     "encoder.tokenizer.vocabulary=600",
     "trainer.device=cpu",
@@ -41,8 +41,9 @@ def data(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             target.writelines(line for line, _ in zip(source, range(LINES), strict=False))
     mining = folder / "mining" / "fra-eng"
     mining.mkdir(parents=True)
-    for side in ("fra", "eng"):
-        lines = (folder / "tatoeba" / f"tatoeba.fra-eng.{side}").read_text(encoding="utf-8").splitlines()
+    for side, name in (("fra", "fra_Latn"), ("eng", "eng_Latn")):
+        with gzip.open(folder / "ntrex128" / f"{name}.txt.gz", "rt", encoding="utf-8") as file:
+            lines = file.read().splitlines()
         with gzip.open(mining / f"fra-eng.{side}.tsv.gz", "wt", encoding="utf-8") as file:
             file.writelines(f"{side}-{number}\t{line}\n" for number, line in enumerate(lines))
     with gzip.open(mining / "fra-eng.gold.tsv.gz", "wt", encoding="utf-8") as file:
@@ -73,6 +74,12 @@ def test_recipes_are_trained_from_one_start_and_measured_once(
     assert not (tmp_path / "seed-1").exists()
 
 
+def test_decomposers_are_trained_on_the_stores_that_it_makes(script: Any, data: Path, tmp_path: Path) -> None:
+    found = script.Runs(data, tmp_path, list(SMALL)).result("systems/small/meat-oracle", 1)
+    assert all(0 <= found[measure] <= 100 for measure in script.PART_MEASURES)
+    assert found["meaning xx->eng"] > 50 and found["epochs"] > 1
+
+
 def test_a_difference_is_taken_seed_by_seed(script: Any, tmp_path: Path) -> None:
     """Two recipes whose seeds differ by 10 and who differ by 1 to 2: the seeds' spread is not in it."""
     runs = script.Runs(tmp_path, tmp_path, [])
@@ -84,7 +91,7 @@ def test_a_difference_is_taken_seed_by_seed(script: Any, tmp_path: Path) -> None
     assert lines[2] == "| recipe | seeds | error | Δ error |"
     assert lines[4:] == [  # 4.303 = 97.5% point of Student's t with two degrees of freedom
         "| `one` | 3 | 20.00 ± 24.84 |  |",
-        "| `two` | 3 | 21.50 ± 26.09 | 1.50 ± 1.24 |",
+        "| `two` | 3 | 21.50 ± 26.08 | 1.50 ± 1.24 |",
         "| `three` | 1 | 0.00 | -10.00 |",
         "| `four` | 0 |  |  |",
     ]

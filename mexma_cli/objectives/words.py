@@ -135,7 +135,7 @@ def write_bag(model: Any, vectors: torch.Tensor, special: list[int]) -> None:
     words = rest[:, None] * (unit @ basis) + held[:, None] * norm_direction
     # Not zeros: LayerNorm would blow up any step away from them by 1 / sqrt(epsilon), and a phase that trains
     # on from here would begin by burying the sum under <s>. A token without log norm weighs next to nothing,
-    # values leave that direction out, and layer 0's bias takes it from CLS.
+    # values leave that direction out, and layer 0's bias takes it from CLS (with dropout it cannot).
     none = math.sqrt(width) * norm_direction
     words[special] = -none
     embeddings.word_embeddings.weight.copy_(words)
