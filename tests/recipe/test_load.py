@@ -348,7 +348,7 @@ def rate_at(trainer: Trainer, step: int) -> float:
 def test_what_differs_between_an_ablation_and_the_paper_is_what_it_is_named_after() -> None:
     base = load("81langs")
     for name in shipped():
-        if name.startswith("ablations/"):
+        if name.startswith("ablations/") and not name.startswith("ablations/small/"):
             recipe = load(name)
             same = {"data": base.data, "encoder": base.encoder, "dev": base.dev}
             assert {key: getattr(recipe, key) for key in same} == same
@@ -357,6 +357,27 @@ def test_what_differs_between_an_ablation_and_the_paper_is_what_it_is_named_afte
             trainer = recipe.phases[0].trainer
             assert trainer.batch_pairs * trainer.accumulate * 8 == batch
             assert trainer.model_copy(update={"accumulate": 2}) == base.phases[0].trainer
+
+
+def test_a_small_ablation_changes_what_the_large_one_changes() -> None:
+    def changes(name: str, base: str) -> dict[str, object]:
+        own, other = (load(one).phases[-1].objective.model_dump() for one in (name, base))
+        return {key: value for key, value in own.items() if value != other.get(key, value)}
+
+    small = [name for name in shipped() if name.startswith("ablations/small/")]
+    assert len(small) > 10
+    for name in small:
+        if name != "ablations/small/mexma":
+            large = name.replace("small/", "")
+            assert changes(name, "ablations/small/mexma") == changes(large, "81langs") != {}
+            recipe, start = load(name), load("ablations/small/mexma")
+            assert (recipe.data, recipe.encoder, recipe.phases[0]) == (
+                start.data,
+                start.encoder,
+                start.phases[0],
+            )
+            assert recipe.phases[1].trainer == start.phases[1].trainer
+            assert recipe.run == f"runs/{name}"
 
 
 ALTERNATIVES = [
