@@ -2,8 +2,8 @@
 
     python docs/make_mini.py runs/mini --data DIR      (DIR: mining/, ntrex128/ and tatoeba/ below it)
 
-The weights are stored as float16. What the card says of cost is read from the run's log, what it says of
-quality is measured here, with benchmarks/encoder.py, on the folder as it is shipped.
+The word embeddings are stored as int8, all other weights as float16. What the card says of cost is read from
+the run's log, what it says of quality is measured here, with benchmarks/encoder.py, on the folder as shipped.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from mexma_cli.encoder.encoder import SentenceEncoder
@@ -35,7 +36,9 @@ was trained on little text, on a CPU: for real work take a real one, such as `fa
 
 - Languages: {languages}, and English.
 - XLM-R with {layers} layers of width {width}, CLS pooling, {vocabulary:,} lower-cased Unigram tokens, at most
-  {max_tokens} tokens a sentence; {parameters:.1f}M parameters stored as float16, {megabytes:.1f} MB in all.
+  {max_tokens} tokens a sentence; {parameters:.1f}M parameters, word embeddings stored as int8 and the rest as
+  float16, {megabytes:.1f} MB in all. `mexma` alone reads that; in Python,
+  `SentenceEncoder.load("mini").save(FOLDER)` writes a folder for transformers and sentence-transformers.
 - Trained from nothing by `mexma train recipes/mini.yaml`, in {minutes:.0f} minutes on {machine}:
 {phases}
 
@@ -55,22 +58,14 @@ Every sentence of the demo and of the measured sets below was kept out (`data.ex
 {scores}
 ```
 
-The token embeddings alone (the first phase, before MEXMA):
-
-```text
-{words}
-```
-
-So the second phase has not earned its place yet: on a CPU it saw a quarter of the text once, and the
-differences are too small to call with one seed. docs/mini.md says what was tried.
-
-Printed by `python benchmarks/encoder.py mini --data DIR`, with the folder as shipped. The mining sets are
-news; the text that it was trained on is not.
+Printed by `python benchmarks/encoder.py mini --data DIR --languages ...`, with the folder as shipped. The
+mining sets are news; the text that it was trained on is not.
 
 ## Limits
 
-It was trained on no other language. Russian is clearly worse than the others, see above. A sentence is little
-more than the bag of its words to it, so word order and negation weigh next to nothing.
+It was trained on no other language, and languages with little text here are clearly worse than the others
+(see the errors above). A sentence is little more than the bag of its words to it, so word order and negation
+weigh next to nothing.
 """
 TEXTS = {
     "tatoeba": "[Tatoeba](https://tatoeba.org), from the Tatoeba Challenge's test sets | CC BY 2.0 FR",
@@ -78,15 +73,19 @@ TEXTS = {
     "stories": "African Storybook and Pratham Books, stories under CC BY | CC BY 4.0",
     "bible": (
         "Bible: Berean Standard Bible (eng), Segond 1910 (fra), Luther 1912 (deu), Diodati 1649 (ita), "
-        "Bíblia Portuguesa Mundial (por), Statenvertaling (nld), Synodal (rus); "
-        "La Biblia en Español Sencillo (spa) | public domain; spa CC BY 4.0"
+        "Bíblia Portuguesa Mundial (por), Statenvertaling (nld), Synodal (rus), Cornilescu 1924 (ron), "
+        "Danish Bible 1931 (dan), Bibelen 1930 (nob), Studentmållagsbibelen 1921 (nno), Kyrkobibeln 1917 "
+        "(swe), Bible kralická 1613 (ces), Biblia Gdańska 1881 (pol), Sveta Biblija (hrv), "
+        "Daničić-Karadžić (srp), Ohienko (ukr); La Biblia en Español Sencillo (spa) "
+        "| public domain; spa CC BY 4.0"
     ),
 }
 
 
-def scores(encoder: Path, data: Path) -> str:
+def scores(encoder: Path, data: Path, languages: Iterable[str]) -> str:
     """What benchmarks/encoder.py prints, without its first line."""
-    command = [sys.executable, str(ROOT / "benchmarks" / "encoder.py"), str(encoder), "--data", str(data)]
+    script = str(ROOT / "benchmarks" / "encoder.py")
+    command = [sys.executable, script, str(encoder), "--data", str(data), "--languages", ",".join(languages)]
     printed = subprocess.run(
         command, check=True, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
@@ -121,7 +120,7 @@ def main() -> None:
     arguments = parser.parse_args()
     recipe = load(arguments.run / "recipe.yaml")
     encoder = SentenceEncoder.load(str(arguments.run / "encoder"), "cpu")
-    encoder.save(MODEL, dtype="float16")
+    encoder.save(MODEL, dtype="int8")
     size = sum(path.stat().st_size for path in MODEL.rglob("*") if path.is_file())
     if size > LARGEST:
         sys.exit(f"{size:,} bytes are more than the {LARGEST:,} that may be shipped")
@@ -145,8 +144,7 @@ def main() -> None:
         phases=phases,
         pairs=sum(kept.values()),
         corpora="\n".join(f"| {TEXTS[name]} | {count:,} |" for name, count in kept.items()),
-        scores=scores(MODEL, arguments.data),
-        words=scores(arguments.run / recipe.phases[0].name / "encoder", arguments.data),
+        scores=scores(MODEL, arguments.data, recipe.dev.languages),
     )
     (MODEL / "README.md").write_text(card, encoding="utf-8")
     print(card)
