@@ -12,7 +12,9 @@ import pytest
 from mexma_cli.recipe import Data, load, shipped
 from mexma_cli.stages.prepare_plan import PreparePlan, plan
 
-PAPERS = [name for name in shipped() if name != "mini" and not name.startswith("systems/")]
+PAPERS = [
+    name for name in shipped() if name != "mini" and not name.startswith(("systems/", "ablations/small/"))
+]
 
 
 def look(data: Data) -> PreparePlan:
