@@ -25,7 +25,7 @@ LARGEST = 24_000_000
 
 CARD = """---
 license: cc-by-sa-4.0
-library_name: sentence-transformers
+library_name: mexma
 pipeline_tag: sentence-similarity
 ---
 

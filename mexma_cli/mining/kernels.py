@@ -103,6 +103,11 @@ def score_of(key: np.int64) -> np.float32:
     return np.int32(ordered if ordered >= 0 else ordered ^ np.int32(0x7FFFFFFF)).view(np.float32)
 
 
+def rows_of(keys: np.ndarray) -> np.ndarray:
+    """Row numbers in keys, int64."""
+    return np.int64(0xFFFFFFFF) - (keys & np.int64(0xFFFFFFFF))
+
+
 def scores_of(keys: np.ndarray) -> np.ndarray:
     """The scores in keys of any shape, float32; -inf for EMPTY."""
     ordered = (keys >> 32).astype(np.int32)

@@ -131,5 +131,5 @@ def unpack(keys: np.ndarray, own: Side, other: Side) -> tuple[np.ndarray, np.nda
     for start in range(0, len(keys), X_ROWS):
         part, rows = keys[start : start + X_ROWS, ::-1], own.ids[start : start + X_ROWS]
         scores[rows] = kernels.scores_of(part)
-        ids[rows] = other.ids[np.int64(0xFFFFFFFF) - (part & np.int64(0xFFFFFFFF))] if part.size else -1
+        ids[rows] = other.ids[kernels.rows_of(part)] if part.size else -1
     return scores, ids

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mexma_cli.mining import kernels
 from mexma_cli.mining.answers import Search, draw, exact
 from mexma_cli.mining.faiss_index import gather
 
@@ -35,7 +36,7 @@ class _Probe:
         self._index, self._reverse = search.index, reverse.index
         self._rows = draw(len(search.own), seed)[0]
         self._queries = gather(search.own, self._rows)
-        self._true = _ids(exact(self._queries, search.other, search.k))
+        self._true = kernels.rows_of(exact(self._queries, search.other, search.k))
         self._targets, self._target = np.unique(self._true, return_inverse=True)
         self._vectors = gather(search.other, self._targets)
 
@@ -60,7 +61,3 @@ def _places(lists: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Where each number stands in its list [n, c]: int64 [n], c if nowhere."""
     same = lists == wanted[:, None]
     return np.where(same.any(axis=1), same.argmax(axis=1), lists.shape[1])
-
-
-def _ids(keys: np.ndarray) -> np.ndarray:
-    return np.int64(0xFFFFFFFF) - (keys & np.int64(0xFFFFFFFF))

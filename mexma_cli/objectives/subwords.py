@@ -17,7 +17,6 @@ WORD_START = pre_tokenizers.Metaspace().replacement
 """Stands before the first token of a word in a Unigram vocabulary."""
 SHORTEST_SPLIT = 4
 """Letters of the shortest token that is split."""
-LONGEST_TOKEN = 16
 
 
 class Parts:
@@ -89,7 +88,7 @@ def _segments(piece: str, scores: dict[str, float]) -> list[str]:
         return []
     best: list[tuple[float, list[str]] | None] = [(0.0, [])] + [None] * len(piece)
     for end in range(1, len(piece) + 1):
-        for start in range(max(0, end - LONGEST_TOKEN), end):
+        for start in range(end):
             part, before = piece[start:end], best[start]
             if part == piece or part not in scores or before is None:
                 continue
