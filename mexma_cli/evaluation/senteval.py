@@ -1,8 +1,9 @@
 """SentEval: logistic regression on frozen sentence vectors, validated as SentEval validates it.
 
 Protocols and seeds are those of SentEval's `validation.py` (nhid 0): stratified folds shuffled with seed
-1111; the inverse strength of the L2 penalty is the best of `PENALTIES` (the first of equals). The solver is
-scikit-learn's lbfgs, run until it converges, where SentEval's time had liblinear.
+1111; the inverse strength of the L2 penalty is the best of `PENALTIES` (the first of equals). The solvers are
+scikit-learn's Newton (two classes: a few steps, ten times faster) and lbfgs (more), run until they converge,
+where SentEval's time had liblinear.
 """
 
 from __future__ import annotations
@@ -155,7 +156,8 @@ def _fitted(train: Part, penalty: float, on_fit: OnFit) -> Any:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
-    model = LogisticRegression(C=penalty, max_iter=ITERATIONS, random_state=SEED)
+    solver = "newton-cholesky" if len(np.unique(train.classes)) == 2 else "lbfgs"
+    model = LogisticRegression(C=penalty, solver=solver, max_iter=ITERATIONS, random_state=SEED)
     with warnings.catch_warnings():
         warnings.simplefilter(
             "ignore", ConvergenceWarning

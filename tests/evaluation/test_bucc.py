@@ -6,6 +6,7 @@ import gzip
 import re
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.bucc import MiningSet, cosine_f1, ranked, weighted_f1
 from mexma_cli.evaluation.mining_sets import bucc_result, measure, read_sets
+from mexma_cli.evaluation.retrieval import precision_at_1
 from mexma_cli.mining.threshold import best_f1
 
 
@@ -35,6 +37,31 @@ def test_cosine_f1_against_plain_numpy() -> None:
     nearest = (x[gold[:, 0]] @ unit.T).argmax(axis=1)
     expected = metrics.f1_score(gold[:, 1], nearest, average="weighted", zero_division=0)
     assert cosine_f1(x, y, gold) == pytest.approx(expected, abs=1e-12)
+
+
+def test_mteb_finds_the_same() -> None:
+    """BUCC's cosine F1 and Tatoeba's precision at 1 are what mteb's own search and metrics give."""
+    pytest.importorskip("mteb", reason="needs the extra mteb")
+    from mteb._evaluators.text.bitext_mining_evaluator import BitextMiningEvaluator
+    from mteb.abstasks.text.bitext_mining import AbsTaskBitextMining
+    from mteb.similarity_functions import cos_sim
+
+    def by_mteb(queries: np.ndarray, corpus: np.ndarray, gold: np.ndarray) -> dict[str, float]:
+        model = SimpleNamespace(similarity=cos_sim)
+        evaluator = BitextMiningEvaluator.__new__(BitextMiningEvaluator)
+        near = evaluator._similarity_search(queries, corpus, model)
+        return AbsTaskBitextMining._compute_metrics(None, near, gold.tolist())
+
+    rng = np.random.default_rng(2)
+    y = rng.standard_normal((300, 8)).astype(np.float32)
+    x = (2 * y[:150] + 1.2 * rng.standard_normal((150, 8))).astype(np.float32)
+    gold = np.stack([np.arange(150), np.arange(150) - np.arange(150) % 3], axis=1)  # targets several times
+    found = by_mteb(x, y, gold)
+    assert 0.05 < cosine_f1(x, y, gold) == pytest.approx(found["f1"], abs=1e-12)
+    own = np.stack([np.arange(150), np.arange(150)], axis=1)
+    both = (by_mteb(x, y[:150], own), by_mteb(y[:150], x, own))
+    assert precision_at_1(x, y[:150]) == pytest.approx([100 * one["accuracy"] for one in both])
+    assert 50 < 100 * both[0]["accuracy"] < 100
 
 
 def test_thresholds_are_lasers(shared: Path) -> None:
