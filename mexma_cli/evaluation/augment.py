@@ -38,6 +38,11 @@ _NUMBER_WORDS: tuple[tuple[str, ...], ...] = (
     ("doubled", "tripled", "halved"),
     ("half", "a third", "a quarter"),
 )
+_PRONOUN = re.compile(
+    r"\b(?:no|any|every|some|each|this|that|the|which|another) one$|\ba second$", re.IGNORECASE
+)
+"""Number words that count nothing, by what is before them; `_NO_NUMBER` by what is after."""
+_NO_NUMBER = re.compile(r"one(?: of\b| another\b| day\b|'s\b|’s\b)", re.IGNORECASE)
 _MONTHS = "January February March April June July August September October November December"
 _DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday"
 _CALENDAR = tuple(_MONTHS.split()), tuple(_DAYS.split())
@@ -111,8 +116,8 @@ def _numbers(line: str, random: Random) -> Iterator[str]:
     for group in _NUMBER_WORDS:
         for word in group:
             for match in re.finditer(rf"\b{word}\b", line, re.IGNORECASE):
-                if word == "one" and line[match.end() :].startswith(" of"):
-                    continue  # no number
+                if _PRONOUN.search(line[: match.end()]) or _NO_NUMBER.match(line, match.start()):
+                    continue
                 for other in random.sample(group, len(group)):
                     if other != word:
                         yield _put(line, match, other)

@@ -88,3 +88,12 @@ def test_capitals_stay() -> None:
     found = made([line], "causality", line)
     assert "Although it was late, all shops were open." in found
     assert "Because it was early, all shops were open." in found
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["No one came.", "One of them left.", "They hate one another.", "This one is red.", "Wait a second."],
+)
+def test_words_that_count_nothing_stay(line: str) -> None:
+    assert made([line], "number", line) == []
+    assert made(["One man came."], "number", "One man came.")
