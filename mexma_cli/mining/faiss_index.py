@@ -90,6 +90,19 @@ def gather(side: Side, places: np.ndarray) -> np.ndarray:
     return out
 
 
+def bytes_needed(rows: int, dim: int, factory: str) -> int:
+    """What an index over so many rows takes in memory and in its file, but for its lists' centres.
+
+    Raises:
+        MexmaError: faiss does not know the factory string.
+    """
+    index = _made(dim, choose(rows, dim) if factory == "auto" else factory)
+    sample = np.random.default_rng(0).standard_normal((BLOCK, dim), dtype=np.float32)
+    if faiss.try_extract_index_ivf(index) is None and not index.is_trained:
+        index.train(sample)
+    return round(rows * _bytes_per_row(index, sample[:64]))
+
+
 class Keeper(Protocol):
     """Says when a file should be written, so that a search that is killed goes on with it."""
 
@@ -178,13 +191,7 @@ class SideIndex:
 
     def _train(self, share: int | None, seed: int) -> faiss.Index:
         side = self._side
-        try:
-            index = faiss.index_factory(side.dim, self.factory, faiss.METRIC_INNER_PRODUCT)
-        except RuntimeError as error:
-            raise MexmaError(
-                f"faiss refuses the index {self.factory!r} for {side.dim} dimensions: {_reason(error)}",
-                'write it as for faiss.index_factory, such as "IVF1024,PQ128x4fs", or "auto"',
-            ) from None
+        index = _made(side.dim, self.factory)
         _set_seed(index, seed)
         if index.is_trained:
             return index
@@ -268,6 +275,21 @@ class SideIndex:
                 ids[cut] = np.take_along_axis(np.concatenate([ids[cut], places], axis=1), order, 1)
             del part
         return ids
+
+
+def _made(dim: int, factory: str) -> faiss.Index:
+    """An untrained index.
+
+    Raises:
+        MexmaError: faiss does not know the factory string.
+    """
+    try:
+        return faiss.index_factory(dim, factory, faiss.METRIC_INNER_PRODUCT)
+    except RuntimeError as error:
+        raise MexmaError(
+            f"faiss refuses the index {factory!r} for {dim} dimensions: {_reason(error)}",
+            'write it as for faiss.index_factory, such as "IVF1024,PQ128x4fs", or "auto"',
+        ) from None
 
 
 def _write(index: faiss.Index, path: Path) -> None:

@@ -77,11 +77,22 @@ def plan(
         memory=wanted if room is None else min(wanted, held + room),
         least_memory=least,
         output=sum(side.text for side in inputs) + 24 * min(n, m),
-        journal=_KEY_BYTES * k * (n + m) if settings.index == EXACT else 0,
+        journal=_KEY_BYTES * k * (n + m) + _index_bytes(n, m, dim, settings.index),
         temporary=temporary,
         embedding=embedding,
         searching=seconds_needed(n, m, dim, k) if settings.index == EXACT else None,
     )
+
+
+def _index_bytes(n: int, m: int, dim: int, index: str) -> int:
+    """Of the indexes over both sides, which are kept until the output is written; none if it is exact."""
+    if index == EXACT:
+        return 0
+    from mexma_cli.mining import faiss_index
+
+    if index == "auto" and n * m <= faiss_index.EXACT_PAIRS:
+        return 0
+    return sum(faiss_index.bytes_needed(rows, dim, index) for rows in (n, m))
 
 
 def sample(lines: Iterable[str]) -> list[str]:

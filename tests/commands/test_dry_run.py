@@ -40,6 +40,19 @@ def test_says_what_it_would_take_and_does_nothing(store: Path, tmp_path: Path) -
         assert sorted(path.name for path in tmp_path.iterdir()) == ["a.emb"]
 
 
+def test_indexes_that_are_kept_are_counted(store: Path) -> None:
+    def beside(index: str) -> float:
+        result = CliRunner().invoke(
+            cli, ["mine", str(store), str(store), "--dry-run", "-k", "4", "--index", index]
+        )
+        assert result.exit_code == 0, result.output
+        return float(re.search(r"^disk: beside it +([0-9.]+) kB", result.stdout, re.M)[1])  # type: ignore[index]
+
+    assert beside("exact") == beside("auto") == 32  # keys of 8 bytes, four a row
+    assert beside("Flat") == 32 + 64  # and 16 numbers a row
+    assert beside("IVF8,SQ8") == 32 + 24  # codes and row numbers
+
+
 def test_texts_are_counted_and_timed(tmp_path: Path) -> None:
     text = tmp_path / "t.txt"
     text.write_text("One line.\nAnother line.\n" * 50, encoding="utf-8")
