@@ -70,7 +70,7 @@ def page(results: Sequence[Result]) -> str:
 {_STYLE.read_text(encoding="utf-8")}</style></head><body>
 <h1>{html.escape(title)}</h1>
 <p class="about">Measured with mexma {__version__}</p>
-<section>{_overview(groups, names)}{_encoders(results)}</section>
+<section class="overview">{_overview(groups, names)}{_encoders(results)}</section>
 {body}
 </body></html>
 """
