@@ -12,6 +12,7 @@ import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -26,7 +27,15 @@ from mexma_cli.text.lines import read_lines
 LANGUAGES = "fra_Latn,deu_Latn,spa_Latn,ita_Latn,por_Latn,nld_Latn,rus_Cyrl"
 
 
-def mining_f1(encoder: SentenceEncoder, folder: Path) -> Threshold:
+class Embeds(Protocol):
+    """An encoder, or what stands for one."""
+
+    def embed(self, sentences: Sequence[str]) -> np.ndarray:
+        """Vectors, float32 [n, dim]."""
+        ...
+
+
+def mining_f1(encoder: Embeds, folder: Path) -> Threshold:
     """Best F1 on `id TAB sentence` files and their gold list."""
     source, target = folder.name.split("-")
     ids: dict[str, dict[str, int]] = {}
@@ -44,9 +53,7 @@ def mining_f1(encoder: SentenceEncoder, folder: Path) -> Threshold:
     return best_f1(found.scores, np.array([pair in gold for pair in pairs]), len(gold))
 
 
-def ntrex_errors(
-    encoder: SentenceEncoder, data: Path, languages: Sequence[str]
-) -> tuple[dict[str, float], float]:
+def ntrex_errors(encoder: Embeds, data: Path, languages: Sequence[str]) -> tuple[dict[str, float], float]:
     """xsim error in percent into English by language, and sentences embedded a second."""
     texts = {code: list(read_lines(data / f"ntrex128/{code}.txt.gz")) for code in [*languages, "eng_Latn"]}
     began = time.perf_counter()
@@ -55,7 +62,7 @@ def ntrex_errors(
     return {code: xsim(vectors[code], vectors["eng_Latn"]).error_rate for code in languages}, speed
 
 
-def tatoeba_hits(encoder: SentenceEncoder, data: Path, languages: Sequence[str]) -> dict[str, float]:
+def tatoeba_hits(encoder: Embeds, data: Path, languages: Sequence[str]) -> dict[str, float]:
     """Precision at 1 in percent into English, by cosine, of the languages that have a set."""
     hits = {}
     for code in sorted({code[:3] for code in languages}):

@@ -18,12 +18,13 @@ import argparse
 import json
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
-from encoder import LANGUAGES, mining_f1, ntrex_errors, tatoeba_hits
+from encoder import LANGUAGES, Embeds, mining_f1, ntrex_errors, tatoeba_hits
 from scipy import stats
 
 from mexma_cli.encoder.encoder import SentenceEncoder
@@ -62,15 +63,27 @@ TABLES = {
 DECOMPOSERS = tuple(f"systems/small/{name}" for name in ("dream", "dream-oracle", "meat", "meat-oracle"))
 MEASURES = {"xsim": "NTREX xsim error %", "tatoeba": "Tatoeba P@1 %", "mining": "mining F1 %"}
 PART_MEASURES = [f"{part} {way}" for part in PARTS for way in ("xx->eng", "eng->xx")]
-CODES = LANGUAGES.split(",")
 Result = dict[str, Any]
 
 
 class Runs:
-    """What was and is to be trained, below one folder."""
+    """What was and is to be trained, below one folder.
 
-    def __init__(self, data: Path, out: Path, overrides: list[str]) -> None:
+    Args:
+        base: The recipe whose first phase others start from, where theirs is the same.
+        languages: What is measured.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        out: Path,
+        overrides: list[str],
+        base: str = BASE,
+        languages: Sequence[str] = tuple(LANGUAGES.split(",")),
+    ) -> None:
         self.data, self.out, self.overrides = data, out, overrides
+        self.base, self.languages = base, languages
 
     def path(self, name: str, seed: int) -> Path:
         """Where a result is kept."""
@@ -84,7 +97,7 @@ class Runs:
             return kept
         print(f"{name}, seed {seed} ...", flush=True)
         began = time.perf_counter()
-        figures = self._decomposed(name, seed) if name in DECOMPOSERS else self._encoded(name, seed)
+        figures = self.measured(name, seed)
         figures |= {"name": name, "seed": seed, "seconds": round(time.perf_counter() - began)}
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json_atomic(path, figures)
@@ -95,27 +108,34 @@ class Runs:
         found = [json.loads(p.read_text()) for p in self.path(name, 0).parent.glob("*.json")]
         return sorted((one for one in found if one["name"] == name), key=lambda one: int(one["seed"]))
 
-    def _encoded(self, name: str, seed: int) -> Result:
-        run = self._start(seed)
-        if name != START:
-            run = self._aligned(name, seed, run)
+    def measured(self, name: str, seed: int) -> Result:
+        """Train a recipe and measure what came out."""
+        if name in DECOMPOSERS:
+            return self._decomposed(name, seed)
+        run = self.start(seed) if name == START else self._aligned(name, seed)
         recipe = load(run / "recipe.yaml")
-        encoder = SentenceEncoder.load(str(run), recipe.phases[0].trainer.device)
-        errors, _ = ntrex_errors(encoder, self.data, CODES)
-        hits = tatoeba_hits(encoder, self.data, CODES)
+        records = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+        last = {record["phase"]: record for record in records}
+        return {
+            **self.scores(SentenceEncoder.load(str(run), recipe.phases[0].trainer.device)),
+            "steps": records[-1]["step"],
+            "pairs": records[-1]["pairs"],
+            "terms": records[-1]["terms"],
+            "training": sum(record["seconds"] for record in last.values()),
+        }
+
+    def scores(self, encoder: Embeds) -> Result:
+        """The measures, as means and by language."""
+        errors, _ = ntrex_errors(encoder, self.data, self.languages)
+        hits = tatoeba_hits(encoder, self.data, self.languages)
         mined = {
             one.name: 100 * mining_f1(encoder, one).f1 for one in sorted((self.data / "mining").iterdir())
         }
-        last = json.loads((run / "log.jsonl").read_text().splitlines()[-1])
-        return {
-            **{key: fmean(by.values()) for key, by in zip(MEASURES, (errors, hits, mined), strict=True)},
-            "by language": {"xsim": errors, "tatoeba": hits, "mining": mined},
-            "steps": last["step"],
-            "pairs": last["pairs"],
-            "terms": last["terms"],
-        }
+        found = {"xsim": errors, "tatoeba": hits, "mining": mined}
+        return {**{key: fmean(by.values()) for key, by in found.items()}, "by language": found}
 
-    def _recipe(self, name: str, seed: int, run: Path) -> Recipe:
+    def recipe(self, name: str, seed: int, run: Path) -> Recipe:
+        """A recipe with a seed, on this data."""
         own = [
             f"data.root={self.data}",
             f"data.store={self.out / 'data'}",
@@ -124,22 +144,27 @@ class Runs:
         ]
         return load(name, [*self.overrides, *own])
 
-    def _start(self, seed: int) -> Path:
+    def start(self, seed: int) -> Path:
         """The run with the shared phase alone."""
         run = self.out / f"seed-{seed}" / START
-        recipe = self._recipe(BASE, seed, run)
+        recipe = self.recipe(self.base, seed, run)
         prepare(recipe)
         recipe = recipe.model_copy(update={"phases": recipe.phases[:1]})
         if not (run / "encoder").exists():
             train(recipe, resume=True)
         return run
 
-    def _aligned(self, name: str, seed: int, start: Path) -> Path:
+    def _aligned(self, name: str, seed: int) -> Path:
         run = self.out / f"seed-{seed}" / name.replace("/", "-")
-        run.mkdir(parents=True, exist_ok=True)
-        if not (run / START).exists():  # `train` goes on after a phase that is finished
-            (run / START).symlink_to((start / START).resolve())
-        train(self._recipe(name, seed, run), resume=True)
+        recipe = self.recipe(name, seed, run)
+        prepare(recipe)
+        if recipe.phases[0] == self.recipe(self.base, seed, run).phases[0]:
+            start = self.start(seed)
+            run.mkdir(parents=True, exist_ok=True)
+            if not (run / START).exists():  # `train` goes on after a phase that is finished
+                (run / START).symlink_to((start / START).resolve())
+                shutil.copy(start / "log.jsonl", run)
+        train(recipe, resume=True)
         shutil.rmtree(run / "align" / "checkpoints", ignore_errors=True)
         return run
 

@@ -1,0 +1,97 @@
+"""mini's recipe against simpler ones on the same text, in the same time: the table of docs/mini.md.
+
+    python benchmarks/baselines.py --data DIR [--seeds 3] [--only NAME ...] [--set KEY=VALUE] [--out DIR]
+
+(DIR: what recipes/mini.yaml reads, and ntrex128/, tatoeba/ and mining/.) Each recipe of recipes/baselines
+takes about five minutes of one core. What is finished is kept in --out, as in benchmarks/reproduction.py.
+`characters` is TF-IDF of character n-grams, with weights from the same text; it has no seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from reproduction import MEASURES, START, Result, Runs, table
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
+
+from mexma_cli.recipe import load
+from mexma_cli.stages.prepare import prepare
+from mexma_cli.stages.tokenizer import load_tokenizer, tokenizer_path
+from mexma_cli.stages.train import open_stores
+
+CHARACTERS = "characters"
+BASE = "baselines/mexma"
+NAMES = (
+    BASE,
+    "baselines/contrastive",
+    "baselines/sentence-gradients",
+    "baselines/plain-words",
+    "baselines/words",
+    CHARACTERS,
+)
+WIDTH = 4096
+"""Columns that n-grams are hashed into."""
+SAMPLE = 100_000
+"""Pairs that the weights of n-grams are from."""
+
+
+class Characters:
+    """TF-IDF of the n-grams of 2 to 5 characters inside words."""
+
+    def __init__(self, sentences: Sequence[str]) -> None:
+        self.counts = HashingVectorizer(analyzer="char_wb", ngram_range=(2, 5), n_features=WIDTH, norm=None)
+        self.weights = TfidfTransformer(sublinear_tf=False).fit(abs(self.counts.transform(sentences)))
+
+    def embed(self, sentences: Sequence[str]) -> np.ndarray:
+        """float32 [n, WIDTH], unit length."""
+        found = self.weights.transform(self.counts.transform(sentences))
+        return np.asarray(found.toarray(), dtype=np.float32)
+
+
+class Baselines(Runs):
+    """Runs of the recipes, and `characters`."""
+
+    def measured(self, name: str, seed: int) -> Result:
+        """Train or fit, and measure."""
+        if name != CHARACTERS:
+            return super().measured(name, seed)
+        recipe = self.recipe(BASE, seed, self.out / CHARACTERS)
+        prepare(recipe)
+        tokenizer = load_tokenizer(tokenizer_path(recipe))
+        stores = open_stores(recipe)
+        share = max(1, sum(map(len, stores)) // SAMPLE)
+        ids = [side for store in stores for row in range(0, len(store), share) for side in store.pair(row)]
+        began = time.perf_counter()
+        encoder = Characters(tokenizer.batch_decode(ids))
+        return self.scores(encoder) | {"training": time.perf_counter() - began}
+
+
+def main() -> None:
+    """Train and measure what is missing, and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = (*NAMES, START)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("runs/baselines"))
+    parser.add_argument("--seeds", type=int, default=3, help="1 to this number")
+    parser.add_argument("--only", nargs="+", default=names, choices=names, metavar="NAME")
+    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--tables", action="store_true", help="train nothing")
+    arguments = parser.parse_args()
+    dev = load(BASE).dev
+    assert dev is not None
+    runs = Baselines(arguments.data, arguments.out, arguments.overrides, BASE, dev.languages)
+    for seed in range(1, arguments.seeds + 1) if not arguments.tables else ():
+        for name in arguments.only:
+            if name != CHARACTERS or seed == 1:
+                runs.result(name, seed)
+    print("\n" + table(runs, "Baselines", names, MEASURES | {"training": "seconds"}))
+
+
+if __name__ == "__main__":
+    main()
