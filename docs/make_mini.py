@@ -35,9 +35,9 @@ The encoder that comes with mexma, so that mining can be tried without downloadi
 was trained on little text, on a CPU: for real work take a real one, such as `facebook/MEXMA`.
 
 - Languages: {languages}, and English.
-- XLM-R with {layers} layers of width {width}, CLS pooling, {vocabulary:,} lower-cased Unigram tokens, at most
-  {max_tokens} tokens a sentence; {parameters:.1f}M parameters, word embeddings stored as int8 and the rest as
-  float16, {megabytes:.1f} MB in all. `mexma` alone reads that; in Python,
+- XLM-R with {layers} layers of width {width}, CLS pooling, {vocabulary:,} Unigram tokens of lower-case Latin
+  letters without accents (Cyrillic is read as Latin), at most {max_tokens} tokens a sentence;
+  {parameters:.1f}M parameters, word embeddings stored as int8 and the rest as float16, {megabytes:.1f} MB in all. `mexma` alone reads that; in Python,
   `SentenceEncoder.load("mini").save(FOLDER)` writes a folder for transformers and sentence-transformers.
 - Trained from nothing by `mexma train recipes/mini.yaml`, in {minutes:.0f} minutes on {machine}:
 {phases}
@@ -69,6 +69,7 @@ weigh next to nothing.
 """
 TEXTS = {
     "tatoeba": "[Tatoeba](https://tatoeba.org), from the Tatoeba Challenge's test sets | CC BY 2.0 FR",
+    "tatoeba_hbs": "Tatoeba's Croatian, Serbian in both scripts and Bosnian, from there too | CC BY 2.0 FR",
     "tico": "[TICO-19](https://tico-19.github.io), dev | CC0 1.0",
     "stories": "African Storybook and Pratham Books, stories under CC BY | CC BY 4.0",
     "bible": (

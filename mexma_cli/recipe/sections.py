@@ -115,6 +115,9 @@ class TrainTokenizer(Section):
 
     vocabulary: int = Field(32000, ge=300)
     lowercase: bool = False
+    latin: bool = False
+    """Cyrillic letters as Latin ones, and letters without accents (text/latin.py): what is spelled alike in
+    two languages has the same tokens, whatever its script."""
     max_sentences: int = 2_000_000
     seed: int = 42
 

@@ -26,6 +26,7 @@ from mexma_cli.encoder.folder import locate, written_aside
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import Recipe, TrainTokenizer
 from mexma_cli.store.manifest import read_json, write_json_atomic
+from mexma_cli.text.latin import LATIN
 
 log = logging.getLogger(__name__)
 
@@ -111,6 +112,7 @@ def train_tokenizer(
         [
             normalizers.NFKC(),
             *([normalizers.Lowercase()] if wanted.lowercase else []),
+            *(_latin(wanted.lowercase) if wanted.latin else []),
             normalizers.Replace(Regex("[\u00ad\u200b\u2060\ufeff]"), ""),  # invisible, and without meaning
             normalizers.Replace(Regex(r"\s+"), " "),
         ]
@@ -138,6 +140,17 @@ def train_tokenizer(
         unk_token="<unk>",
         mask_token=AddedToken("<mask>", lstrip=True, special=True),
     )
+
+
+def _latin(lowercase: bool) -> list[normalizers.Normalizer]:
+    """Letters without accents, Latin ones for Cyrillic; marks that are vowels in other scripts stay."""
+    letters = {letter: plain for letter, plain in LATIN.items() if letter.islower() or not lowercase}
+    return [
+        normalizers.NFD(),
+        normalizers.Replace(Regex("[\u0300-\u036f]"), ""),
+        *(normalizers.Replace(letter, plain) for letter, plain in letters.items()),
+        normalizers.NFC(),
+    ]
 
 
 def _alphabet(sentences: Iterable[str]) -> tuple[set[str], int]:

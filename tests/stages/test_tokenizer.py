@@ -45,6 +45,24 @@ def test_at_most_so_many_sentences_are_used(text: list[str]) -> None:
     assert len(few) < len(train_tokenizer(TrainTokenizer(vocabulary=300), lambda: iter(many)).get_vocab())
 
 
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_what_is_spelled_alike_has_the_same_tokens(text: list[str], lowercase: bool) -> None:
+    tokenizer = train_tokenizer(
+        TrainTokenizer(vocabulary=300, latin=True, lowercase=lowercase), lambda: iter(text)
+    )
+    spelled = tokenizer.backend_tokenizer.normalizer.normalize_str
+    for written, plain in (
+        ("Београд", "Beograd"),
+        ("Љубљана", "Ljubljana"),
+        ("Київ, Ґданьськ", "Kiiv, Gdansk"),
+        ("čeština, łódź, Ærø", "cestina, lodz, Aero"),
+        ("Übergröße", "Ubergrosse"),
+        ("हिन्दी 한국어 が ไทย عَرَبِيّ", "हिन्दी 한국어 が ไทย عَرَبِيّ"),  # their marks are letters
+    ):
+        assert spelled(written) == (plain.lower() if lowercase else plain)
+    assert tokenizer("Жена").input_ids == tokenizer("Žena").input_ids == tokenizer("Zena").input_ids
+
+
 def test_too_small_a_vocabulary_is_refused() -> None:
     many = "".join(chr(0x4E00 + number) for number in range(400))
     with pytest.raises(MexmaError, match="a vocabulary of 300 is too small: the text has 400 characters"):

@@ -1,0 +1,15 @@
+"""Latin letters for Cyrillic ones, and for those with accents: what is spelled alike looks alike."""
+
+from __future__ import annotations
+
+_CYRILLIC = {
+    **dict(zip("абвгдезиклмнопрстуфхцчшыэіґј", "abvgdeziklmnoprstufhccsyeigj", strict=True)),
+    **{"ж": "z", "щ": "sc", "ъ": "a", "ь": "", "ю": "ju", "я": "ja", "є": "je"},
+    **{"ђ": "d", "ћ": "c", "љ": "lj", "њ": "nj", "џ": "dz", "ѕ": "dz"},
+}
+_LATIN = {"ł": "l", "đ": "d", "ø": "o", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ß": "ss"}
+
+LATIN = {lower: plain for lower, plain in (_CYRILLIC | _LATIN).items()}
+LATIN |= {lower.upper(): plain.capitalize() for lower, plain in LATIN.items() if len(lower.upper()) == 1}
+"""One letter without accents to plain Latin ones: Cyrillic as Serbian and Croatian match it (ж and ž are z, ц
+and ч are c), so that Belgrade is `Beograd` in both scripts."""
