@@ -87,10 +87,7 @@ def tune(
                 f"{candidates}, line 1: no candidate has both its sentences in {source_ids} and {target_ids}",
                 "the id files must hold the sentences that were mined; are --source and --target swapped?",
             )
-    best_of: dict[Pair, ScoredPair] = {}
-    for key, pair in keyed:
-        if key not in best_of or pair.score > best_of[key].score:
-            best_of[key] = pair
+    best_of = _each_once(keyed)
     is_gold = np.fromiter((key in wanted for key in best_of), dtype=bool, count=len(best_of))
     if not is_gold.any():
         raise MexmaError(
@@ -105,12 +102,8 @@ def tune(
         best = choose(scores, is_gold, len(wanted), precision)
     except MexmaError as error:
         raise MexmaError(f"{candidates}: {error.message}", error.hint) from None
-    labelled = Labelled(
-        scores,
-        is_gold,
-        *(_hashes(key[side] for key in best_of) for side in (0, 1)),
-        *(_hashes(key[side] for key in wanted) for side in (0, 1)),
-    )
+    sentences = [_hashes(key[side] for key in keys) for keys in (best_of, wanted) for side in (0, 1)]
+    labelled = Labelled(scores, is_gold, *sentences)
     return Tuned(
         best=best,
         intervals=bootstrap(labelled, best, precision),
@@ -123,6 +116,15 @@ def tune(
         ambiguous=ambiguous,
         unknown=unknown,
     )
+
+
+def _each_once(keyed: Iterable[tuple[Pair, ScoredPair]]) -> dict[Pair, ScoredPair]:
+    """The candidate with the best score of each pair, the first of equals."""
+    best_of: dict[Pair, ScoredPair] = {}
+    for key, pair in keyed:
+        if key not in best_of or pair.score > best_of[key].score:
+            best_of[key] = pair
+    return best_of
 
 
 def tune_languages(
