@@ -70,7 +70,7 @@ class Runs:
     """What was and is to be trained, below one folder.
 
     Args:
-        base: The recipe whose first phase others start from, where theirs is the same.
+        base: The recipe whose first phase the others start from.
         languages: What is measured.
     """
 
@@ -112,7 +112,7 @@ class Runs:
         """Train a recipe and measure what came out."""
         if name in DECOMPOSERS:
             return self._decomposed(name, seed)
-        run = self.start(seed) if name == START else self._aligned(name, seed)
+        run = self.start(seed) if name == START else self.trained(name, seed)
         recipe = load(run / "recipe.yaml")
         records = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
         last = {record["phase"]: record for record in records}
@@ -144,28 +144,27 @@ class Runs:
         ]
         return load(name, [*self.overrides, *own])
 
-    def start(self, seed: int) -> Path:
-        """The run with the shared phase alone."""
-        run = self.out / f"seed-{seed}" / START
-        recipe = self.recipe(self.base, seed, run)
+    def start(self, seed: int, name: str = START) -> Path:
+        """The run of a recipe's first phase alone; that of the shared one, if no recipe is named."""
+        run = self.out / f"seed-{seed}" / name.replace("/", "-")
+        recipe = self.recipe(self.base if name == START else name, seed, run)
         prepare(recipe)
         recipe = recipe.model_copy(update={"phases": recipe.phases[:1]})
         if not (run / "encoder").exists():
             train(recipe, resume=True)
         return run
 
-    def _aligned(self, name: str, seed: int) -> Path:
+    def trained(self, name: str, seed: int) -> Path:
+        """The run of a recipe that goes on from the shared phase."""
+        start = self.start(seed)
         run = self.out / f"seed-{seed}" / name.replace("/", "-")
+        run.mkdir(parents=True, exist_ok=True)
+        if not (run / START).exists():  # `train` goes on after a phase that is finished
+            (run / START).symlink_to((start / START).resolve())
+            shutil.copy(start / "log.jsonl", run)
         recipe = self.recipe(name, seed, run)
-        prepare(recipe)
-        if recipe.phases[0] == self.recipe(self.base, seed, run).phases[0]:
-            start = self.start(seed)
-            run.mkdir(parents=True, exist_ok=True)
-            if not (run / START).exists():  # `train` goes on after a phase that is finished
-                (run / START).symlink_to((start / START).resolve())
-                shutil.copy(start / "log.jsonl", run)
         train(recipe, resume=True)
-        shutil.rmtree(run / "align" / "checkpoints", ignore_errors=True)
+        shutil.rmtree(run / recipe.phases[-1].name / "checkpoints", ignore_errors=True)
         return run
 
     def _decomposed(self, name: str, seed: int) -> Result:

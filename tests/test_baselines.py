@@ -22,16 +22,16 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_recipes_have_minis_text_and_shape(script: Any) -> None:
-    mini = load("mini")
-    for name in (*script.NAMES, "mini-mexma"):
-        if name != script.CHARACTERS:
-            recipe = load(name)
-            assert (recipe.data, recipe.encoder, recipe.dev) == (mini.data, mini.encoder, mini.dev)
-    start, align = load(script.BASE).phases
-    for name in ("contrastive", "sentence-gradients"):
+    mini, base = load("mini"), load(script.BASE)
+    assert base.phases[1] == mini.phases[1]
+    for name in ("mexma", "contrastive", "sentence-gradients", "plain-words"):
         recipe = load(f"baselines/{name}")
-        assert recipe.phases[0] == start and recipe.phases[1].trainer == align.trainer
-    assert load("baselines/words").phases[0].objective == mini.phases[0].objective
+        assert (recipe.data, recipe.encoder, recipe.dev) == (mini.data, mini.encoder, mini.dev)
+        assert [phase.trainer for phase in recipe.phases] == [phase.trainer for phase in base.phases]
+        assert (recipe.phases[0] == base.phases[0]) is (name != "plain-words")
+    assert {f"baselines/{path.stem}" for path in (ROOT / "recipes" / "baselines").iterdir()} <= {
+        *script.NAMES
+    }
 
 
 def test_characters_find_what_is_spelled_alike(script: Any, shared: Path) -> None:
