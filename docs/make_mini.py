@@ -37,7 +37,8 @@ was trained on little text, on a CPU: for real work take a real one, such as `fa
 - Languages: {languages}, and English.
 - XLM-R with {layers} layers of width {width}, CLS pooling, {vocabulary:,} Unigram tokens of lower-case Latin
   letters without accents (Cyrillic is read as Latin), at most {max_tokens} tokens a sentence;
-  {parameters:.1f}M parameters, word embeddings stored as int8 and the rest as float16, {megabytes:.1f} MB in all. `mexma` alone reads that; in Python,
+  {parameters:.1f}M parameters, word embeddings stored as int8 and the rest as float16, {megabytes:.1f} MB
+  in all. `mexma` alone reads that; in Python,
   `SentenceEncoder.load("mini").save(FOLDER)` writes a folder for transformers and sentence-transformers.
 - Trained from nothing by `mexma train recipes/mini.yaml`, in {minutes:.0f} minutes on {machine}:
 {phases}
