@@ -3,19 +3,18 @@
     python benchmarks/baselines.py --data DIR [--seeds 3] [--only NAME ...] [--set KEY=VALUE] [--out DIR]
 
 (DIR: what recipes/mini.yaml reads, and ntrex128/, tatoeba/ and mining/.) Each recipe of recipes/baselines
-takes about five minutes of one core. What is finished is kept in --out, as in benchmarks/reproduction.py.
+takes two to six minutes of one core. What is finished is kept in --out, as in benchmarks/reproduction.py.
 `characters` is TF-IDF of character n-grams, with weights from the same text; it has no seed.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from reproduction import MEASURES, START, Result, Runs, table
+from reproduction import MEASURES, START, Result, Runs, arguments, table
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
 from mexma_cli.recipe import load
@@ -39,7 +38,7 @@ class Characters:
 
     def __init__(self, sentences: Sequence[str]) -> None:
         self.counts = HashingVectorizer(analyzer="char_wb", ngram_range=(2, 5), n_features=WIDTH, norm=None)
-        self.weights = TfidfTransformer(sublinear_tf=False).fit(abs(self.counts.transform(sentences)))
+        self.weights = TfidfTransformer().fit(self.counts.transform(sentences))
 
     def embed(self, sentences: Sequence[str]) -> np.ndarray:
         """float32 [n, WIDTH], unit length."""
@@ -71,21 +70,12 @@ class Baselines(Runs):
 
 def main() -> None:
     """Train and measure what is missing, and print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--out", type=Path, default=Path("runs/baselines"))
-    parser.add_argument("--seeds", type=int, default=3, help="1 to this number")
-    parser.add_argument("--only", nargs="+", default=NAMES, choices=NAMES, metavar="NAME")
-    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--tables", action="store_true", help="train nothing")
-    arguments = parser.parse_args()
+    typed = arguments(__doc__, NAMES, Path("runs/baselines"))
     dev = load(BASE).dev
     assert dev is not None
-    runs = Baselines(arguments.data, arguments.out, arguments.overrides, BASE, dev.languages)
-    for seed in range(1, arguments.seeds + 1) if not arguments.tables else ():
-        for name in arguments.only:
+    runs = Baselines(typed.data, typed.out, typed.overrides, BASE, dev.languages)
+    for seed in range(1, typed.seeds + 1) if not typed.tables else ():
+        for name in typed.only:
             if name != CHARACTERS or seed == 1:
                 runs.result(name, seed)
     print("\n" + table(runs, "Baselines", NAMES, MEASURES | {"training": "seconds"}))

@@ -225,22 +225,25 @@ def print_tables(runs: Runs) -> None:
     print("\n" + table(runs, "Decomposers", DECOMPOSERS, {key: key for key in PART_MEASURES}))
 
 
-def main() -> None:
-    """Train and measure what is missing, and print the tables."""
-    names = [START, *dict.fromkeys(name for group in TABLES.values() for name in group), *DECOMPOSERS]
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def arguments(about: str | None, names: Sequence[str], out: Path) -> argparse.Namespace:
+    """What was typed: the data, where results go, which of the recipes, how many seeds."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--out", type=Path, default=Path("runs/reproduction"))
+    parser.add_argument("--out", type=Path, default=out)
     parser.add_argument("--seeds", type=int, default=3, help="1 to this number")
     parser.add_argument("--only", nargs="+", default=names, choices=names, metavar="NAME")
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--tables", action="store_true", help="train nothing")
-    arguments = parser.parse_args()
-    runs = Runs(arguments.data, arguments.out, arguments.overrides)
-    for seed in range(1, arguments.seeds + 1) if not arguments.tables else ():
-        for name in arguments.only:
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Train and measure what is missing, and print the tables."""
+    names = [START, *dict.fromkeys(name for group in TABLES.values() for name in group), *DECOMPOSERS]
+    typed = arguments(__doc__, names, Path("runs/reproduction"))
+    runs = Runs(typed.data, typed.out, typed.overrides)
+    for seed in range(1, typed.seeds + 1) if not typed.tables else ():
+        for name in typed.only:
             runs.result(name, seed)
     print_tables(runs)
 

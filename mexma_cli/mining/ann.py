@@ -126,8 +126,7 @@ def ann(
     left, right = Side(x, keep_x), Side(y, keep_y)
     if left.dim != right.dim:
         raise ValueError(f"vectors of {left.dim} and of {right.dim} dimensions")
-    pairs = len(left) * len(right)
-    if not pairs or (index == "auto" and pairs <= faiss_index.EXACT_PAIRS):
+    if not faiss_index.needed(index, len(left) * len(right)):
         found = knn(
             x, y, k, keep_x=keep_x, keep_y=keep_y, memory=memory, journal=journal, on_progress=on_progress
         )

@@ -61,6 +61,11 @@ def choose(rows: int, dim: int) -> str:
     return f"{prefix}{lists},PQ{padded // per_code}x4fs"
 
 
+def needed(index: str, pairs: int) -> bool:
+    """Whether a search of so many pairs of rows has indexes: not if there are none, or few and "auto"."""
+    return pairs > (EXACT_PAIRS if index == "auto" else 0)
+
+
 BLOCK = 1 << 12
 """Rows read at a time where all are read."""
 _ROWS_PER_LIST = 40  # training rows; faiss asks for 39 at least

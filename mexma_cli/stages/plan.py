@@ -90,7 +90,7 @@ def _index_bytes(n: int, m: int, dim: int, index: str) -> int:
         return 0
     from mexma_cli.mining import faiss_index
 
-    if index == "auto" and n * m <= faiss_index.EXACT_PAIRS:
+    if not faiss_index.needed(index, n * m):
         return 0
     return sum(faiss_index.bytes_needed(rows, dim, index) for rows in (n, m))
 
