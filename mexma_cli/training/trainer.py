@@ -29,20 +29,11 @@ from mexma_cli.training.log import Log
 from mexma_cli.training.masking import Vocabulary, build_views
 from mexma_cli.training.optimisers import adamw, freeze, rate, set_rates
 from mexma_cli.training.pairs import Pairs
+from mexma_cli.training.processor import denormals_flushed, keep_memory
 
 DevScore = Callable[[SentenceEncoder], dict[str, float]]
 """Scores an encoder; the smallest `xsim` is the best."""
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-@contextmanager
-def _denormals_flushed() -> Iterator[None]:
-    """Squared gradients of branches that start at zero are denormal numbers, 20 times slower on a CPU."""
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(False)
 
 
 class Trainer:
@@ -95,7 +86,7 @@ class Trainer:
         """Of all processes and micro-batches together."""
         return self.settings.batch_pairs * self.settings.accumulate * self.processes.size
 
-    @_denormals_flushed()
+    @denormals_flushed()
     def run(
         self,
         log: Log,
@@ -117,6 +108,8 @@ class Trainer:
             MexmaError: The loss or its gradient is not a number any more.
         """
         settings = self.settings
+        if self.device.type == "cpu":
+            keep_memory()
         while self.step < settings.steps:
             began = time.perf_counter()
             record = self._one_step()
