@@ -17,10 +17,11 @@ SIZE = 1 << 28
 def held_after_freeing(first: str) -> int:
     """Bytes of SIZE that a process still holds when it has freed them, in parts of an activation's size."""
     program = f"""
+import resource
 import torch
 from mexma_cli.training.processor import keep_memory
 def held():
-    return int(open("/proc/self/statm").read().split()[1]) * 4096
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
 torch.ones(1)
 {first}
 before = held()
