@@ -25,7 +25,8 @@ from mexma_cli.stages.train import open_stores
 CHARACTERS = "characters"
 BASE = "baselines/mexma"
 PLAIN = "baselines/plain-words"
-NAMES = (BASE, START, "baselines/contrastive", "baselines/sentence-gradients", PLAIN, CHARACTERS)
+OTHERS = ("contrastive", "contrastive-mexma", "sentence-gradients")
+NAMES = (BASE, START, *(f"baselines/{name}" for name in OTHERS), PLAIN, CHARACTERS)
 """`words` is the start alone: token embeddings."""
 WIDTH = 4096
 """Columns that n-grams are hashed into."""

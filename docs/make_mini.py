@@ -2,8 +2,9 @@
 
     python docs/make_mini.py runs/mini --data DIR      (DIR: mining/, ntrex128/ and tatoeba/ below it)
 
-The word embeddings are stored as int8, all other weights as float16. What the card says of cost is read from
-the run's log, what it says of quality is measured here, with benchmarks/encoder.py, on the folder as shipped.
+The word embeddings are stored with 4 bits, all other weights as float16. What the card says of cost is read
+from the run's log, what it says of quality is measured here, with benchmarks/encoder.py, on the folder as
+shipped.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ The encoder that comes with mexma, so that mining can be tried without downloadi
 was trained on little text, on a CPU: for real work take a real one, such as `facebook/MEXMA`.
 
 - Languages: {languages}, and English.
-- XLM-R with {layers} layers of width {width}, CLS pooling, {vocabulary:,} Unigram tokens of lower-case Latin
+- XLM-R of width {width} and depth {layers}, CLS pooling, {vocabulary:,} Unigram tokens of lower-case Latin
   letters without accents (Cyrillic is read as Latin), at most {max_tokens} tokens a sentence;
-  {parameters:.1f}M parameters, word embeddings stored as int8 and the rest as float16, {megabytes:.1f} MB
+  {parameters:.1f}M parameters, word embeddings stored with 4 bits and the rest as float16, {megabytes:.1f} MB
   in all. `mexma` alone reads that; in Python,
   `SentenceEncoder.load("mini").save(FOLDER)` writes a folder for transformers and sentence-transformers.
 - Trained from nothing by `mexma train recipes/mini.yaml`, in {minutes:.0f} minutes on {machine}:
@@ -122,7 +123,7 @@ def main() -> None:
     arguments = parser.parse_args()
     recipe = load(arguments.run / "recipe.yaml")
     encoder = SentenceEncoder.load(str(arguments.run / "encoder"), "cpu")
-    encoder.save(MODEL, dtype="int8")
+    encoder.save(MODEL, dtype="int4")
     size = sum(path.stat().st_size for path in MODEL.rglob("*") if path.is_file())
     if size > LARGEST:
         sys.exit(f"{size:,} bytes are more than the {LARGEST:,} that may be shipped")

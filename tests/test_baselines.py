@@ -24,7 +24,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_recipes_have_minis_text_and_shape(script: Any) -> None:
     mini, base = load("mini"), load(script.BASE)
     assert base.phases[1] == mini.phases[1]
-    for name in ("mexma", "contrastive", "sentence-gradients", "plain-words"):
+    for name in ("mexma", "contrastive", "contrastive-mexma", "sentence-gradients", "plain-words"):
         recipe = load(f"baselines/{name}")
         assert (recipe.data, recipe.encoder, recipe.dev) == (mini.data, mini.encoder, mini.dev)
         assert [phase.trainer for phase in recipe.phases] == [phase.trainer for phase in base.phases]

@@ -21,6 +21,11 @@ from mexma_cli.recipe import WordsObjective
 
 NGRAM_LENGTH = 0.3
 """Expected length of an n-gram's vector at the start; a token's own is 1."""
+OBSERVED = 4
+"""One in so many sentences of a batch is taken into the second moment."""
+MOMENT_RATE = 0.01
+SMALLEST_EIGENVALUE = 1e-3
+"""Of the second moment, as a share of the mean."""
 RESERVED = 2
 """Dimensions of the transformer that carry no word meaning: LayerNorm's mean, and the log norms."""
 LARGEST_LOG_NORM = 4.0
@@ -44,6 +49,9 @@ class Words(Objective):
             self.ngram_vectors = nn.Parameter(torch.randn(count, dim) * NGRAM_LENGTH * dim**-0.5)
         self.special: torch.Tensor
         self.register_buffer("special", torch.tensor(encoder.tokenizer.all_special_ids), persistent=False)
+        if settings.whitening:
+            self.moment: torch.Tensor
+            self.register_buffer("moment", torch.eye(dim) / dim)
         self.weights = {"contrastive": 1.0}
 
     def views(self) -> None:
@@ -56,6 +64,8 @@ class Words(Objective):
         with torch.autocast(ids.device.type, enabled=False):
             tokens, places = torch.unique(ids, return_inverse=True)
             sums = functional.embedding_bag(places, self.table(tokens), starts, mode="sum")
+            if self.training and self.settings.whitening:
+                self._observe(sums.detach()[::OBSERVED])
         source, target, repeated = views.negatives(sums)
         settings = self.settings
         return {
@@ -81,12 +91,12 @@ class Words(Objective):
             kept &= torch.rand(len(ids), device=ids.device) >= self.settings.token_dropout
         return ids[kept], functional.pad(kept.cumsum(0), (1, 0))[borders[:-1]]
 
-    def table(self, tokens: torch.Tensor) -> torch.Tensor:
+    def table(self, tokens: torch.Tensor, own_share: float = 1.0) -> torch.Tensor:
         """Vectors [T, dim] of different tokens, int64 [T]: their own, and those of their n-grams.
 
         The n-grams' sum is divided by the root of their number, so that it is as long for long tokens.
         """
-        own = functional.embedding(tokens, self.vectors)
+        own = own_share * functional.embedding(tokens, self.vectors)
         if self.ngrams is None:
             return own
         ngrams, starts = self.ngrams.of(tokens)
@@ -94,16 +104,34 @@ class Words(Objective):
         counts = self.ngrams.counts.to(tokens.device)[tokens]
         return own + sums * counts.clamp_min(1).rsqrt()[:, None]
 
+    def _observe(self, sums: torch.Tensor) -> None:
+        """Take a batch's sums [N, dim] into the running second moment of sentence vectors."""
+        unit = functional.normalize(sums.float(), dim=1)
+        self.moment.lerp_(unit.T @ unit / len(unit), MOMENT_RATE)
+
     def players(self) -> list[dict[str, list[nn.Parameter]]]:
         """One optimiser with the vectors."""
         return [{"body": list(self.parameters(recurse=False))}]
 
     def export(self) -> SentenceEncoder:
         """The encoder, its CLS the direction of the sum of token vectors."""
+        settings = self.settings
         with torch.no_grad():
-            vectors = self.table(torch.arange(len(self.vectors), device=self.vectors.device))
+            tokens = torch.arange(len(self.vectors), device=self.vectors.device)
+            vectors = self.table(tokens, settings.own_share)
+            lengths = vectors.norm(dim=1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
+            vectors = vectors * lengths ** (settings.length_power - 1)
+            if settings.whitening:
+                vectors = vectors @ matrix_power(self.moment, -settings.whitening / 2)
         write_bag(self.encoder.model, vectors, self.special.tolist())
         return self.encoder
+
+
+def matrix_power(matrix: torch.Tensor, power: float) -> torch.Tensor:
+    """A power of a symmetric positive definite matrix [dim, dim], scaled so that its mean eigenvalue is 1."""
+    values, vectors = torch.linalg.eigh(matrix.double())
+    values = (values / values.mean()).clamp_min(SMALLEST_EIGENVALUE) ** power
+    return ((vectors * values) @ vectors.T).to(matrix)
 
 
 @torch.no_grad()

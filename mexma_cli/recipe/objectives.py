@@ -159,6 +159,13 @@ class WordsObjective(Section):
     ngrams: list[PositiveInt] = Field(default_factory=list)
     """A token's vector is its own and those of its letter n-grams of these sizes, in Latin letters, which
     other tokens share. Only their sum is in the encoder."""
+    own_share: float = Field(1.0, ge=0)
+    """What a token's own vector is multiplied by in the encoder, beside its n-grams."""
+    length_power: float = Field(1.0, gt=0)
+    """What the vectors' lengths are raised to in the encoder: below 1, heavy tokens weigh less than in
+    training."""
+    whitening: float = Field(0.0, ge=0, le=1)
+    """How far the encoder's sentence vectors are whitened: 0 not at all, 1 to equal variance all round."""
 
 
 Objective = Annotated[

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder, first_position
-from mexma_cli.objectives.words import Words, write_bag
+from mexma_cli.objectives.base import PairViews
+from mexma_cli.objectives.words import Words, matrix_power, write_bag
 from mexma_cli.recipe import NewEncoder, WordsObjective
 from mexma_cli.training.masking import Vocabulary, build_views
 
@@ -74,15 +75,67 @@ def test_the_objective_exports_its_bag(
     sums = np.stack([sum(vectors[i] for i in ids if i not in special) for ids in tokens])
     assert np.abs(cosines(words.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
 
-    vocabulary = Vocabulary(0, 2, 299, frozenset(special), len(vectors), first_position(encoder.model))
-    views = build_views(list(zip(tokens[:8], tokens[8:], strict=True)), None, vocabulary)
+    views = views_of(tokens, encoder)
+    assert float(words(views)["contrastive"].detach()) == pytest.approx(info_nce(sums, margin), rel=1e-4)
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0])
+def test_lengths_and_variances_are_evened_in_the_encoder(
+    power: float, encoder: SentenceEncoder, sentences: dict[str, list[str]]
+) -> None:
+    """The encoder's cosines are those of the sums of vectors whose lengths are raised, then whitened."""
+    words = Words(encoder, WordsObjective(name="words", length_power=power, whitening=0.4))
+    texts = [*sentences["fra"], *sentences["eng"]]
+    tokens = [ids[1:-1] for ids in encoder.tokenize(texts)]
+    with torch.no_grad():
+        words.vectors *= torch.exp(torch.randn(len(words.vectors), 1))
+    for _ in range(3):
+        words(views_of(tokens, encoder))
+    moment = words.moment.numpy().astype(np.float64)
+    vectors = words.vectors.detach().numpy()
+    raised = vectors * np.linalg.norm(vectors, axis=1, keepdims=True) ** (power - 1)
+    values, axes = np.linalg.eigh(moment / np.trace(moment) * len(moment))
+    raised = raised @ (axes * values**-0.2) @ axes.T
+    sums = np.stack([raised[ids].sum(axis=0) for ids in tokens])
+    assert np.abs(cosines(words.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
+
+
+def test_whole_whitening_makes_variances_equal() -> None:
+    vectors = torch.randn(500, 8) @ torch.randn(8, 8)
+    moment = vectors.T @ vectors / len(vectors)
+    white = vectors @ matrix_power(moment, -0.5)
+    after = white.T @ white / len(white)
+    assert torch.allclose(after / after.trace() * 8, torch.eye(8), atol=1e-3)
+
+
+def test_the_second_moment_is_of_training_only_and_saved(
+    encoder: SentenceEncoder, sentences: dict[str, list[str]]
+) -> None:
+    words = Words(encoder, WordsObjective(name="words", whitening=0.1))
+    tokens = [ids[1:-1] for ids in encoder.tokenize([*sentences["fra"], *sentences["eng"]])]
+    before = words.moment.clone()
+    words.eval()
+    words(views_of(tokens, encoder))
+    assert torch.equal(words.state_dict()["moment"], before)
+    words.train()
+    words(views_of(tokens, encoder))
+    assert not torch.equal(words.state_dict()["moment"], before)
+
+
+def views_of(tokens: list[np.ndarray], encoder: SentenceEncoder) -> PairViews:
+    """Eight pairs: the first eight sentences and the others."""
+    special = frozenset(encoder.tokenizer.all_special_ids)
+    size = encoder.model.config.vocab_size
+    vocabulary = Vocabulary(0, 2, 299, special, size, first_position(encoder.model))
+    return build_views(list(zip(tokens[:8], tokens[8:], strict=True)), None, vocabulary)
+
+
+def info_nce(sums: np.ndarray, margin: float = 0.0) -> float:
+    """Of eight pairs, both ways, at the default temperature."""
     logits = torch.from_numpy((cosines(sums)[:8, 8:] - margin * np.eye(8)) / 0.05)
     labels = torch.arange(8)
-    expected = (
-        torch.nn.functional.cross_entropy(logits, labels)
-        + torch.nn.functional.cross_entropy(logits.T, labels)
-    ) / 2
-    assert float(words(views)["contrastive"].detach()) == pytest.approx(float(expected), rel=1e-4)
+    losses = [torch.nn.functional.cross_entropy(side, labels) for side in (logits, logits.T)]
+    return float(sum(losses) / 2)
 
 
 @pytest.mark.parametrize("setting", ["token_dropout", "split"])
@@ -104,9 +157,12 @@ def test_dropout_and_splits_are_for_training_only(
     assert loss() != loss()
 
 
-def test_ngrams_are_in_what_is_exported(encoder: SentenceEncoder, sentences: dict[str, list[str]]) -> None:
+@pytest.mark.parametrize("share", [1.0, 0.6])
+def test_ngrams_are_in_what_is_exported(
+    share: float, encoder: SentenceEncoder, sentences: dict[str, list[str]]
+) -> None:
     """A token's vector is its own and those of its n-grams, each trained, and the encoder has their sum."""
-    words = Words(encoder, WordsObjective(name="words", ngrams=[2, 3]))
+    words = Words(encoder, WordsObjective(name="words", ngrams=[2, 3], own_share=share))
     assert words.ngrams is not None
     (group,) = words.players()
     assert {id(parameter) for parameter in group["body"]} == {id(words.vectors), id(words.ngram_vectors)}
@@ -114,7 +170,7 @@ def test_ngrams_are_in_what_is_exported(encoder: SentenceEncoder, sentences: dic
     own, ngram_vectors = words.vectors.detach(), words.ngram_vectors.detach()
     table = torch.stack(
         [
-            own[i]
+            share * own[i]
             + ngram_vectors[words.ngrams.of(i[None])[0]].sum(dim=0)
             / max(1, int(words.ngrams.counts[i])) ** 0.5
             for i in tokens
