@@ -117,7 +117,7 @@ def test_an_error_in_the_middle_ends_the_work(texts: list[str], two_threads: Non
     with pytest.raises(ZeroDivisionError):
         encoder.embed(texts, lambda sentences, tokens: 1 // 0)
     assert torch.get_num_threads() == 2
-    assert encoder.embed(texts[:2]).shape == (2, 256)
+    assert encoder.embed(texts[:2]).shape == (2, encoder.dim)
 
 
 def test_changed_weights_are_noticed(tiny_encoder: Path, texts: list[str]) -> None:

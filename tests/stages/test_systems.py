@@ -173,7 +173,7 @@ def test_teachers_that_do_not_fit(
     raw = shrunk(load("systems/clft"), pairs, start, tmp_path / "run")
     raw["phases"][0]["objective"]["teacher"] = "mini"
     error = refused(raw, tmp_path)
-    assert "the teacher mini has vectors of 256 numbers" in error.message and "of 32" in error.message
+    assert "the teacher mini has vectors of 512 numbers" in error.message and "of 32" in error.message
     raw["phases"][0]["objective"]["teacher"] = str(tiny_encoder)
     assert "has another tokeniser" in refused(raw, tmp_path).message
     other = SentenceEncoder.load(str(start), "cpu")
