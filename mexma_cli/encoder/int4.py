@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -118,7 +119,9 @@ def restore(codes: torch.Tensor, scales: torch.Tensor, dim: int) -> torch.Tensor
     """The matrix, float32 [rows, dim], that codes and scales stand for."""
     byte = torch.arange(256)
     pairs = torch.stack([LEVELS[byte & 15], LEVELS[byte >> 4]], dim=1)
-    return pairs[codes.int()].flatten(1)[:, :dim] * scales[:, None]
+    # Both numbers of a byte at once, as one complex number: faster than rows of two.
+    restored = pairs.numpy().view(np.complex64)[:, 0].take(codes.numpy()).view(np.float32)
+    return torch.from_numpy(restored)[:, :dim].mul_(scales[:, None])
 
 
 @torch.no_grad()
