@@ -304,7 +304,8 @@ class SentenceEncoder:
         with folder.written_aside(Path(path)) as aside:
             self.model.config.dtype = of_modules
             if dtype == "int4":
-                int4.save(self.model, self.tokenizer.all_special_ids, aside)
+                first = int(self.tokenize([""])[0][0])
+                int4.save(self.model, first, self.tokenizer.all_special_ids, aside)
             else:
                 stored = {name: tensor.to(of_modules) for name, tensor in self.model.state_dict().items()}
                 self.model.save_pretrained(aside, state_dict=stored)

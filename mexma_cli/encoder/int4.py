@@ -31,17 +31,18 @@ LEVELS = torch.cat([-_HALF.flip(0), _HALF])
 """The sixteen with the least squared error for normal numbers of variance 1 (Max 1960, table I)."""
 
 
-def save(model: PreTrainedModel, special: Sequence[int], folder: Path) -> None:
+def save(model: PreTrainedModel, first: int, special: Sequence[int], folder: Path) -> None:
     """Write config.json and the weights.
 
     Args:
+        first: The token that every sentence begins with.
         special: Tokens whose rows are kept as float16.
     """
     words = model.get_input_embeddings().weight
     stored: dict[str, torch.Tensor] = {}
     for name, weight in model.state_dict().items():
         if weight.data_ptr() == words.data_ptr():
-            parts = _parts(weight.float(), attended(model), torch.tensor(special))
+            parts = _parts(weight.float().cpu(), attended(model, first), torch.tensor(special))
             stored |= {name + part: value for part, value in parts.items()}
         else:
             stored[name] = weight.half().contiguous()
@@ -125,17 +126,17 @@ def restore(codes: torch.Tensor, scales: torch.Tensor, dim: int) -> torch.Tensor
 
 
 @torch.no_grad()
-def attended(model: Any) -> torch.Tensor:
-    """The unit direction [dim] of a word embedding by which the first token's attention in layer 0 goes.
+def attended(model: Any, first: int) -> torch.Tensor:
+    """The unit direction [dim] of word embeddings by which the token `first` attends in layer 0.
 
     The mean of the heads' keys times that token's query; zero for a model that is not of BERT's shape.
     """
     words = model.get_input_embeddings().weight
     try:
         attention = model.encoder.layer[0].attention.self
-        first = model.embeddings(torch.tensor([[model.config.bos_token_id]]))[0, 0]
-        query = attention.query(first).view(attention.num_attention_heads, -1, 1)
+        state = model.embeddings(torch.tensor([[first]], device=words.device))[0, 0]
+        query = attention.query(state).view(attention.num_attention_heads, -1, 1)
     except AttributeError:
         return torch.zeros(words.shape[1])
     keys = attention.key.weight.view(*query.shape[:2], -1)
-    return functional.normalize((query * keys).sum(dim=(0, 1)), dim=0).float()
+    return functional.normalize((query * keys).sum(dim=(0, 1)), dim=0).float().cpu()

@@ -24,6 +24,7 @@ NGRAM_LENGTH = 0.3
 OBSERVED = 4
 """One in so many sentences of a batch is taken into the second moment."""
 MOMENT_RATE = 0.01
+"""How much of the second moment is each batch's own."""
 SMALLEST_EIGENVALUE = 1e-3
 """Of the second moment, as a share of the mean."""
 RESERVED = 2
@@ -91,12 +92,12 @@ class Words(Objective):
             kept &= torch.rand(len(ids), device=ids.device) >= self.settings.token_dropout
         return ids[kept], functional.pad(kept.cumsum(0), (1, 0))[borders[:-1]]
 
-    def table(self, tokens: torch.Tensor, own_share: float = 1.0) -> torch.Tensor:
+    def table(self, tokens: torch.Tensor) -> torch.Tensor:
         """Vectors [T, dim] of different tokens, int64 [T]: their own, and those of their n-grams.
 
         The n-grams' sum is divided by the root of their number, so that it is as long for long tokens.
         """
-        own = own_share * functional.embedding(tokens, self.vectors)
+        own = functional.embedding(tokens, self.vectors)
         if self.ngrams is None:
             return own
         ngrams, starts = self.ngrams.of(tokens)
@@ -118,7 +119,7 @@ class Words(Objective):
         settings = self.settings
         with torch.no_grad():
             tokens = torch.arange(len(self.vectors), device=self.vectors.device)
-            vectors = self.table(tokens, settings.own_share)
+            vectors = self.table(tokens) - (1 - settings.own_share) * self.vectors
             lengths = vectors.norm(dim=1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
             vectors = vectors * lengths ** (settings.length_power - 1)
             if settings.whitening:

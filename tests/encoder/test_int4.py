@@ -63,7 +63,7 @@ def test_it_computes_with_exactly_what_is_stored(
     """The vectors are those of an encoder whose word embeddings are what the parts of the file say."""
     encoder, folder = stored
     loaded = SentenceEncoder.load(str(folder), "cpu")
-    weight, direction = encoder.model.state_dict()[WORDS], int4.attended(encoder.model)
+    weight, direction = encoder.model.state_dict()[WORDS], int4.attended(encoder.model, 0)
     rounded = int4.restore(*int4.quantise(weight), encoder.dim)
     rounded += ((weight - rounded) @ direction).half().float()[:, None] * direction
     special = encoder.tokenizer.all_special_ids
@@ -83,16 +83,28 @@ def test_the_first_tokens_attention_stays(
     """What rounding does to the key that the query of <s> meets is taken back."""
     encoder, folder = stored
     loaded = SentenceEncoder.load(str(folder), "cpu")
-    direction = int4.attended(encoder.model)
+    direction = int4.attended(encoder.model, 0)
     assert float(direction.norm()) == pytest.approx(1, abs=1e-5)
     before, after = (e.model.state_dict()[WORDS] @ direction for e in (encoder, loaded))
     rounded = int4.restore(*int4.quantise(encoder.model.state_dict()[WORDS]), encoder.dim) @ direction
     assert (before - after).abs().max() < 0.01 * (before - rounded).abs().max()
 
 
+def test_an_encoder_whose_config_names_no_first_token(masked_lms: dict[str, Path], tmp_path: Path) -> None:
+    """As BERT's: the tokeniser knows."""
+    encoder = SentenceEncoder.load(str(masked_lms["bert"]), "cpu", pooling="cls")
+    assert encoder.model.config.bos_token_id is None
+    encoder.save(tmp_path / "bert", dtype="int4")
+    direction = int4.attended(encoder.model, encoder.tokenizer.cls_token_id)
+    assert float(direction.norm()) == pytest.approx(1, abs=1e-5)
+    loaded = SentenceEncoder.load(str(tmp_path / "bert"), "cpu")
+    before, after = (e.model.state_dict()[WORDS] @ direction for e in (encoder, loaded))
+    assert (before - after).abs().max() < 1e-3 * before.abs().max()
+
+
 def test_a_model_of_another_shape_keeps_no_direction() -> None:
     model = DistilBertModel(DistilBertConfig(vocab_size=30, dim=8, n_heads=2, n_layers=1, hidden_dim=8))
-    assert torch.equal(int4.attended(model), torch.zeros(8))
+    assert torch.equal(int4.attended(model, 0), torch.zeros(8))
 
 
 def test_what_was_rounded_can_be_saved_whole(stored: tuple[SentenceEncoder, Path], tmp_path: Path) -> None:
