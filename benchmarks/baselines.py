@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from encoder import scores
 from reproduction import MEASURES, START, Result, Runs, arguments, table
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
@@ -66,7 +67,7 @@ class Baselines(Runs):
         ids = [side for store in stores for row in range(0, len(store), share) for side in store.pair(row)]
         began = time.perf_counter()
         encoder = Characters(tokenizer.batch_decode(ids))
-        return self.scores(encoder) | {"training": time.perf_counter() - began}
+        return scores(encoder, self.data, self.languages) | {"training": time.perf_counter() - began}
 
 
 def main() -> None:

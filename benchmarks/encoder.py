@@ -12,7 +12,8 @@ import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from statistics import fmean
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -71,6 +72,15 @@ def tatoeba_hits(encoder: Embeds, data: Path, languages: Sequence[str]) -> dict[
             x, y = (encoder.embed(list(read_lines(file))) for file in files)
             hits[code] = 100 - xsim(x, y, "absolute").error_rate
     return hits
+
+
+def scores(encoder: Embeds, data: Path, languages: Sequence[str]) -> dict[str, Any]:
+    """The measures in percent, `xsim`, `tatoeba` and `mining`: means, and `by language`."""
+    errors, _ = ntrex_errors(encoder, data, languages)
+    hits = tatoeba_hits(encoder, data, languages)
+    mined = {one.name: 100 * mining_f1(encoder, one).f1 for one in sorted((data / "mining").iterdir())}
+    found = {"xsim": errors, "tatoeba": hits, "mining": mined}
+    return {**{key: fmean(by.values()) for key, by in found.items()}, "by language": found}
 
 
 def main() -> None:

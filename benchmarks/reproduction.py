@@ -24,7 +24,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
-from encoder import LANGUAGES, Embeds, mining_f1, ntrex_errors, tatoeba_hits
+from encoder import LANGUAGES, scores
 from scipy import stats
 
 from mexma_cli.encoder.encoder import SentenceEncoder
@@ -117,22 +117,14 @@ class Runs:
         records = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
         last = {record["phase"]: record for record in records}
         return {
-            **self.scores(SentenceEncoder.load(str(run), recipe.phases[0].trainer.device)),
+            **scores(
+                SentenceEncoder.load(str(run), recipe.phases[0].trainer.device), self.data, self.languages
+            ),
             "steps": records[-1]["step"],
             "pairs": records[-1]["pairs"],
             "terms": records[-1]["terms"],
             "training": sum(record["seconds"] for record in last.values()),
         }
-
-    def scores(self, encoder: Embeds) -> Result:
-        """The measures, as means and by language."""
-        errors, _ = ntrex_errors(encoder, self.data, self.languages)
-        hits = tatoeba_hits(encoder, self.data, self.languages)
-        mined = {
-            one.name: 100 * mining_f1(encoder, one).f1 for one in sorted((self.data / "mining").iterdir())
-        }
-        found = {"xsim": errors, "tatoeba": hits, "mining": mined}
-        return {**{key: fmean(by.values()) for key, by in found.items()}, "by language": found}
 
     def recipe(self, name: str, seed: int, run: Path) -> Recipe:
         """A recipe with a seed, on this data."""

@@ -11,12 +11,9 @@ nothing is trained. Prints one line for each combination of keys, separated by c
 from __future__ import annotations
 
 import argparse
-import tempfile
 from pathlib import Path
-from statistics import fmean
 
-import yaml
-from encoder import mining_f1, ntrex_errors, tatoeba_hits
+from encoder import scores
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.objectives.words import Words
@@ -24,17 +21,15 @@ from mexma_cli.recipe import Recipe, WordsObjective, load
 from mexma_cli.training import checkpoint
 
 
-def exported(run: Path, recipe: Recipe, changes: dict[str, float]) -> SentenceEncoder:
-    """The encoder of the run's phase `words`, with other keys of its objective."""
-    (phase,) = (phase for phase in recipe.phases if phase.objective.name == "words")
+def exported(run: Path, recipe: Recipe) -> SentenceEncoder:
+    """The encoder of the run's phase `words`, as this recipe would export it."""
+    phase = recipe.phases[0]
+    assert isinstance(phase.objective, WordsObjective)
     encoder = SentenceEncoder.load(str(run / phase.name / "encoder"), "cpu")
-    settings = WordsObjective.model_validate(phase.objective.model_dump() | changes)
-    words = Words(encoder, settings)
+    words = Words(encoder, phase.objective)
     last = checkpoint.found(run / phase.name / "checkpoints")[-1]
     words.load_state_dict(checkpoint.load(last).objective, strict=False)  # `moment` is whitening's alone
-    with tempfile.TemporaryDirectory() as folder:  # as it would be loaded, with nothing kept from before
-        words.export().save(folder)
-        return SentenceEncoder.load(folder, "cpu")
+    return words.export()
 
 
 def main() -> None:
@@ -46,18 +41,15 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--set", dest="changes", action="append", default=[], metavar="KEY=VALUE,...")
     arguments = parser.parse_args()
-    recipe = load(arguments.run / "recipe.yaml")
-    assert recipe.dev is not None
     print("| | NTREX-128 error | Tatoeba P@1 | F1 deu-eng, fra-eng |\n| --- | --- | --- | --- |")
     for typed in ["", *arguments.changes]:
-        changes = {key: yaml.safe_load(value) for key, value in (c.split("=") for c in typed.split(",") if c)}
-        encoder = exported(arguments.run, recipe, changes)
-        errors, _ = ntrex_errors(encoder, arguments.data, recipe.dev.languages)
-        hits = tatoeba_hits(encoder, arguments.data, recipe.dev.languages)
-        mined = [mining_f1(encoder, folder).f1 for folder in sorted((arguments.data / "mining").iterdir())]
-        found = ", ".join(f"{100 * f1:.1f}" for f1 in mined)
+        changes = [f"phases.words.objective.{change}" for change in typed.split(",") if change]
+        recipe = load(arguments.run / "recipe.yaml", changes)
+        assert recipe.dev is not None
+        found = scores(exported(arguments.run, recipe), arguments.data, recipe.dev.languages)
+        mined = ", ".join(f"{f1:.1f}" for f1 in found["by language"]["mining"].values())
         name = typed or "as in the recipe"
-        print(f"| {name} | {fmean(errors.values()):.2f} | {fmean(hits.values()):.2f} | {found} |", flush=True)
+        print(f"| {name} | {found['xsim']:.2f} | {found['tatoeba']:.2f} | {mined} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -18,15 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from click.testing import CliRunner
 from safetensors.torch import load_file
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 from mexma_cli.recipe import load
-from mexma_cli.stages.prepare import prepare
 from mexma_cli.stages.train import train
+from tests.examples import demo_pairs, prepared
 
 ROOT = Path(__file__).parent.parent.parent
 STEPS = 6
@@ -39,21 +38,11 @@ WAIT = 120
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """60 pairs and one phase of MEXMA whose terms are all taken over all processes."""
     folder = tmp_path_factory.mktemp("processes")
-    lines = (ROOT / "examples" / "spa-eng" / "gold.tsv").read_text(encoding="utf-8").splitlines()[:60]
-    (folder / "pairs.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    lines = demo_pairs(60)
     for column, name in enumerate(("spa", "eng")):
         text = "".join(line.split("\t")[column] + "\n" for line in lines[:20])
         (folder / f"dev.{name}").write_text(text, encoding="utf-8")
-    corpus = {"name": "tatoeba", "format": "tsv", "path": "pairs.tsv", "languages": ["spa_Latn"]}
-    raw = {
-        "name": "tiny",
-        "run": str(folder / "unused"),
-        "data": {
-            "root": str(folder),
-            "store": str(folder / "data"),
-            "max_tokens": 40,
-            "corpora": [corpus],
-        },
+    keys = {
         "encoder": {
             "new": {"layers": 2, "width": 32, "heads": 2, "ffn": 64, "dropout": 0.0},
             "tokenizer": {"vocabulary": 400},
@@ -77,10 +66,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "device": "cpu",
         },
     }
-    path = folder / "recipe.yaml"
-    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
-    prepare(load(path))
-    return path
+    return prepared(folder, lines, keys)
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +151,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 from mexma_cli.recipe import load
 from mexma_cli.stages.train import train
+from tests.examples import demo_pairs, prepared
 from mexma_cli.training.distributed import Processes
 
 with Processes.joined() as processes:

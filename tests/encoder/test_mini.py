@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from mexma_cli.encoder import folder
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.evaluation.xsim import xsim
+from tests.examples import demo_pairs
 
-ROOT = Path(__file__).parent.parent.parent
 MINI = folder.BUNDLED / "mini"
 
 
@@ -19,7 +17,7 @@ def test_it_fits_into_the_package() -> None:
 
 
 def test_it_finds_translations_that_it_was_not_trained_on() -> None:
-    lines = (ROOT / "examples/spa-eng/gold.tsv").read_text(encoding="utf-8").splitlines()[:300]
+    lines = demo_pairs(300)
     spanish, english = zip(*(line.split("\t") for line in lines), strict=True)
     encoder = SentenceEncoder.load("mini", "cpu")
     x, y = encoder.embed(spanish), encoder.embed(english)

@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from mexma_cli.recipe import load
-from mexma_cli.stages.prepare import prepare
 from mexma_cli.stages.train import train
-from tests.stages.training import MEXMA_STEPS, ROOT, WORDS_STEPS, settings
+from tests.examples import demo_pairs, prepared
+from tests.stages.training import MEXMA_STEPS, WORDS_STEPS, settings
 
 
 @pytest.fixture
@@ -24,26 +22,8 @@ def start(tiny_encoder: Path) -> dict[str, Any]:
 def recipe_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two phases on 60 pairs, prepared; every run gets its own folder by an override."""
     folder = tmp_path_factory.mktemp("train")
-    lines = (ROOT / "examples" / "spa-eng" / "gold.tsv").read_text(encoding="utf-8").splitlines()[:60]
-    (folder / "pairs.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     shared: dict[str, Any] = {"batch_pairs": 8, "log_every": 1, "checkpoint_every": 5, "device": "cpu"}
-    raw = {
-        "name": "tiny",
-        "run": str(folder / "unused"),
-        "data": {
-            "root": str(folder),
-            "store": str(folder / "data"),
-            "max_tokens": 40,
-            "corpora": [
-                {
-                    "name": "tatoeba",
-                    "format": "tsv",
-                    "path": "pairs.tsv",
-                    "languages": ["spa_Latn"],
-                    "target": "eng_Latn",
-                }
-            ],
-        },
+    keys = {
         "encoder": {
             "new": {"layers": 1, "width": 32, "heads": 2, "ffn": 64},
             "tokenizer": {"vocabulary": 400},
@@ -66,10 +46,7 @@ def recipe_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
             },
         ],
     }
-    path = folder / "recipe.yaml"
-    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
-    prepare(load(path))
-    return path
+    return prepared(folder, demo_pairs(60), keys)
 
 
 @pytest.fixture(scope="module")

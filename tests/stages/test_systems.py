@@ -21,8 +21,8 @@ from mexma_cli.recipe.load import load_any
 from mexma_cli.stages import objectives
 from mexma_cli.stages.prepare import prepare
 from mexma_cli.stages.train import train
+from tests.examples import demo_pairs
 
-ROOT = Path(__file__).parent.parent.parent
 RECIPES = [name for name in shipped() if name.startswith("systems/") and isinstance(load_any(name), Recipe)]
 TERMS = {
     "contrastive": {"contrastive"},
@@ -36,7 +36,7 @@ TERMS = {
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with 40 pairs of two languages each, and the prepared stores beside them."""
     folder = tmp_path_factory.mktemp("systems")
-    lines = (ROOT / "examples" / "spa-eng" / "gold.tsv").read_text(encoding="utf-8").splitlines()
+    lines = demo_pairs(80)
     for language, part in (("spa_Latn", lines[:40]), ("fra_Latn", lines[40:80])):
         (folder / f"{language}.tsv").write_text("\n".join(part) + "\n", encoding="utf-8")
     return folder

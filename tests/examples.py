@@ -1,0 +1,31 @@
+"""Real text for small trainings: the demo's translations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from mexma_cli.recipe import load
+from mexma_cli.stages.prepare import prepare
+
+ROOT = Path(__file__).parent.parent
+
+
+def demo_pairs(count: int) -> list[str]:
+    """The first `count` lines of the demo's gold list: Spanish TAB English."""
+    text = (ROOT / "examples" / "spa-eng" / "gold.tsv").read_text(encoding="utf-8")
+    return text.splitlines()[:count]
+
+
+def prepared(folder: Path, pairs: list[str], keys: dict[str, Any]) -> Path:
+    """A recipe in the folder, with these keys, whose text is the pairs: written and prepared."""
+    (folder / "pairs.tsv").write_text("\n".join(pairs) + "\n", encoding="utf-8")
+    corpus = {"name": "tatoeba", "format": "tsv", "path": "pairs.tsv", "languages": ["spa_Latn"]}
+    data = {"root": str(folder), "store": str(folder / "data"), "max_tokens": 40, "corpora": [corpus]}
+    raw = {"name": "tiny", "run": str(folder / "unused"), "data": data} | keys
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    prepare(load(path))
+    return path
