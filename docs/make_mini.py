@@ -2,7 +2,7 @@
 
     python docs/make_mini.py runs/mini --data DIR      (DIR: mining/, ntrex128/ and tatoeba/ below it)
 
-The word embeddings are stored with 4 bits, all other weights as float16. What the card says of cost is read
+The word embeddings are stored with 3 bits, all other weights as float16. What the card says of cost is read
 from the run's log, what it says of quality is measured here, with benchmarks/encoder.py, on the folder as
 shipped.
 """
@@ -36,9 +36,10 @@ The encoder that comes with mexma, so that mining can be tried without downloadi
 was trained on little text, on a CPU: for real work take a real one, such as `facebook/MEXMA`.
 
 - Languages: {languages}, and English.
-- XLM-R of width {width} and depth {layers}, CLS pooling, {vocabulary:,} Unigram tokens of lower-case Latin
-  letters without accents (Cyrillic is read as Latin), at most {max_tokens} tokens a sentence;
-  {parameters:.1f}M parameters, word embeddings stored with 4 bits and the rest as float16, {megabytes:.1f} MB
+- XLM-R of width {width} and depth {layers}, CLS pooling, {vocabulary:,} Unigram tokens, {words:,} of them
+  whole words, in lower-case Latin letters without accents (Cyrillic is read as Latin), at most {max_tokens}
+  a sentence;
+  {parameters:.1f}M parameters, word embeddings stored with 3 bits and the rest as float16, {megabytes:.1f} MB
   in all. `mexma` alone reads that; in Python,
   `SentenceEncoder.load("mini").save(FOLDER)` writes a folder for transformers and sentence-transformers.
 - Trained from nothing by `mexma train recipes/mini.yaml`, in {minutes:.0f} minutes on {machine}:
@@ -123,7 +124,7 @@ def main() -> None:
     arguments = parser.parse_args()
     recipe = load(arguments.run / "recipe.yaml")
     encoder = SentenceEncoder.load(str(arguments.run / "encoder"), "cpu")
-    encoder.save(MODEL, dtype="int4")
+    encoder.save(MODEL, dtype="int3")
     size = sum(path.stat().st_size for path in MODEL.rglob("*") if path.is_file())
     if size > LARGEST:
         sys.exit(f"{size:,} bytes are more than the {LARGEST:,} that may be shipped")
@@ -132,13 +133,15 @@ def main() -> None:
         facts = json.loads(manifest.read_text())
         kept[facts["name"]] = kept.get(facts["name"], 0) + facts["pairs"]
     minutes, phases = cost(arguments.run, recipe)
-    config = encoder.model.config
+    config, tokenizer = encoder.model.config, recipe.encoder.tokenizer
+    assert tokenizer is not None
     languages = {code for corpus in recipe.data.corpora for code in corpus.languages}
     card = CARD.format(
         languages=", ".join(sorted(languages)),
         layers=config.num_hidden_layers,
         width=config.hidden_size,
         vocabulary=config.vocab_size,
+        words=tokenizer.words,
         max_tokens=encoder.max_tokens,
         parameters=sum(p.numel() for p in encoder.model.parameters()) / 1e6,
         megabytes=size / 1e6,

@@ -63,9 +63,10 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     from mexma_cli.recipe import TrainTokenizer
     from mexma_cli.stages.tokenizer import train_tokenizer
+    from tests.examples import weighed
 
     text = [sentence for side in SENTENCES.values() for sentence in side]
-    tokenizer = train_tokenizer(TrainTokenizer(vocabulary=300), lambda: iter(text))
+    tokenizer = train_tokenizer(TrainTokenizer(vocabulary=300), lambda: weighed(text))
     config = XLMRobertaConfig(
         vocab_size=len(tokenizer),
         hidden_size=32,
@@ -118,6 +119,7 @@ def masked_lms(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
     from mexma_cli.recipe import TrainTokenizer
     from mexma_cli.stages.tokenizer import train_tokenizer
+    from tests.examples import weighed
 
     text = [sentence for side in SENTENCES.values() for sentence in side]
     pieces = Tokenizer(models.WordPiece(unk_token="[UNK]"))
@@ -129,7 +131,7 @@ def masked_lms(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     )
     names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
     tokenizers = {
-        "xlm-roberta": train_tokenizer(TrainTokenizer(vocabulary=300), lambda: iter(text)),
+        "xlm-roberta": train_tokenizer(TrainTokenizer(vocabulary=300), lambda: weighed(text)),
         "bert": PreTrainedTokenizerFast(tokenizer_object=pieces, **dict(zip(names, special, strict=True))),
     }
     kinds = {

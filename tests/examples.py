@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,11 @@ from mexma_cli.recipe import load
 from mexma_cli.stages.prepare import prepare
 
 ROOT = Path(__file__).parent.parent
+
+
+def weighed(sentences: Sequence[str]) -> Iterator[tuple[str, float]]:
+    """A tokeniser's training text, all sentences equal."""
+    return ((sentence, 1.0) for sentence in sentences)
 
 
 def demo_pairs(count: int) -> list[str]:

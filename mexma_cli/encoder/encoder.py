@@ -13,7 +13,7 @@ import xxhash
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 from transformers.utils import logging as transformers_logging
 
-from mexma_cli.encoder import folder, int4
+from mexma_cli.encoder import folder, int3
 from mexma_cli.encoder.attention import IMPLEMENTATION, choose_backend, run_packed, use_packed_attention
 from mexma_cli.encoder.engine import SUPPORTED, Engine, computes_bf16_fast
 from mexma_cli.encoder.loading import load_tokenizer, load_transformer
@@ -297,19 +297,21 @@ class SentenceEncoder:
         """Write a folder that transformers, sentence-transformers and `load` read; whole or not at all.
 
         Args:
-            dtype: Of the stored weights: `float32`, `bfloat16` or `float16`; or `int4`, the word embeddings
-                with 4 bits and all else as float16, which `load` alone reads.
+            dtype: Of the stored weights: `float32`, `bfloat16` or `float16`; or `int3`, the word embeddings
+                with 3 bits and all else as float16, which `load` alone reads.
         """
-        of_modules = torch.float16 if dtype == "int4" else getattr(torch, dtype)
+        of_modules = torch.float16 if dtype == "int3" else getattr(torch, dtype)
         with folder.written_aside(Path(path)) as aside:
             self.model.config.dtype = of_modules
-            if dtype == "int4":
+            if dtype == "int3":
                 first = int(self.tokenize([""])[0][0])
-                int4.save(self.model, first, self.tokenizer.all_special_ids, aside)
+                int3.save(self.model, first, self.tokenizer.all_special_ids, aside)
             else:
                 stored = {name: tensor.to(of_modules) for name, tensor in self.model.state_dict().items()}
                 self.model.save_pretrained(aside, state_dict=stored)
             self.tokenizer.save_pretrained(aside)
+            if dtype == "int3":
+                folder.shorten_tokenizer(aside)
             folder.write_settings(aside, self.max_tokens, self.prefix)
             width = self.model.config.hidden_size
             save_modules(aside, self.pooling, width, list(self.modules), of_modules)

@@ -308,3 +308,17 @@ def written_aside(path: Path) -> Iterator[Path]:
         raise MexmaError(f"{path} could not be written: {error}", "is the disk full?") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def shorten_tokenizer(folder: Path) -> None:
+    """Write a folder's tokenizer.json without spaces, a good third smaller, and quicker to load.
+
+    Its few added tokens are named in tokenizer_config.json too, or transformers would read all of the file a
+    second time to find them.
+    """
+    path, settings = folder / "tokenizer.json", folder / "tokenizer_config.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(content, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
+    config = json.loads(settings.read_text(encoding="utf-8"))
+    config["added_tokens_decoder"] = {str(token.pop("id")): token for token in content["added_tokens"]}
+    settings.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")

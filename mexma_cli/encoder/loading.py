@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from tokenizers.normalizers import Lowercase, Normalizer, Sequence
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
-from mexma_cli.encoder import int4
+from mexma_cli.encoder import int3
 from mexma_cli.encoder.folder import FolderSettings
 from mexma_cli.encoder.modules import Dense, damaged
 from mexma_cli.errors import MexmaError
@@ -52,8 +52,8 @@ def load_transformer(
 
 def _read(settings: FolderSettings, with_pooler: bool) -> tuple[PreTrainedModel, dict[str, Any]]:
     """The model, and transformers' report of what the files lack, which it has made up."""
-    if (settings.transformer / int4.FILE).is_file():
-        return int4.load(settings.transformer, with_pooler)
+    if (settings.transformer / int3.FILE).is_file():
+        return int3.load(settings.transformer, with_pooler)
     # A class of the folder's own may not know the argument.
     arguments: dict[str, Any] = {} if settings.own_code else {"add_pooling_layer": with_pooler}
     model, report = AutoModel.from_pretrained(

@@ -41,7 +41,7 @@ class Words(Objective):
         self.encoder = encoder
         self.settings = settings
         vocabulary = encoder.model.config.vocab_size
-        dim = encoder.dim - RESERVED
+        dim = settings.width or encoder.dim - RESERVED
         self.vectors = nn.Parameter(torch.randn(vocabulary, dim) * dim**-0.5)
         self.splits = token_splits(encoder) if settings.split else None
         self.ngrams = None
@@ -50,7 +50,8 @@ class Words(Objective):
             self.ngram_vectors = nn.Parameter(torch.randn(count, dim) * NGRAM_LENGTH * dim**-0.5)
         self.special: torch.Tensor
         self.register_buffer("special", torch.tensor(encoder.tokenizer.all_special_ids), persistent=False)
-        if settings.whitening:
+        self.turns = bool(settings.width or settings.whitening)
+        if self.turns:
             self.moment: torch.Tensor
             self.register_buffer("moment", torch.eye(dim) / dim)
         self.weights = {"contrastive": 1.0}
@@ -65,7 +66,7 @@ class Words(Objective):
         with torch.autocast(ids.device.type, enabled=False):
             tokens, places = torch.unique(ids, return_inverse=True)
             sums = functional.embedding_bag(places, self.table(tokens), starts, mode="sum")
-            if self.training and self.settings.whitening:
+            if self.training and self.turns:
                 self._observe(sums.detach()[::OBSERVED])
         source, target, repeated = views.negatives(sums)
         settings = self.settings
@@ -122,17 +123,22 @@ class Words(Objective):
             vectors = self.table(tokens) - (1 - settings.own_share) * self.vectors
             lengths = vectors.norm(dim=1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
             vectors = vectors * lengths ** (settings.length_power - 1)
-            if settings.whitening:
-                vectors = vectors @ matrix_power(self.moment, -settings.whitening / 2)
+            if self.turns:
+                dim = self.encoder.dim - RESERVED
+                vectors = vectors @ principal(self.moment, dim, -settings.whitening / 2)
         write_bag(self.encoder.model, vectors, self.special.tolist())
         return self.encoder
 
 
-def matrix_power(matrix: torch.Tensor, power: float) -> torch.Tensor:
-    """A power of a symmetric positive definite matrix [dim, dim], scaled so that its mean eigenvalue is 1."""
-    values, vectors = torch.linalg.eigh(matrix.double())
-    values = (values / values.mean()).clamp_min(SMALLEST_EIGENVALUE) ** power
-    return ((vectors * values) @ vectors.T).to(matrix)
+def principal(moment: torch.Tensor, dim: int, power: float) -> torch.Tensor:
+    """The directions [width, dim] of most variance, each as long as its variance to this power.
+
+    Args:
+        moment: [width, width], symmetric and positive; variances are multiples of their mean.
+    """
+    values, vectors = torch.linalg.eigh(moment.double())
+    lengths = (values / values.mean()).clamp_min(SMALLEST_EIGENVALUE) ** power
+    return (vectors * lengths)[:, -dim:].to(moment)
 
 
 @torch.no_grad()

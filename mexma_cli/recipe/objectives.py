@@ -159,6 +159,9 @@ class WordsObjective(Section):
     ngrams: list[PositiveInt] = Field(default_factory=list)
     """A token's vector is its own and those of its letter n-grams of these sizes, in Latin letters, which
     other tokens share. Only their sum is in the encoder."""
+    width: PositiveInt | None = None
+    """Numbers of a vector in training, where that is more than the encoder has: it takes the directions in
+    which sentence vectors differ most."""
     own_share: float = Field(1.0, ge=0)
     """What a token's own vector is multiplied by in the encoder, beside its n-grams."""
     length_power: float = Field(1.0, gt=0)

@@ -15,7 +15,7 @@ from mexma_cli.objectives.clft import Clft
 from mexma_cli.objectives.contrastive import Contrastive
 from mexma_cli.objectives.dap import Dap, check_checkpoint
 from mexma_cli.objectives.mexma import Mexma
-from mexma_cli.objectives.words import Words
+from mexma_cli.objectives.words import RESERVED, Words
 from mexma_cli.recipe import (
     ClftObjective,
     ContrastiveObjective,
@@ -80,6 +80,13 @@ def check(recipe: Recipe, number: int, encoder: SentenceEncoder) -> None:
         raise MexmaError(
             f"phase {phase.name}: the objective `words` overwrites all of an encoder's weights",
             "it can only be the first phase, on a `new` encoder",
+        )
+    room = encoder.dim - RESERVED
+    if isinstance(settings, WordsObjective) and settings.width and settings.width < room:
+        raise MexmaError(
+            f"phase {phase.name}: objective.width is {settings.width}, less than the {room} numbers that an "
+            f"encoder of width {encoder.dim} has for the vectors",
+            "leave it out, or make it larger",
         )
     masks = isinstance(settings, MexmaObjective | DapObjective) or (
         isinstance(settings, ContrastiveObjective) and settings.tlm is not None

@@ -24,6 +24,7 @@ from mexma_cli.stages.corpora import Job, find_jobs, store_path_of
 from mexma_cli.stages.language import CorpusReport, LanguageWorker, Plan
 from mexma_cli.stages.prepare_pool import processes, result, work_on
 from mexma_cli.stages.tokenizer import recipe_tokenizer
+from mexma_cli.stages.vocabulary import Weighed
 from mexma_cli.store.manifest import only_writer, read_json, write_json_atomic
 from mexma_cli.text.clean import PairFilter, folded
 from mexma_cli.text.lines import Member, read_lines
@@ -110,15 +111,16 @@ class _Crew:
             settings = {
                 "excluded": self._worker.excluded,
                 "corpora": [plans[job.path].settings for job in self._jobs],
+                "repeats": [job.corpus.repeat for job in self._jobs],
             }
 
-        def sentences() -> Iterator[str]:
+        def sentences() -> Iterator[Weighed]:
             plans = self._plans("all")
             for job in self._jobs:
                 selection = plans[job.path].selection
                 if selection is not None:
                     for pair in selection.pairs(job, self._worker.stopped):
-                        yield from pair
+                        yield from ((sentence, job.corpus.repeat) for sentence in pair)
 
         backend = recipe_tokenizer(recipe, settings, sentences).backend_tokenizer
         backend.no_truncation()

@@ -9,29 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import xxhash
-from tokenizers import (
-    AddedToken,
-    Regex,
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-    trainers,
-)
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from mexma_cli.encoder.folder import locate, written_aside
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import Recipe, TrainTokenizer
+from mexma_cli.stages.vocabulary import SPECIAL, Weighed, train_pieces, word_model
 from mexma_cli.store.manifest import read_json, write_json_atomic
 from mexma_cli.text.latin import LATIN
 
 log = logging.getLogger(__name__)
 
-SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
-"""XLM-R's first ids; <mask> is its last."""
 COVERAGE = 0.9998
 """Share of the text that the alphabet must cover; rarer characters become <unk>."""
 _NOTE = "training.json"
@@ -58,13 +47,13 @@ def load_tokenizer(where: str | Path) -> PreTrainedTokenizerFast:
 
 
 def recipe_tokenizer(
-    recipe: Recipe, settings: dict[str, Any], sentences: Callable[[], Iterator[str]]
+    recipe: Recipe, settings: dict[str, Any], sentences: Callable[[], Iterator[Weighed]]
 ) -> PreTrainedTokenizerFast:
     """The tokeniser that a recipe asks for; one that was trained with equal settings is taken again.
 
     Args:
         settings: All that decides the text; kept beside a trained tokeniser.
-        sentences: Gives the text, as often as it is called.
+        sentences: Gives the text and its weights, as often as it is called.
     """
     wanted = recipe.encoder.tokenizer
     if recipe.encoder.start is not None or wanted is None:
@@ -82,30 +71,34 @@ def recipe_tokenizer(
 
 
 def train_tokenizer(
-    wanted: TrainTokenizer, sentences: Callable[[], Iterable[str]]
+    wanted: TrainTokenizer, sentences: Callable[[], Iterable[Weighed]]
 ) -> PreTrainedTokenizerFast:
     """Train a Unigram tokeniser in XLM-R's layout: <s> 0, <pad> 1, </s> 2, <unk> 3, ..., <mask> last.
 
     Where there are more than `max_sentences`, about so many are chosen by a seeded hash of the sentence.
 
+    Args:
+        sentences: Gives the text and its weights, as often as it is called.
+
     Raises:
         MexmaError: The text is too small, or its alphabet too large, for the vocabulary.
     """
-    alphabet, total = _alphabet(sentences())
-    if len(alphabet) + len(SPECIAL) + 1 > wanted.vocabulary:
+    alphabet, total = _alphabet(sentence for sentence, _ in sentences())
+    if len(alphabet) + len(SPECIAL) + 1 > wanted.vocabulary - wanted.words:
         raise MexmaError(
-            f"a vocabulary of {wanted.vocabulary:,} is too small: the text has {len(alphabet):,} characters",
+            f"a vocabulary of {wanted.vocabulary:,} is too small: the text has {len(alphabet):,} characters"
+            + (f", and {wanted.words:,} are to be whole words" if wanted.words else ""),
             "raise `encoder.tokenizer.vocabulary`",
         )
     limit = (1 << 64) if total <= wanted.max_sentences else (1 << 64) * wanted.max_sentences // total
 
-    def chosen() -> Iterator[str]:
+    def chosen() -> Iterator[Weighed]:
         seen = set()  # an English verse stands beside each of its translations: once is enough
-        for sentence in sentences():
+        for sentence, weight in sentences():
             key = xxhash.xxh3_64_intdigest(sentence.encode(), seed=wanted.seed)
             if key < limit and key not in seen and alphabet.issuperset(sentence):
                 seen.add(key)
-                yield sentence
+                yield sentence, weight
 
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.normalizer = normalizers.Sequence(
@@ -118,14 +111,16 @@ def train_tokenizer(
         ]
     )
     # A number is never one piece with a letter; "1998" has a chance to be a piece, "in1998" has not.
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Metaspace(), pre_tokenizers.Digits(individual_digits=False)]
-    )
+    digits, spaces = pre_tokenizers.Digits(individual_digits=False), pre_tokenizers.Metaspace()
+    if wanted.words:  # a word is the same after an apostrophe or a bracket
+        apart = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation(), digits, spaces]
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(apart)
+        tokenizer.model = word_model(tokenizer, chosen(), wanted.words, wanted.vocabulary - 1)
+        tokenizer.add_special_tokens(list(SPECIAL))
+    else:
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([spaces, digits])
+        train_pieces(tokenizer, (sentence for sentence, _ in chosen()), wanted.vocabulary - 1)
     tokenizer.decoder = decoders.Metaspace()
-    trainer = trainers.UnigramTrainer(
-        vocab_size=wanted.vocabulary - 1, special_tokens=list(SPECIAL), unk_token="<unk>", show_progress=False
-    )
-    tokenizer.train_from_iterator(chosen(), trainer)
     tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True)])
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]

@@ -58,7 +58,7 @@ def test_texts_are_counted_and_timed(tmp_path: Path) -> None:
     text.write_text("One line.\nAnother line.\n" * 50, encoding="utf-8")
     result = CliRunner().invoke(cli, ["mine", str(text), str(text), "--dry-run"])
     assert result.exit_code == 0, result.output
-    assert "100 lines x 512" in result.stdout and re.search(r"^embedding +about", result.stdout, re.M)
+    assert "100 lines x 320" in result.stdout and re.search(r"^embedding +about", result.stdout, re.M)
     result = CliRunner().invoke(cli, ["mine", "-", str(text), "--dry-run"])
     assert result.exit_code == 2 and "must be files" in result.stderr
 

@@ -60,7 +60,7 @@ def test_shards_made_at_once_mine_as_the_whole_text_does(tmp_path: Path) -> None
         said = shard.communicate(timeout=120)[1]
         assert shard.returncode == 0, said
     parts = ["spa.00002-of-00002.emb", "spa.00001-of-00002.emb"]
-    assert "400 rows of 512 numbers in merged.emb" in run(tmp_path, "merge", *parts, "-o", "merged.emb")
+    assert "400 rows of 320 numbers in merged.emb" in run(tmp_path, "merge", *parts, "-o", "merged.emb")
     run(tmp_path, *embed, "spa.txt", "--lang", "spa", "-o", "whole.emb")
     run(tmp_path, *embed, "eng.txt", "--lang", "eng", "-o", "eng.emb")
     merged, whole = (

@@ -32,6 +32,7 @@ from transformers import (
 
 from mexma_cli.recipe import TrainTokenizer
 from mexma_cli.stages.tokenizer import train_tokenizer
+from tests.examples import weighed
 
 WIDTH = 32
 SHAPE: dict[str, Any] = {
@@ -82,7 +83,7 @@ def word_pieces(folder: Path, texts: list[str], lower: bool = False) -> int:
 
 def pieces(folder: Path, texts: list[str]) -> int:
     """XLM-R's Unigram."""
-    tokenizer = train_tokenizer(TrainTokenizer(vocabulary=300), lambda: iter(texts))
+    tokenizer = train_tokenizer(TrainTokenizer(vocabulary=300), lambda: weighed(texts))
     tokenizer.model_max_length = 512
     tokenizer.save_pretrained(folder)
     return len(tokenizer)

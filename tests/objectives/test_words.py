@@ -10,7 +10,7 @@ import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder, first_position
 from mexma_cli.objectives.base import PairViews
-from mexma_cli.objectives.words import Words, matrix_power, write_bag
+from mexma_cli.objectives.words import Words, principal, write_bag
 from mexma_cli.recipe import NewEncoder, WordsObjective
 from mexma_cli.training.masking import Vocabulary, build_views
 
@@ -103,9 +103,29 @@ def test_lengths_and_variances_are_evened_in_the_encoder(
 def test_whole_whitening_makes_variances_equal() -> None:
     vectors = torch.randn(500, 8) @ torch.randn(8, 8)
     moment = vectors.T @ vectors / len(vectors)
-    white = vectors @ matrix_power(moment, -0.5)
+    white = vectors @ principal(moment, 8, -0.5)
     after = white.T @ white / len(white)
     assert torch.allclose(after / after.trace() * 8, torch.eye(8), atol=1e-3)
+
+
+def test_what_is_wider_in_training_gives_its_main_directions(
+    encoder: SentenceEncoder, sentences: dict[str, list[str]]
+) -> None:
+    """The encoder's cosines are those of the sums, without the directions in which they hardly differ."""
+    words = Words(encoder, WordsObjective(name="words", width=100))
+    assert words.vectors.shape[1] == 100
+    kept = encoder.dim - 2
+    with torch.no_grad():
+        words.vectors[:, kept:] *= 1e-3
+        turned = torch.linalg.qr(torch.randn(100, 100))[0]
+        words.vectors.copy_(words.vectors @ turned)
+    texts = [*sentences["fra"], *sentences["eng"]]
+    tokens = [ids[1:-1] for ids in encoder.tokenize(texts)]
+    vectors = words.vectors.detach()
+    flat = torch.cat([vectors[ids] for ids in map(torch.from_numpy, map(np.int64, tokens))])
+    words.moment.copy_(flat.T @ flat / len(flat))
+    sums = np.stack([vectors.numpy()[ids].sum(axis=0) for ids in tokens])
+    assert np.abs(cosines(words.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
 
 
 def test_the_second_moment_is_of_training_only_and_saved(

@@ -148,7 +148,7 @@ def test_bf16_and_forgotten_activations_give_about_the_same(
         assert train(prepared(parsed(raw, tmp_path))) is not None
         losses.append([json.loads(line)["loss"] for line in (run / "log.jsonl").read_text().splitlines()])
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
-    assert losses[2] == pytest.approx(losses[0], rel=0.05)
+    assert losses[2] == pytest.approx(losses[0], rel=0.1)
 
 
 def refused(raw: dict[str, Any], folder: Path) -> MexmaError:
@@ -173,7 +173,7 @@ def test_teachers_that_do_not_fit(
     raw = shrunk(load("systems/clft"), pairs, start, tmp_path / "run")
     raw["phases"][0]["objective"]["teacher"] = "mini"
     error = refused(raw, tmp_path)
-    assert "the teacher mini has vectors of 512 numbers" in error.message and "of 32" in error.message
+    assert "the teacher mini has vectors of 320 numbers" in error.message and "of 32" in error.message
     raw["phases"][0]["objective"]["teacher"] = str(tiny_encoder)
     assert "has another tokeniser" in refused(raw, tmp_path).message
     other = SentenceEncoder.load(str(start), "cpu")

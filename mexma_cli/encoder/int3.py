@@ -1,7 +1,7 @@
-"""Weights stored with word embeddings of 4 bits, two numbers a byte; all others as float16.
+"""Weights stored with word embeddings of 3 bits, eight numbers in three bytes; all others as float16.
 
-Most of a small encoder are word embeddings, and these are an eighth of what float32 takes. A row is a scale
-times sixteen levels. What is off by chance mostly cancels out in a sentence, but for two things, which are
+Most of a small encoder are word embeddings, and these are a tenth of what float32 takes. A row is a scale
+times eight levels. What is off by chance mostly cancels out in a sentence, but for two things, which are
 kept as float16: the special tokens, which every sentence has, and one direction of every row, the one from
 which the first token takes its attention in layer 0. Computing is another matter: what is read is float32.
 """
@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -21,14 +20,16 @@ from transformers import MODEL_MAPPING, AutoConfig, PreTrainedModel
 
 from mexma_cli.encoder.modules import damaged
 
-FILE = "model.int4.safetensors"
+FILE = "model.int3.safetensors"
 """Not model.safetensors, which other programs would misread."""
 CODES, SCALES, DIRECTION, ERRORS, SPECIAL, ROWS = (
     f".{part}" for part in ("codes", "scales", "direction", "errors", "special", "rows")
 )
-_HALF = torch.tensor([0.1284, 0.3881, 0.6568, 0.9424, 1.256, 1.618, 2.069, 2.733])
+_ROWS = 2048
+"""So many are restored at once: what is between codes and numbers stays in the processor's cache."""
+_HALF = torch.tensor([0.2451, 0.7560, 1.344, 2.152])
 LEVELS = torch.cat([-_HALF.flip(0), _HALF])
-"""The sixteen with the least squared error for normal numbers of variance 1 (Max 1960, table I)."""
+"""The eight with the least squared error for normal numbers of variance 1 (Max 1960, table I)."""
 
 
 def save(model: PreTrainedModel, first: int, special: Sequence[int], folder: Path) -> None:
@@ -95,16 +96,17 @@ def _weights(path: Path) -> dict[str, torch.Tensor]:
         )
         words[name] = restore(codes, scales, len(direction))
         # A product, then a sum, so that every processor gets the same bits, and the same fingerprint.
-        words[name] += errors.float()[:, None] * direction
+        for part, off in zip(words[name].split(_ROWS), errors.float().split(_ROWS), strict=True):
+            part += off[:, None] * direction
         words[name][special] = rows.float()
     return words | {name: weight.float() for name, weight in stored.items()}
 
 
 def quantise(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes, uint8 [rows, dim / 2 rounded up], and float32 scales [rows] of a matrix [rows, dim].
+    """Codes, uint8 [rows, 3 for every 8 numbers], and float16 scales [rows] of a matrix [rows, dim].
 
-    The first of a byte's two levels is in its low half. Scales are the root mean square of a row, then what
-    has the least squared error with the levels chosen.
+    Four levels are 12 bits, the first in the lowest three, and two of these fill three bytes. Scales are the
+    root mean square of a row, then what has the least squared error with the levels chosen.
     """
     weight = weight.float()
     scales = weight.square().mean(dim=1, keepdim=True).sqrt().clamp_min(torch.finfo(torch.float32).tiny)
@@ -112,17 +114,22 @@ def quantise(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     places = torch.bucketize((weight / scales).contiguous(), borders)
     levels = LEVELS[places]
     best = (weight * levels).sum(dim=1) / levels.square().sum(dim=1)
-    low, high = functional.pad(places, (0, places.shape[1] % 2)).to(torch.uint8).unfold(1, 2, 2).unbind(-1)
-    return low | high << 4, best
+    whole = functional.pad(places, (0, -places.shape[1] % 8)).unfold(1, 4, 4)
+    first, second = (whole << torch.arange(0, 12, 3)).sum(dim=2).unfold(1, 2, 2).unbind(-1)
+    codes = torch.stack([first & 255, first >> 8 | (second & 15) << 4, second >> 4], dim=2)
+    return codes.flatten(1).to(torch.uint8), best.half()
 
 
 def restore(codes: torch.Tensor, scales: torch.Tensor, dim: int) -> torch.Tensor:
     """The matrix, float32 [rows, dim], that codes and scales stand for."""
-    byte = torch.arange(256)
-    pairs = torch.stack([LEVELS[byte & 15], LEVELS[byte >> 4]], dim=1)
-    # Both numbers of a byte at once, as one complex number: faster than rows of two.
-    restored = pairs.numpy().view(np.complex64)[:, 0].take(codes.numpy()).view(np.float32)
-    return torch.from_numpy(restored)[:, :dim].mul_(scales[:, None])
+    fours = LEVELS[torch.arange(1 << 12)[:, None] >> torch.arange(0, 12, 3) & 7]
+    restored = torch.empty(len(codes), dim)
+    for part, triples, own in zip(*(whole.split(_ROWS) for whole in (restored, codes, scales)), strict=True):
+        low, middle, high = triples.int().unfold(1, 3, 3).unbind(-1)
+        places = torch.stack([low | (middle & 15) << 8, middle >> 4 | high << 4], dim=2)
+        levels = functional.embedding(places.flatten(1), fours).flatten(1)  # four numbers at once
+        torch.mul(levels[:, :dim], own.float()[:, None], out=part)
+    return restored
 
 
 @torch.no_grad()

@@ -1,0 +1,86 @@
+"""The vocabulary of a Unigram tokeniser: pieces that are learned, or whole words first."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from tokenizers import Tokenizer, models, trainers
+
+Weighed = tuple[str, float]
+"""A sentence, and how often it is seen in training against the others."""
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
+"""XLM-R's first ids; <mask> is its last."""
+DIGITS = 3
+"""Scores are rounded to so many places, which is exact enough, and short to write."""
+
+
+def train_pieces(
+    tokenizer: Tokenizer, text: Iterable[str], vocabulary: int, alphabet: Sequence[str] = ()
+) -> None:
+    """Learn so many pieces from a text, `SPECIAL` among them; its characters and `alphabet` are pieces."""
+    trainer = trainers.UnigramTrainer(
+        vocab_size=vocabulary,
+        special_tokens=list(SPECIAL),
+        unk_token="<unk>",
+        initial_alphabet=list(alphabet),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(text, trainer)
+
+
+def word_model(tokenizer: Tokenizer, text: Iterable[Weighed], words: int, vocabulary: int) -> models.Unigram:
+    """A model in which the most frequent words are one token each; of the others it has pieces.
+
+    The pieces are learned from the different words of the text, each once, since it is rare words that they
+    are for. A word's score is the logarithm of its share of the text, or what it takes to be more likely
+    than its pieces.
+
+    Args:
+        tokenizer: Its normaliser and pre-tokeniser say what a word is.
+        words: So many at most; numbers and punctuation count as words.
+        vocabulary: Tokens in all, `SPECIAL` among them.
+    """
+    counts = _counts(tokenizer, text)
+    pieces = Tokenizer(models.Unigram())
+    train_pieces(pieces, sorted(counts), vocabulary - words, sorted({c for word in counts for c in word}))
+    scores = {piece: _rounded(score) for piece, score in json.loads(pieces.to_str())["model"]["vocab"]}
+    by_count = sorted(counts, key=lambda word: (-counts[word], word))
+    chosen = list(islice((word for word in by_count if word not in scores), words))
+    whole = chosen + [word for word in by_count if word in scores]
+    total = sum(counts.values())
+    scores |= {word: _rounded(math.log(counts[word] / total)) for word in chosen}
+    while split := _split(_model(scores), whole):  # again, since a word's pieces may have been raised
+        scores |= {
+            word: _rounded(sum(scores[part] for part in parts) + 10**-DIGITS) for word, parts in split.items()
+        }
+    special = [(token, scores.pop(token)) for token in SPECIAL]
+    likeliest_first = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+    return _model(dict([*special, *likeliest_first]))
+
+
+def _counts(tokenizer: Tokenizer, text: Iterable[Weighed]) -> dict[str, float]:
+    """How often each word is seen."""
+    normalise, split = tokenizer.normalizer.normalize_str, tokenizer.pre_tokenizer.pre_tokenize_str
+    counts: defaultdict[str, float] = defaultdict(float)
+    for sentence, weight in text:
+        for word, _ in split(normalise(sentence)):
+            counts[word] += weight
+    return counts
+
+
+def _split(model: models.Unigram, words: Sequence[str]) -> dict[str, list[str]]:
+    """The words that are not one token, and their pieces."""
+    found = ((word, [token.value for token in model.tokenize(word)]) for word in words)
+    return {word: parts for word, parts in found if len(parts) > 1}
+
+
+def _rounded(score: float) -> float:
+    return round(score, DIGITS)
+
+
+def _model(scores: dict[str, float]) -> models.Unigram:
+    return models.Unigram(list(scores.items()), unk_id=SPECIAL.index("<unk>"))
