@@ -3,8 +3,9 @@
     python benchmarks/baselines.py --data DIR [--seeds 3] [--only NAME ...] [--set KEY=VALUE] [--out DIR]
 
 (DIR: what recipes/mini.yaml reads, and ntrex128/, tatoeba/ and mining/.) Each recipe of recipes/baselines
-takes two to six minutes of one core. What is finished is kept in --out, as in benchmarks/reproduction.py.
-`characters` is TF-IDF of character n-grams, with weights from the same text; it has no seed.
+takes five to fifteen minutes of one core. What is finished is kept in --out, as in
+benchmarks/reproduction.py. `characters` is TF-IDF of character n-grams, with weights from
+the same text; it has no seed.
 """
 
 from __future__ import annotations
