@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from tokenizers.models import Unigram
 from tokenizers.normalizers import Lowercase, Normalizer, Sequence
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
@@ -119,13 +120,20 @@ def _lower_case(normalizer: Normalizer | None) -> Normalizer:
     return Sequence(steps if any(isinstance(step, Lowercase) for step in steps) else [Lowercase(), *steps])
 
 
+def _highest_id(tokenizer: PreTrainedTokenizerFast) -> int:
+    backend = tokenizer.backend_tokenizer
+    if isinstance(backend.model, Unigram):  # ids are places in a list, and reading them all takes its time
+        return max(backend.get_vocab_size(with_added_tokens=False) - 1, *tokenizer.added_tokens_decoder, 0)
+    return max(tokenizer.get_vocab().values(), default=0)
+
+
 def _check(name: str, tokenizer: PreTrainedTokenizerFast, config: dict[str, Any], vocabulary: int) -> None:
-    ids = tokenizer.get_vocab().values()
-    sizes = f"(tokeniser: {len(ids):,} tokens; weights: {vocabulary:,})"
+    highest = _highest_id(tokenizer)
+    sizes = f"(tokeniser: {len(tokenizer):,} tokens; weights: {vocabulary:,})"
     wrong = f"{name!r}: the tokeniser does not belong to the weights"
     hint = "take both from the same folder"
-    if max(ids, default=0) >= vocabulary:
-        raise MexmaError(f"{wrong}: it has token ids up to {max(ids):,} {sizes}", hint)
+    if highest >= vocabulary:
+        raise MexmaError(f"{wrong}: it has token ids up to {highest:,} {sizes}", hint)
     try:
         ends = tokenizer.backend_tokenizer.encode("").ids
         tokenizer.backend_tokenizer.encode(UNSEEN)
