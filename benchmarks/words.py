@@ -28,7 +28,8 @@ def exported(run: Path, recipe: Recipe) -> SentenceEncoder:
     encoder = SentenceEncoder.load(str(run / phase.name / "encoder"), "cpu")
     words = Words(encoder, phase.objective)
     last = checkpoint.found(run / phase.name / "checkpoints")[-1]
-    words.load_state_dict(checkpoint.load(last).objective, strict=False)  # `moment` is whitening's alone
+    state = checkpoint.load(last).objective
+    words.load_state_dict(state, strict=False)  # `moment` may be more than these need
     return words.export()
 
 

@@ -303,15 +303,14 @@ class SentenceEncoder:
         of_modules = torch.float16 if dtype == "int3" else getattr(torch, dtype)
         with folder.written_aside(Path(path)) as aside:
             self.model.config.dtype = of_modules
+            self.tokenizer.save_pretrained(aside)
             if dtype == "int3":
                 first = int(self.tokenize([""])[0][0])
                 int3.save(self.model, first, self.tokenizer.all_special_ids, aside)
+                folder.shorten_tokenizer(aside)
             else:
                 stored = {name: tensor.to(of_modules) for name, tensor in self.model.state_dict().items()}
                 self.model.save_pretrained(aside, state_dict=stored)
-            self.tokenizer.save_pretrained(aside)
-            if dtype == "int3":
-                folder.shorten_tokenizer(aside)
             folder.write_settings(aside, self.max_tokens, self.prefix)
             width = self.model.config.hidden_size
             save_modules(aside, self.pooling, width, list(self.modules), of_modules)

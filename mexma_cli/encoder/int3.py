@@ -25,8 +25,8 @@ FILE = "model.int3.safetensors"
 CODES, SCALES, DIRECTION, ERRORS, SPECIAL, ROWS = (
     f".{part}" for part in ("codes", "scales", "direction", "errors", "special", "rows")
 )
-_ROWS = 2048
-"""So many are restored at once: what is between codes and numbers stays in the processor's cache."""
+_BLOCK = 2048
+"""So many rows are restored at once: what is between codes and numbers stays in the processor's cache."""
 _HALF = torch.tensor([0.2451, 0.7560, 1.344, 2.152])
 LEVELS = torch.cat([-_HALF.flip(0), _HALF])
 """The eight with the least squared error for normal numbers of variance 1 (Max 1960, table I)."""
@@ -96,7 +96,7 @@ def _weights(path: Path) -> dict[str, torch.Tensor]:
         )
         words[name] = restore(codes, scales, len(direction))
         # A product, then a sum, so that every processor gets the same bits, and the same fingerprint.
-        for part, off in zip(words[name].split(_ROWS), errors.float().split(_ROWS), strict=True):
+        for part, off in zip(words[name].split(_BLOCK), errors.float().split(_BLOCK), strict=True):
             part += off[:, None] * direction
         words[name][special] = rows.float()
     return words | {name: weight.float() for name, weight in stored.items()}
@@ -124,7 +124,7 @@ def restore(codes: torch.Tensor, scales: torch.Tensor, dim: int) -> torch.Tensor
     """The matrix, float32 [rows, dim], that codes and scales stand for."""
     fours = LEVELS[torch.arange(1 << 12)[:, None] >> torch.arange(0, 12, 3) & 7]
     restored = torch.empty(len(codes), dim)
-    for part, triples, own in zip(*(whole.split(_ROWS) for whole in (restored, codes, scales)), strict=True):
+    for part, triples, own in zip(*(whole.split(_BLOCK) for whole in (restored, codes, scales)), strict=True):
         low, middle, high = triples.int().unfold(1, 3, 3).unbind(-1)
         places = torch.stack([low | (middle & 15) << 8, middle >> 4 | high << 4], dim=2)
         levels = functional.embedding(places.flatten(1), fours).flatten(1)  # four numbers at once

@@ -50,10 +50,8 @@ class Words(Objective):
             self.ngram_vectors = nn.Parameter(torch.randn(count, dim) * NGRAM_LENGTH * dim**-0.5)
         self.special: torch.Tensor
         self.register_buffer("special", torch.tensor(encoder.tokenizer.all_special_ids), persistent=False)
-        self.turns = bool(settings.width or settings.whitening)
-        if self.turns:
-            self.moment: torch.Tensor
-            self.register_buffer("moment", torch.eye(dim) / dim)
+        self.moment: torch.Tensor | None
+        self.register_buffer("moment", torch.eye(dim) / dim if settings.width or settings.whitening else None)
         self.weights = {"contrastive": 1.0}
 
     def views(self) -> None:
@@ -66,8 +64,9 @@ class Words(Objective):
         with torch.autocast(ids.device.type, enabled=False):
             tokens, places = torch.unique(ids, return_inverse=True)
             sums = functional.embedding_bag(places, self.table(tokens), starts, mode="sum")
-            if self.training and self.turns:
-                self._observe(sums.detach()[::OBSERVED])
+            if self.training and self.moment is not None:
+                unit = functional.normalize(sums.detach()[::OBSERVED].float(), dim=1)
+                self.moment.lerp_(unit.T @ unit / len(unit), MOMENT_RATE)
         source, target, repeated = views.negatives(sums)
         settings = self.settings
         return {
@@ -106,11 +105,6 @@ class Words(Objective):
         counts = self.ngrams.counts.to(tokens.device)[tokens]
         return own + sums * counts.clamp_min(1).rsqrt()[:, None]
 
-    def _observe(self, sums: torch.Tensor) -> None:
-        """Take a batch's sums [N, dim] into the running second moment of sentence vectors."""
-        unit = functional.normalize(sums.float(), dim=1)
-        self.moment.lerp_(unit.T @ unit / len(unit), MOMENT_RATE)
-
     def players(self) -> list[dict[str, list[nn.Parameter]]]:
         """One optimiser with the vectors."""
         return [{"body": list(self.parameters(recurse=False))}]
@@ -123,7 +117,7 @@ class Words(Objective):
             vectors = self.table(tokens) - (1 - settings.own_share) * self.vectors
             lengths = vectors.norm(dim=1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
             vectors = vectors * lengths ** (settings.length_power - 1)
-            if self.turns:
+            if self.moment is not None:
                 dim = self.encoder.dim - RESERVED
                 vectors = vectors @ principal(self.moment, dim, -settings.whitening / 2)
         write_bag(self.encoder.model, vectors, self.special.tolist())

@@ -111,8 +111,10 @@ class _Crew:
             settings = {
                 "excluded": self._worker.excluded,
                 "corpora": [plans[job.path].settings for job in self._jobs],
-                "repeats": [job.corpus.repeat for job in self._jobs],
             }
+            wanted = recipe.encoder.tokenizer
+            if wanted is not None and wanted.words:  # only words are counted as often as they are seen
+                settings["repeats"] = [job.corpus.repeat for job in self._jobs]
 
         def sentences() -> Iterator[Weighed]:
             plans = self._plans("all")

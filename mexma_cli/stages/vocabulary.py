@@ -18,16 +18,10 @@ DIGITS = 3
 """Scores are rounded to so many places, which is exact enough, and short to write."""
 
 
-def train_pieces(
-    tokenizer: Tokenizer, text: Iterable[str], vocabulary: int, alphabet: Sequence[str] = ()
-) -> None:
-    """Learn so many pieces from a text, `SPECIAL` among them; its characters and `alphabet` are pieces."""
+def train_pieces(tokenizer: Tokenizer, text: Iterable[str], vocabulary: int) -> None:
+    """Learn so many pieces from a text, `SPECIAL` and all of its characters among them."""
     trainer = trainers.UnigramTrainer(
-        vocab_size=vocabulary,
-        special_tokens=list(SPECIAL),
-        unk_token="<unk>",
-        initial_alphabet=list(alphabet),
-        show_progress=False,
+        vocab_size=vocabulary, special_tokens=list(SPECIAL), unk_token="<unk>", show_progress=False
     )
     tokenizer.train_from_iterator(text, trainer)
 
@@ -46,7 +40,7 @@ def word_model(tokenizer: Tokenizer, text: Iterable[Weighed], words: int, vocabu
     """
     counts = _counts(tokenizer, text)
     pieces = Tokenizer(models.Unigram())
-    train_pieces(pieces, sorted(counts), vocabulary - words, sorted({c for word in counts for c in word}))
+    train_pieces(pieces, sorted(counts), vocabulary - words)
     scores = {piece: _rounded(score) for piece, score in json.loads(pieces.to_str())["model"]["vocab"]}
     by_count = sorted(counts, key=lambda word: (-counts[word], word))
     chosen = list(islice((word for word in by_count if word not in scores), words))

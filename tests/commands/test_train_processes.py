@@ -151,7 +151,6 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 from mexma_cli.recipe import load
 from mexma_cli.stages.train import train
-from tests.examples import demo_pairs, prepared
 from mexma_cli.training.distributed import Processes
 
 with Processes.joined() as processes:

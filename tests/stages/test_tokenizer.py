@@ -116,7 +116,7 @@ def test_words_are_counted_as_often_as_training_sees_them(text: list[str]) -> No
         assert (f"▁{rare}" in vocabulary) == found
 
 
-def test_a_tokeniser_of_words_is_layed_out_like_the_others(
+def test_a_tokeniser_of_words_is_laid_out_like_the_others(
     whole_words: PreTrainedTokenizerFast, tmp_path: Path
 ) -> None:
     whole_words.save_pretrained(tmp_path)
