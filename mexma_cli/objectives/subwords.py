@@ -15,6 +15,7 @@ from mexma_cli.errors import MexmaError
 
 WORD_START = pre_tokenizers.Metaspace().replacement
 """Stands before the first token of a word in a Unigram vocabulary."""
+_NO_VOWELS = str.maketrans("", "", "aeiouyj")
 SHORTEST_SPLIT = 4
 """Letters of the shortest token that is split."""
 
@@ -42,21 +43,33 @@ class Parts:
         )
 
 
-def ngrams(piece: str, sizes: Sequence[int]) -> set[str]:
+def ngrams(piece: str, sizes: Sequence[int], consonants: Sequence[int] = ()) -> set[str]:
     """N-grams of one token as the tokeniser writes it, spelled in lower-case Latin letters.
 
     So a Russian or Greek name has n-grams of its English form. `<` stands for the start of a word. The whole
     spelling counts as one more, that tokens with and without a word's start share.
+
+    Args:
+        consonants: Sizes of n-grams of the spelling without vowels, marked with `#`; its whole is one too.
     """
     spelled = anyascii(piece.replace(WORD_START, "<")).lower()
-    parts = {spelled[i : i + size] for size in sizes for i in range(len(spelled) - size + 1)}
-    return parts | {f"={spelled.removeprefix('<')}"}
+    parts = _windows(spelled, sizes) | {f"={spelled.removeprefix('<')}"}
+    if consonants:
+        bare = spelled.translate(_NO_VOWELS)
+        parts |= {f"#{part}" for part in _windows(bare, consonants) | {f"={bare.removeprefix('<')}"}}
+    return parts
 
 
-def token_ngrams(encoder: SentenceEncoder, sizes: Sequence[int]) -> tuple[Parts, int]:
+def _windows(text: str, sizes: Sequence[int]) -> set[str]:
+    return {text[i : i + size] for size in sizes for i in range(len(text) - size + 1)}
+
+
+def token_ngrams(
+    encoder: SentenceEncoder, sizes: Sequence[int], consonants: Sequence[int] = ()
+) -> tuple[Parts, int]:
     """The n-grams of each token, those of one token only left out, and how many different ones there are."""
     special = set(encoder.tokenizer.all_special_tokens)
-    found = [set() if piece in special else ngrams(piece, sizes) for piece in _pieces(encoder)]
+    found = [set() if piece in special else ngrams(piece, sizes, consonants) for piece in _pieces(encoder)]
     tokens_with = Counter(ngram for row in found for ngram in row)
     shared = sorted(ngram for ngram, tokens in tokens_with.items() if tokens > 1)
     places = {ngram: place for place, ngram in enumerate(shared)}

@@ -45,8 +45,8 @@ class Words(Objective):
         self.vectors = nn.Parameter(torch.randn(vocabulary, dim) * dim**-0.5)
         self.splits = token_splits(encoder) if settings.split else None
         self.ngrams = None
-        if settings.ngrams:
-            self.ngrams, count = token_ngrams(encoder, settings.ngrams)
+        if settings.ngrams or settings.consonants:
+            self.ngrams, count = token_ngrams(encoder, settings.ngrams, settings.consonants)
             self.ngram_vectors = nn.Parameter(torch.randn(count, dim) * NGRAM_LENGTH * dim**-0.5)
         self.special: torch.Tensor
         self.register_buffer("special", torch.tensor(encoder.tokenizer.all_special_ids), persistent=False)

@@ -159,6 +159,8 @@ class WordsObjective(Section):
     ngrams: list[PositiveInt] = Field(default_factory=list)
     """A token's vector is its own and those of its letter n-grams of these sizes, in Latin letters, which
     other tokens share. Only their sum is in the encoder."""
+    consonants: list[PositiveInt] = Field(default_factory=list)
+    """The same of the letters without vowels, which kindred languages change most."""
     width: PositiveInt | None = None
     """Numbers of a vector in training, where that is more than the encoder has: it takes the directions in
     which sentence vectors differ most."""

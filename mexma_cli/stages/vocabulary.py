@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
@@ -29,9 +28,8 @@ def train_pieces(tokenizer: Tokenizer, text: Iterable[str], vocabulary: int) -> 
 def word_model(tokenizer: Tokenizer, text: Iterable[Weighed], words: int, vocabulary: int) -> models.Unigram:
     """A model in which the most frequent words are one token each; of the others it has pieces.
 
-    The pieces are learned from the different words of the text, each once, since it is rare words that they
-    are for. A word's score is the logarithm of its share of the text, or what it takes to be more likely
-    than its pieces.
+    A word's score is the logarithm of its share of the text, or what it takes to be more likely than its
+    pieces.
 
     Args:
         tokenizer: Its normaliser and pre-tokeniser say what a word is.
@@ -39,9 +37,7 @@ def word_model(tokenizer: Tokenizer, text: Iterable[Weighed], words: int, vocabu
         vocabulary: Tokens in all, `SPECIAL` among them.
     """
     counts = _counts(tokenizer, text)
-    pieces = Tokenizer(models.Unigram())
-    train_pieces(pieces, sorted(counts), vocabulary - words)
-    scores = {piece: _rounded(score) for piece, score in json.loads(pieces.to_str())["model"]["vocab"]}
+    scores = _merged_pieces(sorted(counts), vocabulary - words)
     by_count = sorted(counts, key=lambda word: (-counts[word], word))
     chosen = list(islice((word for word in by_count if word not in scores), words))
     whole = chosen + [word for word in by_count if word in scores]
@@ -54,6 +50,26 @@ def word_model(tokenizer: Tokenizer, text: Iterable[Weighed], words: int, vocabu
     special = [(token, scores.pop(token)) for token in SPECIAL]
     likeliest_first = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
     return _model(dict([*special, *likeliest_first]))
+
+
+def _merged_pieces(words: Sequence[str], vocabulary: int) -> dict[str, float]:
+    """Pieces by byte-pair merges, and the logarithm of each one's share of the words' pieces.
+
+    Every word counts once, since it is rare words that pieces are for. The trainer of Unigram models is no
+    better at it, takes longer, and has other pieces in every run.
+    """
+    pieces = Tokenizer(models.BPE())
+    trainer = trainers.BpeTrainer(vocab_size=vocabulary, special_tokens=list(SPECIAL), show_progress=False)
+    pieces.train_from_iterator(words, trainer)
+    used = Counter(pieces.get_vocab().keys())
+    for word in words:
+        used.update(token.value for token in pieces.model.tokenize(word))
+    for token in SPECIAL:
+        del used[token]
+    total = used.total()
+    return dict.fromkeys(SPECIAL, 0.0) | {
+        piece: _rounded(math.log(count / total)) for piece, count in used.items()
+    }
 
 
 def _counts(tokenizer: Tokenizer, text: Iterable[Weighed]) -> dict[str, float]:

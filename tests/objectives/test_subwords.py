@@ -18,17 +18,28 @@ def test_ngrams_of_a_token() -> None:
     assert ngrams("a", [3, 4]) == {"=a"}
 
 
+def test_consonants_of_kindred_words() -> None:
+    """Milk in Russian, Belarusian and Czech, which share no longer n-gram of all letters."""
+    assert ngrams("▁abcd", [], [3]) == {"#<bc", "#bcd", "#=bcd", "=abcd"}
+    milk = [ngrams(word, [3], [3, 4]) for word in ("▁moloko", "▁malako", "▁mleko")]
+    assert {"#=mlk", "#<ml", "#mlk", "#<mlk"} == milk[0] & milk[1] & milk[2]
+    assert ngrams("▁aia", [], [1]) == {"=aia", "#=", "#<"}
+
+
 def test_other_scripts_share_ngrams_with_latin() -> None:
     shared = ngrams("▁Москва", [3]) & ngrams("▁moskva", [3])
     assert shared == ngrams("▁moskva", [3])
     assert "=nino" in ngrams("▁niño", [3])
 
 
-@given(st.text(max_size=12), st.lists(st.integers(1, 6), max_size=3))
-def test_ngrams_are_of_the_sizes_asked_for(piece: str, sizes: list[int]) -> None:
-    parts = ngrams(piece, sizes)
-    assert {len(part) for part in parts if not part.startswith("=")} <= set(sizes)
-    assert sum(part.startswith("=") for part in parts) >= 1
+@given(st.text("▁aeioubcd#=<жñ漢", max_size=12), *[st.lists(st.integers(1, 6), max_size=3)] * 2)
+def test_ngrams_are_of_the_sizes_asked_for(piece: str, sizes: list[int], consonants: list[int]) -> None:
+    plain = ngrams(piece, sizes)
+    assert {len(part) for part in plain if not part.startswith("=")} <= set(sizes)
+    assert sum(part.startswith("=") for part in plain) >= 1
+    more = ngrams(piece, sizes, consonants) - plain
+    assert {len(part) - 1 for part in more if not part.startswith("#=")} <= set(consonants)
+    assert not any(vowel in part for part in more for vowel in "aeiou")
 
 
 @pytest.fixture(scope="module")

@@ -82,7 +82,7 @@ def test_no_tokeniser_is_said_so(tmp_path: Path) -> None:
 
 @pytest.fixture
 def whole_words(text: list[str]) -> PreTrainedTokenizerFast:
-    wanted = TrainTokenizer(vocabulary=400, words=60, lowercase=True)
+    wanted = TrainTokenizer(vocabulary=300, words=60, lowercase=True)
     return train_tokenizer(wanted, lambda: weighed(text))
 
 
@@ -107,6 +107,14 @@ def test_a_word_is_never_less_likely_than_its_pieces(whole_words: PreTrainedToke
             assert whole_words.tokenize(token[1:]) == [token]
 
 
+def test_a_tokeniser_of_words_is_the_same_every_time(
+    whole_words: PreTrainedTokenizerFast, text: list[str]
+) -> None:
+    wanted = TrainTokenizer(vocabulary=300, words=60, lowercase=True)
+    again = train_tokenizer(wanted, lambda: weighed(text[::-1]))
+    assert again.backend_tokenizer.to_str() == whole_words.backend_tokenizer.to_str()
+
+
 def test_words_are_counted_as_often_as_training_sees_them(text: list[str]) -> None:
     rare = "heliotrope"
     assert not any(rare in sentence for sentence in text)
@@ -127,7 +135,7 @@ def test_a_tokeniser_of_words_is_laid_out_like_the_others(
     assert (ids[0], ids[-1]) == (0, 2)
     assert loaded.decode(ids, skip_special_tokens=True) == "elle a vendu"
     again = train_tokenizer(
-        TrainTokenizer(vocabulary=400, words=60, lowercase=True),
+        TrainTokenizer(vocabulary=300, words=60, lowercase=True),
         lambda: weighed([loaded.decode(ids, skip_special_tokens=True)] * 3),
     )
     assert again.tokenize("vendu") == ["▁vendu"]
