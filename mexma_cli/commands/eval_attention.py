@@ -87,11 +87,8 @@ def command(
     rows = _rows(loaded, texts)
     if not rows:
         raise MexmaError(f"{folder}: no sentence has a token")
-    scores = {
-        key: sum(row[key] for row in rows) / len(rows)
-        for key in rows[0]
-        if key not in ("language", "sentences")
-    }
+    measured = [key for key in rows[0] if key not in ("language", "sentences")]
+    scores = {key: sum(row[key] for row in rows) / len(rows) for key in measured}
     settings = {
         "data": str(folder),
         "files": there.layout,

@@ -88,11 +88,7 @@ def plant(
     found = _sorted_out(match(neighbours, margin, retrieval), source.rows, target.rows, keep_known)
     del neighbours
     if not len(found.right):
-        raise MexmaError(
-            f"none of the {found.planted:,} planted pairs came back",
-            f"is line n of {known_target.manifest.source.path} the translation of line n of "
-            f"{known_source.manifest.source.path}, and are both in the languages of the texts?",
-        )
+        raise _none_came_back(found.planted, known_source, known_target)
     curve = PlantCurve(found)
     best = curve.choose(precision)
     return Planted(
@@ -104,6 +100,14 @@ def plant(
         empty=empty,
         repeated=repeated,
         copies=(source_copies, target_copies),
+    )
+
+
+def _none_came_back(planted: int, source: EmbeddingStore, target: EmbeddingStore) -> MexmaError:
+    return MexmaError(
+        f"none of the {planted:,} planted pairs came back",
+        f"is line n of {target.manifest.source.path} the translation of line n of "
+        f"{source.manifest.source.path}, and are both in the languages of the texts?",
     )
 
 

@@ -90,20 +90,18 @@ def tune(
     best_of = _each_once(keyed)
     is_gold = np.fromiter((key in wanted for key in best_of), dtype=bool, count=len(best_of))
     if not is_gold.any():
+        hint = "give the sentences exactly as they were mined, or ids with --source and --target"
         raise MexmaError(
             f"{gold}: none of its {len(wanted):,} pairs is among the {len(best_of):,} of {candidates}",
-            "give the sentences exactly as they were mined, or ids with --source and --target"
-            if source_ids is None
-            else None,
+            hint if source_ids is None else None,
         )
-    pairs = list(best_of.values())
-    scores = np.array([pair.score for pair in pairs])
+    pairs, scores = list(best_of.values()), np.array([pair.score for pair in best_of.values()])
     try:
         best = choose(scores, is_gold, len(wanted), precision)
     except MexmaError as error:
         raise MexmaError(f"{candidates}: {error.message}", error.hint) from None
-    sentences = [_hashes(key[side] for key in keys) for keys in (best_of, wanted) for side in (0, 1)]
-    labelled = Labelled(scores, is_gold, *sentences)
+    sides = [_hashes(key[side] for key in keys) for keys in (best_of, wanted) for side in (0, 1)]
+    labelled = Labelled(scores, is_gold, *sides)
     return Tuned(
         best=best,
         intervals=bootstrap(labelled, best, precision),
