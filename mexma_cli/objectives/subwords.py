@@ -76,6 +76,11 @@ def token_ngrams(
     return Parts([sorted(places[ngram] for ngram in row if ngram in places) for row in found]), len(shared)
 
 
+def word_starts(encoder: SentenceEncoder) -> torch.Tensor:
+    """Whether each token begins a word, bool [vocabulary]."""
+    return torch.tensor([piece.startswith(WORD_START) for piece in _pieces(encoder)])
+
+
 def token_splits(encoder: SentenceEncoder) -> Parts:
     """For each token its likeliest segmentation into smaller ones; itself where it is short or has none.
 

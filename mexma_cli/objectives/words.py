@@ -16,7 +16,7 @@ from torch.nn import functional
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.objectives import losses
 from mexma_cli.objectives.base import Objective, PairViews
-from mexma_cli.objectives.subwords import token_ngrams, token_splits
+from mexma_cli.objectives.subwords import token_ngrams, token_splits, word_starts
 from mexma_cli.recipe import WordsObjective
 
 NGRAM_LENGTH = 0.3
@@ -116,7 +116,8 @@ class Words(Objective):
             tokens = torch.arange(len(self.vectors), device=self.vectors.device)
             vectors = self.table(tokens) - (1 - settings.own_share) * self.vectors
             lengths = vectors.norm(dim=1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
-            vectors = vectors * lengths ** (settings.length_power - 1)
+            weights = torch.where(word_starts(self.encoder), 1.0, settings.inner_weight).to(vectors)
+            vectors = vectors * lengths ** (settings.length_power - 1) * weights[:, None]
             if self.moment is not None:
                 dim = self.encoder.dim - RESERVED
                 vectors = vectors @ principal(self.moment, dim, -settings.whitening / 2)

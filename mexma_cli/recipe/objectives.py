@@ -166,6 +166,9 @@ class WordsObjective(Section):
     which sentence vectors differ most."""
     own_share: float = Field(1.0, ge=0)
     """What a token's own vector is multiplied by in the encoder, beside its n-grams."""
+    inner_weight: float = Field(1.0, ge=0)
+    """What the vectors of tokens that do not begin a word are multiplied by in the encoder: below 1, a word
+    in many pieces weighs less."""
     length_power: float = Field(1.0, gt=0)
     """What the vectors' lengths are raised to in the encoder: below 1, heavy tokens weigh less than in
     training."""

@@ -202,6 +202,21 @@ def test_ngrams_are_in_what_is_exported(
     assert np.abs(cosines(words.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
 
 
+def test_tokens_inside_a_word_weigh_less(encoder: SentenceEncoder, sentences: dict[str, list[str]]) -> None:
+    """Their vectors times `inner_weight`, and those at a word's start as they are."""
+    words = Words(encoder, WordsObjective(name="words", inner_weight=0.25))
+    table = words.vectors.detach().numpy().copy()
+    table[list(encoder.tokenizer.all_special_ids)] = 0
+    pieces = encoder.tokenizer.convert_ids_to_tokens(range(len(table)))
+    inner = [not piece.startswith("▁") for piece in pieces]
+    table[inner] *= 0.25
+    texts = [*sentences["fra"], *sentences["eng"]]
+    rows = encoder.tokenize(texts)
+    assert any(inner[token] for row in rows for token in row[1:-1])
+    sums = np.stack([table[ids].sum(axis=0) for ids in rows])
+    assert np.abs(cosines(words.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
+
+
 def test_split_tokens_stay_in_their_sentence(sentences: dict[str, list[str]]) -> None:
     """With all tokens split, each bag has the letters of its sentence, in smaller tokens."""
     shape = NewEncoder(layers=1, width=16, heads=1, ffn=16, dropout=0.0)
