@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 import numpy as np
 import pytest
+import torch
 
 from mexma_cli.mining import arithmetic
 from mexma_cli.mining.arithmetic import BFLOAT16, FLOAT32, INT8, Arithmetic, choose_arithmetic
@@ -36,7 +40,7 @@ def test_a_product_is_no_further_off_than_its_spread(kind: Arithmetic, dim: int)
 
 
 def seconds(monkeypatch: pytest.MonkeyPatch, taken: dict[Arithmetic, float]) -> None:
-    monkeypatch.setattr(arithmetic, "_seconds", lambda kind, dim: taken[kind])
+    monkeypatch.setattr(arithmetic, "_seconds", lambda kind, dim, fastest: taken[kind])
 
 
 def test_takes_the_fastest_and_pays_for_wide_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,15 +55,35 @@ def test_an_int8_product_that_is_not_there_or_is_wrong_is_not_taken(monkeypatch:
     def absent(*arguments: object) -> None:
         raise AttributeError("no such operation")
 
-    assert np.isfinite(arithmetic._seconds(FLOAT32, 64)) and np.isfinite(arithmetic._seconds(BFLOAT16, 64))
+    for kind in (FLOAT32, BFLOAT16):
+        assert np.isfinite(arithmetic._seconds(kind, 64, np.inf))
     product = arithmetic._int8_product
     monkeypatch.setattr(arithmetic, "_int8_product", absent)
-    assert arithmetic._seconds(INT8, 64) == np.inf
+    assert arithmetic._seconds(INT8, 64, np.inf) == np.inf
     monkeypatch.setattr(
         arithmetic, "_int8_product", lambda *given: lambda left: product(*given)(left).clamp(-32768, 32767)
     )
-    assert arithmetic._seconds(INT8, 64) == np.inf  # as where sums of 16 bits are full
+    assert arithmetic._seconds(INT8, 64, np.inf) == np.inf  # as where sums of 16 bits are full
     assert choose_arithmetic(1 << 42, 64, lambda kind: 0.0) is not INT8
+
+
+def test_an_arithmetic_that_is_far_slower_is_not_timed_in_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """oneDNN's int8 product took three seconds each time on a processor without AMX."""
+    product, rows = arithmetic._int8_product, []
+
+    def slow(*given: Any) -> Any:
+        def multiply(left: torch.Tensor) -> torch.Tensor:
+            rows.append(len(left))
+            time.sleep(0.002 * len(left))
+            return product(*given)(left)
+
+        return multiply
+
+    monkeypatch.setattr(arithmetic, "_int8_product", slow)
+    assert arithmetic._seconds(INT8, 64, 0.01) == np.inf
+    assert set(rows) == {16}
+    assert choose_arithmetic(1 << 42, 64, lambda kind: 0.0) is not INT8
+    assert set(rows) == {16}
 
 
 def test_more_pairs_are_expected_where_bounds_are_wide_against_cosines() -> None:
