@@ -95,7 +95,8 @@ def tune(
             f"{gold}: none of its {len(wanted):,} pairs is among the {len(best_of):,} of {candidates}",
             hint if source_ids is None else None,
         )
-    pairs, scores = list(best_of.values()), np.array([pair.score for pair in best_of.values()])
+    pairs = list(best_of.values())
+    scores = np.array([pair.score for pair in pairs])
     try:
         best = choose(scores, is_gold, len(wanted), precision)
     except MexmaError as error:
