@@ -56,7 +56,7 @@ TABLES = {
         "ablations/small/contrastive-mexma-sentence-gradients",
         "ablations/small/contrastive-mexma",
     ),
-    "Masking (Table 12)": (BASE, "ablations/small/masking-20", "ablations/small/masking-60"),
+    "Masking (Table 12)": (BASE, *(f"ablations/small/masking-{percent}" for percent in (20, 60, 80, 90))),
     "Systems (DAP, Table 1)": ("systems/small/tr", "systems/small/tr-tlm", "systems/small/dap"),
 }
 """The first of each is what the others are compared with."""

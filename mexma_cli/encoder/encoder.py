@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -19,6 +20,7 @@ from mexma_cli.encoder.engine import SUPPORTED, Engine, computes_bf16_fast
 from mexma_cli.encoder.loading import load_tokenizer, load_transformer
 from mexma_cli.encoder.modules import Dense, Normalize, Pooling, load_dense, pool, save_modules
 from mexma_cli.encoder.packing import by_token_budget, pack
+from mexma_cli.encoder.spelling import Spelling, word_embeddings
 from mexma_cli.encoder.threads import one_thread_each
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import NewEncoder
@@ -49,6 +51,7 @@ class SentenceEncoder:
         modules: `Dense` and `Normalize` after the pooling, in order, always float32.
         max_tokens: Longer sentences are cut, with <s> and </s> kept.
         prefix: Put before every sentence (`query: ` and the like).
+        spelling: How `embed` takes words that the tokeniser splits; None: as their pieces.
         precision: What `embed` computes in; sums, residuals and norms are float32 on a processor.
         truncated: Sentences cut since the encoder was loaded.
     """
@@ -73,6 +76,7 @@ class SentenceEncoder:
         self.max_tokens = max_tokens
         self.prefix = prefix
         self.precision = precision
+        self.spelling: Spelling | None = None
         self.truncated = 0
         self._engine: Engine | None = None
         self.backend = choose_backend(attention, model.device)
@@ -133,6 +137,7 @@ class SentenceEncoder:
             "bucketed",
             settings.prefix,
         )
+        encoder.spelling = Spelling.load(settings.transformer, model.config.hidden_size)
         if settings.own_code:
             encoder._check_own_code()
         _ = encoder.fingerprint  # of the weights as they are stored, whatever they are cast to
@@ -209,6 +214,8 @@ class SentenceEncoder:
             digest.update(self.tokenizer.backend_tokenizer.to_str().encode())
             pooling = "mean" if self.pooling == "mean" else "cls"  # a pooler is one of the modules
             digest.update(f"{pooling} {self.normalised} {self.max_tokens}".encode())
+            if self.spelling:
+                self.spelling.hash_into(digest)
             if any(isinstance(module, Dense) for module in self.modules):
                 for module in self.modules:
                     digest.update(repr(module).encode())
@@ -218,17 +225,31 @@ class SentenceEncoder:
 
     def tokenize(self, sentences: Sequence[str]) -> list[np.ndarray]:
         """Token ids with <s> and </s>, cut to `max_tokens`; the cut ones are counted in `truncated`."""
+        return [self._cut(ids) for ids in self._tokens(sentences)]
+
+    def count_cut(self, sentences: Sequence[str]) -> None:
+        """Count in `truncated` the sentences that `embed` would cut."""
+        self._embedded(sentences)
+
+    def _tokens(self, sentences: Sequence[str]) -> list[np.ndarray]:
         backend = self.tokenizer.backend_tokenizer
         backend.no_truncation()
         backend.no_padding()
-        tokens = []
-        for encoding in backend.encode_batch_fast([self.prefix + sentence for sentence in sentences]):
-            ids = encoding.ids
-            if len(ids) > self.max_tokens:
-                ids = [*ids[: self.max_tokens - 1], ids[-1]]
-                self.truncated += 1
-            tokens.append(np.asarray(ids, dtype=np.int64))
-        return tokens
+        encodings = backend.encode_batch_fast([self.prefix + sentence for sentence in sentences])
+        return [np.asarray(encoding.ids, dtype=np.int64) for encoding in encodings]
+
+    def _cut(self, ids: np.ndarray) -> np.ndarray:
+        if len(ids) <= self.max_tokens:
+            return ids
+        self.truncated += 1
+        return np.append(ids[: self.max_tokens - 1], ids[-1])
+
+    def _embedded(self, sentences: Sequence[str]) -> tuple[list[np.ndarray], torch.Tensor | None]:
+        """Token ids as `embed` takes them, and the rows that ids above the vocabulary stand for."""
+        tokens, rows = self._tokens(sentences), None
+        if self.spelling and tokens:
+            tokens, rows = self.spelling.replaced(tokens, self.tokenizer)
+        return [self._cut(ids) for ids in tokens], rows
 
     def embed(
         self, sentences: Sequence[str], on_progress: Callable[[int, int], object] | None = None
@@ -247,11 +268,12 @@ class SentenceEncoder:
         self._prepare()
         with one_thread_each(torch.get_num_threads() if on_cpu else 1) as in_order:
             for start in range(0, len(sentences), SENTENCES_PER_BUFFER):
-                tokens = self.tokenize(sentences[start : start + SENTENCES_PER_BUFFER])
+                tokens, spelled = self._embedded(sentences[start : start + SENTENCES_PER_BUFFER])
                 lengths = [len(ids) for ids in tokens]
                 batches = list(by_token_budget(lengths, TOKENS_PER_BATCH if on_cpu else GPU_TOKENS_PER_BATCH))
                 parts = ([tokens[row] for row in rows] for rows in batches)
-                for rows, found in zip(batches, in_order(self._embed_batch, parts), strict=True):
+                embed = partial(self._embed_batch, spelled=spelled)
+                for rows, found in zip(batches, in_order(embed, parts), strict=True):
                     vectors[start + rows] = found
                     if on_progress:
                         on_progress(len(rows), sum(lengths[row] for row in rows))
@@ -268,14 +290,18 @@ class SentenceEncoder:
             self._engine = Engine(self.model, self.precision)
 
     @torch.inference_mode()
-    def _embed_batch(self, sentences: Sequence[np.ndarray]) -> np.ndarray:
+    def _embed_batch(
+        self, sentences: Sequence[np.ndarray], spelled: torch.Tensor | None = None
+    ) -> np.ndarray:
         batch = pack(sentences, first_position(self.model)).to(self.device)
         if self._engine is None:
-            pooled = pool(run_packed(self.model, batch, self.backend).float(), batch, self.pooling)
+            words = self.model.get_input_embeddings().weight
+            given = None if spelled is None else word_embeddings(words, batch.input_ids, spelled)
+            pooled = pool(run_packed(self.model, batch, self.backend, given).float(), batch, self.pooling)
         elif self.pooling == "mean":
-            pooled = pool(self._engine.hidden(batch, first_only=False), batch, "mean")
+            pooled = pool(self._engine.hidden(batch, False, spelled), batch, "mean")
         else:
-            pooled = self._engine.hidden(batch, first_only=True)
+            pooled = self._engine.hidden(batch, True, spelled)
         return self.modules(pooled).cpu().numpy()
 
     def _check_own_code(self) -> None:
@@ -311,6 +337,8 @@ class SentenceEncoder:
             else:
                 stored = {name: tensor.to(of_modules) for name, tensor in self.model.state_dict().items()}
                 self.model.save_pretrained(aside, state_dict=stored)
+            if self.spelling:
+                self.spelling.save(aside, small=dtype == "int3")
             folder.write_settings(aside, self.max_tokens, self.prefix)
             width = self.model.config.hidden_size
             save_modules(aside, self.pooling, width, list(self.modules), of_modules)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
 import torch
-from anyascii import anyascii
-from tokenizers import pre_tokenizers
 
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.spelling import WORD_START, ngram_keys
 from mexma_cli.errors import MexmaError
 
-WORD_START = pre_tokenizers.Metaspace().replacement
-"""Stands before the first token of a word in a Unigram vocabulary."""
-_NO_VOWELS = str.maketrans("", "", "aeiouyj")
 SHORTEST_SPLIT = 4
 """Letters of the shortest token that is split."""
 
@@ -27,9 +23,9 @@ class Parts:
         counts: int64 [vocabulary], length of each row.
     """
 
-    def __init__(self, rows: Sequence[Sequence[int]]) -> None:
-        self.counts = torch.tensor([len(row) for row in rows])
-        self._flat = torch.tensor([part for row in rows for part in row])
+    def __init__(self, flat: Sequence[int] | np.ndarray, counts: Sequence[int] | np.ndarray) -> None:
+        self.counts = torch.as_tensor(counts)
+        self._flat = torch.as_tensor(flat)
         self._starts = self.counts.cumsum(0) - self.counts
 
     def of(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -43,37 +39,22 @@ class Parts:
         )
 
 
-def ngrams(piece: str, sizes: Sequence[int], consonants: Sequence[int] = ()) -> set[str]:
-    """N-grams of one token as the tokeniser writes it, spelled in lower-case Latin letters.
-
-    So a Russian or Greek name has n-grams of its English form. `<` stands for the start of a word. The whole
-    spelling counts as one more, that tokens with and without a word's start share.
-
-    Args:
-        consonants: Sizes of n-grams of the spelling without vowels, marked with `#`; its whole is one too.
-    """
-    spelled = anyascii(piece.replace(WORD_START, "<")).lower()
-    parts = _windows(spelled, sizes) | {f"={spelled.removeprefix('<')}"}
-    if consonants:
-        bare = spelled.translate(_NO_VOWELS)
-        parts |= {f"#{part}" for part in _windows(bare, consonants) | {f"={bare.removeprefix('<')}"}}
-    return parts
-
-
-def _windows(text: str, sizes: Sequence[int]) -> set[str]:
-    return {text[i : i + size] for size in sizes for i in range(len(text) - size + 1)}
-
-
 def token_ngrams(
-    encoder: SentenceEncoder, sizes: Sequence[int], consonants: Sequence[int] = ()
-) -> tuple[Parts, int]:
-    """The n-grams of each token, those of one token only left out, and how many different ones there are."""
-    special = set(encoder.tokenizer.all_special_tokens)
-    found = [set() if piece in special else ngrams(piece, sizes, consonants) for piece in _pieces(encoder)]
-    tokens_with = Counter(ngram for row in found for ngram in row)
-    shared = sorted(ngram for ngram, tokens in tokens_with.items() if tokens > 1)
-    places = {ngram: place for place, ngram in enumerate(shared)}
-    return Parts([sorted(places[ngram] for ngram in row if ngram in places) for row in found]), len(shared)
+    encoder: SentenceEncoder, sizes: Sequence[int], consonants: Sequence[int]
+) -> tuple[Parts, np.ndarray]:
+    """The n-grams of each token as places in a table, and the table's keys, uint32 and ascending.
+
+    N-grams of one token only are left out.
+    """
+    pieces, special = _pieces(encoder), set(encoder.tokenizer.all_special_tokens)
+    tokens = [token for token, piece in enumerate(pieces) if piece not in special]
+    keys, counts = ngram_keys([pieces[token] for token in tokens], sizes, consonants)
+    owners = np.repeat(tokens, counts)
+    once = np.unique(np.stack([keys, owners]).astype(np.int64), axis=1)[0]
+    found, tokens_with = np.unique(once, return_counts=True)
+    table = found[tokens_with > 1].astype(np.uint32)
+    kept = np.isin(keys, table)
+    return Parts(np.searchsorted(table, keys[kept]), np.bincount(owners[kept], minlength=len(pieces))), table
 
 
 def word_starts(encoder: SentenceEncoder) -> torch.Tensor:
@@ -97,7 +78,7 @@ def token_splits(encoder: SentenceEncoder) -> Parts:
     for token, piece in enumerate(_pieces(encoder)):
         smaller = [] if piece in special else _segments(piece, scores)
         rows.append([ids[part] for part in smaller if part != WORD_START] or [token])
-    return Parts(rows)
+    return Parts([part for row in rows for part in row], [len(row) for row in rows])
 
 
 def _segments(piece: str, scores: dict[str, float]) -> list[str]:

@@ -13,7 +13,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from mexma_cli.encoder.bag import RESERVED, frame, word_rows
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.spelling import Spelling
 from mexma_cli.objectives import losses
 from mexma_cli.objectives.base import Objective, PairViews
 from mexma_cli.objectives.subwords import token_ngrams, token_splits, word_starts
@@ -27,10 +29,6 @@ MOMENT_RATE = 0.01
 """How much of the second moment is each batch's own."""
 SMALLEST_EIGENVALUE = 1e-3
 """Of the second moment, as a share of the mean."""
-RESERVED = 2
-"""Dimensions of the transformer that carry no word meaning: LayerNorm's mean, and the log norms."""
-LARGEST_LOG_NORM = 4.0
-"""Half the span of log norms (about their mean) that is kept; e**4 is a weight 55 times the mean's."""
 
 
 class Words(Objective):
@@ -46,8 +44,8 @@ class Words(Objective):
         self.splits = token_splits(encoder) if settings.split else None
         self.ngrams = None
         if settings.ngrams or settings.consonants:
-            self.ngrams, count = token_ngrams(encoder, settings.ngrams, settings.consonants)
-            self.ngram_vectors = nn.Parameter(torch.randn(count, dim) * NGRAM_LENGTH * dim**-0.5)
+            self.ngrams, self.keys = token_ngrams(encoder, settings.ngrams, settings.consonants)
+            self.ngram_vectors = nn.Parameter(torch.randn(len(self.keys), dim) * NGRAM_LENGTH * dim**-0.5)
         self.special: torch.Tensor
         self.register_buffer("special", torch.tensor(encoder.tokenizer.all_special_ids), persistent=False)
         self.moment: torch.Tensor | None
@@ -117,12 +115,25 @@ class Words(Objective):
             vectors = self.table(tokens) - (1 - settings.own_share) * self.vectors
             lengths = vectors.norm(dim=1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
             weights = torch.where(word_starts(self.encoder), 1.0, settings.inner_weight).to(vectors)
-            vectors = vectors * lengths ** (settings.length_power - 1) * weights[:, None]
-            if self.moment is not None:
-                dim = self.encoder.dim - RESERVED
-                vectors = vectors @ principal(self.moment, dim, -settings.whitening / 2)
-        write_bag(self.encoder.model, vectors, self.special.tolist())
+            vectors = self._directions(vectors * lengths ** (settings.length_power - 1) * weights[:, None])
+            mean = write_bag(self.encoder.model, vectors, self.special.tolist())
+            if settings.spelling:
+                self.encoder.spelling = Spelling(
+                    self.keys,
+                    self._directions(self.ngram_vectors).half().cpu(),
+                    settings.ngrams,
+                    settings.consonants,
+                    settings.length_power,
+                    math.exp(mean / settings.length_power),
+                )
         return self.encoder
+
+    def _directions(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Vectors [N, width in training] as the transformer has them, [N, its width]."""
+        if self.moment is not None:
+            dim = self.encoder.dim - RESERVED
+            vectors = vectors @ principal(self.moment, dim, -self.settings.whitening / 2)
+        return vectors @ frame(self.encoder.dim)[1].to(vectors)
 
 
 def principal(moment: torch.Tensor, dim: int, power: float) -> torch.Tensor:
@@ -137,32 +148,29 @@ def principal(moment: torch.Tensor, dim: int, power: float) -> torch.Tensor:
 
 
 @torch.no_grad()
-def write_bag(model: Any, vectors: torch.Tensor, special: list[int]) -> None:
+def write_bag(model: Any, vectors: torch.Tensor, special: list[int]) -> float:
     """Set an XLM-R's weights so that CLS is, up to its length, the sum of token vectors.
 
-    A word embedding is ``a u B + c n``: u its unit direction in the basis B, n a direction of its own
-    that holds the log norm c, a chosen so that LayerNorm leaves the sum as it is. In layer 0 a constant
-    query meets keys that read n, so the attention weights are the norms; values are the a u B. All
-    other residual branches end in zeros, which makes their layers the identity.
+    Word embeddings are those of `word_rows`, a weight being a vector's length. In layer 0 a constant query
+    meets keys that read the log weights, so the attention weights are the lengths; values are the
+    directions. All other residual branches end in zeros, which makes their layers the identity.
 
     Args:
         model: XLMRobertaModel of width D with LayerNorm weights 1 and biases 0 (untrained).
-        vectors: float32 [vocabulary, D - 2].
-        special: Token ids without a meaning; they get zero vectors.
+        vectors: float32 [vocabulary, D], in the basis of `frame`.
+        special: Token ids without a meaning; they weigh next to nothing.
+
+    Returns:
+        The mean logarithm of the lengths, which has the weight 1.
     """
-    width = vectors.shape[1] + RESERVED
+    width = vectors.shape[1]
     embeddings, layers = model.embeddings, model.encoder.layer
     heads = layers[0].attention.self.num_attention_heads
-    norm_direction, basis = _frame(width, vectors)
+    norm_direction = frame(width)[0].to(vectors)
 
-    log_norm = vectors.norm(dim=1).clamp_min(1e-6).log()
-    log_norm = (log_norm - log_norm.mean()).clamp(-LARGEST_LOG_NORM, LARGEST_LOG_NORM)
-    unit = functional.normalize(vectors, dim=1)
-    rest = math.sqrt(width) * torch.ones_like(log_norm)
-    for _ in range(4):  # a depends on c, and c makes up for what a takes from the norm
-        held = log_norm - torch.log(rest / math.sqrt(width))
-        rest = torch.sqrt(width - held**2)
-    words = rest[:, None] * (unit @ basis) + held[:, None] * norm_direction
+    log_norms = vectors.norm(dim=1).clamp_min(1e-6).log()
+    mean = log_norms.mean()
+    words = word_rows(vectors, log_norms - mean)
     # Not zeros: LayerNorm would blow up any step away from them by 1 / sqrt(epsilon), and a phase that trains
     # on from here would begin by burying the sum under <s>. A token without log norm weighs next to nothing,
     # values leave that direction out, and layer 0's bias takes it from CLS (with dropout it cannot).
@@ -189,12 +197,4 @@ def write_bag(model: Any, vectors: torch.Tensor, special: list[int]) -> None:
     attention.self.value.bias.zero_()
     attention.output.dense.weight.copy_(eye)
     attention.output.dense.bias.copy_(none)
-
-
-def _frame(width: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The log norms' direction [width], and a basis [width - 2, width] orthogonal to it and to the mean."""
-    axis = torch.arange(width, dtype=torch.float64)
-    # The cosine basis: row 0 is the mean that LayerNorm removes, row 1 is given to the log norms.
-    cosines = torch.cos(math.pi * (axis[None, :] + 0.5) * axis[:, None] / width)
-    frame = functional.normalize(cosines, dim=1).to(like)
-    return frame[1], frame[2:]
+    return float(mean)

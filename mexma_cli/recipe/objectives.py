@@ -174,6 +174,14 @@ class WordsObjective(Section):
     training."""
     whitening: float = Field(0.0, ge=0, le=1)
     """How far the encoder's sentence vectors are whitened: 0 not at all, 1 to equal variance all round."""
+    spelling: bool = False
+    """Whether the encoder keeps the n-grams, and embeds words that it has no token for by them."""
+
+    @model_validator(mode="after")
+    def _spells_by_something(self) -> WordsObjective:
+        if self.spelling and not self.ngrams:
+            raise ValueError("`spelling` needs `ngrams`")
+        return self
 
 
 Objective = Annotated[

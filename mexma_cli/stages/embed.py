@@ -145,7 +145,7 @@ class _Filling:
         vectors[new] = encoder.embed(first, on_progress=self._tell)
         vectors[earlier] = self._writer.stored(rows[earlier] + start)
         vectors[inside] = vectors[rows[inside]]
-        encoder.tokenize(repeated)  # lines that are cut are counted as often as they are there
+        encoder.count_cut(repeated)  # lines that are cut are counted as often as they are there
         self._writer.write(
             vectors,
             chunk,
