@@ -115,12 +115,12 @@ class Words(Objective):
             vectors = self.table(tokens) - (1 - settings.own_share) * self.vectors
             lengths = vectors.norm(dim=1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
             weights = torch.where(word_starts(self.encoder), 1.0, settings.inner_weight).to(vectors)
-            vectors = self._directions(vectors * lengths ** (settings.length_power - 1) * weights[:, None])
+            vectors = self._main(vectors * lengths ** (settings.length_power - 1) * weights[:, None])
             mean = write_bag(self.encoder.model, vectors, self.special.tolist())
             if settings.spelling:
                 self.encoder.spelling = Spelling(
                     self.keys,
-                    self._directions(self.ngram_vectors).half().cpu(),
+                    (self._main(self.ngram_vectors) @ frame(self.encoder.dim)[1].to(vectors)).half().cpu(),
                     settings.ngrams,
                     settings.consonants,
                     settings.length_power,
@@ -128,12 +128,12 @@ class Words(Objective):
                 )
         return self.encoder
 
-    def _directions(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Vectors [N, width in training] as the transformer has them, [N, its width]."""
-        if self.moment is not None:
-            dim = self.encoder.dim - RESERVED
-            vectors = vectors @ principal(self.moment, dim, -self.settings.whitening / 2)
-        return vectors @ frame(self.encoder.dim)[1].to(vectors)
+    def _main(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Vectors [N, width in training] in as many directions as the transformer has room for."""
+        if self.moment is None:
+            return vectors
+        dim = self.encoder.dim - RESERVED
+        return vectors @ principal(self.moment, dim, -self.settings.whitening / 2)
 
 
 def principal(moment: torch.Tensor, dim: int, power: float) -> torch.Tensor:
@@ -157,20 +157,20 @@ def write_bag(model: Any, vectors: torch.Tensor, special: list[int]) -> float:
 
     Args:
         model: XLMRobertaModel of width D with LayerNorm weights 1 and biases 0 (untrained).
-        vectors: float32 [vocabulary, D], in the basis of `frame`.
+        vectors: float32 [vocabulary, D - 2].
         special: Token ids without a meaning; they weigh next to nothing.
 
     Returns:
         The mean logarithm of the lengths, which has the weight 1.
     """
-    width = vectors.shape[1]
+    width = vectors.shape[1] + RESERVED
     embeddings, layers = model.embeddings, model.encoder.layer
     heads = layers[0].attention.self.num_attention_heads
-    norm_direction = frame(width)[0].to(vectors)
+    norm_direction, basis = (part.to(vectors) for part in frame(width))
 
     log_norms = vectors.norm(dim=1).clamp_min(1e-6).log()
     mean = log_norms.mean()
-    words = word_rows(vectors, log_norms - mean)
+    words = word_rows(vectors @ basis, log_norms - mean)
     # Not zeros: LayerNorm would blow up any step away from them by 1 / sqrt(epsilon), and a phase that trains
     # on from here would begin by burying the sum under <s>. A token without log norm weighs next to nothing,
     # values leave that direction out, and layer 0's bias takes it from CLS (with dropout it cannot).

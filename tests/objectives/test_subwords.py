@@ -3,46 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
+import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.objectives.subwords import WORD_START, ngrams, token_ngrams, token_splits
-
-
-def test_ngrams_of_a_token() -> None:
-    assert ngrams("▁abcd", [3]) == {"<ab", "abc", "bcd", "=abcd"}
-    assert ngrams("a", [3, 4]) == {"=a"}
-
-
-def test_consonants_of_kindred_words() -> None:
-    """Milk in Russian, Belarusian and Czech, which share no longer n-gram of all letters."""
-    assert ngrams("▁abcd", [], [3]) == {"#<bc", "#bcd", "#=bcd", "=abcd"}
-    milk = [ngrams(word, [3], [3, 4]) for word in ("▁moloko", "▁malako", "▁mleko")]
-    assert {"#=mlk", "#<ml", "#mlk", "#<mlk"} == milk[0] & milk[1] & milk[2]
-    assert ngrams("▁aia", [], [1]) == {"=aia", "#=", "#<"}
-
-
-def test_other_scripts_share_ngrams_with_latin() -> None:
-    shared = ngrams("▁Москва", [3]) & ngrams("▁moskva", [3])
-    assert shared == ngrams("▁moskva", [3])
-    assert "=nino" in ngrams("▁niño", [3])
-
-
-@given(
-    st.text(max_size=12) | st.text("▁aeioubcd#=<жñ漢", max_size=12),
-    *[st.lists(st.integers(1, 6), max_size=3)] * 2,
-)
-def test_ngrams_are_of_the_sizes_asked_for(piece: str, sizes: list[int], consonants: list[int]) -> None:
-    plain = ngrams(piece, sizes)
-    assert {len(part) for part in plain if not part.startswith("=")} <= set(sizes)
-    assert sum(part.startswith("=") for part in plain) >= 1
-    more = ngrams(piece, sizes, consonants) - plain
-    assert {len(part) - 1 for part in more if not part.startswith("#=")} <= set(consonants)
-    assert not any(vowel in part for part in more for vowel in "aeiou")
+from mexma_cli.encoder.spelling import WORD_START, ngram_keys
+from mexma_cli.objectives.subwords import token_ngrams, token_splits
 
 
 @pytest.fixture(scope="module")
@@ -51,20 +20,23 @@ def encoder() -> SentenceEncoder:
 
 
 def test_tokens_with_a_common_ngram_have_it_in_common(encoder: SentenceEncoder) -> None:
-    """Against plain sets, for tokens in any order; those of one token alone are left out."""
-    table, count = token_ngrams(encoder, [2, 3])
+    """For tokens in any order; those of one token alone are left out."""
+    table, keys = token_ngrams(encoder, [2, 3], [2])
+    assert (np.diff(keys.astype(int)) > 0).all()
     pieces = encoder.tokenizer.convert_ids_to_tokens(range(encoder.model.config.vocab_size))
     special = set(encoder.tokenizer.all_special_tokens)
-    tokens = torch.randperm(len(pieces), generator=torch.Generator().manual_seed(0))[:100]
-    flat, starts = table.of(tokens)
+    tokens = torch.randperm(len(pieces), generator=torch.Generator().manual_seed(0))[:100].tolist()
+    every, counts = ngram_keys(pieces, [2, 3], [2])
+    of_each = np.split(every, np.cumsum(counts)[:-1])
+    tokens_with = Counter(
+        key for piece, own in zip(pieces, of_each, strict=True) if piece not in special for key in {*own}
+    )
+    flat, starts = table.of(torch.tensor(tokens))
     assert table.counts[tokens].sum() == len(flat)
-    found = [set(part.tolist()) for part in torch.tensor_split(flat, starts[1:])]
-    expected = [set() if pieces[i] in special else ngrams(pieces[i], [2, 3]) for i in tokens.tolist()]
-    for i in range(100):
-        for j in range(i):
-            assert len(found[i] & found[j]) == len(expected[i] & expected[j])
-    assert int(flat.max()) < count
-    assert sum(len(part) for part in found) < sum(len(part) for part in expected)  # one token's own are out
+    for token, part in zip(tokens, torch.tensor_split(flat, starts[1:]), strict=True):
+        shared = [key for key in of_each[token].tolist() if tokens_with[key] > 1]
+        assert keys[part].tolist() == ([] if pieces[token] in special else shared)
+    assert len(flat) < sum(len(of_each[token]) for token in tokens)  # one token's own are out
 
 
 def test_a_split_spells_its_token(encoder: SentenceEncoder) -> None:

@@ -1,0 +1,231 @@
+"""Words without a token of their own, by their n-grams: against plain Python, on disk, and in sentences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from anyascii import anyascii
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.smaller import smaller
+from mexma_cli.encoder.spelling import FILE, ngram_keys, quantise, restore
+from mexma_cli.errors import MexmaError
+from mexma_cli.objectives.words import Words
+from mexma_cli.recipe import NewEncoder, TrainTokenizer, WordsObjective
+from mexma_cli.stages.tokenizer import train_tokenizer
+from tests.examples import demo_pairs, weighed
+
+SIZES, CONSONANTS, POWER = [2, 3], [2], 0.7
+SETTINGS = WordsObjective(
+    name="words", ngrams=SIZES, consonants=CONSONANTS, spelling=True, length_power=POWER
+)
+
+
+def ngrams(word: str, sizes: list[int], consonants: list[int]) -> list[str]:
+    """What `ngram_keys` has the hashes of, as strings."""
+    spelled = anyascii(word.replace("▁", "<")).lower()
+    bare = "".join(letter for letter in spelled if letter not in "aeiouyj")
+    found = [f"{size}{spelled[i : i + size]}" for size in sizes for i in range(len(spelled) - size + 1)]
+    found.append(f"={spelled.replace('<', '')}")
+    if consonants:
+        found += [f"#{size}{bare[i : i + size]}" for size in consonants for i in range(len(bare) - size + 1)]
+        found.append(f"#={bare.replace('<', '')}")
+    return found
+
+
+@given(
+    st.lists(st.text(max_size=9) | st.text("▁aeioubcd<жñ漢", max_size=12), max_size=8),
+    *[st.lists(st.integers(1, 6), max_size=3, unique=True)] * 2,
+)
+def test_keys_are_of_the_ngrams(words: list[str], sizes: list[int], consonants: list[int]) -> None:
+    """As many as there are, in the words' order, and equal where the n-grams are."""
+    keys, counts = ngram_keys(words, sizes, consonants)
+    expected = [ngrams(word, sizes, consonants) for word in words]
+    assert counts.tolist() == [len(one) for one in expected]
+    strings = [ngram for one in expected for ngram in one]
+    assert len({*zip(keys.tolist(), strings, strict=True)}) == len({*strings}) == len({*keys.tolist()})
+
+
+def test_kindred_words_share_their_consonants() -> None:
+    """Milk in Russian, Belarusian and Czech, as the tokeniser writes it, which share no n-gram of three."""
+    milk = ["▁moloko", "▁malako", "▁mleko"]
+    apart, of_each = ngram_keys(milk, [3], [])
+    assert len({*apart[: of_each[0]].tolist()} & {*apart[of_each[0] : of_each[:2].sum()].tolist()}) == 0
+    keys, counts = ngram_keys(milk, [], [3, 4])
+    first, second, third = np.split(keys, np.cumsum(counts)[:-1])
+    assert len({*first.tolist()} & {*second.tolist()} & {*third.tolist()}) == 4  # <ml, mlk, <mlk, all of it
+
+
+@pytest.fixture(scope="module")
+def words() -> Words:
+    """Token embeddings as they are before training, of a small vocabulary of words and pieces."""
+    text = [side for pair in demo_pairs(300) for side in pair.split("\t")]
+    wanted = TrainTokenizer(vocabulary=400, words=150, lowercase=True, latin=True)
+    tokenizer = train_tokenizer(wanted, lambda: weighed(text))
+    shape = NewEncoder(layers=1, width=64, heads=4, ffn=64, dropout=0.0)
+    encoder = SentenceEncoder.new(shape, tokenizer, max_tokens=40, seed=0)
+    return Words(encoder, SETTINGS)
+
+
+@pytest.fixture
+def encoder(words: Words) -> SentenceEncoder:
+    encoder = words.export()
+    encoder.truncated = 0
+    return encoder
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    pairs = [side for pair in demo_pairs(16) for side in pair.split("\t")]
+    return [*pairs, "", "Zweiundvierzig 42 Łódź!", "Женева", "漢字", "1998"]
+
+
+def cosines(x: np.ndarray) -> np.ndarray:
+    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+    return unit @ unit.T
+
+
+def split(encoder: SentenceEncoder, text: str) -> list[tuple[str, list[int]]]:
+    """The words of a text as the tokeniser writes them, and their tokens."""
+    ids = encoder.tokenize([text])[0][1:-1].tolist()
+    found: list[tuple[str, list[int]]] = []
+    for token, piece in zip(ids, encoder.tokenizer.convert_ids_to_tokens(ids), strict=True):
+        if piece.startswith("▁") or piece == "<unk>":
+            found.append((piece, [token]))
+        else:
+            found[-1] = (found[-1][0] + piece, [*found[-1][1], token])
+    return found
+
+
+@torch.no_grad()
+def test_a_split_word_is_the_sum_of_its_ngrams(
+    words: Words, encoder: SentenceEncoder, texts: list[str]
+) -> None:
+    """The encoder's cosines are those of sums in plain Python, with the n-grams that tokens share."""
+    assert words.keys is not None
+    table = {int(key): vector for key, vector in zip(words.keys, words.ngram_vectors, strict=True)}
+
+    def by_letters(word: str) -> torch.Tensor:
+        known = [table[key] for key in ngram_keys([word], SIZES, CONSONANTS)[0].tolist() if key in table]
+        return torch.stack(known).sum(dim=0) / len(known) ** 0.5
+
+    vectors, spelled = words.table(torch.arange(len(words.vectors))), 0
+    vectors[encoder.tokenizer.all_special_ids] = 0
+    sums = []
+    for text in texts[:-5]:
+        total = torch.zeros(vectors.shape[1])
+        for word, tokens in split(encoder, text):
+            alone = len(tokens) == 1 or not word[1:].isalpha()
+            parts = vectors[tokens] if alone else by_letters(word)[None]
+            total += (parts * parts.norm(dim=1, keepdim=True).clamp_min(1e-9) ** (POWER - 1)).sum(dim=0)
+            spelled += not alone
+        sums.append(total.numpy())
+    assert spelled > 20
+    found = cosines(encoder.embed(texts[:-5]))
+    assert np.abs(found - cosines(np.stack(sums))).max() < 5e-3
+    encoder.spelling = None
+    assert np.abs(found - cosines(encoder.embed(texts[:-5]))).max() > 0.1
+
+
+def test_the_model_itself_gives_the_same(
+    encoder: SentenceEncoder, texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU, without the engine; and among others as alone, with either pooling."""
+    for pooling in ("cls", "mean"):
+        encoder.pooling = pooling
+        found = encoder.embed(texts)
+        np.testing.assert_allclose(
+            np.concatenate([encoder.embed([text]) for text in texts]), found, atol=1e-4
+        )
+        with monkeypatch.context() as patch:
+            patch.setattr("mexma_cli.encoder.encoder.SUPPORTED", ())
+            np.testing.assert_allclose(encoder.embed(texts), found, atol=1e-4)
+
+
+def test_only_words_of_letters_are_spelled(encoder: SentenceEncoder) -> None:
+    """And those with an n-gram that is known; each is one token, and a sentence is cut after so many."""
+    size = encoder.model.config.vocab_size
+    assert encoder.spelling is not None
+    (ids,), rows = encoder.spelling.replaced(
+        encoder.tokenize(["zurbelnd 8765 漢字 zurbelnd"]), encoder.tokenizer
+    )
+    assert len(rows) == 1 and (ids >= size).tolist().count(True) == 2
+    assert ids[1] == ids[-2] == size and encoder.tokenizer.unk_token_id in ids
+    long = "zurbelnd " * 38
+    encoder.embed([long, long + "ja"])
+    assert encoder.truncated == 1
+    encoder.count_cut([long, long + "ja"])
+    assert encoder.truncated == 2
+    encoder.tokenize([long])
+    assert encoder.truncated == 3  # in pieces it is longer
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-6), ("int3", 0.15)])
+def test_a_folder_keeps_its_spelling(
+    dtype: str, tolerance: float, encoder: SentenceEncoder, texts: list[str], tmp_path: Path
+) -> None:
+    encoder.save(tmp_path / "encoder", dtype)
+    loaded = SentenceEncoder.load(str(tmp_path / "encoder"), "cpu")
+    again = SentenceEncoder.load(str(tmp_path / "encoder"), "cpu")
+    assert loaded.fingerprint == again.fingerprint
+    assert (loaded.fingerprint == encoder.fingerprint) == (dtype == "float32")
+    meant = texts[:-5]  # and none whose vector is next to nothing
+    found, before = cosines(loaded.embed(meant)), cosines(encoder.embed(meant))
+    assert np.abs(found - before).max() < tolerance
+    (tmp_path / "encoder" / FILE).unlink()
+    pieces = SentenceEncoder.load(str(tmp_path / "encoder"), "cpu")
+    assert pieces.fingerprint != loaded.fingerprint
+    assert np.abs(cosines(pieces.embed(meant)) - before).max() > 0.2
+    assert pieces.embed(["1998"]) == pytest.approx(loaded.embed(["1998"]), abs=1e-4)
+
+
+def test_a_damaged_table_is_refused(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    encoder.save(tmp_path)
+    file = tmp_path / FILE
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    with pytest.raises(MexmaError, match=FILE):
+        SentenceEncoder.load(str(tmp_path), "cpu")
+    assert encoder.spelling is not None
+    encoder.spelling.vectors = encoder.spelling.vectors[:, :-4].contiguous()
+    encoder.spelling.save(tmp_path, small=False)
+    with pytest.raises(MexmaError, match="n-grams of 64"):
+        SentenceEncoder.load(str(tmp_path), "cpu")
+
+
+def test_two_bits() -> None:
+    """What is on the levels comes back as it was, and normal numbers as well as Max (1960) says."""
+    numbers = torch.randn(3000, 64, generator=torch.Generator().manual_seed(0))
+    once = restore(*quantise(numbers))
+    assert ((once - numbers) ** 2).mean().item() == pytest.approx(0.1175, abs=0.006)  # scales are fitted
+    assert torch.allclose(restore(*quantise(once)), once, rtol=2e-3)
+    assert torch.equal(restore(*quantise(torch.zeros(1, 8))), torch.zeros(1, 8, dtype=torch.float16))
+
+
+def test_a_smaller_encoder_spells_the_words_that_it_lost(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    """Kept words have their vectors, others those of their letters, and no piece of a word is left."""
+    tokenizer, spelling = encoder.tokenizer, encoder.spelling
+    assert spelling is not None
+    uses = np.zeros(len(tokenizer), int)
+    kept = [f"▁{word}" for word in ("de", "no", "the")]
+    uses[tokenizer.convert_tokens_to_ids(kept)] = 1
+    small = smaller(encoder, uses, words=3, ngrams=len(spelling.keys))
+    pieces = small.tokenizer.convert_ids_to_tokens(range(small.model.config.vocab_size))
+    assert sorted(p for p in pieces if len(p.strip("▁")) > 1 and p.strip("▁").isalpha()) == sorted(kept)
+    assert pieces[-1] == "<mask>" == tokenizer.convert_ids_to_tokens(len(tokenizer) - 1)
+    same = ["De", "de no the, 12!", "zurbelnd no", ""]
+    np.testing.assert_allclose(small.embed(same), encoder.embed(same), atol=1e-4)
+    fewer = smaller(encoder, uses, words=3, ngrams=50)
+    assert fewer.spelling is not None and len(fewer.spelling.keys) == 50
+    assert set(fewer.spelling.keys) < set(spelling.keys)
+    fewer.save(tmp_path, "int3")
+    loaded = SentenceEncoder.load(str(tmp_path), "cpu")
+    assert loaded.tokenize(["de zurbelnd 漢"])[0].tolist() == fewer.tokenize(["de zurbelnd 漢"])[0].tolist()
+    encoder.spelling = None
+    with pytest.raises(MexmaError, match="does not spell"):
+        smaller(encoder, uses, words=3, ngrams=50)
