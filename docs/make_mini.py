@@ -2,9 +2,10 @@
 
     python docs/make_mini.py runs/mini --data DIR      (DIR: mining/, ntrex128/ and tatoeba/ below it)
 
-The word embeddings are stored with 3 bits, all other weights as float16. What the card says of cost is read
-from the run's log, what it says of quality is measured here, with benchmarks/encoder.py, on the folder as
-shipped.
+It is made smaller first: of its tokens those that its training text has most often, and of its n-grams those
+that matter most. The word embeddings are stored with 3 bits, n-grams with 2, all other weights as float16.
+What the card says of cost is read from the run's log, what it says of quality is measured here, with
+benchmarks/encoder.py, on the folder as shipped.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
+
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.smaller import smaller
 from mexma_cli.recipe import Recipe, load
 
 ROOT = Path(__file__).parent.parent
 MODEL = ROOT / "mexma_cli" / "models" / "mini"
 LARGEST = 24_000_000
+TOKENS, NGRAMS = 60_000, 157_000
 
 CARD = """---
 license: cc-by-sa-4.0
@@ -36,12 +41,13 @@ The encoder that comes with mexma, so that mining can be tried without downloadi
 was trained on little text, on a CPU: for real work take a real one, such as `facebook/MEXMA`.
 
 - Languages: {languages}, and English.
-- XLM-R of width {width} and depth {layers}, CLS pooling, {vocabulary:,} Unigram tokens, {words:,} of them
-  whole words, in lower-case Latin letters without accents (Cyrillic is read as Latin), at most {max_tokens}
-  a sentence;
-  {parameters:.1f}M parameters, word embeddings stored with 3 bits and the rest as float16, {megabytes:.1f} MB
-  in all. `mexma` alone reads that; in Python,
-  `SentenceEncoder.load("mini").save(FOLDER)` writes a folder for transformers and sentence-transformers.
+- XLM-R of width {width} and depth {layers}, CLS pooling, {vocabulary:,} Unigram tokens, most of them whole
+  words, in lower-case Latin letters without accents (Cyrillic is read as Latin), at most {max_tokens} a
+  sentence. Other words are spelled: each is one token, made of {ngrams:,} n-grams of letters.
+- {parameters:.1f}M parameters and {numbers:.1f}M numbers for n-grams. Word embeddings are stored with 3 bits,
+  n-grams with 2 and the rest as float16, {megabytes:.1f} MB in all. `mexma` alone reads that; in Python,
+  `SentenceEncoder.load("mini").save(FOLDER)` writes a folder that transformers and sentence-transformers read
+  too, but for the spelling: to them such a word is its pieces, with which it finds less (docs/mini.md).
 - Trained from nothing by `mexma train recipes/mini.yaml`, in {minutes:.0f} minutes on {machine}:
 {phases}
 
@@ -113,6 +119,14 @@ def cost(run: Path, recipe: Recipe) -> tuple[float, str]:
     return total, "\n".join(lines)
 
 
+def uses(store: Path, vocabulary: int) -> np.ndarray:
+    """How often the training text has each token."""
+    files = store.glob("*/*.ids.npy")
+    return sum(
+        (np.bincount(np.load(file), minlength=vocabulary) for file in files), np.zeros(vocabulary, int)
+    )
+
+
 def main() -> None:
     """Write the folder and its card."""
     parser = argparse.ArgumentParser(
@@ -124,6 +138,8 @@ def main() -> None:
     arguments = parser.parse_args()
     recipe = load(arguments.run / "recipe.yaml")
     encoder = SentenceEncoder.load(str(arguments.run / "encoder"), "cpu")
+    counts = uses(Path(recipe.data.store), len(encoder.tokenizer))
+    encoder = smaller(encoder, counts, TOKENS, NGRAMS)
     encoder.save(MODEL, dtype="int3")
     size = sum(path.stat().st_size for path in MODEL.rglob("*") if path.is_file())
     if size > LARGEST:
@@ -133,17 +149,18 @@ def main() -> None:
         facts = json.loads(manifest.read_text())
         kept[facts["name"]] = kept.get(facts["name"], 0) + facts["pairs"]
     minutes, phases = cost(arguments.run, recipe)
-    config, tokenizer = encoder.model.config, recipe.encoder.tokenizer
-    assert tokenizer is not None
+    config, spelling = encoder.model.config, encoder.spelling
+    assert spelling is not None
     languages = {code for corpus in recipe.data.corpora for code in corpus.languages}
     card = CARD.format(
         languages=", ".join(sorted(languages)),
         layers=config.num_hidden_layers,
         width=config.hidden_size,
         vocabulary=config.vocab_size,
-        words=tokenizer.words,
+        ngrams=len(spelling.keys),
         max_tokens=encoder.max_tokens,
         parameters=sum(p.numel() for p in encoder.model.parameters()) / 1e6,
+        numbers=spelling.vectors.numel() / 1e6,
         megabytes=size / 1e6,
         minutes=minutes,
         machine=arguments.machine,

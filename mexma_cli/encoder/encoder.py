@@ -67,6 +67,7 @@ class SentenceEncoder:
         attention: str = "auto",
         prefix: str = "",
         precision: torch.dtype = torch.float32,
+        spelling: Spelling | None = None,
     ) -> None:
         self.name = name
         self.model = model
@@ -76,7 +77,7 @@ class SentenceEncoder:
         self.max_tokens = max_tokens
         self.prefix = prefix
         self.precision = precision
-        self.spelling: Spelling | None = None
+        self.spelling = spelling
         self.truncated = 0
         self._engine: Engine | None = None
         self.backend = choose_backend(attention, model.device)
@@ -136,8 +137,8 @@ class SentenceEncoder:
             min(max_tokens or MAX_TOKENS, limit),
             "bucketed",
             settings.prefix,
+            spelling=Spelling.load(settings.transformer, model.config.hidden_size),
         )
-        encoder.spelling = Spelling.load(settings.transformer, model.config.hidden_size)
         if settings.own_code:
             encoder._check_own_code()
         _ = encoder.fingerprint  # of the weights as they are stored, whatever they are cast to

@@ -15,28 +15,28 @@ from mexma_cli.encoder.spelling import WORD_START, Spelling, ngram_keys
 from mexma_cli.errors import MexmaError
 
 
-def smaller(encoder: SentenceEncoder, uses: np.ndarray, words: int, ngrams: int) -> SentenceEncoder:
-    """The encoder with the words that are used most and the n-grams that change most, and no pieces of words.
+def smaller(encoder: SentenceEncoder, uses: np.ndarray, tokens: int, ngrams: int) -> SentenceEncoder:
+    """The encoder with the tokens that are used most and the n-grams that change most.
 
     Single letters stay, and all that is not of letters.
 
     Args:
         uses: How often each token is seen, [vocabulary].
-        words: Tokens of two and more letters that begin a word.
+        tokens: So many of two and more letters.
 
     Raises:
         MexmaError: The encoder does not spell, or its tokeniser is no Unigram model.
     """
     if encoder.spelling is None:
         raise MexmaError(f"{encoder.name!r} does not spell words: none of its tokens can be spared")
-    kept = _kept(encoder, uses, words)
+    kept = _kept(encoder, uses, tokens)
     model = copy.deepcopy(encoder.model)
     embeddings = model.get_input_embeddings()
     model.set_input_embeddings(
         torch.nn.Embedding.from_pretrained(embeddings.weight[kept], True, embeddings.padding_idx)
     )
     model.config.vocab_size = len(kept)
-    found = SentenceEncoder(
+    return SentenceEncoder(
         encoder.name,
         model,
         _tokenizer(encoder.tokenizer, kept.tolist()),
@@ -44,22 +44,18 @@ def smaller(encoder: SentenceEncoder, uses: np.ndarray, words: int, ngrams: int)
         list(encoder.modules),
         encoder.max_tokens,
         prefix=encoder.prefix,
+        spelling=_spelling(encoder, encoder.spelling, ngrams),
     )
-    found.spelling = _spelling(encoder, encoder.spelling, ngrams)
-    return found
 
 
-def _kept(encoder: SentenceEncoder, uses: np.ndarray, words: int) -> np.ndarray:
+def _kept(encoder: SentenceEncoder, uses: np.ndarray, tokens: int) -> np.ndarray:
     """Token ids, ascending."""
     pieces = encoder.tokenizer.convert_ids_to_tokens(range(len(encoder.tokenizer)))
     special = set(encoder.tokenizer.all_special_tokens)
-    letters = [piece.removeprefix(WORD_START) for piece in pieces]
+    letters = [piece.removeprefix(WORD_START) if piece not in special else "" for piece in pieces]
     long = np.array([len(part) > 1 and part.isalpha() for part in letters])
-    long &= np.array([piece not in special for piece in pieces])
-    begins = np.array([piece.startswith(WORD_START) for piece in pieces])
-    whole = np.flatnonzero(long & begins)
-    chosen = whole[np.argsort(-uses[whole], kind="stable")[:words]]
-    return np.sort(np.concatenate([np.flatnonzero(~long), chosen]))
+    most_used = np.argsort(-uses, kind="stable")
+    return np.sort(np.concatenate([np.flatnonzero(~long), most_used[long[most_used]][:tokens]]))
 
 
 def _tokenizer(tokenizer: PreTrainedTokenizerFast, kept: list[int]) -> PreTrainedTokenizerFast:

@@ -254,6 +254,8 @@ def _encoder(where: Path) -> Info:
     }
     if len(encoder.modules):
         info.facts["modules"] = ", ".join(map(str, encoder.modules))
+    if encoder.spelling:
+        info.facts["n-grams of unseen words"] = len(encoder.spelling.keys)
     if encoder.prefix:
         info.facts["prefix"] = encoder.prefix
     return info

@@ -132,6 +132,7 @@ def _start(recipe: Recipe) -> SentenceEncoder:
                 encoder.tokenizer,
                 settings.pooling,
                 max_tokens=encoder.max_tokens,
+                spelling=encoder.spelling,
             )
         encoder.max_tokens = min(encoder.max_tokens, recipe.data.max_tokens)
         return encoder

@@ -208,19 +208,19 @@ def test_two_bits() -> None:
 
 
 def test_a_smaller_encoder_spells_the_words_that_it_lost(encoder: SentenceEncoder, tmp_path: Path) -> None:
-    """Kept words have their vectors, others those of their letters, and no piece of a word is left."""
+    """Kept words have their vectors, others those of their letters."""
     tokenizer, spelling = encoder.tokenizer, encoder.spelling
     assert spelling is not None
     uses = np.zeros(len(tokenizer), int)
     kept = [f"▁{word}" for word in ("de", "no", "the")]
     uses[tokenizer.convert_tokens_to_ids(kept)] = 1
-    small = smaller(encoder, uses, words=3, ngrams=len(spelling.keys))
+    small = smaller(encoder, uses, tokens=3, ngrams=len(spelling.keys))
     pieces = small.tokenizer.convert_ids_to_tokens(range(small.model.config.vocab_size))
     assert sorted(p for p in pieces if len(p.strip("▁")) > 1 and p.strip("▁").isalpha()) == sorted(kept)
     assert pieces[-1] == "<mask>" == tokenizer.convert_ids_to_tokens(len(tokenizer) - 1)
     same = ["De", "de no the, 12!", "zurbelnd no", ""]
     np.testing.assert_allclose(small.embed(same), encoder.embed(same), atol=1e-4)
-    fewer = smaller(encoder, uses, words=3, ngrams=50)
+    fewer = smaller(encoder, uses, tokens=3, ngrams=50)
     assert fewer.spelling is not None and len(fewer.spelling.keys) == 50
     assert set(fewer.spelling.keys) < set(spelling.keys)
     fewer.save(tmp_path, "int3")
@@ -228,4 +228,4 @@ def test_a_smaller_encoder_spells_the_words_that_it_lost(encoder: SentenceEncode
     assert loaded.tokenize(["de zurbelnd 漢"])[0].tolist() == fewer.tokenize(["de zurbelnd 漢"])[0].tolist()
     encoder.spelling = None
     with pytest.raises(MexmaError, match="does not spell"):
-        smaller(encoder, uses, words=3, ngrams=50)
+        smaller(encoder, uses, tokens=3, ngrams=50)

@@ -105,6 +105,7 @@ def test_missing_key(raw: Raw, tmp_path: Path) -> None:
         ("encoder.from=mini", "`encoder`: encoder needs either `from`"),
         ("encoder.tokenizer=null", "a new encoder needs `tokenizer`"),
         ("trainer.learning_rate=.inf", "learning_rate`: .*finite number"),
+        ("phases.words.objective.spelling=true", "`spelling` needs `ngrams`"),
         ("phases=x", "`phases`"),
         ("phases.words.trainer=x", r"`phases.words.trainer`: .* \(is 'x'\)"),
         ("phases.mexma.name=words", "two phases have the name 'words'"),

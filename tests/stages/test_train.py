@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -204,3 +205,21 @@ def test_a_loss_that_is_no_number_stops_the_run(recipe_file: Path, tmp_path: Pat
     with pytest.raises(MexmaError, match=r"the loss is (nan|inf) at step"):
         train(recipe)
     assert not (tmp_path / "run" / "encoder").exists()
+
+
+def test_a_run_keeps_the_spelling_of_its_first_phase(recipe_file: Path, tmp_path: Path) -> None:
+    """Through the phase after it, and through one that is resumed."""
+    spelling = ("phases.words.objective.ngrams=[2, 3]", "phases.words.objective.spelling=true")
+    recipe = settings(recipe_file, tmp_path / "run", *spelling)
+    train(recipe)
+    whole = SentenceEncoder.load(str(tmp_path / "run"), "cpu")
+    assert whole.spelling is not None
+    assert not np.allclose(whole.embed(["casarillo"]), _in_pieces(whole).embed(["casarillo"]), atol=0.1)
+    shutil.rmtree(tmp_path / "run" / "mexma")
+    shutil.rmtree(tmp_path / "run" / "encoder")
+    train(recipe, resume=True)
+    assert SentenceEncoder.load(str(tmp_path / "run"), "cpu").fingerprint == whole.fingerprint
+
+
+def _in_pieces(encoder: SentenceEncoder) -> SentenceEncoder:
+    return SentenceEncoder("", encoder.model, encoder.tokenizer)
