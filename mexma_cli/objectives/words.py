@@ -117,16 +117,21 @@ class Words(Objective):
             weights = torch.where(word_starts(self.encoder), 1.0, settings.inner_weight).to(vectors)
             vectors = self._main(vectors * lengths ** (settings.length_power - 1) * weights[:, None])
             mean = write_bag(self.encoder.model, vectors, self.special.tolist())
-            if settings.spelling:
-                self.encoder.spelling = Spelling(
-                    self.keys,
-                    (self._main(self.ngram_vectors) @ frame(self.encoder.dim)[1].to(vectors)).half().cpu(),
-                    settings.ngrams,
-                    settings.consonants,
-                    settings.length_power,
-                    math.exp(mean / settings.length_power),
-                )
+            self.encoder.spelling = self._spelling(mean) if settings.spelling else None
         return self.encoder
+
+    def _spelling(self, mean: float) -> Spelling:
+        """The n-grams, for words whose weight is 1 where a token's mean log length is."""
+        settings = self.settings
+        vectors = self._main(self.ngram_vectors)
+        return Spelling(
+            self.keys,
+            (vectors @ frame(self.encoder.dim)[1].to(vectors)).half().cpu(),
+            settings.ngrams,
+            settings.consonants,
+            settings.length_power,
+            math.exp(mean / settings.length_power),
+        )
 
     def _main(self, vectors: torch.Tensor) -> torch.Tensor:
         """Vectors [N, width in training] in as many directions as the transformer has room for."""
