@@ -41,6 +41,8 @@ def word_rows(vectors: torch.Tensor, log_weights: torch.Tensor) -> torch.Tensor:
     for _ in range(4):  # a depends on c, and c makes up for what a takes from the weight
         held = log_weights - torch.log(rest / math.sqrt(width))
         rest = torch.sqrt(width - held**2)
-    outside = torch.stack([direction, torch.full_like(direction, width**-0.5)])
-    unit = functional.normalize(vectors - vectors @ outside.T @ outside, dim=1)
+    for outside in (direction, torch.full_like(direction, width**-0.5)):
+        # No product of matrices: a row has the same bits whatever stands beside it.
+        vectors = vectors - (vectors * outside).sum(dim=1, keepdim=True) * outside
+    unit = functional.normalize(vectors, dim=1)
     return rest[:, None] * unit + held[:, None] * direction

@@ -117,7 +117,8 @@ class Words(Objective):
             weights = torch.where(word_starts(self.encoder), 1.0, settings.inner_weight).to(vectors)
             vectors = self._main(vectors * lengths ** (settings.length_power - 1) * weights[:, None])
             mean = write_bag(self.encoder.model, vectors, self.special.tolist())
-            self.encoder.spelling = self._spelling(mean) if settings.spelling else None
+            spells = settings.spelling and len(self.keys) > 0
+            self.encoder.spelling = self._spelling(mean) if spells else None
         return self.encoder
 
     def _spelling(self, mean: float) -> Spelling:

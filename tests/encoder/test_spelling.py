@@ -229,3 +229,10 @@ def test_a_smaller_encoder_spells_the_words_that_it_lost(encoder: SentenceEncode
     encoder.spelling = None
     with pytest.raises(MexmaError, match="does not spell"):
         smaller(encoder, uses, tokens=3, ngrams=50)
+
+
+def test_a_word_has_the_same_bits_whatever_stands_beside_it(encoder: SentenceEncoder) -> None:
+    assert encoder.spelling is not None
+    words = ["▁zurbelnd", *(f"▁casar{letter}" for letter in "abcdefghijklm")]
+    together = encoder.spelling.rows(words)[0]
+    assert torch.equal(torch.cat([encoder.spelling.rows([word])[0] for word in words]), together)
