@@ -8,6 +8,7 @@ attention that reads them.
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import torch
 from torch.nn import functional
@@ -18,6 +19,7 @@ LARGEST_LOG_WEIGHT = 4.0
 """Half the span of log weights that is kept; e**4 is a weight 55 times the mean's."""
 
 
+@cache
 def frame(width: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The log weights' direction [width], and a basis [width - 2, width] orthogonal to it and to the mean."""
     axis = torch.arange(width, dtype=torch.float64)

@@ -23,6 +23,7 @@ from torch.nn import functional
 from transformers import PreTrainedTokenizerFast
 
 from mexma_cli.encoder.bag import word_rows
+from mexma_cli.encoder.int3 import nearest
 from mexma_cli.encoder.modules import damaged
 
 FILE = "spelling.safetensors"
@@ -30,7 +31,7 @@ WORD_START = pre_tokenizers.Metaspace().replacement
 """Stands before the first token of a word in a Unigram vocabulary."""
 LEVELS = torch.tensor([-1.510, -0.4528, 0.4528, 1.510])
 """The four with the least squared error for normal numbers of variance 1 (Max 1960, table I)."""
-_PLAIN, _WHOLE, _CONSONANTS, _WHOLE_CONSONANTS = range(1, 5)
+_PLAIN, _CONSONANTS = 1, 3  # kinds of n-grams; the whole words of each are the next kind
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _BLOCK = 2048
 _VOWELS = np.frombuffer(b"aeiouyj", np.uint8)
@@ -232,17 +233,10 @@ def _pieces(tokenizer: PreTrainedTokenizerFast) -> tuple[np.ndarray, np.ndarray]
 
 
 def quantise(vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes, uint8 [rows, dim / 4], and float16 scales [rows], of a matrix whose dim is a multiple of four.
-
-    Scales are the root mean square of a row, then what has the least squared error with the levels chosen.
-    """
-    vectors = vectors.float()
-    scales = vectors.square().mean(dim=1, keepdim=True).sqrt().clamp_min(torch.finfo(torch.float32).tiny)
-    places = torch.bucketize((vectors / scales).contiguous(), (LEVELS[1:] + LEVELS[:-1]) / 2)
-    levels = LEVELS[places]
-    best = (vectors * levels).sum(dim=1) / levels.square().sum(dim=1)
+    """Codes, uint8 [rows, dim / 4], and float16 scales [rows], of a matrix whose dim is four times something."""
+    places, scales = nearest(vectors, LEVELS)
     codes = (places.unflatten(1, (-1, 4)) << torch.arange(0, 8, 2)).sum(dim=2)
-    return codes.to(torch.uint8), best.half()
+    return codes.to(torch.uint8), scales
 
 
 def restore(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:

@@ -61,6 +61,12 @@ def test_kindred_words_share_their_consonants() -> None:
     assert len({*first.tolist()} & {*second.tolist()} & {*third.tolist()}) == 4  # <ml, mlk, <mlk, all of it
 
 
+def test_other_scripts_share_ngrams_with_latin() -> None:
+    cyrillic, latin = (ngram_keys([word], [3], [3])[0].tolist() for word in ("▁Москва", "▁moskva"))
+    assert cyrillic == latin
+    assert ngram_keys(["niño"], [3], [])[0].tolist() == ngram_keys(["nino"], [3], [])[0].tolist()
+
+
 @pytest.fixture(scope="module")
 def words() -> Words:
     """Token embeddings as they are before training, of a small vocabulary of words and pieces."""
