@@ -233,7 +233,7 @@ def _pieces(tokenizer: PreTrainedTokenizerFast) -> tuple[np.ndarray, np.ndarray]
 
 
 def quantise(vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes, uint8 [rows, dim / 4], and float16 scales [rows], of a matrix whose dim is four times something."""
+    """Codes, uint8 [rows, dim / 4], and float16 scales [rows], of a matrix; four must divide its dim."""
     places, scales = nearest(vectors, LEVELS)
     codes = (places.unflatten(1, (-1, 4)) << torch.arange(0, 8, 2)).sum(dim=2)
     return codes.to(torch.uint8), scales
