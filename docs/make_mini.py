@@ -2,8 +2,8 @@
 
     python docs/make_mini.py runs/mini --data DIR      (DIR: mining/, ntrex128/ and tatoeba/ below it)
 
-It is made smaller first: of its tokens those that its training text has most often, and of its n-grams those
-that matter most. The word embeddings are stored with 3 bits, n-grams with 2, all other weights as float16.
+It is made smaller first: to the tokens that have vectors of their own, and the n-grams that matter most. The
+word embeddings are stored with 3 bits, n-grams with 1, 2 or 4, all other weights as float16.
 What the card says of cost is read from the run's log, what it says of quality is measured here, with
 benchmarks/encoder.py, on the folder as shipped.
 """
@@ -18,16 +18,15 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
-
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.smaller import smaller
-from mexma_cli.recipe import Recipe, load
+from mexma_cli.recipe import Recipe, WordsObjective, load
 
 ROOT = Path(__file__).parent.parent
 MODEL = ROOT / "mexma_cli" / "models" / "mini"
 LARGEST = 24_000_000
-TOKENS, NGRAMS = 60_000, 157_000
+NGRAMS = 18_000_000
+"""Bytes."""
 
 CARD = """---
 license: cc-by-sa-4.0
@@ -45,9 +44,10 @@ was trained on little text, on a CPU: for real work take a real one, such as `fa
   words, in lower-case Latin letters without accents (Cyrillic is read as Latin), at most {max_tokens} a
   sentence. Other words are spelled: each is one token, made of {ngrams:,} n-grams of letters.
 - {parameters:.1f}M parameters and {numbers:.1f}M numbers for n-grams. Word embeddings are stored with 3 bits,
-  n-grams with 2 and the rest as float16, {megabytes:.1f} MB in all. `mexma` alone reads that; in Python,
-  `SentenceEncoder.load("mini").save(FOLDER)` writes a folder that transformers and sentence-transformers read
-  too, but for the spelling: to them such a word is its pieces, with which it finds less (docs/mini.md).
+  n-grams with 1, 2 or 4 and the rest as float16, {megabytes:.1f} MB in all. `mexma` alone reads that;
+  in Python, `SentenceEncoder.load("mini").save(FOLDER)` writes a folder that transformers and
+  sentence-transformers read too, but for the spelling: to them such a word is its pieces, with which it finds
+  less (docs/mini.md).
 - Trained from nothing by `mexma train recipes/mini.yaml`, in {minutes:.0f} minutes on {machine}:
 {phases}
 
@@ -119,14 +119,6 @@ def cost(run: Path, recipe: Recipe) -> tuple[float, str]:
     return total, "\n".join(lines)
 
 
-def uses(store: Path, vocabulary: int) -> np.ndarray:
-    """How often the training text has each token."""
-    files = store.glob("*/*.ids.npy")
-    return sum(
-        (np.bincount(np.load(file), minlength=vocabulary) for file in files), np.zeros(vocabulary, int)
-    )
-
-
 def main() -> None:
     """Write the folder and its card."""
     parser = argparse.ArgumentParser(
@@ -138,8 +130,9 @@ def main() -> None:
     arguments = parser.parse_args()
     recipe = load(arguments.run / "recipe.yaml")
     encoder = SentenceEncoder.load(str(arguments.run / "encoder"), "cpu")
-    counts = uses(Path(recipe.data.store), len(encoder.tokenizer))
-    encoder = smaller(encoder, counts, TOKENS, NGRAMS)
+    objective = recipe.phases[0].objective
+    assert isinstance(objective, WordsObjective) and objective.own_tokens
+    encoder = smaller(encoder, objective.own_tokens, NGRAMS)
     encoder.save(MODEL, dtype="int3")
     size = sum(path.stat().st_size for path in MODEL.rglob("*") if path.is_file())
     if size > LARGEST:

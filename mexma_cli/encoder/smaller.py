@@ -4,32 +4,39 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
+from mexma_cli.encoder import trellis
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.spelling import WORD_START, Spelling, ngram_keys
+from mexma_cli.encoder.spelling import Spelling, needed, ngram_keys, pieces_of
 from mexma_cli.errors import MexmaError
 
+_OVERHEAD = 7
+"""Bytes of an n-gram beside its vector's: its key, its scale and how many bits it has."""
 
-def smaller(encoder: SentenceEncoder, uses: np.ndarray, tokens: int, ngrams: int) -> SentenceEncoder:
-    """The encoder with the tokens that are used most and the n-grams that change most.
+
+def smaller(encoder: SentenceEncoder, tokens: int, size: int) -> SentenceEncoder:
+    """The encoder with the vocabulary's first tokens, and its n-grams in so many bytes once they are stored.
 
     Single letters stay, and all that is not of letters.
 
     Args:
-        uses: How often each token is seen, [vocabulary].
-        tokens: So many of two and more letters.
+        tokens: The first of the vocabulary (the most frequent, in a tokeniser of words).
+        size: Bytes for n-grams as `int3` stores them: they get the more bits the more they matter, or are
+            left out.
 
     Raises:
         MexmaError: The encoder does not spell, or its tokeniser is no Unigram model.
     """
     if encoder.spelling is None:
         raise MexmaError(f"{encoder.name!r} does not spell words: none of its tokens can be spared")
-    kept = _kept(encoder, uses, tokens)
+    pieces = pieces_of(encoder.tokenizer)
+    kept = np.flatnonzero(needed(pieces, tokens))
     model = copy.deepcopy(encoder.model)
     embeddings = model.get_input_embeddings()
     model.set_input_embeddings(
@@ -44,18 +51,8 @@ def smaller(encoder: SentenceEncoder, uses: np.ndarray, tokens: int, ngrams: int
         list(encoder.modules),
         encoder.max_tokens,
         prefix=encoder.prefix,
-        spelling=_spelling(encoder, encoder.spelling, ngrams),
+        spelling=_spelling(pieces, encoder.spelling, size),
     )
-
-
-def _kept(encoder: SentenceEncoder, uses: np.ndarray, tokens: int) -> np.ndarray:
-    """Token ids, ascending."""
-    pieces = encoder.tokenizer.convert_ids_to_tokens(range(len(encoder.tokenizer)))
-    special = set(encoder.tokenizer.all_special_tokens)
-    letters = [piece.removeprefix(WORD_START) if piece not in special else "" for piece in pieces]
-    long = np.array([len(part) > 1 and part.isalpha() for part in letters])
-    most_used = np.argsort(-uses, kind="stable")
-    return np.sort(np.concatenate([np.flatnonzero(~long), most_used[long[most_used]][:tokens]]))
 
 
 def _tokenizer(tokenizer: PreTrainedTokenizerFast, kept: list[int]) -> PreTrainedTokenizerFast:
@@ -72,14 +69,16 @@ def _tokenizer(tokenizer: PreTrainedTokenizerFast, kept: list[int]) -> PreTraine
     return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(content)), **named)
 
 
-def _spelling(encoder: SentenceEncoder, spelling: Spelling, ngrams: int) -> Spelling:
-    """The n-grams of long vectors that many tokens have."""
-    pieces = encoder.tokenizer.convert_ids_to_tokens(range(len(encoder.tokenizer)))
-    keys, _ = ngram_keys(pieces, spelling.sizes, spelling.consonants)
-    known = keys[np.isin(keys, spelling.keys)]
-    tokens_with = np.bincount(np.searchsorted(spelling.keys, known), minlength=len(spelling.keys))
-    worth = tokens_with * spelling.vectors.float().norm(dim=1).numpy()
-    kept = np.sort(np.argsort(-worth, kind="stable")[:ngrams])
+def _spelling(pieces: Sequence[str], spelling: Spelling, size: int) -> Spelling:
+    """The n-grams that matter most: those of long vectors, in many tokens, with few others beside them."""
+    keys, counts = ngram_keys(pieces, spelling.sizes, spelling.consonants)
+    share = np.repeat(1 / counts.clip(min=1), counts)
+    known = np.isin(keys, spelling.keys)
+    places = np.searchsorted(spelling.keys, keys[known])
+    worth = np.bincount(places, share[known], len(spelling.keys))
+    worth *= spelling.vectors.float().square().sum(dim=1).numpy()
+    bits = allotted(worth, spelling.vectors.shape[1], size)
+    kept = np.flatnonzero(bits)
     return Spelling(
         spelling.keys[kept],
         spelling.vectors[torch.from_numpy(kept)],
@@ -87,4 +86,23 @@ def _spelling(encoder: SentenceEncoder, spelling: Spelling, ngrams: int) -> Spel
         spelling.consonants,
         spelling.power,
         spelling.unit,
+        bits[kept],
     )
+
+
+def allotted(worth: np.ndarray, dim: int, size: int) -> np.ndarray:
+    """Bits for a number of each n-gram, uint8 [N], so that the least of their worth is lost; 0: left out.
+
+    Step by step, from no bits to 1, to 2 and to 4, always the one that saves most for its bytes.
+
+    Args:
+        worth: float64 [N], what is lost with the whole vector.
+        dim: Numbers of a vector, at least 24: of fewer, the first bit costs more than it saves.
+        size: Bytes in all.
+    """
+    saved = -np.diff([1, *trellis.ERRORS])
+    costs = np.diff([0, *(-(dim * bits // -8) + _OVERHEAD for bits in trellis.BITS)])
+    best_first = np.argsort(-(worth[:, None] * saved / costs).ravel(), kind="stable")
+    spent = np.tile(costs, len(worth))[best_first].cumsum()
+    steps = np.bincount(best_first[spent <= size] // len(costs), minlength=len(worth))
+    return np.array([0, *trellis.BITS], np.uint8)[steps]

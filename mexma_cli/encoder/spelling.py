@@ -22,18 +22,16 @@ from tokenizers import pre_tokenizers
 from torch.nn import functional
 from transformers import PreTrainedTokenizerFast
 
+from mexma_cli.encoder import trellis
 from mexma_cli.encoder.bag import word_rows
-from mexma_cli.encoder.int3 import nearest
 from mexma_cli.encoder.modules import damaged
 
 FILE = "spelling.safetensors"
 WORD_START = pre_tokenizers.Metaspace().replacement
 """Stands before the first token of a word in a Unigram vocabulary."""
-LEVELS = torch.tensor([-1.510, -0.4528, 0.4528, 1.510])
-"""The four with the least squared error for normal numbers of variance 1 (Max 1960, table I)."""
+_DAMAGE = (SafetensorError, OSError, LookupError, ValueError, TypeError, AttributeError, RuntimeError)
 _PLAIN, _CONSONANTS = 1, 3  # kinds of n-grams; the whole words of each are the next kind
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
-_BLOCK = 2048
 _VOWELS = np.frombuffer(b"aeiouyj", np.uint8)
 
 
@@ -104,6 +102,7 @@ class Spelling:
         consonants: Of n-grams of the letters without vowels.
         power: What a vector's length is raised to, for the word's weight.
         unit: The length whose weight is that of the vocabulary's mean token.
+        bits: uint8 [N], of `trellis.BITS`, a number's where they are stored small; 2 if not given.
     """
 
     def __init__(
@@ -114,8 +113,10 @@ class Spelling:
         consonants: Sequence[int],
         power: float,
         unit: float,
+        bits: np.ndarray | None = None,
     ) -> None:
         self.keys, self.vectors = keys, vectors
+        self.bits = np.full(len(keys), 2, np.uint8) if bits is None else bits
         self.sizes, self.consonants = list(sizes), list(consonants)
         self.power, self.unit = power, unit
         self._pieces: tuple[np.ndarray, np.ndarray] | None = None
@@ -146,7 +147,9 @@ class Spelling:
             [rows, D].
         """
         if self._pieces is None:
-            self._pieces = _pieces(tokenizer)
+            listed = pieces_of(tokenizer)
+            starts_word = [not piece or piece.startswith(WORD_START) for piece in listed]
+            self._pieces = np.array(listed, dtype=object), np.array(starts_word)
         pieces, begins = self._pieces
         flat = np.concatenate(tokens)
         starts = np.flatnonzero(begins[flat])
@@ -181,11 +184,10 @@ class Spelling:
         """Write the table beside the weights.
 
         Args:
-            small: Vectors with 2 bits in place of float16.
+            small: Vectors with `bits` in place of float16.
         """
-        stored = {"keys": torch.from_numpy(self.keys.view(np.int32)), "vectors": self.vectors}
-        if small:
-            stored["vectors"], stored["scales"] = quantise(self.vectors)
+        stored = {"keys": torch.from_numpy(self.keys.view(np.int32))}
+        stored |= _small(self.vectors, self.bits) if small else {"vectors": self.vectors}
         save_file(stored, folder / FILE, {name: json.dumps(value) for name, value in self._facts().items()})
 
     @classmethod
@@ -201,13 +203,15 @@ class Spelling:
         try:
             with safe_open(path, "pt") as file:
                 facts = {name: json.loads(value) for name, value in file.metadata().items()}
-                keys, vectors = file.get_tensor("keys").numpy().view(np.uint32), file.get_tensor("vectors")
-                if vectors.dtype == torch.uint8:
-                    vectors = restore(vectors, file.get_tensor("scales"))
+                stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            keys = stored["keys"].numpy().view(np.uint32)
+            vectors = stored["vectors"] if "vectors" in stored else _restored(stored, width)
+            if "bits" in stored:
+                facts["bits"] = stored["bits"].numpy()
             if vectors.shape != (len(keys), width):
                 raise ValueError(f"{tuple(vectors.shape)} numbers for {len(keys):,} n-grams of {width}")
             return cls(keys, vectors, **facts)
-        except (SafetensorError, OSError, KeyError, ValueError, TypeError, AttributeError) as error:
+        except _DAMAGE as error:
             raise damaged(path, error) from None
 
 
@@ -224,26 +228,41 @@ def word_embeddings(
     return words
 
 
-def _pieces(tokenizer: PreTrainedTokenizerFast) -> tuple[np.ndarray, np.ndarray]:
-    """The vocabulary's tokens, and whether each begins a word or is none, such as </s> and <unk>."""
-    pieces = np.array(tokenizer.convert_ids_to_tokens(range(len(tokenizer))), dtype=object)
+def pieces_of(tokenizer: PreTrainedTokenizerFast) -> list[str]:
+    """The vocabulary's tokens as they are written; of <s> and the like, which have no letters, nothing."""
+    pieces = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     special = set(tokenizer.all_special_tokens)
-    begins = [piece in special or piece.startswith(WORD_START) for piece in pieces]
-    return pieces, np.array(begins)
+    return ["" if piece in special else piece for piece in pieces]
 
 
-def quantise(vectors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes, uint8 [rows, dim / 4], and float16 scales [rows], of a matrix; four must divide its dim."""
-    places, scales = nearest(vectors, LEVELS)
-    codes = (places.unflatten(1, (-1, 4)) << torch.arange(0, 8, 2)).sum(dim=2)
-    return codes.to(torch.uint8), scales
+def needed(pieces: Sequence[str], first: int) -> np.ndarray:
+    """Which tokens an encoder that spells cannot do without, bool [vocabulary].
+
+    Args:
+        first: So many of the vocabulary's first tokens, and beside them all that is not spelled: single
+            letters, and what is not of letters.
+    """
+    letters = [piece.removeprefix(WORD_START) for piece in pieces]
+    spelled = np.array([len(part) > 1 and part.isalpha() for part in letters])
+    return ~spelled | (np.arange(len(pieces)) < first)
 
 
-def restore(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-    """The matrix, float16 [rows, dim], that codes and scales stand for."""
-    fours = LEVELS[torch.arange(256)[:, None] >> torch.arange(0, 8, 2) & 3]
-    restored = torch.empty(len(codes), 4 * codes.shape[1], dtype=torch.float16)
-    parts = (whole.split(_BLOCK) for whole in (restored, codes, scales))
-    for part, own, scale in zip(*parts, strict=True):
-        torch.mul(functional.embedding(own.int(), fours).flatten(1), scale.float()[:, None], out=part)
-    return restored
+def _small(vectors: torch.Tensor, bits: np.ndarray) -> dict[str, torch.Tensor]:
+    """What is stored for vectors with so many bits a number."""
+    stored = {"bits": torch.from_numpy(bits)}
+    for count in trellis.BITS:
+        of_count = vectors[stored["bits"] == count]
+        if len(of_count):
+            parts = zip(("codes", "scales", "levels"), trellis.encode(of_count, count), strict=True)
+            stored |= {f"{name}{count}": part for name, part in parts}
+    return stored
+
+
+def _restored(stored: dict[str, torch.Tensor], dim: int) -> torch.Tensor:
+    """The vectors that `_small` stored."""
+    vectors = torch.empty(len(stored["bits"]), dim, dtype=torch.float16)
+    for count in trellis.BITS:
+        if f"codes{count}" in stored:
+            codes, scales, levels = (stored[f"{name}{count}"] for name in ("codes", "scales", "levels"))
+            vectors[stored["bits"] == count] = trellis.restore(codes, scales, levels, dim)
+    return vectors

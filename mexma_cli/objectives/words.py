@@ -15,10 +15,10 @@ from torch.nn import functional
 
 from mexma_cli.encoder.bag import RESERVED, frame, word_rows
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.spelling import Spelling
+from mexma_cli.encoder.spelling import Spelling, needed, pieces_of
 from mexma_cli.objectives import losses
 from mexma_cli.objectives.base import Objective, PairViews
-from mexma_cli.objectives.subwords import token_ngrams, token_splits, word_starts
+from mexma_cli.objectives.subwords import token_ngrams, word_starts
 from mexma_cli.recipe import WordsObjective
 
 NGRAM_LENGTH = 0.3
@@ -40,8 +40,11 @@ class Words(Objective):
         self.settings = settings
         vocabulary = encoder.model.config.vocab_size
         dim = settings.width or encoder.dim - RESERVED
-        self.vectors = nn.Parameter(torch.randn(vocabulary, dim) * dim**-0.5)
-        self.splits = token_splits(encoder) if settings.split else None
+        pieces = pieces_of(encoder.tokenizer)
+        own = torch.from_numpy(needed(pieces, settings.own_tokens or vocabulary))
+        self.places: torch.Tensor  # of tokens' own vectors; -1: none
+        self.register_buffer("places", torch.where(own, own.cumsum(0) - 1, -1), persistent=False)
+        self.vectors = nn.Parameter(torch.randn(int(own.sum()), dim) * dim**-0.5)
         self.ngrams = None
         if settings.ngrams or settings.consonants:
             self.ngrams, self.keys = token_ngrams(encoder, settings.ngrams, settings.consonants)
@@ -74,34 +77,30 @@ class Words(Objective):
     def _bags(self, ids: torch.Tensor, cu_seqlens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The tokens that are summed, one sentence after the other, and where each sentence begins.
 
-        In training some tokens are split into smaller ones, so that these learn what words they are in, and
-        some are left out.
+        In training some are left out.
         """
-        borders = cu_seqlens.long()
-        if self.training and self.splits is not None:
-            chosen = torch.rand(len(ids), device=ids.device) < self.settings.split
-            parts, _ = self.splits.of(ids[chosen])
-            counts = torch.where(chosen, self.splits.counts.to(ids.device)[ids], 1)
-            borders = functional.pad(counts.cumsum(0), (1, 0))[borders]
-            ids = ids.repeat_interleave(counts)
-            ids[chosen.repeat_interleave(counts)] = parts
         kept = ~torch.isin(ids, self.special)
         if self.training and self.settings.token_dropout:
             kept &= torch.rand(len(ids), device=ids.device) >= self.settings.token_dropout
-        return ids[kept], functional.pad(kept.cumsum(0), (1, 0))[borders[:-1]]
+        return ids[kept], functional.pad(kept.cumsum(0), (1, 0))[cu_seqlens[:-1].long()]
 
     def table(self, tokens: torch.Tensor) -> torch.Tensor:
         """Vectors [T, dim] of different tokens, int64 [T]: their own, and those of their n-grams.
 
         The n-grams' sum is divided by the root of their number, so that it is as long for long tokens.
         """
-        own = functional.embedding(tokens, self.vectors)
+        own = self._own(tokens)
         if self.ngrams is None:
             return own
         ngrams, starts = self.ngrams.of(tokens)
         sums = functional.embedding_bag(ngrams, self.ngram_vectors, starts, mode="sum")
         counts = self.ngrams.counts.to(tokens.device)[tokens]
         return own + sums * counts.clamp_min(1).rsqrt()[:, None]
+
+    def _own(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Their own vectors [T, dim], zeros where there are none."""
+        places = self.places[tokens]
+        return functional.embedding(places.clamp_min(0), self.vectors) * (places >= 0)[:, None]
 
     def players(self) -> list[dict[str, list[nn.Parameter]]]:
         """One optimiser with the vectors."""
@@ -111,8 +110,8 @@ class Words(Objective):
         """The encoder, its CLS the direction of the sum of token vectors."""
         settings = self.settings
         with torch.no_grad():
-            tokens = torch.arange(len(self.vectors), device=self.vectors.device)
-            vectors = self.table(tokens) - (1 - settings.own_share) * self.vectors
+            tokens = torch.arange(len(self.places), device=self.vectors.device)
+            vectors = self.table(tokens) - (1 - settings.own_share) * self._own(tokens)
             lengths = vectors.norm(dim=1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
             weights = torch.where(word_starts(self.encoder), 1.0, settings.inner_weight).to(vectors)
             vectors = self._main(vectors * lengths ** (settings.length_power - 1) * weights[:, None])

@@ -154,11 +154,12 @@ class WordsObjective(Section):
     margin: float = Field(0.0, ge=0)
     """Taken from the cosine of a translation (additive margin softmax)."""
     token_dropout: float = Field(0.0, ge=0, lt=1)
-    split: float = Field(0.0, ge=0, lt=1)
-    """Share of the tokens that are seen as smaller ones, so that these learn what they are in rare words."""
     ngrams: list[PositiveInt] = Field(default_factory=list)
     """A token's vector is its own and those of its letter n-grams of these sizes, in Latin letters, which
     other tokens share. Only their sum is in the encoder."""
+    own_tokens: PositiveInt | None = None
+    """So many tokens, the first of the vocabulary, and those that no n-grams tell apart (single letters,
+    digits, punctuation) have a vector of their own; others are their n-grams alone."""
     consonants: list[PositiveInt] = Field(default_factory=list)
     """The same of the letters without vowels, which kindred languages change most."""
     width: PositiveInt | None = None
@@ -181,6 +182,8 @@ class WordsObjective(Section):
     def _spells_by_something(self) -> WordsObjective:
         if self.spelling and not self.ngrams:
             raise ValueError("`spelling` needs `ngrams`")
+        if self.own_tokens and not self.ngrams:
+            raise ValueError("`own_tokens` needs `ngrams`, which are all that the other tokens have")
         return self
 
 

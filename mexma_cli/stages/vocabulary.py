@@ -26,7 +26,7 @@ def train_pieces(tokenizer: Tokenizer, text: Iterable[str], vocabulary: int) -> 
 
 
 def word_model(tokenizer: Tokenizer, text: Iterable[Weighed], words: int, vocabulary: int) -> models.Unigram:
-    """A model in which the most frequent words are one token each; of the others it has pieces.
+    """A model in which the most frequent words are one token each, and the first; of others it has pieces.
 
     A word's score is the logarithm of its share of the text, or what it takes to be more likely than its
     pieces.
@@ -48,8 +48,8 @@ def word_model(tokenizer: Tokenizer, text: Iterable[Weighed], words: int, vocabu
             word: _rounded(sum(scores[part] for part in parts) + 10**-DIGITS) for word, parts in split.items()
         }
     special = [(token, scores.pop(token)) for token in SPECIAL]
-    likeliest_first = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
-    return _model(dict([*special, *likeliest_first]))
+    by_use = sorted(scores.items(), key=lambda item: (-counts.get(item[0], 0), -item[1], item[0]))
+    return _model(dict([*special, *by_use]))
 
 
 def _merged_pieces(words: Sequence[str], vocabulary: int) -> dict[str, float]:

@@ -10,10 +10,12 @@ import torch
 from anyascii import anyascii
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors import safe_open
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.smaller import smaller
-from mexma_cli.encoder.spelling import FILE, ngram_keys, quantise, restore
+from mexma_cli.encoder.smaller import allotted, smaller
+from mexma_cli.encoder.spelling import FILE, Spelling, ngram_keys
+from mexma_cli.encoder.trellis import BITS
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.words import Words
 from mexma_cli.recipe import NewEncoder, TrainTokenizer, WordsObjective
@@ -204,37 +206,53 @@ def test_a_damaged_table_is_refused(encoder: SentenceEncoder, tmp_path: Path) ->
         SentenceEncoder.load(str(tmp_path), "cpu")
 
 
-def test_two_bits() -> None:
-    """What is on the levels comes back as it was, and normal numbers as well as Max (1960) says."""
-    numbers = torch.randn(3000, 64, generator=torch.Generator().manual_seed(0))
-    once = restore(*quantise(numbers))
-    assert ((once - numbers) ** 2).mean().item() == pytest.approx(0.1175, abs=0.006)  # scales are fitted
-    assert torch.allclose(restore(*quantise(once)), once, rtol=2e-3)
-    assert torch.equal(restore(*quantise(torch.zeros(1, 8))), torch.zeros(1, 8, dtype=torch.float16))
-
-
 def test_a_smaller_encoder_spells_the_words_that_it_lost(encoder: SentenceEncoder, tmp_path: Path) -> None:
-    """Kept words have their vectors, others those of their letters."""
+    """The first tokens have their vectors, and what cannot be spelled; other words are their letters."""
     tokenizer, spelling = encoder.tokenizer, encoder.spelling
     assert spelling is not None
-    uses = np.zeros(len(tokenizer), int)
-    kept = [f"▁{word}" for word in ("de", "no", "the")]
-    uses[tokenizer.convert_tokens_to_ids(kept)] = 1
-    small = smaller(encoder, uses, tokens=3, ngrams=len(spelling.keys))
+    before = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    small = smaller(encoder, tokens=20, size=10**6)
     pieces = small.tokenizer.convert_ids_to_tokens(range(small.model.config.vocab_size))
-    assert sorted(p for p in pieces if len(p.strip("▁")) > 1 and p.strip("▁").isalpha()) == sorted(kept)
-    assert pieces[-1] == "<mask>" == tokenizer.convert_ids_to_tokens(len(tokenizer) - 1)
-    same = ["De", "de no the, 12!", "zurbelnd no", ""]
+    assert pieces[:20] == before[:20] and pieces[-1] == before[-1] == "<mask>"
+    lost = [piece for piece in before if piece not in pieces]
+    assert lost and all(len(piece.strip("▁")) > 1 and piece.strip("▁").isalpha() for piece in lost)
+    words = [piece.strip("▁") for piece in pieces[4:20] if piece.startswith("▁") and piece[1:].isalpha()]
+    same = [" ".join(words), "12!", f"zurbelnd {words[0]}", ""]
     np.testing.assert_allclose(small.embed(same), encoder.embed(same), atol=1e-4)
-    fewer = smaller(encoder, uses, tokens=3, ngrams=50)
-    assert fewer.spelling is not None and len(fewer.spelling.keys) == 50
-    assert set(fewer.spelling.keys) < set(spelling.keys)
+    fewer = smaller(encoder, tokens=20, size=2000)
+    assert fewer.spelling is not None and set(fewer.spelling.keys) < set(spelling.keys)
     fewer.save(tmp_path, "int3")
+    kept = spelling_bytes(tmp_path / FILE, fewer.spelling)
+    assert 1900 < kept <= 2000
     loaded = SentenceEncoder.load(str(tmp_path), "cpu")
     assert loaded.tokenize(["de zurbelnd 漢"])[0].tolist() == fewer.tokenize(["de zurbelnd 漢"])[0].tolist()
     encoder.spelling = None
     with pytest.raises(MexmaError, match="does not spell"):
-        smaller(encoder, uses, tokens=3, ngrams=50)
+        smaller(encoder, tokens=20, size=2000)
+
+
+def spelling_bytes(file: Path, spelling: Spelling) -> int:
+    """Of a table that is stored small, without its levels, of which three tables have as many."""
+    with safe_open(file, "pt") as stored:
+        names = [name for name in stored.keys() if not name.startswith("levels")]  # noqa: SIM118
+        assert {f"codes{bits}" for bits in set(spelling.bits.tolist())} <= set(names)
+        return sum(stored.get_tensor(name).nbytes for name in names)
+
+
+@given(
+    st.lists(st.floats(0.01, 100), min_size=1, max_size=50),
+    st.sampled_from([24, 32, 64, 320]),
+    st.integers(0, 3000),
+)
+def test_more_bits_for_what_matters_more(worth: list[float], dim: int, size: int) -> None:
+    """No n-gram has fewer bits than one that matters less, they fit, and nothing more would."""
+    bits = allotted(np.array(worth), dim, size)
+    in_order = bits[np.argsort(worth, kind="stable")]
+    assert (np.diff(in_order.astype(int)) >= 0).all() or len(set(worth)) < len(worth)
+    bytes_of = {0: 0} | {count: -(dim * count // -8) + 7 for count in BITS}
+    spent = sum(bytes_of[int(count)] for count in bits)
+    assert spent <= size
+    assert (bits == 4).all() or spent + max(bytes_of.values()) > size
 
 
 def test_a_word_has_the_same_bits_whatever_stands_beside_it(encoder: SentenceEncoder) -> None:

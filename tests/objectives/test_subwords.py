@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 
 import numpy as np
@@ -10,8 +9,8 @@ import pytest
 import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.spelling import WORD_START, ngram_keys
-from mexma_cli.objectives.subwords import token_ngrams, token_splits
+from mexma_cli.encoder.spelling import ngram_keys
+from mexma_cli.objectives.subwords import token_ngrams
 
 
 @pytest.fixture(scope="module")
@@ -37,41 +36,3 @@ def test_tokens_with_a_common_ngram_have_it_in_common(encoder: SentenceEncoder) 
         shared = [key for key in of_each[token].tolist() if tokens_with[key] > 1]
         assert keys[part].tolist() == ([] if pieces[token] in special else shared)
     assert len(flat) < sum(len(of_each[token]) for token in tokens)  # one token's own are out
-
-
-def test_a_split_spells_its_token(encoder: SentenceEncoder) -> None:
-    """In tokens of the vocabulary, with a higher score than any other split of a few that are tried."""
-    splits = token_splits(encoder)
-    pieces = encoder.tokenizer.convert_ids_to_tokens(range(encoder.model.config.vocab_size))
-    special = set(encoder.tokenizer.all_special_tokens)
-    split = 0
-    for token, piece in enumerate(pieces):
-        parts = splits.of(torch.tensor([token]))[0].tolist()
-        if parts == [token]:
-            continue
-        split += 1
-        assert piece not in special and token not in parts and len(piece.removeprefix(WORD_START)) >= 4
-        spelled = "".join(pieces[part] for part in parts)
-        assert spelled.removeprefix(WORD_START) == piece.removeprefix(WORD_START)
-    assert split > 5000
-
-
-def test_splits_are_the_likeliest(encoder: SentenceEncoder) -> None:
-    """Against all splits into two and three."""
-    vocabulary = dict(json.loads(encoder.tokenizer.backend_tokenizer.to_str())["model"]["vocab"])
-    pieces = encoder.tokenizer.convert_ids_to_tokens(range(encoder.model.config.vocab_size))
-    splits = token_splits(encoder)
-    compared = 0
-    for token in range(1000, len(pieces), 50):
-        piece = pieces[token]
-        parts = [pieces[part] for part in splits.of(torch.tensor([token]))[0].tolist()]
-        if "".join(parts) != piece or len(parts) < 2:
-            continue
-        mine = sum(vocabulary[part] for part in parts)
-        for i in range(1, len(piece)):
-            for j in range(i + 1, len(piece) + 1):
-                other = [part for part in (piece[:i], piece[i:j], piece[j:]) if part]
-                if all(part in vocabulary for part in other):
-                    assert mine >= sum(vocabulary[part] for part in other) - 1e-9
-                    compared += 1
-    assert compared > 50

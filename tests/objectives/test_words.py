@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 from mexma_cli.encoder.encoder import SentenceEncoder, first_position
+from mexma_cli.encoder.spelling import needed, pieces_of
 from mexma_cli.objectives.base import PairViews
 from mexma_cli.objectives.words import Words, principal, write_bag
 from mexma_cli.recipe import NewEncoder, WordsObjective
@@ -100,6 +102,35 @@ def test_lengths_and_variances_are_evened_in_the_encoder(
     assert np.abs(cosines(words.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
 
 
+def test_tokens_without_vectors_of_their_own_are_their_ngrams(
+    encoder: SentenceEncoder, sentences: dict[str, list[str]]
+) -> None:
+    """They are spelled by the encoder as they were trained, and those with vectors are not changed."""
+    settings = WordsObjective(name="words", ngrams=[2, 3], own_tokens=20, spelling=True)
+    words = Words(encoder, settings)
+    pieces = pieces_of(encoder.tokenizer)
+    own = needed(pieces, 20)
+    assert words.vectors.shape[0] == own.sum() < len(pieces)
+    tokens = torch.arange(len(pieces))
+    before = words.table(tokens).detach()
+    with torch.no_grad():
+        words.vectors.zero_()
+    after = words.table(tokens).detach()
+    assert torch.equal((before != after).any(dim=1), torch.from_numpy(own))
+    known = [piece for piece in np.array(pieces)[~own] if piece.startswith("▁")]
+    assert known
+    spelling = words.export().spelling
+    assert spelling is not None
+    rows, _ = spelling.rows(known)
+    table = encoder.model.get_input_embeddings().weight[encoder.tokenizer.convert_tokens_to_ids(known)]
+    torch.testing.assert_close(rows, table.detach(), atol=2e-2, rtol=1e-2)
+
+
+def test_tokens_without_anything_are_refused() -> None:
+    with pytest.raises(ValidationError, match="`own_tokens` needs `ngrams`"):
+        WordsObjective(name="words", own_tokens=20)
+
+
 def test_whole_whitening_makes_variances_equal() -> None:
     vectors = torch.randn(500, 8) @ torch.randn(8, 8)
     moment = vectors.T @ vectors / len(vectors)
@@ -158,11 +189,8 @@ def info_nce(sums: np.ndarray, margin: float = 0.0) -> float:
     return float(sum(losses) / 2)
 
 
-@pytest.mark.parametrize("setting", ["token_dropout", "split"])
-def test_dropout_and_splits_are_for_training_only(
-    setting: str, encoder: SentenceEncoder, sentences: dict[str, list[str]]
-) -> None:
-    words = Words(encoder, WordsObjective.model_validate({"name": "words", setting: 0.5}))
+def test_dropout_is_for_training_only(encoder: SentenceEncoder, sentences: dict[str, list[str]]) -> None:
+    words = Words(encoder, WordsObjective(name="words", token_dropout=0.5))
     special = frozenset(encoder.tokenizer.all_special_ids)
     vocabulary = Vocabulary(0, 2, 299, special, len(words.vectors), 2)
     sides = [[ids[1:-1] for ids in encoder.tokenize(sentences[side])] for side in ("fra", "eng")]
@@ -215,21 +243,3 @@ def test_tokens_inside_a_word_weigh_less(encoder: SentenceEncoder, sentences: di
     assert any(inner[token] for row in rows for token in row[1:-1])
     sums = np.stack([table[ids].sum(axis=0) for ids in rows])
     assert np.abs(cosines(words.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
-
-
-def test_split_tokens_stay_in_their_sentence(sentences: dict[str, list[str]]) -> None:
-    """With all tokens split, each bag has the letters of its sentence, in smaller tokens."""
-    shape = NewEncoder(layers=1, width=16, heads=1, ffn=16, dropout=0.0)
-    encoder = SentenceEncoder.new(shape, SentenceEncoder.load("mini", "cpu").tokenizer, max_tokens=60, seed=0)
-    words = Words(encoder, WordsObjective(name="words", split=0.999999))
-    rows = encoder.tokenize(sentences["fra"])
-    ids = torch.from_numpy(np.concatenate(rows).astype(np.int64))
-    borders = torch.tensor([0, *np.cumsum([len(row) for row in rows])])
-    tokens, starts = words._bags(ids, borders)
-    bags = torch.tensor_split(tokens, starts[1:])
-    spell = encoder.tokenizer.convert_ids_to_tokens
-    special = set(encoder.tokenizer.all_special_tokens)
-    for row, bag in zip(rows, bags, strict=True):
-        whole = "".join(piece for piece in spell(row.tolist()) if piece not in special)
-        assert "".join(spell(bag.tolist())).replace("▁", "") == whole.replace("▁", "")
-    assert len(tokens) > sum(len(row) - 2 for row in rows)

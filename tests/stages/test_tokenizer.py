@@ -115,6 +115,13 @@ def test_a_tokeniser_of_words_is_the_same_every_time(
     assert again.backend_tokenizer.to_str() == whole_words.backend_tokenizer.to_str()
 
 
+def test_the_most_frequent_words_come_first(whole_words: PreTrainedTokenizerFast, text: list[str]) -> None:
+    counts = Counter(token for sentence in set(text) for token in whole_words.tokenize(sentence))
+    pieces = whole_words.convert_ids_to_tokens(range(4, len(whole_words) - 1))
+    words = [counts[piece] for piece in pieces if piece.startswith("▁") and counts[piece] > 1]
+    assert len(words) > 10 and words == sorted(words, reverse=True)
+
+
 def test_words_are_counted_as_often_as_training_sees_them(text: list[str]) -> None:
     rare = "heliotrope"
     assert not any(rare in sentence for sentence in text)
