@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import logging
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import torch
 from numba import njit, types
+from numba.core import event
 from numba.extending import overload
+
+log = logging.getLogger(__name__)
 
 EMPTY = np.iinfo(np.int64).min
 """The key of a place in a list of k best that nobody has taken."""
@@ -25,6 +29,23 @@ compiled = functools.partial(njit, nogil=True, cache=True, error_model="numpy")
 # Sums may be reordered, so that they become vector instructions; not-a-number keeps its meaning.
 _summing = functools.partial(compiled, fastmath={"reassoc", "contract", "nsz"})
 _largest = functools.partial(compiled, fastmath={"nnan", "nsz"})
+
+
+class _FirstUse(event.Listener):
+    """Says once why an installation's first search is slow; later ones find compiled code on the disk."""
+
+    told = False
+
+    def on_start(self, event: event.Event) -> None:
+        if not self.told:
+            log.info("compiling the search for this processor, once: up to half a minute")
+            self.told = True
+
+    def on_end(self, event: event.Event) -> None:
+        """Nothing to say."""
+
+
+event.register("numba:compile", _FirstUse())
 
 
 def dots(x: np.ndarray, y: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:

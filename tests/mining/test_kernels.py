@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -38,3 +43,24 @@ def test_a_slice_is_every_place_once(two_threads):
     in_slices(1001, task)
     assert (seen == 1).all()
     in_slices(0, task)
+
+
+def test_the_first_use_says_what_it_waits_for(tmp_path: Path) -> None:
+    """Once, and not where the compiled code is on the disk already."""
+    script = (
+        "import logging, numpy as np; logging.basicConfig(level=logging.INFO);"
+        "from mexma_cli.mining.kernels import dots;"
+        "x, rows = np.ones((2, 8), np.float32), np.zeros(1, np.int64);"
+        "print(dots(x, x, rows, rows), dots(x[:1], x[:1], rows, rows))"
+    )
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stderr.count("compiling the search")
+        for _ in range(2)
+    ]
+    assert told == [1, 0]
