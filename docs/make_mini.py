@@ -2,10 +2,10 @@
 
     python docs/make_mini.py runs/mini --data DIR      (DIR: mining/, ntrex128/ and tatoeba/ below it)
 
-It is made smaller first: to the tokens that have vectors of their own, and the n-grams that matter most. The
-word embeddings are stored with 3 bits, n-grams with 1, 2 or 4, all other weights as float16.
-What the card says of cost is read from the run's log, what it says of quality is measured here, with
-benchmarks/encoder.py, on the folder as shipped.
+It is made smaller first: to the tokens that have vectors of their own, some that stand inside words, and the
+n-grams that matter most. The word embeddings are stored with 3 bits, n-grams with 1, 2 or 4, all other
+weights as float16. What the card says of cost is read from the run's log, what it says of quality is measured
+here, with benchmarks/encoder.py, on the folder as shipped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from mexma_cli.recipe import Recipe, WordsObjective, load
 ROOT = Path(__file__).parent.parent
 MODEL = ROOT / "mexma_cli" / "models" / "mini"
 LARGEST = 24_000_000
-NGRAMS = 18_000_000
+INNER = 10_000
+"""Tokens that do not begin a word."""
+NGRAMS = 16_750_000
 """Bytes."""
 
 CARD = """---
@@ -132,7 +134,7 @@ def main() -> None:
     encoder = SentenceEncoder.load(str(arguments.run / "encoder"), "cpu")
     objective = recipe.phases[0].objective
     assert isinstance(objective, WordsObjective) and objective.own_tokens
-    encoder = smaller(encoder, objective.own_tokens, NGRAMS)
+    encoder = smaller(encoder, objective.own_tokens, INNER, NGRAMS)
     encoder.save(MODEL, dtype="int3")
     size = sum(path.stat().st_size for path in MODEL.rglob("*") if path.is_file())
     if size > LARGEST:

@@ -13,20 +13,22 @@ from transformers import PreTrainedTokenizerFast
 
 from mexma_cli.encoder import trellis
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.spelling import Spelling, needed, ngram_keys, pieces_of
+from mexma_cli.encoder.spelling import WORD_START, Spelling, needed, ngram_keys, pieces_of
 from mexma_cli.errors import MexmaError
 
 _OVERHEAD = 7
 """Bytes of an n-gram beside its vector's: its key, its scale and how many bits it has."""
 
 
-def smaller(encoder: SentenceEncoder, tokens: int, size: int) -> SentenceEncoder:
+def smaller(encoder: SentenceEncoder, tokens: int, inner: int, size: int) -> SentenceEncoder:
     """The encoder with the vocabulary's first tokens, and its n-grams in so many bytes once they are stored.
 
     Single letters stay, and all that is not of letters.
 
     Args:
         tokens: The first of the vocabulary (the most frequent, in a tokeniser of words).
+        inner: So many of the others that do not begin a word, for programs that do not spell: without them a
+            word that is lost would be single letters to these.
         size: Bytes for n-grams as `int3` stores them: they get the more bits the more they matter, or are
             left out.
 
@@ -36,7 +38,9 @@ def smaller(encoder: SentenceEncoder, tokens: int, size: int) -> SentenceEncoder
     if encoder.spelling is None:
         raise MexmaError(f"{encoder.name!r} does not spell words: none of its tokens can be spared")
     pieces = pieces_of(encoder.tokenizer)
-    kept = np.flatnonzero(needed(pieces, tokens))
+    wanted = needed(pieces, tokens)
+    inside = ~wanted & [not piece.startswith(WORD_START) for piece in pieces]
+    kept = np.flatnonzero(wanted | (inside & (inside.cumsum() <= inner)))
     model = copy.deepcopy(encoder.model)
     embeddings = model.get_input_embeddings()
     model.set_input_embeddings(

@@ -211,15 +211,17 @@ def test_a_smaller_encoder_spells_the_words_that_it_lost(encoder: SentenceEncode
     tokenizer, spelling = encoder.tokenizer, encoder.spelling
     assert spelling is not None
     before = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
-    small = smaller(encoder, tokens=20, size=10**6)
+    small = smaller(encoder, tokens=20, inner=3, size=10**6)
     pieces = small.tokenizer.convert_ids_to_tokens(range(small.model.config.vocab_size))
     assert pieces[:20] == before[:20] and pieces[-1] == before[-1] == "<mask>"
     lost = [piece for piece in before if piece not in pieces]
+    inside = [piece for piece in before[20:-1] if piece.isalpha() and len(piece) > 1]
+    assert [piece for piece in pieces if piece in inside] == inside[:3] and len(inside) > 3
     assert lost and all(len(piece.strip("▁")) > 1 and piece.strip("▁").isalpha() for piece in lost)
     words = [piece.strip("▁") for piece in pieces[4:20] if piece.startswith("▁") and piece[1:].isalpha()]
     same = [" ".join(words), "12!", f"zurbelnd {words[0]}", ""]
     np.testing.assert_allclose(small.embed(same), encoder.embed(same), atol=1e-4)
-    fewer = smaller(encoder, tokens=20, size=2000)
+    fewer = smaller(encoder, tokens=20, inner=3, size=2000)
     assert fewer.spelling is not None and set(fewer.spelling.keys) < set(spelling.keys)
     fewer.save(tmp_path, "int3")
     kept = spelling_bytes(tmp_path / FILE, fewer.spelling)
@@ -228,7 +230,7 @@ def test_a_smaller_encoder_spells_the_words_that_it_lost(encoder: SentenceEncode
     assert loaded.tokenize(["de zurbelnd 漢"])[0].tolist() == fewer.tokenize(["de zurbelnd 漢"])[0].tolist()
     encoder.spelling = None
     with pytest.raises(MexmaError, match="does not spell"):
-        smaller(encoder, tokens=20, size=2000)
+        smaller(encoder, tokens=20, inner=3, size=2000)
 
 
 def spelling_bytes(file: Path, spelling: Spelling) -> int:
