@@ -105,28 +105,19 @@ def _weights(path: Path) -> dict[str, torch.Tensor]:
 def quantise(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Codes, uint8 [rows, 3 for every 8 numbers], and float16 scales [rows] of a matrix [rows, dim].
 
-    Four levels are 12 bits, the first in the lowest three, and two of these fill three bytes.
-    """
-    places, scales = nearest(weight, LEVELS)
-    whole = functional.pad(places, (0, -places.shape[1] % 8)).unfold(1, 4, 4)
-    first, second = (whole << torch.arange(0, 12, 3)).sum(dim=2).unfold(1, 2, 2).unbind(-1)
-    codes = torch.stack([first & 255, first >> 8 | (second & 15) << 4, second >> 4], dim=2)
-    return codes.flatten(1).to(torch.uint8), scales
-
-
-def nearest(weight: torch.Tensor, levels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The levels of a matrix's numbers, int64 [rows, dim], and float16 scales [rows].
-
-    Scales are the root mean square of a row, then what has the least squared error with the levels chosen.
-
-    Args:
-        levels: Ascending, for numbers of variance 1.
+    Four levels are 12 bits, the first in the lowest three, and two of these fill three bytes. Scales are the
+    root mean square of a row, then what has the least squared error with the levels chosen.
     """
     weight = weight.float()
     scales = weight.square().mean(dim=1, keepdim=True).sqrt().clamp_min(torch.finfo(torch.float32).tiny)
-    places = torch.bucketize((weight / scales).contiguous(), (levels[1:] + levels[:-1]) / 2)
-    chosen = levels[places]
-    return places, ((weight * chosen).sum(dim=1) / chosen.square().sum(dim=1)).half()
+    borders = (LEVELS[1:] + LEVELS[:-1]) / 2
+    places = torch.bucketize((weight / scales).contiguous(), borders)
+    levels = LEVELS[places]
+    best = (weight * levels).sum(dim=1) / levels.square().sum(dim=1)
+    whole = functional.pad(places, (0, -places.shape[1] % 8)).unfold(1, 4, 4)
+    first, second = (whole << torch.arange(0, 12, 3)).sum(dim=2).unfold(1, 2, 2).unbind(-1)
+    codes = torch.stack([first & 255, first >> 8 | (second & 15) << 4, second >> 4], dim=2)
+    return codes.flatten(1).to(torch.uint8), best.half()
 
 
 def restore(codes: torch.Tensor, scales: torch.Tensor, dim: int) -> torch.Tensor:

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import torch
 from numba import njit, types
-from numba.core import event
+from numba.core.event import Event, Listener, register
 from numba.extending import overload
 
 log = logging.getLogger(__name__)
@@ -31,21 +31,21 @@ _summing = functools.partial(compiled, fastmath={"reassoc", "contract", "nsz"})
 _largest = functools.partial(compiled, fastmath={"nnan", "nsz"})
 
 
-class _FirstUse(event.Listener):
+class _FirstUse(Listener):
     """Says once why an installation's first search is slow; later ones find compiled code on the disk."""
 
     told = False
 
-    def on_start(self, event: event.Event) -> None:
+    def on_start(self, event: Event) -> None:
         if not self.told:
             log.info("compiling the search for this processor, once: up to half a minute")
             self.told = True
 
-    def on_end(self, event: event.Event) -> None:
+    def on_end(self, event: Event) -> None:
         """Nothing to say."""
 
 
-event.register("numba:compile", _FirstUse())
+register("numba:compile", _FirstUse())
 
 
 def dots(x: np.ndarray, y: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
