@@ -19,6 +19,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from mexma_cli.encoder.packing import PackedBatch
+from mexma_cli.encoder.spelling import word_embeddings
 from mexma_cli.errors import MexmaError
 
 IMPLEMENTATION = "mexma_packed"
@@ -76,6 +77,9 @@ def run_packed(
     Returns:
         [T, dim] in the model's dtype (or autocast's).
     """
+    if inputs_embeds is None and batch.spelled is not None:
+        words = model.get_input_embeddings().weight
+        inputs_embeds = word_embeddings(words, batch.input_ids, batch.spelled)
     inputs: dict[str, Any] = (
         {"input_ids": batch.input_ids[None]}
         if inputs_embeds is None

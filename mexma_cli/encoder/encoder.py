@@ -20,7 +20,7 @@ from mexma_cli.encoder.engine import SUPPORTED, Engine, computes_bf16_fast
 from mexma_cli.encoder.loading import load_tokenizer, load_transformer
 from mexma_cli.encoder.modules import Dense, Normalize, Pooling, load_dense, pool, save_modules
 from mexma_cli.encoder.packing import by_token_budget, pack
-from mexma_cli.encoder.spelling import Spelling, word_embeddings
+from mexma_cli.encoder.spelling import Spelling
 from mexma_cli.encoder.threads import one_thread_each
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import NewEncoder
@@ -230,7 +230,7 @@ class SentenceEncoder:
 
     def count_cut(self, sentences: Sequence[str]) -> None:
         """Count in `truncated` the sentences that `embed` would cut."""
-        self._embedded(sentences)
+        self.inputs(sentences)
 
     def _tokens(self, sentences: Sequence[str]) -> list[np.ndarray]:
         backend = self.tokenizer.backend_tokenizer
@@ -245,7 +245,7 @@ class SentenceEncoder:
         self.truncated += 1
         return np.append(ids[: self.max_tokens - 1], ids[-1])
 
-    def _embedded(self, sentences: Sequence[str]) -> tuple[list[np.ndarray], torch.Tensor | None]:
+    def inputs(self, sentences: Sequence[str]) -> tuple[list[np.ndarray], torch.Tensor | None]:
         """Token ids as `embed` takes them, and the rows that ids above the vocabulary stand for."""
         tokens, rows = self._tokens(sentences), None
         if self.spelling and tokens:
@@ -269,7 +269,7 @@ class SentenceEncoder:
         self._prepare()
         with one_thread_each(torch.get_num_threads() if on_cpu else 1) as in_order:
             for start in range(0, len(sentences), SENTENCES_PER_BUFFER):
-                tokens, spelled = self._embedded(sentences[start : start + SENTENCES_PER_BUFFER])
+                tokens, spelled = self.inputs(sentences[start : start + SENTENCES_PER_BUFFER])
                 lengths = [len(ids) for ids in tokens]
                 batches = list(by_token_budget(lengths, TOKENS_PER_BATCH if on_cpu else GPU_TOKENS_PER_BATCH))
                 parts = ([tokens[row] for row in rows] for rows in batches)
@@ -294,15 +294,13 @@ class SentenceEncoder:
     def _embed_batch(
         self, sentences: Sequence[np.ndarray], spelled: torch.Tensor | None = None
     ) -> np.ndarray:
-        batch = pack(sentences, first_position(self.model)).to(self.device)
+        batch = pack(sentences, first_position(self.model), spelled).to(self.device)
         if self._engine is None:
-            words = self.model.get_input_embeddings().weight
-            given = None if spelled is None else word_embeddings(words, batch.input_ids, spelled)
-            pooled = pool(run_packed(self.model, batch, self.backend, given).float(), batch, self.pooling)
+            pooled = pool(run_packed(self.model, batch, self.backend).float(), batch, self.pooling)
         elif self.pooling == "mean":
-            pooled = pool(self._engine.hidden(batch, False, spelled), batch, "mean")
+            pooled = pool(self._engine.hidden(batch, first_only=False), batch, "mean")
         else:
-            pooled = self._engine.hidden(batch, True, spelled)
+            pooled = self._engine.hidden(batch, first_only=True)
         return self.modules(pooled).cpu().numpy()
 
     def _check_own_code(self) -> None:

@@ -49,19 +49,16 @@ class Engine:
         return self._versions != _versions(self._model)
 
     @torch.inference_mode()
-    def hidden(
-        self, batch: PackedBatch, first_only: bool, spelled: torch.Tensor | None = None
-    ) -> torch.Tensor:
+    def hidden(self, batch: PackedBatch, first_only: bool) -> torch.Tensor:
         """Last hidden states.
 
         Args:
             first_only: Only those of each sentence's first token, which spares most of the last layer.
-            spelled: What ids above the vocabulary stand for, float32 [rows, D].
 
         Returns:
             float32 [T, D], or [B, D] with `first_only`.
         """
-        x = self._embed(batch, spelled)
+        x = self._embed(batch)
         low = x if self.dtype == torch.float32 else x.to(self.dtype)
         for layer in self._layers[:-1]:
             layer(x, low, batch.lengths)
@@ -69,12 +66,12 @@ class Engine:
         x = self._layers[-1](x, low, batch.lengths, first)
         return x[: len(batch.lengths) if first_only else len(batch.input_ids)]
 
-    def _embed(self, batch: PackedBatch, spelled: torch.Tensor | None) -> torch.Tensor:
+    def _embed(self, batch: PackedBatch) -> torch.Tensor:
         parts = self._model.embeddings
         ids, positions = (
             pad(tensor, (0, -len(tensor) % ROWS)) for tensor in (batch.input_ids, batch.position_ids)
         )
-        x = word_embeddings(parts.word_embeddings.weight, ids, spelled)
+        x = word_embeddings(parts.word_embeddings.weight, ids, batch.spelled)
         x += parts.token_type_embeddings.weight[0]
         x += parts.position_embeddings.weight[positions]
         norm = parts.LayerNorm

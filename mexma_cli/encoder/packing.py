@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -18,12 +18,15 @@ class PackedBatch:
         position_ids: int64 [T], from the model's first position on.
         cu_seqlens: int32 [B + 1], where each sentence starts and the last one ends.
         lengths: The B lengths in tokens, on the host, so that nothing waits for the device.
+        spelled: float32 [R, dim], the word embeddings that ids from the vocabulary's size on stand for (see
+            `spelling`); None where there are no such ids.
     """
 
     input_ids: torch.Tensor
     position_ids: torch.Tensor
     cu_seqlens: torch.Tensor
     lengths: tuple[int, ...]
+    spelled: torch.Tensor | None = None
 
     @property
     def max_seqlen(self) -> int:
@@ -32,15 +35,18 @@ class PackedBatch:
 
     def to(self, device: torch.device | str) -> PackedBatch:
         """The same batch on another device."""
-        return PackedBatch(
-            self.input_ids.to(device, non_blocking=True),
-            self.position_ids.to(device, non_blocking=True),
-            self.cu_seqlens.to(device, non_blocking=True),
-            self.lengths,
+        return replace(
+            self,
+            input_ids=self.input_ids.to(device, non_blocking=True),
+            position_ids=self.position_ids.to(device, non_blocking=True),
+            cu_seqlens=self.cu_seqlens.to(device, non_blocking=True),
+            spelled=None if self.spelled is None else self.spelled.to(device, non_blocking=True),
         )
 
 
-def pack(sentences: Sequence[np.ndarray], first_position: int) -> PackedBatch:
+def pack(
+    sentences: Sequence[np.ndarray], first_position: int, spelled: torch.Tensor | None = None
+) -> PackedBatch:
     """Put token id arrays (with their <s> and </s>) one after the other, in the order given.
 
     Attention is fastest where neighbours have the same length: sort by length first.
@@ -48,6 +54,7 @@ def pack(sentences: Sequence[np.ndarray], first_position: int) -> PackedBatch:
     Args:
         sentences: B integer arrays, none empty.
         first_position: The model's position of a sentence's first token (2 for XLM-R, 0 for BERT).
+        spelled: As the batch has it.
     """
     lengths = np.fromiter((len(sentence) for sentence in sentences), dtype=np.int64, count=len(sentences))
     assert len(lengths) and lengths.min() > 0, "a packed sentence has at least one token"
@@ -59,6 +66,7 @@ def pack(sentences: Sequence[np.ndarray], first_position: int) -> PackedBatch:
         torch.from_numpy(positions),
         torch.from_numpy(np.concatenate([[0], ends]).astype(np.int32)),
         tuple(lengths.tolist()),
+        spelled,
     )
 
 

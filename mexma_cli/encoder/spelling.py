@@ -218,7 +218,7 @@ class Spelling:
 def word_embeddings(
     vocabulary: torch.Tensor, ids: torch.Tensor, spelled: torch.Tensor | None
 ) -> torch.Tensor:
-    """The word embeddings [T, D] of ids [T]; those above the vocabulary are rows of `spelled`."""
+    """The word embeddings [..., D] of ids [...]; those above the vocabulary are rows of `spelled`."""
     if spelled is None:
         return vocabulary[ids]
     size = len(vocabulary)

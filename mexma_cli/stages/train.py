@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mexma_cli.encoder.attention import choose_backend
 from mexma_cli.encoder.encoder import SentenceEncoder, first_position
 from mexma_cli.errors import MexmaError
-from mexma_cli.recipe import Phase, Recipe
+from mexma_cli.recipe import ContrastiveObjective, MexmaObjective, Phase, Recipe
 from mexma_cli.stages import objectives
 from mexma_cli.stages.prepare import store_path
 from mexma_cli.stages.run_folder import claim
@@ -30,6 +31,9 @@ from mexma_cli.training.masking import Vocabulary
 from mexma_cli.training.pairs import Pairs
 from mexma_cli.training.sampler import Sampler
 from mexma_cli.training.trainer import DevScore, Trainer
+
+SPELL = (MexmaObjective, ContrastiveObjective)
+"""Objectives that take spelled words; the others want all tokens to be the vocabulary's."""
 
 
 def train(
@@ -177,7 +181,7 @@ def _trainer(
     return Trainer(
         objectives.build(recipe, phase, encoder, len(pairs.source_languages)),
         pairs,
-        vocabulary_of(encoder),
+        vocabulary_of(encoder, isinstance(phase.objective, SPELL)),
         phase.trainer,
         Path(recipe.run) / phase.name,
         dev_score,
@@ -185,9 +189,14 @@ def _trainer(
     )
 
 
-def vocabulary_of(encoder: SentenceEncoder) -> Vocabulary:
-    """The ids that training needs from an encoder's tokeniser."""
+def vocabulary_of(encoder: SentenceEncoder, spells: bool = False) -> Vocabulary:
+    """The ids that training needs from an encoder's tokeniser.
+
+    Args:
+        spells: Words in pieces are spelled as they are in use, if the encoder does that.
+    """
     tokenizer, first = encoder.tokenizer, first_position(encoder.model)
+    spelling = encoder.spelling if spells else None
     return Vocabulary(
         bos=tokenizer.cls_token_id,
         eos=tokenizer.sep_token_id,
@@ -196,4 +205,5 @@ def vocabulary_of(encoder: SentenceEncoder) -> Vocabulary:
         size=encoder.model.config.vocab_size,
         first_position=first,
         joint=tokenizer.sep_token_id if first else None,  # RoBERTa's family counts positions from its padding
+        spell=None if spelling is None else partial(spelling.replaced, tokenizer=tokenizer),
     )

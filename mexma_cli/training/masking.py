@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +25,8 @@ class Vocabulary:
         first_position: Position id of a sentence's first token.
         joint: What stands for the second sentence's first token where two are one sequence: </s> in
             RoBERTa's family (<s> x </s></s> y </s>), and nothing in BERT's ([CLS] x [SEP] y [SEP]).
+        spell: From sentences to those with one id, from `size` on, for each word in pieces, and what these
+            ids stand for (`Spelling.replaced`); None: words stay in pieces.
     """
 
     bos: int
@@ -34,6 +36,7 @@ class Vocabulary:
     size: int
     first_position: int
     joint: int | None = None
+    spell: Callable[[list[np.ndarray]], tuple[list[np.ndarray], torch.Tensor]] | None = None
 
 
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -73,6 +76,8 @@ def mask_tokens(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Choose tokens with probability `ratio` each and replace them (80/10/10 in the authors' code).
 
+    Special tokens are not chosen, nor are spelled words, which a head over the vocabulary cannot find.
+
     Args:
         ids: integers [T].
         keys: uint64 [T], what is random about each token (`token_keys`).
@@ -82,7 +87,7 @@ def mask_tokens(
     """
     assert vocabulary.mask is not None, "masking needs a mask token"
     chosen = _uniform(keys, 0) < masking.ratio
-    chosen &= ~np.isin(ids, list(vocabulary.special))
+    chosen &= ~np.isin(ids, list(vocabulary.special)) & (ids < vocabulary.size)
     places = np.flatnonzero(chosen)
     fate = _uniform(keys[places], 1)
     random_ids = (_uniform(keys[places], 2) * vocabulary.size).astype(ids.dtype)
@@ -120,6 +125,12 @@ def build_views(
         np.concatenate([[vocabulary.bos], ids, [vocabulary.eos]]).astype(np.int64)
         for ids in (*(pair[0] for pair in pairs), *(pair[1] for pair in pairs))
     ]
+    # Of the pieces, since a spelled word's id is the batch's own. Not Python's hash: it differs from process
+    # to process.
+    identities = np.array([xxhash.xxh3_64_intdigest(ids.tobytes()) - 2**63 for ids in sides])
+    spelled = None
+    if vocabulary.spell is not None:
+        sides, spelled = vocabulary.spell(sides)
     order = np.argsort([len(ids) for ids in sides], kind="stable")
     of_run = 2 * (start + np.arange(2 * count) % count) + np.arange(2 * count) // count
     shown = hidden = order
@@ -131,16 +142,13 @@ def build_views(
     row[shown] = np.arange(len(shown))
     pair_rows = row if len(shown) == 2 * count else row[:0]
 
-    sentences = [sides[side] for side in shown]
-    # Not Python's hash: it differs from process to process.
-    identities = [xxhash.xxh3_64_intdigest(ids.tobytes()) - 2**63 for ids in sentences]
     nothing = torch.empty(0, dtype=torch.int64)
     views = PairViews(
-        pack(sentences, vocabulary.first_position),
+        pack([sides[side] for side in shown], vocabulary.first_position, spelled),
         source_rows=torch.from_numpy(pair_rows[:count]),
         target_rows=torch.from_numpy(pair_rows[count:]),
         partners=torch.from_numpy(row[(hidden + count) % (2 * count)]),
-        identities=torch.tensor(identities),
+        identities=torch.from_numpy(identities[shown]),
         masked_tokens=nothing,
         labels=nothing,
         label_is_source=nothing.bool(),
@@ -210,6 +218,7 @@ def _with_masked(
             torch.cat([batch.position_ids, torch.from_numpy(whole.positions + vocabulary.first_position)]),
             torch.cat([batch.cu_seqlens, ends]),
             batch.lengths + lengths,
+            batch.spelled,
         ),
         masked_tokens=torch.from_numpy(places.astype(np.int64)),
         labels=torch.from_numpy(flat[places].astype(np.int64)),
