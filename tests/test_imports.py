@@ -43,6 +43,7 @@ DISTRIBUTIONS = {
     "yaml": "pyyaml",
     "faiss": "faiss-cpu",
     "huggingface_hub": "huggingface-hub",
+    "sentence_transformers": "sentence-transformers",
     "sklearn": "scikit-learn",
 }
 
@@ -128,7 +129,11 @@ def test_dependencies_are_the_ones_imported() -> None:
 
     core = names(project["dependencies"])
     optional = names(
-        [r for group in ("gpu", "plot", "eval", "mteb") for r in project["optional-dependencies"][group]]
+        [
+            r
+            for group in ("gpu", "plot", "eval", "mteb", "sentence-transformers")
+            for r in project["optional-dependencies"][group]
+        ]
     )
     imported = {DISTRIBUTIONS.get(top, top): f"{path}:{line}" for path, line, top in outside_imports()}
     undeclared = {name: where for name, where in imported.items() if name not in core | optional}

@@ -22,6 +22,8 @@ from mexma_cli.store.manifest import aside, commit_folder, fsync_file, no_space_
 
 BUNDLED = Path(__file__).parent.parent / "models"
 HONOURED = ("Transformer", "Pooling", "Dense", "Normalize")
+OWN_TRANSFORMER = "mexma_cli.encoder.sentence_transformer.Transformer"
+"""What sentence-transformers calls the first module of a model that `sentence_transformer` made."""
 FAMILIES = ("xlm-roberta", "roberta", "camembert", "bert")
 """Model types whose Hugging Face code attends through AttentionInterface, post-LN layers, tested here."""
 LIMIT_FILES = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
@@ -157,6 +159,8 @@ def _list(where: Path, entries: Any) -> list[dict[str, Any]]:
 
 
 def _kind(where: Path, entry: dict[str, Any]) -> str:
+    if entry.get("type") == OWN_TRANSFORMER:
+        return "Transformer"
     package, *between = str(entry.get("type", "")).split(".")
     kind = between.pop() if between else package
     if package != "sentence_transformers" or kind not in HONOURED or set(between) & set(_OTHER_KINDS):

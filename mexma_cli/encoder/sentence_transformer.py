@@ -1,0 +1,126 @@
+"""An encoder inside sentence-transformers, for its losses, its trainer and what is built on it, such as mteb.
+
+A folder that `SentenceEncoder.save` wrote loads there by itself, but not with 3-bit weights, and words
+that the tokeniser splits are their pieces there. Here they are spelled, as in `SentenceEncoder.embed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedTokenizerFast
+
+from mexma_cli.encoder import folder
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.modules import Dense
+from mexma_cli.encoder.spelling import word_embeddings
+from mexma_cli.errors import MexmaError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+def sentence_transformer(name_or_path: str = "mini") -> SentenceTransformer:
+    """An encoder as a model of sentence-transformers, with the vectors of `SentenceEncoder.embed` in float32.
+
+    What it saves is read by ``SentenceTransformer(FOLDER, trust_remote_code=True)``, where mexma is
+    installed, and by mexma. Training it there leaves the n-grams' vectors as they are.
+
+    Args:
+        name_or_path: As for `SentenceEncoder.load`.
+
+    Raises:
+        MexmaError: No such encoder; or sentence-transformers is not installed.
+    """
+    try:
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.sentence_transformer import modules
+    except ImportError:
+        raise MexmaError(
+            "sentence-transformers 6 is not installed", "pip install 'mexma-cli[sentence-transformers]'"
+        ) from None
+    encoder = SentenceEncoder.load(name_or_path, "cpu")
+    prompts = {"default": encoder.prefix} if encoder.prefix else {}
+    encoder.prefix = ""  # sentence-transformers puts it there
+    width, mode = encoder.model.config.hidden_size, "mean" if encoder.pooling == "mean" else "cls"
+    parts: list[torch.nn.Module] = [Transformer(encoder), modules.Pooling(width, mode)]
+    for module in encoder.modules:
+        if isinstance(module, Dense):
+            linear = module.linear
+            shape = linear.in_features, linear.out_features, linear.bias is not None
+            parts.append(modules.Dense(*shape, module.activation, linear.weight, linear.bias))
+        else:
+            parts.append(modules.Normalize())
+    return SentenceTransformer(
+        modules=parts, prompts=prompts, default_prompt_name="default" if prompts else None
+    )
+
+
+class Transformer(torch.nn.Module):
+    """The first module of such a model: from text to token states, one for each spelled word.
+
+    Args:
+        encoder: Its transformer attends to padded sentences from now on.
+    """
+
+    save_in_root = True
+
+    def __init__(self, encoder: SentenceEncoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.auto_model = encoder.model
+        self.auto_model.set_attn_implementation("sdpa")
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerFast:
+        """The encoder's."""
+        return self.encoder.tokenizer
+
+    @property
+    def max_seq_length(self) -> int:
+        """Tokens that a sentence is cut to."""
+        return self.encoder.max_tokens
+
+    @max_seq_length.setter
+    def max_seq_length(self, tokens: int) -> None:
+        self.encoder.max_tokens = tokens
+
+    def preprocess(
+        self, inputs: Sequence[str], prompt: str | None = None, **_: Any
+    ) -> dict[str, torch.Tensor]:
+        """Token ids of N sentences, padded, int64 [N, L], and what ids above the vocabulary stand for."""
+        tokens, spelled = self.encoder.inputs([(prompt or "") + text for text in inputs])
+        longest = max(map(len, tokens))
+        padding = self.tokenizer.pad_token_id
+        padded = [np.pad(ids, (0, longest - len(ids)), constant_values=padding) for ids in tokens]
+        lengths = torch.tensor([len(ids) for ids in tokens])
+        mask = (torch.arange(longest) < lengths[:, None]).long()
+        features = {"input_ids": torch.from_numpy(np.stack(padded)), "attention_mask": mask}
+        return features if spelled is None else features | {"spelled": spelled}
+
+    def forward(self, features: dict[str, torch.Tensor], **_: Any) -> dict[str, torch.Tensor]:
+        """The features with `token_embeddings`, [N, L, dim]."""
+        words = self.auto_model.get_input_embeddings().weight
+        embeddings = word_embeddings(words, features["input_ids"], features.get("spelled"))
+        output = self.auto_model(inputs_embeds=embeddings, attention_mask=features["attention_mask"])
+        return features | {"token_embeddings": output.last_hidden_state}
+
+    def save(self, path: str, **_: Any) -> None:
+        """Write weights, tokeniser, n-grams and length limit; sentence-transformers writes the rest."""
+        where, encoder = Path(path), self.encoder
+        self.auto_model.save_pretrained(where)
+        encoder.tokenizer.save_pretrained(where)
+        if encoder.spelling:
+            encoder.spelling.save(where, small=False)
+        folder.write_settings(where, encoder.max_tokens, prefix="")
+
+    @classmethod
+    def load(cls, path: str, **_: Any) -> Transformer:
+        """From a folder, or a hub id, of a model that has this module."""
+        encoder = SentenceEncoder.load(path, "cpu")
+        encoder.prefix = ""
+        return cls(encoder)

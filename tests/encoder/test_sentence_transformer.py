@@ -1,0 +1,80 @@
+"""Encoders as models of sentence-transformers: its vectors are ours, and what it saves is read back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.sentence_transformer import sentence_transformer
+from mexma_cli.errors import MexmaError
+from tests.examples import demo_pairs
+
+pytest.importorskip("sentence_transformers")
+NAMES = ["mini", "labse", "e5", "of today"]
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[str]:
+    pairs = [side for pair in demo_pairs(8) for side in pair.split("\t")]
+    return [*pairs, "", "Zweiundvierzig Donaudampfschiffe 42 Łódź!", "zurbelnd " * 200]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_vectors_are_ours(
+    name: str, published: Callable[[str], Path], lines: list[str], tmp_path: Path
+) -> None:
+    """Of words in pieces, whatever stands beside a sentence, with modules and prompt; and when saved."""
+    from sentence_transformers import SentenceTransformer
+
+    where = name if name == "mini" else str(published(name))
+    encoder = SentenceEncoder.load(where, "cpu")
+    ours = encoder.embed(lines)
+    model = sentence_transformer(where)
+    assert model.max_seq_length == encoder.max_tokens and model.get_embedding_dimension() == encoder.dim
+    np.testing.assert_allclose(model.encode(lines, batch_size=4), ours, atol=1e-4)
+    model.save_pretrained(str(tmp_path / "saved"), create_model_card=False)
+    with pytest.raises(ValueError, match="trust_remote_code"):
+        SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    saved = SentenceTransformer(str(tmp_path / "saved"), device="cpu", trust_remote_code=True)
+    np.testing.assert_allclose(saved.encode(lines, batch_size=4), ours, atol=1e-4)
+    again = SentenceEncoder.load(str(tmp_path / "saved"), "cpu")
+    assert (again.prefix, again.max_tokens) == (encoder.prefix, encoder.max_tokens)
+    assert (again.spelling is None) == (encoder.spelling is None)
+    np.testing.assert_allclose(again.embed(lines), ours, atol=1e-4)
+
+
+def test_it_is_trained_there_with_words_spelled(lines: list[str], tmp_path: Path) -> None:
+    """Steps of one of its losses: it falls, and the encoder that is saved is the one that was trained."""
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
+    model = sentence_transformer("mini")
+    model[1].requires_grad_(False)
+    sides = [model.preprocess(texts) for texts in (lines[:16:2], lines[1:16:2])]
+    size = model[0].auto_model.config.vocab_size
+    assert all(int((side["input_ids"] >= size).sum()) for side in sides)
+    loss = MultipleNegativesRankingLoss(model, scale=5)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    found = []
+    for _ in range(4):
+        value = loss([dict(side) for side in sides], torch.empty(0))
+        optimiser.zero_grad()
+        value.backward()
+        optimiser.step()
+        found.append(float(value.detach()))
+    assert found[-1] < found[0]
+    model.save_pretrained(str(tmp_path), create_model_card=False)
+    trained, before = SentenceEncoder.load(str(tmp_path), "cpu"), SentenceEncoder.load("mini", "cpu")
+    np.testing.assert_allclose(trained.embed(lines), model.encode(lines), atol=1e-4)
+    assert np.abs(trained.embed(lines) - before.embed(lines)).max() > 0.01
+
+
+def test_without_it_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(MexmaError, match="sentence-transformers 6 is not installed"):
+        sentence_transformer("mini")
