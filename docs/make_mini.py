@@ -49,7 +49,8 @@ was trained on little text, on a CPU: for real work take a real one, such as `fa
   n-grams with 1, 2 or 4 and the rest as float16, {megabytes:.1f} MB in all. `mexma` alone reads that;
   in Python, `SentenceEncoder.load("mini").save(FOLDER)` writes a folder that transformers and
   sentence-transformers read too, but for the spelling: to them such a word is its pieces, with which it finds
-  less (docs/mini.md).
+  less (docs/mini.md). For sentence-transformers with it, `mexma_cli.encoder.sentence_transformer` has
+  `sentence_transformer("mini")`.
 - Trained from nothing by `mexma train recipes/mini.yaml`, in {minutes:.0f} minutes on {machine}:
 {phases}
 

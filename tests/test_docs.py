@@ -98,6 +98,16 @@ def test_library_example_runs(tmp_path: Path) -> None:
     assert [len(line.split("\t")) for line in done.stdout.splitlines()] == [3, 3]
 
 
+def test_sentence_transformers_example_runs() -> None:
+    pytest.importorskip("sentence_transformers")
+    (code,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs/guide.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert 0.3 < float(done.stdout.split("[")[-1].strip("])\n")) < 1
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
