@@ -98,7 +98,10 @@ def command(
 
 def _train(settings: Recipe, resume: bool) -> None:
     """Prepare and train in this process, alone or as one of torchrun's."""
+    import torch
     from tqdm import tqdm
+
+    torch.set_flush_denormal(True)  # torch's threads take it over as they are started; later is too late
 
     from mexma_cli.evaluation.dev import dev_scorer
     from mexma_cli.stages.prepare import prepare

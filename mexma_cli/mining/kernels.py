@@ -32,13 +32,13 @@ _largest = functools.partial(compiled, fastmath={"nnan", "nsz"})
 
 
 class _FirstUse(Listener):
-    """Says once why an installation's first search is slow; later ones find compiled code on the disk."""
+    """Says once why an installation's first run is slow; later ones find compiled code on the disk."""
 
     told = False
 
     def on_start(self, event: Event) -> None:
         if not self.told:
-            log.info("compiling the search for this processor, once: up to half a minute")
+            log.info("compiling inner loops for this processor, once: up to half a minute")
             self.told = True
 
     def on_end(self, event: Event) -> None:

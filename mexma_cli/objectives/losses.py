@@ -8,11 +8,12 @@ import torch
 from torch.nn import functional
 
 from mexma_cli.objectives.gather import global_mean
+from mexma_cli.objectives.kernels import softmax_slopes
 
 KOLEO_CLOSEST = 1e-3
 """A float32 cosine tells distances between unit vectors apart down to sqrt(2 * 2**-24) = 0.00035, so below
 this the way out is noise; without a limit its slope would be any number (the authors' code: up to 1e8)."""
-CHUNK_ROWS = 256
+CHUNK_ROWS = 512
 """Masked tokens whose logits exist at once."""
 BLOCK_WORDS = 1 << 15
 """Words whose gradient from those tokens exists at once, beside the sum over all tokens."""
@@ -110,7 +111,8 @@ def unmasking(
     Logits are made for a few rows at a time and their gradients with them, so that M x V numbers never
     exist at once: at 32,000 tokens that is most of the memory and half of the time of a step on a CPU.
     What it takes beside its arguments does not grow with M (but for `hidden`'s gradient): the gradient of
-    the vocabulary, which is there anyway after the step, and two float32 chunks of logits.
+    the vocabulary, which is there anyway after the step, and a chunk of logits (off the processor one more
+    in float32).
 
     Args:
         hidden: [M, dim] at masked positions only.
@@ -144,17 +146,9 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         bias_grad = torch.zeros_like(bias)
         total = torch.zeros((), dtype=torch.float32, device=hidden.device)
         for start in range(0, len(labels), CHUNK_ROWS):
-            chunk, wanted = rows[start : start + CHUNK_ROWS], labels[start : start + CHUNK_ROWS, None]
-            logits = (chunk @ weight.T).float().add_(bias.float())
-            logits.sub_(logits.amax(dim=1, keepdim=True))
-            target = logits.gather(1, wanted)
-            # The gradient of a row is softmax minus one-hot; it takes the logits' place.
-            slope = logits.exp_()
-            norm = slope.sum(dim=1, keepdim=True)
-            total += (norm.log() - target).sum()
-            slope.div_(norm).scatter_add_(1, wanted, torch.full_like(norm, -1.0))
-            bias_grad += slope.sum(dim=0)
-            low = slope.to(dtype)
+            chunk, wanted = rows[start : start + CHUNK_ROWS], labels[start : start + CHUNK_ROWS]
+            found, low = _slopes(chunk @ weight.T, bias.detach().float(), wanted, bias_grad)
+            total += found
             if hidden_grad is not None:
                 hidden_grad[start : start + CHUNK_ROWS] = low @ weight
             if weight_grad is not None:
@@ -171,3 +165,21 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         scaled = [None if kept is None else kept.mul_(grads[0]) for kept in ctx.grads]
         ctx.grads = None
         return (*scaled, None, None)
+
+
+def _slopes(
+    logits: torch.Tensor, bias: torch.Tensor, labels: torch.Tensor, bias_grad: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Summed cross-entropy of logits [R, V] plus bias [V]; and its slope, softmax minus one-hot.
+
+    The slope has the logits' type. Its sum over the rows is added to `bias_grad`, float32 [V].
+    """
+    if logits.device.type == "cpu" and logits.dtype in (torch.float32, torch.bfloat16):
+        return softmax_slopes(logits, bias, labels, bias_grad).sum(), logits
+    slope = logits.float().add_(bias)
+    slope.sub_(slope.amax(dim=1, keepdim=True))
+    target = slope.gather(1, labels[:, None])
+    norm = slope.exp_().sum(dim=1, keepdim=True)
+    slope.div_(norm).scatter_add_(1, labels[:, None], torch.full_like(norm, -1.0))
+    bias_grad += slope.sum(dim=0)
+    return (norm.log() - target).sum(), slope.to(logits.dtype)

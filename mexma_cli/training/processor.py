@@ -26,7 +26,10 @@ def keep_memory() -> None:
 
 @contextmanager
 def denormals_flushed() -> Iterator[None]:
-    """Squared gradients of branches that start at zero are denormal numbers, 20 times slower on a CPU."""
+    """Squared gradients of branches that start at zero are denormal numbers, 20 times slower on a CPU.
+
+    In this thread, and in those that torch starts from now on, but not in those that it has.
+    """
     torch.set_flush_denormal(True)
     try:
         yield

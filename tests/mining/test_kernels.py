@@ -60,7 +60,7 @@ def test_the_first_use_says_what_it_waits_for(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             check=True,
-        ).stderr.count("compiling the search")
+        ).stderr.count("compiling inner loops")
         for _ in range(2)
     ]
     assert told == [1, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
@@ -44,3 +45,25 @@ def test_denormals_are_flushed_inside_only() -> None:
     with denormals_flushed():
         assert (tiny * 1).item() == 0
     assert (tiny * 1).item() > 0
+
+
+def test_all_threads_of_a_training_command_flush_them() -> None:
+    """Threads keep what they were started with, so the command has to be first."""
+    program = """
+import sys, torch
+import mexma_cli.stages.prepare as stage
+from mexma_cli.main import cli
+def prepare(*_):
+    assert torch.get_num_threads() == 2
+    print(int((torch.full((1 << 22,), 1e-40) * 1 == 0).sum()) - (1 << 22))
+    sys.exit(0)
+stage.prepare = prepare
+cli(["train", "mini"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "OMP_NUM_THREADS": "2"},
+        text=True,
+        capture_output=True,
+    )
+    assert done.stdout == "0\n", done.stderr
