@@ -1,4 +1,7 @@
-"""The inner loops of the processor's forward pass, by Numba: several steps in one walk over memory."""
+"""The inner loops of the processor's forward pass, by Numba: several steps in one walk over memory.
+
+NumPy does not know bfloat16: such arrays are uint16 here, the upper halves of float32's bits.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,27 @@ import numpy as np
 from numba import njit
 
 # Sums may be reordered, so that they become vector instructions; not-a-number keeps its meaning.
-_compiled = functools.partial(
+compiled = functools.partial(
     njit, nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"}
 )
 
 
-@_compiled
+@compiled
+def widen(low: np.ndarray, bits: np.ndarray) -> None:
+    """bfloat16 to the bits of float32, uint32."""
+    for j in range(len(low)):
+        bits[j] = np.uint32(low[j]) << np.uint32(16)
+
+
+@compiled
+def narrow(bits: np.ndarray, low: np.ndarray) -> None:
+    """The bits of float32, uint32, to bfloat16: to the nearest, ties to even."""
+    for j in range(len(bits)):
+        odd = (bits[j] >> np.uint32(16)) & np.uint32(1)
+        low[j] = np.uint16((bits[j] + np.uint32(0x7FFF) + odd) >> np.uint32(16))
+
+
+@compiled
 def add_norm(x: np.ndarray, y: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: np.float32) -> None:
     """``x = LayerNorm(x + y)`` in place.
 
@@ -28,7 +46,7 @@ def add_norm(x: np.ndarray, y: np.ndarray, weight: np.ndarray, bias: np.ndarray,
         _normalise(row, weight, bias, eps)
 
 
-@_compiled
+@compiled
 def add_norm_bf16(
     x: np.ndarray, y: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: np.float32, out: np.ndarray
 ) -> None:
@@ -36,26 +54,23 @@ def add_norm_bf16(
 
     Args:
         x: float32 [T, D].
-        y, out: bfloat16 [T, D] as uint16 bits, since NumPy does not know the type.
+        y, out: bfloat16 [T, D].
         weight, bias: float32 [D].
     """
     bits = np.empty(x.shape[1], dtype=np.uint32)
     values = bits.view(np.float32)
     for t in range(len(x)):
         row, other, low = x[t], y[t], out[t]
-        for j in range(len(row)):
-            bits[j] = np.uint32(other[j]) << np.uint32(16)
+        widen(other, bits)
         for j in range(len(row)):
             row[j] += values[j]
         _normalise(row, weight, bias, eps)
         for j in range(len(row)):
             values[j] = row[j]
-        for j in range(len(row)):  # to the nearest, ties to even
-            odd = (bits[j] >> np.uint32(16)) & np.uint32(1)
-            low[j] = np.uint16((bits[j] + np.uint32(0x7FFF) + odd) >> np.uint32(16))
+        narrow(bits, low)
 
 
-@_compiled
+@compiled
 def _normalise(row: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: np.float32) -> None:
     total = np.float32(0)
     for j in range(len(row)):

@@ -6,22 +6,17 @@ bfloat16 logits nothing as large as these exists in float32.
 
 from __future__ import annotations
 
-import functools
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
-from numba import njit
+
+from mexma_cli.encoder.kernels import compiled, narrow, widen
 
 BLOCK = 1024
 """Numbers that are in the nearest cache together."""
 LANES = 64
 """Running maxima side by side, so that they are vector instructions."""
-
-# Sums may be reordered, so that they become vector instructions; not-a-number keeps its meaning.
-_compiled = functools.partial(
-    njit, nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"}
-)
 
 
 def softmax_slopes(
@@ -59,7 +54,7 @@ def softmax_slopes(
     return losses
 
 
-@_compiled
+@compiled
 def _slopes(
     logits: np.ndarray, bias: np.ndarray, labels: np.ndarray, bias_grad: np.ndarray, losses: np.ndarray
 ) -> None:
@@ -72,7 +67,7 @@ def _slopes(
             bias_grad[j] += row[j]
 
 
-@_compiled
+@compiled
 def _slopes_bf16(
     logits: np.ndarray, bias: np.ndarray, labels: np.ndarray, bias_grad: np.ndarray, losses: np.ndarray
 ) -> None:
@@ -80,19 +75,16 @@ def _slopes_bf16(
     row = bits.view(np.float32)
     for i in range(len(logits)):
         low = logits[i]
-        for j in range(len(low)):
-            bits[j] = np.uint32(low[j]) << np.uint32(16)
+        widen(low, bits)
         for j in range(len(low)):
             row[j] += bias[j]
         losses[i] = _slope(row, labels[i])
         for j in range(len(row)):
             bias_grad[j] += row[j]
-        for j in range(len(row)):  # to the nearest, ties to even
-            odd = (bits[j] >> np.uint32(16)) & np.uint32(1)
-            low[j] = np.uint16((bits[j] + np.uint32(0x7FFF) + odd) >> np.uint32(16))
+        narrow(bits, low)
 
 
-@_compiled
+@compiled
 def _slope(row: np.ndarray, label: int) -> np.float64:
     """The row becomes its softmax, less one at the label; the cross-entropy."""
     power = np.empty(BLOCK, dtype=np.int32)
@@ -110,7 +102,7 @@ def _slope(row: np.ndarray, label: int) -> np.float64:
     return np.log(total) - target
 
 
-@_compiled
+@compiled
 def _largest(row: np.ndarray) -> np.float32:
     lanes = np.full(LANES, -np.inf, dtype=np.float32)
     whole = len(row) // LANES * LANES
@@ -125,7 +117,7 @@ def _largest(row: np.ndarray) -> np.float32:
     return top
 
 
-@_compiled
+@compiled
 def _exponentials(block: np.ndarray, top: np.float32, power: np.ndarray) -> None:
     """exp(block - top) as a product: `block` becomes one factor, and `power`, bits of float32, the other.
 
@@ -148,7 +140,7 @@ def _exponentials(block: np.ndarray, top: np.float32, power: np.ndarray) -> None
         power[j] = (whole + np.int32(127)) << np.int32(23)
 
 
-@_compiled
+@compiled
 def _product(block: np.ndarray, factors: np.ndarray) -> np.float32:
     """In place; the sum of the products."""
     total = np.float32(0)

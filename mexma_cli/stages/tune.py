@@ -90,11 +90,7 @@ def tune(
     best_of = _each_once(keyed)
     is_gold = np.fromiter((key in wanted for key in best_of), dtype=bool, count=len(best_of))
     if not is_gold.any():
-        hint = "give the sentences exactly as they were mined, or ids with --source and --target"
-        raise MexmaError(
-            f"{gold}: none of its {len(wanted):,} pairs is among the {len(best_of):,} of {candidates}",
-            hint if source_ids is None else None,
-        )
+        raise _nothing_found(candidates, gold, len(best_of), len(wanted), source_ids is None)
     pairs = list(best_of.values())
     scores = np.array([pair.score for pair in pairs])
     try:
@@ -114,6 +110,16 @@ def tune(
         repeated=len(keyed) - len(pairs),
         ambiguous=ambiguous,
         unknown=unknown,
+    )
+
+
+def _nothing_found(
+    candidates: str | Path, gold: str | Path, mined: int, wanted: int, by_text: bool
+) -> MexmaError:
+    hint = "give the sentences exactly as they were mined, or ids with --source and --target"
+    return MexmaError(
+        f"{gold}: none of its {wanted:,} pairs is among the {mined:,} of {candidates}",
+        hint if by_text else None,
     )
 
 
