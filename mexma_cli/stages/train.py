@@ -84,6 +84,7 @@ def train(
                 finally:
                     log.close()
                 _export(trainer, run / phase.name / "encoder")
+                del trainer  # its optimiser's memory is the next phase's
                 processes.wait()
             encoder = SentenceEncoder.load(str(run / phase.name / "encoder"), "cpu")
         if processes.first:
