@@ -6,22 +6,42 @@ import ctypes
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # of glibc's mallopt(3)
+GROWTH = 1.3
+"""How much more than a step has needed is kept."""
 
 
-def keep_memory() -> None:
-    """Have freed memory used again by this process, and not given back to the system.
+class KeptMemory:
+    """Memory that a step frees stays with the process for the next one (Linux with glibc; elsewhere nothing).
 
     Every step frees what the next one allocates, and a page that comes fresh from the system costs several
-    times what writing to it does. Does something on Linux with glibc alone.
+    times what writing to it does. But what stays falls to pieces, into which the next step's tensors do not
+    fit, and grows from step to step: what is free goes back from time to time.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:
-        mallopt(_MMAP_MAX, 0)
-        mallopt(_TRIM_THRESHOLD, -1)  # never
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+        self._needed = 0
+        if self._libc is not None and hasattr(self._libc, "mallopt"):
+            self._libc.mallopt(_MMAP_MAX, 0)
+            self._libc.mallopt(_TRIM_THRESHOLD, -1)  # never
+        else:
+            self._libc = None
+
+    def bound(self) -> None:
+        """Give back what is free, if that is too much. To be called after every step."""
+        if self._libc is None:
+            return
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        if not self._needed:
+            self._needed = pages
+        elif pages > GROWTH * self._needed:
+            self._libc.malloc_trim(0)
+            self._needed = 0  # the next step shows it
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from mexma_cli.training.log import Log
 from mexma_cli.training.masking import Vocabulary, build_views
 from mexma_cli.training.optimisers import adamw, freeze, rate, set_rates
 from mexma_cli.training.pairs import Pairs
-from mexma_cli.training.processor import denormals_flushed, keep_memory
+from mexma_cli.training.processor import KeptMemory, denormals_flushed
 
 DevScore = Callable[[SentenceEncoder], dict[str, float]]
 """Scores an encoder; the smallest `xsim` is the best."""
@@ -108,11 +108,12 @@ class Trainer:
             MexmaError: The loss or its gradient is not a number any more.
         """
         settings = self.settings
-        if self.device.type == "cpu":
-            keep_memory()
+        memory = KeptMemory() if self.device.type == "cpu" else None
         while self.step < settings.steps:
             began = time.perf_counter()
             record = self._one_step()
+            if memory:
+                memory.bound()
             seconds = time.perf_counter() - began
             self.seconds += seconds
             speed = round(record.pop("tokens") / seconds)

@@ -13,17 +13,19 @@ import torch
 from mexma_cli.training.processor import denormals_flushed
 
 SIZE = 1 << 28
+HELD = """
+import resource
+import torch
+from mexma_cli.training.processor import KeptMemory
+def held():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+torch.ones(1)
+"""
 
 
 def held_after_freeing(first: str) -> int:
     """Bytes of SIZE that a process still holds when it has freed them, in parts of an activation's size."""
-    program = f"""
-import resource
-import torch
-from mexma_cli.training.processor import keep_memory
-def held():
-    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
-torch.ones(1)
+    program = f"""{HELD}
 {first}
 before = held()
 parts = [torch.ones({SIZE} // 16 // 4) for _ in range(16)]
@@ -37,7 +39,23 @@ print(held() - before)
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
 def test_freed_memory_stays_with_the_process() -> None:
     assert held_after_freeing("") < 0.2 * SIZE
-    assert held_after_freeing("keep_memory()") > 0.9 * SIZE
+    assert held_after_freeing("KeptMemory()") > 0.9 * SIZE
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
+def test_what_is_kept_does_not_grow_beyond_what_a_step_needs() -> None:
+    """A step that takes more than its forerunner, in other parts, leaves no more behind than one needs."""
+    program = f"""{HELD}
+memory = KeptMemory()
+before = held()
+for tensors, kept in ((4, True), (4, True), (40, False), (4, True), (4, True)):
+    parts = [torch.ones({SIZE} // 4 // 4) for _ in range(tensors)]
+    del parts
+    memory.bound()
+    assert (held() - before > 0.9 * {SIZE}) == kept, (tensors, held() - before)
+    assert held() - before < 1.4 * {SIZE}
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_denormals_are_flushed_inside_only() -> None:
