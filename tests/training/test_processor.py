@@ -44,16 +44,15 @@ def test_freed_memory_stays_with_the_process() -> None:
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
 def test_what_is_kept_does_not_grow_beyond_what_a_step_needs() -> None:
-    """A step that takes more than its forerunner, in other parts, leaves no more behind than one needs."""
+    """Nor does a step that takes ten times as much leave all of that behind."""
     program = f"""{HELD}
 memory = KeptMemory()
 before = held()
-for tensors, kept in ((4, True), (4, True), (40, False), (4, True), (4, True)):
+for tensors in (4, 4, 4, 40, 4, 4):
     parts = [torch.ones({SIZE} // 4 // 4) for _ in range(tensors)]
     del parts
     memory.bound()
-    assert (held() - before > 0.9 * {SIZE}) == kept, (tensors, held() - before)
-    assert held() - before < 1.4 * {SIZE}
+    assert held() < 1.35 * (before + {SIZE}), (tensors, held() - before)
 """
     subprocess.run([sys.executable, "-c", program], check=True)
 
