@@ -145,12 +145,14 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         weight_grad = torch.zeros_like(vocabulary) if wants_weight else None
         bias_grad = torch.zeros_like(bias)
         total = torch.zeros((), dtype=torch.float32, device=hidden.device)
+        # A copy, since FSDP could not free what NumPy has seen.
+        own_bias = bias.detach().float().clone()
         # Of one size, whatever M is, so that memory which is kept for the next step fits it.
         logits = rows.new_empty(CHUNK_ROWS, len(weight))
         for start in range(0, len(labels), CHUNK_ROWS):
             chunk, wanted = rows[start : start + CHUNK_ROWS], labels[start : start + CHUNK_ROWS]
             found, low = _slopes(
-                torch.mm(chunk, weight.T, out=logits[: len(chunk)]), bias.detach().float(), wanted, bias_grad
+                torch.mm(chunk, weight.T, out=logits[: len(chunk)]), own_bias, wanted, bias_grad
             )
             total += found
             if hidden_grad is not None:

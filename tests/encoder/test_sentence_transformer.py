@@ -16,7 +16,7 @@ from mexma_cli.errors import MexmaError
 from tests.examples import demo_pairs
 
 pytest.importorskip("sentence_transformers")
-NAMES = ["mini", "labse", "e5", "of today"]
+NAMES = ["mini", "of today"]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,9 @@ from mexma_cli.recipe import Data, load, shipped
 from mexma_cli.stages.prepare_plan import PreparePlan, plan
 
 PAPERS = [
-    name for name in shipped() if not name.startswith(("mini", "baselines/", "systems/", "ablations/small/"))
+    name
+    for name in shipped()
+    if not name.startswith(("mini", "one-language", "baselines/", "systems/", "ablations/small/"))
 ]
 
 
