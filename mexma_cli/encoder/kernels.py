@@ -15,15 +15,19 @@ compiled = functools.partial(
     njit, nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"}
 )
 
+# A part of the function that calls it: compiled apart it would be merged with it or not, and sums differ in
+# the last bit, by whether another process has left it in the cache.
+inlined = functools.partial(compiled, inline="always")
 
-@compiled
+
+@inlined
 def widen(low: np.ndarray, bits: np.ndarray) -> None:
     """bfloat16 to the bits of float32, uint32."""
     for j in range(len(low)):
         bits[j] = np.uint32(low[j]) << np.uint32(16)
 
 
-@compiled
+@inlined
 def narrow(bits: np.ndarray, low: np.ndarray) -> None:
     """The bits of float32, uint32, to bfloat16: to the nearest, ties to even."""
     for j in range(len(bits)):
@@ -70,7 +74,7 @@ def add_norm_bf16(
         narrow(bits, low)
 
 
-@compiled
+@inlined
 def _normalise(row: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: np.float32) -> None:
     total = np.float32(0)
     for j in range(len(row)):

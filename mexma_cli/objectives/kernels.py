@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import torch
 
-from mexma_cli.encoder.kernels import compiled, narrow, widen
+from mexma_cli.encoder.kernels import compiled, inlined, narrow, widen
 
 BLOCK = 1024
 """Numbers that are in the nearest cache together."""
@@ -84,7 +84,7 @@ def _slopes_bf16(
         narrow(bits, low)
 
 
-@compiled
+@inlined
 def _slope(row: np.ndarray, label: int) -> np.float64:
     """The row becomes its softmax, less one at the label; the cross-entropy."""
     power = np.empty(BLOCK, dtype=np.int32)
@@ -102,7 +102,7 @@ def _slope(row: np.ndarray, label: int) -> np.float64:
     return np.log(total) - target
 
 
-@compiled
+@inlined
 def _largest(row: np.ndarray) -> np.float32:
     lanes = np.full(LANES, -np.inf, dtype=np.float32)
     whole = len(row) // LANES * LANES
@@ -117,7 +117,7 @@ def _largest(row: np.ndarray) -> np.float32:
     return top
 
 
-@compiled
+@inlined
 def _exponentials(block: np.ndarray, top: np.float32, power: np.ndarray) -> None:
     """exp(block - top) as a product: `block` becomes one factor, and `power`, bits of float32, the other.
 
@@ -140,7 +140,7 @@ def _exponentials(block: np.ndarray, top: np.float32, power: np.ndarray) -> None
         power[j] = (whole + np.int32(127)) << np.int32(23)
 
 
-@compiled
+@inlined
 def _product(block: np.ndarray, factors: np.ndarray) -> np.float32:
     """In place; the sum of the products."""
     total = np.float32(0)
