@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -76,3 +81,23 @@ def test_what_is_no_number_shows(dtype: torch.dtype, value: float) -> None:
     logits[1, 700] = value
     loss, _ = _slopes(logits, torch.zeros(1500), torch.tensor([5, 5, 5]), torch.zeros(1500))
     assert not loss.isfinite()
+
+
+def test_the_same_bits_from_any_cache(tmp_path: Path) -> None:
+    """A run that is resumed finds compiled code, or a part of it, where the first one compiled all of it."""
+    program = """
+import torch
+from mexma_cli.objectives.kernels import softmax_slopes
+torch.manual_seed(0)
+logits, bias, sums = torch.randn(64, 5003) * 3, torch.randn(5003), torch.zeros(5003)
+losses = softmax_slopes(logits, bias, torch.arange(64), sums)
+print(losses.tolist(), sums.tolist())
+"""
+    found = []
+    for _ in range(2):
+        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+        found.append(subprocess.check_output([sys.executable, "-c", program], env=environment))
+        outermost = [path for path in tmp_path.rglob("*") if "_slopes" in path.name]
+        for path in outermost:
+            path.unlink()
+    assert outermost and found[0] == found[1]
