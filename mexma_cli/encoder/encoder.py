@@ -327,20 +327,25 @@ class SentenceEncoder:
         """
         of_modules = torch.float16 if dtype == "int3" else getattr(torch, dtype)
         with folder.written_aside(Path(path)) as aside:
-            self.model.config.dtype = of_modules
-            self.tokenizer.save_pretrained(aside)
-            if dtype == "int3":
-                first = int(self.tokenize([""])[0][0])
-                int3.save(self.model, first, self.tokenizer.all_special_ids, aside)
-                folder.shorten_tokenizer(aside)
-            else:
-                stored = {name: tensor.to(of_modules) for name, tensor in self.model.state_dict().items()}
-                self.model.save_pretrained(aside, state_dict=stored)
-            if self.spelling:
-                self.spelling.save(aside, small=dtype == "int3")
-            folder.write_settings(aside, self.max_tokens, self.prefix)
+            self.save_transformer(aside, dtype)
             width = self.model.config.hidden_size
             save_modules(aside, self.pooling, width, list(self.modules), of_modules)
+
+    def save_transformer(self, where: Path, dtype: str) -> None:
+        """Write all of that folder but the pooling and the modules after it, into a folder that is there."""
+        stored = torch.float16 if dtype == "int3" else getattr(torch, dtype)
+        self.model.config.dtype = stored
+        self.tokenizer.save_pretrained(where)
+        if dtype == "int3":
+            first = int(self.tokenize([""])[0][0])
+            int3.save(self.model, first, self.tokenizer.all_special_ids, where)
+            folder.shorten_tokenizer(where)
+        else:
+            weights = {name: tensor.to(stored) for name, tensor in self.model.state_dict().items()}
+            self.model.save_pretrained(where, state_dict=weights)
+        if self.spelling:
+            self.spelling.save(where, small=dtype == "int3")
+        folder.write_settings(where, self.max_tokens, self.prefix)
 
 
 def _hash_weights(digest: xxhash.xxh3_128, module: torch.nn.Module) -> None:

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from mexma_cli.encoder import folder
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.modules import Dense
 from mexma_cli.encoder.spelling import word_embeddings
@@ -111,12 +110,7 @@ class Transformer(torch.nn.Module):
 
     def save(self, path: str, **_: Any) -> None:
         """Write weights, tokeniser, n-grams and length limit; sentence-transformers writes the rest."""
-        where, encoder = Path(path), self.encoder
-        self.auto_model.save_pretrained(where)
-        encoder.tokenizer.save_pretrained(where)
-        if encoder.spelling:
-            encoder.spelling.save(where, small=False)
-        folder.write_settings(where, encoder.max_tokens, prefix="")
+        self.encoder.save_transformer(Path(path), str(self.auto_model.dtype).removeprefix("torch."))
 
     @classmethod
     def load(cls, path: str, **_: Any) -> Transformer:

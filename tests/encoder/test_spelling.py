@@ -18,9 +18,8 @@ from mexma_cli.encoder.spelling import FILE, Spelling, ngram_keys
 from mexma_cli.encoder.trellis import BITS
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.words import Words
-from mexma_cli.recipe import NewEncoder, TrainTokenizer, WordsObjective
-from mexma_cli.stages.tokenizer import train_tokenizer
-from tests.examples import demo_pairs, weighed
+from mexma_cli.recipe import WordsObjective
+from tests.examples import demo_pairs, untrained_words
 
 SIZES, CONSONANTS, POWER = [2, 3], [2], 0.7
 SETTINGS = WordsObjective(
@@ -75,13 +74,7 @@ def test_other_scripts_share_ngrams_with_latin() -> None:
 
 @pytest.fixture(scope="module")
 def words() -> Words:
-    """Token embeddings as they are before training, of a small vocabulary of words and pieces."""
-    text = [side for pair in demo_pairs(300) for side in pair.split("\t")]
-    wanted = TrainTokenizer(vocabulary=400, words=150, lowercase=True, latin=True)
-    tokenizer = train_tokenizer(wanted, lambda: weighed(text))
-    shape = NewEncoder(layers=1, width=64, heads=4, ffn=64, dropout=0.0)
-    encoder = SentenceEncoder.new(shape, tokenizer, max_tokens=40, seed=0)
-    return Words(encoder, SETTINGS)
+    return untrained_words(SETTINGS)
 
 
 @pytest.fixture

@@ -10,12 +10,10 @@ from mexma_cli.encoder.attention import run_packed
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.objectives.base import Masking, split_views
 from mexma_cli.objectives.mexma import Mexma
-from mexma_cli.objectives.words import Words
-from mexma_cli.recipe import Head, MexmaObjective, NewEncoder, TrainTokenizer, WordsObjective
-from mexma_cli.stages.tokenizer import train_tokenizer
+from mexma_cli.recipe import Head, MexmaObjective, WordsObjective
 from mexma_cli.stages.train import vocabulary_of
 from mexma_cli.training.masking import build_views
-from tests.examples import demo_pairs, weighed
+from tests.examples import demo_pairs, untrained_words
 
 PAIRS = [tuple(pair.split("\t")) for pair in demo_pairs(12)]
 ALL = Masking(0.99, 1.0, 0.0)
@@ -24,12 +22,7 @@ ALL = Masking(0.99, 1.0, 0.0)
 @pytest.fixture(scope="module")
 def encoder() -> SentenceEncoder:
     """Of few tokens, so that most words of the pairs are in pieces."""
-    text = [side for pair in demo_pairs(300) for side in pair.split("\t")]
-    wanted = TrainTokenizer(vocabulary=400, words=150, lowercase=True, latin=True)
-    tokenizer = train_tokenizer(wanted, lambda: weighed(text))
-    shape = NewEncoder(layers=1, width=64, heads=4, ffn=64, dropout=0.0)
-    new = SentenceEncoder.new(shape, tokenizer, max_tokens=40, seed=0)
-    return Words(new, WordsObjective(name="words", ngrams=[2, 3], spelling=True)).export()
+    return untrained_words(WordsObjective(name="words", ngrams=[2, 3], spelling=True)).export()
 
 
 @pytest.fixture(scope="module")
