@@ -55,12 +55,14 @@ def mining_f1(encoder: Embeds, folder: Path) -> Threshold:
 
 
 def ntrex_errors(encoder: Embeds, data: Path, languages: Sequence[str]) -> tuple[dict[str, float], float]:
-    """xsim error in percent into English by language, and sentences embedded a second."""
-    texts = {code: list(read_lines(data / f"ntrex128/{code}.txt.gz")) for code in [*languages, "eng_Latn"]}
+    """xsim error in percent into English, of the languages that it has, and sentences embedded a second."""
+    files = {code: data / f"ntrex128/{code}.txt.gz" for code in [*languages, "eng_Latn"]}
+    texts = {code: list(read_lines(file)) for code, file in files.items() if file.exists()}
     began = time.perf_counter()
     vectors = {code: encoder.embed(text) for code, text in texts.items()}
     speed = sum(map(len, texts.values())) / (time.perf_counter() - began)
-    return {code: xsim(vectors[code], vectors["eng_Latn"]).error_rate for code in languages}, speed
+    english = vectors.pop("eng_Latn")
+    return {code: xsim(own, english).error_rate for code, own in vectors.items()}, speed
 
 
 def tatoeba_hits(encoder: Embeds, data: Path, languages: Sequence[str]) -> dict[str, float]:

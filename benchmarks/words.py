@@ -46,8 +46,8 @@ def main() -> None:
     for typed in ["", *arguments.changes]:
         changes = [f"phases.words.objective.{change}" for change in typed.split(",") if change]
         recipe = load(arguments.run / "recipe.yaml", changes)
-        assert recipe.dev is not None
-        found = scores(exported(arguments.run, recipe), arguments.data, recipe.dev.languages)
+        languages = list(dict.fromkeys(code for corpus in recipe.data.corpora for code in corpus.languages))
+        found = scores(exported(arguments.run, recipe), arguments.data, languages)
         mined = ", ".join(f"{f1:.1f}" for f1 in found["by language"]["mining"].values())
         name = typed or "as in the recipe"
         print(f"| {name} | {found['xsim']:.2f} | {found['tatoeba']:.2f} | {mined} |", flush=True)

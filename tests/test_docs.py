@@ -118,10 +118,10 @@ def test_a_language_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(f"{recipe}{few}\n", encoding="utf-8")
     gold = (ROOT / "examples/spa-eng/gold.tsv").read_text(encoding="utf-8").splitlines()
     sides = list(zip(*(line.split("\t") for line in gold), strict=True))
-    for names, rows in ((("hun", "eng"), slice(60)), (("dev.hun", "dev.eng"), slice(900, None))):
+    for names, rows in ((("swh", "eng"), slice(60)), (("dev.swh", "dev.eng"), slice(900, None))):
         for name, side in zip(names, sides, strict=True):
             (tmp_path / f"{name}.txt").write_text("".join(f"{line}\n" for line in side[rows]), "utf-8")
-    (tmp_path / "hun-eng.tsv").write_text("".join(f"{line}\n" for line in gold), encoding="utf-8")
+    (tmp_path / "swh-eng.tsv").write_text("".join(f"{line}\n" for line in gold), encoding="utf-8")
     make_readme.run(typed, tmp_path)
     pairs = (tmp_path / "candidates.tsv").read_text(encoding="utf-8").splitlines()
     found = {tuple(line.split("\t")[1:]) for line in pairs} & set(zip(*sides, strict=True))

@@ -116,8 +116,8 @@ class TrainTokenizer(Section):
     vocabulary: int = Field(32000, ge=300)
     lowercase: bool = False
     latin: bool = False
-    """Cyrillic letters as Latin ones, and letters without accents (text/latin.py): what is spelled alike in
-    two languages has the same tokens, whatever its script."""
+    """Cyrillic letters as Latin ones, and letters without accents and vowel points (text/latin.py): what is
+    spelled alike in two languages has the same tokens, whatever its script."""
     words: int = Field(0, ge=0)
     """So many of the vocabulary are whole words, those that training sees most often (with the corpora's
     `repeat`), and the other pieces are for the rest; 0: pieces alone, as in XLM-R."""

@@ -17,7 +17,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import Recipe, TrainTokenizer
 from mexma_cli.stages.vocabulary import SPECIAL, Weighed, train_pieces, word_model
 from mexma_cli.store.manifest import read_json, write_json_atomic
-from mexma_cli.text.latin import LATIN
+from mexma_cli.text.latin import ACCENTS, LATIN
 
 log = logging.getLogger(__name__)
 
@@ -142,11 +142,11 @@ def _normalizer(wanted: TrainTokenizer) -> normalizers.Normalizer:
 
 
 def _latin(lowercase: bool) -> list[normalizers.Normalizer]:
-    """Letters without accents, Latin ones for Cyrillic; marks that are vowels in other scripts stay."""
+    """Letters without `ACCENTS`, Latin ones for Cyrillic; marks that are vowels in other scripts stay."""
     letters = {letter: plain for letter, plain in LATIN.items() if letter.islower() or not lowercase}
     return [
         normalizers.NFD(),
-        normalizers.Replace(Regex("[\u0300-\u036f]"), ""),
+        normalizers.Replace(Regex(ACCENTS), ""),
         *(normalizers.Replace(letter, plain) for letter, plain in letters.items()),
         normalizers.NFC(),
     ]
