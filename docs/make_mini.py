@@ -18,8 +18,10 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from mexma_cli.encoder.card import head
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.smaller import smaller
+from mexma_cli.languages import name
 from mexma_cli.recipe import Recipe, WordsObjective, load
 
 ROOT = Path(__file__).parent.parent
@@ -30,18 +32,13 @@ INNER = 10_000
 NGRAMS = 16_750_000
 """Bytes."""
 
-CARD = """---
-license: cc-by-sa-4.0
-library_name: mexma
-pipeline_tag: sentence-similarity
----
-
+CARD = """{head}
 # mini
 
 The encoder that comes with mexma, so that mining can be tried without downloading anything. It is small and
 was trained on little text, on a CPU: for real work take a real one, such as `facebook/MEXMA`.
 
-- Languages: {languages}, and English.
+- {count} languages and English: {languages}.
 - XLM-R of width {width} and depth {layers}, CLS pooling, {vocabulary:,} Unigram tokens, most of them whole
   words, in lower-case Latin letters without accents (Cyrillic is read as Latin), at most {max_tokens} a
   sentence. Other words are spelled: each is one token, made of {ngrams:,} n-grams of letters.
@@ -89,8 +86,9 @@ TEXTS = {
         "Bíblia Portuguesa Mundial (por), Statenvertaling (nld), Synodal (rus), Cornilescu 1924 (ron), "
         "Danish Bible 1931 (dan), Bibelen 1930 (nob), Studentmållagsbibelen 1921 (nno), Kyrkobibeln 1917 "
         "(swe), Bible kralická 1613 (ces), Biblia Gdańska 1881 (pol), Sveta Biblija (hrv), "
-        "Daničić-Karadžić (srp), Ohienko (ukr); La Biblia en Español Sencillo (spa) "
-        "| public domain; spa CC BY 4.0"
+        "Daničić-Karadžić (srp), Ohienko (ukr), Károli 1908 (hun), Vamvas 1850 (ell), Pyhä Raamattu 1933/38 "
+        "(fin), Londona Biblio (epo), Modern Hebrew Bible (heb); La Biblia en Español Sencillo (spa); "
+        "Alkitab Terjemahan Sederhana (ind) | public domain; spa CC BY 4.0, ind CC BY-SA 4.0"
     ),
 }
 
@@ -147,9 +145,11 @@ def main() -> None:
     minutes, phases = cost(arguments.run, recipe)
     config, spelling = encoder.model.config, encoder.spelling
     assert spelling is not None
-    languages = {code for corpus in recipe.data.corpora for code in corpus.languages}
+    languages = dict.fromkeys(code for corpus in recipe.data.corpora for code in corpus.languages)
     card = CARD.format(
-        languages=", ".join(sorted(languages)),
+        head=head([*languages, "eng_Latn"], "cc-by-sa-4.0"),
+        count=len(languages),
+        languages=", ".join(f"{name(code)} (`{code}`)" for code in sorted(languages)),
         layers=config.num_hidden_layers,
         width=config.hidden_size,
         vocabulary=config.vocab_size,
@@ -162,8 +162,8 @@ def main() -> None:
         machine=arguments.machine,
         phases=phases,
         pairs=sum(kept.values()),
-        corpora="\n".join(f"| {TEXTS[name]} | {count:,} |" for name, count in kept.items()),
-        scores=scores(MODEL, arguments.data, recipe.dev.languages),
+        corpora="\n".join(f"| {TEXTS[corpus]} | {count:,} |" for corpus, count in kept.items()),
+        scores=scores(MODEL, arguments.data, languages),
     )
     (MODEL / "README.md").write_text(card, encoding="utf-8")
     print(card)

@@ -14,9 +14,10 @@ import xxhash
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 from transformers.utils import logging as transformers_logging
 
-from mexma_cli.encoder import folder, int3
+from mexma_cli.encoder import card, folder, int3
 from mexma_cli.encoder.attention import IMPLEMENTATION, choose_backend, run_packed, use_packed_attention
-from mexma_cli.encoder.engine import SUPPORTED, Engine, computes_bf16_fast
+from mexma_cli.encoder.devices import pick_device, pick_precision
+from mexma_cli.encoder.engine import SUPPORTED, Engine
 from mexma_cli.encoder.loading import load_tokenizer, load_transformer
 from mexma_cli.encoder.modules import Dense, Normalize, Pooling, load_dense, pool, save_modules
 from mexma_cli.encoder.packing import by_token_budget, pack
@@ -52,6 +53,7 @@ class SentenceEncoder:
         max_tokens: Longer sentences are cut, with <s> and </s> kept.
         prefix: Put before every sentence (`query: ` and the like).
         spelling: How `embed` takes words that the tokeniser splits; None: as their pieces.
+        languages: FLORES-200 codes of those that it was trained on, by its model card; () if that is silent.
         precision: What `embed` computes in; sums, residuals and norms are float32 on a processor.
         truncated: Sentences cut since the encoder was loaded.
     """
@@ -68,6 +70,7 @@ class SentenceEncoder:
         prefix: str = "",
         precision: torch.dtype = torch.float32,
         spelling: Spelling | None = None,
+        languages: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.model = model
@@ -78,6 +81,7 @@ class SentenceEncoder:
         self.prefix = prefix
         self.precision = precision
         self.spelling = spelling
+        self.languages = tuple(languages)
         self.truncated = 0
         self._engine: Engine | None = None
         self.backend = choose_backend(attention, model.device)
@@ -138,6 +142,7 @@ class SentenceEncoder:
             "bucketed",
             settings.prefix,
             spelling=Spelling.load(settings.transformer, model.config.hidden_size),
+            languages=card.languages(where),
         )
         if settings.own_code:
             encoder._check_own_code()
@@ -330,6 +335,8 @@ class SentenceEncoder:
             self.save_transformer(aside, dtype)
             width = self.model.config.hidden_size
             save_modules(aside, self.pooling, width, list(self.modules), of_modules)
+            if self.languages:
+                card.write(aside, self.languages)
 
     def save_transformer(self, where: Path, dtype: str) -> None:
         """Write all of that folder but the pooling and the modules after it, into a folder that is there."""
@@ -367,34 +374,3 @@ def first_position(model: PreTrainedModel) -> int:
     embeddings = getattr(model, "embeddings", None)
     padding = getattr(embeddings, "padding_idx", None)
     return 0 if padding is None else cast(int, padding) + 1
-
-
-def pick_precision(wanted: str, device: torch.device) -> torch.dtype:
-    """The type for `auto`, `float32`, `bfloat16`, `float16` on a device."""
-    if wanted != "auto":
-        return cast(torch.dtype, getattr(torch, wanted))
-    if device.type == "cpu":
-        return torch.bfloat16 if computes_bf16_fast() else torch.float32
-    return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
-
-
-def pick_device(wanted: str) -> torch.device:
-    """The device for `auto`, `cpu`, `cuda`, `cuda:N`.
-
-    Raises:
-        MexmaError: Unknown, or not on this machine.
-    """
-    if wanted == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device: torch.device | None = torch.device(wanted)
-    except RuntimeError:
-        device = None
-    if device is None or device.type not in ("cpu", "cuda"):
-        raise MexmaError(f"unknown device {wanted!r}", "auto, cpu, cuda or cuda:N")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise MexmaError(
-            f"no device {wanted!r} on this machine ({torch.cuda.device_count()} CUDA devices)",
-            "use --device cpu",
-        )
-    return device

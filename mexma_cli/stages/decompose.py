@@ -18,7 +18,8 @@ import xxhash
 from pydantic import BaseModel, ConfigDict
 
 from mexma_cli import __version__, languages
-from mexma_cli.encoder.encoder import Pooling, SentenceEncoder, pick_device
+from mexma_cli.encoder.devices import pick_device
+from mexma_cli.encoder.encoder import Pooling, SentenceEncoder
 from mexma_cli.encoder.folder import written_aside
 from mexma_cli.encoder.modules import Dense, load_dense, save_dense
 from mexma_cli.errors import MexmaError

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from mexma_cli import languages
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.duplicates import Seen
@@ -28,7 +29,7 @@ def embed_file(
     encoder: SentenceEncoder,
     source: str | Path | FileScan,
     output: str | Path,
-    language: str = "und",
+    language: str = languages.UNSTATED,
     *,
     label: str | None = None,
     store_dtype: StoreType = "float16",
@@ -67,6 +68,7 @@ def embed_file(
     if not (overwrite or append) and (done := _already(path, settings)) is not None:
         log.info("%s is there already, of the same text and settings: nothing to do", path)
         return done
+    _note_language(encoder, language)
     name = label or str(text.path)
     writer = EmbeddingWriter(
         path,
@@ -83,6 +85,20 @@ def embed_file(
     with writer:
         filling.run(islice(read_lines(text.path, name), first, last), name)
         return writer.finish()
+
+
+def _note_language(encoder: SentenceEncoder, language: str) -> None:
+    """Warn of a language that the encoder was not trained on; in another script it may be known."""
+    known = {code.partition("_")[0] for code in encoder.languages}
+    if known and language != languages.UNSTATED and language.partition("_")[0] not in known:
+        log.warning(
+            "%s was not trained on %s (%s); `mexma info %s` lists its %d languages",
+            encoder.name,
+            languages.name(language),
+            language,
+            encoder.name,
+            len(encoder.languages),
+        )
 
 
 def at_work(encoder: SentenceEncoder) -> str:

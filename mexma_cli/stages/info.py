@@ -258,6 +258,8 @@ def _encoder(where: Path) -> Info:
         info.facts["n-grams of unseen words"] = len(encoder.spelling.keys)
     if encoder.prefix:
         info.facts["prefix"] = encoder.prefix
+    if encoder.languages:
+        info.facts["languages"] = list(encoder.languages)
     return info
 
 

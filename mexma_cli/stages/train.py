@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,7 @@ def train(
     processes = processes or Processes()
     stores = open_stores(recipe)
     encoder = _start(recipe)
+    languages = _languages(recipe, encoder, stores)
     _check(recipe, encoder, processes)
     run = Path(recipe.run)
     restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0  # after a process had died
@@ -88,6 +90,7 @@ def train(
                 processes.wait()
             encoder = SentenceEncoder.load(str(run / phase.name / "encoder"), "cpu")
         if processes.first:
+            encoder.languages = languages
             encoder.save(run / "encoder")
     return run / "encoder"
 
@@ -138,6 +141,7 @@ def _start(recipe: Recipe) -> SentenceEncoder:
                 settings.pooling,
                 max_tokens=encoder.max_tokens,
                 spelling=encoder.spelling,
+                languages=encoder.languages,
             )
         encoder.max_tokens = min(encoder.max_tokens, recipe.data.max_tokens)
         return encoder
@@ -146,6 +150,14 @@ def _start(recipe: Recipe) -> SentenceEncoder:
     encoder = SentenceEncoder.new(settings.new, tokenizer, recipe.data.max_tokens, seed)
     encoder.pooling = settings.pooling or encoder.pooling
     return encoder
+
+
+def _languages(recipe: Recipe, start: SentenceEncoder, stores: list[BitextStore]) -> tuple[str, ...]:
+    """What the trained encoder knows; () if it starts from one of which that is not known."""
+    if recipe.encoder.new is None and not start.languages:
+        return ()
+    sides = [(store.manifest.source_language, store.manifest.target_language) for store in stores]
+    return tuple(sorted({*start.languages, *chain.from_iterable(sides)}))
 
 
 def open_stores(recipe: Recipe) -> list[BitextStore]:

@@ -28,7 +28,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from mexma_cli.encoder.encoder import pick_device
+from mexma_cli.encoder.devices import pick_device
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.base import Objective
 

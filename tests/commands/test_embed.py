@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 
 from mexma_cli.commands.embed import Job, default_output
 from mexma_cli.commands.options import EncoderChoice
+from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.main import cli
 from mexma_cli.store.embeddings import EmbeddingStore, Settings
 
@@ -51,6 +52,17 @@ def test_embeds_beside_the_text(tiny_encoder: Path, corpus: Path) -> None:
     again = embed(tiny_encoder, "--lang", "fra_Latn", corpus)
     assert again.exit_code == 0
     assert "nothing to do" in again.stderr
+
+
+def test_a_language_that_the_encoder_does_not_know(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(str(tiny_encoder), "cpu")
+    encoder.languages = ("eng_Latn", "srp_Cyrl")
+    encoder.save(tmp_path / "two")
+    for given, code in (("kor", "Korean (kor_Hang)"), ("srp_Latn", ""), ("und", "")):
+        done = embed(tmp_path / "two", "--lang", given, corpus, "-o", tmp_path / f"{given}.emb")
+        assert done.exit_code == 0
+        said = f"two was not trained on {code}; `mexma info {tmp_path / 'two'}` lists its 2 languages"
+        assert (said in done.stderr) == bool(code) == ("not trained" in done.stderr)
 
 
 def test_stdin_needs_an_output_and_works_with_one(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> None:

@@ -121,6 +121,9 @@ def test_encoder(tiny_encoder: Path, tmp_path: Path) -> None:
     found = json.loads(info(tiny_encoder, "--json").stdout)
     assert found["kind"] == "encoder"
     assert (found["facts"]["dim"], found["facts"]["pooling"], found["facts"]["max_tokens"]) == (32, "cls", 64)
+    assert "languages" not in found["facts"]
+    mini = json.loads(info("mini", "--json").stdout)["facts"]["languages"]
+    assert {"eng_Latn", "hun_Latn", "srp_Cyrl"} <= set(mini) and "kor_Hang" not in mini
     broken = tmp_path / "broken"
     broken.mkdir()
     for file in tiny_encoder.iterdir():

@@ -38,6 +38,7 @@ def test_a_run_leaves_its_log_recipe_and_encoder(finished: dict[str, Path], reci
     assert not [path for path in run.rglob("*") if ".tmp-" in path.name]
     checkpoints = sorted(path.name for path in (run / "mexma" / "checkpoints").iterdir())
     assert checkpoints == ["step-00000015", "step-00000016"]
+    assert SentenceEncoder.load(str(run), "cpu").languages == ("eng_Latn", "spa_Latn")
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -157,6 +158,8 @@ def test_training_goes_on_from_an_encoders_folder(
     )
     words = "embeddings.word_embeddings.weight"
     assert torch.equal(before[words], after[words])  # frozen
+    trained = SentenceEncoder.load(str(tmp_path / "run"), "cpu")
+    assert trained.languages == SentenceEncoder.load(str(finished["fp32"]), "cpu").languages
     assert not torch.equal(
         before["encoder.layer.0.output.dense.weight"], after["encoder.layer.0.output.dense.weight"]
     )

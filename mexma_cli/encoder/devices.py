@@ -1,0 +1,41 @@
+"""Where an encoder computes, and in which numbers: from what users type."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+
+from mexma_cli.encoder.engine import computes_bf16_fast
+from mexma_cli.errors import MexmaError
+
+
+def pick_precision(wanted: str, device: torch.device) -> torch.dtype:
+    """The type for `auto`, `float32`, `bfloat16`, `float16` on a device."""
+    if wanted != "auto":
+        return cast(torch.dtype, getattr(torch, wanted))
+    if device.type == "cpu":
+        return torch.bfloat16 if computes_bf16_fast() else torch.float32
+    return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+
+
+def pick_device(wanted: str) -> torch.device:
+    """The device for `auto`, `cpu`, `cuda`, `cuda:N`.
+
+    Raises:
+        MexmaError: Unknown, or not on this machine.
+    """
+    if wanted == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device: torch.device | None = torch.device(wanted)
+    except RuntimeError:
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise MexmaError(f"unknown device {wanted!r}", "auto, cpu, cuda or cuda:N")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise MexmaError(
+            f"no device {wanted!r} on this machine ({torch.cuda.device_count()} CUDA devices)",
+            "use --device cpu",
+        )
+    return device
