@@ -27,7 +27,7 @@ test: $(VENV)/.stamp-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist worksteal
 
 docs: $(VENV)/.stamp-plot
 	$(BIN)/python docs/make_cli.py > docs/cli.md.tmp && mv docs/cli.md.tmp docs/cli.md

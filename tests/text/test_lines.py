@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import functools
 import gzip
 import io
 import lzma
@@ -26,7 +27,7 @@ ROWS = ["Bonjour", "", "π ≈ 3\u2028still the same line", " \u3000\u00a0", "la
 PACK = {
     "txt": bytes,
     "gz": gzip.compress,
-    "xz": lzma.compress,
+    "xz": functools.partial(lzma.compress, preset=0),
     "bz2": bz2.compress,
     "zst": zstandard.ZstdCompressor(write_checksum=True).compress,
 }
