@@ -34,7 +34,7 @@ def tensor(x: Array) -> torch.Tensor:
 
 def test_alignment_is_the_mean_square() -> None:
     x, y = vectors(5), vectors(5, seed=1)
-    assert losses.alignment(tensor(x), tensor(y)).item() == pytest.approx(((x - y) ** 2).mean(), rel=1e-6)
+    assert float(losses.alignment(tensor(x), tensor(y))) == pytest.approx(((x - y) ** 2).mean(), rel=1e-6)
 
 
 @pytest.mark.parametrize("count", [2, 3, 40])
