@@ -330,16 +330,18 @@ class SentenceEncoder:
             dtype: Of the stored weights: `float32`, `bfloat16` or `float16`; or `int3`, the word embeddings
                 with 3 bits and all else as float16, which `load` alone reads.
         """
-        of_modules = torch.float16 if dtype == "int3" else getattr(torch, dtype)
         with folder.written_aside(Path(path)) as aside:
-            self.save_transformer(aside, dtype)
-            width = self.model.config.hidden_size
-            save_modules(aside, self.pooling, width, list(self.modules), of_modules)
+            stored = self.save_transformer(aside, dtype)
+            save_modules(aside, self.pooling, self.model.config.hidden_size, list(self.modules), stored)
             if self.languages:
                 card.write(aside, self.languages)
 
-    def save_transformer(self, where: Path, dtype: str) -> None:
-        """Write all of that folder but the pooling and the modules after it, into a folder that is there."""
+    def save_transformer(self, where: Path, dtype: str) -> torch.dtype:
+        """Write all of that folder but the card, the pooling and the modules, into a folder that is there.
+
+        Returns:
+            What the other weights are stored in.
+        """
         stored = torch.float16 if dtype == "int3" else getattr(torch, dtype)
         self.model.config.dtype = stored
         self.tokenizer.save_pretrained(where)
@@ -353,6 +355,7 @@ class SentenceEncoder:
         if self.spelling:
             self.spelling.save(where, small=dtype == "int3")
         folder.write_settings(where, self.max_tokens, self.prefix)
+        return stored
 
 
 def _hash_weights(digest: xxhash.xxh3_128, module: torch.nn.Module) -> None:

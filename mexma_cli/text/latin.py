@@ -10,7 +10,11 @@ _CYRILLIC = {
 _LATIN = {"ł": "l", "đ": "d", "ø": "o", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ß": "ss", "ı": "i"}
 
 LATIN = _CYRILLIC | _LATIN
-LATIN |= {lower.upper(): plain.capitalize() for lower, plain in LATIN.items() if len(lower.upper()) == 1}
+LATIN |= {
+    upper: plain.capitalize()
+    for lower, plain in LATIN.items()
+    if len(upper := lower.upper()) == 1 and not upper.isascii()
+}
 """One letter without accents to plain Latin ones: Cyrillic as Serbian and Croatian match it (ж and ž are z, ц
 and ч are c), so that Belgrade is `Beograd` in both scripts."""
 
