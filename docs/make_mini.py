@@ -3,7 +3,7 @@
     python docs/make_mini.py runs/mini --data DIR      (DIR: mining/, ntrex128/ and tatoeba/ below it)
 
 It is made smaller first: to the tokens that have vectors of their own, some that stand inside words, and the
-n-grams that matter most. The word embeddings are stored with 3 bits, n-grams with 1, 2 or 4, all other
+n-grams that matter most. Word embeddings are stored with 4 or 2 bits, n-grams with 1, 2 or 4, all other
 weights as float16. What the card says of cost is read from the run's log, what it says of quality is measured
 here, with benchmarks/encoder.py, on the folder as shipped.
 """
@@ -42,8 +42,8 @@ was trained on little text, on a CPU: for real work take a real one, such as `fa
 - XLM-R of width {width} and depth {layers}, CLS pooling, {vocabulary:,} Unigram tokens, most of them whole
   words, in lower-case Latin letters without accents (Cyrillic is read as Latin), at most {max_tokens} a
   sentence. Other words are spelled: each is one token, made of {ngrams:,} n-grams of letters.
-- {parameters:.1f}M parameters and {numbers:.1f}M numbers for n-grams. Word embeddings are stored with 3 bits,
-  n-grams with 1, 2 or 4 and the rest as float16, {megabytes:.1f} MB in all. `mexma` alone reads that;
+- {parameters:.1f}M parameters and {numbers:.1f}M numbers for n-grams. Word embeddings are stored with 4 or
+  2 bits, n-grams with 1, 2 or 4 and the rest as float16, {megabytes:.1f} MB in all. `mexma` alone reads that;
   in Python, `SentenceEncoder.load("mini").save(FOLDER)` writes a folder that transformers and
   sentence-transformers read too, but for the spelling: to them such a word is its pieces, with which it finds
   less (docs/mini.md). For sentence-transformers with it, `mexma_cli.encoder.sentence_transformer` has
@@ -156,7 +156,7 @@ def main() -> None:
         ngrams=len(spelling.keys),
         max_tokens=encoder.max_tokens,
         parameters=sum(p.numel() for p in encoder.model.parameters()) / 1e6,
-        numbers=spelling.vectors.numel() / 1e6,
+        numbers=len(spelling.vectors) * config.hidden_size / 1e6,
         megabytes=size / 1e6,
         minutes=minutes,
         machine=arguments.machine,

@@ -3,9 +3,9 @@
     python docs/make_readme.py README.md docs/guide.md
 
 A block that starts with ```console and follows a line `<!-- session -->` is a session: its lines that begin
-with `$ ` are run, one after the other, in a fresh folder with a copy of examples/ (`cd` lasts to the end of
-the block); everything else in it is replaced by their output. tests/test_docs.py runs the same commands on
-less text. So no number in the README is typed by hand.
+with `$ ` are run, one after the other, in a folder with a copy of examples/ that all sessions of a page share
+(`cd` lasts to the end of the block); everything else in it is replaced by their output. tests/test_docs.py
+runs the same commands on less text. So no number in the README is typed by hand.
 """
 
 from __future__ import annotations
@@ -53,12 +53,13 @@ def run(block: str, folder: Path) -> str:
 
 
 def main(path: Path) -> None:
-    def refill(match: re.Match[str]) -> str:
-        with tempfile.TemporaryDirectory() as folder:
-            shutil.copytree(ROOT / "examples", Path(folder) / "examples")
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(ROOT / "examples", Path(folder) / "examples")
+
+        def refill(match: re.Match[str]) -> str:
             return f"```console\n{run(match[1], Path(folder))}```"
 
-    path.write_text(SESSION.sub(refill, path.read_text(encoding="utf-8")), encoding="utf-8")
+        path.write_text(SESSION.sub(refill, path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

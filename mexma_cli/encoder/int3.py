@@ -1,17 +1,19 @@
-"""Weights stored with word embeddings of 3 bits, eight numbers in three bytes; all others as float16.
+"""Weights stored with word embeddings of 3 bits on average; all others as float16.
 
-Most of a small encoder are word embeddings, and these are a tenth of what float32 takes. A row is a scale
-times eight levels. What is off by chance mostly cancels out in a sentence, but for two things, which are
-kept as float16: the special tokens, which every sentence has, and one direction of every row, the one from
-which the first token takes its attention in layer 0. Computing is another matter: what is read is float32.
+Most of a small encoder are word embeddings, and these are a tenth of what float32 takes: the vocabulary's
+first half, which is the more frequent one, has 4 bits a number, the other half 2 (`trellis.py`). What is off
+by chance mostly cancels out in a sentence, but for two things, which are kept as float16: the special
+tokens, which every sentence has, and one direction of every row, the one from which the first token takes
+its attention in layer 0. Computing is another matter: what is read is float32.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -19,17 +21,14 @@ from torch.nn import functional
 from transformers import MODEL_MAPPING, AutoConfig, PreTrainedModel
 
 from mexma_cli.encoder.modules import damaged
+from mexma_cli.encoder.trellis import Coded
 
 FILE = "model.int3.safetensors"
 """Not model.safetensors, which other programs would misread."""
-CODES, SCALES, DIRECTION, ERRORS, SPECIAL, ROWS = (
-    f".{part}" for part in ("codes", "scales", "direction", "errors", "special", "rows")
-)
+_BITS = ".bits"
+"""Behind the name of word embeddings, for the first of their parts."""
 _BLOCK = 2048
-"""So many rows are restored at once: what is between codes and numbers stays in the processor's cache."""
-_HALF = torch.tensor([0.2451, 0.7560, 1.344, 2.152])
-LEVELS = torch.cat([-_HALF.flip(0), _HALF])
-"""The eight with the least squared error for normal numbers of variance 1 (Max 1960, table I)."""
+"""So many rows at once: what is between codes and numbers stays in the processor's cache."""
 
 
 def save(model: PreTrainedModel, first: int, special: Sequence[int], folder: Path) -> None:
@@ -44,23 +43,26 @@ def save(model: PreTrainedModel, first: int, special: Sequence[int], folder: Pat
     for name, weight in model.state_dict().items():
         if weight.data_ptr() == words.data_ptr():
             parts = _parts(weight.float().cpu(), attended(model, first), torch.tensor(special))
-            stored |= {name + part: value for part, value in parts.items()}
+            stored |= {f"{name}.{part}": value for part, value in parts.items()}
         else:
             stored[name] = weight.half().contiguous()
     model.config.save_pretrained(folder)
     save_file(stored, folder / FILE)
 
 
+def coded(words: torch.Tensor) -> Coded:
+    """Word embeddings [vocabulary, D] in 4 and 2 bits."""
+    frequent = np.arange(len(words)) < len(words) // 2
+    return Coded.of(words, np.where(frequent, 4, 2).astype(np.uint8))
+
+
 def _parts(words: torch.Tensor, direction: torch.Tensor, special: torch.Tensor) -> dict[str, torch.Tensor]:
-    codes, scales = quantise(words)
-    errors = (words - restore(codes, scales, words.shape[1])) @ direction
-    return {
-        CODES: codes,
-        SCALES: scales,
-        DIRECTION: direction,
-        ERRORS: errors.half(),
-        SPECIAL: special,
-        ROWS: words[special].half(),
+    stored = coded(words)
+    return stored.tensors() | {
+        "direction": direction,
+        "errors": ((words - stored.restore().float()) @ direction).half(),
+        "special": special,
+        "rows": words[special].half(),
     }
 
 
@@ -89,47 +91,20 @@ def _weights(path: Path) -> dict[str, torch.Tensor]:
         stored = load_file(path)
     except (SafetensorError, OSError) as error:
         raise damaged(path, error) from None
-    words = {}
-    for name in [name.removesuffix(CODES) for name in stored if name.endswith(CODES)]:
-        codes, scales, direction, errors, special, rows = (
-            stored.pop(name + part) for part in (CODES, SCALES, DIRECTION, ERRORS, SPECIAL, ROWS)
-        )
-        words[name] = restore(codes, scales, len(direction))
+    for name in [name.removesuffix(_BITS) for name in stored if name.endswith(_BITS)]:
+        parts = {part: stored.pop(f"{name}.{part}") for part in _parts_of(stored, name)}
+        direction, errors = parts["direction"], parts["errors"].float()
+        words = Coded.read(parts, len(errors), len(direction)).restore().float()
         # A product, then a sum, so that every processor gets the same bits, and the same fingerprint.
-        for part, off in zip(words[name].split(_BLOCK), errors.float().split(_BLOCK), strict=True):
+        for part, off in zip(words.split(_BLOCK), errors.split(_BLOCK), strict=True):
             part += off[:, None] * direction
-        words[name][special] = rows.float()
-    return words | {name: weight.float() for name, weight in stored.items()}
+        words[parts["special"]] = parts["rows"].float()
+        stored[name] = words
+    return {name: weight.float() for name, weight in stored.items()}
 
 
-def quantise(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes, uint8 [rows, 3 for every 8 numbers], and float16 scales [rows] of a matrix [rows, dim].
-
-    Four levels are 12 bits, the first in the lowest three, and two of these fill three bytes. Scales are the
-    root mean square of a row, then what has the least squared error with the levels chosen.
-    """
-    weight = weight.float()
-    scales = weight.square().mean(dim=1, keepdim=True).sqrt().clamp_min(torch.finfo(torch.float32).tiny)
-    borders = (LEVELS[1:] + LEVELS[:-1]) / 2
-    places = torch.bucketize((weight / scales).contiguous(), borders)
-    levels = LEVELS[places]
-    best = (weight * levels).sum(dim=1) / levels.square().sum(dim=1)
-    whole = functional.pad(places, (0, -places.shape[1] % 8)).unfold(1, 4, 4)
-    first, second = (whole << torch.arange(0, 12, 3)).sum(dim=2).unfold(1, 2, 2).unbind(-1)
-    codes = torch.stack([first & 255, first >> 8 | (second & 15) << 4, second >> 4], dim=2)
-    return codes.flatten(1).to(torch.uint8), best.half()
-
-
-def restore(codes: torch.Tensor, scales: torch.Tensor, dim: int) -> torch.Tensor:
-    """The matrix, float32 [rows, dim], that codes and scales stand for."""
-    fours = LEVELS[torch.arange(1 << 12)[:, None] >> torch.arange(0, 12, 3) & 7]
-    restored = torch.empty(len(codes), dim)
-    for part, triples, own in zip(*(whole.split(_BLOCK) for whole in (restored, codes, scales)), strict=True):
-        low, middle, high = triples.int().unfold(1, 3, 3).unbind(-1)
-        places = torch.stack([low | (middle & 15) << 8, middle >> 4 | high << 4], dim=2)
-        levels = functional.embedding(places.flatten(1), fours).flatten(1)  # four numbers at once
-        torch.mul(levels[:, :dim], own.float()[:, None], out=part)
-    return restored
+def _parts_of(stored: Mapping[str, torch.Tensor], name: str) -> list[str]:
+    return [whole.removeprefix(f"{name}.") for whole in stored if whole.startswith(f"{name}.")]
 
 
 @torch.no_grad()

@@ -14,10 +14,15 @@ from transformers import PreTrainedTokenizerFast
 from mexma_cli.encoder import trellis
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.spelling import WORD_START, Spelling, needed, ngram_keys, pieces_of
+from mexma_cli.encoder.sums import Members, coded_together
+from mexma_cli.encoder.trellis import Coded
 from mexma_cli.errors import MexmaError
 
 _OVERHEAD = 7
 """Bytes of an n-gram beside its vector's: its key, its scale and how many bits it has."""
+_EVENED = 0.6
+"""What an n-gram's worth is raised to. An n-gram that is left out costs more than its share, since those
+beside it point where it does; what is off in few bits points anywhere."""
 
 
 def smaller(encoder: SentenceEncoder, tokens: int, inner: int, size: int) -> SentenceEncoder:
@@ -75,22 +80,23 @@ def _tokenizer(tokenizer: PreTrainedTokenizerFast, kept: list[int]) -> PreTraine
 
 def _spelling(pieces: Sequence[str], spelling: Spelling, size: int) -> Spelling:
     """The n-grams that matter most: those of long vectors, in many tokens, with few others beside them."""
+    if isinstance(spelling.vectors, Coded):
+        raise MexmaError("n-grams that are stored small cannot be made smaller")
     keys, counts = ngram_keys(pieces, spelling.sizes, spelling.consonants)
-    share = np.repeat(1 / counts.clip(min=1), counts)
     known = np.isin(keys, spelling.keys)
     places = np.searchsorted(spelling.keys, keys[known])
-    worth = np.bincount(places, share[known], len(spelling.keys))
+    tokens = Members(places, np.repeat(np.arange(len(pieces)), counts)[known], len(pieces))
+    worth = np.bincount(places, tokens.shares**2, len(spelling.keys))
     worth *= spelling.vectors.float().square().sum(dim=1).numpy()
-    bits = allotted(worth, spelling.vectors.shape[1], size)
-    kept = np.flatnonzero(bits)
+    bits = allotted(worth**_EVENED, spelling.vectors.shape[1], size)
+    coded = coded_together(spelling.vectors, bits, tokens, spelling.power)
     return Spelling(
-        spelling.keys[kept],
-        spelling.vectors[torch.from_numpy(kept)],
+        spelling.keys[bits > 0],
+        coded,
         spelling.sizes,
         spelling.consonants,
         spelling.power,
         spelling.unit,
-        bits[kept],
     )
 
 

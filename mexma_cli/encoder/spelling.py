@@ -22,9 +22,9 @@ from tokenizers import pre_tokenizers
 from torch.nn import functional
 from transformers import PreTrainedTokenizerFast
 
-from mexma_cli.encoder import trellis
 from mexma_cli.encoder.bag import word_rows
 from mexma_cli.encoder.modules import damaged
+from mexma_cli.encoder.trellis import Coded
 
 FILE = "spelling.safetensors"
 WORD_START = pre_tokenizers.Metaspace().replacement
@@ -97,26 +97,23 @@ class Spelling:
 
     Args:
         keys: uint32 [N], ascending (`ngram_keys`).
-        vectors: float16 [N, D], D the model's width.
+        vectors: float16 [N, D], D the model's width, or as they are stored small.
         sizes: Of n-grams.
         consonants: Of n-grams of the letters without vowels.
         power: What a vector's length is raised to, for the word's weight.
         unit: The length whose weight is that of the vocabulary's mean token.
-        bits: uint8 [N], of `trellis.BITS`, a number's where they are stored small; 2 if not given.
     """
 
     def __init__(
         self,
         keys: np.ndarray,
-        vectors: torch.Tensor,
+        vectors: torch.Tensor | Coded,
         sizes: Sequence[int],
         consonants: Sequence[int],
         power: float,
         unit: float,
-        bits: np.ndarray | None = None,
     ) -> None:
         self.keys, self.vectors = keys, vectors
-        self.bits = np.full(len(keys), 2, np.uint8) if bits is None else bits
         self.sizes, self.consonants = list(sizes), list(consonants)
         self.power, self.unit = power, unit
         self._pieces: tuple[np.ndarray, np.ndarray] | None = None
@@ -129,7 +126,9 @@ class Spelling:
         owners = np.repeat(np.arange(len(words)), counts)[known]
         counts = np.bincount(owners, minlength=len(words))
         starts = torch.from_numpy(np.cumsum(counts) - counts)
-        sums = functional.embedding_bag(torch.from_numpy(places[known]), self.vectors, starts, mode="sum")
+        places = places[known]
+        vectors = self.vectors.rows(places) if isinstance(self.vectors, Coded) else self.vectors
+        sums = functional.embedding_bag(torch.from_numpy(places), vectors, starts, mode="sum")
         sums = sums.float() / torch.from_numpy(counts).clamp_min(1).sqrt()[:, None]
         lengths = (sums.norm(dim=1) / self.unit).clamp_min(1e-6)
         return word_rows(sums, self.power * lengths.log()), counts > 0
@@ -174,7 +173,10 @@ class Spelling:
     def hash_into(self, digest: xxhash.xxh3_128) -> None:
         """Add all that its rows depend on."""
         digest.update(self.keys.tobytes())
-        digest.update(self.vectors.numpy().tobytes())
+        if isinstance(self.vectors, Coded):
+            self.vectors.hash_into(digest)
+        else:
+            digest.update(self.vectors.numpy().tobytes())
         digest.update(json.dumps(self._facts()).encode())
 
     def _facts(self) -> dict[str, Any]:
@@ -184,10 +186,15 @@ class Spelling:
         """Write the table beside the weights.
 
         Args:
-            small: Vectors with `bits` in place of float16.
+            small: Vectors in few bits, 2 if they are float16 now.
         """
+        vectors = self.vectors
+        if small and not isinstance(vectors, Coded):
+            vectors = Coded.of(vectors, np.full(len(vectors), 2, np.uint8))
+        elif not small and isinstance(vectors, Coded):
+            vectors = vectors.restore()
         stored = {"keys": torch.from_numpy(self.keys.view(np.int32))}
-        stored |= _small(self.vectors, self.bits) if small else {"vectors": self.vectors}
+        stored |= vectors.tensors() if isinstance(vectors, Coded) else {"vectors": vectors}
         save_file(stored, folder / FILE, {name: json.dumps(value) for name, value in self._facts().items()})
 
     @classmethod
@@ -205,12 +212,12 @@ class Spelling:
                 facts = {name: json.loads(value) for name, value in file.metadata().items()}
                 stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             keys = stored["keys"].numpy().view(np.uint32)
-            vectors = stored["vectors"] if "vectors" in stored else _restored(stored, width)
-            if "bits" in stored:
-                facts["bits"] = stored["bits"].numpy()
-            if vectors.shape != (len(keys), width):
-                raise ValueError(f"{tuple(vectors.shape)} numbers for {len(keys):,} n-grams of {width}")
-            return cls(keys, vectors, **facts)
+            if "vectors" not in stored:
+                return cls(keys, Coded.read(stored, len(keys), width), **facts)
+            if stored["vectors"].shape != (len(keys), width):
+                shape = tuple(stored["vectors"].shape)
+                raise ValueError(f"{shape} numbers for {len(keys):,} n-grams of {width}")
+            return cls(keys, stored["vectors"], **facts)
         except _DAMAGE as error:
             raise damaged(path, error) from None
 
@@ -245,24 +252,3 @@ def needed(pieces: Sequence[str], first: int) -> np.ndarray:
     letters = [piece.removeprefix(WORD_START) for piece in pieces]
     spelled = np.array([len(part) > 1 and part.isalpha() for part in letters])
     return ~spelled | (np.arange(len(pieces)) < first)
-
-
-def _small(vectors: torch.Tensor, bits: np.ndarray) -> dict[str, torch.Tensor]:
-    """What is stored for vectors with so many bits a number."""
-    stored = {"bits": torch.from_numpy(bits)}
-    for count in trellis.BITS:
-        of_count = vectors[stored["bits"] == count]
-        if len(of_count):
-            parts = zip(("codes", "scales", "levels"), trellis.encode(of_count, count), strict=True)
-            stored |= {f"{name}{count}": part for name, part in parts}
-    return stored
-
-
-def _restored(stored: dict[str, torch.Tensor], dim: int) -> torch.Tensor:
-    """The vectors that `_small` stored."""
-    vectors = torch.empty(len(stored["bits"]), dim, dtype=torch.float16)
-    for count in trellis.BITS:
-        if f"codes{count}" in stored:
-            codes, scales, levels = (stored[f"{name}{count}"] for name in ("codes", "scales", "levels"))
-            vectors[stored["bits"] == count] = trellis.restore(codes, scales, levels, dim)
-    return vectors

@@ -15,7 +15,7 @@ from safetensors import safe_open
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.smaller import allotted, smaller
 from mexma_cli.encoder.spelling import FILE, Spelling, ngram_keys
-from mexma_cli.encoder.trellis import BITS
+from mexma_cli.encoder.trellis import BITS, Coded
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.words import Words
 from mexma_cli.recipe import WordsObjective
@@ -197,6 +197,7 @@ def test_a_damaged_table_is_refused(encoder: SentenceEncoder, tmp_path: Path) ->
     with pytest.raises(MexmaError, match=FILE):
         SentenceEncoder.load(str(tmp_path), "cpu")
     assert encoder.spelling is not None
+    assert isinstance(encoder.spelling.vectors, torch.Tensor)
     encoder.spelling.vectors = encoder.spelling.vectors[:, :-4].contiguous()
     encoder.spelling.save(tmp_path, small=False)
     with pytest.raises(MexmaError, match="n-grams of 64"):
@@ -216,8 +217,10 @@ def test_a_smaller_encoder_spells_the_words_that_it_lost(encoder: SentenceEncode
     assert [piece for piece in pieces if piece in inside] == inside[:3] and len(inside) > 3
     assert lost and all(len(piece.strip("▁")) > 1 and piece.strip("▁").isalpha() for piece in lost)
     words = [piece.strip("▁") for piece in pieces[4:20] if piece.startswith("▁") and piece[1:].isalpha()]
-    same = [" ".join(words), "12!", f"zurbelnd {words[0]}", ""]
-    np.testing.assert_allclose(small.embed(same), encoder.embed(same), atol=1e-4)
+    texts = [" ".join(words), "12!", "", f"zurbelnd {words[0]}"]
+    found, expected = small.embed(texts), encoder.embed(texts)
+    np.testing.assert_allclose(found[:3], expected[:3], atol=1e-4)
+    assert cosines(np.stack([found[3], expected[3]]))[0, 1] > 0.99  # with 4 bits
     fewer = smaller(encoder, tokens=20, inner=3, size=2000)
     assert fewer.spelling is not None and set(fewer.spelling.keys) < set(spelling.keys)
     fewer.save(tmp_path, "int3")
@@ -232,9 +235,10 @@ def test_a_smaller_encoder_spells_the_words_that_it_lost(encoder: SentenceEncode
 
 def spelling_bytes(file: Path, spelling: Spelling) -> int:
     """Of a table that is stored small, without its levels, of which three tables have as many."""
+    assert isinstance(spelling.vectors, Coded)
     with safe_open(file, "pt") as stored:
         names = [name for name in stored.keys() if not name.startswith("levels")]  # noqa: SIM118
-        assert {f"codes{bits}" for bits in set(spelling.bits.tolist())} <= set(names)
+        assert {f"codes{bits}" for bits in spelling.vectors.parts} <= set(names)
         return sum(stored.get_tensor(name).nbytes for name in names)
 
 

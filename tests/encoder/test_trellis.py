@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mexma_cli.encoder.trellis import BITS, ERRORS, encode, restore
+from mexma_cli.encoder.trellis import BITS, ERRORS, Coded, encode, restore
 
 MAX_1960 = {1: 0.3634, 2: 0.1175, 4: 0.009497}
 """What rounding to the best levels leaves of normal numbers (table I)."""
@@ -60,3 +61,35 @@ def test_it_is_the_same_every_time() -> None:
     assert all(
         torch.equal(*pair) for pair in zip(encode(normal(9, 16), 2), encode(normal(9, 16), 2), strict=True)
     )
+
+
+def test_rows_of_different_bits() -> None:
+    """Each is what it is by itself; they are read when they are asked for, stored, and written anew."""
+    rows, bits = normal(90, 20), np.resize(np.array([2, 1, 4], np.uint8), 90)
+    coded = Coded.of(rows, bits)
+    for count in BITS:
+        own = torch.from_numpy(bits == count)
+        assert torch.equal(coded.restore()[own], restore(*encode(rows[own], count), 20))
+    again = Coded.read(coded.tensors(), 90, 20)
+    places = np.array([5, 3, 5, 88])
+    assert torch.equal(again.rows(places)[places], coded.restore()[places])
+    assert torch.equal(again.restore(), coded.restore())
+    again.write(places[:2], rows[:2])
+    changed = np.isin(np.arange(90), places[:2])
+    assert torch.equal(again.restore()[~changed], coded.restore()[~changed])
+    assert not torch.equal(again.restore()[changed], coded.restore()[changed])
+
+
+@pytest.mark.parametrize("name", ["codes2", "scales2", "levels2", "bits"])
+def test_parts_that_do_not_fit_are_refused(name: str) -> None:
+    stored = Coded.of(normal(8, 20), np.full(8, 2, np.uint8)).tensors()
+    stored[name] = stored[name][1:].contiguous()
+    with pytest.raises(ValueError, match=r"rows"):
+        Coded.read(stored, 8, 20)
+
+
+def test_rows_that_were_first_read_for_inference_can_be_read_in_training() -> None:
+    coded = Coded.of(normal(8, 16), np.full(8, 2, np.uint8))
+    with torch.inference_mode():
+        coded.rows(np.array([1]))
+    assert coded.rows(np.array([1, 2]))[2].any()
