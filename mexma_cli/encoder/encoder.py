@@ -328,7 +328,7 @@ class SentenceEncoder:
 
         Args:
             dtype: Of the stored weights: `float32`, `bfloat16` or `float16`; or `int3`, the word embeddings
-                with 3 bits and all else as float16, which `load` alone reads.
+                with 3 bits on average and all else as float16, which `load` alone reads.
         """
         with folder.written_aside(Path(path)) as aside:
             stored = self.save_transformer(aside, dtype)

@@ -153,15 +153,16 @@ def _accuracy(train: Part, test: Part, penalty: float, on_fit: OnFit) -> float:
 
 
 def _fitted(train: Part, penalty: float, on_fit: OnFit) -> Any:
+    from scipy.linalg import LinAlgWarning
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
     solver = "newton-cholesky" if len(np.unique(train.classes)) == 2 else "lbfgs"
     model = LogisticRegression(C=penalty, solver=solver, max_iter=ITERATIONS, random_state=SEED)
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", ConvergenceWarning
-        )  # at the last digits, of vectors far from unit size
+        # At the last digits, of vectors far from unit size; and where Newton's step gives way to lbfgs.
+        for category in (ConvergenceWarning, LinAlgWarning):
+            warnings.simplefilter("ignore", category)
         model.fit(train.vectors, train.classes)
     on_fit()
     return model
