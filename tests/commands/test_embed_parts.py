@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from mexma_cli.main import cli
 from mexma_cli.store.embeddings import EmbeddingStore
 
 ROOT = Path(__file__).parents[2]
@@ -27,11 +30,11 @@ def start(folder: Path, *words: str | Path) -> subprocess.Popen[str]:
 
 
 def run(folder: Path, *words: str | Path) -> str:
-    """What the command says on stderr; it has to succeed."""
-    process = start(folder, *words)
-    said = process.communicate(timeout=120)[1]
-    assert process.returncode == 0, said
-    return said
+    """What the command says on stderr; it has to succeed. In this process, which has begun already."""
+    with contextlib.chdir(folder):
+        done = CliRunner().invoke(cli, [str(word) for word in words])
+    assert done.exit_code == 0, done.stderr
+    return done.stderr
 
 
 def kill_after(shard: Path, folder: Path, *words: str | Path) -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.main import cli
 from mexma_cli.stages.mine import MineSettings, mine
 from mexma_cli.stages.neighbours import SearchSettings, journal_beside, resident, search
 from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
@@ -68,13 +70,12 @@ def test_a_killed_run_goes_on_and_gives_the_same_bytes(
     killed = subprocess.run([sys.executable, "-c", KILLED, *command], check=False)
     assert killed.returncode == -signal.SIGKILL
     assert not out.exists() and (tmp_path / "out.tsv.partial" / "progress.json").is_file()
-    run = [sys.executable, "-m", "mexma_cli"]
-    other = subprocess.run([*run, *command, "-k", "5"], check=False, capture_output=True, text=True)
-    assert other.returncode == 1 and "beginning of another search: k differ" in other.stderr
-    again = subprocess.run([*run, *command], check=True, capture_output=True, text=True)
-    assert "going on with the search that was interrupted" in again.stderr
+    other = CliRunner().invoke(cli, [*command, "-k", "5"])
+    assert other.exit_code == 1 and "beginning of another search: k differ" in other.stderr
+    again = CliRunner().invoke(cli, command)
+    assert again.exit_code == 0 and "going on with the search that was interrupted" in again.stderr
     assert not (tmp_path / "out.tsv.partial").exists()
-    subprocess.run([*run, "mine", *paths, "-o", str(wanted)], check=True, capture_output=True)
+    assert CliRunner().invoke(cli, ["mine", *paths, "-o", str(wanted)]).exit_code == 0
     assert out.read_bytes() == wanted.read_bytes() and out.stat().st_size > 1000
 
 
@@ -118,13 +119,12 @@ def test_a_killed_run_with_an_index_goes_on_and_gives_the_same_bytes(
     killed = subprocess.run([sys.executable, "-c", KILLED_WITH_AN_INDEX, str(entries), *command], check=False)
     assert killed.returncode == -signal.SIGKILL
     assert left <= {file.name for file in part.iterdir()} and not out.exists()
-    run = [sys.executable, "-m", "mexma_cli"]
-    other = subprocess.run([*run, *command, "--recall", "0.9"], check=False, capture_output=True, text=True)
-    assert other.returncode == 1 and "beginning of another search: recall differ" in other.stderr
-    again = subprocess.run([*run, *command], check=True, capture_output=True, text=True)
-    assert "going on with the search that was interrupted" in again.stderr and not part.exists()
+    other = CliRunner().invoke(cli, [*command, "--recall", "0.9"])
+    assert other.exit_code == 1 and "beginning of another search: recall differ" in other.stderr
+    again = CliRunner().invoke(cli, command)
+    assert again.exit_code == 0 and "going on with the search that was interrupted" in again.stderr
     wanted = tmp_path / "wanted.knn"
-    subprocess.run([*run, *command[:-1], str(wanted)], check=True, capture_output=True)
+    assert not part.exists() and CliRunner().invoke(cli, [*command[:-1], str(wanted)]).exit_code == 0
     for name in ("forward-ids", "forward-scores", "backward-ids", "backward-scores"):
         assert (out / f"{name}.npy").read_bytes() == (wanted / f"{name}.npy").read_bytes()
 
