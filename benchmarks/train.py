@@ -77,7 +77,7 @@ def real_pairs(data: Path, encoder: Any, count: int, grouped: bool) -> RealPairs
     sides = [encoder.tokenize([text[side] for text in texts]) for side in (0, 1)]
     pairs = [(a[1:-1], b[1:-1]) for a, b in zip(*sides, strict=True)]
     rng = np.random.default_rng(0)
-    order = rng.permutation(len(pairs))
+    order = rng.permutation(len(pairs) // count * count)  # whole batches
     if grouped:
         lengths = np.array([max(map(len, pairs[at])) for at in order])
         batches = order[np.argsort(lengths, kind="stable")].reshape(-1, count)

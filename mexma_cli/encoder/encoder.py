@@ -123,10 +123,8 @@ class SentenceEncoder:
         words = model.get_input_embeddings().num_embeddings
         tokenizer = load_tokenizer(name, settings.transformer, settings, words)
         modules: list[torch.nn.Module] = [] if pooler is None else [pooler]
-        modules += [
-            load_dense(path, config) if kind == "Dense" else Normalize()
-            for kind, path, config in settings.modules
-        ]
+        for kind, path, config in settings.modules:
+            modules.append(load_dense(path, config) if kind == "Dense" else Normalize())
         _check_widths(name, model.config.hidden_size, modules)
         positions = model.config.max_position_embeddings - first_position(model)
         limit = min(settings.max_tokens or tokenizer.model_max_length, positions)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numba import njit
 
 from mexma_cli.mining import kernels
 from mexma_cli.mining.blocks import Side
@@ -132,7 +131,7 @@ def exact(queries: np.ndarray, other: Side, k: int) -> np.ndarray:
     return best
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@kernels.compiled
 def offer(best: np.ndarray, rows: np.ndarray, ids: np.ndarray, scores: np.ndarray) -> None:
     """Put pairs into the lists of k best that they are good enough for, each pair once.
 

@@ -71,9 +71,8 @@ def plant(
         MexmaError: different encoders; known translations that are not aligned; nothing left of a side; too
             few planted pairs came back; or no threshold has the precision.
     """
-    check_comparable(source, target)
-    for known in (known_source, known_target):
-        check_comparable(source, known)
+    for other in (target, known_source, known_target):
+        check_comparable(source, other)
     keep_known, lines, empty, repeated = _usable_pairs(known_source, known_target)
     keep_source, source_copies = _without_copies(source, lines[0])
     keep_target, target_copies = _without_copies(target, lines[1])
