@@ -46,6 +46,13 @@ class Coded:
 
     def __init__(self, bits: np.ndarray, parts: Mapping[int, Part], dim: int) -> None:
         self.bits, self.parts, self.dim = bits, dict(parts), dim
+        self._within = np.empty(len(bits), np.int64)  # where each row is among those with as many bits
+        for each in self.parts:
+            own = bits == each
+            self._within[own] = np.arange(np.count_nonzero(own))
+        with torch.inference_mode(False):  # it is written to whatever the mode is then
+            self._matrix = torch.empty(len(bits), dim, dtype=torch.float16)  # takes memory where it is used
+        self._computed = np.zeros(len(bits), bool)
 
     @classmethod
     def of(cls, rows: torch.Tensor, bits: np.ndarray) -> Coded:
@@ -78,11 +85,11 @@ class Coded:
     def rows(self, places: np.ndarray) -> torch.Tensor:
         """The matrix, float16, of which these can be read: a row is computed when it is first asked for."""
         new = np.unique(places[~self._computed[places]])
-        for count, (codes, scales, _) in self.parts.items():
-            own = new[self.bits[new] == count]
+        for each, (codes, scales, _) in self.parts.items():
+            own = new[self.bits[new] == each]
             if len(own):
                 within = torch.from_numpy(self._within[own])
-                rows = _read(codes[within], scales[within], self._tables[count], self.dim)
+                rows = _read(codes[within], scales[within], self._tables[each], self.dim)
                 self._matrix[torch.from_numpy(own)] = rows
         self._computed[new] = True
         return self._matrix
@@ -92,34 +99,14 @@ class Coded:
         return self.rows(np.arange(len(self)))
 
     @cached_property
-    def _matrix(self) -> torch.Tensor:
-        with torch.inference_mode(False):  # whoever asks first: it is written to outside, too
-            return torch.empty(
-                len(self), self.dim, dtype=torch.float16
-            )  # takes memory where it is written to
-
-    @cached_property
-    def _computed(self) -> np.ndarray:
-        return np.zeros(len(self), bool)
-
-    @cached_property
     def _tables(self) -> dict[int, torch.Tensor]:
-        return {count: _table(levels) for count, (_, _, levels) in self.parts.items()}
-
-    @cached_property
-    def _within(self) -> np.ndarray:
-        """Where each row is among those with as many bits."""
-        places = np.empty(len(self), np.int64)
-        for count in self.parts:
-            own = self.bits == count
-            places[own] = np.arange(np.count_nonzero(own))
-        return places
+        return {each: _table(levels) for each, (_, _, levels) in self.parts.items()}
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """What is stored; `read` takes it."""
         stored = {"bits": torch.from_numpy(self.bits)}
-        for count, part in self.parts.items():
-            stored |= {f"{name}{count}": each for name, each in zip(_PARTS, part, strict=True)}
+        for each, part in self.parts.items():
+            stored |= {f"{name}{each}": tensor for name, tensor in zip(_PARTS, part, strict=True)}
         return stored
 
     @classmethod
