@@ -153,16 +153,15 @@ def _accuracy(train: Part, test: Part, penalty: float, on_fit: OnFit) -> float:
 
 
 def _fitted(train: Part, penalty: float, on_fit: OnFit) -> Any:
-    from scipy.linalg import LinAlgWarning
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
     solver = "newton-cholesky" if len(np.unique(train.classes)) == 2 else "lbfgs"
     model = LogisticRegression(C=penalty, solver=solver, max_iter=ITERATIONS, random_state=SEED)
     with warnings.catch_warnings():
-        # At the last digits, of vectors far from unit size; and where Newton's step gives way to lbfgs.
-        for category in (ConvergenceWarning, LinAlgWarning):
-            warnings.simplefilter("ignore", category)
+        # At the last digits, of vectors far from unit size; and where Newton's steps give way to lbfgs.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", "The inner solver of Newton")
         model.fit(train.vectors, train.classes)
     on_fit()
     return model

@@ -68,7 +68,8 @@ def embed_file(
     if not (overwrite or append) and (done := _already(path, settings)) is not None:
         log.info("%s is there already, of the same text and settings: nothing to do", path)
         return done
-    _note_language(encoder, language)
+    if part is None or part[0] == 1:  # once for a text, not once for each process
+        _note_language(encoder, language)
     name = label or str(text.path)
     writer = EmbeddingWriter(
         path,

@@ -63,6 +63,9 @@ def test_a_language_that_the_encoder_does_not_know(tiny_encoder: Path, corpus: P
         assert done.exit_code == 0
         said = f"two was not trained on {code}; `mexma info {tmp_path / 'two'}` lists its 2 languages"
         assert (said in done.stderr) == bool(code) == ("not trained" in done.stderr)
+    for part, told in (("1/2", True), ("2/2", False)):
+        done = embed(tmp_path / "two", "--lang", "kor", corpus, "--shard", part, "-o", tmp_path / "parts.emb")
+        assert done.exit_code == 0 and ("not trained" in done.stderr) == told
 
 
 def test_stdin_needs_an_output_and_works_with_one(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> None:
