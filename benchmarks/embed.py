@@ -2,6 +2,7 @@
 
     python benchmarks/embed.py --data DIR [--shape base] [--lines 2000] [--threads 2] [--rounds 3]
     python benchmarks/embed.py --data DIR --model FOLDER        (an encoder's folder in place of a shape)
+    python benchmarks/embed.py --data DIR --start 100
     python benchmarks/embed.py --data DIR --memory 100000 1000000
 
 Real lines of DIR (ntrex128/ and tatoeba/ below it, eight languages), the same weights for all, everything
@@ -15,8 +16,10 @@ its own and by turns:
   st-bf16       sentence-transformers with the model in bfloat16
 
 The weights of a shape are random, matrices twice as large as XLM-R's first ones, so that layers do something.
-Ratios are medians over rounds of seconds divided by those of `mexma` in the same round. --memory embeds that
-many lines with `mini` and prints the largest memory that the process held.
+Ratios are medians over rounds of seconds divided by those of `mexma` in the same round. --start counts all
+of a process, from its start to its end, for that many lines with `mini`'s weights: the command, and four
+lines of Python for sentence-transformers. --memory embeds that many lines with `mini` and prints the largest
+memory that the process held.
 """
 
 from __future__ import annotations
@@ -43,6 +46,12 @@ SHAPES = {
     "large": NewEncoder(width=1024, layers=24, heads=16, ffn=4096),
     "small": NewEncoder(width=384, layers=6, heads=12, ffn=1536),
 }
+SCRIPT = """
+import sys, numpy
+from sentence_transformers import SentenceTransformer
+lines = open(sys.argv[2], encoding="utf-8").read().splitlines()
+numpy.save(sys.argv[3], SentenceTransformer(sys.argv[1], device="cpu").encode(lines, show_progress_bar=False))
+"""
 BATCH = 32
 MAX_TOKENS = 200
 
@@ -202,6 +211,33 @@ def cosines(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return result
 
 
+def start(settings: argparse.Namespace, folder: Path) -> None:
+    """Seconds of whole processes, by turns."""
+    from mexma_cli.encoder.encoder import SentenceEncoder
+
+    model, text = folder / "model", folder / "lines.txt"
+    SentenceEncoder.load("mini", "cpu").save(model)  # with weights that both read
+    lines = real_lines(settings.data, settings.start)
+    text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    commands = {
+        "mexma embed": ["-m", "mexma_cli", "embed", "--model", str(model), str(text), "-o"],
+        "sentence-transformers": ["-c", SCRIPT, str(model), str(text)],
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in commands}
+    for number in range(settings.rounds + 1):
+        for name, command in commands.items():
+            began = time.perf_counter()
+            output = str(folder / f"{number}.{name[:5]}")
+            subprocess.run([sys.executable, *command, output], check=True, capture_output=True)
+            seconds[name].append(time.perf_counter() - began)
+    ours = np.array(seconds["mexma embed"][1:])  # the first one filled the caches of the disk
+    for name, found in seconds.items():
+        ratio = np.median(np.array(found[1:]) / ours)
+        print(
+            f"{name:22} {np.median(found[1:]):6.2f} s from start to end of {len(lines)} lines {ratio:6.2f} x"
+        )
+
+
 def memory(settings: argparse.Namespace, folder: Path) -> None:
     """The largest memory of `mexma embed` for texts of several lengths."""
     for count in settings.memory:
@@ -233,6 +269,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=PROGRAMS)
+    parser.add_argument("--start", type=int, metavar="LINES")
     parser.add_argument("--memory", type=int, nargs="+", metavar="LINES")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     settings = parser.parse_args()
@@ -244,7 +281,8 @@ def main() -> None:
     if settings.data is None:
         parser.error("--data DIR is needed")
     with tempfile.TemporaryDirectory(prefix="mexma-benchmark-") as name:
-        (memory if settings.memory else compare)(settings, Path(name))
+        measured = memory if settings.memory else start if settings.start else compare
+        measured(settings, Path(name))
 
 
 if __name__ == "__main__":

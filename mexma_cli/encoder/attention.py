@@ -12,15 +12,17 @@ neighbours of equal length) everywhere.
 from __future__ import annotations
 
 from itertools import groupby
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from mexma_cli.encoder.packing import PackedBatch
 from mexma_cli.encoder.spelling import word_embeddings
 from mexma_cli.errors import MexmaError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 IMPLEMENTATION = "mexma_packed"
 SHORT = 128
@@ -54,6 +56,10 @@ def choose_backend(wanted: str, device: torch.device | str) -> Backend:
 
 def use_packed_attention(model: PreTrainedModel) -> None:
     """Make a Hugging Face encoder attend within each packed sentence only."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    AttentionInterface.register(IMPLEMENTATION, packed_attention)
+    AttentionMaskInterface.register(IMPLEMENTATION, _no_mask)
     model.set_attn_implementation(IMPLEMENTATION)
 
 
@@ -212,7 +218,3 @@ def _xformers() -> Any:
 
 def _no_mask(*_: Any, **__: Any) -> None:
     return None
-
-
-AttentionInterface.register(IMPLEMENTATION, packed_attention)
-AttentionMaskInterface.register(IMPLEMENTATION, _no_mask)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 import xxhash
-from transformers import PreTrainedModel, PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
-from transformers.utils import logging as transformers_logging
 
 from mexma_cli.encoder import card, folder, int3
-from mexma_cli.encoder.attention import IMPLEMENTATION, choose_backend, run_packed, use_packed_attention
+from mexma_cli.encoder.attention import IMPLEMENTATION, choose_backend, run_packed
+from mexma_cli.encoder.body import Body, Tokens
 from mexma_cli.encoder.devices import pick_device, pick_precision
-from mexma_cli.encoder.engine import SUPPORTED, Engine
+from mexma_cli.encoder.engine import Engine, supported
 from mexma_cli.encoder.loading import load_tokenizer, load_transformer
 from mexma_cli.encoder.modules import Dense, Normalize, Pooling, load_dense, pool, save_modules
 from mexma_cli.encoder.packing import by_token_budget, pack
@@ -26,10 +25,10 @@ from mexma_cli.encoder.threads import one_thread_each
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import NewEncoder
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-transformers_logging.set_verbosity_error()  # its bars and reports are about files, not about the user's text
-transformers_logging.disable_progress_bar()
+log = logging.getLogger(__name__)
 
 TOKENS_PER_BATCH = 2048
 """Small budgets stay in the processor's cache; a GPU takes GPU_TOKENS_PER_BATCH."""
@@ -46,8 +45,8 @@ class SentenceEncoder:
 
     Attributes:
         name: As it was asked for.
-        model: The unmodified transformer, attending by packed sentences.
-        tokenizer: Its fast tokeniser.
+        body: The transformer.
+        tokens: The tokeniser.
         pooling: `cls`, `mean`, or `pooler`: the first token through BERT's pooler, first of `modules`.
         modules: `Dense` and `Normalize` after the pooling, in order, always float32.
         max_tokens: Longer sentences are cut, with <s> and </s> kept.
@@ -61,8 +60,8 @@ class SentenceEncoder:
     def __init__(
         self,
         name: str,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerFast,
+        model: PreTrainedModel | Body,
+        tokenizer: PreTrainedTokenizerFast | Tokens,
         pooling: Pooling = "cls",
         modules: Sequence[torch.nn.Module] = (),
         max_tokens: int = MAX_TOKENS,
@@ -73,8 +72,8 @@ class SentenceEncoder:
         languages: Sequence[str] = (),
     ) -> None:
         self.name = name
-        self.model = model
-        self.tokenizer = tokenizer
+        self.body = model if isinstance(model, Body) else Body(model)
+        self.tokens = tokenizer if isinstance(tokenizer, Tokens) else Tokens.of(tokenizer)
         self.pooling = pooling
         self.modules = torch.nn.Sequential(*modules)
         self.max_tokens = max_tokens
@@ -84,9 +83,8 @@ class SentenceEncoder:
         self.languages = tuple(languages)
         self.truncated = 0
         self._engine: Engine | None = None
-        self.backend = choose_backend(attention, model.device)
+        self.backend = choose_backend(attention, self.body.device)
         self._fingerprint: str | None = None
-        use_packed_attention(model)
 
     @classmethod
     def load(
@@ -119,27 +117,27 @@ class SentenceEncoder:
         name = name_or_path.rstrip("/") or name_or_path
         where = Path(folder.locate(name_or_path, trust_remote_code))
         settings = folder.read_settings(where, trust_remote_code)
-        model, pooler = load_transformer(name, settings, with_pooler=pooling == "pooler")
-        words = model.get_input_embeddings().num_embeddings
-        tokenizer = load_tokenizer(name, settings.transformer, settings, words)
+        body, pooler = load_transformer(name, settings, with_pooler=pooling == "pooler")
+        tokens, longest = load_tokenizer(name, settings.transformer, settings, body.vocabulary)
         modules: list[torch.nn.Module] = [] if pooler is None else [pooler]
         for kind, path, config in settings.modules:
             modules.append(load_dense(path, config) if kind == "Dense" else Normalize())
-        _check_widths(name, model.config.hidden_size, modules)
-        positions = model.config.max_position_embeddings - first_position(model)
-        limit = min(settings.max_tokens or tokenizer.model_max_length, positions)
+        width = body.config.hidden_size
+        _check_widths(name, width, modules)
+        positions = body.config.max_position_embeddings - body.first_position
+        limit = min(settings.max_tokens or longest, positions)
         if max_tokens is not None and max_tokens > limit:
             log.warning("%s takes %d tokens at most: the limit is %d, not %d", name, limit, limit, max_tokens)
         encoder = cls(
             name,
-            model,
-            tokenizer,
+            body,
+            tokens,
             pooling or settings.pooling,
             modules,
             min(max_tokens or MAX_TOKENS, limit),
             "bucketed",
             settings.prefix,
-            spelling=Spelling.load(settings.transformer, model.config.hidden_size),
+            spelling=Spelling.load(settings.transformer, width),
             languages=card.languages(where),
         )
         if settings.own_code:
@@ -158,38 +156,33 @@ class SentenceEncoder:
         Raises:
             MexmaError: The heads do not divide the width.
         """
-        if shape.width % shape.heads:
-            raise MexmaError(
-                f"encoder.new: {shape.heads} heads do not divide a width of {shape.width}",
-                "the width is a multiple of the number of heads",
-            )
-        config = XLMRobertaConfig(
-            vocab_size=len(tokenizer),
-            hidden_size=shape.width,
-            num_hidden_layers=shape.layers,
-            num_attention_heads=shape.heads,
-            intermediate_size=shape.ffn,
-            hidden_dropout_prob=shape.dropout,
-            attention_probs_dropout_prob=shape.attention_dropout,
-            max_position_embeddings=max_tokens + 2,
-            type_vocab_size=1,
-            layer_norm_eps=1e-5,
-        )
-        torch.manual_seed(seed)
-        return cls("new", XLMRobertaModel(config, add_pooling_layer=False), tokenizer, max_tokens=max_tokens)
+        from mexma_cli.encoder.hugging_face import new_model
+
+        model = new_model(shape, len(tokenizer), max_tokens, seed)
+        return cls("new", model, tokenizer, max_tokens=max_tokens)
+
+    @property
+    def model(self) -> PreTrainedModel:
+        """Transformers' unmodified model, attending by packed sentences."""
+        return self.body.model
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerFast:
+        """Transformers' fast tokeniser."""
+        return self.tokens.full
 
     def _move(self, device: torch.device, dtype: str) -> None:
         self.precision = pick_precision(dtype, device)
         # On a processor the weights stay float32, and the engine has copies for its products.
         on_cpu = device.type == "cpu" and self.precision != torch.float16
-        self.model = self.model.to(device=device, dtype=torch.float32 if on_cpu else self.precision)
+        self.body.to(device, torch.float32 if on_cpu else self.precision)
         self.modules.to(device)
 
     @property
     def dim(self) -> int:
         """Numbers in a sentence vector."""
         layers = [module.linear.out_features for module in self.modules if isinstance(module, Dense)]
-        return layers[-1] if layers else self.model.config.hidden_size
+        return layers[-1] if layers else self.body.config.hidden_size
 
     @property
     def normalised(self) -> bool:
@@ -203,8 +196,8 @@ class SentenceEncoder:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
-        return self.model.device
+        """Where the transformer is."""
+        return self.body.device
 
     @property
     def fingerprint(self) -> str:
@@ -214,8 +207,8 @@ class SentenceEncoder:
         """
         if self._fingerprint is None:
             digest = xxhash.xxh3_128()
-            _hash_weights(digest, self.model)
-            digest.update(self.tokenizer.backend_tokenizer.to_str().encode())
+            _hash_weights(digest, self.body.weights)
+            digest.update(self.tokens.backend.to_str().encode())
             pooling = "mean" if self.pooling == "mean" else "cls"  # a pooler is one of the modules
             digest.update(f"{pooling} {self.normalised} {self.max_tokens}".encode())
             if self.spelling:
@@ -223,7 +216,7 @@ class SentenceEncoder:
             if any(isinstance(module, Dense) for module in self.modules):
                 for module in self.modules:
                     digest.update(repr(module).encode())
-                    _hash_weights(digest, module)
+                    _hash_weights(digest, module.state_dict())
             self._fingerprint = digest.hexdigest()
         return self._fingerprint
 
@@ -236,7 +229,7 @@ class SentenceEncoder:
         self.inputs(sentences)
 
     def _tokens(self, sentences: Sequence[str]) -> list[np.ndarray]:
-        backend = self.tokenizer.backend_tokenizer
+        backend = self.tokens.backend
         backend.no_truncation()
         backend.no_padding()
         encodings = backend.encode_batch_fast([self.prefix + sentence for sentence in sentences])
@@ -252,7 +245,7 @@ class SentenceEncoder:
         """Token ids as `embed` takes them, and the rows that ids above the vocabulary stand for."""
         tokens, rows = self._tokens(sentences), None
         if self.spelling and tokens:
-            tokens, rows = self.spelling.replaced(tokens, self.tokenizer)
+            tokens, rows = self.spelling.replaced(tokens, self.tokens.backend)
         return [self._cut(ids) for ids in tokens], rows
 
     def embed(
@@ -285,19 +278,18 @@ class SentenceEncoder:
 
     def _prepare(self) -> None:
         """Evaluation mode, and on a processor an engine with the weights as they are now."""
-        self.model.eval()
-        on_cpu = self.device.type == "cpu" and self.precision != torch.float16
-        if not on_cpu or type(self.model) not in SUPPORTED:
+        self.body.eval()
+        if self.precision == torch.float16 or not supported(self.body):
             self._engine = None
             return
         if self._engine is None or self._engine.dtype != self.precision or self._engine.stale:
-            self._engine = Engine(self.model, self.precision)
+            self._engine = Engine(self.body, self.precision)
 
     @torch.inference_mode()
     def _embed_batch(
         self, sentences: Sequence[np.ndarray], spelled: torch.Tensor | None = None
     ) -> np.ndarray:
-        batch = pack(sentences, first_position(self.model), spelled).to(self.device)
+        batch = pack(sentences, self.body.first_position, spelled).to(self.device)
         if self._engine is None:
             pooled = pool(run_packed(self.model, batch, self.backend).float(), batch, self.pooling)
         elif self.pooling == "mean":
@@ -330,7 +322,7 @@ class SentenceEncoder:
         """
         with folder.written_aside(Path(path)) as aside:
             stored = self.save_transformer(aside, dtype)
-            save_modules(aside, self.pooling, self.model.config.hidden_size, list(self.modules), stored)
+            save_modules(aside, self.pooling, self.body.config.hidden_size, list(self.modules), stored)
             if self.languages:
                 card.write(aside, self.languages)
 
@@ -341,7 +333,6 @@ class SentenceEncoder:
             What the other weights are stored in.
         """
         stored = torch.float16 if dtype == "int3" else getattr(torch, dtype)
-        self.model.config.dtype = stored
         self.tokenizer.save_pretrained(where)
         if dtype == "int3":
             first = int(self.tokenize([""])[0][0])
@@ -350,16 +341,18 @@ class SentenceEncoder:
         else:
             weights = {name: tensor.to(stored) for name, tensor in self.model.state_dict().items()}
             self.model.save_pretrained(where, state_dict=weights)
+        self.model.config.dtype = stored  # transformers writes the model's own
+        self.model.config.save_pretrained(where)
         if self.spelling:
             self.spelling.save(where, small=dtype == "int3")
         folder.write_settings(where, self.max_tokens, self.prefix)
         return stored
 
 
-def _hash_weights(digest: xxhash.xxh3_128, module: torch.nn.Module) -> None:
-    for name, tensor in sorted(module.state_dict().items()):
+def _hash_weights(digest: xxhash.xxh3_128, weights: Mapping[str, torch.Tensor]) -> None:
+    for name, tensor in sorted(weights.items()):
         digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy())
+        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
 
 
 def _check_widths(name: str, width: int, modules: Sequence[torch.nn.Module]) -> None:
@@ -368,10 +361,3 @@ def _check_widths(name: str, width: int, modules: Sequence[torch.nn.Module]) -> 
             if module.linear.in_features != width:
                 raise MexmaError(f"{name!r}: {module} does not take vectors of {width} numbers")
             width = module.linear.out_features
-
-
-def first_position(model: PreTrainedModel) -> int:
-    """The position id of a sentence's first token: after the padding index in RoBERTa's family, else 0."""
-    embeddings = getattr(model, "embeddings", None)
-    padding = getattr(embeddings, "padding_idx", None)
-    return 0 if padding is None else cast(int, padding) + 1

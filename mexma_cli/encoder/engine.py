@@ -9,44 +9,62 @@ the tests.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 import torch
-from torch.nn.functional import layer_norm, pad, scaled_dot_product_attention
-from transformers import BertModel, CamembertModel, PreTrainedModel, RobertaModel, XLMRobertaModel
+from torch.nn.functional import gelu, layer_norm, linear, pad, relu, scaled_dot_product_attention
 
+from mexma_cli.encoder.body import Body
 from mexma_cli.encoder.kernels import add_norm, add_norm_bf16
 from mexma_cli.encoder.packing import PackedBatch
 from mexma_cli.encoder.spelling import word_embeddings
 
-SUPPORTED = (BertModel, CamembertModel, RobertaModel, XLMRobertaModel)
+ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "gelu": gelu,
+    "gelu_new": partial(gelu, approximate="tanh"),
+    "relu": relu,
+}
+"""By their names in config.json."""
 ROWS = 64
 """Products have a multiple of so many rows: oneDNN compiles and keeps a kernel for every size it meets."""
 
 
+def supported(body: Body) -> bool:
+    """Whether an engine can be made for a transformer: BERT's family, on the processor, in float32."""
+    if not body.of_berts_family or body.config.hidden_act not in ACTIVATIONS:
+        return False
+    return all(w.dtype == torch.float32 and w.device.type == "cpu" for w in body.weights.values())
+
+
 class Engine:
-    """A model's inference forward, with packed copies of its layers' weights (`stale` if they have changed).
+    """A transformer's inference forward, with packed copies of its weights (`stale` if they have changed).
 
     Args:
-        model: One of `SUPPORTED`, float32, on the processor.
+        body: One that is `supported`.
         dtype: float32 or bfloat16, what products are computed in. Sums, residuals and norms are float32.
     """
 
-    def __init__(self, model: PreTrainedModel, dtype: torch.dtype) -> None:
-        assert type(model) in SUPPORTED and dtype in (torch.float32, torch.bfloat16)
-        assert model.dtype == torch.float32 and model.device.type == "cpu"
+    def __init__(self, body: Body, dtype: torch.dtype) -> None:
+        assert supported(body) and dtype in (torch.float32, torch.bfloat16)
         self.dtype = dtype
-        self._model: Any = model
-        self._versions = _versions(model)
+        self._body, self._eps = body, float(body.config.layer_norm_eps)
+        weights = body.weights
+        self._versions = _versions(weights)
+        self._tables = _below(weights, "embeddings.")
         with torch.no_grad():
-            self._layers = [_Layer(layer, dtype) for layer in model.encoder.layer]
+            self._layers = [
+                _Layer(_below(weights, f"encoder.layer.{i}."), body.config, dtype)
+                for i in range(body.config.num_hidden_layers)
+            ]
 
     @property
     def stale(self) -> bool:
-        """Whether a weight of the model was changed since the engine was made."""
-        return self._versions != _versions(self._model)
+        """Whether a weight was changed, or moved, since the engine was made."""
+        return self._versions != _versions(self._body.weights)
 
     @torch.inference_mode()
     def hidden(self, batch: PackedBatch, first_only: bool) -> torch.Tensor:
@@ -67,35 +85,38 @@ class Engine:
         return x[: len(batch.lengths) if first_only else len(batch.input_ids)]
 
     def _embed(self, batch: PackedBatch) -> torch.Tensor:
-        parts = self._model.embeddings
+        tables = self._tables
         ids, positions = (
             pad(tensor, (0, -len(tensor) % ROWS)) for tensor in (batch.input_ids, batch.position_ids)
         )
-        x = word_embeddings(parts.word_embeddings.weight, ids, batch.spelled)
-        x += parts.token_type_embeddings.weight[0]
-        x += parts.position_embeddings.weight[positions]
-        norm = parts.LayerNorm
-        return layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+        x = word_embeddings(tables["word_embeddings.weight"], ids, batch.spelled)
+        x += tables["token_type_embeddings.weight"][0]
+        x += tables["position_embeddings.weight"][positions]
+        weight, bias = tables["LayerNorm.weight"], tables["LayerNorm.bias"]
+        return layer_norm(x, weight.shape, weight, bias, self._eps)
 
 
 class _Layer:
     """One layer; `x` float32 [T, D] and `low`, the same in the type of the products, are changed in place."""
 
-    def __init__(self, layer: Any, dtype: torch.dtype) -> None:
-        attention, output = layer.attention.self, layer.attention.output
-        self.heads = attention.num_attention_heads
+    def __init__(self, weights: Mapping[str, torch.Tensor], config: Any, dtype: torch.dtype) -> None:
+        self.heads = config.num_attention_heads
         # The softmax's scale goes into the queries.
-        scale = attention.attention_head_size**-0.5
-        projections = (attention.query, attention.key, attention.value)
-        weights, biases = ([getattr(p, name) for p in projections] for name in ("weight", "bias"))
+        scale = (config.hidden_size // self.heads) ** -0.5
+        query, *others = (_below(weights, f"attention.self.{name}.") for name in ("query", "key", "value"))
+        projections = [{name: value * scale for name, value in query.items()}, *others]
         self.project = _Linear(
-            torch.cat([weights[0] * scale, *weights[1:]]), torch.cat([biases[0] * scale, *biases[1:]]), dtype
+            {name: torch.cat([part[name] for part in projections]) for name in ("weight", "bias")}, dtype
         )
-        self.mix = _Linear(output.dense.weight, output.dense.bias, dtype)
-        self.up = _Linear(layer.intermediate.dense.weight, layer.intermediate.dense.bias, dtype)
-        self.activation = layer.intermediate.intermediate_act_fn
-        self.down = _Linear(layer.output.dense.weight, layer.output.dense.bias, dtype)
-        self.norms = [_Norm(output.LayerNorm), _Norm(layer.output.LayerNorm)]
+        self.mix, self.up, self.down = (
+            _Linear(_below(weights, f"{name}.dense."), dtype)
+            for name in ("attention.output", "intermediate", "output")
+        )
+        self.norms = [
+            _Norm(_below(weights, f"{name}.LayerNorm."), config.layer_norm_eps)
+            for name in ("attention.output", "output")
+        ]
+        self.activation = ACTIVATIONS[config.hidden_act]
 
     def __call__(
         self, x: torch.Tensor, low: torch.Tensor, lengths: tuple[int, ...], first: torch.Tensor | None = None
@@ -129,9 +150,9 @@ class _Layer:
 class _Linear:
     """A product with packed weights where torch's oneDNN has them, else torch's own."""
 
-    def __init__(self, weight: torch.Tensor, bias: torch.Tensor, dtype: torch.dtype) -> None:
-        self.weight = weight.detach().to(dtype).contiguous()
-        self.bias = bias.detach().to(dtype)
+    def __init__(self, parts: Mapping[str, torch.Tensor], dtype: torch.dtype) -> None:
+        self.weight = parts["weight"].to(dtype).contiguous()
+        self.bias = parts["bias"].to(dtype)
         self.packed = _packs(dtype)
         if self.packed:
             self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight)
@@ -139,16 +160,15 @@ class _Linear:
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         if self.packed:
             return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
-        return torch.nn.functional.linear(x, self.weight, self.bias)
+        return linear(x, self.weight, self.bias)
 
 
 class _Norm:
     """``x = LayerNorm(x + y)`` in place, and `low` with it."""
 
-    def __init__(self, norm: torch.nn.LayerNorm) -> None:
-        self.weight = norm.weight.detach().numpy()
-        self.bias = norm.bias.detach().numpy()
-        self.eps = np.float32(norm.eps)
+    def __init__(self, parts: Mapping[str, torch.Tensor], eps: float) -> None:
+        self.weight, self.bias = parts["weight"].numpy(), parts["bias"].numpy()
+        self.eps = np.float32(eps)
 
     def __call__(self, x: torch.Tensor, y: torch.Tensor, low: torch.Tensor) -> None:
         if low is x:
@@ -169,5 +189,10 @@ def _packs(dtype: torch.dtype) -> bool:
     return dtype == torch.float32 or torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
-def _versions(model: PreTrainedModel) -> list[tuple[int, int]]:
-    return [(parameter.data_ptr(), parameter._version) for parameter in model.parameters()]
+def _below(weights: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    """Those whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+
+
+def _versions(weights: Mapping[str, torch.Tensor]) -> list[tuple[int, int]]:
+    return [(weight.data_ptr(), weight._version) for weight in weights.values()]

@@ -11,17 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch.nn import functional
-from transformers import MODEL_MAPPING, AutoConfig, PreTrainedModel
 
 from mexma_cli.encoder.modules import damaged
 from mexma_cli.encoder.trellis import Coded
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 FILE = "model.int3.safetensors"
 """Not model.safetensors, which other programs would misread."""
@@ -32,7 +34,7 @@ _BLOCK = 2048
 
 
 def save(model: PreTrainedModel, first: int, special: Sequence[int], folder: Path) -> None:
-    """Write config.json and the weights.
+    """Write the weights.
 
     Args:
         first: The token that every sentence begins with.
@@ -46,7 +48,6 @@ def save(model: PreTrainedModel, first: int, special: Sequence[int], folder: Pat
             stored |= {f"{name}.{part}": value for part, value in parts.items()}
         else:
             stored[name] = weight.half().contiguous()
-    model.config.save_pretrained(folder)
     save_file(stored, folder / FILE)
 
 
@@ -66,27 +67,12 @@ def _parts(words: torch.Tensor, direction: torch.Tensor, special: torch.Tensor) 
     }
 
 
-def load(folder: Path, with_pooler: bool) -> tuple[PreTrainedModel, dict[str, set[str]]]:
-    """The model in float32, and which weights it lacks, as transformers reports them.
+def load(path: Path) -> dict[str, torch.Tensor]:
+    """The weights of such a file, float32.
 
     Raises:
-        MexmaError: The file is damaged.
-        ValueError, KeyError: config.json is none, or of an unknown kind.
+        MexmaError: It is damaged.
     """
-    config = AutoConfig.from_pretrained(folder)
-    model, report = MODEL_MAPPING[type(config)].from_pretrained(
-        None,
-        config=config,
-        state_dict=_weights(folder / FILE),
-        dtype=torch.float32,
-        ignore_mismatched_sizes=True,
-        output_loading_info=True,
-        add_pooling_layer=with_pooler,
-    )
-    return model, report
-
-
-def _weights(path: Path) -> dict[str, torch.Tensor]:
     try:
         stored = load_file(path)
     except (SafetensorError, OSError) as error:

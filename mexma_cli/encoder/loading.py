@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
+from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 from tokenizers.normalizers import Lowercase, Normalizer, Sequence
-from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
-from mexma_cli.encoder import int3
+from mexma_cli.encoder import stored
+from mexma_cli.encoder.body import Body, Tokens
 from mexma_cli.encoder.folder import FolderSettings
 from mexma_cli.encoder.modules import Dense, damaged
 from mexma_cli.errors import MexmaError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
 UNSEEN = "\U000f1234"
@@ -23,16 +28,18 @@ UNSEEN = "\U000f1234"
 FAILURES = (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError, pickle.UnpicklingError)
 
 
-def load_transformer(
-    name: str, settings: FolderSettings, with_pooler: bool
-) -> tuple[PreTrainedModel, Dense | None]:
-    """The model as it is stored, in evaluation mode and without its pooler; that apart, if it is wanted.
+def load_transformer(name: str, settings: FolderSettings, with_pooler: bool) -> tuple[Body, Dense | None]:
+    """The transformer as it is stored, in evaluation mode, and its pooler apart, if that is wanted.
 
     Raises:
         MexmaError: Weights that cannot be read, are missing or do not fit config.json.
     """
+    if not with_pooler and (plain := stored.read_model(settings)):
+        return Body(plain), None
+    from mexma_cli.encoder import hugging_face
+
     try:
-        model, report = _read(settings, with_pooler)
+        model, report = hugging_face.read_model(settings, with_pooler)
     except FAILURES as error:
         raise refused(name, settings.transformer, error) from None
     # transformers fills what is missing or has another shape with random numbers
@@ -48,25 +55,7 @@ def load_transformer(
     layer = _pooler(name, model) if with_pooler else None
     if getattr(model, "pooler", None) is not None:
         model.pooler = None
-    return model.eval(), layer
-
-
-def _read(settings: FolderSettings, with_pooler: bool) -> tuple[PreTrainedModel, dict[str, Any]]:
-    """The model, and transformers' report of what the files lack, which it has made up."""
-    if (settings.transformer / int3.FILE).is_file():
-        return int3.load(settings.transformer, with_pooler)
-    # A class of the folder's own may not know the argument.
-    arguments: dict[str, Any] = {} if settings.own_code else {"add_pooling_layer": with_pooler}
-    model, report = AutoModel.from_pretrained(
-        settings.transformer,
-        dtype="auto",
-        ignore_mismatched_sizes=True,  # reported by name instead
-        output_loading_info=True,
-        weights_only=True,
-        trust_remote_code=settings.own_code,
-        **arguments,
-    )
-    return model, report
+    return Body(model.eval()), layer
 
 
 def _pooler(name: str, model: PreTrainedModel) -> Dense:
@@ -86,10 +75,8 @@ def refused(name: str, folder: Path, error: Exception) -> MexmaError:
     )
 
 
-def load_tokenizer(
-    name: str, folder: Path, settings: FolderSettings, vocabulary: int
-) -> PreTrainedTokenizerFast:
-    """The folder's tokeniser, checked against config.json.
+def load_tokenizer(name: str, folder: Path, settings: FolderSettings, vocabulary: int) -> tuple[Tokens, int]:
+    """The folder's tokeniser, checked against config.json, and its length limit.
 
     Args:
         vocabulary: Token embeddings that the weights have.
@@ -99,17 +86,34 @@ def load_tokenizer(
     """
     if not any((folder / file).is_file() for file in TOKENIZER_FILES):
         raise MexmaError(f"{name!r} cannot be loaded as an encoder: it has no tokeniser (tokenizer.json)")
+    load = partial(_with_transformers, name, folder, settings)
+    if plain := stored.read_tokenizer(folder):
+        tokens = Tokens(_cased(plain.backend, settings), load)
+        padding, limit = plain.padding, plain.max_tokens
+    else:
+        full = load()
+        tokens, padding, limit = Tokens.of(full), full.pad_token_id, full.model_max_length
+    _check(name, tokens.backend, padding, settings.config, vocabulary)
+    return tokens, limit
+
+
+def _with_transformers(name: str, folder: Path, settings: FolderSettings) -> PreTrainedTokenizerFast:
+    from mexma_cli.encoder import hugging_face
+
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=settings.own_code)
+        tokenizer = hugging_face.read_tokenizer(folder, settings.own_code)
     except Exception as error:  # tokenizers raises plain Exception
         raise refused(name, folder, error) from None
     if not getattr(tokenizer, "is_fast", False):
         raise MexmaError(f"{name!r} has no fast tokeniser (tokenizer.json)")
-    if settings.lower_case:
-        backend = tokenizer.backend_tokenizer
-        backend.normalizer = _lower_case(backend.normalizer)
-    _check(name, tokenizer, settings.config, vocabulary)
+    _cased(tokenizer.backend_tokenizer, settings)
     return tokenizer
+
+
+def _cased(backend: Tokenizer, settings: FolderSettings) -> Tokenizer:
+    if settings.lower_case:
+        backend.normalizer = _lower_case(backend.normalizer)
+    return backend
 
 
 def _lower_case(normalizer: Normalizer | None) -> Normalizer:
@@ -120,23 +124,25 @@ def _lower_case(normalizer: Normalizer | None) -> Normalizer:
     return Sequence(steps if any(isinstance(step, Lowercase) for step in steps) else [Lowercase(), *steps])
 
 
-def _highest_id(tokenizer: PreTrainedTokenizerFast) -> int:
-    backend = tokenizer.backend_tokenizer
+def _highest_id(backend: Tokenizer) -> int:
     if isinstance(backend.model, Unigram):  # ids are places in a list, and reading them all takes its time
-        return max(backend.get_vocab_size(with_added_tokens=False) - 1, *tokenizer.added_tokens_decoder, 0)
-    return max(tokenizer.get_vocab().values(), default=0)
+        pieces = backend.get_vocab_size(with_added_tokens=False)
+        return max(pieces - 1, *backend.get_added_tokens_decoder(), 0)
+    return max(backend.get_vocab().values(), default=0)
 
 
-def _check(name: str, tokenizer: PreTrainedTokenizerFast, config: dict[str, Any], vocabulary: int) -> None:
-    highest = _highest_id(tokenizer)
-    sizes = f"(tokeniser: {len(tokenizer):,} tokens; weights: {vocabulary:,})"
+def _check(
+    name: str, backend: Tokenizer, padding: int | None, config: dict[str, Any], vocabulary: int
+) -> None:
+    highest = _highest_id(backend)
+    sizes = f"(tokeniser: {backend.get_vocab_size():,} tokens; weights: {vocabulary:,})"
     wrong = f"{name!r}: the tokeniser does not belong to the weights"
     hint = "take both from the same folder"
     if highest >= vocabulary:
         raise MexmaError(f"{wrong}: it has token ids up to {highest:,} {sizes}", hint)
     try:
-        ends = tokenizer.backend_tokenizer.encode("").ids
-        tokenizer.backend_tokenizer.encode(UNSEEN)
+        ends = backend.encode("").ids
+        backend.encode(UNSEEN)
     except Exception as error:  # tokenizers raises plain Exception
         raise MexmaError(f"{name!r}: the tokeniser does not work: {error} {sizes}", hint) from None
     if len(ends) != 2:
@@ -145,7 +151,7 @@ def _check(name: str, tokenizer: PreTrainedTokenizerFast, config: dict[str, Any]
             f"{sizes}",
             hint,
         )
-    expected = {"pad_token_id": tokenizer.pad_token_id}
+    expected = {"pad_token_id": padding}
     if config.get("model_type") != "bert":  # BERT's config.json may carry RoBERTa's ids; nothing reads them
         expected |= {"bos_token_id": ends[0], "eos_token_id": ends[1]}
     for key, found in expected.items():

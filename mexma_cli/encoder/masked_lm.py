@@ -7,10 +7,11 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from transformers import AutoModelForMaskedLM, PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.activations import ACT2FN
 
 from mexma_cli.encoder import folder
+from mexma_cli.encoder.hugging_face import read_masked_lm
 from mexma_cli.encoder.loading import FAILURES, refused
 
 log = logging.getLogger(__name__)
@@ -57,9 +58,7 @@ def load_masked_lm(name: str) -> tuple[PreTrainedModel, VocabularyHead]:
     """
     where = folder.read_settings(Path(folder.locate(name))).transformer
     try:
-        model, report = AutoModelForMaskedLM.from_pretrained(
-            where, dtype=torch.float32, output_loading_info=True, weights_only=True
-        )
+        model, report = read_masked_lm(where)
     except FAILURES as error:
         raise refused(name, where, error) from None
     base = getattr(model, model.base_model_prefix)

@@ -42,7 +42,7 @@ def smaller(encoder: SentenceEncoder, tokens: int, inner: int, size: int) -> Sen
     """
     if encoder.spelling is None:
         raise MexmaError(f"{encoder.name!r} does not spell words: none of its tokens can be spared")
-    pieces = pieces_of(encoder.tokenizer)
+    pieces = pieces_of(encoder.tokens.backend)
     wanted = needed(pieces, tokens)
     inside = ~wanted & [not piece.startswith(WORD_START) for piece in pieces]
     kept = np.flatnonzero(wanted | (inside & (inside.cumsum() <= inner)))

@@ -18,9 +18,8 @@ import xxhash
 from anyascii import anyascii
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from tokenizers import pre_tokenizers
+from tokenizers import Tokenizer, pre_tokenizers
 from torch.nn import functional
-from transformers import PreTrainedTokenizerFast
 
 from mexma_cli.encoder.bag import word_rows
 from mexma_cli.encoder.modules import damaged
@@ -134,7 +133,7 @@ class Spelling:
         return word_rows(sums, self.power * lengths.log()), counts > 0
 
     def replaced(
-        self, tokens: Sequence[np.ndarray], tokenizer: PreTrainedTokenizerFast
+        self, tokens: Sequence[np.ndarray], tokenizer: Tokenizer
     ) -> tuple[list[np.ndarray], torch.Tensor]:
         """Sentences with one id for each word that is in pieces, and what these ids stand for.
 
@@ -235,11 +234,11 @@ def word_embeddings(
     return words
 
 
-def pieces_of(tokenizer: PreTrainedTokenizerFast) -> list[str]:
+def pieces_of(tokenizer: Tokenizer) -> list[str]:
     """The vocabulary's tokens as they are written; of <s> and the like, which have no letters, nothing."""
-    pieces = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
-    special = set(tokenizer.all_special_tokens)
-    return ["" if piece in special else piece for piece in pieces]
+    special = {id for id, token in tokenizer.get_added_tokens_decoder().items() if token.special}
+    pieces = (tokenizer.id_to_token(id) for id in range(tokenizer.get_vocab_size()))
+    return ["" if id in special or piece is None else piece for id, piece in enumerate(pieces)]
 
 
 def needed(pieces: Sequence[str], first: int) -> np.ndarray:

@@ -16,7 +16,7 @@ import torch
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from mexma_cli.encoder.attention import IMPLEMENTATION, attention_arguments, packed_attention
-from mexma_cli.encoder.encoder import TOKENS_PER_BATCH, first_position
+from mexma_cli.encoder.encoder import TOKENS_PER_BATCH
 from mexma_cli.encoder.packing import PackedBatch, by_token_budget, pack
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def attention_rows(encoder: SentenceEncoder, sentences: Sequence[str]) -> Iterat
     tokens = encoder.tokenize(sentences)
     encoder.model.eval()
     for rows in by_token_budget([len(ids) for ids in tokens], TOKENS_PER_BATCH):
-        batch = pack([tokens[row] for row in rows], first_position(encoder.model)).to(encoder.device)
+        batch = pack([tokens[row] for row in rows], encoder.body.first_position).to(encoder.device)
         for row, weights in zip(rows.tolist(), first_rows(encoder.model, batch), strict=True):
             names = encoder.tokenizer.convert_ids_to_tokens(tokens[row].tolist())
             yield Row(row, tuple(names), weights)

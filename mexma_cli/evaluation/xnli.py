@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from mexma_cli.encoder.attention import attention_arguments
-from mexma_cli.encoder.encoder import first_position
+from mexma_cli.encoder.body import first_position
 from mexma_cli.encoder.packing import by_token_budget, pack
 from mexma_cli.evaluation.xnli_files import CLASSES, Inference
 

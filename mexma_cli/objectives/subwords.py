@@ -41,7 +41,7 @@ def token_ngrams(
 
     N-grams of one token only are left out.
     """
-    pieces = pieces_of(encoder.tokenizer)
+    pieces = pieces_of(encoder.tokens.backend)
     tokens = [token for token, piece in enumerate(pieces) if piece]
     keys, counts = ngram_keys([pieces[token] for token in tokens], sizes, consonants)
     owners = np.repeat(tokens, counts)
@@ -54,4 +54,4 @@ def token_ngrams(
 
 def word_starts(encoder: SentenceEncoder) -> torch.Tensor:
     """Whether each token begins a word, bool [vocabulary]."""
-    return torch.tensor([piece.startswith(WORD_START) for piece in pieces_of(encoder.tokenizer)])
+    return torch.tensor([piece.startswith(WORD_START) for piece in pieces_of(encoder.tokens.backend)])

@@ -40,7 +40,7 @@ class Words(Objective):
         self.settings = settings
         vocabulary = encoder.model.config.vocab_size
         dim = settings.width or encoder.dim - RESERVED
-        pieces = pieces_of(encoder.tokenizer)
+        pieces = pieces_of(encoder.tokens.backend)
         own = torch.from_numpy(needed(pieces, settings.own_tokens or vocabulary))
         self.places: torch.Tensor  # of tokens' own vectors; -1: none
         self.register_buffer("places", torch.where(own, own.cumsum(0) - 1, -1), persistent=False)

@@ -237,7 +237,7 @@ def _encoder(where: Path) -> Info:
     except Exception as error:  # damaged weights make the libraries raise whatever they like
         info.problems.append(f"{where} cannot be loaded: {error}")
         return info
-    config = encoder.model.config
+    config = encoder.body.config
     info.facts = {
         "model type": config.model_type,
         "dim": encoder.dim,
@@ -245,7 +245,9 @@ def _encoder(where: Path) -> Info:
         "heads": config.num_attention_heads,
         "vocabulary": config.vocab_size,
         "parameters": sum(
-            weights.numel() for part in (encoder.model, encoder.modules) for weights in part.parameters()
+            weights.numel()
+            for part in (encoder.body.weights, encoder.modules.state_dict())
+            for weights in part.values()
         ),
         "pooling": encoder.pooling,
         "normalised": encoder.normalised,

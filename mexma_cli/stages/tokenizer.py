@@ -10,9 +10,10 @@ from typing import Any
 
 import xxhash
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from mexma_cli.encoder.folder import locate, written_aside
+from mexma_cli.encoder.hugging_face import read_tokenizer
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import Recipe, TrainTokenizer
 from mexma_cli.stages.vocabulary import SPECIAL, Weighed, train_pieces, word_model
@@ -38,7 +39,7 @@ def load_tokenizer(where: str | Path) -> PreTrainedTokenizerFast:
         MexmaError: There is none.
     """
     try:
-        tokenizer = AutoTokenizer.from_pretrained(where)
+        tokenizer = read_tokenizer(where)
     except (OSError, ValueError) as error:
         raise MexmaError(f"no tokeniser in {str(where)!r}: {str(error).splitlines()[0]}") from None
     if not getattr(tokenizer, "is_fast", False):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mexma_cli.encoder.attention import choose_backend
-from mexma_cli.encoder.encoder import SentenceEncoder, first_position
+from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import ContrastiveObjective, MexmaObjective, Phase, Recipe
 from mexma_cli.stages import objectives
@@ -208,7 +208,7 @@ def vocabulary_of(encoder: SentenceEncoder, spells: bool = False) -> Vocabulary:
     Args:
         spells: Words in pieces are spelled as they are in use, if the encoder does that.
     """
-    tokenizer, first = encoder.tokenizer, first_position(encoder.model)
+    tokenizer, first = encoder.tokenizer, encoder.body.first_position
     spelling = encoder.spelling if spells else None
     return Vocabulary(
         bos=tokenizer.cls_token_id,
@@ -218,5 +218,5 @@ def vocabulary_of(encoder: SentenceEncoder, spells: bool = False) -> Vocabulary:
         size=encoder.model.config.vocab_size,
         first_position=first,
         joint=tokenizer.sep_token_id if first else None,  # RoBERTa's family counts positions from its padding
-        spell=None if spelling is None else partial(spelling.replaced, tokenizer=tokenizer),
+        spell=None if spelling is None else partial(spelling.replaced, tokenizer=encoder.tokens.backend),
     )

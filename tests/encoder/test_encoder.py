@@ -140,6 +140,7 @@ def test_float16_storage(encoder: SentenceEncoder, sentences: dict[str, list[str
     encoder.save(tmp_path / "half", dtype="float16")
     stored = load_file(tmp_path / "half" / WEIGHTS)
     assert {tensor.dtype for tensor in stored.values()} == {torch.float16}
+    assert json.loads((tmp_path / "half" / "config.json").read_text())["dtype"] == "float16"
     half = SentenceEncoder.load(str(tmp_path / "half"), "cpu", dtype="float32")
     assert half.model.dtype == torch.float32
     ours, full = half.embed(sentences["fra"]), encoder.embed(sentences["fra"])

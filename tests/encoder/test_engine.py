@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +15,9 @@ from hypothesis import strategies as st
 from transformers import BertConfig, BertModel, PreTrainedModel, RobertaConfig, RobertaModel
 
 from mexma_cli.encoder import engine as engine_module
-from mexma_cli.encoder.encoder import SentenceEncoder, first_position
-from mexma_cli.encoder.engine import Engine, computes_bf16_fast
+from mexma_cli.encoder.body import Body, first_position
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.engine import Engine, computes_bf16_fast, supported
 from mexma_cli.encoder.packing import pack
 from mexma_cli.text.lines import read_lines
 
@@ -40,7 +42,13 @@ MODELS = {
     "bert": model_of(BertModel, BertConfig),
     "roberta": model_of(RobertaModel, RobertaConfig, type_vocab_size=1, layer_norm_eps=1e-5),
     "relu": model_of(BertModel, BertConfig, hidden_act="relu"),
+    "gelu_new": model_of(RobertaModel, RobertaConfig, hidden_act="gelu_new"),
 }
+
+
+def body_of(model: PreTrainedModel) -> Body:
+    """Of a copy: the model itself attends in its own way, to be compared with."""
+    return Body(copy.deepcopy(model))
 
 
 def padded(model: PreTrainedModel, sentences: list[np.ndarray]) -> torch.Tensor:
@@ -61,7 +69,7 @@ def sentences_of(lengths: list[int]) -> list[np.ndarray]:
 def test_float32_is_the_models_own(kind: str, lengths: list[int]) -> None:
     model, sentences = MODELS[kind], sentences_of(lengths)
     batch = pack(sentences, first_position(model))
-    engine = Engine(model, torch.float32)
+    engine = Engine(body_of(model), torch.float32)
     hidden, expected = engine.hidden(batch, first_only=False), padded(model, sentences)
     assert hidden.dtype == torch.float32
     assert (hidden - expected).abs().max() < 1e-5
@@ -69,13 +77,25 @@ def test_float32_is_the_models_own(kind: str, lengths: list[int]) -> None:
     assert (first - expected[batch.cu_seqlens[:-1].long()]).abs().max() < 1e-5
 
 
+def test_what_it_does_not_compute() -> None:
+    """Another activation, weights of another type, or code of a folder's own: the model runs as it is."""
+
+    class Own(BertModel):
+        pass
+
+    assert supported(Body(model_of(BertModel, BertConfig)))
+    assert not supported(Body(model_of(BertModel, BertConfig, hidden_act="silu")))
+    assert not supported(Body(model_of(BertModel, BertConfig).half()))
+    assert not supported(Body(model_of(Own, BertConfig)))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_without_packed_products(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     model, sentences = MODELS["bert"], sentences_of([3, 3, 70, 12])
     batch = pack(sentences, 0)
-    packed = Engine(model, dtype).hidden(batch, first_only=False)
+    packed = Engine(body_of(model), dtype).hidden(batch, first_only=False)
     monkeypatch.setattr(engine_module, "_packs", lambda dtype: False)
-    plain = Engine(model, dtype).hidden(batch, first_only=False)
+    plain = Engine(body_of(model), dtype).hidden(batch, first_only=False)
     assert (plain - packed).abs().max() < (1e-5 if dtype == torch.float32 else 0.1)
 
 

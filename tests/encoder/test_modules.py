@@ -14,7 +14,8 @@ import torch
 from transformers import AutoModel, AutoTokenizer, BertModel, PreTrainedModel, XLMRobertaForMaskedLM
 
 from mexma_cli.encoder.attention import run_packed, use_packed_attention
-from mexma_cli.encoder.encoder import SentenceEncoder, first_position
+from mexma_cli.encoder.body import first_position
+from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.modules import Dense
 from mexma_cli.encoder.packing import pack
 from mexma_cli.errors import MexmaError

@@ -148,7 +148,7 @@ def test_the_model_itself_gives_the_same(
             np.concatenate([encoder.embed([text]) for text in texts]), found, atol=1e-4
         )
         with monkeypatch.context() as patch:
-            patch.setattr("mexma_cli.encoder.encoder.SUPPORTED", ())
+            patch.setattr("mexma_cli.encoder.encoder.supported", lambda body: False)
             np.testing.assert_allclose(encoder.embed(texts), found, atol=1e-4)
 
 
@@ -157,7 +157,7 @@ def test_only_words_of_letters_are_spelled(encoder: SentenceEncoder) -> None:
     size = encoder.model.config.vocab_size
     assert encoder.spelling is not None
     (ids,), rows = encoder.spelling.replaced(
-        encoder.tokenize(["zurbelnd 8765 漢字 zurbelnd"]), encoder.tokenizer
+        encoder.tokenize(["zurbelnd 8765 漢字 zurbelnd"]), encoder.tokens.backend
     )
     assert len(rows) == 1 and (ids >= size).tolist().count(True) == 2
     assert ids[1] == ids[-2] == size and encoder.tokenizer.unk_token_id in ids

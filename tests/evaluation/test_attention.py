@@ -11,7 +11,8 @@ import torch
 from transformers import AutoModel, BertConfig, BertModel
 
 from mexma_cli.encoder.attention import use_packed_attention
-from mexma_cli.encoder.encoder import SentenceEncoder, first_position
+from mexma_cli.encoder.body import first_position
+from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.packing import pack
 from mexma_cli.evaluation.attention import Row, attention_rows, entropy, first_rows, mean_entropy
 from mexma_cli.evaluation.attention_plot import draw_attention

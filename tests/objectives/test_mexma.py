@@ -12,7 +12,8 @@ from safetensors.torch import load_file
 from transformers import AutoModel, PreTrainedTokenizerFast
 
 from mexma_cli.encoder.attention import run_packed
-from mexma_cli.encoder.encoder import SentenceEncoder, first_position
+from mexma_cli.encoder.body import first_position
+from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.objectives.base import Masking, PairViews, split_views
 from mexma_cli.objectives.mexma import Mexma
 from mexma_cli.recipe import Head, MexmaObjective

@@ -9,7 +9,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from mexma_cli.encoder.encoder import SentenceEncoder, first_position
+from mexma_cli.encoder.body import first_position
+from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.spelling import needed, pieces_of
 from mexma_cli.objectives.base import PairViews
 from mexma_cli.objectives.words import Words, principal, write_bag
@@ -108,7 +109,7 @@ def test_tokens_without_vectors_of_their_own_are_their_ngrams(
     """They are spelled by the encoder as they were trained, and those with vectors are not changed."""
     settings = WordsObjective(name="words", ngrams=[2, 3], own_tokens=20, spelling=True)
     words = Words(encoder, settings)
-    pieces = pieces_of(encoder.tokenizer)
+    pieces = pieces_of(encoder.tokens.backend)
     own = needed(pieces, 20)
     assert words.vectors.shape[0] == own.sum() < len(pieces)
     tokens = torch.arange(len(pieces))

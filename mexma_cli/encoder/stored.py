@@ -1,0 +1,130 @@
+"""An encoder's folder read without transformers, where its files are plain: those that mexma writes are.
+
+Importing transformers' models takes longer than loading `mini` and embedding a page of text. What is not
+plain is left to transformers, and so is every complaint about it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from tokenizers import Tokenizer
+
+from mexma_cli.encoder import int3
+from mexma_cli.encoder.folder import FolderSettings
+
+_IGNORED = ("pooler.dense.weight", "pooler.dense.bias", "embeddings.position_ids")
+"""What files have, and the model without its pooler has not."""
+_USED = {"hidden_act", "layer_norm_eps", "pad_token_id"}
+_SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+_SETTINGS = {
+    *_SPECIAL,
+    "added_tokens_decoder",
+    "backend",
+    "is_local",
+    "local_files_only",
+    "model_max_length",
+    "tokenizer_class",
+}
+"""With no other key than these in tokenizer_config.json, transformers takes tokenizer.json as it is."""
+
+
+@dataclass
+class StoredModel:
+    """A transformer of BERT's family as its files have it.
+
+    Attributes:
+        config: config.json.
+        weights: By their names in transformers' model without pooler, all of one type.
+    """
+
+    config: dict[str, Any]
+    weights: dict[str, torch.Tensor]
+
+
+@dataclass
+class StoredTokenizer:
+    """tokenizer.json, and of tokenizer_config.json what is used.
+
+    Attributes:
+        padding: Id of the padding token, if there is one.
+        max_tokens: Length limit.
+    """
+
+    backend: Tokenizer
+    padding: int | None
+    max_tokens: int
+
+
+def read_model(settings: FolderSettings) -> StoredModel | None:
+    """The folder's weights; None if they are not just those that config.json speaks of.
+
+    Raises:
+        MexmaError: `int3` weights that are damaged.
+    """
+    folder, config = settings.transformer, settings.config
+    if settings.own_code or "quantization_config" in config or config.get("add_cross_attention"):
+        return None
+    try:
+        small = (folder / int3.FILE).is_file()
+        weights = int3.load(folder / int3.FILE) if small else load_file(folder / "model.safetensors")
+        weights = {name: tensor for name, tensor in weights.items() if name not in _IGNORED}
+        shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+        types = {tensor.dtype for tensor in weights.values()}
+        stated = {getattr(torch, config.get("dtype") or config["torch_dtype"])}
+        if set(config) >= _USED and shapes == _shapes(config) and (small or types == stated):
+            return StoredModel(config, weights)
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, AttributeError):
+        pass
+    return None
+
+
+def _shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Of all weights of BERT's family without pooler."""
+    width, inner = config["hidden_size"], config["intermediate_size"]
+    if width % config["num_attention_heads"]:
+        raise ValueError("the heads do not divide the width")
+    tables = {
+        "word": config["vocab_size"],
+        "position": config["max_position_embeddings"],
+        "token_type": config["type_vocab_size"],
+    }
+    found: dict[str, tuple[int, ...]] = {
+        f"embeddings.{name}_embeddings.weight": (rows, width) for name, rows in tables.items()
+    }
+    norms = ["embeddings.LayerNorm"]
+    linear: dict[str, tuple[int, int]] = {}
+    for layer in [f"encoder.layer.{i}" for i in range(config["num_hidden_layers"])]:
+        norms += [f"{layer}.attention.output.LayerNorm", f"{layer}.output.LayerNorm"]
+        linear |= {f"{layer}.attention.self.{name}": (width, width) for name in ("query", "key", "value")}
+        linear[f"{layer}.attention.output.dense"] = (width, width)
+        linear[f"{layer}.intermediate.dense"] = (inner, width)
+        linear[f"{layer}.output.dense"] = (width, inner)
+    for name in norms:
+        found |= {f"{name}.weight": (width,), f"{name}.bias": (width,)}
+    for name, shape in linear.items():
+        found |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+    return found
+
+
+def read_tokenizer(folder: Path) -> StoredTokenizer | None:
+    """The folder's tokeniser; None where transformers would not take tokenizer.json as it is, or cannot."""
+    try:
+        config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+        if not set(config) <= _SETTINGS or config["tokenizer_class"] != "TokenizersBackend":
+            return None
+        backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        added = backend.get_added_tokens_decoder()
+        known = {token.content: id for id, token in added.items() if token.special}
+        named = {config[name] for name in _SPECIAL if name in config}
+        if backend.post_processor is None or backend.truncation or backend.padding or named - set(known):
+            return None
+        return StoredTokenizer(backend, known.get(config.get("pad_token")), int(config["model_max_length"]))
+    except Exception:  # tokenizers raises plain Exception
+        return None

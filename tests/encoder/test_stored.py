@@ -1,0 +1,126 @@
+"""Folders read without transformers: the same vectors; and what is not plain is left to it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from mexma_cli.encoder import stored
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.folder import read_settings
+
+WEIGHTS = "model.safetensors"
+
+
+@pytest.fixture
+def folder(tiny_encoder: Path, tmp_path: Path) -> Path:
+    """A copy to change."""
+    return Path(shutil.copytree(tiny_encoder, tmp_path / "copy"))
+
+
+def edit(file: Path, **changes: object) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def rename(folder: Path, change: Callable[[str], str]) -> None:
+    weights = {change(name): tensor for name, tensor in load_file(folder / WEIGHTS).items()}
+    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int3"])
+def test_it_is_what_transformers_reads(
+    dtype: str,
+    tiny_encoder: Path,
+    sentences: dict[str, list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    SentenceEncoder.load(str(tiny_encoder), "cpu").save(tmp_path / "saved", dtype)
+    plain = SentenceEncoder.load(str(tmp_path / "saved"), "cpu")
+    assert stored.read_model(read_settings(tmp_path / "saved")) and stored.read_tokenizer(tmp_path / "saved")
+    monkeypatch.setattr(stored, "read_model", lambda settings: None)
+    monkeypatch.setattr(stored, "read_tokenizer", lambda folder: None)
+    other = SentenceEncoder.load(str(tmp_path / "saved"), "cpu")
+    assert plain.fingerprint == other.fingerprint
+    texts = [*sentences["fra"], "", "漢字"]
+    assert np.array_equal(plain.embed(texts), other.embed(texts))
+    assert plain.body.first_position == other.body.first_position == 2
+    assert plain.tokenizer.backend_tokenizer.to_str() == plain.tokens.backend.to_str()
+
+
+def test_the_model_is_made_when_it_is_asked_for(tiny_encoder: Path, sentences: dict[str, list[str]]) -> None:
+    encoder = SentenceEncoder.load(str(tiny_encoder), "cpu")
+    before, weights = encoder.embed(sentences["fra"]), dict(encoder.body.weights)
+    model = encoder.model
+    assert encoder.model is model and not model.training
+    assert all(torch.equal(model.state_dict()[name], tensor) for name, tensor in weights.items())
+    assert np.array_equal(encoder.embed(sentences["fra"]), before)
+    with torch.no_grad():
+        model.get_input_embeddings().weight.mul_(2)
+    assert not np.allclose(encoder.embed(sentences["fra"]), before)
+
+
+LEFT: dict[str, Callable[[Path], object]] = {
+    "names with a prefix": lambda f: rename(f, "roberta.{}".format),
+    "a weight more": lambda f: rename(f, lambda name: name.replace("layer.1.output.dense.bias", "more")),
+    "weights of another type than stated": lambda f: edit(f / "config.json", dtype="float16"),
+    "no type stated": lambda f: edit(f / "config.json", dtype=None),
+    "cross-attention": lambda f: edit(f / "config.json", add_cross_attention=True),
+    "pickled": lambda f: (f / WEIGHTS).rename(f / "pytorch_model.bin"),
+    "sizes that are none": lambda f: edit(f / "config.json", num_hidden_layers="2"),
+}
+
+
+@pytest.mark.parametrize("case", LEFT)
+def test_weights_that_are_left_to_transformers(case: str, folder: Path) -> None:
+    assert stored.read_model(read_settings(folder))
+    LEFT[case](folder)
+    assert stored.read_model(read_settings(folder)) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tokenizer_class": "XLMRobertaTokenizer"},
+        {"add_bos_token": True},
+        {"mask_token": "<other>"},
+        {"model_max_length": None},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_tokenisers_that_are_left_to_transformers(changes: dict[str, object], folder: Path) -> None:
+    assert stored.read_tokenizer(folder)
+    edit(folder / "tokenizer_config.json", **changes)
+    assert stored.read_tokenizer(folder) is None
+
+
+def test_a_pooler_in_the_file_is_no_hindrance(folder: Path) -> None:
+    weights = load_file(folder / WEIGHTS) | {
+        "pooler.dense.weight": torch.ones(32, 32),
+        "pooler.dense.bias": torch.ones(32),
+        "embeddings.position_ids": torch.arange(66)[None],
+    }
+    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+    plain = stored.read_model(read_settings(folder))
+    assert plain and len(plain.weights) == len(weights) - 3
+
+
+def test_embedding_loads_no_transformers(tmp_path: Path) -> None:
+    """A command's start is most of what a page of text costs."""
+    (tmp_path / "text").write_text("Le chat dort.\n")
+    code = (
+        "import sys; from mexma_cli.main import cli; cli(sys.argv[1:], standalone_mode=False); "
+        "sys.exit('transformers' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, "embed", "--device", "cpu", str(tmp_path / "text")]
+    done = subprocess.run(command, text=True, capture_output=True, timeout=120)
+    assert done.returncode == 0 and (tmp_path / "text.emb").is_dir(), done.stderr
