@@ -94,11 +94,6 @@ class Body:
         else:
             self.model.to(device=device, dtype=dtype)
 
-    def eval(self) -> None:
-        """No dropout from now on."""
-        if self._model is not None:
-            self._model.eval()
-
 
 class Tokens:
     """A tokeniser.

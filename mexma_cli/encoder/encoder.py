@@ -277,12 +277,11 @@ class SentenceEncoder:
         return vectors
 
     def _prepare(self) -> None:
-        """Evaluation mode, and on a processor an engine with the weights as they are now."""
-        self.body.eval()
+        """On a processor an engine with the weights as they are now; else the model in evaluation mode."""
         if self.precision == torch.float16 or not supported(self.body):
             self._engine = None
-            return
-        if self._engine is None or self._engine.dtype != self.precision or self._engine.stale:
+            self.model.eval()
+        elif self._engine is None or self._engine.dtype != self.precision or self._engine.stale:
             self._engine = Engine(self.body, self.precision)
 
     @torch.inference_mode()

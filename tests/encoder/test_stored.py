@@ -69,6 +69,19 @@ def test_the_model_is_made_when_it_is_asked_for(tiny_encoder: Path, sentences: d
     assert not np.allclose(encoder.embed(sentences["fra"]), before)
 
 
+def test_what_the_engine_does_not_compute(tiny_encoder: Path, sentences: dict[str, list[str]]) -> None:
+    """float16 on a processor: the model is made once, before several threads want it."""
+    half = SentenceEncoder.load(str(tiny_encoder), "cpu", "float16")
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        found = half.embed(sentences["fra"] * 300)[: len(sentences["fra"])]
+    finally:
+        torch.set_num_threads(before)
+    expected = SentenceEncoder.load(str(tiny_encoder), "cpu").embed(sentences["fra"])
+    assert half.model.dtype == torch.float16 and np.abs(found - expected).max() < 0.05
+
+
 LEFT: dict[str, Callable[[Path], object]] = {
     "names with a prefix": lambda f: rename(f, "roberta.{}".format),
     "a weight more": lambda f: rename(f, lambda name: name.replace("layer.1.output.dense.bias", "more")),
