@@ -1,23 +1,20 @@
-"""A transformer and a tokeniser, with transformers' code around them only once somebody asks for that.
+"""A transformer, with transformers' code around its weights only once somebody asks for that.
 
-`SentenceEncoder.embed` on a processor needs weights, a few numbers of config.json, and tokenizer.json.
+`SentenceEncoder.embed` on a processor needs the weights and a few numbers of config.json.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from tokenizers import Tokenizer
 
 from mexma_cli.encoder.attention import use_packed_attention
 from mexma_cli.encoder.stored import StoredModel
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+    from transformers import PreTrainedModel
 
 _FAMILY = ("BertModel", "CamembertModel", "RobertaModel", "XLMRobertaModel")
 
@@ -93,29 +90,6 @@ class Body:
             self._stored.weights = {name: tensor.to(dtype) for name, tensor in self._stored.weights.items()}
         else:
             self.model.to(device=device, dtype=dtype)
-
-
-class Tokens:
-    """A tokeniser.
-
-    Args:
-        backend: Of the tokenizers library, which does the work.
-        load: Gives transformers' object around it.
-    """
-
-    def __init__(self, backend: Tokenizer, load: Callable[[], PreTrainedTokenizerFast]) -> None:
-        self.backend = backend
-        self._load = load
-
-    @classmethod
-    def of(cls, tokenizer: PreTrainedTokenizerFast) -> Tokens:
-        """Of one that is there."""
-        return cls(tokenizer.backend_tokenizer, lambda: tokenizer)
-
-    @cached_property
-    def full(self) -> PreTrainedTokenizerFast:
-        """Transformers' tokeniser, for training and for other programs' files."""
-        return self._load()
 
 
 def first_position(model: PreTrainedModel) -> int:

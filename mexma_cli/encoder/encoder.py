@@ -14,7 +14,7 @@ import xxhash
 
 from mexma_cli.encoder import card, folder, int3
 from mexma_cli.encoder.attention import IMPLEMENTATION, choose_backend, run_packed
-from mexma_cli.encoder.body import Body, Tokens
+from mexma_cli.encoder.body import Body
 from mexma_cli.encoder.devices import pick_device, pick_precision
 from mexma_cli.encoder.engine import Engine, supported
 from mexma_cli.encoder.loading import load_tokenizer, load_transformer
@@ -22,6 +22,7 @@ from mexma_cli.encoder.modules import Dense, Normalize, Pooling, load_dense, poo
 from mexma_cli.encoder.packing import by_token_budget, pack
 from mexma_cli.encoder.spelling import Spelling
 from mexma_cli.encoder.threads import one_thread_each
+from mexma_cli.encoder.tokens import Tokens
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import NewEncoder
 
@@ -118,14 +119,14 @@ class SentenceEncoder:
         where = Path(folder.locate(name_or_path, trust_remote_code))
         settings = folder.read_settings(where, trust_remote_code)
         body, pooler = load_transformer(name, settings, with_pooler=pooling == "pooler")
-        tokens, longest = load_tokenizer(name, settings.transformer, settings, body.vocabulary)
+        tokens = load_tokenizer(name, settings.transformer, settings, body.vocabulary)
         modules: list[torch.nn.Module] = [] if pooler is None else [pooler]
         for kind, path, config in settings.modules:
             modules.append(load_dense(path, config) if kind == "Dense" else Normalize())
         width = body.config.hidden_size
         _check_widths(name, width, modules)
         positions = body.config.max_position_embeddings - body.first_position
-        limit = min(settings.max_tokens or longest, positions)
+        limit = min(settings.max_tokens or tokens.max_tokens, positions)
         if max_tokens is not None and max_tokens > limit:
             log.warning("%s takes %d tokens at most: the limit is %d, not %d", name, limit, limit, max_tokens)
         encoder = cls(

@@ -1,4 +1,4 @@
-"""What transformers does for encoders: models, tokenisers and untrained ones. Importing it takes its time."""
+"""Transformers' models: read, made of weights, or untrained. Importing this takes its time."""
 
 from __future__ import annotations
 
@@ -11,22 +11,19 @@ from transformers import (
     MODEL_MAPPING,
     AutoModel,
     AutoModelForMaskedLM,
-    AutoTokenizer,
     PreTrainedModel,
-    PreTrainedTokenizerFast,
     XLMRobertaConfig,
     XLMRobertaModel,
 )
-from transformers.utils import logging as transformers_logging
 
 from mexma_cli.encoder import int3
 from mexma_cli.encoder.folder import FolderSettings
 from mexma_cli.encoder.stored import StoredModel
+from mexma_cli.encoder.tokens import quieten
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import NewEncoder
 
-transformers_logging.set_verbosity_error()  # its bars and reports are about files, not about the user's text
-transformers_logging.disable_progress_bar()
+quieten()
 
 Report = dict[str, Any]
 """Which weights the files lack; transformers has made them up."""
@@ -77,15 +74,6 @@ def read_masked_lm(folder: Path) -> tuple[PreTrainedModel, Report]:
         folder, dtype=torch.float32, output_loading_info=True, weights_only=True
     )
     return model, report
-
-
-def read_tokenizer(folder: str | Path, own_code: bool = False) -> PreTrainedTokenizerFast:
-    """The folder's tokeniser.
-
-    Args:
-        own_code: The folder's own Python code may be run.
-    """
-    return AutoTokenizer.from_pretrained(folder, trust_remote_code=own_code)
 
 
 def new_model(shape: NewEncoder, vocabulary: int, max_tokens: int, seed: int) -> PreTrainedModel:

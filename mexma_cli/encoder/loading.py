@@ -14,9 +14,10 @@ from tokenizers.models import Unigram
 from tokenizers.normalizers import Lowercase, Normalizer, Sequence
 
 from mexma_cli.encoder import stored
-from mexma_cli.encoder.body import Body, Tokens
+from mexma_cli.encoder.body import Body
 from mexma_cli.encoder.folder import FolderSettings
 from mexma_cli.encoder.modules import Dense, damaged
+from mexma_cli.encoder.tokens import Tokens, with_transformers
 from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:
@@ -75,8 +76,8 @@ def refused(name: str, folder: Path, error: Exception) -> MexmaError:
     )
 
 
-def load_tokenizer(name: str, folder: Path, settings: FolderSettings, vocabulary: int) -> tuple[Tokens, int]:
-    """The folder's tokeniser, checked against config.json, and its length limit.
+def load_tokenizer(name: str, folder: Path, settings: FolderSettings, vocabulary: int) -> Tokens:
+    """The folder's tokeniser, checked against config.json.
 
     Args:
         vocabulary: Token embeddings that the weights have.
@@ -87,33 +88,29 @@ def load_tokenizer(name: str, folder: Path, settings: FolderSettings, vocabulary
     if not any((folder / file).is_file() for file in TOKENIZER_FILES):
         raise MexmaError(f"{name!r} cannot be loaded as an encoder: it has no tokeniser (tokenizer.json)")
     load = partial(_with_transformers, name, folder, settings)
-    if plain := stored.read_tokenizer(folder):
-        tokens = Tokens(_cased(plain.backend, settings), load)
-        padding, limit = plain.padding, plain.max_tokens
+    tokens = Tokens.plain(folder, load)
+    if tokens is None:
+        tokens = Tokens.of(load())
     else:
-        full = load()
-        tokens, padding, limit = Tokens.of(full), full.pad_token_id, full.model_max_length
-    _check(name, tokens.backend, padding, settings.config, vocabulary)
-    return tokens, limit
+        _put_in_case(tokens.backend, settings)
+    _check(name, tokens, settings.config, vocabulary)
+    return tokens
 
 
 def _with_transformers(name: str, folder: Path, settings: FolderSettings) -> PreTrainedTokenizerFast:
-    from mexma_cli.encoder import hugging_face
-
     try:
-        tokenizer = hugging_face.read_tokenizer(folder, settings.own_code)
+        tokenizer = with_transformers(folder, settings.own_code)
     except Exception as error:  # tokenizers raises plain Exception
         raise refused(name, folder, error) from None
     if not getattr(tokenizer, "is_fast", False):
         raise MexmaError(f"{name!r} has no fast tokeniser (tokenizer.json)")
-    _cased(tokenizer.backend_tokenizer, settings)
+    _put_in_case(tokenizer.backend_tokenizer, settings)
     return tokenizer
 
 
-def _cased(backend: Tokenizer, settings: FolderSettings) -> Tokenizer:
+def _put_in_case(backend: Tokenizer, settings: FolderSettings) -> None:
     if settings.lower_case:
         backend.normalizer = _lower_case(backend.normalizer)
-    return backend
 
 
 def _lower_case(normalizer: Normalizer | None) -> Normalizer:
@@ -131,9 +128,8 @@ def _highest_id(backend: Tokenizer) -> int:
     return max(backend.get_vocab().values(), default=0)
 
 
-def _check(
-    name: str, backend: Tokenizer, padding: int | None, config: dict[str, Any], vocabulary: int
-) -> None:
+def _check(name: str, tokens: Tokens, config: dict[str, Any], vocabulary: int) -> None:
+    backend = tokens.backend
     highest = _highest_id(backend)
     sizes = f"(tokeniser: {backend.get_vocab_size():,} tokens; weights: {vocabulary:,})"
     wrong = f"{name!r}: the tokeniser does not belong to the weights"
@@ -151,7 +147,7 @@ def _check(
             f"{sizes}",
             hint,
         )
-    expected = {"pad_token_id": padding}
+    expected = {"pad_token_id": tokens.padding}
     if config.get("model_type") != "bert":  # BERT's config.json may carry RoBERTa's ids; nothing reads them
         expected |= {"bos_token_id": ends[0], "eos_token_id": ends[1]}
     for key, found in expected.items():

@@ -1,4 +1,4 @@
-"""An encoder's folder read without transformers, where its files are plain: those that mexma writes are.
+"""An encoder's weights read without transformers, where they are plain: those that mexma writes are.
 
 Importing transformers' models takes longer than loading `mini` and embedding a page of text. What is not
 plain is left to transformers, and so is every complaint about it.
@@ -6,15 +6,12 @@ plain is left to transformers, and so is every complaint about it.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from tokenizers import Tokenizer
 
 from mexma_cli.encoder import int3
 from mexma_cli.encoder.folder import FolderSettings
@@ -22,17 +19,6 @@ from mexma_cli.encoder.folder import FolderSettings
 _IGNORED = ("pooler.dense.weight", "pooler.dense.bias", "embeddings.position_ids")
 """What files have, and the model without its pooler has not."""
 _USED = {"hidden_act", "layer_norm_eps", "pad_token_id"}
-_SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-_SETTINGS = {
-    *_SPECIAL,
-    "added_tokens_decoder",
-    "backend",
-    "is_local",
-    "local_files_only",
-    "model_max_length",
-    "tokenizer_class",
-}
-"""With no other key than these in tokenizer_config.json, transformers takes tokenizer.json as it is."""
 
 
 @dataclass
@@ -46,20 +32,6 @@ class StoredModel:
 
     config: dict[str, Any]
     weights: dict[str, torch.Tensor]
-
-
-@dataclass
-class StoredTokenizer:
-    """tokenizer.json, and of tokenizer_config.json what is used.
-
-    Attributes:
-        padding: Id of the padding token, if there is one.
-        max_tokens: Length limit.
-    """
-
-    backend: Tokenizer
-    padding: int | None
-    max_tokens: int
 
 
 def read_model(settings: FolderSettings) -> StoredModel | None:
@@ -111,20 +83,3 @@ def _shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     for name, shape in linear.items():
         found |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
     return found
-
-
-def read_tokenizer(folder: Path) -> StoredTokenizer | None:
-    """The folder's tokeniser; None where transformers would not take tokenizer.json as it is, or cannot."""
-    try:
-        config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-        if not set(config) <= _SETTINGS or config["tokenizer_class"] != "TokenizersBackend":
-            return None
-        backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        added = backend.get_added_tokens_decoder()
-        known = {token.content: id for id, token in added.items() if token.special}
-        named = {config[name] for name in _SPECIAL if name in config}
-        if backend.post_processor is None or backend.truncation or backend.padding or named - set(known):
-            return None
-        return StoredTokenizer(backend, known.get(config.get("pad_token")), int(config["model_max_length"]))
-    except Exception:  # tokenizers raises plain Exception
-        return None

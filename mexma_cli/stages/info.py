@@ -266,9 +266,9 @@ def _encoder(where: Path) -> Info:
 
 
 def _tokenizer(where: Path) -> Info:
-    from mexma_cli.stages.tokenizer import load_tokenizer
+    from mexma_cli.stages.tokenizer import read_tokenizer
 
-    return Info(str(where), "tokeniser", {"vocabulary": len(load_tokenizer(where))})
+    return Info(str(where), "tokeniser", {"vocabulary": read_tokenizer(where).backend.get_vocab_size()})
 
 
 def _text(where: Path) -> Info:

@@ -124,7 +124,7 @@ class _Crew:
                     for pair in selection.pairs(job, self._worker.stopped):
                         yield from ((sentence, job.corpus.repeat) for sentence in pair)
 
-        backend = recipe_tokenizer(recipe, settings, sentences).backend_tokenizer
+        backend = recipe_tokenizer(recipe, settings, sentences).backend
         backend.no_truncation()
         backend.no_padding()
         return str(backend.to_str())

@@ -5,20 +5,23 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import xxhash
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
 
 from mexma_cli.encoder.folder import locate, written_aside
-from mexma_cli.encoder.hugging_face import read_tokenizer
+from mexma_cli.encoder.tokens import Tokens, with_transformers
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import Recipe, TrainTokenizer
 from mexma_cli.stages.vocabulary import SPECIAL, Weighed, train_pieces, word_model
 from mexma_cli.store.manifest import read_json, write_json_atomic
 from mexma_cli.text.latin import ACCENTS, LATIN
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +42,7 @@ def load_tokenizer(where: str | Path) -> PreTrainedTokenizerFast:
         MexmaError: There is none.
     """
     try:
-        tokenizer = read_tokenizer(where)
+        tokenizer = with_transformers(where)
     except (OSError, ValueError) as error:
         raise MexmaError(f"no tokeniser in {str(where)!r}: {str(error).splitlines()[0]}") from None
     if not getattr(tokenizer, "is_fast", False):
@@ -49,7 +52,7 @@ def load_tokenizer(where: str | Path) -> PreTrainedTokenizerFast:
 
 def recipe_tokenizer(
     recipe: Recipe, settings: dict[str, Any], sentences: Callable[[], Iterator[Weighed]]
-) -> PreTrainedTokenizerFast:
+) -> Tokens:
     """The tokeniser that a recipe asks for; one that was trained with equal settings is taken again.
 
     Args:
@@ -58,17 +61,27 @@ def recipe_tokenizer(
     """
     wanted = recipe.encoder.tokenizer
     if recipe.encoder.start is not None or wanted is None:
-        return load_tokenizer(locate(recipe.encoder.start or "mini"))
+        return read_tokenizer(locate(recipe.encoder.start or "mini"))
     path = tokenizer_path(recipe)
     note = {"tokenizer": wanted.model_dump(), "text": settings}
     if (path / _NOTE).is_file() and read_json(path / _NOTE) == note:
-        return load_tokenizer(path)
+        return read_tokenizer(path)
     log.info("training a tokeniser of %s pieces", f"{wanted.vocabulary:,}")
     tokenizer = train_tokenizer(wanted, sentences)
     with written_aside(path) as aside:
         tokenizer.save_pretrained(aside)
         write_json_atomic(aside / _NOTE, note)
-    return load_tokenizer(path)
+    return read_tokenizer(path)
+
+
+def read_tokenizer(folder: str | Path) -> Tokens:
+    """A folder's tokeniser, without transformers if that is not needed.
+
+    Raises:
+        MexmaError: There is none.
+    """
+    load = partial(load_tokenizer, folder)
+    return Tokens.plain(Path(folder), load) or Tokens.of(load())
 
 
 def train_tokenizer(
@@ -118,6 +131,8 @@ def train_tokenizer(
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
+    from transformers import PreTrainedTokenizerFast
+
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         bos_token="<s>",

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from mexma_cli.encoder import stored
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.folder import read_settings
+from mexma_cli.encoder.tokens import Tokens
 
 WEIGHTS = "model.safetensors"
 
@@ -29,6 +31,10 @@ def folder(tiny_encoder: Path, tmp_path: Path) -> Path:
 
 def edit(file: Path, **changes: object) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def never() -> Any:
+    raise AssertionError("transformers' tokeniser was asked for")
 
 
 def rename(folder: Path, change: Callable[[str], str]) -> None:
@@ -46,9 +52,9 @@ def test_it_is_what_transformers_reads(
 ) -> None:
     SentenceEncoder.load(str(tiny_encoder), "cpu").save(tmp_path / "saved", dtype)
     plain = SentenceEncoder.load(str(tmp_path / "saved"), "cpu")
-    assert stored.read_model(read_settings(tmp_path / "saved")) and stored.read_tokenizer(tmp_path / "saved")
+    assert stored.read_model(read_settings(tmp_path / "saved")) and Tokens.plain(tmp_path / "saved", never)
     monkeypatch.setattr(stored, "read_model", lambda settings: None)
-    monkeypatch.setattr(stored, "read_tokenizer", lambda folder: None)
+    monkeypatch.setattr(Tokens, "plain", lambda folder, load: None)
     other = SentenceEncoder.load(str(tmp_path / "saved"), "cpu")
     assert plain.fingerprint == other.fingerprint
     texts = [*sentences["fra"], "", "漢字"]
@@ -111,9 +117,9 @@ def test_weights_that_are_left_to_transformers(case: str, folder: Path) -> None:
     ids=lambda changes: next(iter(changes)),
 )
 def test_tokenisers_that_are_left_to_transformers(changes: dict[str, object], folder: Path) -> None:
-    assert stored.read_tokenizer(folder)
+    assert Tokens.plain(folder, never)
     edit(folder / "tokenizer_config.json", **changes)
-    assert stored.read_tokenizer(folder) is None
+    assert Tokens.plain(folder, never) is None
 
 
 def test_a_pooler_in_the_file_is_no_hindrance(folder: Path) -> None:
@@ -127,13 +133,17 @@ def test_a_pooler_in_the_file_is_no_hindrance(folder: Path) -> None:
     assert plain and len(plain.weights) == len(weights) - 3
 
 
-def test_embedding_loads_no_transformers(tmp_path: Path) -> None:
+EMBED = "from mexma_cli.main import cli; cli('embed --device cpu text'.split(), standalone_mode=False)"
+
+
+@pytest.mark.parametrize(
+    ("code", "unused"), [(EMBED, "transformers"), ("import mexma_cli.stages.prepare", "torch")]
+)
+def test_what_is_not_needed_is_not_loaded(code: str, unused: str, tmp_path: Path) -> None:
     """A command's start is most of what a page of text costs."""
     (tmp_path / "text").write_text("Le chat dort.\n")
-    code = (
-        "import sys; from mexma_cli.main import cli; cli(sys.argv[1:], standalone_mode=False); "
-        "sys.exit('transformers' in sys.modules)"
+    code += f"; import sys; sys.exit({unused!r} in sys.modules and '{unused} was loaded')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, text=True, capture_output=True, timeout=120
     )
-    command = [sys.executable, "-c", code, "embed", "--device", "cpu", str(tmp_path / "text")]
-    done = subprocess.run(command, text=True, capture_output=True, timeout=120)
-    assert done.returncode == 0 and (tmp_path / "text.emb").is_dir(), done.stderr
+    assert done.returncode == 0, done.stderr

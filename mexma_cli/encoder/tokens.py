@@ -1,0 +1,97 @@
+"""Tokenisers: of the tokenizers library, with transformers' object around one only once it is asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tokenizers import Tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+_SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+_SETTINGS = {
+    *_SPECIAL,
+    "added_tokens_decoder",
+    "backend",
+    "is_local",
+    "local_files_only",
+    "model_max_length",
+    "tokenizer_class",
+}
+"""With no other key than these in tokenizer_config.json, transformers takes tokenizer.json as it is."""
+
+
+class Tokens:
+    """A tokeniser.
+
+    Args:
+        backend: Of the tokenizers library, which does the work.
+        load: Gives transformers' object around it.
+        padding: Id of the padding token, if there is one.
+        max_tokens: Length limit.
+    """
+
+    def __init__(
+        self,
+        backend: Tokenizer,
+        load: Callable[[], PreTrainedTokenizerFast],
+        padding: int | None,
+        max_tokens: int,
+    ) -> None:
+        self.backend = backend
+        self._load = load
+        self.padding = padding
+        self.max_tokens = max_tokens
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerFast) -> Tokens:
+        """Of one that is there."""
+        backend, padding = tokenizer.backend_tokenizer, tokenizer.pad_token_id
+        return cls(backend, lambda: tokenizer, padding, tokenizer.model_max_length)
+
+    @classmethod
+    def plain(cls, folder: Path, load: Callable[[], PreTrainedTokenizerFast]) -> Tokens | None:
+        """A folder's; None where transformers would not take tokenizer.json as it is, or cannot."""
+        try:
+            config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+            if not set(config) <= _SETTINGS or config["tokenizer_class"] != "TokenizersBackend":
+                return None
+            backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+            added = backend.get_added_tokens_decoder()
+            known = {token.content: id for id, token in added.items() if token.special}
+            named = {config[name] for name in _SPECIAL if name in config}
+            if backend.post_processor is None or backend.truncation or backend.padding or named - set(known):
+                return None
+            return cls(backend, load, known.get(config.get("pad_token")), int(config["model_max_length"]))
+        except Exception:  # tokenizers raises plain Exception
+            return None
+
+    @cached_property
+    def full(self) -> PreTrainedTokenizerFast:
+        """Transformers' tokeniser, for training and for other programs' files."""
+        return self._load()
+
+
+def with_transformers(folder: str | Path, own_code: bool = False) -> PreTrainedTokenizerFast:
+    """A folder's tokeniser as transformers reads it.
+
+    Args:
+        own_code: The folder's own Python code may be run.
+    """
+    from transformers import AutoTokenizer
+
+    quieten()
+    return AutoTokenizer.from_pretrained(folder, trust_remote_code=own_code)
+
+
+def quieten() -> None:
+    """Transformers' bars and reports are about files, not about the user's text."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
