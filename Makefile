@@ -1,4 +1,4 @@
-# make demo    set up .venv, mine the demo texts, score the result     (half a minute once set up)  
+# make demo    set up .venv, mine the demo texts, score the result     (half a minute once set up)
 # make test    set up .venv, lint, type check, tests                  (under 10 minutes on 2 cores)
 # make docs    write docs/cli.md and what the sessions in README and guide print
 # make clean   remove what the demo and the tests wrote (not .venv)

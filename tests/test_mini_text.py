@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ LONG = 8
 """Words from which two sentences that differ in one word are more than the same phrase."""
 
 
+@lru_cache(2**17)  # an English verse stands beside each of its translations
 def letters(sentence: str) -> int:
     """Hash of the letters and digits without case."""
     plain = re.sub(r"[\W_]+", "", sentence.casefold())
