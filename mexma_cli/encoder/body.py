@@ -27,67 +27,66 @@ class Body:
     """
 
     def __init__(self, source: PreTrainedModel | StoredModel) -> None:
-        self._stored: StoredModel | None = None
-        self._model: PreTrainedModel | None = None
-        if isinstance(source, StoredModel):
-            self._stored = source
-        else:
+        if not isinstance(source, StoredModel):
             use_packed_attention(source)
-            self._model = source
+        self._source = source
 
     @property
     def model(self) -> PreTrainedModel:
         """Transformers' model, always the same one; from then on it holds the weights."""
-        if self._model is None:
+        if isinstance(self._source, StoredModel):
             from mexma_cli.encoder.hugging_face import model_of
 
-            assert self._stored is not None
-            self._model, self._stored = model_of(self._stored), None
-            use_packed_attention(self._model)
-        return self._model
+            model = model_of(self._source)
+            use_packed_attention(model)
+            self._source = model
+        return self._source
 
     @property
     def config(self) -> Any:
         """config.json, by attributes."""
-        return self.model.config if self._stored is None else SimpleNamespace(**self._stored.config)
+        source = self._source
+        return SimpleNamespace(**source.config) if isinstance(source, StoredModel) else source.config
 
     @property
     def weights(self) -> dict[str, torch.Tensor]:
         """By their names in the model; training changes them."""
-        return self.model.state_dict() if self._stored is None else self._stored.weights
+        source = self._source
+        return source.weights if isinstance(source, StoredModel) else source.state_dict()
 
     @property
     def vocabulary(self) -> int:
         """Token embeddings."""
-        if self._stored is None:
-            return cast(torch.nn.Embedding, self.model.get_input_embeddings()).num_embeddings
-        return int(self._stored.config["vocab_size"])
+        if isinstance(self._source, StoredModel):
+            return int(self._source.config["vocab_size"])
+        return cast(torch.nn.Embedding, self._source.get_input_embeddings()).num_embeddings
 
     @property
     def of_berts_family(self) -> bool:
         """Whether it computes what transformers' BERT or RoBERTa does: no code of a folder's own."""
-        if self._stored is not None:
+        kind = type(self._source)
+        if kind is StoredModel:
             return True
-        kind = type(self.model)
         return kind.__name__ in _FAMILY and kind.__module__.startswith("transformers.models.")
 
     @property
     def first_position(self) -> int:
         """The position id of a sentence's first token."""
-        if self._stored is None:
-            return first_position(self.model)
-        config = self._stored.config
+        if not isinstance(self._source, StoredModel):
+            return first_position(self._source)
+        config = self._source.config
         return 0 if config["model_type"] == "bert" else int(config["pad_token_id"]) + 1
 
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
-        return self.model.device if self._stored is None else torch.device("cpu")
+        return torch.device("cpu") if isinstance(self._source, StoredModel) else self._source.device
 
     def to(self, device: torch.device, dtype: torch.dtype) -> None:
         """Move and cast all weights."""
-        if self._stored is not None and device.type == "cpu":
-            self._stored.weights = {name: tensor.to(dtype) for name, tensor in self._stored.weights.items()}
+        source = self._source
+        if isinstance(source, StoredModel) and device.type == "cpu":
+            source.weights = {name: tensor.to(dtype) for name, tensor in source.weights.items()}
         else:
             self.model.to(device=device, dtype=dtype)
 

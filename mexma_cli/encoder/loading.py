@@ -87,12 +87,8 @@ def load_tokenizer(name: str, folder: Path, settings: FolderSettings, vocabulary
     """
     if not any((folder / file).is_file() for file in TOKENIZER_FILES):
         raise MexmaError(f"{name!r} cannot be loaded as an encoder: it has no tokeniser (tokenizer.json)")
-    load = partial(_with_transformers, name, folder, settings)
-    tokens = Tokens.plain(folder, load)
-    if tokens is None:
-        tokens = Tokens.of(load())
-    else:
-        _put_in_case(tokens.backend, settings)
+    tokens = Tokens.read(folder, partial(_with_transformers, name, folder, settings))
+    _put_in_case(tokens.backend, settings)
     _check(name, tokens, settings.config, vocabulary)
     return tokens
 
@@ -109,6 +105,7 @@ def _with_transformers(name: str, folder: Path, settings: FolderSettings) -> Pre
 
 
 def _put_in_case(backend: Tokenizer, settings: FolderSettings) -> None:
+    """A second time it changes nothing."""
     if settings.lower_case:
         backend.normalizer = _lower_case(backend.normalizer)
 

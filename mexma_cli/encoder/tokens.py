@@ -71,6 +71,11 @@ class Tokens:
         except Exception:  # tokenizers raises plain Exception
             return None
 
+    @classmethod
+    def read(cls, folder: Path, load: Callable[[], PreTrainedTokenizerFast]) -> Tokens:
+        """A folder's: `plain`, or else of what `load` gives."""
+        return cls.plain(folder, load) or cls.of(load())
+
     @cached_property
     def full(self) -> PreTrainedTokenizerFast:
         """Transformers' tokeniser, for training and for other programs' files."""

@@ -80,8 +80,7 @@ def read_tokenizer(folder: str | Path) -> Tokens:
     Raises:
         MexmaError: There is none.
     """
-    load = partial(load_tokenizer, folder)
-    return Tokens.plain(Path(folder), load) or Tokens.of(load())
+    return Tokens.read(Path(folder), partial(load_tokenizer, folder))
 
 
 def train_tokenizer(
