@@ -20,12 +20,14 @@ class KeptMemory:
 
     Every step frees what the next one allocates, and a page that comes fresh from the system costs several
     times what writing to it does. But what stays falls to pieces, into which the next step's tensors do not
-    fit, and grows from step to step: what is free goes back from time to time.
+    fit, and grows from step to step: what is free goes back from time to time. What a step needs is what is
+    held after one that began without such memory; of the last two, since one may have been uncommonly large.
     """
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-        self._needed = 0
+        self._needed = self._last = 0
+        self._began_without = True
         if self._libc is not None and hasattr(self._libc, "mallopt"):
             self._libc.mallopt(_MMAP_MAX, 0)
             self._libc.mallopt(_TRIM_THRESHOLD, -1)  # never
@@ -37,11 +39,11 @@ class KeptMemory:
         if self._libc is None:
             return
         pages = int(Path("/proc/self/statm").read_text().split()[1])
-        if not self._needed:
-            self._needed = pages
-        elif pages > GROWTH * self._needed:
+        if self._began_without:
+            self._needed, self._last = min(self._last, pages), pages
+        self._began_without = pages > GROWTH * self._needed
+        if self._began_without:
             self._libc.malloc_trim(0)
-            self._needed = 0  # the next step shows it
 
 
 @contextmanager
