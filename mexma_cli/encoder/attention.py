@@ -18,6 +18,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from mexma_cli.encoder.packing import PackedBatch
+from mexma_cli.encoder.short_attention import attend, within_short
 from mexma_cli.encoder.spelling import word_embeddings
 from mexma_cli.errors import MexmaError
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 IMPLEMENTATION = "mexma_packed"
-SHORT = 128
-"""Tokens up to which attention is written out on a CPU."""
 Backend = Literal["xformers", "varlen", "bucketed"]
 
 
@@ -141,28 +140,20 @@ def _bucketed(
     scaling: float | None,
     dropout: float,
 ) -> torch.Tensor:
-    # Neighbours of one length are a view [n, L, H, D] of the packed tensor: no padding, no copy, no mask.
-    runs = [(length, len(list(group))) for length, group in groupby(lengths)]
-    sizes = [length * count for length, count in runs]
     heads, dim = query.shape[1], query.shape[3]
-    parts = (tensor[0].transpose(0, 1).split(sizes) for tensor in (query, key, value))
+    # All short sentences side by side; of the others neighbours of one length, which are a view [n, L, H, D]
+    # of the packed tensor: no padding, no copy, no mask.
+    runs = [list(run) for _, run in groupby(lengths, lambda n: 0 if within_short(query, n) else n)]
+    parts = (tensor[0].transpose(0, 1).split(list(map(sum, runs))) for tensor in (query, key, value))
     outputs = []
-    for (length, count), q, k, v in zip(runs, *parts, strict=True):
-        q, k, v = (part.view(count, length, heads, dim).transpose(1, 2) for part in (q, k, v))
-        attend = _short if length <= SHORT and q.device.type == "cpu" else scaled_dot_product_attention
-        attended = attend(q, k, v, dropout_p=dropout, scale=scaling)
-        outputs.append(attended.transpose(1, 2).reshape(count * length, heads, dim))
+    for run, q, k, v in zip(runs, *parts, strict=True):
+        if within_short(query, run[0]):
+            outputs.append(attend(q, k, v, run, scaling, dropout))
+            continue
+        q, k, v = (part.view(len(run), run[0], heads, dim).transpose(1, 2) for part in (q, k, v))
+        attended = scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=scaling)
+        outputs.append(attended.transpose(1, 2).reshape(-1, heads, dim))
     return torch.cat(outputs)[None]
-
-
-def _short(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout_p: float, scale: float | None
-) -> torch.Tensor:
-    """scaled_dot_product_attention written out, in float32: small products are slow in bf16."""
-    with torch.autocast("cpu", enabled=False):
-        scores = (q.float() * (q.shape[-1] ** -0.5 if scale is None else scale)) @ k.float().transpose(-1, -2)
-        weights = torch.dropout(torch.softmax(scores, dim=-1), dropout_p, train=dropout_p > 0)
-        return (weights @ v.float()).to(v.dtype)
 
 
 def _varlen(

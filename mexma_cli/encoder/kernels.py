@@ -35,6 +35,50 @@ def narrow(bits: np.ndarray, low: np.ndarray) -> None:
         low[j] = np.uint16((bits[j] + np.uint32(0x7FFF) + odd) >> np.uint32(16))
 
 
+@inlined
+def exponentials(block: np.ndarray, top: np.float32, power: np.ndarray) -> None:
+    """exp(block - top) as a product: `block` becomes one factor, and `power`, bits of float32, the other.
+
+    exp(x) is 2**n exp(x - n log 2), and the latter a polynomial to 1e-7 (Cephes' expf). What is below
+    exp(-87) is that, which is no denormal number.
+    """
+    for j in range(len(block)):
+        x = block[j] - top
+        x = np.float32(-87) if x < np.float32(-87) else x
+        whole = np.int32(x * np.float32(1.44269504) - np.float32(0.5))
+        n = np.float32(whole)
+        r = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
+        p = np.float32(1.9875691500e-4)
+        p = p * r + np.float32(1.3981999507e-3)
+        p = p * r + np.float32(8.3334519073e-3)
+        p = p * r + np.float32(4.1665795894e-2)
+        p = p * r + np.float32(1.6666665459e-1)
+        p = p * r + np.float32(5.0000001201e-1)
+        block[j] = p * r * r + r + np.float32(1)
+        power[j] = (whole + np.int32(127)) << np.int32(23)
+
+
+@inlined
+def draw(kept: np.ndarray, row: int, seed: np.uint32, dropout: np.float32) -> None:
+    """Factors of a row's numbers for dropout, 0 for the share that is left out.
+
+    They follow from places and seed alone, by the last step of MurmurHash3.
+    """
+    limit = np.uint32(dropout * np.float32(4294967040))
+    factor = np.float32(1) / (np.float32(1) - dropout)
+    start = _mixed(np.uint32(row) ^ seed)
+    for j in range(len(kept)):
+        bits = _mixed(np.uint32(start + np.uint32(j) * np.uint32(0x9E3779B9)))
+        kept[j] = factor if bits >= limit else np.float32(0)
+
+
+@inlined
+def _mixed(bits: np.uint32) -> np.uint32:
+    bits = np.uint32((bits ^ (bits >> np.uint32(16))) * np.uint32(0x85EBCA6B))  # Numba's product has 64 bits
+    bits = np.uint32((bits ^ (bits >> np.uint32(13))) * np.uint32(0xC2B2AE35))
+    return bits ^ (bits >> np.uint32(16))
+
+
 @compiled
 def add_norm(x: np.ndarray, y: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: np.float32) -> None:
     """``x = LayerNorm(x + y)`` in place.

@@ -31,3 +31,14 @@ def one_thread_each(threads: int) -> Iterator[InOrder]:
     finally:
         pool.shutdown(cancel_futures=True)
         torch.set_num_threads(before)  # the libraries below torch share one setting
+
+
+def side_by_side(work: Callable[[int], None], parts: int) -> None:
+    """Call `work` with 0 to parts - 1, on as many threads as torch has. It lets others run (nogil)."""
+    threads = min(torch.get_num_threads(), parts)
+    if threads == 1:
+        for part in range(parts):
+            work(part)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(work, range(parts)))

@@ -6,12 +6,11 @@ bfloat16 logits nothing as large as these exists in float32.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import torch
 
-from mexma_cli.encoder.kernels import compiled, inlined, narrow, widen
+from mexma_cli.encoder.kernels import compiled, exponentials, inlined, narrow, widen
+from mexma_cli.encoder.threads import side_by_side
 
 BLOCK = 1024
 """Numbers that are in the nearest cache together."""
@@ -44,11 +43,7 @@ def softmax_slopes(
         own = (rows[part].numpy(), bias.numpy(), labels[part].numpy(), sums[number], losses[part].numpy())
         (_slopes if rows is logits else _slopes_bf16)(*own)
 
-    if len(bounds) == 1:
-        work(0)
-    else:
-        with ThreadPoolExecutor(len(bounds)) as pool:
-            list(pool.map(work, range(len(bounds))))
+    side_by_side(work, len(bounds))
     for own in sums:
         bias_grad += torch.from_numpy(own)
     return losses
@@ -93,7 +88,7 @@ def _slope(row: np.ndarray, label: int) -> np.float64:
     total = np.float64(0)
     for first in range(0, len(row), BLOCK):
         block = row[first : first + BLOCK]
-        _exponentials(block, top, power)
+        exponentials(block, top, power)
         total += _product(block, power.view(np.float32))
     inverse = np.float32(1 / total)
     for j in range(len(row)):
@@ -115,29 +110,6 @@ def _largest(row: np.ndarray) -> np.float32:
         for value in values:
             top = value if value > top else top
     return top
-
-
-@inlined
-def _exponentials(block: np.ndarray, top: np.float32, power: np.ndarray) -> None:
-    """exp(block - top) as a product: `block` becomes one factor, and `power`, bits of float32, the other.
-
-    exp(x) is 2**n exp(x - n log 2), and the latter a polynomial to 1e-7 (Cephes' expf). What is below
-    exp(-87) is that, which is no denormal number.
-    """
-    for j in range(len(block)):
-        x = block[j] - top
-        x = np.float32(-87) if x < np.float32(-87) else x
-        whole = np.int32(x * np.float32(1.44269504) - np.float32(0.5))
-        n = np.float32(whole)
-        r = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
-        p = np.float32(1.9875691500e-4)
-        p = p * r + np.float32(1.3981999507e-3)
-        p = p * r + np.float32(8.3334519073e-3)
-        p = p * r + np.float32(4.1665795894e-2)
-        p = p * r + np.float32(1.6666665459e-1)
-        p = p * r + np.float32(5.0000001201e-1)
-        block[j] = p * r * r + r + np.float32(1)
-        power[j] = (whole + np.int32(127)) << np.int32(23)
 
 
 @inlined

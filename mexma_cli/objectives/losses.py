@@ -15,7 +15,7 @@ KOLEO_CLOSEST = 1e-3
 this the way out is noise; without a limit its slope would be any number (the authors' code: up to 1e8)."""
 CHUNK_ROWS = 512
 """Masked tokens whose logits exist at once."""
-BLOCK_WORDS = 1 << 15
+BLOCK_WORDS = 1 << 13
 """Words whose gradient from those tokens exists at once, beside the sum over all tokens."""
 
 

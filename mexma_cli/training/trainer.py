@@ -24,6 +24,7 @@ from mexma_cli.objectives.base import Objective
 from mexma_cli.recipe import Trainer as Settings
 from mexma_cli.training import checkpoint, distributed
 from mexma_cli.training.distributed import Processes, Shared
+from mexma_cli.training.dropout import hasten_dropout
 from mexma_cli.training.failure import Batch, not_a_number
 from mexma_cli.training.log import Log
 from mexma_cli.training.masking import Vocabulary, build_views
@@ -73,6 +74,8 @@ class Trainer:
         self.best: float | None = None
         if settings.activation_checkpointing:
             distributed.save_activations(objective)
+        if self.device.type == "cpu":
+            hasten_dropout(objective)
         freeze(objective, settings)
         self.shared = Shared(objective, processes, self.device, settings.sharding == "full")
         self.optimisers = [adamw(groups, settings) for groups in objective.players()]
