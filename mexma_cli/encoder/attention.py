@@ -5,8 +5,8 @@ with it returns None, so the model builds no mask of its own. A model takes a pa
 ``input_ids [1, T]`` with explicit ``position_ids`` and ``cu_seq_lens_q`` (see `run_packed`).
 
 Backends: `xformers` (memory_efficient_attention with BlockDiagonalMask, paper section 7.1) and
-`varlen` (torch's variable-length attention) on CUDA, `bucketed` (scaled_dot_product_attention over
-neighbours of equal length) everywhere.
+`varlen` (torch's variable-length attention) on CUDA, `bucketed` everywhere: short sentences on a processor
+side by side (`short_attention`), others by scaled_dot_product_attention, runs of equal length together.
 """
 
 from __future__ import annotations
