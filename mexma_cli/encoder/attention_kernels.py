@@ -9,36 +9,34 @@ Inside, numbers are float32.
 from __future__ import annotations
 
 import numpy as np
-from numba import types
-from numba.extending import overload
 
-from mexma_cli.encoder.kernels import compiled, draw, exponentials, inlined, narrow, widen
+from mexma_cli.encoder.kernels import compiled, draw, exponentials, inlined, read, write
 
 DIM = 64
 """Numbers of a head, or zeros beside them: loops of known length become vector instructions."""
 
 
 @compiled
-def forward(given, bounds, heads, scale, dropout, seed, out, norms) -> None:  # type: ignore[no-untyped-def]
+def forward(given, spans, heads, scale, dropout, seed, out, norms) -> None:  # type: ignore[no-untyped-def]
     """Attention's sums, and what the way back needs of the softmax.
 
     Args:
         given: q, k, v, each float32 or bfloat16 [T, H * D], D up to DIM.
-        bounds: int64 [S + 1], where the sentences to do start, and the last one ends.
+        spans: int64 [S, 2], where the sentences to do start and end.
         heads: H.
         scale: float32, of the scores.
         dropout: float32, the share of weights to leave out; which ones, `seed` tells (uint32).
         out: As q.
         norms: float32 [T, H], the logarithms of the softmax's sums.
     """
-    longest = np.max(bounds[1:] - bounds[:-1])
+    longest = np.max(spans[:, 1] - spans[:, 0])
     room = np.zeros((4, longest, DIM), np.float32)
     queries, keys, values, sums = room[0], room[1], room[2], room[3]
     scores, kept = np.empty(longest, np.float32), np.empty(longest, np.float32)
     power = np.empty(longest, np.int32)
-    for sentence in range(len(bounds) - 1):
-        start = bounds[sentence]
-        n = bounds[sentence + 1] - start
+    for sentence in range(len(spans)):
+        start = spans[sentence, 0]
+        n = spans[sentence, 1] - start
         weights = scores[:n]
         for head in range(heads):
             for part in range(3):
@@ -62,23 +60,23 @@ def forward(given, bounds, heads, scale, dropout, seed, out, norms) -> None:  # 
 
 
 @compiled
-def backward(given, bounds, heads, scale, dropout, seed, norms, found) -> None:  # type: ignore[no-untyped-def]
+def backward(given, spans, heads, scale, dropout, seed, norms, found) -> None:  # type: ignore[no-untyped-def]
     """The way back of `forward`.
 
     Args:
         given: q, k, v, out and the slope of out.
-        bounds, heads, scale, dropout, seed, norms: As they were.
+        spans, heads, scale, dropout, seed, norms: As they were.
         found: The slopes of q, k and v, to be written.
     """
-    longest = np.max(bounds[1:] - bounds[:-1]) + 3  # rows are taken by fours
+    longest = np.max(spans[:, 1] - spans[:, 0]) + 3  # rows are taken by fours
     room = np.zeros((8, longest, DIM), np.float32)
     queries, keys, values, sums, slopes = room[0], room[1], room[2], room[3], room[4]
     results = room[5:]
     four = np.zeros((2, 4, longest), np.float32)
     kept, power = np.ones(longest, np.float32), np.empty(longest, np.int32)
-    for sentence in range(len(bounds) - 1):
-        start = bounds[sentence]
-        n = bounds[sentence + 1] - start
+    for sentence in range(len(spans)):
+        start = spans[sentence, 0]
+        n = spans[sentence, 1] - start
         for head in range(heads):
             for part in range(5):
                 _take(given[part], start, n, head, heads, room[part])
@@ -172,45 +170,17 @@ def _spread(weights: np.ndarray, rows: np.ndarray, n: int, out: np.ndarray) -> N
             out[j, d] += first * rows[0, d] + second * rows[1, d] + third * rows[2, d] + fourth * rows[3, d]
 
 
+@inlined
 def _take(x, start, n, head, heads, rows) -> None:  # type: ignore[no-untyped-def]
     """Copy a head of n tokens to the first columns of float32 rows."""
-    raise NotImplementedError
+    dim = x.shape[1] // heads
+    for i in range(n):
+        read(x[start + i, head * dim : (head + 1) * dim], rows[i])
 
 
+@inlined
 def _put(rows, n, x, start, head, heads) -> None:  # type: ignore[no-untyped-def]
     """The same back."""
-    raise NotImplementedError
-
-
-@overload(_take, inline="always")
-def _taking(x, start, n, head, heads, rows):  # type: ignore[no-untyped-def]
-    def floats(x, start, n, head, heads, rows) -> None:  # type: ignore[no-untyped-def]
-        dim = x.shape[1] // heads
-        for i in range(n):
-            own, row = x[start + i, head * dim : (head + 1) * dim], rows[i]
-            for d in range(len(own)):
-                row[d] = own[d]
-
-    def bfloats(x, start, n, head, heads, rows) -> None:  # type: ignore[no-untyped-def]
-        dim = x.shape[1] // heads
-        for i in range(n):
-            widen(x[start + i, head * dim : (head + 1) * dim], rows[i].view(np.uint32))
-
-    return bfloats if x.dtype == types.uint16 else floats
-
-
-@overload(_put, inline="always")
-def _putting(rows, n, x, start, head, heads):  # type: ignore[no-untyped-def]
-    def floats(rows, n, x, start, head, heads) -> None:  # type: ignore[no-untyped-def]
-        dim = x.shape[1] // heads
-        for i in range(n):
-            own, row = x[start + i, head * dim : (head + 1) * dim], rows[i]
-            for d in range(len(own)):
-                own[d] = row[d]
-
-    def bfloats(rows, n, x, start, head, heads) -> None:  # type: ignore[no-untyped-def]
-        dim = x.shape[1] // heads
-        for i in range(n):
-            narrow(rows[i, :dim].view(np.uint32), x[start + i, head * dim : (head + 1) * dim])
-
-    return bfloats if x.dtype == types.uint16 else floats
+    dim = x.shape[1] // heads
+    for i in range(n):
+        write(rows[i], x[start + i, head * dim : (head + 1) * dim])

@@ -19,7 +19,7 @@ import torch
 from torch.nn.functional import gelu, layer_norm, linear, pad, relu, scaled_dot_product_attention
 
 from mexma_cli.encoder.body import Body
-from mexma_cli.encoder.kernels import add_norm, add_norm_bf16
+from mexma_cli.encoder.kernels import add_norm, add_norm_bf16, plain
 from mexma_cli.encoder.packing import PackedBatch
 from mexma_cli.encoder.spelling import word_embeddings
 
@@ -174,8 +174,7 @@ class _Norm:
         if low is x:
             add_norm(x.numpy(), y.numpy(), self.weight, self.bias, self.eps)
         else:
-            bits = (tensor.view(torch.uint16).numpy() for tensor in (y, low))
-            add_norm_bf16(x.numpy(), next(bits), self.weight, self.bias, self.eps, next(bits))
+            add_norm_bf16(x.numpy(), plain(y), self.weight, self.bias, self.eps, plain(low))
 
 
 def computes_bf16_fast() -> bool:

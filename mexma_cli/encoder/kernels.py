@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 
 import numpy as np
+import torch
 from numba import njit
 
 # Sums may be reordered, so that they become vector instructions; not-a-number keeps its meaning.
@@ -33,6 +34,31 @@ def narrow(bits: np.ndarray, low: np.ndarray) -> None:
     for j in range(len(bits)):
         odd = (bits[j] >> np.uint32(16)) & np.uint32(1)
         low[j] = np.uint16((bits[j] + np.uint32(0x7FFF) + odd) >> np.uint32(16))
+
+
+@inlined
+def read(low: np.ndarray, row: np.ndarray) -> None:
+    """float32 or bfloat16 to float32."""
+    if low.itemsize == 2:
+        widen(low, row.view(np.uint32))
+    else:
+        for j in range(len(low)):
+            row[j] = low[j]
+
+
+@inlined
+def write(row: np.ndarray, low: np.ndarray) -> None:
+    """The same back."""
+    if low.itemsize == 2:
+        narrow(row[: len(low)].view(np.uint32), low)
+    else:
+        for j in range(len(low)):
+            low[j] = row[j]
+
+
+def plain(tensor: torch.Tensor) -> np.ndarray:
+    """A tensor's memory as the kernels take it; bfloat16 is uint16."""
+    return tensor.view(torch.uint16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
 
 
 @inlined

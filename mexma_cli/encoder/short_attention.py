@@ -10,7 +10,8 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from mexma_cli.encoder import attention_kernels
-from mexma_cli.encoder.threads import side_by_side
+from mexma_cli.encoder.kernels import plain
+from mexma_cli.encoder.threads import each
 
 LONGEST = 128
 """Tokens of a sentence up to which it is as fast as torch's attention, or faster."""
@@ -47,9 +48,10 @@ def attend(
     """
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     seed = int(torch.randint(1 << 32, ())) if dropout else 0
-    bounds = np.concatenate([[0], np.cumsum(lengths)])
+    ends = np.cumsum(lengths)
+    spans = np.stack([ends - lengths, ends], axis=1)
     parts = [part.contiguous() for part in (query, key, value)]
-    attended: torch.Tensor = _Attention.apply(*parts, bounds, scale, dropout, seed)  # type: ignore[no-untyped-call]
+    attended: torch.Tensor = _Attention.apply(*parts, spans, scale, dropout, seed)  # type: ignore[no-untyped-call]
     return attended
 
 
@@ -60,17 +62,17 @@ class _Attention(torch.autograd.Function):
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
-        bounds: np.ndarray,
+        spans: np.ndarray,
         scale: float,
         dropout: float,
         seed: int,
     ) -> torch.Tensor:
         out, norms = torch.empty_like(query), torch.empty(query.shape[:2])
         ctx.numbers = (query.shape[1], np.float32(scale), np.float32(dropout), np.uint32(seed))
-        ctx.bounds = bounds
+        ctx.spans = spans
         ctx.save_for_backward(query, key, value, out, norms)
         given = tuple(map(_array, (query, key, value)))
-        _run(attention_kernels.forward, given, bounds, ctx.numbers, _array(out), norms.numpy())
+        _run(attention_kernels.forward, given, spans, ctx.numbers, _array(out), norms.numpy())
         return out
 
     @staticmethod
@@ -80,25 +82,23 @@ class _Attention(torch.autograd.Function):
         found = [torch.empty_like(part) for part in saved[:3]]
         given = tuple(map(_array, (*saved, slopes[0].contiguous())))
         rest = (norms.numpy(), tuple(map(_array, found)))
-        _run(attention_kernels.backward, given, ctx.bounds, ctx.numbers, *rest)
+        _run(attention_kernels.backward, given, ctx.spans, ctx.numbers, *rest)
         return (*found, None, None, None, None)
 
 
 def _run(
     kernel: Callable[..., None],
     given: tuple[np.ndarray, ...],
-    bounds: np.ndarray,
+    spans: np.ndarray,
     numbers: tuple[Any, ...],
     *rest: np.ndarray | tuple[np.ndarray, ...],
 ) -> None:
     """A kernel over all sentences. What comes of one is the same on whichever thread."""
-    threads = torch.get_num_threads()
-    parts = min(1 if threads == 1 else 4 * threads, len(bounds) - 1)  # more than threads, since they differ
-    cuts = np.linspace(0, len(bounds) - 1, parts + 1).astype(int)
-    side_by_side(lambda part: kernel(given, bounds[cuts[part] : cuts[part + 1] + 1], *numbers, *rest), parts)
+    # Every n-th sentence each, since neighbours are about as long.
+    parts = min(torch.get_num_threads(), len(spans))
+    each(parts, lambda part: kernel(given, spans[part::parts].copy(), *numbers, *rest))
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:
     """[T, H * D] of the kernels' types."""
-    tensor = tensor.detach().flatten(1)
-    return tensor.view(torch.uint16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
+    return plain(tensor.detach().flatten(1))

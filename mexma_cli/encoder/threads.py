@@ -1,14 +1,18 @@
-"""Work on the processor's cores, one batch a thread: no waiting for one another inside a batch."""
+"""Work on the processor's cores: a batch a thread, or parts of one task side by side."""
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
+import numpy as np
 import torch
 
+_PARALLEL_FROM = 1 << 22  # multiplications; below that a thread costs more than it brings
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 InOrder = Callable[[Callable[[Item], Result], Iterable[Item]], Iterator[Result]]
@@ -33,12 +37,33 @@ def one_thread_each(threads: int) -> Iterator[InOrder]:
         torch.set_num_threads(before)  # the libraries below torch share one setting
 
 
-def side_by_side(work: Callable[[int], None], parts: int) -> None:
-    """Call `work` with 0 to parts - 1, on as many threads as torch has. It lets others run (nogil)."""
-    threads = min(torch.get_num_threads(), parts)
-    if threads == 1:
-        for part in range(parts):
-            work(part)
+def in_slices(count: int, task: Callable[[int, int], object], work: int = _PARALLEL_FROM) -> None:
+    """Run `task(start, stop)` over [0, count), on as many threads as torch may use; Numba code is free of
+    the interpreter's lock.
+
+    Args:
+        work: About how many multiplications there are in all.
+    """
+    if work < _PARALLEL_FROM or count < 2:
+        task(0, count)
         return
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(work, range(parts)))
+    borders = np.linspace(0, count, torch.get_num_threads() + 1).astype(int).tolist()
+    pieces = list(itertools.pairwise(borders))
+    each(len(pieces), lambda piece: task(*pieces[piece]), work)
+
+
+def each(count: int, task: Callable[[int], object], work: int = _PARALLEL_FROM) -> None:
+    """Run `task(0)` to `task(count - 1)`, each on a thread of its own where there is enough work."""
+    if count == 1 or work < _PARALLEL_FROM:
+        for number in range(count):
+            task(number)
+        return
+    others = [_pool(count - 1).submit(task, number) for number in range(1, count)]
+    task(0)
+    for other in others:
+        other.result()
+
+
+@functools.cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="mexma")

@@ -19,6 +19,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from mexma_cli.encoder.threads import in_slices
 from mexma_cli.mining import kernels
 from mexma_cli.mining.arithmetic import Arithmetic
 
@@ -134,7 +135,7 @@ class Side:
             if bad >= 0:
                 raise ValueError(f"the vector of row {int(self.ids[start + a + bad])} is not finite")
 
-        kernels.in_slices(len(unit), prepare, 4 * unit.size)
+        in_slices(len(unit), prepare, 4 * unit.size)
         length, error, bias, step = np.ascontiguousarray(stats.T)
         return Block(unit, low, step, length * np.float32(1.0001), error, bias)
 

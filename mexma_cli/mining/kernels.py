@@ -7,23 +7,21 @@ however the matrix was cut into tiles, from whichever direction the pair was fou
 from __future__ import annotations
 
 import functools
-import itertools
 import logging
 import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import torch
 from numba import njit, types
 from numba.core.event import Event, Listener, register
 from numba.extending import overload
+
+from mexma_cli.encoder.threads import in_slices
 
 log = logging.getLogger(__name__)
 
 EMPTY = np.iinfo(np.int64).min
 """The key of a place in a list of k best that nobody has taken."""
-_PARALLEL_FROM = 1 << 22  # multiplications; below that a thread costs more than it brings
 
 compiled = functools.partial(njit, nogil=True, cache=True, error_model="numpy")
 # Sums may be reordered, so that they become vector instructions; not-a-number keeps its meaning.
@@ -59,38 +57,6 @@ def dots(x: np.ndarray, y: np.ndarray, rows: np.ndarray, columns: np.ndarray) ->
     work = len(rows) * x.shape[1]
     in_slices(len(rows), lambda a, b: _dots(x, y, rows[a:b], columns[a:b], out[a:b]), work)
     return out
-
-
-def in_slices(count: int, task: Callable[[int, int], object], work: int = _PARALLEL_FROM) -> None:
-    """Run `task(start, stop)` over [0, count), on as many threads as torch may use; Numba code is free of
-    the interpreter's lock.
-
-    Args:
-        work: About how many multiplications there are in all.
-    """
-    if work < _PARALLEL_FROM or count < 2:
-        task(0, count)
-        return
-    borders = np.linspace(0, count, torch.get_num_threads() + 1).astype(int).tolist()
-    pieces = list(itertools.pairwise(borders))
-    each(len(pieces), lambda piece: task(*pieces[piece]), work)
-
-
-def each(count: int, task: Callable[[int], object], work: int = _PARALLEL_FROM) -> None:
-    """Run `task(0)` to `task(count - 1)`, each on a thread of its own where there is enough work."""
-    if count == 1 or work < _PARALLEL_FROM:
-        for number in range(count):
-            task(number)
-        return
-    others = [_pool(count - 1).submit(task, number) for number in range(1, count)]
-    task(0)
-    for other in others:
-        other.result()
-
-
-@functools.cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="mexma-mining")
 
 
 @_summing()

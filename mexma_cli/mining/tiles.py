@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from mexma_cli.encoder.threads import InOrder
+from mexma_cli.encoder.threads import InOrder, in_slices
 from mexma_cli.mining import kernels, scanning
 from mexma_cli.mining.arithmetic import Product
 from mexma_cli.mining.blocks import Block
@@ -110,5 +110,5 @@ class Tile:
                 scanning.column_maxima(piece[:, a:b], self._spread, stats, y.error[a:b], first, best)
             scanning.kth_best(best, k, floors[a:b])
 
-        kernels.in_slices(len(y), some, len(x) * len(y))
+        in_slices(len(y), some, len(x) * len(y))
         return floors + y.bias

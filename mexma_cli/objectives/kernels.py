@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from mexma_cli.encoder.kernels import compiled, exponentials, inlined, narrow, widen
-from mexma_cli.encoder.threads import side_by_side
+from mexma_cli.encoder.threads import each
 
 BLOCK = 1024
 """Numbers that are in the nearest cache together."""
@@ -43,7 +43,7 @@ def softmax_slopes(
         own = (rows[part].numpy(), bias.numpy(), labels[part].numpy(), sums[number], losses[part].numpy())
         (_slopes if rows is logits else _slopes_bf16)(*own)
 
-    side_by_side(work, len(bounds))
+    each(len(bounds), work)
     for own in sums:
         bias_grad += torch.from_numpy(own)
     return losses

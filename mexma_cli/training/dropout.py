@@ -12,8 +12,8 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from mexma_cli.encoder.kernels import compiled, draw, narrow, widen
-from mexma_cli.encoder.threads import side_by_side
+from mexma_cli.encoder.kernels import compiled, draw, plain, read, write
+from mexma_cli.encoder.threads import in_slices
 
 BLOCK = 1024
 """Numbers that are in the nearest cache together."""
@@ -54,35 +54,19 @@ class _Dropped(torch.autograd.Function):
 def _drop(x: torch.Tensor, share: np.float32, seed: np.uint32) -> torch.Tensor:
     x = x.detach().contiguous()
     out = torch.empty_like(x)
-    work, kind = (_floats, torch.float32) if x.dtype == torch.float32 else (_bfloats, torch.uint16)
-    numbers, kept = (tensor.view(kind).flatten().numpy() for tensor in (x, out))
+    numbers, kept = plain(x.flatten()), plain(out.flatten())
     blocks = -(-len(numbers) // BLOCK)
-    parts = min(torch.get_num_threads(), blocks)
-    cuts = np.linspace(0, blocks, parts + 1).astype(int)
-    side_by_side(lambda part: work(numbers, cuts[part], cuts[part + 1], share, seed, kept), parts)
+    in_slices(blocks, lambda first, end: _blocks(numbers, first, end, share, seed, kept))
     return out
 
 
 @compiled
-def _floats(x: np.ndarray, first: int, end: int, share: np.float32, seed: np.uint32, out: np.ndarray) -> None:
-    factors = np.empty(BLOCK, np.float32)
+def _blocks(x: np.ndarray, first: int, end: int, share: np.float32, seed: np.uint32, out: np.ndarray) -> None:
+    factors, values = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32)
     for block in range(first, end):
         draw(factors, block, seed, share)
-        numbers, kept = x[block * BLOCK : (block + 1) * BLOCK], out[block * BLOCK : (block + 1) * BLOCK]
-        for j in range(len(numbers)):
-            kept[j] = numbers[j] * factors[j]
-
-
-@compiled
-def _bfloats(
-    x: np.ndarray, first: int, end: int, share: np.float32, seed: np.uint32, out: np.ndarray
-) -> None:
-    factors, bits = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.uint32)
-    values = bits.view(np.float32)
-    for block in range(first, end):
-        draw(factors, block, seed, share)
-        numbers, kept = x[block * BLOCK : (block + 1) * BLOCK], out[block * BLOCK : (block + 1) * BLOCK]
-        widen(numbers, bits)
-        for j in range(len(numbers)):
+        kept = out[block * BLOCK : (block + 1) * BLOCK]
+        read(x[block * BLOCK : (block + 1) * BLOCK], values)
+        for j in range(len(kept)):
             values[j] *= factors[j]
-        narrow(bits[: len(numbers)], kept)
+        write(values, kept)

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from mexma_cli.mining.kernels import dots, in_slices
+from mexma_cli.encoder.threads import in_slices
+from mexma_cli.mining.kernels import dots
 
 
 @pytest.fixture

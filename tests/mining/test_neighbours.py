@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.mining import kernels, neighbours, sweep, tiles
+from mexma_cli.mining import neighbours, sweep, tiles
 from mexma_cli.mining.arithmetic import BFLOAT16, FLOAT32, INT8, Arithmetic
 from mexma_cli.mining.neighbours import Neighbours, knn
 from mexma_cli.mining.sweep import Place
@@ -167,7 +167,7 @@ def test_the_same_bytes_however_it_is_cut(
             patch.setattr(neighbours, "X_ROWS", x_rows)
             patch.setattr(tiles, "GROUPS", 8)  # so that small tiles have floors, too
             patch.setattr(sweep, "_QUEUE", y_tile + 20)  # and queues fill up
-            patch.setattr(kernels, "_PARALLEL_FROM", 0)
+            patch.setattr("mexma_cli.encoder.threads._PARALLEL_FROM", 0)
             torch.set_num_threads(threads)
             assert same(knn(x, y, k), wanted)
     finally:
