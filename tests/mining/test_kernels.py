@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from mexma_cli.encoder.threads import in_slices
 from mexma_cli.mining.kernels import dots
 
 
@@ -33,17 +32,6 @@ def test_dots_are_dot_products_whatever_the_slices(two_threads):
     assert np.abs(found - exact).max() < 1e-4
     piecewise = np.concatenate([dots(x, y, rows[i : i + 7], columns[i : i + 7]) for i in range(0, 700, 7)])
     assert (piecewise == found[:700]).all()
-
-
-def test_a_slice_is_every_place_once(two_threads):
-    seen = np.zeros(1001, dtype=int)
-
-    def task(start: int, stop: int) -> None:
-        seen[start:stop] += 1
-
-    in_slices(1001, task)
-    assert (seen == 1).all()
-    in_slices(0, task)
 
 
 def test_the_first_use_says_what_it_waits_for(tmp_path: Path) -> None:
