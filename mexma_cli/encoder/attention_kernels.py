@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from mexma_cli.encoder.kernels import compiled, draw, exponentials, inlined, read, write
+from mexma_cli.encoder.compiling import inlined, summing
+from mexma_cli.encoder.kernels import draw, exponentials, read, write
 
 DIM = 64
 """Numbers of a head, or zeros beside them: loops of known length become vector instructions."""
 
 
-@compiled
+@summing
 def forward(given, spans, heads, scale, dropout, seed, out, norms) -> None:  # type: ignore[no-untyped-def]
     """Attention's sums, and what the way back needs of the softmax.
 
@@ -59,7 +60,7 @@ def forward(given, spans, heads, scale, dropout, seed, out, norms) -> None:  # t
             _put(sums, n, out, start, head, heads)
 
 
-@compiled
+@summing
 def backward(given, spans, heads, scale, dropout, seed, norms, found) -> None:  # type: ignore[no-untyped-def]
     """The way back of `forward`.
 

@@ -5,20 +5,10 @@ NumPy does not know bfloat16: such arrays are uint16 here, the upper halves of f
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import torch
-from numba import njit
 
-# Sums may be reordered, so that they become vector instructions; not-a-number keeps its meaning.
-compiled = functools.partial(
-    njit, nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"}
-)
-
-# A part of the function that calls it: compiled apart it would be merged with it or not, and sums differ in
-# the last bit, by whether another process has left it in the cache.
-inlined = functools.partial(compiled, inline="always")
+from mexma_cli.encoder.compiling import inlined, summing
 
 
 @inlined
@@ -105,7 +95,7 @@ def _mixed(bits: np.uint32) -> np.uint32:
     return bits ^ (bits >> np.uint32(16))
 
 
-@compiled
+@summing
 def add_norm(x: np.ndarray, y: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: np.float32) -> None:
     """``x = LayerNorm(x + y)`` in place.
 
@@ -120,7 +110,7 @@ def add_norm(x: np.ndarray, y: np.ndarray, weight: np.ndarray, bias: np.ndarray,
         _normalise(row, weight, bias, eps)
 
 
-@compiled
+@summing
 def add_norm_bf16(
     x: np.ndarray, y: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: np.float32, out: np.ndarray
 ) -> None:

@@ -15,7 +15,7 @@ import torch
 import xxhash
 from torch.nn import functional
 
-from mexma_cli.encoder.kernels import compiled
+from mexma_cli.encoder.compiling import summing
 
 BITS = (1, 2, 4)
 """Those that divide a byte."""
@@ -215,7 +215,7 @@ def _searched(unit: torch.Tensor, levels: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(places)
 
 
-@compiled
+@summing
 def _search(unit: np.ndarray, levels: np.ndarray, places: np.ndarray) -> None:
     """Viterbi's algorithm, for rows float32 [N, D] and as many places.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from mexma_cli.encoder.compiling import compiled
 from mexma_cli.mining import kernels
 from mexma_cli.mining.blocks import Side
 from mexma_cli.mining.faiss_index import BLOCK, SideIndex, gather, units
@@ -131,7 +132,7 @@ def exact(queries: np.ndarray, other: Side, k: int) -> np.ndarray:
     return best
 
 
-@kernels.compiled
+@compiled
 def offer(best: np.ndarray, rows: np.ndarray, ids: np.ndarray, scores: np.ndarray) -> None:
     """Put pairs into the lists of k best that they are good enough for, each pair once.
 

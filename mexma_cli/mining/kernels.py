@@ -7,43 +7,20 @@ however the matrix was cut into tiles, from whichever direction the pair was fou
 from __future__ import annotations
 
 import functools
-import logging
 import math
 from collections.abc import Callable
 
 import numpy as np
-from numba import njit, types
-from numba.core.event import Event, Listener, register
+from numba import types
 from numba.extending import overload
 
+from mexma_cli.encoder.compiling import compiled, summing
 from mexma_cli.encoder.threads import in_slices
-
-log = logging.getLogger(__name__)
 
 EMPTY = np.iinfo(np.int64).min
 """The key of a place in a list of k best that nobody has taken."""
 
-compiled = functools.partial(njit, nogil=True, cache=True, error_model="numpy")
-# Sums may be reordered, so that they become vector instructions; not-a-number keeps its meaning.
-_summing = functools.partial(compiled, fastmath={"reassoc", "contract", "nsz"})
 _largest = functools.partial(compiled, fastmath={"nnan", "nsz"})
-
-
-class _FirstUse(Listener):
-    """Says once why an installation's first run is slow; later ones find compiled code on the disk."""
-
-    told = False
-
-    def on_start(self, event: Event) -> None:
-        if not self.told:
-            log.info("compiling inner loops for this processor, once: up to half a minute")
-            self.told = True
-
-    def on_end(self, event: Event) -> None:
-        """Nothing to say."""
-
-
-register("numba:compile", _FirstUse())
 
 
 def dots(x: np.ndarray, y: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -59,7 +36,7 @@ def dots(x: np.ndarray, y: np.ndarray, rows: np.ndarray, columns: np.ndarray) ->
     return out
 
 
-@_summing()
+@summing()
 def dot(a: np.ndarray, b: np.ndarray) -> np.float32:
     total = np.float32(0)
     for i in range(len(a)):
@@ -102,7 +79,7 @@ def scores_of(keys: np.ndarray) -> np.ndarray:
     return np.where(keys == EMPTY, np.float32(-np.inf), scores)
 
 
-@_summing()
+@summing()
 def _centred(
     unit: np.ndarray, centre: np.ndarray, other: np.ndarray, low: np.ndarray, inverse: np.float32
 ) -> tuple[np.float32, np.float32, np.float32]:

@@ -9,7 +9,8 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from mexma_cli.mining.kernels import EMPTY, compiled, dot, key, score_of
+from mexma_cli.encoder.compiling import compiled
+from mexma_cli.mining.kernels import EMPTY, dot, key, score_of
 
 _LANES = 64  # neighbouring numbers that are looked at together
 _HITS = 1 << 16  # pairs that are computed in one go, in the order of their columns

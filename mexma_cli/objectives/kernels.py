@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from mexma_cli.encoder.kernels import compiled, exponentials, inlined, narrow, widen
+from mexma_cli.encoder.compiling import inlined, summing
+from mexma_cli.encoder.kernels import exponentials, narrow, widen
 from mexma_cli.encoder.threads import each
 
 BLOCK = 1024
@@ -49,7 +50,7 @@ def softmax_slopes(
     return losses
 
 
-@compiled
+@summing
 def _slopes(
     logits: np.ndarray, bias: np.ndarray, labels: np.ndarray, bias_grad: np.ndarray, losses: np.ndarray
 ) -> None:
@@ -62,7 +63,7 @@ def _slopes(
             bias_grad[j] += row[j]
 
 
-@compiled
+@summing
 def _slopes_bf16(
     logits: np.ndarray, bias: np.ndarray, labels: np.ndarray, bias_grad: np.ndarray, losses: np.ndarray
 ) -> None:

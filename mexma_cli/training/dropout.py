@@ -12,7 +12,8 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from mexma_cli.encoder.kernels import compiled, draw, plain, read, write
+from mexma_cli.encoder.compiling import summing
+from mexma_cli.encoder.kernels import draw, plain, read, write
 from mexma_cli.encoder.threads import in_slices
 
 BLOCK = 1024
@@ -60,7 +61,7 @@ def _drop(x: torch.Tensor, share: np.float32, seed: np.uint32) -> torch.Tensor:
     return out
 
 
-@compiled
+@summing
 def _blocks(x: np.ndarray, first: int, end: int, share: np.float32, seed: np.uint32, out: np.ndarray) -> None:
     factors, values = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32)
     for block in range(first, end):

@@ -1,0 +1,35 @@
+"""How Numba compiles the inner loops of all rooms, and a word to those who wait for it."""
+
+from __future__ import annotations
+
+import functools
+import logging
+
+from numba import njit
+from numba.core.event import Event, Listener, register
+
+log = logging.getLogger(__name__)
+
+compiled = functools.partial(njit, nogil=True, cache=True, error_model="numpy")
+# Sums may be reordered, so that they become vector instructions; not-a-number keeps its meaning.
+summing = functools.partial(compiled, fastmath={"reassoc", "contract", "nsz"})
+# A part of the function that calls it: compiled apart it would be merged with it or not, and sums differ in
+# the last bit, by whether another process has left it in the cache.
+inlined = functools.partial(summing, inline="always")
+
+
+class _FirstUse(Listener):
+    """Says once why an installation's first run is slow; later ones find compiled code on the disk."""
+
+    told = False
+
+    def on_start(self, event: Event) -> None:
+        if not self.told:
+            log.info("compiling inner loops for this processor, once: up to half a minute")
+            self.told = True
+
+    def on_end(self, event: Event) -> None:
+        """Nothing to say."""
+
+
+register("numba:compile", _FirstUse())
