@@ -5,12 +5,14 @@ with it returns None, so the model builds no mask of its own. A model takes a pa
 ``input_ids [1, T]`` with explicit ``position_ids`` and ``cu_seq_lens_q`` (see `run_packed`).
 
 Backends: `xformers` (memory_efficient_attention with BlockDiagonalMask, paper section 7.1) and
-`varlen` (torch's variable-length attention) on CUDA, `bucketed` everywhere: short sentences on a processor
-side by side (`short_attention`), others by scaled_dot_product_attention, runs of equal length together.
+`varlen` (torch's variable-length attention, on Ampere and later) on CUDA, `bucketed` everywhere: short
+sentences on a processor side by side (`short_attention`), others by scaled_dot_product_attention, runs of
+equal length together.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 IMPLEMENTATION = "mexma_packed"
 Backend = Literal["xformers", "varlen", "bucketed"]
 
+_AMPERE = (8, 0)
+"""The compute capability from which on torch's variable-length attention runs."""
+
 
 def choose_backend(wanted: str, device: torch.device | str) -> Backend:
     """The backend for a device: the wanted one, or for `auto` the best that is installed.
@@ -35,11 +40,14 @@ def choose_backend(wanted: str, device: torch.device | str) -> Backend:
     Raises:
         MexmaError: The wanted backend cannot run here; never a silent fallback.
     """
-    on_cuda = torch.device(device).type == "cuda"
-    if wanted == "auto":
-        return "varlen" if on_cuda and _has_varlen() else "bucketed"
-    if wanted == "bucketed":
+    device = torch.device(device)
+    on_cuda = device.type == "cuda"
+    if wanted == "bucketed" or (wanted == "auto" and not on_cuda):
         return "bucketed"
+    if wanted == "auto":
+        if _has_varlen() and _is_ampere(device):
+            return "varlen"
+        return "xformers" if _has_xformers() else "bucketed"
     if wanted not in ("xformers", "varlen"):
         raise MexmaError(f"unknown attention {wanted!r}", "auto, xformers, varlen or bucketed")
     if not on_cuda:
@@ -48,8 +56,11 @@ def choose_backend(wanted: str, device: torch.device | str) -> Backend:
         )
     if wanted == "varlen" and not _has_varlen():
         raise MexmaError("attention 'varlen' is not in this torch", "torch 2.10 or newer, or xformers")
-    if wanted == "xformers":
-        _xformers()
+    if wanted == "varlen" and not _is_ampere(device):
+        name = torch.cuda.get_device_name(device)
+        raise MexmaError(f"attention 'varlen' needs an Ampere GPU or newer, this is {name}", "use auto")
+    if wanted == "xformers" and not _has_xformers():
+        raise MexmaError("attention 'xformers' is not installed", "pip install 'mexma-cli[gpu]'")
     return "xformers" if wanted == "xformers" else "varlen"
 
 
@@ -122,14 +133,18 @@ def packed_attention(
     Returns:
         [1, T, H, D] and None (no weights).
     """
-    # The variable-length kernels know half precision only; float32 stays float32.
-    if packed_backend == "bucketed" or (packed_backend == "varlen" and query.dtype == torch.float32):
+    if packed_backend == "bucketed" or (packed_backend == "varlen" and not _varlen_takes(query)):
         output = _bucketed(query, key, value, packed_lengths, scaling, dropout)
     elif packed_backend == "varlen":
         output = _varlen(query, key, value, cu_seq_lens_q, max(packed_lengths), scaling, dropout)
     else:
         output = _with_xformers(query, key, value, packed_lengths, scaling, dropout)
     return output, None
+
+
+def _varlen_takes(query: torch.Tensor) -> bool:
+    """The kernels know half precision only, and heads of 8, 16 ... 256 numbers; float32 stays float32."""
+    return query.dtype != torch.float32 and query.shape[-1] % 8 == 0 and query.shape[-1] <= 256
 
 
 def _bucketed(
@@ -185,10 +200,21 @@ def _with_xformers(
     scaling: float | None,
     dropout: float,
 ) -> torch.Tensor:
-    ops = _xformers()
-    mask = ops.fmha.attn_bias.BlockDiagonalMask.from_seqlens(list(lengths), device=query.device)
+    from xformers.ops import memory_efficient_attention
+
     q, k, v = (tensor.transpose(1, 2) for tensor in (query, key, value))
-    return ops.memory_efficient_attention(q, k, v, attn_bias=mask, p=dropout, scale=scaling)
+    mask = _block_diagonal(lengths, query.device)
+    output = memory_efficient_attention(q, k, v, attn_bias=mask, p=dropout, scale=scaling)
+    assert isinstance(output, torch.Tensor)
+    return output
+
+
+@lru_cache(maxsize=4)
+def _block_diagonal(lengths: tuple[int, ...], device: torch.device) -> Any:
+    """xformers' mask; all layers of a batch have the same one."""
+    from xformers.ops.fmha.attn_bias import BlockDiagonalMask
+
+    return BlockDiagonalMask.from_seqlens(list(lengths), device=device)
 
 
 def _has_varlen() -> bool:
@@ -199,12 +225,16 @@ def _has_varlen() -> bool:
     return True
 
 
-def _xformers() -> Any:
+def _has_xformers() -> bool:
     try:
-        import xformers.ops
+        import xformers.ops  # noqa: F401
     except ImportError:
-        raise MexmaError("attention 'xformers' is not installed", "pip install 'mexma-cli[gpu]'") from None
-    return xformers.ops
+        return False
+    return True
+
+
+def _is_ampere(device: torch.device) -> bool:
+    return torch.cuda.get_device_capability(device) >= _AMPERE
 
 
 def _no_mask(*_: Any, **__: Any) -> None:

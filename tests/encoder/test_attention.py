@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from copy import deepcopy
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -125,9 +127,32 @@ def test_a_backend_that_cannot_run_is_refused(wanted: str, message: str) -> None
     assert caught.value.hint
 
 
-def test_xformers_absent_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
+@pytest.mark.parametrize(
+    ("capability", "installed", "expected"),
+    [
+        ((8, 0), False, "varlen"),
+        ((9, 0), True, "varlen"),
+        ((7, 5), True, "xformers"),
+        ((7, 0), False, "bucketed"),
+    ],
+)
+def test_auto_on_a_gpu_is_what_runs_there(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], installed: bool, expected: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    for name in ("xformers", "xformers.ops"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name) if installed else None)
+    assert choose_backend("auto", "cuda") == expected
 
+
+def test_an_old_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Tesla T4")
+    with pytest.raises(MexmaError, match=r"Ampere.*Tesla T4"):
+        choose_backend("varlen", "cuda")
+
+
+def test_xformers_absent_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xformers", None)
     monkeypatch.setitem(sys.modules, "xformers.ops", None)
     with pytest.raises(MexmaError, match="not installed") as caught:
