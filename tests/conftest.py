@@ -9,6 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
+
+# Another program on the machine must not make a test fail.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 ROOT = Path(__file__).parent.parent
 

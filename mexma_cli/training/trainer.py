@@ -23,11 +23,12 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.objectives.base import Objective
 from mexma_cli.recipe import Trainer as Settings
 from mexma_cli.training import checkpoint, distributed
+from mexma_cli.training.batches import Batches
 from mexma_cli.training.distributed import Processes, Shared
 from mexma_cli.training.dropout import hasten_dropout
 from mexma_cli.training.failure import Batch, not_a_number
 from mexma_cli.training.log import Log
-from mexma_cli.training.masking import Vocabulary, build_views
+from mexma_cli.training.masking import Vocabulary
 from mexma_cli.training.optimisers import adamw, freeze, rate, set_rates
 from mexma_cli.training.pairs import Pairs
 from mexma_cli.training.processor import KeptMemory, denormals_flushed
@@ -62,7 +63,7 @@ class Trainer:
     ) -> None:
         self.objective = objective
         self.pairs = pairs
-        self.vocabulary = vocabulary
+        self.batches = Batches(pairs, vocabulary, objective.views(), settings.seed, settings.batch_pairs)
         self.settings = settings
         self.folder = folder
         self.checkpoints = folder / "checkpoints"
@@ -148,12 +149,7 @@ class Trainer:
         self.objective.train()
         losses, tokens = [], 0
         for micro in range(settings.accumulate):
-            start = self._position(micro, self.processes.rank)
-            pairs = self.pairs.ids(start, settings.batch_pairs)
-            languages = self.pairs.languages(start, settings.batch_pairs)
-            views = build_views(
-                pairs, self.objective.views(), self.vocabulary, settings.seed, start, languages
-            )
+            views = self.batches.at(*(self._position(micro + n, self.processes.rank) for n in (0, 1)))
             tokens += len(views.batch.input_ids)
             with self.shared.accumulating(last=micro == settings.accumulate - 1):
                 with torch.autocast(
@@ -184,7 +180,10 @@ class Trainer:
         }
 
     def _position(self, micro: int, rank: int) -> int:
-        """Where in the run a micro-batch begins: ranks side by side, and one micro-batch after the other."""
+        """Where in the run a micro-batch of this step begins, or of the next ones if there are not so many.
+
+        Ranks stand side by side, and one micro-batch after the other.
+        """
         blocks = (self.step * self.settings.accumulate + micro) * self.processes.size + rank
         return blocks * self.settings.batch_pairs
 

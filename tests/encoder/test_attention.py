@@ -44,7 +44,7 @@ def padded_states(model: PreTrainedModel, sentences: list[np.ndarray]) -> torch.
     return model(input_ids=ids, attention_mask=mask).last_hidden_state[mask.bool()]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(lengths=st.lists(st.integers(1, 60), min_size=1, max_size=8), seed=st.integers(0, 1000))
 def test_packed_equals_padded(
     models: tuple[PreTrainedModel, PreTrainedModel], lengths: list[int], seed: int

@@ -64,7 +64,7 @@ def sentences_of(lengths: list[int]) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("kind", MODELS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(lengths=st.lists(st.integers(1, 130), min_size=1, max_size=6))
 def test_float32_is_the_models_own(kind: str, lengths: list[int]) -> None:
     model, sentences = MODELS[kind], sentences_of(lengths)

@@ -30,7 +30,7 @@ def in_float64(
     return torch.cat([attention(*part, scale=scale) for part in parts], 1).transpose(0, 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     lengths=st.lists(LENGTHS, min_size=1, max_size=12),
     heads=st.integers(1, 4),

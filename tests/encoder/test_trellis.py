@@ -44,7 +44,7 @@ def test_the_search_finds_the_best_of_all_paths() -> None:
     assert encode(rows, 1, levels)[0].flatten().tolist() == best.tolist()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(1, 40), st.integers(0, 3), st.sampled_from(BITS))
 def test_any_shape(dim: int, rows: int, bits: int) -> None:
     codes, scales, levels = encode(normal(rows, dim), bits)

@@ -77,7 +77,7 @@ def pairs_of(found: Candidates) -> list[tuple[int, int]]:
     return list(zip(found.source.tolist(), found.target.tolist(), strict=True))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
     rows=st.integers(1, 40),
@@ -98,7 +98,7 @@ def test_max_is_one_to_one_and_greedy(seed: int, rows: int, columns: int, kind: 
             assert (i, j) in taken or blocking >= score
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32 - 1), rows=st.integers(1, 30), columns=st.integers(1, 30))
 def test_every_retrieval_is_sorted_and_intersect_is_in_both(seed: int, rows: int, columns: int) -> None:
     neighbours = random_neighbours(seed, rows, columns)
@@ -163,7 +163,7 @@ def everything(neighbours: Neighbours, kind: str) -> dict[tuple[int, int], tuple
     }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
     rows=st.integers(1, 30),
@@ -183,7 +183,7 @@ def test_all_is_every_neighbour_once(
     assert dict(zip(pairs_of(found), both, strict=True)) == kept
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**32 - 1), rows=st.integers(1, 30), columns=st.integers(1, 30))
 def test_blocks_and_rounds_do_not_show(seed: int, rows: int, columns: int) -> None:
     neighbours = random_neighbours(seed, rows, columns)

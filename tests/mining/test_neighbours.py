@@ -52,7 +52,7 @@ class Source:
         return self._vectors[start:stop].astype(np.float32)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     rows=st.integers(1, 90),
     columns=st.integers(1, 90),
@@ -143,7 +143,7 @@ def test_refuses_what_it_cannot_answer() -> None:
         knn(good, good, 0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 1000),
     k=st.integers(1, 6),

@@ -47,7 +47,7 @@ def test_precision_is_never_above_that_of_the_planted() -> None:
         curve.choose(0.99)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     right=st.lists(st.integers(0, 9), min_size=FEWEST, max_size=30),
     wrong=st.lists(st.integers(0, 9), max_size=10),

@@ -11,7 +11,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.mining.threshold import best_f1, loosest, measured
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     candidates=st.lists(st.tuples(st.integers(-3, 12), st.booleans()), min_size=1, max_size=25),
     missed=st.integers(0, 5),
@@ -69,7 +69,7 @@ def test_nothing_to_tune_on_is_refused() -> None:
         best_f1(np.array([]), np.array([], bool), 1)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     candidates=st.lists(st.tuples(st.integers(-3, 12), st.booleans()), min_size=1, max_size=25),
     missed=st.integers(0, 5),

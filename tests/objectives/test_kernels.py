@@ -27,7 +27,7 @@ def expected(logits: torch.Tensor, bias: torch.Tensor, labels: torch.Tensor) -> 
     return losses.detach(), *(one.grad for one in inputs if one.grad is not None)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.integers(1, 9),
     st.sampled_from([1, 2, LANES - 1, LANES, LANES + 1, BLOCK, BLOCK + 1, 3 * BLOCK + 77]),

@@ -130,7 +130,7 @@ class Stopped(Exception):
     pass
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     st.lists(st.integers(0, len(KNOWN) - 1), min_size=1, max_size=60), st.integers(0, 7), st.integers(1, 10)
 )

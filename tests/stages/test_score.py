@@ -79,7 +79,7 @@ def test_scores_are_lasers(kind: str, k: int, shared: Path, tmp_path: Path) -> N
     assert max(differences) < 1e-6
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     texts=st.lists(
         st.tuples(*[st.sampled_from(["a", "b", "c", "d", "e", " "])] * 2), min_size=1, max_size=12
@@ -110,7 +110,7 @@ def test_every_line_has_the_score_of_its_own_row(
     assert found.empty == sum(not (a.strip() and b.strip()) for a, b in texts)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(order=st.permutations(range(9)), kind=st.sampled_from(["ratio", "distance", "absolute"]))
 def test_a_score_does_not_depend_on_the_order_of_the_lines(order: list[int], kind: str) -> None:
     with tempfile.TemporaryDirectory() as folder:

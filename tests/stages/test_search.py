@@ -75,7 +75,7 @@ def random_stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[EmbeddingSt
     return stores(tmp_path_factory.mktemp("random"))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(top=st.integers(1, 14), k=st.integers(1, 14), kind=st.sampled_from(["ratio", "distance", "absolute"]))
 def test_hits_are_the_best_by_margin_of_the_nearest(
     random_stores: tuple[EmbeddingStore, EmbeddingStore], top: int, k: int, kind: str
@@ -142,7 +142,7 @@ def test_refuses_another_encoder(tmp_path: Path) -> None:
         search(queries, make_store(tmp_path / "o.emb", ["a"], random_vectors(1), encoder="other"))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     texts=st.lists(st.sampled_from(["a", "b", "c", "d", "e", "f", " "]), min_size=1, max_size=30),
     top=st.integers(1, 8),

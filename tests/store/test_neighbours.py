@@ -67,7 +67,7 @@ def test_reads_what_was_written(store: NeighbourStore, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.knn", "s.emb", "t.emb"]
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), k=st.tuples(st.integers(0, 5), st.integers(0, 5)))
 def test_any_numbers_come_back(
     data: st.DataObject, k: tuple[int, int], sides: tuple[EmbeddingStore, EmbeddingStore]
