@@ -7,13 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
-from hypothesis import settings
 
-# Another program on the machine must not make a test fail.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+# Other work on the machine must not make a test fail.
+hypothesis.settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("untimed")
 
 ROOT = Path(__file__).parent.parent
 
