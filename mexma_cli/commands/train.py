@@ -6,6 +6,8 @@ import logging
 import os
 import signal
 import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,9 +17,12 @@ from mexma_cli.commands.options import show_bars
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.recipe import Phase, Recipe
+    from mexma_cli.training.distributed import Processes
 
 log = logging.getLogger(__name__)
 
+QUIET_SECONDS = 60
+"""A line so often where there is no terminal."""
 SHORT = {
     "unmask_source": "unmask",
     "unmask_target": "unmask'",
@@ -88,8 +93,10 @@ def command(
         return
     if "WORLD_SIZE" in os.environ:
         raise click.UsageError("--nproc-per-node starts the processes itself; leave torchrun out.")
+    from mexma_cli.stages.run_folder import check_run
     from mexma_cli.training.launch import launch
 
+    check_run(Path(settings.run), settings, resume, processes)
     assert context.parent is not None
     flags = ["--quiet"] * context.parent.params["quiet"] + ["--verbose"] * context.parent.params["verbose"]
     arguments = [part for override in overrides for part in ("--set", override)] + ["--resume"] * resume
@@ -99,49 +106,31 @@ def command(
 def _train(settings: Recipe, resume: bool) -> None:
     """Prepare and train in this process, alone or as one of torchrun's."""
     import torch
-    from tqdm import tqdm
 
     torch.set_flush_denormal(True)  # torch's threads take it over as they are started; later is too late
 
     from mexma_cli.evaluation.dev import dev_scorer
-    from mexma_cli.stages.prepare import prepare
     from mexma_cli.stages.train import train
     from mexma_cli.training.distributed import Processes
 
+    resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0  # after one has died
     with Processes.joined() as processes:
         if not processes.first:
             logging.getLogger("mexma_cli").setLevel(logging.WARNING)
         dev_score = dev_scorer(settings.dev, settings.data.resolve) if settings.dev else None
         if processes.first:
-            prepare(settings, lambda done, jobs, label: log.debug("prepared %s of %s: %s", done, jobs, label))
+            _prepare(settings, resume, processes.size)
         processes.wait()
         stop = _stop_on_signal()
-        with tqdm(unit="step", disable=not show_bars(), file=sys.stderr, dynamic_ncols=True) as bar:
-
-            def on_phase(phase: Phase, step: int, encoder: SentenceEncoder) -> None:
-                steps = phase.trainer.steps
-                log.info(
-                    "%s: %s steps%s on %s%s",
-                    phase.name,
-                    f"{steps:,}",
-                    f" from {step:,} on" * bool(step),
-                    processes.device(phase.trainer.device),
-                    f" in {processes.size} processes" * (processes.size > 1),
-                )
-                bar.reset(total=steps)
-                bar.update(step)
-                bar.set_description(phase.name)
-
-            def on_step(record: dict[str, Any]) -> None:
-                bar.update()
-                if "dev" in record or not bar.disable:
-                    text = _line(record)
-                    bar.set_postfix_str(text, refresh=False)
-                    if "dev" in record and processes.first:
-                        tqdm.write(f"{bar.desc or 'step'}{record['step']:>8,}  {text}", file=sys.stderr)
-
+        with _Screen(processes) as screen:
             finished = train(
-                settings, resume, dev_score, on_phase, on_step, lambda: bool(stop), processes=processes
+                settings,
+                resume,
+                dev_score,
+                screen.on_phase,
+                screen.on_step,
+                lambda: bool(stop),
+                processes=processes,
             )
         first = processes.first
     if finished is None:
@@ -149,6 +138,65 @@ def _train(settings: Recipe, resume: bool) -> None:
         sys.exit(128 + (stop[0] if stop else signal.SIGTERM))
     if first:
         click.echo(str(finished))
+
+
+def _prepare(settings: Recipe, resume: bool, processes: int) -> None:
+    """Prepare the text, unless the run cannot be, or goes on and has it; say how much is left of it."""
+    from mexma_cli.stages.prepare import prepare
+    from mexma_cli.stages.run_folder import check_run
+    from mexma_cli.stages.train import has_its_text
+
+    if check_run(Path(settings.run), settings, resume, processes) and has_its_text(settings):
+        return
+    found = prepare(settings, lambda done, jobs, label: log.debug("prepared %s of %s: %s", done, jobs, label))
+    kept, read = sum(report.kept for report in found), sum(report.read for report in found)
+    log.info("%s of %s pairs; `mexma prepare` with this recipe lists them", f"{kept:,}", f"{read:,}")
+
+
+class _Screen:
+    """What is seen of a training: a bar on a terminal, elsewhere a line now and then."""
+
+    def __init__(self, processes: Processes) -> None:
+        from tqdm import tqdm
+
+        self._processes = processes
+        self._bar = tqdm(unit="step", disable=not show_bars(), file=sys.stderr, dynamic_ncols=True)
+        self._phase = ""
+        self._told = time.monotonic()
+
+    def __enter__(self) -> _Screen:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._bar.close()
+
+    def on_phase(self, phase: Phase, step: int, encoder: SentenceEncoder) -> None:
+        """A phase begins, or goes on."""
+        steps, size = phase.trainer.steps, self._processes.size
+        log.info(
+            "%s: %s steps%s on %s%s",
+            phase.name,
+            f"{steps:,}",
+            f" from {step:,} on" * bool(step),
+            self._processes.device(phase.trainer.device),
+            f" in {size} processes" * (size > 1),
+        )
+        self._phase, self._told = phase.name, time.monotonic()
+        self._bar.reset(total=steps)
+        self._bar.update(step)
+        self._bar.set_description(phase.name)
+
+    def on_step(self, record: dict[str, Any]) -> None:
+        """A step is done: the live line; one that stays for a dev score, and where there is no live one."""
+        self._bar.update()
+        text = _line(record)
+        self._bar.set_postfix_str(text, refresh=False)
+        line = f"{self._phase}{record['step']:>8,}  {text}"
+        if self._bar.disable and ("dev" in record or time.monotonic() - self._told >= QUIET_SECONDS):
+            log.info(line)
+            self._told = time.monotonic()
+        elif "dev" in record and self._processes.first:
+            self._bar.write(line, file=sys.stderr)
 
 
 def _line(record: dict[str, Any]) -> str:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
+
+import numpy as np
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.xsim import xsim
 from mexma_cli.recipe import DevSet
 from mexma_cli.text.lines import read_lines
+
+log = logging.getLogger(__name__)
+
+COLLAPSED = 0.999
+"""Above this mean cosine, what tells sentences apart is hardly more than rounding."""
 
 
 def dev_scorer(dev: DevSet, resolve: Callable[[str], Path]) -> Callable[[SentenceEncoder], dict[str, float]]:
@@ -36,10 +44,21 @@ def dev_scorer(dev: DevSet, resolve: Callable[[str], Path]) -> Callable[[Sentenc
         texts[language] = (lines, translations)
 
     def score(encoder: SentenceEncoder) -> dict[str, float]:
-        errors = {
-            language: xsim(encoder.embed(lines), encoder.embed(translations)).error_rate
-            for language, (lines, translations) in texts.items()
-        }
+        errors, alike = {}, []
+        for language, (lines, translations) in texts.items():
+            x, y = encoder.embed(lines), encoder.embed(translations)
+            errors[language] = xsim(x, y).error_rate
+            alike.append(_mean_cosine(y))
+        if min(alike) > COLLAPSED:
+            log.warning("all dev sentences have nearly the same vector (mean cosine %.5f)", min(alike))
         return {"xsim": sum(errors.values()) / len(errors)} | errors
 
     return score
+
+
+def _mean_cosine(vectors: np.ndarray) -> float:
+    """Of each row with each other one; 0 where there is one row."""
+    units = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-30)
+    count, own = len(units), float(np.square(units).sum())
+    whole = float(np.square(units.sum(axis=0, dtype=np.float64)).sum())
+    return (whole - own) / max(1, count * (count - 1))

@@ -1,4 +1,4 @@
-"""A training run's folder: which recipe it belongs to, and whether another one may go on there."""
+"""A training run's folder: which recipe and which pairs it belongs to, and whether a run may go on there."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from mexma_cli.store.manifest import read_json, whole_file, write_json_atomic
 
 RECIPE = "recipe.yaml"
 BATCHES = "pairs_per_step.json"
+TEXT = "text.json"
+"""Fingerprints of the tokeniser and of the prepared pairs that the run was started with."""
 HARMLESS = frozenset(
     {
         "log_every",
@@ -28,27 +30,56 @@ HARMLESS = frozenset(
     }
 )
 """Trainer keys that may differ on --resume: the run stays the same."""
+PLACES = frozenset({"run", "data.root", "data.store"})
+"""Keys that may differ, since what is there is checked for itself (`TEXT`)."""
 
 
-def claim(run: Path, recipe: Recipe, resume: bool, processes: int) -> None:
+def claim(run: Path, recipe: Recipe, resume: bool, processes: int, text: dict[str, str]) -> None:
     """Keep the resolved recipe in the run's folder, or make sure that the one there is the same run's.
 
     Args:
         processes: How many share each step.
+        text: As in `TEXT`.
+
+    Raises:
+        MexmaError: As `check_run`; or the run was started with other pairs or another tokeniser.
+    """
+    if check_run(run, recipe, resume, processes):
+        before = text_of(run)
+        other = sorted(name for name in before.keys() | text if before.get(name) != text.get(name))
+        if before and other:
+            raise MexmaError(
+                f"{run} was started with other text: {', '.join(other[:4])}"
+                + f" and {len(other) - 4} more" * (len(other) > 4),
+                "it needs the prepared pairs and the tokeniser that it began with: start anew with "
+                "--set run=FOLDER, and keep a data.store for each text",
+            )
+    run.mkdir(parents=True, exist_ok=True)
+    write_json_atomic(run / BATCHES, _pairs_per_step(recipe, processes))
+    write_json_atomic(run / TEXT, text)
+    keep(run, recipe)
+
+
+def check_run(run: Path, recipe: Recipe, resume: bool, processes: int) -> bool:
+    """Whether the folder holds this recipe's run already; nothing is written.
 
     Raises:
         MexmaError: The folder holds a run already (without `resume`), another recipe's, or one with another
             number of pairs a step (with it).
     """
-    if check(run, recipe, resume):
+    here = check(run, recipe, resume, PLACES)
+    if here:
         _same_batches(run, recipe, processes)
-    run.mkdir(parents=True, exist_ok=True)
-    write_json_atomic(run / BATCHES, _pairs_per_step(recipe, processes))
-    keep(run, recipe)
+    return here
 
 
-def check(run: Path, recipe: Recipe | DecomposeRecipe, resume: bool) -> bool:
+def check(
+    run: Path, recipe: Recipe | DecomposeRecipe, resume: bool, places: frozenset[str] = frozenset({"run"})
+) -> bool:
     """Whether the folder holds this recipe's run already.
+
+    Args:
+        places: Keys whose values may differ.
 
     Raises:
         MexmaError: It does (without `resume`), or another recipe's (with it).
@@ -61,7 +92,8 @@ def check(run: Path, recipe: Recipe | DecomposeRecipe, resume: bool) -> bool:
             f"{run} holds a training run already",
             "--resume goes on with it; --set run=FOLDER starts another beside it",
         )
-    if differing := differences(load_any(kept).model_dump(), recipe.model_dump()):
+    found = differences(load_any(kept).model_dump(), recipe.model_dump())
+    if differing := [key + _values(was, now) for key, was, now in found if key not in places]:
         raise MexmaError(
             f"{run} was started with another recipe: {', '.join(differing)}",
             f"resume with the same settings (they are in {kept}), or start anew with --set run=FOLDER",
@@ -75,6 +107,16 @@ def keep(run: Path, recipe: Recipe | DecomposeRecipe) -> None:
         file.write(recipe.to_yaml().encode("utf-8"))
 
 
+def text_of(run: Path) -> dict[str, str]:
+    """What a run was started with, as in `TEXT`; nothing where it has not been started."""
+    return dict(read_json(run / TEXT)) if (run / TEXT).is_file() else {}
+
+
+def finished(run: Path, phase: str) -> bool:
+    """Whether a phase has been trained to its end."""
+    return (run / phase / "encoder" / "config.json").is_file()
+
+
 def _pairs_per_step(recipe: Recipe, processes: int) -> dict[str, int]:
     return {
         phase.name: phase.trainer.batch_pairs * phase.trainer.accumulate * processes
@@ -83,11 +125,11 @@ def _pairs_per_step(recipe: Recipe, processes: int) -> dict[str, int]:
 
 
 def _same_batches(run: Path, recipe: Recipe, processes: int) -> None:
-    """A step has as many pairs as before; how they are cut up is free."""
+    """A step of what is left has as many pairs as before; how they are cut up is free."""
     before = read_json(run / BATCHES) if (run / BATCHES).is_file() else _pairs_per_step(load(run / RECIPE), 1)
     now = _pairs_per_step(recipe, processes)
     for phase in recipe.phases:
-        if now[phase.name] != before[phase.name]:
+        if now[phase.name] != before[phase.name] and not finished(run, phase.name):
             trainer, plural = phase.trainer, "es" * (processes > 1)
             raise MexmaError(
                 f"{run} takes {before[phase.name]:,} pairs a step in phase {phase.name}, and batch_pairs "
@@ -97,8 +139,11 @@ def _same_batches(run: Path, recipe: Recipe, processes: int) -> None:
             )
 
 
-def differences(old: Any, new: Any, key: str = "") -> list[str]:
-    """The keys of two recipes whose values differ, but for those that do not change the run."""
+def differences(old: Any, new: Any, key: str = "") -> list[tuple[str, Any, Any]]:
+    """Keys of two recipes whose values differ, with both, but for those that do not change the run.
+
+    A phase or a corpus is called by its name, as in --set.
+    """
     if isinstance(old, dict) and isinstance(new, dict):
         inner = [
             differences(old.get(name), new.get(name), f"{key}.{name}" if key else name)
@@ -108,5 +153,15 @@ def differences(old: Any, new: Any, key: str = "") -> list[str]:
         return [found for part in inner for found in part]
     if isinstance(old, list | tuple) and isinstance(new, list | tuple) and len(old) == len(new):
         pairs = enumerate(zip(old, new, strict=True))
-        return [found for i, (a, b) in pairs for found in differences(a, b, f"{key}.{i}")]
-    return [] if old == new else [key]
+        return [found for i, (a, b) in pairs for found in differences(a, b, f"{key}.{_name(a, i)}")]
+    return [] if old == new else [(key, old, new)]
+
+
+def _values(was: Any, now: Any) -> str:
+    """Both values, unless they are lists or sections."""
+    short = all(value is None or isinstance(value, bool | int | float | str) for value in (was, now))
+    return f" ({was}, now {now})" if short else ""
+
+
+def _name(entry: Any, place: int) -> str:
+    return str(entry["name"]) if isinstance(entry, dict) and "name" in entry else str(place)

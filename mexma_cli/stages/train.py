@@ -5,7 +5,8 @@ run/recipe.yaml  run/log.jsonl  run/PHASE/checkpoints/  run/PHASE/encoder/  run/
 
 from __future__ import annotations
 
-import os
+import json
+import logging
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
@@ -13,16 +14,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import xxhash
+
 from mexma_cli.encoder.attention import choose_backend
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import ContrastiveObjective, MexmaObjective, Phase, Recipe
-from mexma_cli.stages import objectives
+from mexma_cli.stages import objectives, run_folder
 from mexma_cli.stages.prepare import store_path
-from mexma_cli.stages.run_folder import claim
 from mexma_cli.stages.tokenizer import load_tokenizer, tokenizer_path
 from mexma_cli.store.bitext import BitextStore
-from mexma_cli.store.manifest import only_writer
+from mexma_cli.store.manifest import checksum_file, only_writer
 from mexma_cli.training import loggers
 from mexma_cli.training.checkpoint import BEST
 from mexma_cli.training.distributed import Processes
@@ -32,6 +34,8 @@ from mexma_cli.training.masking import Vocabulary
 from mexma_cli.training.pairs import Pairs
 from mexma_cli.training.sampler import Sampler
 from mexma_cli.training.trainer import DevScore, Trainer
+
+log = logging.getLogger(__name__)
 
 SPELL = (MexmaObjective, ContrastiveObjective)
 """Objectives that take spelled words; the others want all tokens to be the vocabulary's."""
@@ -68,23 +72,23 @@ def train(
     encoder = _start(recipe)
     languages = _languages(recipe, encoder, stores)
     _check(recipe, encoder, processes)
+    _warn(recipe, sum(map(len, stores)), processes)
     run = Path(recipe.run)
-    restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0  # after a process had died
     if processes.first:
-        claim(run, recipe, resume or restarted, processes.size)
+        run_folder.claim(run, recipe, resume, processes.size, _text(recipe, stores))
     processes.wait()
     with only_writer(run) if processes.first else nullcontext():
         for phase in recipe.phases:
-            if not _finished(run / phase.name):
+            if not run_folder.finished(run, phase.name):
                 trainer = _trainer(recipe, phase, encoder, stores, dev_score, processes)
                 step = trainer.resume()
                 on_phase(phase, step, encoder)
-                log = _log(run, phase, step, processes)
+                records = _log(run, phase, step, processes)
                 try:
-                    if not trainer.run(log, on_step, stopped):
+                    if not trainer.run(records, on_step, stopped):
                         return None
                 finally:
-                    log.close()
+                    records.close()
                 _export(trainer, run / phase.name / "encoder")
                 del trainer  # its optimiser's memory is the next phase's
                 processes.wait()
@@ -123,8 +127,34 @@ def _check(recipe: Recipe, encoder: SentenceEncoder, processes: Processes) -> No
         objectives.check(recipe, number, encoder)
 
 
-def _finished(phase: Path) -> bool:
-    return (phase / "encoder" / "config.json").is_file()
+def _warn(recipe: Recipe, pairs: int, processes: Processes) -> None:
+    """Say it where a step sees the same pairs again: they are no negatives of each other."""
+    for phase in recipe.phases:
+        each = phase.trainer.batch_pairs * phase.trainer.accumulate * processes.size
+        if each > pairs:
+            found = phase.name, f"{each:,}", f"{pairs:,}"
+            log.warning("phase %s takes %s pairs a step, and there are only %s", *found)
+
+
+def has_its_text(recipe: Recipe) -> bool:
+    """Whether the pairs and the tokeniser that a run was started with are there, prepared."""
+    try:
+        return run_folder.text_of(Path(recipe.run)) == _text(recipe, open_stores(recipe))
+    except (MexmaError, OSError):
+        return False
+
+
+def _text(recipe: Recipe, stores: list[BitextStore]) -> dict[str, str]:
+    """Fingerprints, by name, of the prepared pairs, and of a tokeniser that was trained for them."""
+    found = {
+        f"{store.manifest.name}/{store.manifest.source_language}": xxhash.xxh3_64_hexdigest(
+            json.dumps([store.manifest.tokenizer_fingerprint, store.manifest.checksums]).encode()
+        )
+        for store in stores
+    }
+    if recipe.encoder.new is not None:
+        found["tokeniser"] = checksum_file(tokenizer_path(recipe) / "tokenizer.json")
+    return found
 
 
 def _start(recipe: Recipe) -> SentenceEncoder:

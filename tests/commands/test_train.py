@@ -58,7 +58,41 @@ def test_starting_again_and_resuming_a_finished_run(recipe: Path) -> None:
     assert resumed.exit_code == 0
     assert weights.read_bytes() == before
     other = CliRunner().invoke(cli, ["train", str(recipe), "--resume", "--set", "trainer.steps=4"])
-    assert other.exit_code == 1 and "phases.0.trainer.steps" in other.stderr
+    assert other.exit_code == 1 and "phases.train.trainer.steps (3, now 4)" in other.stderr
+
+
+def test_a_step_that_takes_more_pairs_than_there_are(recipe: Path) -> None:
+    result = CliRunner().invoke(cli, ["train", str(recipe), "--set", "trainer.batch_pairs=9"])
+    assert result.exit_code == 0, result.stderr
+    assert "phase train takes 18 pairs a step, and there are only 8" in result.stderr
+
+
+@pytest.mark.parametrize("processes", [[], ["--nproc-per-node", "2"]])
+def test_a_refused_run_leaves_the_prepared_text_alone(recipe: Path, processes: list[str]) -> None:
+    assert CliRunner().invoke(cli, ["train", str(recipe)]).exit_code == 0
+    store = recipe.parent / "data"
+    before = {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
+    change = ["--set", "data.max_chars=40", "--set", "encoder.tokenizer.vocabulary=400", *processes]
+    for arguments in ([], ["--resume"]):
+        refused = CliRunner().invoke(cli, ["train", str(recipe), *change, *arguments])
+        assert refused.exit_code == 1, refused.stderr
+    assert "data.max_chars" in refused.stderr and "now 40)" in refused.stderr
+    assert "elastic" not in refused.stderr
+    assert before == {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
+
+
+def test_without_a_terminal_there_is_a_line_now_and_then(
+    recipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mexma_cli.commands.train.QUIET_SECONDS", 0)
+    arguments = ["train", str(recipe), "--set", "dev=null"]
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 0, result.output
+    lines = [line for line in result.stderr.splitlines() if line.startswith("train  ")]
+    assert [line.split()[1] for line in lines] == ["1", "2", "3"] and "loss" in lines[0]
+    assert "8 of 8 pairs" in result.stderr
+    quiet = CliRunner().invoke(cli, ["-q", *arguments, "--set", f"run={recipe.parent / 'other'}"])
+    assert quiet.exit_code == 0 and "loss" not in quiet.stderr
 
 
 @pytest.mark.parametrize(

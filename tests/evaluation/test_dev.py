@@ -40,6 +40,21 @@ def test_error_by_language_and_mean(tmp_path: Path) -> None:
     assert score == {"xsim": 12.5, "aaa": 0.0, "bbb": 25.0}
 
 
+@pytest.mark.parametrize(("scale", "said"), [(0.01, True), (1.0, False)])
+def test_vectors_that_fell_together_are_noticed(
+    scale: float, said: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Near(Numbers):
+        def embed(
+            self, sentences: Sequence[str], on_progress: Callable[[int, int], object] | None = None
+        ) -> np.ndarray:
+            return 1 + scale * super().embed(sentences)
+
+    write(tmp_path, eng="01234567", aaa="01234567", bbb="01234567")
+    assert dev_scorer(DEV, tmp_path.joinpath)(Near())["xsim"] == 0
+    assert ("nearly the same vector" in caplog.text) == said
+
+
 def test_a_real_encoder_finds_a_sentence_in_itself(
     tiny_encoder: Path, tmp_path: Path, sentences: dict[str, list[str]]
 ) -> None:

@@ -1,0 +1,110 @@
+"""Which run may go on in a folder: the same recipe and the same pairs, wherever they are now."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.main import cli
+from mexma_cli.recipe import load
+from mexma_cli.stages.prepare import prepare
+from mexma_cli.stages.train import has_its_text, train
+from tests.stages.training import log_of, weights
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, sentences: dict[str, list[str]]) -> Path:
+    """A recipe with a folder of its own, in two phases of two steps."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    pairs = zip(sentences["fra"], sentences["eng"], strict=True)
+    (folder / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
+    words = {"name": "words", "objective": {"name": "words"}}
+    raw = {
+        "name": "tiny",
+        "run": str(folder / "run"),
+        "data": {
+            "root": str(folder),
+            "store": str(folder / "data"),
+            "corpora": [{"name": "own", "format": "tsv", "path": "pairs.tsv", "languages": ["fra_Latn"]}],
+        },
+        "encoder": {
+            "new": {"layers": 1, "width": 16, "heads": 2, "ffn": 32},
+            "tokenizer": {"vocabulary": 300},
+        },
+        "phases": [words, {"name": "contrast", "objective": {"name": "contrastive"}}],
+        "trainer": {"steps": 2, "batch_pairs": 4, "accumulate": 1, "device": "cpu", "log_every": 1},
+    }
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    return path
+
+
+def ends_after_one_step(recipe: Path) -> None:
+    settings = load(recipe)
+    prepare(settings)
+    assert train(settings, stopped=lambda: True) is None
+
+
+def finished(recipe: Path, *overrides: str) -> tuple[list[object], bytes]:
+    """What a run leaves that is resumed by the command."""
+    arguments = [part for override in overrides for part in ("--set", override)]
+    result = CliRunner().invoke(cli, ["train", str(recipe), "--resume", *arguments])
+    assert result.exit_code == 0, result.stderr
+    run = Path(load(recipe, overrides).run)
+    return list(log_of(run)), weights(run)
+
+
+@pytest.fixture
+def whole(recipe: Path) -> tuple[list[object], bytes]:
+    """What the run leaves if nothing stops it."""
+    copy = f"run={recipe.parent / 'whole'}"
+    settings = load(recipe, [copy])
+    prepare(settings)
+    assert train(settings) is not None
+    return list(log_of(Path(settings.run))), weights(Path(settings.run))
+
+
+def test_text_that_changes_meanwhile_changes_nothing(recipe: Path, whole: object) -> None:
+    """The pairs that the run was started with are there, and the tokens of its half-trained encoder."""
+    ends_after_one_step(recipe)
+    text = recipe.parent / "pairs.tsv"
+    text.write_text("".join(text.read_text().splitlines(keepends=True)[:5]).lower())
+    assert finished(recipe) == whole
+
+
+def test_pairs_that_were_prepared_anew_are_refused(recipe: Path) -> None:
+    ends_after_one_step(recipe)
+    assert has_its_text(load(recipe))
+    text = recipe.parent / "pairs.tsv"
+    text.write_text("".join(text.read_text().splitlines(keepends=True)[:5]).lower())
+    prepare(load(recipe))
+    assert not has_its_text(load(recipe))
+    with pytest.raises(MexmaError, match="was started with other text: own/fra_Latn, tokeniser"):
+        train(load(recipe), resume=True)
+
+
+def test_a_run_that_was_moved_goes_on(recipe: Path, whole: object) -> None:
+    ends_after_one_step(recipe)
+    shutil.move(recipe.parent, recipe.parent.parent / "there")
+    there = recipe.parent.parent / "there"
+    moved = (f"run={there / 'run'}", f"data.root={there}", f"data.store={there / 'data'}")
+    assert finished(there / "recipe.yaml", *moved) == whole
+
+
+def test_the_batches_of_a_finished_phase_do_not_matter(recipe: Path) -> None:
+    settings = load(recipe)
+    prepare(settings)
+    steps = itertools.count(1)
+    assert train(settings, stopped=lambda: next(steps) == 3) is None  # the second phase's first
+    more = load(recipe, ["phases.words.trainer.batch_pairs=8"])
+    assert train(more, resume=True) is not None
+    shutil.rmtree(Path(settings.run) / "contrast" / "encoder")
+    with pytest.raises(MexmaError, match="pairs a step in phase contrast"):
+        train(load(recipe, ["phases.contrast.trainer.batch_pairs=8"]), resume=True)
