@@ -10,7 +10,18 @@ from numba.core.event import Event, Listener, register
 
 log = logging.getLogger(__name__)
 
-compiled = functools.partial(njit, nogil=True, cache=True, error_model="numpy")
+
+def _kept() -> bool:
+    """Whether there is a place for compiled loops: NUMBA_CACHE_DIR, the package, the user's cache folder."""
+    try:
+        njit(cache=True)(_kept)
+    except RuntimeError:  # as in a container without a home
+        return False
+    return True
+
+
+KEPT = _kept()
+compiled = functools.partial(njit, nogil=True, cache=KEPT, error_model="numpy")
 # Sums may be reordered, so that they become vector instructions; not-a-number keeps its meaning.
 summing = functools.partial(compiled, fastmath={"reassoc", "contract", "nsz"})
 # A part of the function that calls it: compiled apart it would be merged with it or not, and sums differ in
@@ -25,7 +36,10 @@ class _FirstUse(Listener):
 
     def on_start(self, event: Event) -> None:
         if not self.told:
-            log.info("compiling inner loops for this processor, once: up to half a minute")
+            then = (
+                "kept for the next time" if KEPT else "lost at the end, unless NUMBA_CACHE_DIR names a folder"
+            )
+            log.info("compiling inner loops for this processor, up to half a minute (%s)", then)
             self.told = True
 
     def on_end(self, event: Event) -> None:
