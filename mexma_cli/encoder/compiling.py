@@ -36,10 +36,8 @@ class _FirstUse(Listener):
 
     def on_start(self, event: Event) -> None:
         if not self.told:
-            then = (
-                "kept for the next time" if KEPT else "lost at the end, unless NUMBA_CACHE_DIR names a folder"
-            )
-            log.info("compiling inner loops for this processor, up to half a minute (%s)", then)
+            then = "kept" if KEPT else "not kept: NUMBA_CACHE_DIR names no folder that can be written to"
+            log.info("compiling inner loops for this processor: up to half a minute (%s)", then)
             self.told = True
 
     def on_end(self, event: Event) -> None:
