@@ -98,10 +98,10 @@ def test_missing_key(raw: Raw, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("trainer.steps=abc", r"`phases.words.trainer.steps`: .*integer.* \(is 'abc'\)"),
-        ("trainer.learning_rate=0", "learning_rate`: .*greater than 0"),
+        ("trainer.steps=abc", r"`phases.words.trainer.steps`: should be a whole number \(is 'abc'\)"),
+        ("trainer.learning_rate=0", "learning_rate`: should be above 0"),
         ("trainer.precision=fp8", "precision`: .*'fp32', 'bf16' or 'fp16'"),
-        ("phases.mexma.objective.name=mexmaa", "phases.mexma.objective`.*mexmaa"),
+        ("phases.mexma.objective.name=mexmaa", "phases.mexma.objective.name`: should be one of .*mexmaa"),
         ("encoder.from=mini", "`encoder`: encoder needs either `from`"),
         ("encoder.tokenizer=null", "a new encoder needs `tokenizer`"),
         ("trainer.learning_rate=.inf", "learning_rate`: .*finite number"),
