@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from mexma_cli.recipe import DecomposeRecipe, Recipe, Section
+from mexma_cli.recipe import DecomposeRecipe, Recipe, Section, shipped
 
 HEADER = """\
 # The keys of recipes
@@ -23,7 +23,7 @@ HEADER = """\
 Made by `make docs` from the recipes' models (`mexma_cli/recipe`); do not edit it here.
 
 A recipe is a YAML file with the sections below. `mexma prepare` and `mexma train` take its path, or the name
-of a shipped one ([recipes](../recipes)). Keys without a default are needed, unknown ones are refused.
+of a [shipped one](#shipped-recipes). Keys without a default are needed, unknown ones are refused.
 
 - `extends: NAME` at the top (a shipped recipe, or a path seen from the file that says it) takes over the keys
   of another recipe. Sections are merged key by key, and phases by their `name`; any other list, and an
@@ -50,7 +50,8 @@ BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 def render() -> str:
     own = ["## Recipes that train an encoder\n", *tables(Recipe, "")]
     other = ["## Recipes of `kind: decompose`\n", *tables(DecomposeRecipe, "", ", kind: decompose")]
-    return "\n".join([HEADER, *own, *other])
+    names = "## Shipped recipes\n\n" + ", ".join(f"`{name}`" for name in shipped()) + "\n"
+    return "\n".join([HEADER, *own, *other, names])
 
 
 def tables(section: type[Section], path: str, after: str = "") -> Iterator[str]:

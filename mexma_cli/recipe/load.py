@@ -81,9 +81,16 @@ def _find(source: str, folder: Path = Path()) -> Path:
         return known[source]
     if path.is_dir():
         raise MexmaError(f"{source} is a folder, not a recipe", "name the YAML file")
-    near = difflib.get_close_matches(source.removesuffix(".yaml"), known, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    raise MexmaError(f"no recipe {source!r}", f"{hint}shipped recipes: {', '.join(known) or 'none'}")
+    raise _no_recipe(source, path, list(known))
+
+
+def _no_recipe(source: str, path: Path, known: list[str]) -> MexmaError:
+    name, all_ = source.removesuffix(".yaml").removeprefix("recipes/"), "docs/recipes.md lists all recipes"
+    near = difflib.get_close_matches(name, known, n=3)
+    hint = f"did you mean {' or '.join(near)}? {all_}" if near else all_
+    if "/" in source or path.suffix in (".yaml", ".yml"):
+        return MexmaError(f"{path}: no such file", hint if near else None)
+    return MexmaError(f"no recipe {source!r}", hint)
 
 
 def _override(raw: dict[str, Any], override: str) -> None:

@@ -175,9 +175,30 @@ def test_settings_are_frozen() -> None:
 def test_no_such_recipe(tmp_path: Path) -> None:
     with pytest.raises(MexmaError, match="no recipe 'minni'") as caught:
         load("minni")
-    assert caught.value.hint is not None and caught.value.hint.startswith("did you mean mini?")
+    assert caught.value.hint == "did you mean mini? docs/recipes.md lists all recipes"
+    with pytest.raises(MexmaError, match="no recipe 'unlike-any'") as caught:
+        load("unlike-any")
+    assert caught.value.hint == "docs/recipes.md lists all recipes"
     with pytest.raises(MexmaError, match="is a folder, not a recipe"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("source", "near"),
+    [
+        ("nosuch.yaml", None),
+        ("of/mine/own.yml", None),
+        ("recipes/ablations/no-kolleo.yaml", "ablations/no-koleo"),
+        ("ablations/no-kolleo", "ablations/no-koleo"),
+    ],
+)
+def test_no_such_file(source: str, near: str | None) -> None:
+    with pytest.raises(MexmaError) as caught:
+        load(source)
+    hint = caught.value.hint
+    assert caught.value.message == f"{source}: no such file"
+    assert hint is None if near is None else hint is not None and f"did you mean {near} or " in hint
+    assert len(hint or "") < 150, "a few names"
 
 
 @pytest.mark.parametrize(
