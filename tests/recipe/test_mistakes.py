@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.recipe import load_any
+from mexma_cli.recipe import load, load_any
 from mexma_cli.recipe.mistakes import SYNONYMS
 
 SMALL = str(Path(__file__).parent.parent.parent / "examples" / "small.yaml")
@@ -57,6 +57,40 @@ def test_mistakes_in_plain_words(override: str, message: str) -> None:
     error = said(override)
     assert message in error.message
     assert not any(word in error.message.lower() for word in ("input", "tuple", "dictionary", "valid"))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("trainer.steps=abc", r"`phases.words.trainer.steps`: should be a whole number \(is 'abc'\)"),
+        ("trainer.learning_rate=0", "learning_rate`: should be above 0"),
+        ("trainer.precision=fp8", "precision`: .*'fp32', 'bf16' or 'fp16'"),
+        ("phases.mexma.objective.name=mexmaa", "phases.mexma.objective.name`: should be one of .*mexmaa"),
+        ("encoder.from=mini", "`encoder`: encoder needs either `from`"),
+        ("encoder.tokenizer=null", "a new encoder needs `tokenizer`"),
+        ("trainer.learning_rate=.inf", "learning_rate`: .*finite number"),
+        ("phases.words.objective.spelling=true", "`spelling` needs `ngrams`"),
+        ("phases=x", "`phases`"),
+        ("phases.words.trainer=x", r"`phases.words.trainer`: .* \(is 'x'\)"),
+        ("phases.mexma.name=words", "two phases have the name 'words'"),
+        ("phases.mexma.name=encoder", "a phase cannot be named 'encoder'"),
+        ("encoder.new.heads=0", r"`encoder.new.heads`: .* \(is 0\)"),
+        ("trainer=1", r"trainer`: .* \(is 1\)"),
+    ],
+)
+def test_a_wrong_value_is_named(override: str, message: str) -> None:
+    with pytest.raises(MexmaError, match=message):
+        load(SMALL, [override])
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "near"),
+    [("systems/dap", "rtll", "rtl"), ("systems/dap", "rtl.layer", "layers"), ("systems/tr", "tlmm", "tlm")],
+)
+def test_unknown_key_of_a_system(name: str, key: str, near: str) -> None:
+    with pytest.raises(MexmaError, match=f"unknown key `objective.{key}`") as caught:
+        load(name, [f"objective.{key}=1"])
+    assert caught.value.hint == f"did you mean `{near}`?"
 
 
 @pytest.mark.parametrize(
