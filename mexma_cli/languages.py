@@ -61,6 +61,17 @@ def resolve(code: str) -> str:
     return found
 
 
+def spellings(code: str) -> list[str]:
+    """The codes that mean the same language as a user's code: the FLORES-200 code first, then ISO 639's.
+
+    Raises:
+        MexmaError: No such language.
+    """
+    resolved = resolve(code)
+    same = (alias for alias, meant in _table()[1].items() if meant == resolved)
+    return [resolved, *(alias for alias in same if alias != resolved.lower())]
+
+
 def name(code: str) -> str:
     """English name of a language, by any code that `resolve` takes.
 

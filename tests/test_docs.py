@@ -65,6 +65,14 @@ def test_cli_page_is_current() -> None:
     assert page.split() == load_script("make_cli").render().split(), "run `make docs`"
 
 
+def test_recipes_page_is_current() -> None:
+    page = (ROOT / "docs/recipes.md").read_text(encoding="utf-8")
+    assert page == load_script("make_recipes").render(), "run `make docs`"
+    rows = re.findall(r"^\| (`.+?`) \|.*\| (.*) \|$", page, re.MULTILINE)
+    assert len(rows) > 100 and {"`log_every`", "`from`", "`rtl`", "`is_mode`"} < {key for key, _ in rows}
+    assert [key for key, explained in rows if not explained] == [], "a string below its field says what it is"
+
+
 @pytest.mark.parametrize("page", SESSIONS)
 def test_sessions_run(page: str, tmp_path: Path) -> None:
     small_examples(tmp_path)

@@ -50,6 +50,14 @@ def test_codes_resolve(code: str, flores: str) -> None:
     assert languages.resolve(code) == flores
 
 
+def test_spellings_are_all_of_one_language() -> None:
+    assert languages.spellings("fre") == ["fra_Latn", "fr", "fra", "fre"]
+    assert languages.spellings("zh-TW")[0] == "zho_Hant"
+    assert languages.spellings("tlh") == ["tlh"], "not in the table"
+    for code in languages.codes():
+        assert {languages.resolve(one) for one in languages.spellings(code)} == {code}
+
+
 @pytest.mark.parametrize(
     ("code", "nearest"),
     [("fra_Ltn", "fra_Latn"), ("french", "fra_Latn"), ("engl", "eng_Latn"), ("xx", "xho_Latn")],

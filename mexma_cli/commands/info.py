@@ -44,21 +44,31 @@ _DETAILS = {"format_version", "tool_version", "settings", "tokenizer_fingerprint
 def show(info: Info, indent: str = "") -> None:
     """Print the facts, a line each, and those of the parts further in."""
     click.echo(f"{indent}{info.path}: {info.kind}")
-    facts = {key: value for key, value in info.facts.items() if not indent or key not in _DETAILS}
+    facts = {
+        key: value
+        for key, value in info.facts.items()
+        if value is not None and (not indent or key not in _DETAILS)
+    }
     width = max((len(key) for key in facts), default=0)
     for key, value in facts.items():
-        click.echo(f"{indent}  {key.ljust(width)}  {_shown(value)}")
+        click.echo(f"{indent}  {key.ljust(width)}  {_shown(key, value)}")
     for part in info.parts:
         show(part, indent + "  ")
 
 
-def _shown(value: Any) -> str:
+def _shown(name: str, value: Any) -> str:
+    from mexma_cli.evaluation import curves
+
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, float):
+        return curves.shown(name.removeprefix("last "), value)
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_shown(inner)}" for key, inner in value.items()) or "none"
+        there = {key: inner for key, inner in value.items() if inner is not None}
+        return ", ".join(f"{key} {_shown(key, inner)}" for key, inner in there.items()) or "none"
     if isinstance(value, list):
-        return ("; " if any(isinstance(inner, dict) for inner in value) else " ").join(map(_shown, value))
+        between = "; " if any(isinstance(inner, dict) for inner in value) else " "
+        return between.join(_shown(name, inner) for inner in value)
     return str(value)

@@ -8,11 +8,37 @@ from pathlib import Path
 
 import yaml
 
+from mexma_cli.encoder import int3, spelling
+
 FILE = "README.md"
+TAGS = ("sentence-similarity", "feature-extraction", "mexma")
+_CARD = """\
+{head}
+# A sentence encoder
+
+Trained with mexma, so that translations have vectors that are near each other. Its languages, as FLORES-200
+codes: {codes}.
+
+FOLDER is where this file is:
+
+```console
+$ mexma info FOLDER
+$ mexma embed --model FOLDER --lang {lang} text.txt -o text.emb
+$ mexma mine --model FOLDER source.txt target.txt -o pairs.tsv
+```
+
+With sentence-transformers{why}:
+
+```python
+from {module} import {name}
+
+vectors = {name}("FOLDER").encode(["One sentence.", "Another one."])
+```
+"""
 _HEAD = re.compile(r"---\n(.*?\n)---\n", re.DOTALL)
 
 
-def head(languages: Iterable[str], license: str | None = None) -> str:
+def head(languages: Iterable[str], license: str | None = None, tags: Iterable[str] = ()) -> str:
     """The lines between `---` that the Hugging Face hub reads.
 
     Args:
@@ -22,6 +48,8 @@ def head(languages: Iterable[str], license: str | None = None) -> str:
     listed = sorted(languages)
     facts = {"license": license} if license else {}
     facts |= {"library_name": "mexma", "pipeline_tag": "sentence-similarity"}
+    if tags:
+        facts["tags"] = ", ".join(tags).join("[]")
     facts["language"] = ", ".join(dict.fromkeys(code.partition("_")[0] for code in listed)).join("[]")
     facts["language_details"] = ", ".join(listed)
     return "".join(["---\n", *(f"{key}: {value}\n" for key, value in facts.items()), "---\n"])
@@ -39,8 +67,24 @@ def languages(folder: Path) -> tuple[str, ...]:
 
 
 def write(folder: Path, languages: Iterable[str]) -> None:
-    """A card that says no more than that, for a folder that has none."""
-    (folder / FILE).write_text(
-        f"{head(languages)}\nA sentence encoder trained with mexma: `mexma embed --model FOLDER`.\n",
-        encoding="utf-8",
+    """A card for a folder that has none: what the encoder is for, and how it is used.
+
+    Args:
+        folder: With the encoder's files, which decide how sentence-transformers reads it.
+        languages: FLORES-200 codes.
+    """
+    listed = sorted(languages)
+    others = [code for code in listed if code != "eng_Latn"] or listed
+    name, module, why = "SentenceTransformer", "sentence_transformers", ""
+    if (folder / int3.FILE).is_file() or (folder / spelling.FILE).is_file():
+        name, module = "sentence_transformer", "mexma_cli.encoder.sentence_transformer"
+        why = ", through mexma, which knows how these weights and words are kept"
+    text = _CARD.format(
+        head=head(listed, tags=TAGS),
+        codes=", ".join(f"`{code}`" for code in listed),
+        lang=others[0],
+        why=why,
+        module=module,
+        name=name,
     )
+    (folder / FILE).write_text(text, encoding="utf-8")

@@ -19,8 +19,11 @@ class StorePair(Section):
     """
 
     source: str
+    """A store (`.emb`), seen from `data.root`."""
     target: str
+    """The store of its translations."""
     languages: tuple[str, ...] = ()
+    """What stands for `{lang}`, where a path has it."""
 
     @field_validator("languages")
     @classmethod
@@ -51,6 +54,7 @@ class VectorData(Section):
     root: str = "."
     """Where relative paths start."""
     pairs: tuple[StorePair, ...] = Field(min_length=1)
+    """The stores."""
     rows: int = Field(0, ge=0)
     """Of each pair of stores the first so many (0: all)."""
     validation: float = Field(0.1, gt=0, lt=1)
@@ -66,6 +70,7 @@ class DecomposeObjective(Section):
     """DREAM or MEAT, with ORACLE's terms where they have a weight; or `oracle`, these terms alone."""
 
     name: Literal["dream", "meat", "oracle"]
+    """Whose losses (docs/systems.md)."""
     intra_class: float = Field(0.0, ge=0)
     """Weight of ORACLE's intra-class clustering."""
     inter_class: float = Field(0.0, ge=0)
@@ -91,28 +96,38 @@ class DecomposeTrainer(Section):
     epochs: int = Field(10_000, ge=1)
     """At most so many."""
     patience: int = Field(10, ge=1)
+    """Epochs without a better validation loss, after which it ends."""
     learning_rate: float = Field(1e-5, gt=0)
+    """Adam's."""
     device: str = "auto"
+    """auto (a GPU if there is one), cpu, cuda or cuda:N."""
     seed: int = 42
+    """Of the maps' first weights, the order of pairs and what is held out."""
     log_every: int = Field(1, ge=1)
-    """Epochs."""
+    """Epochs between two records in log.jsonl."""
     checkpoint_every: int = Field(1, ge=1)
     """Epochs between two checkpoints; the best state so far is kept at once."""
     keep: int = Field(2, ge=1)
+    """So many checkpoints, the last ones, besides the best one."""
 
 
 class DecomposeRecipe(Section):
     """A whole run, resolved."""
 
     kind: Literal["decompose"]
+    """Tells such a recipe from one that trains an encoder, which has no `kind`."""
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    """The run's, for people: letters, digits, `.`, `_` and `-`."""
     run: str
     """Folder for checkpoints, log and the trained maps."""
     encoder: str | None = None
     """What made the stores, by name or folder: it is saved with the meaning map behind it."""
     data: VectorData
+    """Which vectors."""
     objective: DecomposeObjective
+    """Which losses."""
     trainer: DecomposeTrainer = Field(default_factory=lambda: DecomposeTrainer.model_validate({}))
+    """How long and how fast."""
 
     def to_yaml(self) -> str:
         """The resolved recipe, as it is kept beside its output; `load_any` reads it again."""

@@ -1,4 +1,4 @@
-"""A recipe from YAML: inherited keys, phases spelled out, `--set` applied, and messages that name the key."""
+"""A recipe from YAML: inherited keys, phases spelled out, `--set` applied, and mistakes named by key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe.decompose import DecomposeRecipe
 from mexma_cli.recipe.inherit import IMPLIED_PHASE, inherited
-from mexma_cli.recipe.section import Section
+from mexma_cli.recipe.mistakes import explained
 from mexma_cli.recipe.sections import Recipe
 
 
@@ -52,13 +52,13 @@ def load_any(source: str | Path, overrides: Sequence[str] = ()) -> Recipe | Deco
     raw, chain = inherited(_find(str(source)), _find)
     for override in overrides:
         _override(raw, override)
+    model: type[Recipe | DecomposeRecipe] = Recipe
+    if raw.get("kind") == "decompose":
+        raw, model = _without_phases(raw), DecomposeRecipe
     try:
-        if raw.get("kind") == "decompose":
-            raw = _without_phases(raw)
-            return DecomposeRecipe.model_validate(raw)
-        return Recipe.model_validate(raw)
+        return model.model_validate(raw)
     except ValidationError as error:
-        raise _explain(" extends ".join(map(str, chain)), raw, error) from None
+        raise explained(" extends ".join(map(str, chain)), model, raw, error) from None
 
 
 def _without_phases(raw: dict[str, Any]) -> dict[str, Any]:
@@ -81,9 +81,16 @@ def _find(source: str, folder: Path = Path()) -> Path:
         return known[source]
     if path.is_dir():
         raise MexmaError(f"{source} is a folder, not a recipe", "name the YAML file")
-    near = difflib.get_close_matches(source.removesuffix(".yaml"), known, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    raise MexmaError(f"no recipe {source!r}", f"{hint}shipped recipes: {', '.join(known) or 'none'}")
+    raise _no_recipe(source, path, list(known))
+
+
+def _no_recipe(source: str, path: Path, known: list[str]) -> MexmaError:
+    name, all_ = source.removesuffix(".yaml").removeprefix("recipes/"), "docs/recipes.md lists all recipes"
+    near = difflib.get_close_matches(name, known, n=3)
+    hint = f"did you mean {' or '.join(near)}? {all_}" if near else all_
+    if "/" in source or path.suffix in (".yaml", ".yml"):
+        return MexmaError(f"{path}: no such file", hint if near else None)
+    return MexmaError(f"no recipe {source!r}", hint)
 
 
 def _override(raw: dict[str, Any], override: str) -> None:
@@ -122,44 +129,3 @@ def _assign(node: Any, steps: Sequence[str], value: Any) -> None:
     if not isinstance(node, dict):
         raise MexmaError(f"--set {'.'.join(steps)}: {steps[-1]!r} is not inside a section")
     node[steps[-1]] = value
-
-
-def _all_keys() -> set[str]:
-    sections = Section.__subclasses__()
-    for section in sections:  # and those that are found on the way
-        sections += section.__subclasses__()
-    return {field.alias or name for section in sections for name, field in section.model_fields.items()}
-
-
-def _explain(path: str, raw: dict[str, Any], error: ValidationError) -> MexmaError:
-    """One message with every key that is wrong, and the nearest right one for the first unknown key."""
-    lines: list[str] = []
-    hint = None
-    for problem in error.errors():
-        if problem["type"] == "too_short" and lines:
-            continue  # an entry that is wrong in itself was left out of its list
-        where = ".".join(_readable(problem["loc"], raw.get("phases"))) or "recipe"
-        if problem["type"] == "extra_forbidden":
-            lines.append(f"unknown key `{where}`")
-            near = difflib.get_close_matches(str(problem["loc"][-1]), _all_keys(), n=1, cutoff=0.5)
-            if near and hint is None:
-                hint = f"did you mean `{near[0]}`?"
-        elif problem["type"] == "missing":
-            lines.append(f"`{where}` is missing")
-        else:
-            shown = problem.get("input")
-            given = "" if isinstance(shown, dict | list) or shown is None else f" (is {shown!r})"
-            lines.append(f"`{where}`: {problem['msg'].removeprefix('Value error, ')}{given}")
-    return MexmaError(f"{path}: " + "; ".join(lines), hint)
-
-
-def _readable(location: tuple[int | str, ...], phases: Any) -> list[str]:
-    """A place as the user wrote it: phases by their name, none where it was implied, and no union tags."""
-    parts = [str(part) for part in location]
-    if parts[:1] != ["phases"] or len(parts) < 3:
-        return parts
-    phase, inner = phases[int(parts[1])], parts[2:]
-    if inner[0] == "objective" and len(inner) > 1:
-        inner = [inner[0], *inner[2:]]  # the second part only says which objective it is
-    name = phase.get("name", parts[1]) if isinstance(phase, dict) else parts[1]
-    return inner if name == IMPLIED_PHASE else ["phases", str(name), *inner]

@@ -13,10 +13,15 @@ class Head(Section):
     """The unmasking head (paper section 7.2); the defaults are the authors' code's."""
 
     layers: int = Field(6, ge=1)
+    """Transformer layers, of the encoder's width."""
     heads: int = Field(8, ge=1)
+    """Attention heads of a layer; the encoder's width is a multiple of it."""
     ffn: int = Field(3072, ge=1)
+    """Width of a layer's feed-forward part."""
     layer_norm_eps: float = 1e-12
+    """LayerNorm's epsilon."""
     dropout: float = Field(0.1, ge=0, lt=1)
+    """Share of the states that is dropped in training."""
     output_scale: float = Field(1.0, gt=0)
     """First value of the last LayerNorm's weights; below 1 where word embeddings are long."""
 
@@ -25,6 +30,7 @@ class MexmaObjective(Section):
     """MEXMA (paper section 3): cross-unmasking, alignment, KoLeo; optionally a contrastive term."""
 
     name: Literal["mexma"]
+    """Chooses this objective."""
     alpha: float = 1.0
     """Weight of the alignment loss."""
     beta: float = 0.5
@@ -34,6 +40,7 @@ class MexmaObjective(Section):
     contrastive: float = 0.0
     """Weight of a symmetric InfoNCE between the clean sentence vectors (paper section 5.2)."""
     temperature: float = Field(0.05, gt=0)
+    """What cosines are divided by in the contrastive term."""
     margin: float = Field(0.0, ge=0)
     """Taken from the cosine of a translation in the contrastive term (additive margin softmax)."""
     gather: bool = True
@@ -53,10 +60,13 @@ class MexmaObjective(Section):
     sentence_gradients: bool = True
     """Unmasking trains the encoder through the other side's clean sentence vector."""
     masking: float = Field(0.4, gt=0, lt=1)
+    """Share of the tokens that are chosen for unmasking."""
     mask_share: float = 0.8
     """Of the chosen tokens: this share becomes <mask>, `random_share` a random token, the rest stays."""
     random_share: float = 0.1
+    """See `mask_share`."""
     head: Head = Field(default_factory=lambda: Head.model_validate({}))
+    """What finds the masked tokens; it is not exported."""
 
     @model_validator(mode="after")
     def _something_trains_the_encoder(self) -> MexmaObjective:
@@ -85,6 +95,7 @@ class Ranking(Section):
     """Translation ranking: each sentence against all sentences of the other side of the batch (InfoNCE)."""
 
     temperature: float = Field(0.05, gt=0)
+    """What cosines are divided by."""
     margin: float = Field(0.0, ge=0)
     """Taken from the cosine of a translation (additive margin softmax; LaBSE has 0.3)."""
     direction: Literal["forward", "both"] = "both"
@@ -99,16 +110,20 @@ class Tlm(Section):
     """Translation language modelling: masked words of both sentences of a pair, as one sequence."""
 
     weight: float = Field(0.1, gt=0)
+    """Of its loss beside the ranking's, which counts 1."""
     masking: float = Field(0.2, gt=0, lt=1)
+    """Share of the tokens that are chosen for masking."""
     mask_share: float = Field(0.8, ge=0, le=1)
     """Of the chosen tokens: this share becomes <mask>, `random_share` a random token, the rest stays."""
     random_share: float = Field(0.1, ge=0, le=1)
+    """See `mask_share`."""
 
 
 class ContrastiveObjective(Ranking):
     """InfoNCE between clean sentence vectors: MEXMA's baseline (section 5.2), TR, and TR+TLM."""
 
     name: Literal["contrastive"]
+    """Chooses this objective."""
     tlm: Tlm | None = None
     """With translation language modelling beside it."""
 
@@ -130,15 +145,18 @@ class DapObjective(Ranking):
     """DAP (Li et al. 2023): translation ranking from source to target, and RTL."""
 
     name: Literal["dap"]
+    """Chooses this objective."""
     direction: Literal["forward", "both"] = "forward"
     projection: Literal["none", "tanh"] = "tanh"
     rtl: Rtl = Field(default_factory=lambda: Rtl.model_validate({}))
+    """Representation translation learning."""
 
 
 class ClftObjective(Section):
     """CLFT: targets (English) stay where a frozen teacher has them, sources are drawn to their targets."""
 
     name: Literal["clft"]
+    """Chooses this objective."""
     cross: float = Field(0.4, gt=0)
     """Weight of the distance between translations (beta in the paper); that to the teacher counts 1."""
     teacher: str | None = None
@@ -150,10 +168,13 @@ class WordsObjective(Section):
     """Aligned token embeddings: the mean of the tokens' vectors, trained by InfoNCE both ways."""
 
     name: Literal["words"]
+    """Chooses this objective."""
     temperature: float = Field(0.05, gt=0)
+    """What cosines are divided by."""
     margin: float = Field(0.0, ge=0)
     """Taken from the cosine of a translation (additive margin softmax)."""
     token_dropout: float = Field(0.0, ge=0, lt=1)
+    """Share of a sentence's tokens that is left out of its mean in training."""
     ngrams: list[PositiveInt] = Field(default_factory=list)
     """A token's vector is its own and those of its letter n-grams of these sizes, in Latin letters, which
     other tokens share. Only their sum is in the encoder."""

@@ -16,24 +16,31 @@ class Keep(Section):
     """Use line n of a corpus only where line n of the file `path` is `value`."""
 
     path: str
+    """Has as many lines as the corpus; `{lang}` as in the corpus's own path."""
     value: str
+    """The whole line."""
 
 
 class Corpus(Section):
     """Parallel text of one kind; `{lang}` in a path stands for each code in `languages`."""
 
     name: str
+    """Begins the names of its stores: letters, digits, `.`, `_` and `-`."""
     format: Literal["tsv", "aligned", "opus", "mtdata"]
+    """tsv: one file of pairs; aligned: two files of lines; opus: Moses zips or files; mtdata: its folders."""
     languages: tuple[str, ...] = Field(min_length=1)
-    """Left out: those of `data.languages`, and the corpus is `optional`."""
+    """Where it is left out: those of `data.languages`, and the corpus is `optional`."""
     target: str = "eng_Latn"
+    """Language of the other side, the same in the whole corpus."""
     path: str | None = None
     """tsv: source TAB target, further columns ignored. opus, mtdata: a folder, or a glob of files and
     folders; what is in them is found by its names, in either order of the languages (formats/moses.py)."""
     source_path: str | None = None
     """aligned: two files, line n with line n; an empty line is a missing sentence."""
     target_path: str | None = None
+    """aligned: the second of the two files."""
     keep: Keep | None = None
+    """tsv, aligned: of the corpus only the lines that another file marks."""
     optional: bool = False
     """The corpus may lack some of its languages; a language that no corpus has is an error all the same."""
     top_up: bool = False
@@ -72,14 +79,18 @@ class Data(Section):
     max_tokens: int = Field(200, ge=3)
     """With <s> and </s> (paper section 7.5)."""
     min_chars: int = 1
+    """Pairs with a side of fewer characters are dropped."""
     max_chars: int = 1000
+    """Pairs with a side of more characters are dropped."""
     max_length_ratio: float = Field(3.0, ge=0)
     """Longer side over shorter side in characters, each plus 10 (0: no limit)."""
     drop_duplicates: bool = True
+    """Of equal pairs in a corpus and language, one is kept."""
     exclude: tuple[str, ...] = ()
     """Text files (globs, from `root` or else from the current folder) with a sentence in a line or a column;
     pairs with such a sentence are dropped."""
     corpora: tuple[Corpus, ...] = Field(min_length=1)
+    """The text itself."""
 
     @model_validator(mode="before")
     @classmethod
@@ -114,7 +125,9 @@ class TrainTokenizer(Section):
     """A Unigram tokeniser in XLM-R's layout, trained on the prepared text."""
 
     vocabulary: int = Field(32000, ge=300)
+    """Tokens in all, with <s>, </s>, <pad>, <unk> and <mask>."""
     lowercase: bool = False
+    """Text is read in lower case."""
     latin: bool = False
     """Cyrillic letters as Latin ones, and letters without accents and vowel points (text/latin.py): what is
     spelled alike in two languages has the same tokens, whatever its script."""
@@ -122,30 +135,43 @@ class TrainTokenizer(Section):
     """So many of the vocabulary are whole words, those that training sees most often (with the corpora's
     `repeat`), and the other pieces are for the rest; 0: pieces alone, as in XLM-R."""
     max_sentences: int = 2_000_000
+    """Of more sentences about so many are learned from, chosen by a hash."""
     seed: int = 42
+    """Of that choice."""
 
 
 class NewEncoder(Section):
     """The shape of an XLM-R that starts from nothing."""
 
     layers: int = Field(4, ge=1)
+    """Transformer layers."""
     width: int = Field(256, ge=4)
+    """Numbers of a token's state, and so of a sentence vector; a multiple of `heads`."""
     heads: int = Field(4, ge=1)
+    """Attention heads of a layer."""
     ffn: int = Field(1024, ge=1)
+    """Width of a layer's feed-forward part."""
     dropout: float = Field(0.1, ge=0, lt=1)
+    """Share of the states that is dropped in training."""
     attention_dropout: float = Field(0.0, ge=0, lt=1)
+    """Share of the attention weights that is dropped in training."""
 
 
 class Encoder(Section):
     """What the training starts from: a name or folder (`from`), or a `new` encoder with its tokeniser."""
 
     start: str | None = Field(None, alias="from")
+    """An encoder's name (`mini`, a hub id) or folder."""
     new: NewEncoder | None = None
+    """The shape of an encoder with random weights; it needs `tokenizer`."""
     tokenizer: TrainTokenizer | None = None
+    """How the tokeniser of a `new` encoder is trained."""
     pooling: Literal["cls", "mean"] | None = None
     """How a vector is made of the tokens' states, and nothing after it: in place of the folder's pooling,
     modules and prefix. None: as the folder has it; a `new` encoder has cls."""
     attention: Literal["auto", "xformers", "varlen", "bucketed"] = "auto"
+    """What computes attention in training: xformers and varlen (torch's own) need a GPU; auto takes what the
+    device runs best."""
     attention_dropout: float = Field(0.0, ge=0, lt=1)
     """In place of what an encoder that the training starts from says, which is 0.1 for XLM-R: the authors'
     code has none."""
@@ -167,15 +193,21 @@ class Trainer(Section):
     batch_pairs: int = Field(150, ge=1)
     """Pairs in a micro-batch of each process; a step takes `accumulate` times as many, in every process."""
     accumulate: int = Field(2, ge=1)
+    """Micro-batches in a step."""
     learning_rate: float = Field(1e-4, gt=0)
+    """The highest one, after the warm-up."""
     embedding_rate: float = Field(1.0, ge=0)
     """Learning rate of the word embeddings as a share of `learning_rate` (0: frozen)."""
     schedule: Literal["cosine", "linear", "constant"] = "cosine"
+    """How the rate falls to 0 after the warm-up; constant: it stays."""
     warmup: float = Field(0.3, ge=0)
     """Share of the steps over which the rate rises from a tenth to the whole; above 1 the run ends before."""
     weight_decay: float = 0.0
+    """AdamW's, of matrices alone."""
     betas: tuple[float, float] = (0.9, 0.999)
+    """AdamW's."""
     eps: float = 1e-8
+    """AdamW's."""
     clip: float = Field(1.2, ge=0)
     """Largest gradient norm (0: none)."""
     average: float = Field(0.0, ge=0, lt=1)
@@ -183,11 +215,17 @@ class Trainer(Section):
     temperature: float = Field(1.0, ge=1)
     """Languages are drawn in proportion to pairs ** (1 / temperature)."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """What the passes are computed in; the weights stay float32."""
     device: str = "auto"
+    """auto (a GPU if there is one), cpu, cuda or cuda:N."""
     seed: int = 42
+    """Of the order of pairs, masks, dropout and new weights."""
     log_every: int = Field(10, ge=1)
+    """Steps between two records in log.jsonl."""
     checkpoint_every: int = Field(1500, ge=1)
+    """Steps between two checkpoints."""
     keep: int = Field(2, ge=1)
+    """So many checkpoints, the last ones, besides the one with the best dev score."""
     dev_every: int = Field(0, ge=0)
     """Steps between two scores on the dev sets (0: only at the end)."""
     export: Literal["last", "best"] = "last"
@@ -205,28 +243,40 @@ class Phase(Section):
     """One training: an objective and a trainer, under a name that becomes a folder."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
+    """Small letters, digits, `_` and `-`."""
     objective: Objective
+    """The losses, by the objective's `name`."""
     trainer: Trainer
+    """How long and how fast; the recipe's own `trainer` stands behind it."""
 
 
 class DevSet(Section):
     """Line-aligned files for xsim during training, seen from `data.root`; `{lang}` as in a corpus."""
 
     path: str
+    """Sentences of each language, a line each."""
     target_path: str
+    """Their translations, line n of line n."""
     languages: tuple[str, ...] = Field(min_length=1)
+    """Codes that stand for `{lang}`; the score is the mean over them."""
 
 
 class Recipe(Section):
     """A whole run, resolved."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    """The run's, for people: letters, digits, `.`, `_` and `-`."""
     run: str
     """Folder for checkpoints, log and the finished encoder."""
     data: Data
+    """Which text."""
     encoder: Encoder
+    """What the training starts from."""
     phases: tuple[Phase, ...] = Field(min_length=1)
+    """Trainings one after the other, each from the encoder that the one before left; a recipe with one phase
+    may have `objective` and `trainer` at its top instead."""
     dev: DevSet | None = None
+    """What `trainer.dev_every` scores the encoder on."""
 
     @model_validator(mode="after")
     def _a_folder_for_each_phase(self) -> Recipe:

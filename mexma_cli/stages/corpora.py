@@ -165,21 +165,36 @@ def _check(corpus: Corpus) -> None:
 
 def _named(data: Data, corpus: Corpus, language: str, missing: list[MexmaError]) -> Job:
     """The job of a corpus whose files are named in the recipe."""
-    names = [corpus.path] if corpus.format == "tsv" else [corpus.source_path, corpus.target_path]
-    files = [data.resolve(name.replace("{lang}", language)) for name in names if name]
+    files = _files(data, corpus, language)
     keep = data.resolve(corpus.keep.path.replace("{lang}", language)) if corpus.keep else None
     lacking = [path for path in [*files, *([keep] if keep else [])] if not path.is_file()]
+    there = _spelled_otherwise(data, corpus, language) if lacking and lacking[0] != keep else ""
     if lacking and not (corpus.optional and not any(path.exists() for path in files)):
         what = "is a folder" if lacking[0].is_dir() else "no such file"
         missing.append(
             MexmaError(
-                f"{lacking[0]}: {what} (corpus {corpus.name!r}, {language})",
+                f"{lacking[0]}: {what} (corpus {corpus.name!r}, {language}){there}",
                 f"paths are taken from `data.root`, which is {data.root}; a corpus that is `optional: true` "
                 "may lack a language",
             )
         )
-    looked = ", ".join(map(str, files))
+    looked = ", ".join(map(str, files)) + there
     return Job(data, corpus, language, [] if lacking else [Part(tuple(files))], looked, keep)
+
+
+def _files(data: Data, corpus: Corpus, language: str) -> list[Path]:
+    names = [corpus.path] if corpus.format == "tsv" else [corpus.source_path, corpus.target_path]
+    return [data.resolve(name.replace("{lang}", language)) for name in names if name]
+
+
+def _spelled_otherwise(data: Data, corpus: Corpus, language: str) -> str:
+    """What to say where a corpus's files have another code for a language than the recipe."""
+    for code in languages.spellings(language):
+        files = _files(data, corpus, code)
+        other = [path for path in files if path not in _files(data, corpus, language)]
+        if other and all(path.is_file() for path in files):
+            return f"; {other[0].name} is there: write {code} in `languages`"
+    return ""
 
 
 class _Listing:

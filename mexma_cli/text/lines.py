@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -32,6 +33,7 @@ LINE_LIMIT = 1 << 20
 _BLOCK = 4 << 20
 _BOM = b"\xef\xbb\xbf"
 _MAGIC = {b"\x1f\x8b": "gz", b"\x28\xb5\x2f\xfd": "zst", b"\xfd7zXZ\x00": "xz", b"BZh": "bz2"}
+_ZIP = b"PK\x03\x04"
 _TESTERS = {"gz": "gzip -t", "zst": "zstd -t", "xz": "xz -t", "bz2": "bzip2 -t"}
 _SPACES = {b"\xc2\x85", b"\xc2\xa0", b"\xe1\x9a", b"\xe2\x80", b"\xe2\x81", b"\xe3\x80"}
 _SPACE_STARTS = np.array([int.from_bytes(pair, "big") for pair in sorted(_SPACES)], dtype=np.uint16)
@@ -224,6 +226,11 @@ def _pieces(path: str | Path | Member, where: str) -> Iterator[bytes]:
 
 
 def _unpacked_pieces(file: io.BufferedReader, where: str) -> Iterator[bytes]:
+    if file.peek(8).startswith(_ZIP):
+        raise MexmaError(
+            f"{where} is a zip archive, not a text file",
+            "unpack it; in a recipe, `format: opus` reads zips with a file for each language",
+        )
     kind = next((kind for magic, kind in _MAGIC.items() if file.peek(8)[:8].startswith(magic)), None)
     suffix = where.rpartition(".")[2]
     if suffix in _MAGIC.values() and suffix != kind and file.peek(1):
@@ -278,7 +285,7 @@ def _opened(path: str | Path | Member, where: str) -> Iterator[io.BufferedReader
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, KeyError) as error:
             raise MexmaError(
                 f"{where} is damaged: {error}",
-                f"fetch the archive again; `unzip -t {path.archive}` checks it",
+                f"fetch the archive again; `unzip -t {shlex.quote(str(path.archive))}` checks it",
             ) from None
         return
     if str(path) == "-":
@@ -306,7 +313,7 @@ def _refuse_broken(block: bytes, where: str, before: int) -> None:
             likely = "UTF-16" if _is_utf16(block, before) else "LATIN1"
             raise MexmaError(
                 f"{where}, line {line}, byte {byte}: not UTF-8 (0x{block[error.start]:02X}, {error.reason})",
-                f"convert it, if that is what it is in: iconv -f {likely} -t UTF-8 {where}",
+                f"convert it, if that is what it is in: iconv -f {likely} -t UTF-8 {shlex.quote(where)}",
             ) from None
     if b"\0" in block:
         _refuse_nul(block, where, before)
@@ -323,7 +330,7 @@ def _refuse_broken(block: bytes, where: str, before: int) -> None:
 
 def _refuse_nul(block: bytes, where: str, before: int) -> NoReturn:
     line, byte = _position(block, block.index(0), before)
-    convert = f"convert it: iconv -f UTF-16 -t UTF-8 {where}"
+    convert = f"convert it: iconv -f UTF-16 -t UTF-8 {shlex.quote(where)}"
     raise MexmaError(
         f"{where}, line {line}, byte {byte}: a NUL byte, so this is not text in UTF-8",
         convert if _is_utf16(block, before) else "is it a binary file?",

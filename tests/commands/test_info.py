@@ -152,11 +152,18 @@ def test_checkpoint_and_run(tmp_path: Path) -> None:
         "data: {store: d, corpora: [{name: a, format: tsv, path: a.tsv, languages: [fra]}]}\n"
         "encoder: {from: mini}\nobjective: {name: mexma}\ntrainer: {steps: 10}\n"
     )
-    (run / "log.jsonl").write_text('{"phase": "train", "step": 7, "loss": 2.5}\n{"phase": "tra')
+    record = {"phase": "train", "step": 7, "loss": 7.32943320274353, "learning_rate": 0.00012345}
+    record |= {"terms": {"words": 0.123456}, "gradient_norm": None, "tokens_per_second": 3456}
+    (run / "log.jsonl").write_text(json.dumps(record) + '\n{"phase": "tra')
     done = info(run)
     assert done.exit_code == 0, done.output
     assert "training run" in done.stdout
-    assert "2.5" in done.stdout
+    said = [" ".join(row.split()) for row in done.stdout.splitlines()]
+    for line in ("last loss 7.329", "last learning_rate 1.23e-04", "last terms words 0.1235"):
+        assert line in said
+    assert not any(" None" in line or line.startswith(("best", "last gradient_norm")) for line in said)
+    facts = json.loads(info(run, "--json").stdout)["facts"]
+    assert (facts["last loss"], facts["last gradient_norm"]) == (7.32943320274353, None)
     flip(checkpoint / "objective.safetensors")
     for path in (checkpoint, run):
         done = info(path)

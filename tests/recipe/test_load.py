@@ -70,16 +70,6 @@ def test_unknown_key(place: list[Any], key: str, where: str, near: str, raw: Raw
     assert caught.value.hint == f"did you mean `{near}`?"
 
 
-@pytest.mark.parametrize(
-    ("name", "key", "near"),
-    [("systems/dap", "rtll", "rtl"), ("systems/dap", "rtl.layer", "layers"), ("systems/tr", "tlmm", "tlm")],
-)
-def test_unknown_key_of_a_system(name: str, key: str, near: str) -> None:
-    with pytest.raises(MexmaError, match=f"unknown key `objective.{key}`") as caught:
-        load(name, [f"objective.{key}=1"])
-    assert caught.value.hint == f"did you mean `{near}`?"
-
-
 def test_unknown_key_where_the_phase_is_implied(raw: Raw, tmp_path: Path) -> None:
     phase = raw.pop("phases")[1]
     raw |= {"objective": phase["objective"], "trainer": phase["trainer"] | {"stps": 5}}
@@ -93,30 +83,6 @@ def test_missing_key(raw: Raw, tmp_path: Path) -> None:
         load(written(tmp_path, raw))
     assert "`phases.words.trainer.steps` is missing" in caught.value.message
     assert "`data.store` is missing" in caught.value.message
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("trainer.steps=abc", r"`phases.words.trainer.steps`: .*integer.* \(is 'abc'\)"),
-        ("trainer.learning_rate=0", "learning_rate`: .*greater than 0"),
-        ("trainer.precision=fp8", "precision`: .*'fp32', 'bf16' or 'fp16'"),
-        ("phases.mexma.objective.name=mexmaa", "phases.mexma.objective`.*mexmaa"),
-        ("encoder.from=mini", "`encoder`: encoder needs either `from`"),
-        ("encoder.tokenizer=null", "a new encoder needs `tokenizer`"),
-        ("trainer.learning_rate=.inf", "learning_rate`: .*finite number"),
-        ("phases.words.objective.spelling=true", "`spelling` needs `ngrams`"),
-        ("phases=x", "`phases`"),
-        ("phases.words.trainer=x", r"`phases.words.trainer`: .* \(is 'x'\)"),
-        ("phases.mexma.name=words", "two phases have the name 'words'"),
-        ("phases.mexma.name=encoder", "a phase cannot be named 'encoder'"),
-        ("encoder.new.heads=0", r"`encoder.new.heads`: .* \(is 0\)"),
-        ("trainer=1", r"trainer`: .* \(is 1\)"),
-    ],
-)
-def test_a_wrong_value_is_named(override: str, message: str) -> None:
-    with pytest.raises(MexmaError, match=message):
-        load(SMALL, [override])
 
 
 @pytest.mark.parametrize(
@@ -175,9 +141,30 @@ def test_settings_are_frozen() -> None:
 def test_no_such_recipe(tmp_path: Path) -> None:
     with pytest.raises(MexmaError, match="no recipe 'minni'") as caught:
         load("minni")
-    assert caught.value.hint is not None and caught.value.hint.startswith("did you mean mini?")
+    assert caught.value.hint == "did you mean mini? docs/recipes.md lists all recipes"
+    with pytest.raises(MexmaError, match="no recipe 'unlike-any'") as caught:
+        load("unlike-any")
+    assert caught.value.hint == "docs/recipes.md lists all recipes"
     with pytest.raises(MexmaError, match="is a folder, not a recipe"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("source", "near"),
+    [
+        ("nosuch.yaml", None),
+        ("of/mine/own.yml", None),
+        ("recipes/ablations/no-kolleo.yaml", "ablations/no-koleo"),
+        ("ablations/no-kolleo", "ablations/no-koleo"),
+    ],
+)
+def test_no_such_file(source: str, near: str | None) -> None:
+    with pytest.raises(MexmaError) as caught:
+        load(source)
+    hint = caught.value.hint
+    assert caught.value.message == f"{source}: no such file"
+    assert hint is None if near is None else hint is not None and f"did you mean {near} or " in hint
+    assert len(hint or "") < 150, "a few names"
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,29 @@ def test_mistakes_are_named(change: dict[str, Any], words: str, folder: Path, st
     assert not list((folder / "store").glob("*.tmp-*"))
 
 
+@pytest.mark.parametrize(
+    ("corpus", "words"),
+    [
+        (TSV | {"languages": ["fra_Latn"]}, "'t', fra_Latn); fra-eng.tsv.gz is there: write fra in"),
+        (
+            TSV | {"languages": ["fr"], "optional": True},
+            "fr-eng.tsv.gz; fra-eng.tsv.gz is there: write fra in",
+        ),
+        (ALIGNED | {"source_path": "a.{lang}", "languages": ["fre"]}, "; a.fra is there: write fra in"),
+        (TSV | {"languages": ["deu"]}, "no such file (corpus 't', deu)"),
+        (TSV | {"path": "fra-eng.tsv.gz", "keep": {"path": "{lang}.txt", "value": "x"}}, "(corpus 't', fra)"),
+        (TSV | {"keep": {"path": "{lang}.txt", "value": "x"}}, "(corpus 't', fra)"),
+    ],
+)
+def test_files_under_another_code_are_named(
+    corpus: dict[str, Any], words: str, folder: Path, start: dict[str, Any]
+) -> None:
+    with pytest.raises(MexmaError) as caught:
+        prepare(recipe(folder, start, corpora=[corpus]))
+    assert words in caught.value.message
+    assert ("is there" in words) == ("is there" in caught.value.message)
+
+
 def test_text_is_read_again_only_where_a_file_changed(
     folder: Path, start: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

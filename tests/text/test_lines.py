@@ -8,6 +8,7 @@ import gzip
 import io
 import lzma
 import os
+import shlex
 import tempfile
 import threading
 import zipfile
@@ -199,6 +200,24 @@ def test_a_member_of_a_zip_is_read_where_it_is(tmp_path: Path) -> None:
         assert (scan(member).lines, scan(member).path) == (5, member)
     with pytest.raises(MexmaError, match=r"a\.zip:none is damaged"):
         list(read_lines(Member(tmp_path / "a.zip", "none")))
+
+
+def test_a_zip_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.tsv.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("text", TEXT)
+    for read in (scan, estimate_lines, lambda path: list(read_lines(path))):
+        with pytest.raises(MexmaError, match=r"pairs\.tsv\.zip is a zip archive") as caught:
+            read(path)
+        assert "`format: opus`" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("content", [b"caf\xe9\n", "one\n".encode("utf-16"), "one\n".encode("utf-16-le")])
+def test_commands_in_hints_can_be_pasted(content: bytes, tmp_path: Path) -> None:
+    path = write(tmp_path, content, "it's a text.txt")
+    with pytest.raises(MexmaError) as caught:
+        scan(path)
+    assert shlex.split(str(caught.value.hint).partition(": ")[2])[-1] == str(path)
 
 
 @pytest.mark.parametrize("kind", PACK)

@@ -1,0 +1,150 @@
+"""What is wrong in a recipe, key by key and in plain words."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from pydantic import ValidationError
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.recipe.inherit import IMPLIED_PHASE
+from mexma_cli.recipe.section import Section
+
+PLAIN = {
+    "bool_parsing": "should be true or false",
+    "bool_type": "should be true or false",
+    "dict_type": "should be a section, with `key: value` lines",
+    "finite_number": "should be a finite number",
+    "float_parsing": "should be a number",
+    "float_type": "should be a number",
+    "greater_than": "should be above {gt:g}",
+    "greater_than_equal": "should be at least {ge:g}",
+    "int_from_float": "should be a whole number",
+    "int_parsing": "should be a whole number",
+    "int_type": "should be a whole number",
+    "less_than": "should be below {lt:g}",
+    "less_than_equal": "should be at most {le:g}",
+    "list_type": "should be a list",
+    "literal_error": "should be {expected}",
+    "model_attributes_type": "should be a section, with `key: value` lines",
+    "model_type": "should be a section, with `key: value` lines",
+    "string_type": "should be text, which may need quotes",
+    "too_long": "has {actual_length} entries, which is more than {max_length}",
+    "tuple_type": "should be a list",
+    "union_tag_invalid": "should be one of {expected_tags}",
+}
+"""Pydantic's kinds of errors -> what is said of them; others have words of ours already."""
+
+SYNONYMS = {
+    "batch_size": ("batch_pairs", "batch"),
+    "dim": ("width",),
+    "epochs": ("steps",),
+    "hidden_size": ("width",),
+    "lr": ("learning_rate",),
+    "max_length": ("max_tokens",),
+}
+"""What other programs call a key -> what it is called here."""
+
+_AT_THE_TOP = ("extends", "objective", "trainer")
+"""Keys of a recipe that are gone when it is resolved."""
+
+
+def explained(path: str, model: type[Section], raw: dict[str, Any], error: ValidationError) -> MexmaError:
+    """One message with every key that is wrong, and the nearest right one for the first unknown key.
+
+    Args:
+        path: The recipe's file, and those that it extends.
+        model: What the recipe should be.
+        raw: Its keys.
+    """
+    lines: list[str] = []
+    hint = None
+    for problem in error.errors():
+        if problem["type"] == "too_short" and lines:
+            continue  # an entry that is wrong in itself was left out of its list
+        if problem["type"] == "extra_forbidden":
+            hint = hint or _nearest(str(problem["loc"][-1]), _section(model, problem["loc"][:-1]))
+        lines.append(_line(problem, raw.get("phases")))
+    return MexmaError(f"{path}: " + "; ".join(lines), hint)
+
+
+def _line(problem: Mapping[str, Any], phases: Any) -> str:
+    """What is wrong with one key."""
+    kind, place, given = problem["type"], _readable(problem["loc"], phases), problem["input"]
+    if kind == "missing" and isinstance(problem["loc"][-1], int):
+        return f"`{'.'.join(place[:-1])}` has too few entries"
+    if kind == "union_tag_not_found":
+        return f"`{'.'.join([*place, 'name'])}` is missing"
+    if kind == "union_tag_invalid":
+        place, given = [*place, "name"], problem["ctx"]["tag"]
+    where = ".".join(place) or "recipe"
+    if kind == "extra_forbidden":
+        return f"unknown key `{where}`"
+    if kind == "missing":
+        return f"`{where}` is missing"
+    if kind == "too_short":
+        return f"`{where}` needs at least one entry"
+    if kind == "string_pattern_mismatch":
+        letters = "letters, digits, `.`" if "A-Z" in problem["ctx"]["pattern"] else "small letters, digits"
+        said = f"should be of {letters}, `_` and `-`, with a letter or a digit first"
+    elif kind in PLAIN:
+        said = PLAIN[kind].format(**problem.get("ctx", {}))
+    else:
+        said = problem["msg"].removeprefix("Value error, ")
+    return f"`{where}`: {said}{_shown(given, kind)}"
+
+
+def _shown(given: Any, kind: str) -> str:
+    if kind in ("value_error", "too_long") and (given is None or isinstance(given, dict | list)):
+        return ""  # the message says what it is about
+    if given is None:
+        return " (is null)"
+    if isinstance(given, dict | list):
+        return f" (is a {'section' if isinstance(given, dict) else 'list'})"
+    return f" (is {given!r})"
+
+
+def _nearest(key: str, section: type[Section] | None) -> str:
+    """A hint for an unknown key, from the keys of its section."""
+    known = [field.alias or name for name, field in section.model_fields.items()] if section else []
+    if "phases" in known:
+        known += _AT_THE_TOP
+    meant = [name for name in SYNONYMS.get(key, ()) if name in known]
+    near = meant or difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    return f"did you mean `{near[0]}`?" if near else "docs/recipes.md has the keys of every section"
+
+
+def _section(model: type[Section], location: tuple[int | str, ...]) -> type[Section] | None:
+    """The section at a place; None if what is there has no keys of its own."""
+    found = [model]
+    for part in location:
+        if isinstance(part, int):
+            continue  # an entry of a list is of the same kind as all of them
+        if len(found) > 1:  # the part says which objective it is
+            found = [one for one in found if part in get_args(one.model_fields["name"].annotation)]
+            continue
+        fields = {field.alias or name: field for name, field in found[0].model_fields.items()}
+        found = _sections(fields[part].annotation)
+        if not found:
+            return None
+    return found[0]
+
+
+def _sections(annotation: Any) -> list[type[Section]]:
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return [annotation]
+    return [section for part in get_args(annotation) for section in _sections(part)]
+
+
+def _readable(location: tuple[int | str, ...], phases: Any) -> list[str]:
+    """A place as the user wrote it: phases by their name, none where it was implied, and no union tags."""
+    parts = [str(part) for part in location]
+    if parts[:1] != ["phases"] or len(parts) < 3:
+        return parts
+    phase, inner = phases[int(parts[1])], parts[2:]
+    if inner[0] == "objective" and len(inner) > 1:
+        inner = [inner[0], *inner[2:]]  # the second part only says which objective it is
+    name = phase.get("name", parts[1]) if isinstance(phase, dict) else parts[1]
+    return inner if name == IMPLIED_PHASE else ["phases", str(name), *inner]

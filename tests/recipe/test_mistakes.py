@@ -1,0 +1,126 @@
+"""What is said of mistakes in recipes: in plain words, with keys that the section has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.recipe import load, load_any
+from mexma_cli.recipe.mistakes import SYNONYMS
+
+SMALL = str(Path(__file__).parent.parent.parent / "examples" / "small.yaml")
+MEAT = "systems/meat-oracle"
+
+
+def said(override: str, recipe: str = SMALL) -> MexmaError:
+    with pytest.raises(MexmaError) as caught:
+        load_any(recipe, [override])
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("trainer.loggers=wandb", "`phases.words.trainer.loggers`: should be a list (is 'wandb')"),
+        ("trainer.loggers=[x]", "loggers.0`: should be 'tensorboard' or 'wandb' (is 'x')"),
+        ("phases=3", "`phases`: should be a list (is 3)"),
+        ("phases.words.objective.ngrams=3", "ngrams`: should be a list (is 3)"),
+        ("data.codes={tha: th}", "`data.codes.tha`: should be a list (is 'th')"),
+        ("data.corpora=[]", "`data.corpora` needs at least one entry"),
+        ("data.corpora=[1]", "`data.corpora.0`: should be a section, with `key: value` lines (is 1)"),
+        ("data.codes=[1]", "`data.codes`: should be a section, with `key: value` lines (is a list)"),
+        ("phases.words.objective=3", "`phases.words.objective`: should be a section, with"),
+        ("trainer.betas=[1]", "betas` has too few entries"),
+        ("trainer.betas=[1, 2, 3]", "betas`: has 3 entries, which is more than 2"),
+        ("trainer.steps=1.5", "steps`: should be a whole number (is 1.5)"),
+        ("trainer.steps=null", "steps`: should be a whole number (is null)"),
+        ("trainer.steps={a: 1}", "steps`: should be a whole number (is a section)"),
+        ("trainer.warmup=x", "warmup`: should be a number (is 'x')"),
+        ("trainer.warmup=-1", "warmup`: should be at least 0 (is -1)"),
+        ("trainer.average=1", "average`: should be below 1 (is 1)"),
+        ("phases.words.objective.whitening=2", "whitening`: should be at most 1 (is 2)"),
+        ("data.drop_duplicates=maybe", "drop_duplicates`: should be true or false (is 'maybe')"),
+        ("data.languages=[no]", "`data.languages.0`: should be text, which may need quotes (is False)"),
+        ("name=a b", "`name`: should be of letters, digits, `.`, `_` and `-`, with"),
+        ("phases.words.name=Words", "name`: should be of small letters, digits, `_` and `-`, with"),
+        ("phases.words.objective={}", "`phases.words.objective.name` is missing"),
+        (
+            "phases.words.objective={name: mlm}",
+            "`phases.words.objective.name`: should be one of 'mexma', 'contrastive', 'dap', 'clft', 'words' "
+            "(is 'mlm')",
+        ),
+    ],
+)
+def test_mistakes_in_plain_words(override: str, message: str) -> None:
+    error = said(override)
+    assert message in error.message
+    assert not any(word in error.message.lower() for word in ("input", "tuple", "dictionary", "valid"))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("trainer.steps=abc", r"`phases.words.trainer.steps`: should be a whole number \(is 'abc'\)"),
+        ("trainer.learning_rate=0", "learning_rate`: should be above 0"),
+        ("trainer.precision=fp8", "precision`: .*'fp32', 'bf16' or 'fp16'"),
+        ("phases.mexma.objective.name=mexmaa", "phases.mexma.objective.name`: should be one of .*mexmaa"),
+        ("encoder.from=mini", "`encoder`: encoder needs either `from`"),
+        ("encoder.tokenizer=null", "a new encoder needs `tokenizer`"),
+        ("trainer.learning_rate=.inf", "learning_rate`: .*finite number"),
+        ("phases.words.objective.spelling=true", "`spelling` needs `ngrams`"),
+        ("phases=x", "`phases`"),
+        ("phases.words.trainer=x", r"`phases.words.trainer`: .* \(is 'x'\)"),
+        ("phases.mexma.name=words", "two phases have the name 'words'"),
+        ("phases.mexma.name=encoder", "a phase cannot be named 'encoder'"),
+        ("encoder.new.heads=0", r"`encoder.new.heads`: .* \(is 0\)"),
+        ("trainer=1", r"trainer`: .* \(is 1\)"),
+    ],
+)
+def test_a_wrong_value_is_named(override: str, message: str) -> None:
+    with pytest.raises(MexmaError, match=message):
+        load(SMALL, [override])
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "near"),
+    [("systems/dap", "rtll", "rtl"), ("systems/dap", "rtl.layer", "layers"), ("systems/tr", "tlmm", "tlm")],
+)
+def test_unknown_key_of_a_system(name: str, key: str, near: str) -> None:
+    with pytest.raises(MexmaError, match=f"unknown key `objective.{key}`") as caught:
+        load(name, [f"objective.{key}=1"])
+    assert caught.value.hint == f"did you mean `{near}`?"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "key", "near"),
+    [
+        (SMALL, "phases.mexma.trainer.lr", "learning_rate"),
+        (SMALL, "trainer.batch_size", "batch_pairs"),
+        (SMALL, "trainer.epochs", "steps"),
+        (SMALL, "data.max_length", "max_tokens"),
+        (SMALL, "encoder.new.hidden_size", "width"),
+        (SMALL, "encoder.new.layer", "layers"),
+        (SMALL, "phases.words.objective.tempratur", "temperature"),
+        (SMALL, "extend", "extends"),
+        (MEAT, "trainer.batch_size", "batch"),
+        (MEAT, "trainer.lr", "learning_rate"),
+    ],
+)
+def test_the_nearest_key_is_one_of_its_section(recipe: str, key: str, near: str) -> None:
+    error = said(f"{key}=1", recipe)
+    assert f"{key.rpartition('.')[2]}`" in error.message
+    assert error.hint == f"did you mean `{near}`?"
+
+
+@pytest.mark.parametrize("key", ["phases.words.objective.layers", "data.lr", "phases.mexma.trainer.ffn"])
+def test_no_key_of_another_section(key: str) -> None:
+    assert said(f"{key}=1").hint == "docs/recipes.md has the keys of every section"
+
+
+def test_synonyms_stand_for_keys() -> None:
+    page = (Path(__file__).parent.parent.parent / "docs/recipes.md").read_text(encoding="utf-8")
+    for key, meant in SYNONYMS.items():
+        for name in meant:
+            assert f"| `{name}` |" in page, key
