@@ -225,6 +225,7 @@ def _plant(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
     import numpy as np
 
     from mexma_cli.evaluation.plot import draw_scores
+    from mexma_cli.mining.planting import FEW
     from mexma_cli.stages.plant import plant
 
     _check_outputs(None, options["plot"])
@@ -241,6 +242,8 @@ def _plant(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
             on_progress=progress_bar(stack, "mining"),
         )
     log.info("%s pairs planted", f"{found.best.planted:,}")
+    if found.best.planted < FEW:
+        log.warning("warning: fewer than %d planted pairs give a poor estimate; plant some hundreds", FEW)
     _say_counts(
         "",
         (found.empty, "planted pairs left out: a side is empty or has no usable vector"),

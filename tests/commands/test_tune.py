@@ -349,6 +349,18 @@ class TestPlant:
         assert len(table) == 1 + len(found["table"]) and 4 <= len(found["table"]) <= 6
         assert (text / "scores.png").stat().st_size > 5000
 
+    def test_few_planted_pairs(self, text: Path, tmp_path: Path) -> None:
+        known = write(tmp_path / "s", *(text / "dev.spa").read_text("utf-8").splitlines()[:40])
+        english = gzip.decompress((text / "dev.eng.gz").read_bytes()).decode().splitlines()
+        arguments = text / "spa.emb", text / "eng.emb", "--plant", known, write(tmp_path / "t", *english[:40])
+        result = run("tune", *arguments)
+        assert result.exit_code == 0 and "held out" not in result.stdout
+        assert "warning: fewer than 100 planted pairs give a poor estimate" in result.stderr
+        assert "no held-out figures" in result.stderr
+        assert json.loads(run("tune", *arguments, "--json").stdout)["held_out"] is None
+        whole = run("tune", *arguments[:2], "--plant", text / "dev.spa", text / "dev.eng.gz")
+        assert "held out" in whole.stdout and "warning" not in whole.stderr
+
     def test_bad_input(self, text: Path, gold: Path) -> None:
         stores, known = (text / "spa.emb", text / "eng.emb"), (text / "dev.spa", text / "dev.eng.gz")
         for code, message, *arguments in (
