@@ -12,7 +12,13 @@ import click
 
 from mexma_cli.commands.dry_run import print_plan
 from mexma_cli.commands.inputs import check_inputs, command_line, label_of, opened, progress_bar
-from mexma_cli.commands.options import EncoderChoice, encoder_options, search_options, search_settings
+from mexma_cli.commands.options import (
+    EncoderChoice,
+    encoder_options,
+    k_option,
+    search_options,
+    search_settings,
+)
 
 if TYPE_CHECKING:
     from mexma_cli.store.neighbours import NeighbourStore
@@ -31,13 +37,7 @@ log = logging.getLogger(__name__)
     metavar="NAME.knn",
     help="Folder for the neighbours.",
 )
-@click.option(
-    "-k",
-    type=click.IntRange(min=1),
-    default=16,
-    show_default=True,
-    help="Nearest sentences of the other side to keep for each sentence.",
-)
+@k_option(16, "Nearest sentences of the other side to keep for each sentence.")
 @click.option("--overwrite", is_flag=True, help="Make the neighbours anew if they are there already.")
 @search_options
 @encoder_options

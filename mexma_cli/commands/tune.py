@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from mexma_cli.commands.inputs import check_inputs, opened, progress_bar
-from mexma_cli.commands.options import ENCODER_NAMES, encoder_options
+from mexma_cli.commands.options import ENCODER_NAMES, encoder_options, k_option
 from mexma_cli.commands.tune_output import (
     planted_json,
     print_languages,
@@ -93,15 +93,7 @@ _OF_PLANT = ("margin", "k", "retrieval", *ENCODER_NAMES)
     show_default=True,
     help="With --plant, as for `mexma mine`.",
 )
-@click.option(
-    "-k",
-    "--neighbours",
-    "k",
-    type=click.IntRange(min=1),
-    default=4,
-    show_default=True,
-    help="With --plant, as for `mexma mine`.",
-)
+@k_option(4, "With --plant, as for `mexma mine`.")
 @click.option(
     "--retrieval",
     type=click.Choice(["max", "intersect", "forward", "backward"]),
