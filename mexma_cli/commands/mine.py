@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mexma_cli.commands.dry_run import print_plan
-from mexma_cli.commands.inputs import check_inputs, command_line, is_store, label_of, opened, progress_bar
+from mexma_cli.commands.inputs import (
+    check_inputs,
+    command_line,
+    is_store,
+    label_of,
+    opened,
+    progress_bar,
+    refuse_inputs,
+)
 from mexma_cli.commands.mine_options import mine_options, settings_of
 from mexma_cli.commands.options import EncoderChoice, encoder_options
 
@@ -209,8 +217,7 @@ def _check_names(inputs: tuple[Path, Path], files: list[Path], report: Path | No
     for place, path in enumerate(outputs):
         if path in outputs[:place]:
             raise click.UsageError(f"{path} cannot be the output and the report.")
-        if path.is_file() and any(other.is_file() and path.samefile(other) for other in inputs):
-            raise click.UsageError(f"{path} is an input: name another output.")
+    refuse_inputs(outputs, inputs)
 
 
 def _tell(found: Mined, settings: MineSettings, seconds: float) -> None:

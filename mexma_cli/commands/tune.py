@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from mexma_cli.commands.inputs import check_inputs, opened, progress_bar
+from mexma_cli.commands.inputs import check_inputs, opened, progress_bar, refuse_inputs
 from mexma_cli.commands.options import ENCODER_NAMES, encoder_options, k_option
 from mexma_cli.commands.tune_output import (
     planted_json,
@@ -176,7 +177,8 @@ def _check_usage(inputs: tuple[Path, ...], options: dict[str, Any]) -> None:
 def _gold(candidates: Path, as_json: bool, precision: float | None, options: dict[str, Any]) -> None:
     from mexma_cli.stages.tune import tune
 
-    _check_outputs(options["output"], options["plot"])
+    read = candidates, options["gold"], options["source_ids"], options["target_ids"]
+    _check_outputs(options["output"], options["plot"], read)
     found = tune(candidates, options["gold"], options["source_ids"], options["target_ids"], precision)
     _report(found, candidates.name, options["output"], options["plot"])
     if as_json:
@@ -195,7 +197,9 @@ def _languages(candidates: Path, as_json: bool, precision: float | None, options
         return None if options[option] is None else filled(options[option], language)
 
     for language in languages:
-        _check_outputs(file_of("output", language), file_of("plot", language))
+        read = [file_of(name, language) for name in ("gold", "source_ids", "target_ids")]
+        read.append(filled(candidates, language))
+        _check_outputs(file_of("output", language), file_of("plot", language), read)
     tuned = {}
     for language, found in tune_languages(
         languages, candidates, options["gold"], options["source_ids"], options["target_ids"], precision
@@ -220,7 +224,7 @@ def _plant(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
     from mexma_cli.mining.planting import FEW
     from mexma_cli.stages.plant import plant
 
-    _check_outputs(None, options["plot"])
+    _check_outputs(None, options["plot"], [*inputs, *options["plant"]])
     with ExitStack() as stack:
         known = opened(stack, [*options["plant"], *inputs], options["encoder"], aligned=True)
         source, target = known[2:]
@@ -255,12 +259,12 @@ def _plant(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
         print_planted(found)
 
 
-def _check_outputs(output: Path | None, plot: Path | None) -> None:
+def _check_outputs(output: Path | None, plot: Path | None, inputs: Iterable[Path | None]) -> None:
     from mexma_cli.stages.bitext import check_output
 
-    check_output(output)
-    if plot is not None:
-        check_output(plot)
+    for path in (output, plot):
+        check_output(path)
+    refuse_inputs(filter(None, (output, plot)), filter(None, inputs))
 
 
 def _report(found: Tuned, name: str, output: Path | None, plot: Path | None, about: str = "") -> None:

@@ -84,6 +84,25 @@ def test_prints_and_writes_what_is_above(tmp_path: Path, candidates: Path, gold:
     assert len(gzip.decompress(kept.read_bytes()).splitlines()) == 4
 
 
+def test_inputs_are_not_written_over(tmp_path: Path, candidates: Path, gold: Path) -> None:
+    write(tmp_path / "fra.tsv", "1.3\ta\tA")
+    for output, *arguments in (
+        (candidates, candidates, "--gold", gold),
+        (gold, candidates, "--gold", gold),
+        (tmp_path / "." / "fra.tsv", tmp_path / "{lang}.tsv", "--gold", tmp_path / "{lang}.tsv"),
+    ):
+        before, languages = output.read_text(), "{lang}" in str(arguments[0])
+        more = ("-o", tmp_path / "{lang}.tsv", "--languages", "fra") if languages else ("-o", output)
+        result = run("tune", *arguments, *more)
+        assert result.exit_code == 2 and f"{output} is an input: name another output." in result.stderr
+        assert output.read_text() == before
+
+
+def test_other_formats_get_a_hint(tmp_path: Path, gold: Path) -> None:
+    result = run("tune", write(tmp_path / "c.jsonl", '{"score": 1.3}'), "--gold", gold)
+    assert result.exit_code == 1 and "hint: it looks like JSONL; read is TSV, as `mexma mine" in result.stderr
+
+
 def test_a_sentence_with_two_ids_is_left_out(tmp_path: Path) -> None:
     candidates = write(tmp_path / "c.tsv", "1.3\ta\tA", "1.2\tb\tB", "1.1\tno\tB", "1.15\tb\tB")
     source = write(tmp_path / "s.tsv", "s1\ta", "s2\tb", "s3\ta")
