@@ -69,6 +69,7 @@ def command(
     """
     check_inputs((source, target))
     from mexma_cli.stages.knn import find_neighbours
+    from mexma_cli.store.manifest import make_parent
     from mexma_cli.store.neighbours import check_replaceable
 
     settings = search_settings(index, recall, memory)
@@ -76,6 +77,7 @@ def command(
     if dry_run:
         print_plan((source, target), k, settings, encoder)
         return
+    make_parent(output)
     started = time.monotonic()
     with ExitStack() as stack:
         stores = opened(stack, (source, target), encoder)

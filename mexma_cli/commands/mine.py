@@ -72,7 +72,7 @@ def command(
     check_inputs(paths)
     if document_pairs is not None and within is None:
         raise click.UsageError("--document-pairs pairs the documents of --within: give that too.")
-    from mexma_cli.stages.bitext import check_output, format_of, only_process, outputs_of
+    from mexma_cli.stages.bitext import format_of, only_process, outputs_of, prepare_output
 
     if neighbours is not None and (choices["index"] != "exact" or dry_run):
         raise click.UsageError("--neighbours are found already: leave out --index and --dry-run.")
@@ -83,11 +83,11 @@ def command(
     if dry_run:
         print_plan(paths, settings.k, settings.search, encoder)
         return
-    for path in (output, report):
-        check_output(path)
     languages = _language(source, source_lang), _language(target, target_lang)
     files = outputs_of(output, kind, languages)
     _check_names(paths, files, report)
+    for path in (output, report):
+        prepare_output(path)
     documents = _documents(within, document_pairs, paths)
     job = _Job(paths, settings, languages, documents, neighbours, files, kind, report)
     with ExitStack() as stack:

@@ -71,10 +71,10 @@ def command(
     check_inputs([*bitext, *(background or ())])
     if len(bitext) == 1 and is_store(bitext[0]):
         raise click.UsageError(f"{bitext[0]} is one side of a bitext: name the store of the other side too.")
-    from mexma_cli.stages.bitext import check_output, only_process, outputs_of, write_chunks
+    from mexma_cli.stages.bitext import only_process, outputs_of, prepare_output, write_chunks
     from mexma_cli.stages.score import score, scored_lines
 
-    check_output(output)
+    prepare_output(output)
     outputs = outputs_of(output)
     started = time.monotonic()
     with ExitStack() as stack:

@@ -86,9 +86,6 @@ def command(
             "one store to search in" if query is not None else "QUERIES and TARGET, or --query and TARGET"
         )
         raise click.UsageError(f"Give {wanted}, not {len(inputs)} paths.")
-    from mexma_cli.stages.bitext import check_output
-
-    check_output(output)
     if query is not None:
         if margin not in (None, "absolute"):
             raise click.UsageError(
@@ -109,9 +106,10 @@ def _every(
     encoder: EncoderChoice,
 ) -> None:
     """The best sentences for every line of QUERIES."""
-    from mexma_cli.stages.bitext import only_process, outputs_of, write_chunks
+    from mexma_cli.stages.bitext import only_process, outputs_of, prepare_output, write_chunks
     from mexma_cli.stages.search import hit_lines, search
 
+    prepare_output(output)
     started = time.monotonic()
     outputs = outputs_of(output)
     with ExitStack() as stack:
@@ -142,9 +140,10 @@ def _typed(path: Path, query: str, top: int, output: Path | None, encoder: Encod
         raise click.UsageError(f"--query searches in a store: make one with `mexma embed {path}`.")
     if not query.strip():
         raise click.UsageError("--query is empty.")
-    from mexma_cli.stages.bitext import outputs_of, write_chunks
+    from mexma_cli.stages.bitext import outputs_of, prepare_output, write_chunks
     from mexma_cli.stages.search import line_of, nearest
 
+    prepare_output(output)
     query = " ".join(query.splitlines())
     store = open_store(path)
     found = nearest(store, load_encoder_of([store], encoder, "the query").embed([query])[0], top)

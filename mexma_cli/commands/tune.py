@@ -260,10 +260,10 @@ def _plant(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
 
 
 def _check_outputs(output: Path | None, plot: Path | None, inputs: Iterable[Path | None]) -> None:
-    from mexma_cli.stages.bitext import check_output
+    from mexma_cli.stages.bitext import prepare_output
 
     for path in (output, plot):
-        check_output(path)
+        prepare_output(path)
     refuse_inputs(filter(None, (output, plot)), filter(None, inputs))
 
 

@@ -29,6 +29,7 @@ from mexma_cli.store.manifest import (
     file_size,
     fingerprint,
     fsync_file,
+    make_parent,
     no_space_as_message,
     only_writer,
     read_json,
@@ -225,8 +226,9 @@ class NeighbourWriter:
 
     def __enter__(self) -> NeighbourWriter:
         check_replaceable(self.path, self._overwrite)
+        make_parent(self.path)
         with no_space_as_message(self.part):
-            self.part.mkdir(parents=True, exist_ok=True)
+            self.part.mkdir(exist_ok=True)
         self._stack.enter_context(only_writer(self.part))
         if self._overwrite:
             for old in self.part.iterdir():

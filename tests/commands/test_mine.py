@@ -276,7 +276,15 @@ class TestBadInput:
         self, pair: tuple[Path, Path], tmp_path: Path
     ) -> None:
         self.fails(1, "is a folder, not a file", *pair, "-o", tmp_path)
-        self.fails(1, "there is no folder", *pair, "-o", tmp_path / "none" / "out.tsv")
+        (tmp_path / "file").write_text("")
+        self.fails(1, "file: the folder cannot be made", *pair, "-o", tmp_path / "file" / "out.tsv")
+        long = tmp_path / f"{'x' * 250}.tsv"
+        self.fails(1, f"error: {long} cannot be written: File name too long", *pair, "-o", long)
+
+    def test_the_folder_of_an_output_is_made(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
+        out, report = tmp_path / "new" / "inner" / "out.tsv", tmp_path / "more" / "run.json"
+        assert run("mine", *pair, "-o", out, "--report", report).exit_code == 0
+        assert out.is_file() and report.is_file()
 
     def test_stores(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
         narrow = raw_store(tmp_path, "n", ["a"], np.ones((1, 3)))

@@ -105,7 +105,7 @@ def test_refusals(files: tuple[Path, Path, Path], tiny_encoder: Path, tmp_path: 
         (1, "none.tsv: no such file", tmp_path / "none.tsv", *model),
         (1, "none.txt: no such file", source, tmp_path / "none.txt", *model),
         (1, "different encoders", tmp_path / "fra.emb", target, "--model", "mini"),
-        (1, "there is no folder", tsv, *model, "-o", tmp_path / "none" / "out.tsv"),
+        (1, f"{tsv}: the folder cannot be made", tsv, *model, "-o", tsv / "out.tsv"),
     ):  # fmt: skip
         options = () if "-o" in arguments else ("-o", output)
         done = run("score", *arguments, *options)
