@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 import click
 
 from mexma_cli.commands.dry_run import print_plan
-from mexma_cli.commands.inputs import check_inputs, command_line, label_of, opened, progress_bar
+from mexma_cli.commands.inputs import (
+    check_inputs,
+    command_line,
+    is_store,
+    label_of,
+    open_store,
+    opened,
+    progress_bar,
+)
 from mexma_cli.commands.options import (
     EncoderChoice,
     encoder_options,
@@ -21,6 +29,7 @@ from mexma_cli.commands.options import (
 )
 
 if TYPE_CHECKING:
+    from mexma_cli.stages.neighbours import SearchSettings
     from mexma_cli.store.neighbours import NeighbourStore
 
 log = logging.getLogger(__name__)
@@ -61,7 +70,8 @@ def command(
     --neighbours` and NumPy read it. Of lines that occur more than once the last counts; it, and not the
     others, has neighbours. Empty lines have none.
 
-    A search that was killed goes on where it stopped when the same command is given again.
+    A search that was killed goes on where it stopped when the same command is given again; after one that
+    was finished, of stores and without an --index, there is nothing to do.
 
     \b
     Example:
@@ -73,6 +83,9 @@ def command(
     from mexma_cli.store.neighbours import check_replaceable
 
     settings = search_settings(index, recall, memory)
+    if not overwrite and _is_done(output, (source, target), k, settings):
+        log.info("%s is there already, of the same stores and settings: nothing to do", output)
+        return
     check_replaceable(output, overwrite)
     if dry_run:
         print_plan((source, target), k, settings, encoder)
@@ -93,6 +106,16 @@ def command(
             on_progress=progress_bar(stack, "searching"),
         )
     _tell(found, k, time.monotonic() - started)
+
+
+def _is_done(output: Path, inputs: tuple[Path, Path], k: int, settings: SearchSettings) -> bool:
+    """Whether the neighbours are there; of texts it is not asked, which would have to be embedded for it."""
+    from mexma_cli.stages.knn import kept_already
+
+    if not (output.exists() and all(map(is_store, inputs))):
+        return False
+    source, target = map(open_store, inputs)
+    return kept_already(output, source, target, k, settings) is not None
 
 
 def _tell(found: NeighbourStore, k: int, seconds: float) -> None:

@@ -47,7 +47,7 @@ ARRAYS = {
     "backward_ids": "int64",
 }
 """Name -> type, in the order of `mining.neighbours.Neighbours`."""
-_AGAIN = "run `mexma knn` again"
+_AGAIN = "run `mexma knn` again, with --overwrite"
 
 
 class Side(BaseModel):
@@ -145,19 +145,27 @@ class NeighbourStore:
     def backward_ids(self) -> np.ndarray:
         return self._array("backward_ids")
 
+    def is_made_of(self, source: EmbeddingStore, target: EmbeddingStore) -> bool:
+        """Whether the neighbours are those of these two stores, by their content."""
+        return not self._others(source, target)
+
     def check_made_of(self, source: EmbeddingStore, target: EmbeddingStore) -> None:
         """Refuse neighbours of other stores than these two.
 
         Raises:
             MexmaError: naming the store that is another than the one that the neighbours are of.
         """
-        for side, store in ((self.manifest.source, source), (self.manifest.target, target)):
-            if side.content != content_checksum(store):
-                raise MexmaError(
-                    f"{self.path} holds neighbours of {side.path} ({side.rows:,} rows), and {store.path} "
-                    f"({store.rows:,} rows) is another store, or was made anew since",
-                    _AGAIN,
-                )
+        for side, store in self._others(source, target):
+            raise MexmaError(
+                f"{self.path} holds neighbours of {side.path} ({side.rows:,} rows), and {store.path} "
+                f"({store.rows:,} rows) is another store, or was made anew since",
+                _AGAIN,
+            )
+
+    def _others(self, *stores: EmbeddingStore) -> list[tuple[Side, EmbeddingStore]]:
+        """The sides that are not of the store that is given for them, with that."""
+        sides = zip((self.manifest.source, self.manifest.target), stores, strict=True)
+        return [(side, store) for side, store in sides if side.content != content_checksum(store)]
 
     def verify(self) -> None:
         """Read all files and compare their checksums with the manifest's.
