@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mexma_cli.amounts import counted
 from mexma_cli.commands.dry_run import print_plan
 from mexma_cli.commands.inputs import (
     check_inputs,
@@ -122,7 +123,8 @@ def _tell(found: NeighbourStore, k: int, seconds: float) -> None:
     manifest = found.manifest
     for kept, other in ((manifest.forward_k, manifest.target), (manifest.backward_k, manifest.source)):
         if kept < k:
-            log.warning("warning: %s has %s sentences to search in, fewer than -k %s", other.path, kept, k)
+            there = counted(kept, "sentence")
+            log.warning("warning: %s has %s to search in, fewer than -k %s", other.path, there, k)
     log.info(
         "%s: neighbours of %s and %s rows in %.1f s",
         found.path,

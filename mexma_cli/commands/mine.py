@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mexma_cli.amounts import counted
 from mexma_cli.commands.dry_run import print_plan
 from mexma_cli.commands.inputs import (
     check_inputs,
@@ -152,7 +153,7 @@ def _run(job: _Job, stack: ExitStack, encoder: EncoderChoice) -> None:
         write_report(job.report, run)
     _tell(found, job.settings, time.monotonic() - started)
     if changed:
-        log.info("%s in %s sentences", _CHANGES[job.kind], f"{changed:,}")
+        log.info("%s in %s", _CHANGES[job.kind], counted(changed, "sentence"))
 
 
 def _known(job: _Job, stores: tuple[EmbeddingStore, EmbeddingStore]) -> Found | None:
@@ -222,16 +223,17 @@ def _check_names(inputs: tuple[Path, Path], files: list[Path], report: Path | No
 
 def _tell(found: Mined, settings: MineSettings, seconds: float) -> None:
     count = len(found.candidates)
-    log.info("%s pairs in %.1f s; source: %s; target: %s", f"{count:,}", seconds, found.source, found.target)
+    pairs = counted(count, "pair")
+    log.info("%s in %.1f s; source: %s; target: %s", pairs, seconds, found.source, found.target)
     if found.dropped:
         reasons = ", ".join(f"{number:,} {reason}" for reason, number in found.dropped.items())
-        log.info("dropped of %s candidates: %s", f"{found.found:,}", reasons)
+        log.info("dropped of %s: %s", counted(found.found, "candidate"), reasons)
     for side, name in ((found.source, "source"), (found.target, "target")):
         if not side.usable:
             log.warning("warning: the %s has no sentence that can be mined", name)
         elif side.usable < settings.k:
-            few = "warning: the %s has %s sentences, so neighbourhoods there are of as many, not of %s"
-            log.warning(few, name, side.usable, settings.k)
+            few = "warning: the %s has %s, so neighbourhoods there are of as many, not of %s"
+            log.warning(few, name, counted(side.usable, "sentence"), settings.k)
     if not count:
         above = "" if settings.threshold is None else f" above {settings.threshold}"
         log.warning("warning: no pair was found%s", above)

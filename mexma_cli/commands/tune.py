@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from mexma_cli.amounts import counted
 from mexma_cli.commands.inputs import check_inputs, opened, progress_bar, refuse_inputs
 from mexma_cli.commands.options import ENCODER_NAMES, encoder_options, k_option
 from mexma_cli.commands.tune_output import (
@@ -237,15 +238,15 @@ def _plant(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
             precision=precision,
             on_progress=progress_bar(stack, "mining"),
         )
-    log.info("%s pairs planted", f"{found.best.planted:,}")
+    log.info("%s planted", counted(found.best.planted, "pair"))
     if found.best.planted < FEW:
         log.warning("warning: fewer than %d planted pairs give a poor estimate; plant some hundreds", FEW)
     _say_counts(
         "",
-        (found.empty, "planted pairs left out: a side is empty or has no usable vector"),
-        (found.repeated, "planted pairs left out: a sentence is in an earlier one"),
-        (found.copies[0], "lines of SOURCE left out: they are planted sentences"),
-        (found.copies[1], "lines of TARGET left out: they are planted sentences"),
+        (found.empty, "planted pair", "left out: a side is empty or has no usable vector"),
+        (found.repeated, "planted pair", "left out: a sentence is in an earlier one"),
+        (found.copies[0], "line", "of SOURCE left out, planted sentences too"),
+        (found.copies[1], "line", "of TARGET left out, planted sentences too"),
     )
     if options["plot"] is not None:
         scores = np.concatenate([found.found.right, found.found.others])
@@ -273,17 +274,17 @@ def _report(found: Tuned, name: str, output: Path | None, plot: Path | None, abo
     from mexma_cli.stages.bitext import write_pairs
 
     log.info(
-        "%s%s candidate pairs, %s gold pairs, %s of these among the candidates",
+        "%s%s, %s, %s of these among the candidates",
         about,
-        f"{len(found.scores):,}",
-        f"{found.gold:,}",
+        counted(len(found.scores), "candidate pair"),
+        counted(found.gold, "gold pair"),
         f"{int(found.is_gold.sum()):,}",
     )
     _say_counts(
         about,
-        (found.repeated, "lines repeat a pair: its best score counts"),
-        (found.ambiguous, "lines left out: a sentence has more than one id"),
-        (found.unknown, "lines left out: a sentence has no id"),
+        (found.repeated, "line", "with a pair that was there before: its best score counts"),
+        (found.ambiguous, "line", "left out: a sentence has more than one id"),
+        (found.unknown, "line", "left out: a sentence has no id"),
     )
     if plot is not None:
         draw_scores(plot, found.scores, found.is_gold, found.best.threshold, f"Scores of {name}")
@@ -291,7 +292,7 @@ def _report(found: Tuned, name: str, output: Path | None, plot: Path | None, abo
         write_pairs(output, found.kept())
 
 
-def _say_counts(about: str, *counts: tuple[int, str]) -> None:
-    for count, what in counts:
+def _say_counts(about: str, *counts: tuple[int, str, str]) -> None:
+    for count, what, why in counts:
         if count:
-            log.info("%s%s %s", about, f"{count:,}", what)
+            log.info("%s%s %s", about, counted(count, what), why)

@@ -39,7 +39,7 @@ def test_all_ways_to_give_a_bitext(
     assert [row[0] == "nan" for row in rows] == [number == 2 for number in range(9)]
     assert rows[0] == rows[8] and len({row[0] for row in rows}) == 8
     assert "9 lines scored in" in done.stderr
-    assert "warning: 1 lines with an empty side have no score: nan" in done.stderr
+    assert "warning: 1 line with an empty side without a score: nan" in done.stderr
 
     scored, packed = tmp_path / "scored.tsv", tmp_path / "pairs.tsv.gz"
     scored.write_text(done.stdout, encoding="utf-8")

@@ -112,9 +112,9 @@ def test_a_sentence_with_two_ids_is_left_out(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert (found["candidates"], found["precision"], found["recall"]) == (1, 1.0, 0.5)
-    assert "1 lines left out: a sentence has more than one id" in result.stderr
-    assert "1 lines left out: a sentence has no id" in result.stderr
-    assert "1 lines repeat a pair" in result.stderr
+    assert "1 line left out: a sentence has more than one id" in result.stderr
+    assert "1 line left out: a sentence has no id" in result.stderr
+    assert "1 line with a pair that was there before" in result.stderr
 
 
 def test_the_picture(tmp_path: Path, candidates: Path, gold: Path) -> None:
