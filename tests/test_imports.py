@@ -33,6 +33,7 @@ FLOORS = {
     "text": 2,
     "recipe": 1,
     "languages": 0,
+    "amounts": -1,
     "errors": -1,
     "lazy": -1,
     "__init__": -1,

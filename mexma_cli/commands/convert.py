@@ -51,14 +51,14 @@ def command(
       mexma convert vectors.f32 --dim 1024 --text fra.txt --lang fra -o fra.emb
       mexma convert fra.emb -o vectors.f32
     """
-    from mexma_cli.stages.bitext import check_output
+    from mexma_cli.stages.bitext import prepare_output
     from mexma_cli.stages.convert import raw_to_store, store_to_raw
     from mexma_cli.store.embeddings import EmbeddingStore
 
     if vectors.is_dir():
         if dim is not None or text is not None:
             raise click.UsageError("--dim and --text belong to raw vectors; an embedding store has both.")
-        check_output(output)
+        prepare_output(output)
         store = EmbeddingStore.open(vectors)
         store_to_raw(store, output, dtype=dtype)
         log.info("%s: %s rows of %s x %s", output, f"{store.rows:,}", store.dim, dtype)

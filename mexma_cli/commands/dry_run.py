@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mexma_cli.amounts import size
 from mexma_cli.commands.inputs import is_store, label_of, load_encoder_of, open_store
 
 if TYPE_CHECKING:
@@ -68,21 +69,14 @@ def _lines(found: Plan, settings: SearchSettings) -> list[tuple[str, str]]:
     time = [("embedding", _time(found.embedding))] if found.embedding else []
     searching = "found out on the way" if found.searching is None else _time(found.searching)
     return [
-        ("memory", f"{_size(found.memory)}; with --memory at least {_size(found.least_memory)}"),
-        ("disk: output", f"at most {_size(found.output)}"),
-        ("disk: beside it", f"{_size(found.journal)} until it is written, to go on after a kill"),
-        *([("disk: temporary", _size(found.temporary))] if found.temporary else []),
+        ("memory", f"{size(found.memory)}; with --memory at least {size(found.least_memory)}"),
+        ("disk: output", f"at most {size(found.output)}"),
+        ("disk: beside it", f"{size(found.journal)} until it is written, to go on after a kill"),
+        *([("disk: temporary", size(found.temporary))] if found.temporary else []),
         *time,
         (f"neighbours ({settings.index})", searching),
         *([("assumed", _ASSUMED)] if found.searching is not None else []),
     ]
-
-
-def _size(count: int) -> str:
-    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
-        if count >= scale:
-            return f"{count / scale:.1f} {unit}"
-    return f"{count / 1e3:.0f} kB"
 
 
 def _time(seconds: float) -> str:

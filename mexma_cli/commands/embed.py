@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from mexma_cli.amounts import counted
 from mexma_cli.commands.embed_options import check_usage, embed_options, gpus_of
 from mexma_cli.commands.inputs import command_line, label_of
 from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder, show_bars
@@ -39,7 +40,7 @@ def command(
     append: bool,
     overwrite: bool,
 ) -> None:
-    """Embed CORPUS, a text with one sentence a line (plain, gz, xz, zst, or - for stdin).
+    """Embed CORPUS, a text with one sentence a line (plain, gz, bz2, xz, zst, or - for stdin).
 
     Every line becomes a row, empty ones too; lines that are equal are embedded once. The store is a folder
     with the vectors, the sentences and a manifest. A run that was interrupted goes on where it stopped when
@@ -212,15 +213,14 @@ def _as_rank(job: Job, rank: Rank) -> None:
 def _tell(store: EmbeddingStore, limit: str, meter: _Meter | None) -> None:
     manifest = store.manifest
     log.info(
-        "%s rows of %s numbers in %s (%s truncated%s, %s empty lines kept as rows, %s duplicates embedded "
-        "once)%s",
-        f"{store.rows:,}",
+        "%s of %s numbers in %s (%s truncated%s, %s, %s embedded once)%s",
+        counted(store.rows, "row"),
         store.dim,
         store.path,
         f"{manifest.truncated:,}",
         limit,
-        f"{manifest.empty:,}",
-        f"{manifest.duplicates:,}",
+        counted(manifest.empty, "empty line kept as a row", "empty lines kept as rows"),
+        counted(manifest.duplicates, "duplicate"),
         meter.speed() if meter else "",
     )
 

@@ -43,7 +43,11 @@ class Gpus(click.ParamType):
 
 
 _OPTIONS = (
-    click.option("--overwrite", is_flag=True, help="Make the store anew, whatever is there under its name."),
+    click.option(
+        "--overwrite",
+        is_flag=True,
+        help="Make the store anew if one is there under its name, whole or damaged.",
+    ),
     click.option(
         "--append",
         is_flag=True,

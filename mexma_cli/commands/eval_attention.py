@@ -81,6 +81,7 @@ def command(
         raise click.UsageError("--sentence is for a picture: name it with --picture.")
     if picture is not None:
         check_plottable(picture)
+        check_result_output(picture)
     there = aligned_folder(folder, split)
     texts = {code: read_sentences(path) for code, path in there.choose(languages).items()}
     loaded = load_encoder(encoder)

@@ -84,6 +84,7 @@ def command(
 
     if plot is not None:
         check_plottable(plot)
+        check_result_output(plot)
     decomposer = TrainedDecomposer.open(run)
     pairs = read_tatoeba(folder, languages)
     scored = [read_pairs(path) for path in find_files(sets)]

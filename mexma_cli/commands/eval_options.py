@@ -72,14 +72,14 @@ def result_options(command: Command) -> Command:
 
 
 def check_result_output(output: Path | None) -> None:
-    """Find out before the work that the result can be kept after it.
+    """Find out before the work that the result, or a picture, can be kept after it; make the folder for it.
 
     Raises:
         MexmaError: It cannot.
     """
-    from mexma_cli.stages.bitext import check_output
+    from mexma_cli.stages.bitext import prepare_output
 
-    check_output(output)
+    prepare_output(output)
 
 
 @contextmanager

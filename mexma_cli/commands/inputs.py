@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +47,18 @@ def check_inputs(paths: Sequence[Path]) -> None:
                 option = "--" + name.replace("_", "-")
                 done = " and ".join(map(str, paths))
                 raise click.UsageError(f"{option} is for texts; {done} are embedded already.")
+
+
+def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
+    """Refuse outputs that would be written over an input.
+
+    Raises:
+        click.UsageError: saying so.
+    """
+    read = [path for path in inputs if path.is_file()]
+    for path in outputs:
+        if path.is_file() and any(path.samefile(other) for other in read):
+            raise click.UsageError(f"{path} is an input: name another output.")
 
 
 def label_of(path: Path) -> str:
@@ -104,9 +116,10 @@ def open_store(path: Path) -> EmbeddingStore:
         MexmaError: As `EmbeddingStore.open`, or it is a store of neighbours.
     """
     from mexma_cli.store.embeddings import EmbeddingStore
+    from mexma_cli.store.layout import has_store_files
     from mexma_cli.store.neighbours import is_neighbours
 
-    if is_neighbours(path):
+    if not has_store_files(path) and is_neighbours(path):
         raise MexmaError(
             f"{path} holds neighbours, not embeddings", "name the embedding store: `mexma info` says which"
         )

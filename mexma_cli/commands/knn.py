@@ -10,11 +10,27 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mexma_cli.amounts import counted
 from mexma_cli.commands.dry_run import print_plan
-from mexma_cli.commands.inputs import check_inputs, command_line, label_of, opened, progress_bar
-from mexma_cli.commands.options import EncoderChoice, encoder_options, search_options, search_settings
+from mexma_cli.commands.inputs import (
+    check_inputs,
+    command_line,
+    is_store,
+    label_of,
+    open_store,
+    opened,
+    progress_bar,
+)
+from mexma_cli.commands.options import (
+    EncoderChoice,
+    encoder_options,
+    k_option,
+    search_options,
+    search_settings,
+)
 
 if TYPE_CHECKING:
+    from mexma_cli.stages.neighbours import SearchSettings
     from mexma_cli.store.neighbours import NeighbourStore
 
 log = logging.getLogger(__name__)
@@ -31,13 +47,7 @@ log = logging.getLogger(__name__)
     metavar="NAME.knn",
     help="Folder for the neighbours.",
 )
-@click.option(
-    "-k",
-    type=click.IntRange(min=1),
-    default=16,
-    show_default=True,
-    help="Nearest sentences of the other side to keep for each sentence.",
-)
+@k_option(16, "Nearest sentences of the other side to keep for each sentence.")
 @click.option("--overwrite", is_flag=True, help="Make the neighbours anew if they are there already.")
 @search_options
 @encoder_options
@@ -61,7 +71,8 @@ def command(
     --neighbours` and NumPy read it. Of lines that occur more than once the last counts; it, and not the
     others, has neighbours. Empty lines have none.
 
-    A search that was killed goes on where it stopped when the same command is given again.
+    A search that was killed goes on where it stopped when the same command is given again; after one that
+    was finished, of stores and without an --index, there is nothing to do.
 
     \b
     Example:
@@ -69,13 +80,18 @@ def command(
     """
     check_inputs((source, target))
     from mexma_cli.stages.knn import find_neighbours
+    from mexma_cli.store.manifest import make_parent
     from mexma_cli.store.neighbours import check_replaceable
 
     settings = search_settings(index, recall, memory)
+    if not overwrite and _is_done(output, (source, target), k, settings):
+        log.info("%s is there already, of the same stores and settings: nothing to do", output)
+        return
     check_replaceable(output, overwrite)
     if dry_run:
         print_plan((source, target), k, settings, encoder)
         return
+    make_parent(output)
     started = time.monotonic()
     with ExitStack() as stack:
         stores = opened(stack, (source, target), encoder)
@@ -93,11 +109,22 @@ def command(
     _tell(found, k, time.monotonic() - started)
 
 
+def _is_done(output: Path, inputs: tuple[Path, Path], k: int, settings: SearchSettings) -> bool:
+    """Whether the neighbours are there; of texts it is not asked, which would have to be embedded for it."""
+    from mexma_cli.stages.knn import kept_already
+
+    if not (output.exists() and all(map(is_store, inputs))):
+        return False
+    source, target = map(open_store, inputs)
+    return kept_already(output, source, target, k, settings) is not None
+
+
 def _tell(found: NeighbourStore, k: int, seconds: float) -> None:
     manifest = found.manifest
     for kept, other in ((manifest.forward_k, manifest.target), (manifest.backward_k, manifest.source)):
         if kept < k:
-            log.warning("warning: %s has %s sentences to search in, fewer than -k %s", other.path, kept, k)
+            there = counted(kept, "sentence")
+            log.warning("warning: %s has %s to search in, fewer than -k %s", other.path, there, k)
     log.info(
         "%s: neighbours of %s and %s rows in %.1f s",
         found.path,

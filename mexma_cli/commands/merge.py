@@ -23,7 +23,9 @@ log = logging.getLogger(__name__)
     metavar="NAME.emb",
     help="The store to be.",
 )
-@click.option("--overwrite", is_flag=True, help="Put it in the place of what is there under its name.")
+@click.option(
+    "--overwrite", is_flag=True, help="Put it in the place of a store that is there, whole or damaged."
+)
 def command(stores: tuple[Path, ...], output: Path, overwrite: bool) -> None:
     """Put embedding stores together to one, in which the rows of one follow those of the other.
 

@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mexma_cli.amounts import counted
 from mexma_cli.commands.dry_run import print_plan
-from mexma_cli.commands.inputs import check_inputs, command_line, is_store, label_of, opened, progress_bar
+from mexma_cli.commands.inputs import (
+    check_inputs,
+    command_line,
+    is_store,
+    label_of,
+    opened,
+    progress_bar,
+    refuse_inputs,
+)
 from mexma_cli.commands.mine_options import mine_options, settings_of
 from mexma_cli.commands.options import EncoderChoice, encoder_options
 
@@ -64,7 +73,7 @@ def command(
     check_inputs(paths)
     if document_pairs is not None and within is None:
         raise click.UsageError("--document-pairs pairs the documents of --within: give that too.")
-    from mexma_cli.stages.bitext import check_output, format_of, only_process, outputs_of
+    from mexma_cli.stages.bitext import format_of, only_process, outputs_of, prepare_output
 
     if neighbours is not None and (choices["index"] != "exact" or dry_run):
         raise click.UsageError("--neighbours are found already: leave out --index and --dry-run.")
@@ -75,11 +84,11 @@ def command(
     if dry_run:
         print_plan(paths, settings.k, settings.search, encoder)
         return
-    for path in (output, report):
-        check_output(path)
     languages = _language(source, source_lang), _language(target, target_lang)
     files = outputs_of(output, kind, languages)
     _check_names(paths, files, report)
+    for path in (output, report):
+        prepare_output(path)
     documents = _documents(within, document_pairs, paths)
     job = _Job(paths, settings, languages, documents, neighbours, files, kind, report)
     with ExitStack() as stack:
@@ -144,7 +153,7 @@ def _run(job: _Job, stack: ExitStack, encoder: EncoderChoice) -> None:
         write_report(job.report, run)
     _tell(found, job.settings, time.monotonic() - started)
     if changed:
-        log.info("%s in %s sentences", _CHANGES[job.kind], f"{changed:,}")
+        log.info("%s in %s", _CHANGES[job.kind], counted(changed, "sentence"))
 
 
 def _known(job: _Job, stores: tuple[EmbeddingStore, EmbeddingStore]) -> Found | None:
@@ -209,22 +218,22 @@ def _check_names(inputs: tuple[Path, Path], files: list[Path], report: Path | No
     for place, path in enumerate(outputs):
         if path in outputs[:place]:
             raise click.UsageError(f"{path} cannot be the output and the report.")
-        if path.is_file() and any(other.is_file() and path.samefile(other) for other in inputs):
-            raise click.UsageError(f"{path} is an input: name another output.")
+    refuse_inputs(outputs, inputs)
 
 
 def _tell(found: Mined, settings: MineSettings, seconds: float) -> None:
     count = len(found.candidates)
-    log.info("%s pairs in %.1f s; source: %s; target: %s", f"{count:,}", seconds, found.source, found.target)
+    pairs = counted(count, "pair")
+    log.info("%s in %.1f s; source: %s; target: %s", pairs, seconds, found.source, found.target)
     if found.dropped:
         reasons = ", ".join(f"{number:,} {reason}" for reason, number in found.dropped.items())
-        log.info("dropped of %s candidates: %s", f"{found.found:,}", reasons)
+        log.info("dropped of %s: %s", counted(found.found, "candidate"), reasons)
     for side, name in ((found.source, "source"), (found.target, "target")):
         if not side.usable:
             log.warning("warning: the %s has no sentence that can be mined", name)
         elif side.usable < settings.k:
-            few = "warning: the %s has %s sentences, so neighbourhoods there are of as many, not of %s"
-            log.warning(few, name, side.usable, settings.k)
+            few = "warning: the %s has %s, so neighbourhoods there are of as many, not of %s"
+            log.warning(few, name, counted(side.usable, "sentence"), settings.k)
     if not count:
         above = "" if settings.threshold is None else f" above {settings.threshold}"
         log.warning("warning: no pair was found%s", above)

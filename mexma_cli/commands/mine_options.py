@@ -78,7 +78,7 @@ _OUTPUT = (
         "-o",
         "--output",
         type=click.Path(path_type=Path, allow_dash=True),
-        help="File for the pairs, compressed if named .gz, .xz or .zst.  [default: stdout]",
+        help="File for the pairs, compressed if named .gz, .bz2, .xz or .zst.  [default: stdout]",
     ),
     click.option(
         "--format",

@@ -32,15 +32,22 @@ margin_option = click.option(
     show_default=True,
     help="Score of a pair: its cosine divided by, or minus, the mean of its neighbourhoods; or as it is.",
 )
-neighbourhood_option = click.option(
-    "-k",
-    "--neighbourhood",
-    "k",
-    type=click.IntRange(min=1),
-    default=4,
-    show_default=True,
-    help="Nearest sentences that make up a neighbourhood.",
-)
+
+
+def k_option(default: int, meaning: str) -> Callable[[Command], Command]:
+    """-k, how many nearest sentences are looked at, under one name in all commands."""
+    return click.option(
+        "-k",
+        "--neighbourhood",
+        "k",
+        type=click.IntRange(min=1),
+        default=default,
+        show_default=True,
+        help=meaning,
+    )
+
+
+neighbourhood_option = k_option(4, "Nearest sentences that make up a neighbourhood.")
 decomposer_option = click.option(
     "--with",
     "run",

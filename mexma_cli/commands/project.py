@@ -34,7 +34,9 @@ log = logging.getLogger(__name__)
     metavar="NAME.emb",
     help="The store to be.  [default: STORE with .meaning or .language before its ending]",
 )
-@click.option("--overwrite", is_flag=True, help="Make the store anew, whatever is there under its name.")
+@click.option(
+    "--overwrite", is_flag=True, help="Make the store anew if one is there under its name, whole or damaged."
+)
 def command(store: Path, run: Path, part: Part, output: Path | None, overwrite: bool) -> None:
     """Take the meaning, or the language, of every vector of an embedding store.
 

@@ -66,9 +66,11 @@ def _runs(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
     from mexma_cli.evaluation import curves
     from mexma_cli.evaluation.curve_plot import FORMATS, draw_curves
     from mexma_cli.evaluation.plot import check_plottable
+    from mexma_cli.stages.bitext import prepare_output
 
     if output is not None:
         check_plottable(output, FORMATS)
+        prepare_output(output)
     runs = curves.read_runs(paths)
     if output is not None:
         draw_curves(output, runs)
@@ -82,11 +84,11 @@ def _results(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
     from mexma_cli.errors import MexmaError
     from mexma_cli.evaluation.page import write_page
     from mexma_cli.evaluation.results import Result, text_lines
-    from mexma_cli.stages.bitext import check_output
+    from mexma_cli.stages.bitext import prepare_output
 
     if output is not None and output.suffix.lower() != ".html":
         raise MexmaError(f"{output}: a page of results is .html", "give it another name")
-    check_output(output)
+    prepare_output(output)
     results = [Result.read(path) for path in paths]
     if output is not None:
         write_page(output, results)

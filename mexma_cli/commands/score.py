@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mexma_cli.amounts import counted
 from mexma_cli.commands.inputs import check_inputs, is_store, label_of, opened, progress_bar
 from mexma_cli.commands.options import EncoderChoice, encoder_options, margin_option, neighbourhood_option
 
@@ -36,7 +37,7 @@ log = logging.getLogger(__name__)
     "-o",
     "--output",
     type=click.Path(path_type=Path, allow_dash=True),
-    help="File for the result, compressed if named .gz, .xz or .zst.  [default: stdout]",
+    help="File for the result, compressed if named .gz, .bz2, .xz or .zst.  [default: stdout]",
 )
 @encoder_options
 def command(
@@ -71,10 +72,10 @@ def command(
     check_inputs([*bitext, *(background or ())])
     if len(bitext) == 1 and is_store(bitext[0]):
         raise click.UsageError(f"{bitext[0]} is one side of a bitext: name the store of the other side too.")
-    from mexma_cli.stages.bitext import check_output, only_process, outputs_of, write_chunks
+    from mexma_cli.stages.bitext import only_process, outputs_of, prepare_output, write_chunks
     from mexma_cli.stages.score import score, scored_lines
 
-    check_output(output)
+    prepare_output(output)
     outputs = outputs_of(output)
     started = time.monotonic()
     with ExitStack() as stack:
@@ -92,7 +93,7 @@ def command(
         replaced = write_chunks(outputs, scored_lines(stores[0], stores[1], scored, scores_only))
     _report(scored, k, time.monotonic() - started)
     if replaced:
-        log.info("tabs or line breaks became spaces in %s sentences", f"{replaced:,}")
+        log.info("tabs or line breaks became spaces in %s", counted(replaced, "sentence"))
 
 
 def _inputs(
@@ -116,16 +117,16 @@ def _inputs(
 
 
 def _report(scored: Scored, k: int, seconds: float) -> None:
-    log.info("%s lines scored in %.1f s", f"{len(scored.scores):,}", seconds)
+    log.info("%s scored in %.1f s", counted(len(scored.scores), "line"), seconds)
     for count, reason in (
         (scored.empty, "with an empty side"),
         (scored.unusable, "with a vector that is zero or not a number"),
     ):
         if count:
-            log.warning("warning: %s lines %s have no score: nan", f"{count:,}", reason)
+            log.warning("warning: %s %s without a score: nan", counted(count, "line"), reason)
     if scored.fewest < k:
         log.warning(
-            "warning: neighbourhoods are of %s sentences, since there are no %s to choose from",
-            scored.fewest,
+            "warning: neighbourhoods are of %s, since there are no %s to choose from",
+            counted(scored.fewest, "sentence"),
             k,
         )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from mexma_cli.amounts import counted
 from mexma_cli.commands.inputs import (
     check_inputs,
     is_store,
@@ -52,7 +53,7 @@ TYPED_TOP = 5
     "-o",
     "--output",
     type=click.Path(path_type=Path, allow_dash=True),
-    help="File for the result, compressed if named .gz, .xz or .zst.  [default: stdout]",
+    help="File for the result, compressed if named .gz, .bz2, .xz or .zst.  [default: stdout]",
 )
 @encoder_options
 def command(
@@ -86,9 +87,6 @@ def command(
             "one store to search in" if query is not None else "QUERIES and TARGET, or --query and TARGET"
         )
         raise click.UsageError(f"Give {wanted}, not {len(inputs)} paths.")
-    from mexma_cli.stages.bitext import check_output
-
-    check_output(output)
     if query is not None:
         if margin not in (None, "absolute"):
             raise click.UsageError(
@@ -109,9 +107,10 @@ def _every(
     encoder: EncoderChoice,
 ) -> None:
     """The best sentences for every line of QUERIES."""
-    from mexma_cli.stages.bitext import only_process, outputs_of, write_chunks
+    from mexma_cli.stages.bitext import only_process, outputs_of, prepare_output, write_chunks
     from mexma_cli.stages.search import hit_lines, search
 
+    prepare_output(output)
     started = time.monotonic()
     outputs = outputs_of(output)
     with ExitStack() as stack:
@@ -127,13 +126,16 @@ def _every(
         )
         replaced = write_chunks(outputs, hit_lines(queries, target, hits, top > 1))
     seconds = time.monotonic() - started
-    log.info("%s queries in %.1f s; target: %s", f"{len(hits.rows):,}", seconds, hits.target)
+    queries_done = counted(len(hits.rows), "query", "queries")
+    log.info("%s in %.1f s; target: %s", queries_done, seconds, hits.target)
     if replaced:
-        log.info("tabs or line breaks became spaces in %s sentences", f"{replaced:,}")
+        log.info("tabs or line breaks became spaces in %s", counted(replaced, "sentence"))
     if hits.without:
-        log.warning("warning: %s queries are empty or without a usable vector: nan", f"{hits.without:,}")
+        without = counted(hits.without, "query is", "queries are")
+        log.warning("warning: %s empty or without a usable vector: nan", without)
     if hits.rows.shape[1] < top:
-        log.warning("warning: the target has %s sentences, fewer than -n %s", hits.rows.shape[1], top)
+        there = counted(hits.rows.shape[1], "sentence")
+        log.warning("warning: the target has %s, fewer than -n %s", there, top)
 
 
 def _typed(path: Path, query: str, top: int, output: Path | None, encoder: EncoderChoice) -> None:
@@ -142,9 +144,10 @@ def _typed(path: Path, query: str, top: int, output: Path | None, encoder: Encod
         raise click.UsageError(f"--query searches in a store: make one with `mexma embed {path}`.")
     if not query.strip():
         raise click.UsageError("--query is empty.")
-    from mexma_cli.stages.bitext import outputs_of, write_chunks
+    from mexma_cli.stages.bitext import outputs_of, prepare_output, write_chunks
     from mexma_cli.stages.search import line_of, nearest
 
+    prepare_output(output)
     query = " ".join(query.splitlines())
     store = open_store(path)
     found = nearest(store, load_encoder_of([store], encoder, "the query").embed([query])[0], top)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from mexma_cli.commands.inputs import check_inputs, opened, progress_bar
-from mexma_cli.commands.options import ENCODER_NAMES, encoder_options
+from mexma_cli.amounts import counted
+from mexma_cli.commands.inputs import check_inputs, opened, progress_bar, refuse_inputs
+from mexma_cli.commands.options import ENCODER_NAMES, encoder_options, k_option
 from mexma_cli.commands.tune_output import (
     planted_json,
     print_languages,
@@ -93,15 +95,7 @@ _OF_PLANT = ("margin", "k", "retrieval", *ENCODER_NAMES)
     show_default=True,
     help="With --plant, as for `mexma mine`.",
 )
-@click.option(
-    "-k",
-    "--neighbours",
-    "k",
-    type=click.IntRange(min=1),
-    default=4,
-    show_default=True,
-    help="With --plant, as for `mexma mine`.",
-)
+@k_option(4, "With --plant, as for `mexma mine`.")
 @click.option(
     "--retrieval",
     type=click.Choice(["max", "intersect", "forward", "backward"]),
@@ -184,7 +178,8 @@ def _check_usage(inputs: tuple[Path, ...], options: dict[str, Any]) -> None:
 def _gold(candidates: Path, as_json: bool, precision: float | None, options: dict[str, Any]) -> None:
     from mexma_cli.stages.tune import tune
 
-    _check_outputs(options["output"], options["plot"])
+    read = candidates, options["gold"], options["source_ids"], options["target_ids"]
+    _check_outputs(options["output"], options["plot"], read)
     found = tune(candidates, options["gold"], options["source_ids"], options["target_ids"], precision)
     _report(found, candidates.name, options["output"], options["plot"])
     if as_json:
@@ -203,7 +198,9 @@ def _languages(candidates: Path, as_json: bool, precision: float | None, options
         return None if options[option] is None else filled(options[option], language)
 
     for language in languages:
-        _check_outputs(file_of("output", language), file_of("plot", language))
+        read = [file_of(name, language) for name in ("gold", "source_ids", "target_ids")]
+        read.append(filled(candidates, language))
+        _check_outputs(file_of("output", language), file_of("plot", language), read)
     tuned = {}
     for language, found in tune_languages(
         languages, candidates, options["gold"], options["source_ids"], options["target_ids"], precision
@@ -225,9 +222,10 @@ def _plant(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
     import numpy as np
 
     from mexma_cli.evaluation.plot import draw_scores
+    from mexma_cli.mining.planting import FEW
     from mexma_cli.stages.plant import plant
 
-    _check_outputs(None, options["plot"])
+    _check_outputs(None, options["plot"], [*inputs, *options["plant"]])
     with ExitStack() as stack:
         known = opened(stack, [*options["plant"], *inputs], options["encoder"], aligned=True)
         source, target = known[2:]
@@ -240,13 +238,15 @@ def _plant(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
             precision=precision,
             on_progress=progress_bar(stack, "mining"),
         )
-    log.info("%s pairs planted", f"{found.best.planted:,}")
+    log.info("%s planted", counted(found.best.planted, "pair"))
+    if found.best.planted < FEW:
+        log.warning("warning: fewer than %d planted pairs give a poor estimate; plant some hundreds", FEW)
     _say_counts(
         "",
-        (found.empty, "planted pairs left out: a side is empty or has no usable vector"),
-        (found.repeated, "planted pairs left out: a sentence is in an earlier one"),
-        (found.copies[0], "lines of SOURCE left out: they are planted sentences"),
-        (found.copies[1], "lines of TARGET left out: they are planted sentences"),
+        (found.empty, "planted pair", "left out: a side is empty or has no usable vector"),
+        (found.repeated, "planted pair", "left out: a sentence is in an earlier one"),
+        (found.copies[0], "line", "of SOURCE left out, planted sentences too"),
+        (found.copies[1], "line", "of TARGET left out, planted sentences too"),
     )
     if options["plot"] is not None:
         scores = np.concatenate([found.found.right, found.found.others])
@@ -260,12 +260,12 @@ def _plant(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
         print_planted(found)
 
 
-def _check_outputs(output: Path | None, plot: Path | None) -> None:
-    from mexma_cli.stages.bitext import check_output
+def _check_outputs(output: Path | None, plot: Path | None, inputs: Iterable[Path | None]) -> None:
+    from mexma_cli.stages.bitext import prepare_output
 
-    check_output(output)
-    if plot is not None:
-        check_output(plot)
+    for path in (output, plot):
+        prepare_output(path)
+    refuse_inputs(filter(None, (output, plot)), filter(None, inputs))
 
 
 def _report(found: Tuned, name: str, output: Path | None, plot: Path | None, about: str = "") -> None:
@@ -274,17 +274,17 @@ def _report(found: Tuned, name: str, output: Path | None, plot: Path | None, abo
     from mexma_cli.stages.bitext import write_pairs
 
     log.info(
-        "%s%s candidate pairs, %s gold pairs, %s of these among the candidates",
+        "%s%s, %s, %s of these among the candidates",
         about,
-        f"{len(found.scores):,}",
-        f"{found.gold:,}",
+        counted(len(found.scores), "candidate pair"),
+        counted(found.gold, "gold pair"),
         f"{int(found.is_gold.sum()):,}",
     )
     _say_counts(
         about,
-        (found.repeated, "lines repeat a pair: its best score counts"),
-        (found.ambiguous, "lines left out: a sentence has more than one id"),
-        (found.unknown, "lines left out: a sentence has no id"),
+        (found.repeated, "line", "with a pair that was there before: its best score counts"),
+        (found.ambiguous, "line", "left out: a sentence has more than one id"),
+        (found.unknown, "line", "left out: a sentence has no id"),
     )
     if plot is not None:
         draw_scores(plot, found.scores, found.is_gold, found.best.threshold, f"Scores of {name}")
@@ -292,7 +292,7 @@ def _report(found: Tuned, name: str, output: Path | None, plot: Path | None, abo
         write_pairs(output, found.kept())
 
 
-def _say_counts(about: str, *counts: tuple[int, str]) -> None:
-    for count, what in counts:
+def _say_counts(about: str, *counts: tuple[int, str, str]) -> None:
+    for count, what, why in counts:
         if count:
-            log.info("%s%s %s", about, f"{count:,}", what)
+            log.info("%s%s %s", about, counted(count, what), why)

@@ -58,7 +58,7 @@ def print_planted(found: Planted) -> None:
         f"about {best.right:.0f} of them right (of about {best.translations:.0f} in the text)"
     )
     if held is None:
-        log.info("no held-out figures: too few planted pairs came back to halve them")
+        log.info("no held-out figures: too few pairs were planted, or came back, to halve them")
     else:
         click.echo(f"held out   {_other_half(held, held.planted, 'planted pairs')}")
     click.echo()

@@ -23,6 +23,8 @@ ALIGNED_HINT = (
     "(github.com/MicrosoftTranslator/NTREX, newstest2019-ref.<code>.txt), or any folder of line-aligned "
     "<code>.txt, compressed or not"
 )
+_FEW = 10
+"""Languages that a message lists."""
 _PACKED = r"(?:\.(?:gz|xz|zst|bz2))?"
 
 
@@ -83,9 +85,12 @@ class AlignedFolder:
         return code if code in self.files else resolve(code)
 
     def _lacks(self, missing: Sequence[str]) -> MexmaError:
+        where = next(iter(self.files.values())).parent
+        few = len(self.files) <= _FEW
+        there = ", ".join(sorted(self.files)) if few else f"`ls {where}` lists them"
         return MexmaError(
             f"{self.folder}: no {self.layout} for {', '.join(missing)}",
-            f"there are {len(self.files)} languages: {', '.join(sorted(self.files))}",
+            f"there are {len(self.files)} languages: {there}",
         )
 
 

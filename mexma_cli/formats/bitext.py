@@ -13,6 +13,8 @@ from mexma_cli.errors import MexmaError
 
 _BREAKS = re.compile(r"[\t\n\r]")
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
+_OTHERS = {"{": "JSONL", "<": "XML"}
+"""What a line is that begins so, where it is no TSV."""
 
 
 class ScoredPair(NamedTuple):
@@ -96,9 +98,8 @@ def read_scored(lines: Iterable[str], where: str) -> Iterator[ScoredPair]:
         MexmaError: a line without three fields, or with a score that is no finite number.
     """
     for number, line in enumerate(lines, 1):
-        score, source, target = _fields(
-            line, 3, where, number, "score, source, target", len(MinedPair._fields)
-        )[:3]
+        columns, with_ids = "score, source, target", len(MinedPair._fields)
+        score, source, target = _fields(line, 3, where, number, columns, with_ids, _other_format(line))[:3]
         try:
             value = float(score)
         except ValueError:
@@ -128,7 +129,13 @@ def read_pairs(
 
 
 def _fields(
-    line: str, wanted: int, where: str, number: int, columns: str, also: int | None = None
+    line: str,
+    wanted: int,
+    where: str,
+    number: int,
+    columns: str,
+    also: int | None = None,
+    hint: str | None = None,
 ) -> list[str]:
     fields = line.split("\t")
     if '"' in line:
@@ -136,9 +143,18 @@ def _fields(
     if len(fields) not in (wanted, also):
         raise MexmaError(
             f"{where}, line {number}: {len(fields)} tab-separated field{'s' if len(fields) > 1 else ''}, "
-            f"expected {wanted} ({columns}): {_short(line)}"
+            f"expected {wanted} ({columns}): {_short(line)}",
+            hint,
         )
     return fields
+
+
+def _other_format(line: str) -> str | None:
+    """A hint, where a line looks like another format."""
+    other = _OTHERS.get(line[:1])
+    return (
+        other and f"it looks like {other}; read is TSV, as `mexma mine --format tsv` (the default) writes it"
+    )
 
 
 def _unquoted(fields: list[str], line: str) -> list[str]:

@@ -20,6 +20,7 @@ import faiss
 import numpy as np
 import torch
 
+from mexma_cli.amounts import size
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining import faiss_index, kernels, sweep
 from mexma_cli.mining.answers import Direction, Search
@@ -224,8 +225,8 @@ def _working(memory: int | None, results: int) -> int:
     working = memory - results - _OVERHEAD
     if working < _LEAST:
         raise MexmaError(
-            f"the neighbours alone need {results / 1e9:.2f} GB and the search "
-            f"{(_OVERHEAD + _LEAST) / 1e9:.2f} GB, {max(memory, 0) / 1e9:.2f} GB are there",
+            f"the neighbours alone need {size(results)} and the search {size(_OVERHEAD + _LEAST)}, "
+            f"{size(max(memory, 0))} are there",
             "more --memory, a smaller -k, or the text in parts",
         )
     return working

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mexma_cli import amounts
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining import kernels, tiles
 from mexma_cli.mining.arithmetic import FLOAT32, Arithmetic, choose_arithmetic
@@ -87,7 +88,7 @@ def knn(
     place = Place(*kept) if kept else Place(rows, 0, 0)
     if memory is not None and place.rows > rows:
         raise MexmaError(
-            f"this search was begun with more memory, {bytes_needed(*size, place.rows) / 1e9:.1f} GB",
+            f"this search was begun with more memory, {amounts.size(bytes_needed(*size, place.rows))}",
             "give that much to go on with it, or remove what it left to start anew",
         )
     sweep = Sweep(left, right, forward, backward, arithmetic_for(left, right, (len(left), len(right)), k))
@@ -116,8 +117,8 @@ def _rows_at_once(n: int, m: int, dim: int, k: int, memory: int | None) -> int:
     needed = bytes_needed(n, m, dim, k, least)
     if needed > memory:
         raise MexmaError(
-            f"{k} neighbours of {n:,} and {m:,} rows of {dim} dimensions need {needed / 1e9:.1f} GB, "
-            f"{max(memory, 0) / 1e9:.1f} GB are left for them",
+            f"{k} neighbours of {n:,} and {m:,} rows of {dim} dimensions need {amounts.size(needed)}, "
+            f"{amounts.size(max(memory, 0))} are left for them",
             "more --memory, a smaller -k, or the text in parts",
         )
     spare = memory - bytes_needed(n, m, dim, k, 0)

@@ -14,6 +14,8 @@ from mexma_cli.mining.threshold import best_place, between, loosest_place, most_
 
 FEWEST = 20
 """Planted pairs that must come back: the estimate errs by one part in the root of their number, or more."""
+FEW = 100
+"""Planted pairs below which the estimate is poor, and one from half of them says nothing."""
 
 
 @dataclass(frozen=True)
@@ -184,8 +186,11 @@ def held_out(found: Found, precision: float | None = None) -> PlantCut | None:
     The halves depend on the pairs' numbers only (their hash). The pairs of the text itself serve both.
 
     Returns:
-        None where a half has too few pairs that came back, or cannot be chosen by.
+        None where fewer than `FEW` pairs are planted, or a half has too few that came back, or cannot be
+        chosen by.
     """
+    if found.planted < FEW:
+        return None
     hashes = [xxhash.xxh3_64_intdigest(number.to_bytes(8, "little")) for number in range(found.planted)]
     first = np.zeros(found.planted, dtype=bool)
     first[np.argsort(np.array(hashes, dtype=np.uint64), kind="stable")[: found.planted // 2]] = True

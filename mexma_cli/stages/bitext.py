@@ -16,7 +16,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import Chunk, MinedPair, jsonl, moses, tsv
 from mexma_cli.formats.tmx import tmx
 from mexma_cli.languages import UNSTATED
-from mexma_cli.store.manifest import aside, fsync_file, fsync_folder, no_space_as_message
+from mexma_cli.store.manifest import aside, fsync_file, fsync_folder, make_parent, no_space_as_message
 
 FORMATS = ("tsv", "jsonl", "moses", "tmx")
 
@@ -62,19 +62,19 @@ def outputs_of(
     return [path.with_name(f"{stem}.{name}{packed}") for name in names]
 
 
-def check_output(path: Path | None) -> None:
-    """Find out before the work that its result can be written.
+def prepare_output(path: Path | None) -> None:
+    """Find out before the work that its result can be written, and make the folder for it.
 
     Raises:
-        MexmaError: the folder is not there or is read-only, or the name is a folder's.
+        MexmaError: the folder cannot be made or written to, or the name is a folder's.
     """
     if path is None or str(path) == "-":
         return
     if path.is_dir():
         raise MexmaError(f"{path} is a folder, not a file", "name a file for the output")
-    if not path.parent.is_dir():
-        raise MexmaError(f"{path}: there is no folder {path.parent}", f"make it: mkdir -p {path.parent}")
-    if not os.access(path if _is_special(path) else path.parent, os.W_OK):
+    if not _is_special(path):
+        make_parent(path)
+    elif not os.access(path, os.W_OK):
         raise MexmaError(f"{path}: not allowed to write there", "name another output")
 
 
@@ -88,9 +88,9 @@ def only_process(paths: Iterable[Path]) -> Iterator[None]:
         MexmaError: another process is about to write one of them.
     """
     with ExitStack() as stack:
-        for path in sorted({path.resolve() for path in paths}):
+        for final, path in sorted({path.resolve(): path for path in paths}.items()):
             if not _is_special(path):
-                stack.enter_context(_locked(path))
+                stack.enter_context(_locked(final, path))
         yield
 
 
@@ -232,16 +232,20 @@ def _is_special(path: Path) -> bool:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    lock = path.with_name(path.name + ".lock")
+def _locked(final: Path, path: Path) -> Iterator[None]:
+    """Hold `final`, where the `path` that was given leads."""
+    lock = final.with_name(final.name + ".lock")
     while True:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise MexmaError(f"{path} cannot be written: {error.strerror}", "name another output") from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
             raise MexmaError(
-                f"{path}: another process is about to write it", "wait for it, or name another output"
+                f"{final}: another process is about to write it", "wait for it, or name another output"
             ) from None
         except OSError:
             pass  # a file system without locks

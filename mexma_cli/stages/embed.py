@@ -43,8 +43,8 @@ def embed_file(
 ) -> EmbeddingStore:
     """Embed every line of a text, equal lines once, in memory that does not grow with the text.
 
-    A store that is there with the same settings is left as it is; an unfinished one is gone on with after
-    its last whole shard, to the same bytes as if it had not been interrupted.
+    A store that is there with the same settings is checked and left as it is; an unfinished one is gone on
+    with after its last whole shard, to the same bytes as if it had not been interrupted.
 
     Args:
         source: A regular file (see `lines.spooled`), or what `lines.scan` found in it.
@@ -52,7 +52,7 @@ def embed_file(
         language: FLORES-200 code.
         label: Name of the text for messages and the manifest, where `source` is a temporary copy.
         argv: The command line, for the manifest.
-        overwrite: Make the store anew, whatever is there.
+        overwrite: Make the store anew, if one is there, whole or damaged.
         rows_per_shard: Rows in the first shards.
         append: Make the store that is there longer, see `EmbeddingWriter`.
         part: (3, 10): only the third of ten parts of the text, to `layout.part_path` of `output`.
@@ -60,7 +60,7 @@ def embed_file(
 
     Raises:
         MexmaError: The text is broken or changed while it was read, the output is there with other
-            settings, or the disk is full.
+            settings or damaged, or the disk is full.
     """
     text = source if isinstance(source, FileScan) else scan(source, label)
     path = part_path(Path(output), *part) if part else Path(output)
@@ -218,4 +218,5 @@ def _already(path: Path, settings: Settings) -> EmbeddingStore | None:
             f"{path} is there already, of another run: {'; '.join(differences)}",
             "name another output with -o, or --overwrite to make it anew",
         )
+    store.verify()
     return store

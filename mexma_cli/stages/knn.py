@@ -11,10 +11,10 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.neighbours import Neighbours, knn
 from mexma_cli.stages.mine import check_comparable
-from mexma_cli.stages.neighbours import Found, SearchSettings, journal_in, search
+from mexma_cli.stages.neighbours import EXACT, Found, SearchSettings, journal_in, search
 from mexma_cli.stages.usable import SideCounts, usable_rows
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.neighbours import NeighbourStore, NeighbourWriter, Side, side_of
+from mexma_cli.store.neighbours import NeighbourStore, NeighbourWriter, Side, is_neighbours, side_of
 
 
 def find_neighbours(
@@ -69,6 +69,25 @@ def find_neighbours(
             argv=tuple(argv),
             **found.facts(),
         )
+
+
+def kept_already(
+    path: Path, source: EmbeddingStore, target: EmbeddingStore, k: int, settings: SearchSettings
+) -> NeighbourStore | None:
+    """The neighbours that are there, checked, if they are those that a search would find again.
+
+    None where they are others, and for an index: the manifest does not say what recall was asked of it.
+
+    Raises:
+        MexmaError: They are those, and damaged.
+    """
+    if settings.index != EXACT or not is_neighbours(path):
+        return None
+    store = NeighbourStore.open(path)
+    if (store.manifest.k, store.manifest.index) != (k, EXACT) or not store.is_made_of(source, target):
+        return None
+    store.verify()
+    return store
 
 
 def read_neighbours(path: str | Path, source: EmbeddingStore, target: EmbeddingStore, k: int) -> Found:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from mexma_cli.amounts import counted, size
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.device import load_libraries
 from mexma_cli.mining.neighbours import Neighbours, knn
@@ -63,8 +64,8 @@ class SearchSettings:
         held, later = resident(), self.after(rows, k)
         if held + later > self.memory:
             raise MexmaError(
-                f"--memory {self.memory / 1e9:.1f} GB is too little for {rows:,} lines: the program takes "
-                f"{held / 1e9:.1f} GB, their neighbours and pairs {later / 1e9:.1f} GB",
+                f"--memory {size(self.memory)} is too little for {counted(rows, 'line')}: the program takes "
+                f"{size(held)}, their neighbours and pairs {size(later)}",
                 "more --memory, a smaller -k, or the text in parts",
             )
         return self.memory - held

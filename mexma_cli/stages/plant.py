@@ -29,7 +29,7 @@ class Planted:
     steps: list[PlantCut]
     intervals: Intervals
     held_out: PlantCut | None
-    """None: too few pairs came back for two halves."""
+    """None: too few pairs were planted, or came back, for two halves."""
     found: Found
     empty: int
     """Planted pairs left out: one side is empty, or its vector is zero or not a number."""

@@ -36,7 +36,7 @@ def project(
     Args:
         output: The folder to be, ``NAME.emb``. Its fingerprint is the part's: it mixes with its like only.
         argv: The command line, for the manifest.
-        overwrite: Make the store anew, whatever is there.
+        overwrite: Make the store anew, if one is there, whole or damaged.
         on_progress: Called with rows done and rows in all.
 
     Raises:

@@ -12,6 +12,7 @@ from typing import IO
 import numpy as np
 import xxhash
 
+from mexma_cli.amounts import counted
 from mexma_cli.stages.texts import temporary_space
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.lines import is_blank
@@ -39,12 +40,12 @@ class SideCounts:
 
     def __str__(self) -> str:
         left_out = (
-            (self.duplicates, "duplicates"),
-            (self.empty, "empty"),
-            (self.unusable, "without a usable vector"),
+            (self.duplicates, counted(self.duplicates, "duplicate")),
+            (self.empty, f"{self.empty:,} empty"),
+            (self.unusable, f"{self.unusable:,} without a usable vector"),
         )
-        reasons = ", ".join(f"{count:,} {reason}" for count, reason in left_out if count)
-        return f"{self.rows:,} lines" + (f" ({reasons} left out)" if reasons else "")
+        reasons = ", ".join(reason for count, reason in left_out if count)
+        return counted(self.rows, "line") + (f" ({reasons} left out)" if reasons else "")
 
 
 def usable_rows(store: EmbeddingStore) -> tuple[np.ndarray, SideCounts]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +16,11 @@ FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 PROGRESS = "progress.json"
 StoreType = Literal["float16", "float32"]
+AGAIN = "embed the text again with --overwrite, or fetch the whole file"
+"""What to do about a damaged store."""
+_NAMES = re.compile(
+    r"(?:vectors-[0-9]{5,}\.npy|lines-[0-9]{5,}\.txt\.zst|(?:manifest|progress)\.json)(?:\.tmp-[0-9]+)?"
+)
 
 
 class _Frozen(BaseModel):
@@ -174,7 +180,7 @@ def check_shard(folder: Path, shard: Shard, dtype: str, dim: int) -> None:
     for file in files_of(shard):
         path = folder / file.name
         if not path.is_file():
-            raise MexmaError(f"{path} is missing: the store is not complete", "embed the text again")
+            raise MexmaError(f"{path} is missing: the store is not complete", AGAIN)
         size = path.stat().st_size
         if file is shard.vectors:
             header = file_size(0, dtype, dim)
@@ -183,12 +189,10 @@ def check_shard(folder: Path, shard: Shard, dtype: str, dim: int) -> None:
                 raise MexmaError(
                     f"{path} is damaged: the manifest says {shard.rows:,} rows, the file has {found:,} "
                     f"({size:,} bytes instead of {file_size(shard.rows, dtype, dim):,})",
-                    "embed the text again, or fetch the whole file",
+                    AGAIN,
                 )
         elif size != file.bytes:
-            raise MexmaError(
-                f"{path} is damaged: {size:,} bytes, the manifest says {file.bytes:,}", "embed the text again"
-            )
+            raise MexmaError(f"{path} is damaged: {size:,} bytes, the manifest says {file.bytes:,}", AGAIN)
 
 
 def files_of(shard: Shard) -> list[File]:
@@ -212,16 +216,29 @@ def part_rows(number: int, of: int, lines: int) -> tuple[int, int]:
     return (number - 1) * lines // of, number * lines // of
 
 
+def has_store_files(path: Path) -> bool:
+    """Whether a folder holds vectors or sentences, and nothing that is not named like a store's files.
+
+    Its manifest may be damaged or missing.
+    """
+    names = [file.name for file in path.iterdir()] if path.is_dir() else []
+    return any(name.startswith(("vectors-", "lines-")) for name in names) and all(
+        map(_NAMES.fullmatch, names)
+    )
+
+
 def check_replaceable(path: Path, overwrite: bool) -> None:
-    """Refuse to write over what is not an embedding store, and over a store unless that is wanted.
+    """Refuse to write over what is not an embedding store, whole or damaged, and over one unless wanted.
 
     Raises:
         MexmaError: Something is there.
     """
     if not path.exists() and not path.is_symlink():
         return
-    if not (path / MANIFEST).is_file():
+    recognised = has_store_files(path)
+    if not (recognised or (path / MANIFEST).is_file()):
         raise MexmaError(f"{path} is there and is no embedding store: not overwritten", "name another output")
     if not overwrite:
         raise MexmaError(f"{path} is there already", "--overwrite makes it anew, or name another output")
-    read_manifest(path / MANIFEST, EmbeddingManifest, FORMAT_VERSION)
+    if not recognised:
+        read_manifest(path / MANIFEST, EmbeddingManifest, FORMAT_VERSION)

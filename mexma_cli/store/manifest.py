@@ -13,6 +13,7 @@ import glob
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,6 +69,25 @@ class ArrayWriter:
 def file_size(rows: int, dtype: str, width: int | None = None) -> int:
     """Bytes of a file that `ArrayWriter` wrote."""
     return ArrayWriter.HEADER + rows * (1 if width is None else width) * np.dtype(dtype).itemsize
+
+
+def make_parent(path: Path) -> None:
+    """Make the folder that an output is to lie in, if it is missing, and find out that it can be written to.
+
+    Raises:
+        MexmaError: It cannot; the message has the output's name or its folder's, not one beside it.
+    """
+    folder = path.resolve().parent if path.is_symlink() else path.parent
+    hint = "name another output"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MexmaError(f"{folder}: the folder cannot be made: {error.strerror}", hint) from None
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise MexmaError(f"{path} cannot be written: {error.strerror}", hint) from None
 
 
 def aside(path: Path) -> Path:

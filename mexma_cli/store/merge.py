@@ -18,7 +18,13 @@ from mexma_cli.store.layout import (
     check_replaceable,
     partial,
 )
-from mexma_cli.store.manifest import commit_folder, no_space_as_message, only_writer, write_json_atomic
+from mexma_cli.store.manifest import (
+    commit_folder,
+    make_parent,
+    no_space_as_message,
+    only_writer,
+    write_json_atomic,
+)
 from mexma_cli.store.reader import EmbeddingStore
 from mexma_cli.store.shard import take_over
 
@@ -49,9 +55,10 @@ def concatenate(
             damaged, or the disk is full.
     """
     check_output(output, overwrite)
+    make_parent(output)
     part = partial(output)
     with no_space_as_message(part):
-        part.mkdir(parents=True, exist_ok=True)
+        part.mkdir(exist_ok=True)
         with only_writer(part):
             check_output(output, overwrite)  # another process may have been there meanwhile
             try:

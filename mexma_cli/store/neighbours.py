@@ -29,6 +29,7 @@ from mexma_cli.store.manifest import (
     file_size,
     fingerprint,
     fsync_file,
+    make_parent,
     no_space_as_message,
     only_writer,
     read_json,
@@ -46,7 +47,7 @@ ARRAYS = {
     "backward_ids": "int64",
 }
 """Name -> type, in the order of `mining.neighbours.Neighbours`."""
-_AGAIN = "run `mexma knn` again"
+_AGAIN = "run `mexma knn` again, with --overwrite"
 
 
 class Side(BaseModel):
@@ -144,19 +145,27 @@ class NeighbourStore:
     def backward_ids(self) -> np.ndarray:
         return self._array("backward_ids")
 
+    def is_made_of(self, source: EmbeddingStore, target: EmbeddingStore) -> bool:
+        """Whether the neighbours are those of these two stores, by their content."""
+        return not self._others(source, target)
+
     def check_made_of(self, source: EmbeddingStore, target: EmbeddingStore) -> None:
         """Refuse neighbours of other stores than these two.
 
         Raises:
             MexmaError: naming the store that is another than the one that the neighbours are of.
         """
-        for side, store in ((self.manifest.source, source), (self.manifest.target, target)):
-            if side.content != content_checksum(store):
-                raise MexmaError(
-                    f"{self.path} holds neighbours of {side.path} ({side.rows:,} rows), and {store.path} "
-                    f"({store.rows:,} rows) is another store, or was made anew since",
-                    _AGAIN,
-                )
+        for side, store in self._others(source, target):
+            raise MexmaError(
+                f"{self.path} holds neighbours of {side.path} ({side.rows:,} rows), and {store.path} "
+                f"({store.rows:,} rows) is another store, or was made anew since",
+                _AGAIN,
+            )
+
+    def _others(self, *stores: EmbeddingStore) -> list[tuple[Side, EmbeddingStore]]:
+        """The sides that are not of the store that is given for them, with that."""
+        sides = zip((self.manifest.source, self.manifest.target), stores, strict=True)
+        return [(side, store) for side, store in sides if side.content != content_checksum(store)]
 
     def verify(self) -> None:
         """Read all files and compare their checksums with the manifest's.
@@ -225,8 +234,9 @@ class NeighbourWriter:
 
     def __enter__(self) -> NeighbourWriter:
         check_replaceable(self.path, self._overwrite)
+        make_parent(self.path)
         with no_space_as_message(self.part):
-            self.part.mkdir(parents=True, exist_ok=True)
+            self.part.mkdir(exist_ok=True)
         self._stack.enter_context(only_writer(self.part))
         if self._overwrite:
             for old in self.part.iterdir():

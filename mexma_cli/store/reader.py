@@ -11,6 +11,7 @@ import zstandard
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.store.layout import (
+    AGAIN,
     FORMAT_VERSION,
     MANIFEST,
     PROGRESS,
@@ -18,6 +19,7 @@ from mexma_cli.store.layout import (
     Settings,
     check_shard,
     files_of,
+    has_store_files,
     partial,
 )
 from mexma_cli.store.manifest import checksum_file, file_size, read_manifest
@@ -49,7 +51,13 @@ class EmbeddingStore:
         folder = Path(path)
         if not (folder / MANIFEST).is_file():
             raise _no_store(folder)
-        store = cls(folder, read_manifest(folder / MANIFEST, EmbeddingManifest, FORMAT_VERSION))
+        try:
+            manifest = read_manifest(folder / MANIFEST, EmbeddingManifest, FORMAT_VERSION)
+        except MexmaError as error:
+            raise MexmaError(
+                error.message, error.hint or (AGAIN if has_store_files(folder) else None)
+            ) from None
+        store = cls(folder, manifest)
         store._check_sizes()
         if verify:
             store.verify()
@@ -104,10 +112,10 @@ class EmbeddingStore:
                 text = zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes())
                 rows = text.decode("utf-8").split("\n")
             except (zstandard.ZstdError, UnicodeDecodeError) as error:
-                raise MexmaError(f"{path} is damaged ({error})", "embed the text again") from None
+                raise MexmaError(f"{path} is damaged ({error})", AGAIN) from None
             if len(rows) != shard.rows + 1 or rows[-1]:
                 raise MexmaError(
-                    f"{path} is damaged: {len(rows) - 1:,} lines, the manifest says {shard.rows:,}"
+                    f"{path} is damaged: {len(rows) - 1:,} lines, the manifest says {shard.rows:,}", AGAIN
                 )
             yield from rows[:-1]
 
@@ -123,7 +131,7 @@ class EmbeddingStore:
                 if checksum_file(self.path / file.name) != file.checksum:
                     raise MexmaError(
                         f"{self.path / file.name} is damaged: its checksum is not the manifest's",
-                        "embed the text again",
+                        AGAIN,
                     )
 
     def _check_sizes(self) -> None:
@@ -131,12 +139,14 @@ class EmbeddingStore:
         rows = 0
         for shard in manifest.shards:
             if shard.offset != rows:
-                raise MexmaError(f"{self.path / MANIFEST} is damaged: the shards do not follow one another")
+                raise MexmaError(
+                    f"{self.path / MANIFEST} is damaged: the shards do not follow one another", AGAIN
+                )
             rows += shard.rows
             check_shard(self.path, shard, manifest.dtype, manifest.dim)
         if rows != manifest.rows:
             raise MexmaError(
-                f"{self.path / MANIFEST} is damaged: {rows:,} rows in shards, {manifest.rows:,} said"
+                f"{self.path / MANIFEST} is damaged: {rows:,} rows in shards, {manifest.rows:,} said", AGAIN
             )
 
     def _read(self, index: int, first: int, last: int) -> np.ndarray:
@@ -147,11 +157,12 @@ class EmbeddingStore:
             try:
                 array = np.load(path, mmap_mode="r", allow_pickle=False)
             except ValueError as error:
-                raise MexmaError(f"{path} is damaged ({error})", "embed the text again") from None
+                raise MexmaError(f"{path} is damaged ({error})", AGAIN) from None
             if array.shape != (shard.rows, self.dim) or array.dtype != np.dtype(manifest.dtype):
                 raise MexmaError(
                     f"{path} is damaged: {array.dtype} {array.shape}, the manifest says "
-                    f"{manifest.dtype} {(shard.rows, self.dim)}"
+                    f"{manifest.dtype} {(shard.rows, self.dim)}",
+                    AGAIN,
                 )
             self._checked.add(index)
         offset, count = file_size(first, manifest.dtype, self.dim), (last - first) * self.dim
@@ -170,4 +181,6 @@ def _no_store(folder: Path) -> MexmaError:
         return MexmaError(
             f"{folder} is a file, not an embedding store", "`mexma embed` makes a store of a text"
         )
+    if has_store_files(folder):
+        return MexmaError(f"{folder} is damaged: it has no {MANIFEST}", AGAIN)
     return MexmaError(f"{folder} is no embedding store: it has no {MANIFEST}", "`mexma info` says what it is")

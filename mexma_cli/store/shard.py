@@ -13,7 +13,7 @@ import xxhash
 import zstandard
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.store.layout import File, Settings, Shard
+from mexma_cli.store.layout import AGAIN, File, Settings, Shard
 from mexma_cli.store.manifest import (
     ArrayWriter,
     aside,
@@ -66,9 +66,7 @@ def _link_or_copy(source: Path, target: Path, checksum: str) -> None:
             digest.update(block)
             write.write(block)
         if digest.hexdigest() != checksum:
-            raise MexmaError(
-                f"{source} is damaged: its checksum is not the manifest's", "embed the text again"
-            )
+            raise MexmaError(f"{source} is damaged: its checksum is not the manifest's", AGAIN)
 
 
 def read_rows(files: Sequence[tuple[int, Path]], rows: np.ndarray, settings: Settings) -> np.ndarray:

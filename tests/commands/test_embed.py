@@ -44,7 +44,7 @@ def test_embeds_beside_the_text(tiny_encoder: Path, corpus: Path) -> None:
     assert done.stdout == ""
     device, result = done.stderr.splitlines()
     assert re.fullmatch(r"embedding on cpu \(\d+ threads?\), \w+", device)
-    counts = "0 truncated to 64 tokens, 1 empty lines kept as rows, 0 duplicates embedded once"
+    counts = "0 truncated to 64 tokens, 1 empty line kept as a row, 0 duplicates embedded once"
     assert result.startswith(f"9 rows of 32 numbers in {corpus.with_suffix('.emb')} ({counts}); ")
     assert re.search(r"; [\d,]+ sentences/s, [\d,]+ tokens/s$", result)
     store = EmbeddingStore.open(corpus.with_suffix(".emb"), verify=True)

@@ -118,12 +118,13 @@ def test_mistakes(folder: Path, options: list[str], tmp_path: Path) -> None:
     (folder / "devtest/fra_Latn.devtest").write_text("one line\n")
     short = run("eval", "xsim", folder)
     assert short.exit_code == 1 and "line 2 of" in short.stderr
-    unwritable = run("eval", "xsim", folder, "-o", tmp_path / "no/such/folder.json")
-    assert unwritable.exit_code == 1 and "no folder" in unwritable.stderr
+    (tmp_path / "file").write_text("")
+    unwritable = run("eval", "xsim", folder, "-o", tmp_path / "file/folder.json")
+    assert unwritable.exit_code == 1 and "file: the folder cannot be made" in unwritable.stderr
 
 
 def test_report(folder: Path, options: list[str], tmp_path: Path) -> None:
-    kept = tmp_path / "xsim.json"
+    kept = tmp_path / "new" / "xsim.json"
     run("eval", "xsim", folder, *options, "-o", kept)
     shown = run("report", kept, "-o", tmp_path / "page.html")
     assert shown.exit_code == 0, shown.stderr

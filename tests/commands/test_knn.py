@@ -47,6 +47,30 @@ def test_texts_and_stores_give_the_same(texts: tuple[Path, Path], tiny_encoder: 
     assert manifests[0]["source"]["content"] == manifests[1]["source"]["content"]
 
 
+def test_the_same_again_is_no_work(texts: tuple[Path, Path], tiny_encoder: Path, tmp_path: Path) -> None:
+    output, stores = tmp_path / "a.knn", [path.with_suffix(".emb") for path in texts]
+    for text in texts:
+        assert run("embed", text, "--model", tiny_encoder).exit_code == 0
+    assert run("knn", *stores, "-k", "3", "-o", output).exit_code == 0
+    before = {file.name: file.stat().st_mtime_ns for file in output.iterdir()}
+    again = run("knn", *stores, "-k", "3", "-o", output)
+    assert again.exit_code == 0 and "of the same stores and settings: nothing to do" in again.stderr
+    assert {file.name: file.stat().st_mtime_ns for file in output.iterdir()} == before
+    for other in (
+        (*stores, "-k", "2"),
+        (*reversed(stores), "-k", "3"),
+        (*stores, "-k", "3", "--index", "Flat"),
+    ):
+        refused = run("knn", *other, "-o", output)
+        assert refused.exit_code == 1 and f"error: {output} is there already\n" in refused.stderr
+    (file,) = output.glob("backward-ids.npy")
+    file.write_bytes(file.read_bytes()[:-1] + b"\x01")
+    damaged = run("knn", *stores, "-k", "3", "-o", output)
+    assert damaged.exit_code == 1 and "backward-ids.npy is damaged" in damaged.stderr
+    assert "hint: run `mexma knn` again, with --overwrite" in damaged.stderr
+    assert run("knn", *stores, "-k", "3", "-o", output, "--overwrite").exit_code == 0
+
+
 def test_info_knows_it_and_finds_damage(texts: tuple[Path, Path], tiny_encoder: Path, tmp_path: Path) -> None:
     output = tmp_path / "a.knn"
     run("knn", *texts, "-k", "3", "-o", output, "--model", tiny_encoder)

@@ -68,8 +68,8 @@ def test_pairs_on_stdout_and_counts_on_stderr(pair: tuple[Path, Path]) -> None:
     assert sorted(row[1:] for row in rows) == [["deux", "two"], ["un deux", "one"]]
     assert [float(row[0]) for row in rows] == sorted((float(row[0]) for row in rows), reverse=True)
     assert "2 pairs in" in result.stderr
-    assert "source: 5 lines (1 duplicates, 1 empty left out); target: 3 lines" in result.stderr
-    assert "tabs or line breaks became spaces in 1 sentences" in result.stderr
+    assert "source: 5 lines (1 duplicate, 1 empty left out); target: 3 lines" in result.stderr
+    assert "tabs or line breaks became spaces in 1 sentence\n" in result.stderr
 
 
 def test_into_a_file_as_its_name_says(pair: tuple[Path, Path], tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_drops_by_reason_are_counted_and_reported(tmp_path: Path) -> None:
         "mine", source, target, "--margin", "absolute", "--drop-copies", "--threshold", "0.99", "-o", out,
         "--report", report,
     )  # fmt: skip
-    assert "1 pairs in" in result.stderr
+    assert "1 pair in" in result.stderr
     assert "dropped of 4 candidates: 1 threshold, 1 identical, 1 near-identical" in result.stderr
     assert [line.split("\t")[1:] for line in out.read_text().splitlines()] == [["un", "one"]]
     found = json.loads(report.read_text())
@@ -276,7 +276,15 @@ class TestBadInput:
         self, pair: tuple[Path, Path], tmp_path: Path
     ) -> None:
         self.fails(1, "is a folder, not a file", *pair, "-o", tmp_path)
-        self.fails(1, "there is no folder", *pair, "-o", tmp_path / "none" / "out.tsv")
+        (tmp_path / "file").write_text("")
+        self.fails(1, "file: the folder cannot be made", *pair, "-o", tmp_path / "file" / "out.tsv")
+        long = tmp_path / f"{'x' * 250}.tsv"
+        self.fails(1, f"error: {long} cannot be written: File name too long", *pair, "-o", long)
+
+    def test_the_folder_of_an_output_is_made(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
+        out, report = tmp_path / "new" / "inner" / "out.tsv", tmp_path / "more" / "run.json"
+        assert run("mine", *pair, "-o", out, "--report", report).exit_code == 0
+        assert out.is_file() and report.is_file()
 
     def test_stores(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
         narrow = raw_store(tmp_path, "n", ["a"], np.ones((1, 3)))

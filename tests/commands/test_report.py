@@ -59,7 +59,7 @@ def test_json(runs: list[Path]) -> None:
 
 def test_pictures(runs: list[Path], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    for name in ("curves.png", "curves.svg", "curves.pdf", "curves.html"):
+    for name in ("curves.png", "curves.svg", "curves.pdf", "curves.html", "new/inner/curves.svg"):
         result = report(*runs, "-o", tmp_path / name)
         assert result.exit_code == 0, result.stderr
         assert "mexma" in result.stdout
@@ -85,9 +85,10 @@ def test_what_is_no_run(runs: list[Path], tmp_path: Path) -> None:
         ((tmp_path / "nothing",), "no such file or folder"),
         ((tmp_path,), "is no training run"),
         ((runs[0], "-o", tmp_path / "curves.doc"), "a picture can be .png, .svg, .pdf or .html"),
+        ((runs[0], "-o", runs[0] / "log.jsonl" / "x.svg"), "log.jsonl: the folder cannot be made"),
     ]:
         result = report(*arguments)
-        assert result.exit_code == 1 and message in result.stderr
+        assert result.exit_code == 1 and message in result.stderr and not result.stdout
     (tmp_path / "log.jsonl").write_text("")
     result = report(tmp_path, "-o", tmp_path / "curves.png")
     assert result.exit_code == 1 and "is empty" in result.stderr

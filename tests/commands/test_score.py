@@ -39,7 +39,7 @@ def test_all_ways_to_give_a_bitext(
     assert [row[0] == "nan" for row in rows] == [number == 2 for number in range(9)]
     assert rows[0] == rows[8] and len({row[0] for row in rows}) == 8
     assert "9 lines scored in" in done.stderr
-    assert "warning: 1 lines with an empty side have no score: nan" in done.stderr
+    assert "warning: 1 line with an empty side without a score: nan" in done.stderr
 
     scored, packed = tmp_path / "scored.tsv", tmp_path / "pairs.tsv.gz"
     scored.write_text(done.stdout, encoding="utf-8")
@@ -105,7 +105,7 @@ def test_refusals(files: tuple[Path, Path, Path], tiny_encoder: Path, tmp_path: 
         (1, "none.tsv: no such file", tmp_path / "none.tsv", *model),
         (1, "none.txt: no such file", source, tmp_path / "none.txt", *model),
         (1, "different encoders", tmp_path / "fra.emb", target, "--model", "mini"),
-        (1, "there is no folder", tsv, *model, "-o", tmp_path / "none" / "out.tsv"),
+        (1, f"{tsv}: the folder cannot be made", tsv, *model, "-o", tsv / "out.tsv"),
     ):  # fmt: skip
         options = () if "-o" in arguments else ("-o", output)
         done = run("score", *arguments, *options)

@@ -60,7 +60,7 @@ def test_an_empty_query_has_a_line(folder: Path) -> None:
     done = run("search", "-", folder / "eng.emb", stdin=b"one\n\nthree\n")
     rows = done.stdout.split("\n")
     assert len(rows) == 4 and rows[1] == "nan\t\t"
-    assert "warning: 1 queries are empty or without a usable vector: nan" in done.stderr
+    assert "warning: 1 query is empty or without a usable vector: nan" in done.stderr
 
 
 def test_a_typed_sentence(folder: Path, sentences: dict[str, list[str]]) -> None:

@@ -84,6 +84,25 @@ def test_prints_and_writes_what_is_above(tmp_path: Path, candidates: Path, gold:
     assert len(gzip.decompress(kept.read_bytes()).splitlines()) == 4
 
 
+def test_inputs_are_not_written_over(tmp_path: Path, candidates: Path, gold: Path) -> None:
+    write(tmp_path / "fra.tsv", "1.3\ta\tA")
+    for output, *arguments in (
+        (candidates, candidates, "--gold", gold),
+        (gold, candidates, "--gold", gold),
+        (tmp_path / "." / "fra.tsv", tmp_path / "{lang}.tsv", "--gold", tmp_path / "{lang}.tsv"),
+    ):
+        before, languages = output.read_text(), "{lang}" in str(arguments[0])
+        more = ("-o", tmp_path / "{lang}.tsv", "--languages", "fra") if languages else ("-o", output)
+        result = run("tune", *arguments, *more)
+        assert result.exit_code == 2 and f"{output} is an input: name another output." in result.stderr
+        assert output.read_text() == before
+
+
+def test_other_formats_get_a_hint(tmp_path: Path, gold: Path) -> None:
+    result = run("tune", write(tmp_path / "c.jsonl", '{"score": 1.3}'), "--gold", gold)
+    assert result.exit_code == 1 and "hint: it looks like JSONL; read is TSV, as `mexma mine" in result.stderr
+
+
 def test_a_sentence_with_two_ids_is_left_out(tmp_path: Path) -> None:
     candidates = write(tmp_path / "c.tsv", "1.3\ta\tA", "1.2\tb\tB", "1.1\tno\tB", "1.15\tb\tB")
     source = write(tmp_path / "s.tsv", "s1\ta", "s2\tb", "s3\ta")
@@ -93,9 +112,9 @@ def test_a_sentence_with_two_ids_is_left_out(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert (found["candidates"], found["precision"], found["recall"]) == (1, 1.0, 0.5)
-    assert "1 lines left out: a sentence has more than one id" in result.stderr
-    assert "1 lines left out: a sentence has no id" in result.stderr
-    assert "1 lines repeat a pair" in result.stderr
+    assert "1 line left out: a sentence has more than one id" in result.stderr
+    assert "1 line left out: a sentence has no id" in result.stderr
+    assert "1 line with a pair that was there before" in result.stderr
 
 
 def test_the_picture(tmp_path: Path, candidates: Path, gold: Path) -> None:
@@ -348,6 +367,18 @@ class TestPlant:
         assert table[0].split() == header
         assert len(table) == 1 + len(found["table"]) and 4 <= len(found["table"]) <= 6
         assert (text / "scores.png").stat().st_size > 5000
+
+    def test_few_planted_pairs(self, text: Path, tmp_path: Path) -> None:
+        known = write(tmp_path / "s", *(text / "dev.spa").read_text("utf-8").splitlines()[:40])
+        english = gzip.decompress((text / "dev.eng.gz").read_bytes()).decode().splitlines()
+        arguments = text / "spa.emb", text / "eng.emb", "--plant", known, write(tmp_path / "t", *english[:40])
+        result = run("tune", *arguments)
+        assert result.exit_code == 0 and "held out" not in result.stdout
+        assert "warning: fewer than 100 planted pairs give a poor estimate" in result.stderr
+        assert "no held-out figures" in result.stderr
+        assert json.loads(run("tune", *arguments, "--json").stdout)["held_out"] is None
+        whole = run("tune", *arguments[:2], "--plant", text / "dev.spa", text / "dev.eng.gz")
+        assert "held out" in whole.stdout and "warning" not in whole.stderr
 
     def test_bad_input(self, text: Path, gold: Path) -> None:
         stores, known = (text / "spa.emb", text / "eng.emb"), (text / "dev.spa", text / "dev.eng.gz")

@@ -38,6 +38,18 @@ def test_ntrex_has_varieties_of_a_language(tmp_path: Path) -> None:
     assert list(aligned_folder(folder, "devtest").choose("fr,fra-CA")) == ["fra_Latn", "fra-CA"]
 
 
+def test_a_language_that_is_not_there(tmp_path: Path) -> None:
+    codes = ["fra", "deu", "spa", "ita", "por", "ron", "cat", "glg", "nld", "dan"]
+    few = aligned_folder(put(tmp_path / "few", {f"{code}.txt": "a\n" for code in codes}), "devtest")
+    with pytest.raises(MexmaError, match=r"no <code>\.txt for asm") as caught:
+        few.choose("fra,asm")
+    assert (caught.value.hint or "").startswith("there are 10 languages: cat_Latn, dan_Latn,")
+    many = aligned_folder(put(tmp_path / "many", {f"{code}.txt": "a\n" for code in [*codes, "eng"]}), "x")
+    with pytest.raises(MexmaError) as caught:
+        many.choose("fra,asm")
+    assert caught.value.hint == f"there are 11 languages: `ls {tmp_path / 'many'}` lists them"
+
+
 def test_plain_files_and_what_is_no_language(tmp_path: Path) -> None:
     folder = put(tmp_path, {"fra_Latn.txt.gz": "a\n", "en.txt": "a\n", "docids.txt": "a\n", "eng.md": "a"})
     assert list(aligned_folder(folder, "devtest").files) == ["eng_Latn", "fra_Latn"]

@@ -81,6 +81,20 @@ def test_says_which_line_is_wrong(line: str, message: str) -> None:
         list(read_scored(["1.0\ta\tb", line], "f.tsv"))
 
 
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ('{"score": 1.0}', "JSONL; read is TSV"),
+        ('<?xml version="1.0"?>', "XML; read is TSV"),
+        ("1.0 a b", ""),
+    ],
+)
+def test_other_formats_are_told(line: str, hint: str) -> None:
+    with pytest.raises(MexmaError, match="1 tab-separated field, expected 3") as caught:
+        list(read_scored([line], "f"))
+    assert hint in (caught.value.hint or "") and bool(caught.value.hint) == bool(hint)
+
+
 def test_reads_pairs_of_two_fields() -> None:
     assert list(read_pairs(["a\tb", "c\td"], "g")) == [("a", "b"), ("c", "d")]
     with pytest.raises(MexmaError, match=r"g, line 2: 3 .*expected 2 \(source, target\)"):

@@ -149,7 +149,7 @@ def test_what_does_not_fit_is_cut_into_files(
 
 
 def test_too_little_memory_is_a_message(sides: tuple[np.ndarray, np.ndarray]) -> None:
-    with pytest.raises(MexmaError, match=r"need .* GB and the search") as caught:
+    with pytest.raises(MexmaError, match=r"need .* kB and the search .* MB, 1.0 MB are there") as caught:
         ann(*sides, K, index="IVF16,Flat", memory=1 << 20)
     assert "--memory" in str(caught.value.hint)
 

@@ -141,7 +141,9 @@ def test_held_out_uses_other_planted_pairs() -> None:
     assert 0 < half.found < kept.sum() and half.f1 == pytest.approx(
         PlantCurve(sample).measured(half.threshold).f1, abs=0.08
     )
-    assert held_out(found([1.5] * 30, [], [1.5] * 50, 30)) is None  # fifteen in a half are too few
+    assert held_out(found([1.5] * 100, [], [1.5] * 50, 100)) is not None
+    assert held_out(found([1.5] * 99, [], [1.5] * 50, 99)) is None  # too few were planted
+    assert held_out(found([1.5] * 30, [], [1.5] * 50, 100)) is None  # fifteen in a half are too few
 
 
 def test_what_cannot_be_measured_is_refused() -> None:

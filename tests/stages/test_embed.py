@@ -77,6 +77,21 @@ def test_the_same_again_is_no_work(encoder: SentenceEncoder, corpus: Path, tmp_p
     assert {file.name: file.stat().st_mtime_ns for file in (tmp_path / "a.emb").iterdir()} == before
 
 
+@pytest.mark.parametrize("name", ["vectors-00000.npy", "lines-00000.txt.zst"])
+def test_a_damaged_store_is_not_taken_for_done(
+    name: str, encoder: SentenceEncoder, corpus: Path, tmp_path: Path
+) -> None:
+    embed_file(encoder, corpus, tmp_path / "a.emb", "fra_Latn")
+    path = tmp_path / "a.emb" / name
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:])
+    with pytest.raises(MexmaError, match=f"{name} is damaged: its checksum") as caught:
+        embed_file(encoder, corpus, tmp_path / "a.emb", "fra_Latn")
+    assert "--overwrite" in (caught.value.hint or "")
+    embed_file(encoder, corpus, tmp_path / "a.emb", "fra_Latn", overwrite=True)
+    assert path.read_bytes() == whole
+
+
 def test_other_settings_need_overwrite(encoder: SentenceEncoder, corpus: Path, tmp_path: Path) -> None:
     embed_file(encoder, corpus, tmp_path / "a.emb", "fra_Latn")
     with pytest.raises(MexmaError, match="language: fra_Latn there, eng_Latn now") as caught:

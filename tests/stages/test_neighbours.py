@@ -156,7 +156,7 @@ def test_an_error_keeps_what_was_found_and_nothing_else(
 
 
 def test_a_budget_that_is_too_small_is_refused(stores: tuple[EmbeddingStore, EmbeddingStore]) -> None:
-    with pytest.raises(MexmaError, match=r"--memory 0\.0 GB is too little for 1,300 lines"):
+    with pytest.raises(MexmaError, match=r"--memory 1 kB is too little for 1,300 lines"):
         mine(*stores, MineSettings(search=SearchSettings(memory=1000)))
     enough = SearchSettings(memory=resident() + 200_000_000)
     assert len(mine(*stores, MineSettings(search=enough)).candidates) > 100

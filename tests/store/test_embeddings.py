@@ -195,6 +195,36 @@ def test_a_short_shard_is_named_with_rows_wanted_and_found(tmp_path: Path) -> No
         EmbeddingStore.open(tmp_path / "a.emb")
 
 
+@pytest.mark.parametrize("broken", ["vectors-00001.npy", "lines-00001.txt.zst", "manifest.json"])
+@pytest.mark.parametrize("left", [None, b"{"])
+def test_overwrite_mends_what_it_is_the_hint_for(broken: str, left: bytes | None, tmp_path: Path) -> None:
+    make(tmp_path / "a.emb")
+    path = tmp_path / "a.emb" / broken
+    path.unlink()
+    if left is not None:
+        path.write_bytes(left)
+    with pytest.raises(MexmaError, match=broken) as caught:
+        EmbeddingStore.open(tmp_path / "a.emb")
+    assert caught.value.hint == "embed the text again with --overwrite, or fetch the whole file"
+    with pytest.raises(MexmaError, match="there already"):
+        make(tmp_path / "a.emb")
+    make(tmp_path / "a.emb", overwrite=True)
+    assert list(EmbeddingStore.open(tmp_path / "a.emb", verify=True).sentences()) == SENTENCES
+
+
+@pytest.mark.parametrize("broken", [None, b"{", b'{"kind": "neighbours"}'])
+def test_a_damaged_store_with_other_files_is_never_overwritten(broken: bytes | None, tmp_path: Path) -> None:
+    make(tmp_path / "a.emb")
+    (tmp_path / "a.emb" / "notes.txt").write_text("all my work")
+    (tmp_path / "a.emb" / "manifest.json").unlink()
+    if broken is not None:
+        (tmp_path / "a.emb" / "manifest.json").write_bytes(broken)
+    before = content(tmp_path / "a.emb")
+    with pytest.raises(MexmaError, match="no embedding store" if broken is None else "is damaged"):
+        make(tmp_path / "a.emb", overwrite=True)
+    assert content(tmp_path / "a.emb") == before
+
+
 @pytest.mark.parametrize("name", ["vectors-00001.npy", "lines-00001.txt.zst"])
 @pytest.mark.parametrize("at", [3, -2])
 def test_a_flipped_byte_is_found_by_verify(name: str, at: int, tmp_path: Path) -> None:
@@ -222,8 +252,9 @@ def test_a_damaged_manifest_is_refused(tmp_path: Path) -> None:
     make(tmp_path / "a.emb")
     path = tmp_path / "a.emb" / "manifest.json"
     path.write_text(path.read_text().replace('"rows": 23', '"rows": 24'))
-    with pytest.raises(MexmaError, match="23 rows in shards, 24 said"):
+    with pytest.raises(MexmaError, match="23 rows in shards, 24 said") as caught:
         EmbeddingStore.open(tmp_path / "a.emb")
+    assert "--overwrite" in (caught.value.hint or "")
     path.write_text("{")
     with pytest.raises(MexmaError, match="not JSON"):
         EmbeddingStore.open(tmp_path / "a.emb")

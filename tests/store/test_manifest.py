@@ -18,6 +18,7 @@ from mexma_cli.store import manifest
 from mexma_cli.store.manifest import (
     ArrayWriter,
     commit_folder,
+    make_parent,
     only_writer,
     read_json,
     whole_file,
@@ -96,6 +97,27 @@ def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), whole_file(tmp_path / "no" / "a"):
         pass
     assert not list(tmp_path.iterdir())
+
+
+def test_the_folder_of_an_output_is_made(tmp_path: Path) -> None:
+    make_parent(tmp_path / "new" / "inner" / "a.tsv")
+    assert (tmp_path / "new" / "inner").is_dir() and not list((tmp_path / "new" / "inner").iterdir())
+    (tmp_path / "link").symlink_to(tmp_path / "other" / "a.tsv")
+    make_parent(tmp_path / "link")
+    assert (tmp_path / "other").is_dir()
+
+
+def test_an_output_that_cannot_be_is_called_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MexmaError) as caught:
+        make_parent(tmp_path / "file" / "a.tsv")
+    assert caught.value.message == f"{tmp_path / 'file'}: the folder cannot be made: File exists"
+    if not Path("/proc/self").exists():
+        pytest.skip("needs a folder that no one can write to")
+    with pytest.raises(MexmaError, match=r"^/proc/a\.tsv cannot be written: "):
+        make_parent(Path("/proc/a.tsv"))
+    with pytest.raises(MexmaError, match=r"^/proc/new: the folder cannot be made: "):
+        make_parent(Path("/proc/new/a.tsv"))
 
 
 def test_commit_folder_replaces_at_the_end(tmp_path: Path) -> None:

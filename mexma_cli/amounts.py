@@ -1,0 +1,16 @@
+"""Counts and sizes in words."""
+
+from __future__ import annotations
+
+
+def counted(count: int, one: str, several: str | None = None) -> str:
+    """``1 line``, ``2,000 lines``; `several` where that is not `one` and an s."""
+    return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
+def size(count: int) -> str:
+    """Bytes with a unit that leaves a number to be seen: ``1.5 GB``, ``12 kB``, ``7 bytes``."""
+    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if count >= scale:
+            return f"{count / scale:.1f} {unit}"
+    return f"{count / 1e3:.0f} kB" if count >= 1e3 else counted(count, "byte")
