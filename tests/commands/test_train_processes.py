@@ -192,9 +192,11 @@ def steps_of(run: Path) -> int:
     return int(sorted((run / "train" / "checkpoints").iterdir())[-1].name.removeprefix("step-"))
 
 
-def test_another_number_of_pairs_a_step_is_another_run(recipe: Path, alone: Path) -> None:
+def test_another_number_of_pairs_a_step_is_another_run(recipe: Path, tmp_path: Path) -> None:
+    run = f"run={tmp_path / 'run'}"
+    assert train(load(recipe, [run, "trainer.batch_pairs=8"]), stopped=lambda: True) is None
     with pytest.raises(MexmaError, match=r"takes 16 pairs a step in phase train, and .* are 8") as caught:
-        train(load(recipe, [f"run={alone}"]), resume=True)
+        train(load(recipe, [run]), resume=True)
     assert caught.value.hint is not None and "trainer.batch_pairs" in caught.value.hint
 
 
