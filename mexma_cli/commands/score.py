@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mexma_cli.amounts import counted
-from mexma_cli.commands.inputs import check_inputs, is_store, label_of, opened, progress_bar
+from mexma_cli.commands.inputs import check_inputs, is_store, label_of, opened, progress_bar, refuse_inputs
 from mexma_cli.commands.options import EncoderChoice, encoder_options, margin_option, neighbourhood_option
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def command(
 
     prepare_output(output)
     outputs = outputs_of(output)
+    refuse_inputs(outputs, (*bitext, *(background or ())))
     started = time.monotonic()
     with ExitStack() as stack:
         stack.enter_context(only_process(outputs))

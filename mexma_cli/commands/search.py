@@ -18,6 +18,7 @@ from mexma_cli.commands.inputs import (
     open_store,
     opened,
     progress_bar,
+    refuse_inputs,
 )
 from mexma_cli.commands.options import EncoderChoice, encoder_options, neighbourhood_option
 from mexma_cli.errors import MexmaError
@@ -113,6 +114,7 @@ def _every(
     prepare_output(output)
     started = time.monotonic()
     outputs = outputs_of(output)
+    refuse_inputs(outputs, inputs)
     with ExitStack() as stack:
         stack.enter_context(only_process(outputs))
         queries, target = opened(stack, inputs, encoder)

@@ -53,7 +53,7 @@ def load_any(source: str | Path, overrides: Sequence[str] = ()) -> Recipe | Deco
     for override in overrides:
         _override(raw, override)
     model: type[Recipe | DecomposeRecipe] = Recipe
-    if raw.get("kind") == "decompose":
+    if raw.get("kind") is not None:
         raw, model = _without_phases(raw), DecomposeRecipe
     try:
         return model.model_validate(raw)

@@ -18,7 +18,7 @@ class Head(Section):
     """Attention heads of a layer; the encoder's width is a multiple of it."""
     ffn: int = Field(3072, ge=1)
     """Width of a layer's feed-forward part."""
-    layer_norm_eps: float = 1e-12
+    layer_norm_eps: float = Field(1e-12, gt=0)
     """LayerNorm's epsilon."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Share of the states that is dropped in training."""
@@ -61,9 +61,9 @@ class MexmaObjective(Section):
     """Unmasking trains the encoder through the other side's clean sentence vector."""
     masking: float = Field(0.4, gt=0, lt=1)
     """Share of the tokens that are chosen for unmasking."""
-    mask_share: float = 0.8
+    mask_share: float = Field(0.8, ge=0, le=1)
     """Of the chosen tokens: this share becomes <mask>, `random_share` a random token, the rest stays."""
-    random_share: float = 0.1
+    random_share: float = Field(0.1, ge=0, le=1)
     """See `mask_share`."""
     head: Head = Field(default_factory=lambda: Head.model_validate({}))
     """What finds the masked tokens; it is not exported."""

@@ -78,9 +78,9 @@ class Data(Section):
     """Up to so many pairs a language are made up from the corpora with `top_up`."""
     max_tokens: int = Field(200, ge=3)
     """With <s> and </s> (paper section 7.5)."""
-    min_chars: int = 1
+    min_chars: int = Field(1, ge=0)
     """Pairs with a side of fewer characters are dropped."""
-    max_chars: int = 1000
+    max_chars: int = Field(1000, ge=1)
     """Pairs with a side of more characters are dropped."""
     max_length_ratio: float = Field(3.0, ge=0)
     """Longer side over shorter side in characters, each plus 10 (0: no limit)."""
@@ -134,7 +134,7 @@ class TrainTokenizer(Section):
     words: int = Field(0, ge=0)
     """So many of the vocabulary are whole words, those that training sees most often (with the corpora's
     `repeat`), and the other pieces are for the rest; 0: pieces alone, as in XLM-R."""
-    max_sentences: int = 2_000_000
+    max_sentences: int = Field(2_000_000, ge=1)
     """Of more sentences about so many are learned from, chosen by a hash."""
     seed: int = 42
     """Of that choice."""
@@ -202,11 +202,11 @@ class Trainer(Section):
     """How the rate falls to 0 after the warm-up; constant: it stays."""
     warmup: float = Field(0.3, ge=0)
     """Share of the steps over which the rate rises from a tenth to the whole; above 1 the run ends before."""
-    weight_decay: float = 0.0
+    weight_decay: float = Field(0.0, ge=0)
     """AdamW's, of matrices alone."""
     betas: tuple[float, float] = (0.9, 0.999)
     """AdamW's."""
-    eps: float = 1e-8
+    eps: float = Field(1e-8, gt=0)
     """AdamW's."""
     clip: float = Field(1.2, ge=0)
     """Largest gradient norm (0: none)."""

@@ -53,6 +53,7 @@ def project(
     if not overwrite and (output / MANIFEST).is_file():
         there = EmbeddingStore.open(output)
         if Settings.of(there.manifest) == settings and there.rows == store.rows:
+            there.verify()
             log.info("%s is there already, of the same vectors and map: nothing to do", output)
             return there
     exported = decomposer.manifest.exported and part == "meaning"

@@ -46,6 +46,14 @@ def test_stores_texts_and_stdin(folder: Path, tiny_encoder: Path, sentences: dic
     assert not list(folder.glob("out.tsv?*"))
 
 
+def test_an_input_is_no_output(folder: Path) -> None:
+    queries = folder / "fra.txt"
+    before = queries.read_bytes()
+    done = run("search", queries, folder / "eng.emb", "-o", queries)
+    assert done.exit_code == 2 and "fra.txt is an input" in done.stderr
+    assert queries.read_bytes() == before
+
+
 def test_itself_is_the_nearest(folder: Path, sentences: dict[str, list[str]]) -> None:
     done = run("search", folder / "fra.emb", folder / "fra.emb", "--margin", "absolute", "-n", "3")
     rows = [line.split("\t") for line in done.stdout.splitlines()]

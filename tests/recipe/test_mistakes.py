@@ -114,6 +114,19 @@ def test_the_nearest_key_is_one_of_its_section(recipe: str, key: str, near: str)
     assert error.hint == f"did you mean `{near}`?"
 
 
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.min_chars=-1", "`data.min_chars`: should be at least 0"),
+        ("trainer.weight_decay=-0.1", "trainer.weight_decay`: should be at least 0"),
+        ("phases.mexma.objective.mask_share=2", "mask_share`: should be at most 1"),
+        ("kind=decomposee", "`kind`: should be 'decompose'"),
+    ],
+)
+def test_values_that_cannot_be(override: str, message: str) -> None:
+    assert message in said(override).message
+
+
 @pytest.mark.parametrize("key", ["phases.words.objective.layers", "data.lr", "phases.mexma.trainer.ffn"])
 def test_no_key_of_another_section(key: str) -> None:
     assert said(f"{key}=1").hint == "docs/recipes.md has the keys of every section"

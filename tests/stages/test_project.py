@@ -128,6 +128,15 @@ def test_again_is_nothing_to_do_and_another_part_is_refused(store: EmbeddingStor
         project(store, trained, "meaning", store.path)
 
 
+def test_what_is_there_is_checked(store: EmbeddingStore) -> None:
+    out = store.path.with_name("out.emb")
+    made = project(store, decomposer(Path("runs/x")), "meaning", out)
+    (vectors,) = made.path.glob("vectors-*.npy")
+    vectors.write_bytes(vectors.read_bytes()[:-1] + b"\x7f")
+    with pytest.raises(MexmaError, match="is damaged: its checksum"):
+        project(store, decomposer(Path("runs/x")), "meaning", out)
+
+
 def test_another_encoder_is_refused(store: EmbeddingStore) -> None:
     out = store.path.with_name("out.emb")
     trained = decomposer(Path("runs/x"), encoder="other", encoder_fingerprint="e" * 32)
