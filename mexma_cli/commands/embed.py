@@ -14,7 +14,8 @@ import click
 from mexma_cli.amounts import counted
 from mexma_cli.commands.embed_options import check_usage, embed_options, gpus_of
 from mexma_cli.commands.inputs import command_line, label_of
-from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder, show_bars
+from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder
+from mexma_cli.commands.progress import progress
 
 if TYPE_CHECKING:
     from mexma_cli.stages.workers import Rank
@@ -112,16 +113,13 @@ class _Meter:
     """The bar, and the speed of this run; call it with rows done, rows in all and tokens of this run."""
 
     def __init__(self, stack: ExitStack, description: str | None = None) -> None:
-        from tqdm import tqdm
 
         self._bar = stack.enter_context(
-            tqdm(
+            progress(
                 desc=description,
                 unit=" sentences",
                 unit_scale=True,
                 smoothing=0,  # sentences come sorted by length: only the mean says how long it takes
-                disable=not show_bars(),
-                leave=False,
             )
         )
         self._began = time.monotonic()

@@ -14,7 +14,8 @@ from mexma_cli.commands.eval_options import (
     result_options,
     split_option,
 )
-from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder, show_bars
+from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder
+from mexma_cli.commands.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,12 +106,11 @@ def command(
 
 
 def _rows(encoder: SentenceEncoder, texts: dict[str, list[str]]) -> list[dict[str, Any]]:
-    from tqdm import tqdm
 
     from mexma_cli.evaluation.attention import attention_rows, mean_entropy
 
     rows: list[dict[str, Any]] = []
-    with tqdm(texts.items(), unit=" languages", leave=False, disable=not show_bars()) as bar:
+    with progress(texts.items(), unit=" languages") as bar:
         for language, lines in bar:
             found = mean_entropy(attention_rows(encoder, lines))
             if found is None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mexma_cli.commands.eval_options import check_result_output, result_options
-from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder, show_bars
+from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder
+from mexma_cli.commands.progress import progress
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
@@ -71,8 +72,6 @@ def _measured(
     Raises:
         MexmaError: An unknown task, or no task has data.
     """
-    from tqdm import tqdm
-
     from mexma_cli.errors import MexmaError
     from mexma_cli.evaluation.mteb import MtebEncoder, get_tasks, measure
 
@@ -81,7 +80,7 @@ def _measured(
     handed = MtebEncoder(loaded, cache)
     rows: list[dict[str, Any]] = []
     failed: MexmaError | None = None
-    with tqdm(tasks, unit=" tasks", leave=False, disable=not show_bars()) as bar:
+    with progress(tasks, unit=" tasks") as bar:
         for task in bar:
             bar.set_postfix_str(task.metadata.name)
             try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from mexma_cli.commands.options import show_bars
+from mexma_cli.commands.progress import progress
 
 if TYPE_CHECKING:
     import numpy as np
@@ -92,15 +92,11 @@ def cached_embedding(
         cache: None: nothing is kept.
         sentences: How many will be embedded in all, for the bar.
     """
-    from tqdm import tqdm
-
     from mexma_cli.evaluation.cache import embed_cached
     from mexma_cli.stages.embed import at_work
 
     log.info("embedding on %s", at_work(encoder))
-    with tqdm(
-        total=sentences, desc="embedding", unit=" sentences", leave=False, disable=not show_bars()
-    ) as bar:
+    with progress(total=sentences, desc="embedding", unit=" sentences") as bar:
         yield lambda texts: embed_cached(
             encoder, texts, folder=cache, on_progress=lambda done, _: bar.update(done)
         )

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mexma_cli.commands.eval_options import cached_embedding, check_result_output, result_options
-from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder, show_bars
+from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder
+from mexma_cli.commands.progress import progress
 
 if TYPE_CHECKING:
     from mexma_cli.evaluation.aligned import Embed
@@ -107,7 +108,6 @@ def _sentences(splits: Splits) -> int:
 
 
 def _rows(tasks: dict[str, Splits], kfold: int, bar: AbstractContextManager[Embed]) -> list[dict[str, Any]]:
-    from tqdm import tqdm
 
     from mexma_cli.evaluation.senteval import protocol, run_task
 
@@ -116,7 +116,7 @@ def _rows(tasks: dict[str, Splits], kfold: int, bar: AbstractContextManager[Embe
     protocols = {task: protocol(task, splits, kfold) for task, splits in tasks.items()}
     rows = []
     total = sum(one.fits for one in protocols.values())
-    with tqdm(total=total, desc="fitting", unit=" fits", leave=False, disable=not show_bars()) as fitting:
+    with progress(total=total, desc="fitting", unit=" fits") as fitting:
         for task, steps in protocols.items():
             fitting.set_postfix_str(task)
             found = run_task(task, parts[task], kfold, fitting.update)

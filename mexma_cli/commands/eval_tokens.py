@@ -12,7 +12,8 @@ from mexma_cli.commands.eval_options import (
     result_options,
     split_option,
 )
-from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder, show_bars
+from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder
+from mexma_cli.commands.progress import progress
 
 QUERIES = "eng_Latn"
 
@@ -48,7 +49,6 @@ def command(
       mexma eval tokens flores200_dataset --langs 81 --model facebook/MEXMA
     """
     check_result_output(output)
-    from tqdm import tqdm
 
     from mexma_cli.evaluation.aligned import read_texts
     from mexma_cli.evaluation.results import Result, describe, print_result
@@ -59,7 +59,7 @@ def command(
     nearest = Nearest(pick_queries(loaded, data.lines), 0)
     texts = [data.lines, *data.texts.values()]
     tokens = 0
-    with tqdm(total=len(texts), unit=" languages", leave=False, disable=not show_bars()) as bar:
+    with progress(total=len(texts), unit=" languages") as bar:
         for number, lines in enumerate(texts):
             for block in token_blocks(loaded, lines):
                 nearest.add(number, block)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mexma_cli.commands.eval_options import check_result_output, result_options
-from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder, show_bars
+from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder
+from mexma_cli.commands.progress import progress
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
@@ -95,7 +96,6 @@ def _measured(
 ) -> list[dict[str, Any]]:
     """A row a language, after the fine-tuning."""
     import torch
-    from tqdm import tqdm
 
     from mexma_cli.evaluation.xnli import PairClassifier, fine_tune, predict
 
@@ -106,7 +106,7 @@ def _measured(
     torch.manual_seed(settings.seed)
     model = PairClassifier(encoder, settings.max_tokens).to(encoder.device)
     total = settings.epochs * len(train.classes)
-    with tqdm(total=total, desc="fine-tuning", unit=" pairs", leave=False, disable=not show_bars()) as bar:
+    with progress(total=total, desc="fine-tuning", unit=" pairs") as bar:
 
         def on_step(pairs: int, loss: float) -> None:
             bar.update(pairs)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, cast
 import click
 from click.core import ParameterSource
 
-from mexma_cli.commands.options import EncoderChoice, load_encoder, show_bars
+from mexma_cli.commands.options import EncoderChoice, load_encoder
+from mexma_cli.commands.progress import progress
 from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:
@@ -158,9 +159,8 @@ def load_encoder_of(
 
 def progress_bar(stack: ExitStack, description: str) -> Callable[[int, int], None]:
     """A bar on the terminal until the stack is closed; call it with tiles done and tiles in all."""
-    from tqdm import tqdm
 
-    bar = stack.enter_context(tqdm(desc=description, unit=" tiles", leave=False, disable=not show_bars()))
+    bar = stack.enter_context(progress(desc=description, unit=" tiles"))
 
     def on_progress(done: int, total: int) -> None:
         bar.total = total
@@ -185,12 +185,11 @@ def _check_aligned(labels: Sequence[str], lines: Sequence[int]) -> None:
 def _embedded(
     encoder: SentenceEncoder, text: FileScan, label: str, language: str, output: Path
 ) -> EmbeddingStore:
-    from tqdm import tqdm
 
     from mexma_cli.stages.embed import embed_file
 
     log.info("embedding %s into a temporary folder; `mexma embed` makes a store that stays", label)
-    with tqdm(total=text.lines, desc="embedding", unit=" lines", leave=False, disable=not show_bars()) as bar:
+    with progress(total=text.lines, desc="embedding", unit=" lines") as bar:
         return embed_file(
             encoder,
             text,

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mexma_cli.commands.inputs import command_line, open_store
-from mexma_cli.commands.options import show_bars
+from mexma_cli.commands.progress import progress
 
 log = logging.getLogger(__name__)
 
@@ -41,18 +41,16 @@ def command(stores: tuple[Path, ...], output: Path, overwrite: bool) -> None:
       mexma merge corpus.*-of-00100.emb -o corpus.emb
       mexma merge news.emb web.emb -o all.emb
     """
-    from tqdm import tqdm
-
     from mexma_cli.stages.merge import merge_stores
 
     opened = [open_store(path) for path in stores]
-    with tqdm(unit=" rows", unit_scale=True, leave=False, disable=not show_bars()) as bar:
+    with progress(unit=" rows", unit_scale=True) as bar:
 
-        def progress(done: int, total: int) -> None:
+        def tell(done: int, total: int) -> None:
             bar.total = total
             bar.update(done - bar.n)
 
-        merged = merge_stores(opened, output, argv=command_line(), overwrite=overwrite, on_progress=progress)
+        merged = merge_stores(opened, output, argv=command_line(), overwrite=overwrite, on_progress=tell)
     log.info(
         "%s rows of %s numbers in %s, from %s",
         f"{merged.rows:,}",

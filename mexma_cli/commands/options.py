@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import logging
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -211,8 +210,3 @@ def load_encoder(choice: EncoderChoice) -> SentenceEncoder:
     if choice.prefix is not None:
         encoder.prefix = choice.prefix
     return encoder
-
-
-def show_bars() -> bool:
-    """Whether progress bars are wanted: stderr is a terminal, and -q was not given."""
-    return sys.stderr.isatty() and log.isEnabledFor(logging.INFO)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.commands.options import show_bars
+from mexma_cli.commands.progress import progress
 from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:
@@ -47,25 +47,23 @@ def command(
       mexma prepare 81langs --set data.root=/data/opus --dry-run
       mexma prepare 81langs --set data.root=/data/opus --workers 32
     """
-    from tqdm import tqdm
-
     from mexma_cli.recipe import load
 
     settings = load(recipe, overrides)
-    with tqdm(unit="corpus", disable=not show_bars(), leave=False) as bar:
+    with progress(unit="corpus") as bar:
 
-        def progress(done: int, jobs: int, label: str) -> None:
+        def on_progress(done: int, jobs: int, label: str) -> None:
             bar.total, bar.n = jobs, done
             bar.set_description(label)
 
         if dry_run:
             from mexma_cli.stages.prepare_plan import plan
 
-            planned = plan(settings.data, progress)
+            planned = plan(settings.data, on_progress)
         else:
             from mexma_cli.stages.prepare import prepare
 
-            reports = prepare(settings, progress, workers or len(os.sched_getaffinity(0)))
+            reports = prepare(settings, on_progress, workers or len(os.sched_getaffinity(0)))
     if dry_run:
         _print_plan(planned, settings.data, as_json)
     elif as_json:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from mexma_cli.commands.inputs import command_line, open_store
-from mexma_cli.commands.options import decomposer_option, show_bars
+from mexma_cli.commands.options import decomposer_option
+from mexma_cli.commands.progress import progress
 
 if TYPE_CHECKING:
     from mexma_cli.stages.decompose import Part
@@ -51,8 +52,6 @@ def command(store: Path, run: Path, part: Part, output: Path | None, overwrite: 
       mexma project eng.emb --with runs/meat-oracle
       mexma mine fra.meaning.emb eng.meaning.emb -o pairs.tsv
     """
-    from tqdm import tqdm
-
     from mexma_cli.stages.decompose import TrainedDecomposer
     from mexma_cli.stages.project import project
 
@@ -60,7 +59,7 @@ def command(store: Path, run: Path, part: Part, output: Path | None, overwrite: 
     if output is None:
         plain = opened.path.resolve()
         output = opened.path.parent / f"{plain.name.removesuffix('.emb')}.{part}.emb"
-    with tqdm(total=opened.rows, unit=" rows", unit_scale=True, leave=False, disable=not show_bars()) as bar:
+    with progress(total=opened.rows, unit=" rows", unit_scale=True) as bar:
         made = project(
             opened,
             decomposer,

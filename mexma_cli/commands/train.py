@@ -6,13 +6,12 @@ import logging
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mexma_cli.commands.options import show_bars
+from mexma_cli.commands.progress import progress
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-QUIET_SECONDS = 60
-"""A line so often where there is no terminal."""
 SHORT = {
     "unmask_source": "unmask",
     "unmask_target": "unmask'",
@@ -148,21 +145,24 @@ def _prepare(settings: Recipe, resume: bool, processes: int) -> None:
 
     if check_run(Path(settings.run), settings, resume, processes) and has_its_text(settings):
         return
-    found = prepare(settings, lambda done, jobs, label: log.debug("prepared %s of %s: %s", done, jobs, label))
+    with progress(desc="preparing", unit="corpus") as bar:
+
+        def on_progress(done: int, jobs: int, label: str) -> None:
+            bar.total = jobs
+            bar.set_postfix_str(label, refresh=False)
+            bar.update(done - bar.n)
+
+        found = prepare(settings, on_progress)
     kept, read = sum(report.kept for report in found), sum(report.read for report in found)
     log.info("%s of %s pairs; `mexma prepare` with this recipe lists them", f"{kept:,}", f"{read:,}")
 
 
 class _Screen:
-    """What is seen of a training: a bar on a terminal, elsewhere a line now and then."""
+    """What is seen of a training: a bar for each phase, and a line that stays for each dev score."""
 
     def __init__(self, processes: Processes) -> None:
-        from tqdm import tqdm
-
         self._processes = processes
-        self._bar = tqdm(unit="step", disable=not show_bars(), file=sys.stderr, dynamic_ncols=True)
-        self._phase = ""
-        self._told = time.monotonic()
+        self._phase, self._bar = "", progress(unit="step")
 
     def __enter__(self) -> _Screen:
         return self
@@ -181,22 +181,17 @@ class _Screen:
             self._processes.device(phase.trainer.device),
             f" in {size} processes" * (size > 1),
         )
-        self._phase, self._told = phase.name, time.monotonic()
-        self._bar.reset(total=steps)
-        self._bar.update(step)
-        self._bar.set_description(phase.name)
+        self._bar.close()
+        self._phase = phase.name
+        self._bar = progress(desc=phase.name, total=steps, initial=step, unit="step", leave=True)
 
     def on_step(self, record: dict[str, Any]) -> None:
-        """A step is done: the live line; one that stays for a dev score, and where there is no live one."""
-        self._bar.update()
+        """A step is done."""
         text = _line(record)
         self._bar.set_postfix_str(text, refresh=False)
-        line = f"{self._phase}{record['step']:>8,}  {text}"
-        if self._bar.disable and ("dev" in record or time.monotonic() - self._told >= QUIET_SECONDS):
-            log.info(line)
-            self._told = time.monotonic()
-        elif "dev" in record and self._processes.first:
-            self._bar.write(line, file=sys.stderr)
+        self._bar.update()
+        if "dev" in record and not self._bar.disable:
+            self._bar.write(f"{self._phase}{record['step']:>8,}  {text}", file=sys.stderr)
 
 
 def _line(record: dict[str, Any]) -> str:

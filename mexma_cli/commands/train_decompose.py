@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mexma_cli.commands.options import show_bars
+from mexma_cli.commands.progress import progress
 
 if TYPE_CHECKING:
     from mexma_cli.recipe import DecomposeRecipe
@@ -24,11 +24,9 @@ def train_decomposer(settings: DecomposeRecipe, resume: bool, stop: list[int]) -
     Args:
         stop: Has a signal's number when the run is to be left.
     """
-    from tqdm import tqdm
-
     from mexma_cli.stages.decompose import decompose
 
-    with tqdm(unit=" epochs", disable=not show_bars(), file=sys.stderr, dynamic_ncols=True) as bar:
+    with progress(unit=" epochs", leave=True) as bar:
 
         def on_start(training: DecomposerTraining) -> None:
             log.info(

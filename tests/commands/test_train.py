@@ -84,12 +84,13 @@ def test_a_refused_run_leaves_the_prepared_text_alone(recipe: Path, processes: l
 def test_without_a_terminal_there_is_a_line_now_and_then(
     recipe: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mexma_cli.commands.train.QUIET_SECONDS", 0)
+    monkeypatch.setattr("mexma_cli.commands.progress.LINE_SECONDS", 0)
     arguments = ["train", str(recipe), "--set", "dev=null"]
     result = CliRunner().invoke(cli, arguments)
     assert result.exit_code == 0, result.output
-    lines = [line for line in result.stderr.splitlines() if line.startswith("train  ")]
-    assert [line.split()[1] for line in lines] == ["1", "2", "3"] and "loss" in lines[0]
+    lines = [line for line in result.stderr.splitlines() if line.startswith("train: ") and " of 3 [" in line]
+    assert {f"train: {step} of 3" for step in (1, 2, 3)} <= {line.partition(" [")[0] for line in lines}
+    assert "loss" in lines[-1] and "step/s" in lines[-1]
     assert "8 of 8 pairs" in result.stderr
     quiet = CliRunner().invoke(cli, ["-q", *arguments, "--set", f"run={recipe.parent / 'other'}"])
     assert quiet.exit_code == 0 and "loss" not in quiet.stderr

@@ -1,0 +1,54 @@
+"""How far a command is, on stderr: a bar on a terminal, and a line a minute in a job's log."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+log = logging.getLogger(__name__)
+
+LINE_SECONDS = 60.0
+"""From the beginning to the first line, and from line to line."""
+
+
+class _Lines:
+    """What a bar is written to where there is no terminal."""
+
+    def __init__(self) -> None:
+        self._told = time.monotonic()
+
+    def write(self, text: str) -> None:
+        """Log it, if it is time again."""
+        if (line := text.strip()) and time.monotonic() - self._told >= LINE_SECONDS:
+            log.info(line)
+            self._told = time.monotonic()
+
+    def flush(self) -> None:
+        """There is nothing to flush."""
+
+
+def progress(items: Iterable[Any] | None = None, leave: bool = False, **settings: Any) -> tqdm[Any]:
+    """A bar of tqdm's; with -q there is none.
+
+    Args:
+        items: What the bar goes through, if it does.
+        leave: The bar stays on the terminal.
+        settings: tqdm's other ones.
+    """
+    from tqdm import tqdm
+
+    if not sys.stderr.isatty():
+        how: dict[str, Any] = {
+            "file": _Lines(),
+            "mininterval": min(5.0, LINE_SECONDS),
+            "bar_format": "{desc}: {n_fmt} of {total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]",
+        }
+    else:
+        how = {"file": sys.stderr, "dynamic_ncols": True}
+    return tqdm(items, leave=leave, disable=not log.isEnabledFor(logging.INFO), **how, **settings)

@@ -1,0 +1,58 @@
+"""Progress in a job's log: lines, not many, and none where the work is short or -q was given."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+
+import pytest
+
+from mexma_cli.commands import progress as module
+from mexma_cli.commands.progress import progress
+
+
+def walked(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, seconds: float) -> list[str]:
+    """What is logged of 30 units of two seconds each, with a line wanted every so many."""
+    clock = [0.0]
+    monkeypatch.setattr(module, "LINE_SECONDS", seconds)
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("tqdm.std.time", lambda: clock[0])
+    caplog.set_level(logging.INFO, "mexma_cli")
+    with progress(desc="working", total=30, unit=" lines") as bar:
+        for _ in range(30):
+            clock[0] += 2
+            bar.update()
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    lines = walked(monkeypatch, caplog, 20)
+    assert 2 <= len(lines) <= 3
+    assert lines[0].startswith("working: 1") and " of 30 [00:2" in lines[0] and "lines]" in lines[0]
+    assert all("\r" not in line and "\x1b" not in line for line in lines)
+
+
+def test_short_work_is_not_talked_about(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert walked(monkeypatch, caplog, 61) == []
+
+
+def test_quiet_is_quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "mexma_cli")
+    assert progress(total=3).disable
+
+
+def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    caplog.set_level(logging.INFO, "mexma_cli")
+    with progress(desc="working", total=3) as bar:
+        bar.update(3)
+    assert "working:" in terminal.getvalue() and "\r" in terminal.getvalue()
+    assert not caplog.records
