@@ -40,6 +40,10 @@ def supported(body: Body) -> bool:
     return all(w.dtype == torch.float32 and w.device.type == "cpu" for w in body.weights.values())
 
 
+_LOOKED_AT = 16
+"""About so many numbers of a weight tell whether it was changed."""
+
+
 class Engine:
     """A transformer's inference forward, with packed copies of its weights (`stale` if they have changed).
 
@@ -53,7 +57,7 @@ class Engine:
         self.dtype = dtype
         self._body, self._eps = body, float(body.config.layer_norm_eps)
         weights = body.weights
-        self._versions = _versions(weights)
+        self._states = _states(weights)
         self._tables = _below(weights, "embeddings.")
         with torch.no_grad():
             self._layers = [
@@ -64,7 +68,7 @@ class Engine:
     @property
     def stale(self) -> bool:
         """Whether a weight was changed, or moved, since the engine was made."""
-        return self._versions != _versions(self._body.weights)
+        return self._states != _states(self._body.weights)
 
     @torch.inference_mode()
     def hidden(self, batch: PackedBatch, first_only: bool) -> torch.Tensor:
@@ -193,5 +197,13 @@ def _below(weights: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.
     return {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
 
 
-def _versions(weights: Mapping[str, torch.Tensor]) -> list[tuple[int, int]]:
-    return [(weight.data_ptr(), weight._version) for weight in weights.values()]
+def _states(weights: Mapping[str, torch.Tensor]) -> list[tuple[int, int, bytes]]:
+    """What is another one after a weight was changed: its place, its version, and a few of its numbers.
+
+    torch's fused optimisers, which change all of a weight's numbers, leave its version as it is.
+    """
+    with torch.no_grad():
+        return [
+            (w.data_ptr(), w._version, w.flatten()[:: max(1, w.numel() // _LOOKED_AT)].numpy().tobytes())
+            for w in weights.values()
+        ]

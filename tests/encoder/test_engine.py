@@ -140,10 +140,14 @@ def test_an_error_in_the_middle_ends_the_work(texts: list[str], two_threads: Non
     assert encoder.embed(texts[:2]).shape == (2, encoder.dim)
 
 
-def test_changed_weights_are_noticed(tiny_encoder: Path, texts: list[str]) -> None:
-    encoder = SentenceEncoder.load(str(tiny_encoder), "cpu")
-    before = encoder.embed(texts[:5])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_changed_weights_are_noticed(
+    dtype: str, tiny_encoder: Path, texts: list[str], tmp_path: Path
+) -> None:
+    """All of them, and also by an optimiser that leaves their versions as they are."""
+    encoder = SentenceEncoder.load(str(tiny_encoder), "cpu", dtype)
     encoder.model.train()
+    before = encoder.embed(texts[:5])
     optimiser = torch.optim.AdamW(encoder.model.parameters(), lr=0.1, fused=True)
     encoder.model(input_ids=torch.tensor([[0, 7, 8, 2]]), **one_sentence(4)).last_hidden_state[
         0, 0
@@ -151,6 +155,10 @@ def test_changed_weights_are_noticed(tiny_encoder: Path, texts: list[str]) -> No
     optimiser.step()
     stepped = encoder.embed(texts[:5])
     assert np.abs(stepped - before).max() > 1e-2
+    encoder.save(tmp_path / "stepped")
+    np.testing.assert_array_equal(
+        stepped, SentenceEncoder.load(str(tmp_path / "stepped"), "cpu", dtype).embed(texts[:5])
+    )
     with torch.no_grad():
         for parameter in encoder.model.parameters():
             parameter.copy_(parameter * 0.5)

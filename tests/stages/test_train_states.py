@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,23 @@ def test_the_best_or_the_last_weights_are_exported(
     assert torch.equal(exported[name], source.objective[f"model.{name}"])
     other = checkpoint.load(checkpoints / "step-00000006") if step == 4 else best
     assert not torch.equal(exported[name], other.objective[f"model.{name}"])
+
+
+def test_a_dev_score_sees_the_weights_of_its_step(recipe_file: Path, tmp_path: Path) -> None:
+    """All of them, in the last score and in those before it."""
+    seen: list[np.ndarray] = []
+    texts = ["Un exemple.", "One more sentence."]
+
+    def score(encoder: SentenceEncoder) -> dict[str, float]:
+        seen.append(encoder.embed(texts))
+        return {"xsim": float(-len(seen))}
+
+    recipe = load(recipe_file, [f"run={tmp_path / 'run'}", "trainer.dev_every=2", "trainer.keep=9"])
+    train(recipe, dev_score=score)
+    np.testing.assert_array_equal(
+        seen[-1], SentenceEncoder.load(str(tmp_path / "run" / "encoder"), "cpu").embed(texts)
+    )
+    assert all(np.abs(one - other).max() > 1e-4 for one, other in pairwise(seen))
 
 
 def test_the_best_score_is_known_after_a_resume(recipe_file: Path, tmp_path: Path) -> None:
