@@ -1,4 +1,4 @@
-"""Micro-batches as an objective takes them: the next one is made while this one is trained on."""
+"""Micro-batches as an objective takes them; the next one can be made while this one is trained on."""
 
 from __future__ import annotations
 

@@ -149,7 +149,9 @@ class Trainer:
         self.objective.train()
         losses, tokens = [], 0
         for micro in range(settings.accumulate):
-            views = self.batches.at(*(self._position(micro + n, self.processes.rank) for n in (0, 1)))
+            start, following = (self._position(micro + n, self.processes.rank) for n in (0, 1))
+            # On a processor all cores have work already.
+            views = self.batches.at(start, following if self.device.type != "cpu" else None)
             tokens += len(views.batch.input_ids)
             with self.shared.accumulating(last=micro == settings.accumulate - 1):
                 with torch.autocast(
