@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +171,17 @@ def masked_lms(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         made.save_pretrained(folders[name])
         tokenizers[name].save_pretrained(folders[name])
     return folders
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """torch, and our own loops with it, on two threads."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

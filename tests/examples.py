@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,30 @@ def untrained_words(settings: WordsObjective) -> Words:
 
 
 def prepared(folder: Path, pairs: list[str], keys: dict[str, Any]) -> Path:
-    """A recipe in the folder, with these keys, whose text is the pairs: written and prepared."""
-    (folder / "pairs.tsv").write_text("\n".join(pairs) + "\n", encoding="utf-8")
-    corpus = {"name": "tatoeba", "format": "tsv", "path": "pairs.tsv", "languages": ["spa_Latn"]}
-    data = {"root": str(folder), "store": str(folder / "data"), "max_tokens": 40, "corpora": [corpus]}
-    raw = {"name": "tiny", "run": str(folder / "unused"), "data": data} | keys
-    path = folder / "recipe.yaml"
-    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    """A recipe in the folder, with these keys, whose text is the Spanish pairs: written and prepared."""
+    path = recipe_file(folder, pairs, keys, max_tokens=40)
     prepare(load(path))
     return path
+
+
+def recipe_file(
+    folder: Path, pairs: Sequence[str], keys: dict[str, Any], language: str = "spa_Latn", **data: Any
+) -> Path:
+    """A recipe in the folder, with these keys and these of its section `data`, whose text is the pairs."""
+    (folder / "pairs.tsv").write_text("\n".join(pairs) + "\n", encoding="utf-8")
+    corpus = {"name": "own", "format": "tsv", "path": "pairs.tsv", "languages": [language]}
+    places = {"root": str(folder), "store": str(folder / "data")}
+    raw = {"name": "tiny", "run": str(folder / "run"), "data": {**places, **data, "corpora": [corpus]}} | keys
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    return path
+
+
+def tiny_recipe(folder: Path, sentences: Mapping[str, Sequence[str]], keys: dict[str, Any]) -> Path:
+    """A recipe of a new encoder, 16 wide, on sentences of conftest.py: also its dev set."""
+    pairs = ["\t".join(pair) for pair in zip(sentences["fra"], sentences["eng"], strict=True)]
+    for side, lines in sentences.items():
+        (folder / f"dev.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    encoder = {"new": {"layers": 1, "width": 16, "heads": 2, "ffn": 32}, "tokenizer": {"vocabulary": 300}}
+    dev = {"path": "dev.fra", "target_path": "dev.eng", "languages": ["fra_Latn"]}
+    return recipe_file(folder, pairs, {"encoder": encoder, "dev": dev} | keys, "fra_Latn")

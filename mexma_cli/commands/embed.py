@@ -113,7 +113,6 @@ class _Meter:
     """The bar, and the speed of this run; call it with rows done, rows in all and tokens of this run."""
 
     def __init__(self, stack: ExitStack, description: str | None = None) -> None:
-
         self._bar = stack.enter_context(
             progress(
                 desc=description,

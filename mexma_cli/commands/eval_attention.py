@@ -106,7 +106,6 @@ def command(
 
 
 def _rows(encoder: SentenceEncoder, texts: dict[str, list[str]]) -> list[dict[str, Any]]:
-
     from mexma_cli.evaluation.attention import attention_rows, mean_entropy
 
     rows: list[dict[str, Any]] = []

@@ -108,7 +108,6 @@ def _sentences(splits: Splits) -> int:
 
 
 def _rows(tasks: dict[str, Splits], kfold: int, bar: AbstractContextManager[Embed]) -> list[dict[str, Any]]:
-
     from mexma_cli.evaluation.senteval import protocol, run_task
 
     with bar as embed:

@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from mexma_cli.commands.options import EncoderChoice, load_encoder
-from mexma_cli.commands.progress import progress
+from mexma_cli.commands.progress import follow, progress
 from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:
@@ -159,14 +159,7 @@ def load_encoder_of(
 
 def progress_bar(stack: ExitStack, description: str) -> Callable[[int, int], None]:
     """A bar on the terminal until the stack is closed; call it with tiles done and tiles in all."""
-
-    bar = stack.enter_context(progress(desc=description, unit=" tiles"))
-
-    def on_progress(done: int, total: int) -> None:
-        bar.total = total
-        bar.update(done - bar.n)
-
-    return on_progress
+    return follow(stack.enter_context(progress(desc=description, unit=" tiles")))
 
 
 def command_line() -> list[str]:
@@ -185,7 +178,6 @@ def _check_aligned(labels: Sequence[str], lines: Sequence[int]) -> None:
 def _embedded(
     encoder: SentenceEncoder, text: FileScan, label: str, language: str, output: Path
 ) -> EmbeddingStore:
-
     from mexma_cli.stages.embed import embed_file
 
     log.info("embedding %s into a temporary folder; `mexma embed` makes a store that stays", label)

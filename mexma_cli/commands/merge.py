@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mexma_cli.commands.inputs import command_line, open_store
-from mexma_cli.commands.progress import progress
+from mexma_cli.commands.progress import follow, progress
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +45,9 @@ def command(stores: tuple[Path, ...], output: Path, overwrite: bool) -> None:
 
     opened = [open_store(path) for path in stores]
     with progress(unit=" rows", unit_scale=True) as bar:
-
-        def tell(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
-        merged = merge_stores(opened, output, argv=command_line(), overwrite=overwrite, on_progress=tell)
+        merged = merge_stores(
+            opened, output, argv=command_line(), overwrite=overwrite, on_progress=follow(bar)
+        )
     log.info(
         "%s rows of %s numbers in %s, from %s",
         f"{merged.rows:,}",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.commands.progress import progress
+from mexma_cli.commands.progress import follow, progress
 from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:
@@ -50,20 +50,15 @@ def command(
     from mexma_cli.recipe import load
 
     settings = load(recipe, overrides)
-    with progress(unit="corpus") as bar:
-
-        def on_progress(done: int, jobs: int, label: str) -> None:
-            bar.total, bar.n = jobs, done
-            bar.set_description(label)
-
+    with progress(desc="planning" if dry_run else "preparing", unit="corpus") as bar:
         if dry_run:
             from mexma_cli.stages.prepare_plan import plan
 
-            planned = plan(settings.data, on_progress)
+            planned = plan(settings.data, follow(bar))
         else:
             from mexma_cli.stages.prepare import prepare
 
-            reports = prepare(settings, on_progress, workers or len(os.sched_getaffinity(0)))
+            reports = prepare(settings, follow(bar), workers or len(os.sched_getaffinity(0)))
     if dry_run:
         _print_plan(planned, settings.data, as_json)
     elif as_json:

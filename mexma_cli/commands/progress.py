@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -52,3 +52,15 @@ def progress(items: Iterable[Any] | None = None, leave: bool = False, **settings
     else:
         how = {"file": sys.stderr, "dynamic_ncols": True}
     return tqdm(items, leave=leave, disable=not log.isEnabledFor(logging.INFO), **how, **settings)
+
+
+def follow(bar: tqdm[Any]) -> Callable[..., None]:
+    """What a stage calls with how much is done, of how much, and perhaps with what it is at."""
+
+    def tell(done: int, total: int, at: str = "") -> None:
+        bar.total = total
+        if at:
+            bar.set_postfix_str(at, refresh=False)
+        bar.update(done - bar.n)
+
+    return tell

@@ -10,7 +10,7 @@ import click
 
 from mexma_cli.commands.inputs import command_line, open_store
 from mexma_cli.commands.options import decomposer_option
-from mexma_cli.commands.progress import progress
+from mexma_cli.commands.progress import follow, progress
 
 if TYPE_CHECKING:
     from mexma_cli.stages.decompose import Part
@@ -59,7 +59,7 @@ def command(store: Path, run: Path, part: Part, output: Path | None, overwrite: 
     if output is None:
         plain = opened.path.resolve()
         output = opened.path.parent / f"{plain.name.removesuffix('.emb')}.{part}.emb"
-    with progress(total=opened.rows, unit=" rows", unit_scale=True) as bar:
+    with progress(unit=" rows", unit_scale=True) as bar:
         made = project(
             opened,
             decomposer,
@@ -67,6 +67,6 @@ def command(store: Path, run: Path, part: Part, output: Path | None, overwrite: 
             output,
             argv=command_line(),
             overwrite=overwrite,
-            on_progress=lambda done, total: bar.update(done - bar.n),
+            on_progress=follow(bar),
         )
     log.info("%s rows of %s numbers in %s", f"{made.rows:,}", made.dim, made.path)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mexma_cli.commands.progress import progress
+from mexma_cli.commands.progress import follow, progress
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
@@ -146,13 +146,7 @@ def _prepare(settings: Recipe, resume: bool, processes: int) -> None:
     if check_run(Path(settings.run), settings, resume, processes) and has_its_text(settings):
         return
     with progress(desc="preparing", unit="corpus") as bar:
-
-        def on_progress(done: int, jobs: int, label: str) -> None:
-            bar.total = jobs
-            bar.set_postfix_str(label, refresh=False)
-            bar.update(done - bar.n)
-
-        found = prepare(settings, on_progress)
+        found = prepare(settings, follow(bar))
     kept, read = sum(report.kept for report in found), sum(report.read for report in found)
     log.info("%s of %s pairs; `mexma prepare` with this recipe lists them", f"{kept:,}", f"{read:,}")
 

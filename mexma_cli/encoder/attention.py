@@ -12,6 +12,7 @@ equal length together.
 
 from __future__ import annotations
 
+import importlib
 from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 IMPLEMENTATION = "mexma_packed"
 Backend = Literal["xformers", "varlen", "bucketed"]
+_VARLEN, _XFORMERS = "torch.nn.attention.varlen", "xformers.ops"
 
 _AMPERE = (8, 0)
 """The compute capability from which on torch's variable-length attention runs."""
@@ -45,21 +47,21 @@ def choose_backend(wanted: str, device: torch.device | str) -> Backend:
     if wanted == "bucketed" or (wanted == "auto" and not on_cuda):
         return "bucketed"
     if wanted == "auto":
-        if _has_varlen() and _is_ampere(device):
+        if _has(_VARLEN) and _is_ampere(device):
             return "varlen"
-        return "xformers" if _has_xformers() else "bucketed"
+        return "xformers" if _has(_XFORMERS) else "bucketed"
     if wanted not in ("xformers", "varlen"):
         raise MexmaError(f"unknown attention {wanted!r}", "auto, xformers, varlen or bucketed")
     if not on_cuda:
         raise MexmaError(
             f"attention {wanted!r} needs a CUDA device, this is {device}", "use auto or bucketed"
         )
-    if wanted == "varlen" and not _has_varlen():
+    if wanted == "varlen" and not _has(_VARLEN):
         raise MexmaError("attention 'varlen' is not in this torch", "torch 2.10 or newer, or xformers")
     if wanted == "varlen" and not _is_ampere(device):
         name = torch.cuda.get_device_name(device)
         raise MexmaError(f"attention 'varlen' needs an Ampere GPU or newer, this is {name}", "use auto")
-    if wanted == "xformers" and not _has_xformers():
+    if wanted == "xformers" and not _has(_XFORMERS):
         raise MexmaError("attention 'xformers' is not installed", "pip install 'mexma-cli[gpu]'")
     return "xformers" if wanted == "xformers" else "varlen"
 
@@ -217,17 +219,9 @@ def _block_diagonal(lengths: tuple[int, ...], device: torch.device) -> Any:
     return BlockDiagonalMask.from_seqlens(list(lengths), device=device)
 
 
-def _has_varlen() -> bool:
+def _has(module: str) -> bool:
     try:
-        from torch.nn.attention.varlen import varlen_attn  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
-def _has_xformers() -> bool:
-    try:
-        import xformers.ops  # noqa: F401
+        importlib.import_module(module)
     except ImportError:
         return False
     return True

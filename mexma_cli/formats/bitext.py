@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from mexma_cli.amounts import counted
 from mexma_cli.errors import MexmaError
 
 _BREAKS = re.compile(r"[\t\n\r]")
@@ -142,7 +143,7 @@ def _fields(
         fields = _unquoted(fields, line)
     if len(fields) not in (wanted, also):
         raise MexmaError(
-            f"{where}, line {number}: {len(fields)} tab-separated field{'s' if len(fields) > 1 else ''}, "
+            f"{where}, line {number}: {counted(len(fields), 'tab-separated field')}, "
             f"expected {wanted} ({columns}): {_short(line)}",
             hint,
         )

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from mexma_cli import languages
+from mexma_cli.amounts import counted
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.duplicates import Seen
@@ -107,8 +108,7 @@ def at_work(encoder: SentenceEncoder) -> str:
     if encoder.device.type == "cuda":
         place = f"{encoder.device} ({torch.cuda.get_device_name(encoder.device)})"
     else:
-        threads = torch.get_num_threads()
-        place = f"{encoder.device} ({threads} thread{'s' if threads > 1 else ''})"
+        place = f"{encoder.device} ({counted(torch.get_num_threads(), 'thread')})"
     return f"{place}, {encoder.precision_name}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from mexma_cli.amounts import counted
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import DecomposeRecipe, Recipe, load, load_any
 from mexma_cli.store.manifest import read_json, whole_file, write_json_atomic
@@ -55,7 +56,7 @@ def claim(run: Path, recipe: Recipe, resume: bool, processes: int, text: dict[st
                 "--set run=FOLDER, and keep a data.store for each text",
             )
     run.mkdir(parents=True, exist_ok=True)
-    write_json_atomic(run / BATCHES, _pairs_per_step(recipe, processes))
+    write_json_atomic(run / BATCHES, pairs_per_step(recipe, processes))
     write_json_atomic(run / TEXT, text)
     keep(run, recipe)
 
@@ -117,7 +118,8 @@ def finished(run: Path, phase: str) -> bool:
     return (run / phase / "encoder" / "config.json").is_file()
 
 
-def _pairs_per_step(recipe: Recipe, processes: int) -> dict[str, int]:
+def pairs_per_step(recipe: Recipe, processes: int) -> dict[str, int]:
+    """By phase, of all processes together."""
     return {
         phase.name: phase.trainer.batch_pairs * phase.trainer.accumulate * processes
         for phase in recipe.phases
@@ -126,15 +128,15 @@ def _pairs_per_step(recipe: Recipe, processes: int) -> dict[str, int]:
 
 def _same_batches(run: Path, recipe: Recipe, processes: int) -> None:
     """A step of what is left has as many pairs as before; how they are cut up is free."""
-    before = read_json(run / BATCHES) if (run / BATCHES).is_file() else _pairs_per_step(load(run / RECIPE), 1)
-    now = _pairs_per_step(recipe, processes)
+    before = read_json(run / BATCHES) if (run / BATCHES).is_file() else pairs_per_step(load(run / RECIPE), 1)
+    now = pairs_per_step(recipe, processes)
     for phase in recipe.phases:
         if now[phase.name] != before[phase.name] and not finished(run, phase.name):
-            trainer, plural = phase.trainer, "es" * (processes > 1)
+            trainer = phase.trainer
             raise MexmaError(
                 f"{run} takes {before[phase.name]:,} pairs a step in phase {phase.name}, and batch_pairs "
-                f"{trainer.batch_pairs} x accumulate {trainer.accumulate} x {processes} process{plural} are "
-                f"{now[phase.name]:,}",
+                f"{trainer.batch_pairs} x accumulate {trainer.accumulate} x "
+                f"{counted(processes, 'process', 'processes')} are {now[phase.name]:,}",
                 "set trainer.batch_pairs or trainer.accumulate so that the product stays the same",
             )
 

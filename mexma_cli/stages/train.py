@@ -5,7 +5,6 @@ run/recipe.yaml  run/log.jsonl  run/PHASE/checkpoints/  run/PHASE/encoder/  run/
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -13,8 +12,6 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
-
-import xxhash
 
 from mexma_cli.encoder.attention import choose_backend
 from mexma_cli.encoder.encoder import SentenceEncoder
@@ -24,7 +21,7 @@ from mexma_cli.stages import objectives, run_folder
 from mexma_cli.stages.prepare import store_path
 from mexma_cli.stages.tokenizer import load_tokenizer, tokenizer_path
 from mexma_cli.store.bitext import BitextStore
-from mexma_cli.store.manifest import checksum_file, only_writer
+from mexma_cli.store.manifest import checksum_file, fingerprint, only_writer
 from mexma_cli.training import loggers
 from mexma_cli.training.checkpoint import BEST
 from mexma_cli.training.distributed import Processes
@@ -129,11 +126,11 @@ def _check(recipe: Recipe, encoder: SentenceEncoder, processes: Processes) -> No
 
 def _warn(recipe: Recipe, pairs: int, processes: Processes) -> None:
     """Say it where a step sees the same pairs again: they are no negatives of each other."""
-    for phase in recipe.phases:
-        each = phase.trainer.batch_pairs * phase.trainer.accumulate * processes.size
+    for phase, each in run_folder.pairs_per_step(recipe, processes.size).items():
         if each > pairs:
-            found = phase.name, f"{each:,}", f"{pairs:,}"
-            log.warning("phase %s takes %s pairs a step, and there are only %s", *found)
+            log.warning(
+                "phase %s takes %s pairs a step, and there are only %s", phase, f"{each:,}", f"{pairs:,}"
+            )
 
 
 def has_its_text(recipe: Recipe) -> bool:
@@ -147,8 +144,8 @@ def has_its_text(recipe: Recipe) -> bool:
 def _text(recipe: Recipe, stores: list[BitextStore]) -> dict[str, str]:
     """Fingerprints, by name, of the prepared pairs, and of a tokeniser that was trained for them."""
     found = {
-        f"{store.manifest.name}/{store.manifest.source_language}": xxhash.xxh3_64_hexdigest(
-            json.dumps([store.manifest.tokenizer_fingerprint, store.manifest.checksums]).encode()
+        f"{store.manifest.name}/{store.manifest.source_language}": fingerprint(
+            [store.manifest.tokenizer_fingerprint, store.manifest.checksums]
         )
         for store in stores
     }

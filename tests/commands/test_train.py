@@ -5,36 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 from click.testing import CliRunner
 
 from mexma_cli.main import cli
+from tests.examples import tiny_recipe
 
 ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture
 def recipe(tmp_path: Path, sentences: dict[str, list[str]]) -> Path:
-    pairs = zip(sentences["fra"], sentences["eng"], strict=True)
-    (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
-    for side, lines in sentences.items():
-        (tmp_path / f"dev.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    corpus = {"name": "own", "format": "tsv", "path": "pairs.tsv", "languages": ["fra_Latn"]}
-    raw = {
-        "name": "tiny",
-        "run": str(tmp_path / "run"),
-        "data": {"root": str(tmp_path), "store": str(tmp_path / "data"), "corpora": [corpus]},
-        "encoder": {
-            "new": {"layers": 1, "width": 16, "heads": 2, "ffn": 32},
-            "tokenizer": {"vocabulary": 300},
-        },
+    keys = {
         "objective": {"name": "words"},
         "trainer": {"steps": 3, "batch_pairs": 4, "device": "cpu"},
-        "dev": {"path": "dev.fra", "target_path": "dev.eng", "languages": ["fra_Latn"]},
     }
-    path = tmp_path / "recipe.yaml"
-    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
-    return path
+    return tiny_recipe(tmp_path, sentences, keys)
 
 
 def test_the_encoders_folder_goes_to_stdout(recipe: Path) -> None:

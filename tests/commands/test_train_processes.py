@@ -293,7 +293,7 @@ def test_a_loss_that_is_no_number_in_one_process(recipe: Path, tmp_path: Path) -
     assert {batch["process"] for batch in told["batches"]} <= {0, 1}
     for batch in told["batches"]:
         assert len(batch["pairs"]) == 4
-        assert all(re.fullmatch(r"tatoeba/spa_Latn:\d+", pair) for pair in batch["pairs"])
+        assert all(re.fullmatch(r"own/spa_Latn:\d+", pair) for pair in batch["pairs"])
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -102,14 +101,6 @@ def test_without_packed_products(dtype: torch.dtype, monkeypatch: pytest.MonkeyP
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
     return list(itertools.islice(read_lines(EXAMPLES / "spa.txt"), 400))
-
-
-@pytest.fixture
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_bfloat16_on_real_text(texts: list[str]) -> None:

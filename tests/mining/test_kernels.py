@@ -3,18 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
-import torch
 
 from mexma_cli.mining.kernels import dots
-
-
-@pytest.fixture
-def two_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_dots_are_dot_products_whatever_the_slices(two_threads):

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shutil
 from pathlib import Path
 
 import pytest
-import yaml
 from click.testing import CliRunner
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 from mexma_cli.recipe import load
 from mexma_cli.stages.prepare import prepare
+from mexma_cli.stages.run_folder import HARMLESS, PLACES
 from mexma_cli.stages.train import has_its_text, train
-from tests.stages.training import log_of, weights
+from tests.examples import tiny_recipe
+from tests.stages.training import ROOT, log_of, weights
 
 
 @pytest.fixture
@@ -23,27 +25,15 @@ def recipe(tmp_path: Path, sentences: dict[str, list[str]]) -> Path:
     """A recipe with a folder of its own, in two phases of two steps."""
     folder = tmp_path / "here"
     folder.mkdir()
-    pairs = zip(sentences["fra"], sentences["eng"], strict=True)
-    (folder / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
-    words = {"name": "words", "objective": {"name": "words"}}
-    raw = {
-        "name": "tiny",
-        "run": str(folder / "run"),
-        "data": {
-            "root": str(folder),
-            "store": str(folder / "data"),
-            "corpora": [{"name": "own", "format": "tsv", "path": "pairs.tsv", "languages": ["fra_Latn"]}],
-        },
-        "encoder": {
-            "new": {"layers": 1, "width": 16, "heads": 2, "ffn": 32},
-            "tokenizer": {"vocabulary": 300},
-        },
-        "phases": [words, {"name": "contrast", "objective": {"name": "contrastive"}}],
+    keys = {
+        "phases": [
+            {"name": "words", "objective": {"name": "words"}},
+            {"name": "contrast", "objective": {"name": "contrastive"}},
+        ],
         "trainer": {"steps": 2, "batch_pairs": 4, "accumulate": 1, "device": "cpu", "log_every": 1},
+        "dev": None,
     }
-    path = folder / "recipe.yaml"
-    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
-    return path
+    return tiny_recipe(folder, sentences, keys)
 
 
 def ends_after_one_step(recipe: Path) -> None:
@@ -108,3 +98,10 @@ def test_the_batches_of_a_finished_phase_do_not_matter(recipe: Path) -> None:
     shutil.rmtree(Path(settings.run) / "contrast" / "encoder")
     with pytest.raises(MexmaError, match="pairs a step in phase contrast"):
         train(load(recipe, ["phases.contrast.trainer.batch_pairs=8"]), resume=True)
+
+
+def test_the_guide_has_the_keys_that_may_differ() -> None:
+    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+    (line,) = (line for line in guide.splitlines() if line.startswith("What may differ from the command"))
+    listed = line.partition(" as said.")[0]
+    assert set(re.findall("`([a-z_.]+)`", listed)) == HARMLESS | PLACES

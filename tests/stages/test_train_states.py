@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import yaml
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
@@ -21,6 +20,7 @@ from mexma_cli.recipe import load
 from mexma_cli.stages.prepare import prepare
 from mexma_cli.stages.train import train
 from mexma_cli.training import checkpoint
+from tests.examples import tiny_recipe
 
 STEPS = 6
 
@@ -28,25 +28,11 @@ STEPS = 6
 @pytest.fixture(scope="module")
 def recipe_file(tmp_path_factory: pytest.TempPathFactory, sentences: dict[str, list[str]]) -> Path:
     folder = tmp_path_factory.mktemp("states")
-    pairs = zip(sentences["fra"], sentences["eng"], strict=True)
-    (folder / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
-    for side, lines in sentences.items():
-        (folder / f"dev.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    corpus = {"name": "own", "format": "tsv", "path": "pairs.tsv", "languages": ["fra_Latn"]}
-    raw = {
-        "name": "tiny",
-        "run": str(folder / "unused"),
-        "data": {"root": str(folder), "store": str(folder / "data"), "corpora": [corpus]},
-        "encoder": {
-            "new": {"layers": 1, "width": 16, "heads": 2, "ffn": 32},
-            "tokenizer": {"vocabulary": 300},
-        },
+    keys = {
         "objective": {"name": "mexma", "head": {"layers": 1, "heads": 2, "ffn": 32}},
         "trainer": {"steps": STEPS, "batch_pairs": 4, "log_every": 1, "device": "cpu", "keep": 1},
-        "dev": {"path": "dev.fra", "target_path": "dev.eng", "languages": ["fra_Latn"]},
     }
-    path = folder / "recipe.yaml"
-    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    path = tiny_recipe(folder, sentences, keys)
     prepare(load(path))
     return path
 
