@@ -13,6 +13,7 @@ equal length together.
 from __future__ import annotations
 
 import importlib
+import math
 from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
@@ -187,8 +188,9 @@ def _varlen(
     if dropout:
         raise MexmaError("attention 'varlen' has no dropout", "set attention_dropout to 0, or use xformers")
     q, k, v = (tensor[0].transpose(0, 1).contiguous() for tensor in (query, key, value))
-    if scaling is not None:
-        q = q * (scaling * q.shape[-1] ** 0.5)  # varlen_attn divides by sqrt(D) itself
+    factor = 1.0 if scaling is None else scaling * q.shape[-1] ** 0.5  # varlen_attn divides by sqrt(D) itself
+    if not math.isclose(factor, 1.0):
+        q = q * factor
     output = varlen_attn(q, k, v, cu_seqlens, cu_seqlens, longest, longest)
     assert isinstance(output, torch.Tensor)
     return output[None]
