@@ -123,10 +123,12 @@ def _files(folder: Path, pattern: str) -> dict[str, Path]:
     """By code, the plainest name of a language first: `eng` before `eng-US`."""
     names = sorted(folder.iterdir() if folder.is_dir() else [], key=lambda path: (len(path.name), path.name))
     files: dict[str, Path] = {}
+    seen: set[str] = set()  # fra.txt.gz beside fra.txt is the same text packed, not another language
     for path in names:
         match = re.fullmatch(pattern, path.name)
-        code = match and _known(match[1])
+        code = match and match[1] not in seen and _known(match[1])
         if match and code:
+            seen.add(match[1])
             files.setdefault(code if code not in files else match[1], path)
     return dict(sorted(files.items()))
 
