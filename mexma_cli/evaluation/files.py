@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -155,7 +156,7 @@ def language_list(text: str) -> dict[str, int | None]:
         return dict.fromkeys(load(PUBLISHED_LISTS[text]).data.languages)
     codes: dict[str, int | None] = {}
     path = Path(text)
-    is_file = path.is_file()
+    is_file = os.path.isfile(text)  # and no error where codes make a name that is too long for one
     lines: Iterable[str] = read_lines(path) if is_file else [text]
     for number, line in enumerate(lines, 1):
         for code in filter(None, re.split(r"[\s,]+", line.partition("#")[0])):

@@ -71,6 +71,7 @@ def test_lists_of_codes(tmp_path: Path) -> None:
     path.write_text("fra_Latn, deu # German\n\n# none\nfra_Latn zh-TW\n")
     assert language_list(str(path)) == {"fra_Latn": 1, "deu": 1, "zh-TW": 4}
     assert language_list("fra, deu") == {"fra": None, "deu": None}
+    assert len(language_list(",".join(language_list("81")))) == 80  # longer than a file's name can be
     path.write_text("fra\ndeu qqq\n")
     with pytest.raises(MexmaError, match=r"some.txt, line 2: 'qqq' is no language"):
         language_list(str(path))
