@@ -125,6 +125,19 @@ def test_a_code_switched_set_is_made_and_measured(work: Path, tmp_path: Path) ->
     assert json.loads(measured.stdout)["benchmark"] == "leakage-codeswitch"
 
 
+def test_a_code_switched_set_does_not_replace_its_own_text(tmp_path: Path) -> None:
+    (tmp_path / "fr-en.txt").write_text("livre book\n")
+    texts = [tmp_path / f"tatoeba.fra-eng.{side}" for side in ("fra", "eng")]
+    for text in texts:
+        text.write_text("livre\n")
+    options = ["--dictionary", tmp_path / "fr-en.txt", "-o", tmp_path]
+    refused = mexma("eval", "codeswitch", *texts, *options, "--lang", "fr")
+    assert refused.exit_code == 2 and "tatoeba.fra-eng.fra is an input" in refused.stderr
+    refused = mexma("eval", "codeswitch", *texts, *options, "--lang", "en")  # both files would have one name
+    assert refused.exit_code == 2 and "which is not English" in refused.stderr
+    assert all(text.read_text() == "livre\n" for text in texts) and len(list(tmp_path.iterdir())) == 3
+
+
 def test_mistakes_are_messages(work: Path, tmp_path: Path, tiny_encoder: Path) -> None:
     (tmp_path / "bad.txt").write_text("just one\nword\n")
     texts = [work / "tatoeba" / f"tatoeba.fra-eng.{side}" for side in ("fra", "eng")]
