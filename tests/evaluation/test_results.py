@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation import published
-from mexma_cli.evaluation.results import Result, names_in, print_result, text_lines
+from mexma_cli.evaluation.results import Result, names_in, print_result, published_scores, text_lines
 
 RESULT = Result(
     "bucc",
@@ -37,10 +38,21 @@ def test_tables() -> None:
     assert "cosine f1, beside: MEXMA paper, Table 16" in lines
     (header,) = [line for line in lines if line.startswith("encoder")]
     ours = lines[lines.index(header) + 1]
-    assert ours.startswith("tiny (here)") and ours.endswith("measured here")
-    assert any(line.startswith("MEXMA") and "98.93" in line and "Table 16" in line for line in lines)
+    assert ours.startswith("tiny (here)")
+    assert ours == lines[-1]  # the papers' means are of four pairs, not of these two
     other = text_lines(Result.from_json(RESULT.to_json() | {"benchmark": None}))
     assert len(other) == 6 and "paper" not in "".join(other)
+
+
+def test_published_means_stand_beside_means_of_the_same_rows() -> None:
+    pairs = ("fra-eng", "deu-eng", "rus-eng", "zho-eng")
+    whole = replace(RESULT, rows=[{"pair": pair, "cosine f1": 90.0, "tuned f1": 80.5} for pair in pairs])
+    lines = text_lines(whole)
+    assert any(line.startswith("tiny (here)") and line.endswith("measured here") for line in lines)
+    assert any(line.startswith("MEXMA") and "98.93" in line and "Table 16" in line for line in lines)
+    assert published_scores(replace(whole, rows=whole.rows[1:])) == []
+    tatoeba = Result("tatoeba", RESULT.encoder, {}, {"xx->eng 14": 90.0}, [{"language": "deu"}], "tatoeba")
+    assert published_scores(tatoeba)[0].scores == {"xx->eng 14": 77.8}  # a mean without its rows
 
 
 def test_columns_of_names() -> None:
