@@ -57,9 +57,9 @@ def _parts(vectors: np.ndarray, split: Split) -> dict[str, np.ndarray]:
 
 def leakage_scores(rows: Sequence[Row]) -> dict[str, float]:
     """The means of both parts by measure: `meaning eng->xx` over all data and the like, `meaning eng->xx 14`
-    over each group of `retrieval.GROUPS` that is there as a whole and is not all."""
+    over each group of `retrieval.GROUPS` that is there as a whole."""
     languages = {row["data"] for row in rows if row["measure"] in DIRECTIONS}
-    groups = {name: set(codes) for name, codes in GROUPS.items() if languages > set(codes)}
+    groups = {name: set(codes) for name, codes in GROUPS.items() if languages >= set(codes)}
     scores: dict[str, float] = {}
     for measure in (*DIRECTIONS, SPEARMAN):
         for name, members in {"": languages, **(groups if measure in DIRECTIONS else {})}.items():
