@@ -122,7 +122,8 @@ def test_a_code_switched_set_is_made_and_measured(work: Path, tmp_path: Path) ->
         assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()
     options = ["--with", work / "run", "--cache", "none", "--device", "cpu", "--json"]
     measured = mexma("eval", "leakage", tmp_path / "one", *options)
-    assert json.loads(measured.stdout)["benchmark"] == "leakage-codeswitch"
+    result = json.loads(measured.stdout)
+    assert result["benchmark"] is None and result["scores"]["meaning xx->eng"] >= 0
 
 
 def test_a_code_switched_set_does_not_replace_its_own_text(tmp_path: Path) -> None:
