@@ -99,9 +99,9 @@ def command(
         if plot is not None:
             _draw(plot, pairs[:PANELS], embed, split, decomposer.run.name)
     switched = any(folder.glob("codeswitch.*.json"))
-    settings = {"data": str(folder), "run": str(run), "languages": len(pairs), "sts": list(map(str, sets))}
+    settings = {"data": str(folder), "languages": len(pairs), "sts": list(map(str, sets))}
     benchmark = published_as([pair.language for pair in pairs], switched)
-    described = describe(loaded) | {"name": f"{loaded.name}, {decomposer.run.name}"}
+    described = describe(loaded) | {"name": f"{loaded.name}, {decomposer.run.name}", "run": str(run)}
     result = Result("leakage", described, settings, leakage_scores(rows), rows, benchmark)
     print_result(result, as_json, output)
 

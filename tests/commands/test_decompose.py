@@ -92,6 +92,8 @@ def test_leakage(work: Path, tmp_path: Path) -> None:
     ]
     assert all(0 <= row[part] <= 100 for row in result["rows"][:2] for part in ("vectors", "meaning"))
     assert result["benchmark"] == "leakage"
+    assert result["encoder"]["run"] == str(work / "run")  # and not a setting: the page compares runs
+    assert "run" not in result["settings"]
     table = mexma("eval", "leakage", work / "tatoeba", *options, "--plot", tmp_path / "clouds.png")
     assert table.exit_code == 0, table.output
     assert "measure" in table.stdout and (tmp_path / "clouds.png").stat().st_size > 1000

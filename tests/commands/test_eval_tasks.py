@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.evaluation.tokens import CLASSES
 from mexma_cli.main import cli
 
 
@@ -103,8 +104,10 @@ def test_tokens(tiny_encoder: Path, aligned: Path) -> None:
     result = json.loads(done.stdout)
     assert [row["nearest"] for row in result["rows"]] == ["top-1", "top-5"]
     for row in result["rows"]:
-        assert sum(value for key, value in row.items() if key != "nearest") == pytest.approx(100)
-    assert result["settings"]["queries"] == 24
+        assert sum(row[name] for name in CLASSES) == pytest.approx(100)
+        assert row["queries"] == 24 and row["tokens"] > 100
+    # These depend on the encoder's tokeniser: the page compares results of equal settings.
+    assert not result["settings"].keys() & {"queries", "tokens"}
     assert result["benchmark"] is None  # not FLORES-200: nothing published beside it
     missing = run("tokens", aligned, "--langs", "deu", "--model", tiny_encoder)
     assert missing.exit_code == 1 and "deu" in missing.stderr
