@@ -85,7 +85,9 @@ def _told_apart(results: Sequence[Result]) -> list[Result]:
     for result in results:
         alike, own = names[result.encoder["name"]], result.encoder
         keys = [key for key in own if any(own[key] != other.get(key) for other in alike)]
-        keys = [key for key in keys if key != "fingerprint"] or keys
+        words = [key for key in keys if key != "fingerprint"]
+        told = all(other == own or any(own[key] != other.get(key) for key in words) for other in alike)
+        keys = words if told else keys
         label = ", ".join(str(own[key]) for key in ("name", *keys))
         renamed.append(replace(result, encoder=own | {"name": label}))
     return renamed

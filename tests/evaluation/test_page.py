@@ -81,6 +81,11 @@ def test_encoders_of_one_name_are_told_apart() -> None:
     text = page(pooled)
     assert "mini, cls (here)" in text and "mini, mean (here)" in text
     assert "mini (here)" in page(pooled[:1])
+    retrained = replace(XSIM, encoder=pooled[0].encoder | {"fingerprint": "h"}, scores={"xsim": 7.25})
+    text = page([*pooled, retrained])  # the same words, other weights
+    assert "mini, f, cls (here)" in text and "mini, h, cls (here)" in text
+    overview = text[: text.index("</section>")]
+    assert overview.count(">12.50</td>") == 2 and overview.count(">7.25</td>") == 1
 
 
 def test_dots_stand_where_their_values_are() -> None:
