@@ -96,6 +96,8 @@ def test_dots_stand_where_their_values_are() -> None:
     assert (ticks["0"], ticks["50"]) == ("0.00", "100.00")
     assert "&lt;c&gt;" in text and "<c>" not in text
     assert chart("p", ["a"], [Series("s", [None])]) == ""
+    equal = chart("p", ["a"], [Series("s", [50.0]), Series("t", [50 + 1e-14])])
+    assert equal.count('style="left:50.00%" title=') == 2
 
 
 def test_the_best_is_on_top() -> None:
@@ -107,7 +109,10 @@ def test_the_best_is_on_top() -> None:
     assert order(replace(own, task="sts")) == ["deu", "fra"]
 
 
-@pytest.mark.parametrize(("low", "high"), [(0, 0), (0.02, 0.9), (97.1, 99.3), (-3, 5), (5, 5), (0, 100)])
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(0, 0), (0.02, 0.9), (97.1, 99.3), (-3, 5), (5, 5), (50, 50 + 1e-14), (0, 1e-14), (0, 100)],
+)
 def test_ticks_hold_all_values(low: float, high: float) -> None:
     ticks = ticks_of(low, high)
     assert ticks[0] <= low and high <= ticks[-1] and 2 <= len(ticks) <= 9
