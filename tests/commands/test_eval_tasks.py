@@ -50,6 +50,15 @@ def test_sts_prints_what_scipy_finds(
     assert json.loads((tmp_path / "kept.json").read_text())["task"] == "sts"
 
 
+def test_equal_cosines_have_no_correlation(tiny_encoder: Path, tmp_path: Path) -> None:
+    (tmp_path / "same.tsv").write_text("5\ta\ta\n4\ta\ta\n1\ta\ta\n")
+    done = run("sts", tmp_path / "same.tsv", "--model", tiny_encoder, "--json")
+    assert done.exit_code == 0 and "all cosines are equal" in done.stderr
+    result = json.loads(done.stdout)
+    assert result["rows"][0]["spearman"] is result["rows"][0]["pearson"] is None
+    assert result["scores"] == {}
+
+
 def test_senteval_on_the_files_that_are_there(
     tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,12 @@ def test_correlations_are_scipys(pairs: list[tuple[int, int]]) -> None:
     assert pearson(a, b) == pytest.approx(scipy_stats.pearsonr(a, b).statistic, abs=1e-12)
 
 
+@pytest.mark.parametrize("count", [2, 3, 6, 7, 10])
+def test_constant_numbers_correlate_with_nothing(count: int) -> None:
+    constant, rising = np.full(count, 0.1), np.arange(count) ** 2.0
+    assert np.isnan(pearson(constant, rising)) and np.isnan(pearson(rising, constant))
+
+
 def test_scores_of_pairs_follow_their_cosines() -> None:
     random = np.random.default_rng(0)
     left, right = random.normal(size=(2, 50, 8)).astype(np.float32)
