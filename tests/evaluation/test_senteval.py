@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -140,6 +141,14 @@ def test_sentevals_own_files(tmp_path: Path) -> None:
     pairs = read_task("MRPC", [tmp_path])["test"]
     assert (pairs.sentences, pairs.seconds) == (['He "said".', "a"], ["He said.", "b"])
     assert read_task("CR", [tmp_path]) == {}
+
+
+@pytest.mark.parametrize("packed", ["", ".gz"])
+def test_trec_is_not_utf8(tmp_path: Path, packed: str) -> None:
+    (tmp_path / "TREC").mkdir()
+    content = b"DESC:manner How ?\nLOC:city What is the sister\xf0city ?\r\n"
+    (tmp_path / f"TREC/train_5500.label{packed}").write_bytes(gzip.compress(content) if packed else content)
+    assert read_task("TREC", [tmp_path])["train"].sentences == ["How ?", "What is the sister\xf0city ?"]
 
 
 def test_tables_in_several_folders(tmp_path: Path) -> None:
