@@ -152,7 +152,7 @@ def _table(line: str) -> tuple[str, ...] | None:
 
 def _pair_table(line: str) -> tuple[str, ...] | None:
     cells = line.split("\t")
-    return (cells[0], cells[1], cells[2]) if len(cells) == 3 and cells[0] in "01" else None
+    return (cells[0], cells[1], cells[2]) if len(cells) == 3 and cells[0] in ("0", "1") else None
 
 
 def _sst(line: str) -> tuple[str, ...] | None:

@@ -170,6 +170,8 @@ def test_tables_in_several_folders(tmp_path: Path) -> None:
         ("TREC", "TREC/TREC_10.label", "DESC:x How ?\nWhat ?\n", "TREC_10.label, line 2: not the layout"),
         ("SST2", "SST/binary/sentiment-dev", "good 1\n", "sentiment-dev, line 1: not the layout"),
         ("MRPC", "MRPC.test.tsv", "2\ta\tb\n", "MRPC.test.tsv, line 1: not the layout"),
+        ("MRPC", "MRPC.test.tsv", "1\ta\tb\n\ta\tb\n", "MRPC.test.tsv, line 2: not the layout"),
+        ("MRPC", "MRPC.test.tsv", "1\ta\tb\n01\ta\tb\n", "MRPC.test.tsv, line 2: not the layout"),
     ],
 )
 def test_damaged_files(tmp_path: Path, task: str, name: str, content: str, message: str) -> None:
