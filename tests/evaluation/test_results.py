@@ -79,6 +79,14 @@ def test_published_numbers_add_up() -> None:
             if pairs:
                 assert len(pairs) == 4
                 assert sum(pairs) / 4 == pytest.approx(row.scores[score], abs=0.11), row
+    inference = published.rows("xnli")
+    systems = [row.encoder.partition("+") for row in inference]
+    for base in ("mBERT", "XLM-R"):  # all that the other tables of the DAP paper have
+        assert [name for one, _, name in systems if one == base] == ["", "TR", "TR+TLM", "DAP"]
+    for row in inference:
+        accuracies = [value for name, value in row.scores.items() if name != "accuracy"]
+        assert len(accuracies) == 15
+        assert sum(accuracies) / 15 == pytest.approx(row.scores["accuracy"], abs=0.06), row
     assert {row.encoder for row in published.rows("xsim-81")} >= {"LaBSE", "SONAR", "MEXMA"}
     assert published.rows("no such benchmark") == []
 
