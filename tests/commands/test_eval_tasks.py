@@ -190,6 +190,23 @@ def test_xnli(tiny_encoder: Path, tmp_path: Path) -> None:
     assert again.stdout == done.stdout
 
 
+def test_xnli_is_compared_where_it_is_the_papers(
+    tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Fewer train pairs, or fewer epochs, are another task."""
+    rows = [{"language": f"l{n}", "pairs": 5010, "accuracy": 50.0} for n in range(15)]
+    monkeypatch.setattr("mexma_cli.commands.eval_xnli._measured", lambda *_: rows)
+    (tmp_path / "xnli.test.tsv").write_text("language\tgold_label\tsentence1\tsentence2\nen\tneutral\ta\tb\n")
+    train = tmp_path / "multinli.train.en.tsv"
+    found = []
+    for pairs, options in ((8, ()), (392_702, ("--learning-rate", 3e-5)), (392_702, ("--epochs", 1))):
+        train.write_text("premise\thypo\tlabel\n" + "a\tb\tneutral\n" * pairs)
+        found.append(
+            json.loads(run("xnli", tmp_path, "--model", tiny_encoder, "--json", *options).stdout)["benchmark"]
+        )
+    assert found == [None, "xnli", None]
+
+
 XNLI_COLUMNS = """language gold_label sentence1_binary_parse sentence2_binary_parse sentence1_parse
 sentence2_parse sentence1 sentence2 promptID pairID genre label1 label2 label3 label4 label5
 sentence1_tokenized sentence2_tokenized match"""
