@@ -67,6 +67,10 @@ def command(
     Example:
       mexma eval xnli XNLI --model facebook/MEXMA --device cuda -o xnli.json
     """
+    for name in ("pooling", "max_tokens", "prefix"):
+        if getattr(encoder, name) is not None:
+            option = "--" + name.replace("_", "-")
+            raise click.UsageError(f"{option} is for sentences; here pairs are read, as the paper does it.")
     check_result_output(output)
     from mexma_cli.errors import MexmaError
     from mexma_cli.evaluation.results import Result, describe, print_result
