@@ -168,5 +168,6 @@ def test_mistakes_are_messages(work: Path, tmp_path: Path, tiny_encoder: Path) -
 
 
 def test_a_decomposer_trains_in_one_process(work: Path) -> None:
-    done = mexma("train", work / "recipe.yaml", "--nproc-per-node", "2")
-    assert done.exit_code == 2 and "trains in one process" in done.stderr
+    for option in ("--nproc-per-node", "--max-restarts"):
+        done = mexma("train", work / "recipe.yaml", option, "2")
+        assert done.exit_code == 2 and "trains in one process" in done.stderr
