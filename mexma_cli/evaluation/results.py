@@ -63,6 +63,10 @@ class Result:
                     f"{where} is no result of `mexma eval`: `{key}` is missing or is not what it should be",
                     "-o of `mexma eval` writes them",
                 )
+        if not isinstance(content["encoder"].get("name"), str):
+            raise MexmaError(f"{where} is no result of `mexma eval`: its `encoder` has no name")
+        if not all(isinstance(row, dict) and row for row in content["rows"]):
+            raise MexmaError(f"{where} is no result of `mexma eval`: one of its `rows` is none")
         known = {field.name for field in fields(cls)}
         return cls(**{key: value for key, value in content.items() if key in known})
 

@@ -62,7 +62,14 @@ def test_columns_of_names() -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [([], "no result"), ({"task": "x"}, "`encoder` is missing"), ({"task": 3}, "`task` is missing")],
+    [
+        ([], "no result"),
+        ({"task": "x"}, "`encoder` is missing"),
+        ({"task": 3}, "`task` is missing"),
+        (RESULT.to_json() | {"encoder": {}}, "its `encoder` has no name"),
+        (RESULT.to_json() | {"rows": [3]}, "one of its `rows` is none"),
+        (RESULT.to_json() | {"rows": [{}]}, "one of its `rows` is none"),
+    ],
 )
 def test_what_is_no_result(tmp_path: Path, content: object, message: str) -> None:
     path = tmp_path / "r.json"
