@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.evaluation.files import language_list
 from mexma_cli.evaluation.tokens import CLASSES
 from mexma_cli.main import cli
 
@@ -141,6 +142,19 @@ def test_attention_with_a_picture(tiny_encoder: Path, aligned: Path, tmp_path: P
     wrong = run("attention", aligned, "--model", tiny_encoder, "--picture", tmp_path / "a.bmp")
     assert wrong.exit_code == 1 and "a picture can be" in wrong.stderr
     assert run("attention", aligned, "--sentence", "A cat.").exit_code == 2
+
+
+def test_attention_is_compared_over_the_papers_languages(tiny_encoder: Path, tmp_path: Path) -> None:
+    (tmp_path / "devtest").mkdir()
+    for code in [*language_list("81"), "eng_Latn"]:
+        (tmp_path / "devtest" / f"{code}.devtest").write_text("A cat.\n")
+    found = [
+        json.loads(run("attention", tmp_path, *options, "--model", tiny_encoder, "--json").stdout)[
+            "benchmark"
+        ]
+        for options in (("--langs", "eng"), ("--langs", "81"))
+    ]
+    assert found == [None, "attention"]
 
 
 def test_pooling_is_xsim_and_sts_by_either(
