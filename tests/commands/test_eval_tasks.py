@@ -176,6 +176,7 @@ def test_pooling_is_xsim_and_sts_by_either(
         expected = 100 * (row["CLS"] - row["uniform"]) / row["CLS"] if row["CLS"] else None
         assert row["change"] == pytest.approx(expected)
     assert run("pooling", *model).exit_code == 2
+    assert run("pooling", "--sts", tmp_path / "pairs.tsv", "--langs", "fra", *model).exit_code == 2
     assert run("pooling", "--xsim", aligned, "--pooling", "mean", *model).exit_code == 2
 
 
