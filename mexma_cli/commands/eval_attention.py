@@ -74,7 +74,7 @@ def command(
     """
     check_result_output(output)
     from mexma_cli.errors import MexmaError
-    from mexma_cli.evaluation.files import aligned_folder, read_sentences
+    from mexma_cli.evaluation.files import aligned_folder, language_list, read_sentences
     from mexma_cli.evaluation.plot import check_plottable
     from mexma_cli.evaluation.results import Result, describe, print_result
 
@@ -101,7 +101,9 @@ def command(
     }
     if picture is not None:
         _draw(loaded, picture, sentences or [lines[0] for lines in list(texts.values())[:2]])
-    published = "attention" if there.layout.endswith("<code>.devtest") else None
+    # The paper's languages are those of the 81 that LaBSE knows too: it does not list them.
+    whole = languages == "81" and texts.keys() >= language_list("81").keys()
+    published = "attention" if whole and there.layout.endswith("<code>.devtest") else None
     print_result(Result("attention", describe(loaded), settings, scores, rows, published), as_json, output)
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from mexma_cli.commands.inputs import refuse_inputs
+
 log = logging.getLogger(__name__)
 
 
@@ -72,13 +74,17 @@ def command(
     from mexma_cli.store.manifest import checksum_file, whole_file, write_json_atomic
 
     code = resolve(lang).partition("_")[0]
+    if code == "eng":
+        raise click.UsageError("--lang is the language of SOURCE, which is not English.")
+    texts = {side: output / f"tatoeba.{code}-eng.{side}" for side in (code, "eng")}
+    refuse_inputs(texts.values(), (source, target, dictionary))
     words = read_dictionary(dictionary)
     english = read_sentences(target)
     made = code_switched(read_aligned(source, target, len(english)), english, words, count, rate, seed)
     output.mkdir(parents=True, exist_ok=True)
     chosen = [english[row] for row in made.rows]
-    for side, lines in ((code, made.sentences), ("eng", chosen)):
-        with whole_file(output / f"tatoeba.{code}-eng.{side}") as file:
+    for path, lines in zip(texts.values(), (made.sentences, chosen), strict=True):
+        with whole_file(path) as file:
             file.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
     facts = {
         "source": str(source),

@@ -75,7 +75,7 @@ def command(
       mexma eval leakage codeswitched --with runs/systems/meat-oracle --sts STS2017
     """
     check_result_output(output)
-    from mexma_cli.evaluation.leakage import leakage_scores, measure_leakage
+    from mexma_cli.evaluation.leakage import leakage_scores, measure_leakage, published_as
     from mexma_cli.evaluation.plot import check_plottable
     from mexma_cli.evaluation.results import Result, describe, print_result
     from mexma_cli.evaluation.retrieval import read_tatoeba
@@ -99,9 +99,9 @@ def command(
         if plot is not None:
             _draw(plot, pairs[:PANELS], embed, split, decomposer.run.name)
     switched = any(folder.glob("codeswitch.*.json"))
-    settings = {"data": str(folder), "run": str(run), "languages": len(pairs), "sts": list(map(str, sets))}
-    benchmark = "leakage-codeswitch" if switched else "leakage"
-    described = describe(loaded) | {"name": f"{loaded.name}, {decomposer.run.name}"}
+    settings = {"data": str(folder), "languages": len(pairs), "sts": list(map(str, sets))}
+    benchmark = published_as([pair.language for pair in pairs], switched)
+    described = describe(loaded) | {"name": f"{loaded.name}, {decomposer.run.name}", "run": str(run)}
     result = Result("leakage", described, settings, leakage_scores(rows), rows, benchmark)
     print_result(result, as_json, output)
 

@@ -66,6 +66,8 @@ def command(
     """
     if folder is None and not pairs:
         raise click.UsageError("Name what to measure: --xsim DIR, --sts FILE or both.")
+    if folder is None and languages is not None:
+        raise click.UsageError("--langs is for --xsim: name a folder.")
     if encoder.pooling is not None:
         raise click.UsageError("--pooling is what is compared here: leave it out.")
     check_result_output(output)

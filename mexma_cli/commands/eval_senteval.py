@@ -58,9 +58,9 @@ def command(
 ) -> None:
     """Classify with SentEval's seven tasks of the paper: MR SST2 TREC CR SUBJ MPQA MRPC. Accuracy, percent.
 
-    A logistic regression on the frozen vectors, the penalty chosen from 1/4 to 8: by folds inside folds
-    (MR, CR, SUBJ, MPQA), on the dev part (SST2), by folds of the train part (TREC, MRPC). Pairs of MRPC are
-    [abs(u - v), u * v].
+    A logistic regression on the frozen vectors, the inverse penalty chosen from 1/4 to 8: by folds inside
+    folds (MR, CR, SUBJ, MPQA), on the dev part (SST2); from 1/2 to 32: by folds of the train part (TREC,
+    MRPC). Pairs of MRPC are [abs(u - v), u * v].
 
     DIR is `data/downstream` after SentEval's get_transfer_data.bash (github.com/facebookresearch/SentEval),
     or has a TSV a task: MR.tsv, CR.tsv, SUBJ.tsv, MPQA.tsv, {SST2,TREC,MRPC}.{train,dev,test}.tsv. Several

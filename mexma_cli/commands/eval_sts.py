@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
@@ -60,7 +61,10 @@ def command(
         for pairs in sets:
             rows += _rows(pairs, embed)
     whole = [row for row in rows if row["part"] == "all"]
-    scores = {key: fmean(row[key] for row in whole) for key in ("spearman", "pearson")}
+    scores = {}
+    for key in ("spearman", "pearson"):
+        if found := [row[key] for row in whole if row[key] is not None]:
+            scores[key] = fmean(found)
     settings = {"files": [str(path) for path in paths], "similarity": "cosine"}
     print_result(Result("sts", describe(loaded), settings, scores, rows, "sts"), as_json, output)
 
@@ -84,12 +88,14 @@ def _rows(pairs: Pairs, embed: Embed) -> Iterator[dict[str, Any]]:
         if len(set(pairs.gold[places].tolist())) < 2:
             continue  # a part with one score correlates with nothing
         found = score_pairs(left[places], right[places], pairs.gold[places])
+        if math.isnan(found.spearman):
+            log.warning("warning: %s, %s: all cosines are equal, which correlates with nothing", name, part)
         yield {
             "data set": name,
             "part": part,
             "pairs": len(places),
-            "spearman": found.spearman,
-            "pearson": found.pearson,
+            "spearman": None if math.isnan(found.spearman) else found.spearman,
+            "pearson": None if math.isnan(found.pearson) else found.pearson,
         }
     if pairs.unscored:
         log.info("%s: %s pairs that were published without a score are left out", name, f"{pairs.unscored:,}")

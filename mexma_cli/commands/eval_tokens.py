@@ -65,8 +65,9 @@ def command(
                 nearest.add(number, block)
                 tokens += len(block.lines)
             bar.update()
-    rows = [{"nearest": f"top-{k}", **nearest.shares(k)} for k in (1, NEAREST)]
+    counts = {"queries": len(nearest.queries.lines), "tokens": tokens}
+    rows = [{"nearest": f"top-{k}", **counts, **nearest.shares(k)} for k in (1, NEAREST)]
     scores = nearest.shares(NEAREST)
-    settings = data.settings() | {"queries": len(nearest.queries.lines), "tokens": tokens, "k": NEAREST}
+    settings = data.settings() | {"k": NEAREST}
     published = "tokens" if data.published == "81" else None
     print_result(Result("tokens", describe(loaded), settings, scores, rows, published), as_json, output)

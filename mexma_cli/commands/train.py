@@ -77,9 +77,9 @@ def command(
     if isinstance(settings, DecomposeRecipe):
         from mexma_cli.commands.train_decompose import train_decomposer
 
-        if processes is not None or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        if processes is not None or restarts or int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise click.UsageError(
-                "A decomposer trains in one process: leave out --nproc-per-node and torchrun."
+                "A decomposer trains in one process: leave out --nproc-per-node, --max-restarts and torchrun."
             )
         train_decomposer(settings, resume, _stop_on_signal())
         return

@@ -30,7 +30,7 @@ def draw_attention(path: Path, rows: Sequence[Row], title: str) -> None:
     longest = max(len(row.tokens) for row in rows)
     width = max(7.0, 1.5 + INCHES_PER_TOKEN * longest)
     figure = Figure(figsize=(width, 4.6 * len(rows) + 0.4), dpi=130, layout="constrained")
-    figure.suptitle(title)
+    figure.suptitle(title, parse_math=False)
     axes = figure.subplots(2 * len(rows), 1, squeeze=False)[:, 0]
     highest = max(float(row.words.mean(axis=0).max()) for row in rows)
     for number, row in enumerate(rows):
@@ -44,7 +44,8 @@ def draw_attention(path: Path, rows: Sequence[Row], title: str) -> None:
         figure.colorbar(shown, ax=heads, fraction=0.03, pad=0.01)
         for one, places in ((bars, range(1, len(names) - 1)), (heads, range(len(names)))):
             one.set_xlim(-0.5, len(names) - 0.5)
-            one.set_xticks(list(places), [names[place] for place in places], rotation=60, ha="right")
+            shown_names = [names[place] for place in places]  # `$$` is a token, not the start of a formula
+            one.set_xticks(list(places), shown_names, rotation=60, ha="right", parse_math=False)
             one.spines[["top", "right"]].set_visible(False)
     with warnings.catch_warnings(record=True) as caught, whole_file(path) as file:
         warnings.simplefilter("always")

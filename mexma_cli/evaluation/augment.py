@@ -63,7 +63,8 @@ _TITLES = (
 _PLACES = ("in", "at", "from", "to", "near", "across", "toward", "towards", "outside", "throughout")
 _SMALL = frozenset(("of", "the", "de", "la", "von", "van", "and", "al", "bin"))
 _AUXILIARY = re.compile(
-    r"\b(is|are|was|were|can|could|will|would|should|must|may|might|does|do|did|has|have|had)\b(?! not\b|n't)"
+    r"\b(is|are|was|were|can|could|will|would|should|must|may|might|does|do|did|has|have|had)\b"
+    r"(?! not\b|['’-])"
 )
 _PARTICIPLE = re.compile(
     r" (?:\w+ly )?(?:\w+(?:ed|en|own|wn|ne)|made|had|kept|left|led|lost|met|put|won|found|become)\b"

@@ -83,7 +83,7 @@ def ranked(
     first_x, alone_x = _occurrences(data.sources)
     first_y, alone_y = _occurrences(data.targets)
     near = knn(x, y, k, keep_x=first_x, keep_y=first_y, on_progress=on_progress)
-    found = match(near, margin, "max")
+    found = match(near, margin, "max", threshold=-np.inf)  # a distance may be negative, and with k 1 all are
     found = found.take(alone_x[found.source] & alone_y[found.target])
     width = len(data.targets)
     wanted = np.unique(data.gold[:, 0] * width + data.gold[:, 1])

@@ -10,6 +10,7 @@ import numpy as np
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.files import both_filled
 from mexma_cli.evaluation.xsim import xsim
 from mexma_cli.recipe import DevSet
 from mexma_cli.text.lines import read_lines
@@ -23,12 +24,15 @@ COLLAPSED = 0.999
 def dev_scorer(dev: DevSet, resolve: Callable[[str], Path]) -> Callable[[SentenceEncoder], dict[str, float]]:
     """A function that scores an encoder: xsim error in percent (ratio margin, k 4) by language, and the mean.
 
+    As `mexma eval xsim` counts it: lines that are empty on either side take no part, and finding another line
+    with the same translation is no error.
+
     Args:
         dev: The recipe's dev set; its files are read now, so that a missing one is noticed before training.
         resolve: From a path of the recipe to a file.
 
     Raises:
-        MexmaError: A file is missing or empty, or has not as many lines as its translation.
+        MexmaError: A file is missing, has not as many lines as its translation, or none that both fill.
     """
     texts = {}
     for language in dev.languages:
@@ -39,15 +43,16 @@ def dev_scorer(dev: DevSet, resolve: Callable[[str], Path]) -> Callable[[Sentenc
         (source, lines), (target, translations) = sides
         if len(lines) != len(translations):
             raise MexmaError(f"dev set: {source} has {len(lines)} lines, {target} has {len(translations)}")
-        if not lines:
-            raise MexmaError(f"dev set: {source} has no lines")
-        texts[language] = (lines, translations)
+        rows = both_filled(lines, translations)
+        if not rows:
+            raise MexmaError(f"dev set: {source} and {target} have no line that both fill")
+        texts[language] = [lines[row] for row in rows], [translations[row] for row in rows]
 
     def score(encoder: SentenceEncoder) -> dict[str, float]:
         errors, alike = {}, []
         for language, (lines, translations) in texts.items():
             x, y = encoder.embed(lines), encoder.embed(translations)
-            errors[language] = xsim(x, y).error_rate
+            errors[language] = xsim(x, y, texts=translations).error_rate
             alike.append(_mean_cosine(y))
         if min(alike) > COLLAPSED:
             log.warning("all dev sentences have nearly the same vector (mean cosine %.5f)", min(alike))

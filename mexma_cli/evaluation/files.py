@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -123,10 +124,12 @@ def _files(folder: Path, pattern: str) -> dict[str, Path]:
     """By code, the plainest name of a language first: `eng` before `eng-US`."""
     names = sorted(folder.iterdir() if folder.is_dir() else [], key=lambda path: (len(path.name), path.name))
     files: dict[str, Path] = {}
+    seen: set[str] = set()  # fra.txt.gz beside fra.txt is the same text packed, not another language
     for path in names:
         match = re.fullmatch(pattern, path.name)
-        code = match and _known(match[1])
+        code = match and match[1] not in seen and _known(match[1])
         if match and code:
+            seen.add(match[1])
             files.setdefault(code if code not in files else match[1], path)
     return dict(sorted(files.items()))
 
@@ -153,7 +156,7 @@ def language_list(text: str) -> dict[str, int | None]:
         return dict.fromkeys(load(PUBLISHED_LISTS[text]).data.languages)
     codes: dict[str, int | None] = {}
     path = Path(text)
-    is_file = path.is_file()
+    is_file = os.path.isfile(text)  # and no error where codes make a name that is too long for one
     lines: Iterable[str] = read_lines(path) if is_file else [text]
     for number, line in enumerate(lines, 1):
         for code in filter(None, re.split(r"[\s,]+", line.partition("#")[0])):

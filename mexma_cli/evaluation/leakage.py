@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -20,6 +20,9 @@ SPEARMAN = "spearman"
 _STS17 = "ar-ar ar-en de-en en-en en-es en-fr en-it en-nl en-tr es-es"
 STS17 = {tuple(pair.split("-")) for pair in _STS17.split()}
 """The ten sets of STS 2017 as the paper has them, whichever language comes first in a name."""
+
+SWITCHED = {"arb", "deu", "fra", "ita", "nld", "por", "ron", "spa"}
+"""Languages of the paper's code-switched sets (Table 11), as `mexma eval codeswitch` names its files."""
 
 Embed = Callable[[Sequence[str]], np.ndarray]
 Split = Callable[[np.ndarray], dict[str, np.ndarray]]
@@ -57,9 +60,9 @@ def _parts(vectors: np.ndarray, split: Split) -> dict[str, np.ndarray]:
 
 def leakage_scores(rows: Sequence[Row]) -> dict[str, float]:
     """The means of both parts by measure: `meaning eng->xx` over all data and the like, `meaning eng->xx 14`
-    over each group of `retrieval.GROUPS` that is there as a whole and is not all."""
+    over each group of `retrieval.GROUPS` that is there as a whole."""
     languages = {row["data"] for row in rows if row["measure"] in DIRECTIONS}
-    groups = {name: set(codes) for name, codes in GROUPS.items() if languages > set(codes)}
+    groups = {name: set(codes) for name, codes in GROUPS.items() if languages >= set(codes)}
     scores: dict[str, float] = {}
     for measure in (*DIRECTIONS, SPEARMAN):
         for name, members in {"": languages, **(groups if measure in DIRECTIONS else {})}.items():
@@ -78,6 +81,17 @@ def leakage_scores(rows: Sequence[Row]) -> dict[str, float]:
             if f"{part} {SPEARMAN}" in scores:
                 scores[f"{part} STS17"] = scores.pop(f"{part} {SPEARMAN}")
     return scores
+
+
+def published_as(languages: Collection[str], switched: bool) -> str | None:
+    """The benchmark of published.tsv. Of code-switched sets it has means of all the paper's languages only.
+
+    Args:
+        switched: Whether `mexma eval codeswitch` made the sets.
+    """
+    if not switched:
+        return "leakage"
+    return "leakage-codeswitch" if set(languages) == SWITCHED else None
 
 
 def _is_sts17(names: Sequence[str]) -> bool:

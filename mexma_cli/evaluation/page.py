@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from mexma_cli import __version__
-from mexma_cli.evaluation import published
 from mexma_cli.evaluation.page_chart import Series, chart
 from mexma_cli.evaluation.results import (
     Result,
     names_in,
     published_by_row,
+    published_scores,
     row_table,
     score_table,
     shown,
@@ -85,7 +85,9 @@ def _told_apart(results: Sequence[Result]) -> list[Result]:
     for result in results:
         alike, own = names[result.encoder["name"]], result.encoder
         keys = [key for key in own if any(own[key] != other.get(key) for other in alike)]
-        keys = [key for key in keys if key != "fingerprint"] or keys
+        words = [key for key in keys if key != "fingerprint"]
+        told = all(other == own or any(own[key] != other.get(key) for key in words) for other in alike)
+        keys = words if told else keys
         label = ", ".join(str(own[key]) for key in ("name", *keys))
         renamed.append(replace(result, encoder=own | {"name": label}))
     return renamed
@@ -160,8 +162,7 @@ def _value(value: object) -> str:
 
 def _scores_chart(group: Sequence[Result], score: str) -> str:
     """Ours and the published ones on one scale, where there are published ones."""
-    benchmark = group[0].benchmark
-    known = [row for row in published.rows(benchmark) if score in row.scores] if benchmark else []
+    known = [row for row in published_scores(group[0]) if score in row.scores]
     if not known:
         return ""
     ours = [(f"{result.encoder['name']} (here)", result.scores.get(score)) for result in group]

@@ -11,6 +11,8 @@ from mexma_cli.evaluation.results import shown
 
 COLOURS = 7
 """Classes c0, c1, ... of page.css."""
+NO_MORE = 1e-6
+"""Values that differ by less are equal: means of the same numbers in another order."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,8 @@ def ticks_of(low: float, high: float) -> list[float]:
     """Round numbers from at most `low` to at least `high`, from 0 where `low` is not far from it."""
     if 0 <= low < 0.6 * high:
         low = 0.0
-    if high <= low:
-        low, high = low - 1, high + 1
+    if high - low < NO_MORE:
+        low, high = low - 1, low + 1
     rough = (high - low) / 5
     step = 10.0 ** math.floor(math.log10(rough))
     step *= next(factor for factor in (1, 2, 5, 10) if step * factor >= rough)

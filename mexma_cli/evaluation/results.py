@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +63,10 @@ class Result:
                     f"{where} is no result of `mexma eval`: `{key}` is missing or is not what it should be",
                     "-o of `mexma eval` writes them",
                 )
+        if not isinstance(content["encoder"].get("name"), str):
+            raise MexmaError(f"{where} is no result of `mexma eval`: its `encoder` has no name")
+        if not all(isinstance(row, dict) and row for row in content["rows"]):
+            raise MexmaError(f"{where} is no result of `mexma eval`: one of its `rows` is none")
         known = {field.name for field in fields(cls)}
         return cls(**{key: value for key, value in content.items() if key in known})
 
@@ -123,17 +127,32 @@ def row_table(rows: Sequence[Row]) -> list[list[str]]:
 
 def score_table(result: Result) -> list[list[str]]:
     """Header, this encoder's scores, and those of the benchmark's published rows with their sources."""
-    known = published.rows(result.benchmark) if result.benchmark else []
     keys = list(result.scores)
     ours = [f"{result.encoder['name']} (here)", *(shown(result.scores[key], key) for key in keys)]
     theirs = [
         [row.encoder, *(shown(row.scores.get(key), key) for key in keys), f"  {row.source}"]
-        for row in known
-        if row.scores.keys() & result.scores.keys()
+        for row in published_scores(result)
     ]
     if not theirs:
         return [["encoder", *keys], ours]
     return [["encoder", *keys, "  source"], [*ours, "  measured here"], *theirs]
+
+
+def published_scores(result: Result) -> list[published.PublishedRow]:
+    """What is published of a result's scores. A mean of rows (`cosine f1` of `cosine f1 fra-eng` and others)
+    is only where all of these have been measured here, too."""
+    here = {str(next(iter(row.values()))) for row in result.rows}
+    found = []
+    for row in published.rows(result.benchmark) if result.benchmark else []:
+        parts = {name: {key for key in row.scores if key.startswith(f"{name} ")} for name in result.scores}
+        scores = {
+            name: row.scores[name]
+            for name, keys in parts.items()
+            if name in row.scores and here >= {key.removeprefix(f"{name} ") for key in keys}
+        }
+        if scores:
+            found.append(replace(row, scores=scores))
+    return found
 
 
 def published_by_row(result: Result) -> list[tuple[str, list[list[str]]]]:

@@ -118,7 +118,7 @@ def _wanted(folder: Path, languages: str, files: dict[str, Path]) -> list[str]:
             f"{folder}: no tatoeba.<l>-eng.<l> for {', '.join(missing) or 'any language'}",
             f"there are {len(files)} languages: {', '.join(sorted(files))}",
         )
-    return found
+    return list(dict.fromkeys(found))  # `deu,de` is one language, not two in the mean
 
 
 def measure_tatoeba(

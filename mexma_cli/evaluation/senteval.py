@@ -1,15 +1,15 @@
 """SentEval: logistic regression on frozen sentence vectors, validated as SentEval validates it.
 
 Protocols and seeds are those of SentEval's `validation.py` (nhid 0): stratified folds shuffled with seed
-1111; the inverse strength of the L2 penalty is the best of `PENALTIES` (the first of equals). The solvers are
-scikit-learn's Newton (two classes: a few steps, ten times faster) and lbfgs (more), run until they converge,
-where SentEval's time had liblinear.
+1111; the inverse strength of the L2 penalty is the best of `PENALTIES`, of `PENALTIES_BY_FOLDS` for a task
+with a test part and no dev part (the first of equals). The solvers are scikit-learn's Newton (two classes: a
+few steps, ten times faster) and lbfgs (more), run until they converge, where SentEval's time had liblinear.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from mexma_cli.errors import MexmaError
 
 SEED = 1111
 PENALTIES = tuple(2.0**power for power in range(-2, 4))
+PENALTIES_BY_FOLDS = tuple(2.0**power for power in range(-1, 6))
 KFOLD = 10
 ITERATIONS = 1000
 
@@ -67,14 +68,13 @@ def protocol(task: str, splits: Collection[str], kfold: int = KFOLD) -> Protocol
     Args:
         splits: `all`, or of `train`, `dev`, `test`: at least the first of them.
     """
-    chosen = kfold * len(PENALTIES)
     if "test" in splits and "dev" in splits:
         return Protocol("dev, then test", task == "SST2", len(PENALTIES) + 1)
-    if "test" in splits:
-        return Protocol("folds, then test", task != "SST2", chosen + 1)
-    if "dev" in splits:
-        return Protocol("folds, then dev", False, chosen + 1)
-    return Protocol("folds in folds", "all" in splits, kfold * (chosen + 1))
+    if "test" in splits or "dev" in splits:
+        tested = "test" if "test" in splits else "dev"
+        fits = kfold * len(PENALTIES_BY_FOLDS) + 1
+        return Protocol(f"folds, then {tested}", tested == "test" and task != "SST2", fits)
+    return Protocol("folds in folds", "all" in splits, kfold * (kfold * len(PENALTIES) + 1))
 
 
 def run_task(
@@ -95,7 +95,7 @@ def run_task(
         scores = [_accuracy(train, parts["dev"], penalty, on_fit) for penalty in PENALTIES]
         penalty = PENALTIES[int(np.argmax(scores))]
     else:
-        penalty = best_penalty(train, kfold, on_fit)
+        penalty = best_penalty(train, kfold, PENALTIES_BY_FOLDS, on_fit)
     return _outcome(_fitted(train, penalty, on_fit).predict(test.vectors), test.classes, task == "MRPC")
 
 
@@ -105,7 +105,7 @@ def nested_folds(
     """Mean over k folds, the penalty chosen by k folds inside each (MR, CR, SUBJ, MPQA)."""
     outcomes = []
     for inside, outside in _folds(data, kfold):
-        model = _fitted(inside, best_penalty(inside, kfold, on_fit), on_fit)
+        model = _fitted(inside, best_penalty(inside, kfold, PENALTIES, on_fit), on_fit)
         outcomes.append(_outcome(model.predict(outside.vectors), outside.classes, with_f1))
     return Outcome(
         float(np.mean([outcome.accuracy for outcome in outcomes])),
@@ -113,14 +113,14 @@ def nested_folds(
     )
 
 
-def best_penalty(data: Part, kfold: int, on_fit: OnFit = lambda: None) -> float:
+def best_penalty(data: Part, kfold: int, penalties: Sequence[float], on_fit: OnFit = lambda: None) -> float:
     """The penalty of the best mean accuracy over k folds."""
     means = [
         np.mean([_accuracy(inside, outside, penalty, on_fit) for inside, outside in _folds(data, kfold)])
-        for penalty in PENALTIES
+        for penalty in penalties
     ]
     # SentEval compares percents of two decimals.
-    return PENALTIES[int(np.argmax(np.round(100 * np.array(means), 2)))]
+    return penalties[int(np.argmax(np.round(100 * np.array(means), 2)))]
 
 
 def _outcome(found: np.ndarray, classes: np.ndarray, with_f1: bool) -> Outcome:

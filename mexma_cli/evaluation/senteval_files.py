@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from xopen import xopen
+
 from mexma_cli.errors import MexmaError
 from mexma_cli.text.lines import is_blank, read_lines
 
@@ -85,10 +87,17 @@ def _read_split(task: str, split: str, folder: Path) -> Examples | None:
         if any(files):
             return _by_class([folder / name for name in _BY_CLASS[task]], files)
     elif path := _there(folder / _OWN[task, split]):
-        return _checked(path, {"SST2": _sst, "TREC": _trec, "MRPC": _mrpc}[task])
+        lines = _latin_lines(path) if task == "TREC" else read_lines(path)
+        return _checked(path, lines, {"SST2": _sst, "TREC": _trec, "MRPC": _mrpc}[task])
     for path in _tables(task, split, folder):
-        return _checked(path, _pair_table if task == "MRPC" else _table)
+        return _checked(path, read_lines(path), _pair_table if task == "MRPC" else _table)
     return None
+
+
+def _latin_lines(path: Path) -> Iterator[str]:
+    """The lines of a file of TREC: one letter of it is not UTF-8, and SentEval reads Latin-1."""
+    with xopen(path, encoding="latin-1") as file:
+        yield from (line.rstrip("\n") for line in file)
 
 
 def _tables(task: str, split: str, folder: Path) -> Iterator[Path]:
@@ -120,9 +129,9 @@ Parse = Callable[[str], tuple[str, ...] | None]
 """A line's label and sentences; None: the line is not of the layout."""
 
 
-def _checked(path: Path, parse: Parse) -> Examples:
+def _checked(path: Path, lines: Iterator[str], parse: Parse) -> Examples:
     examples = Examples()
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(lines, start=1):
         if is_blank(line) or (number == 1 and line.startswith("Quality\t")):
             continue
         parsed = parse(line)
@@ -143,7 +152,7 @@ def _table(line: str) -> tuple[str, ...] | None:
 
 def _pair_table(line: str) -> tuple[str, ...] | None:
     cells = line.split("\t")
-    return (cells[0], cells[1], cells[2]) if len(cells) == 3 and cells[0] in "01" else None
+    return (cells[0], cells[1], cells[2]) if len(cells) == 3 and cells[0] in ("0", "1") else None
 
 
 def _sst(line: str) -> tuple[str, ...] | None:

@@ -43,9 +43,10 @@ def cosines(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 def pearson(a: np.ndarray, b: np.ndarray) -> float:
     """Correlation of two rows of numbers, [n] each; nan if one is constant."""
+    if a.min() == a.max() or b.min() == b.max():  # their mean need not be just that number
+        return float("nan")
     a, b = a - a.mean(), b - b.mean()
-    norm = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float(a @ b) / norm if norm else float("nan")
+    return float(a @ b) / float(np.linalg.norm(a) * np.linalg.norm(b))
 
 
 def spearman(a: np.ndarray, b: np.ndarray) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ STS benchmark's sts-dev.csv, sts-test.csv (genre, file, year, id, score, two sen
 stsb-multi-mt's stsb-de-test.csv (sentence,sentence,score with quotes);
 SemEval's STS.input.NAME.txt beside STS.gs.NAME.txt; SICK's files with their header line.
 STS 2012-2017 and the STS benchmark: http://ixa2.si.ehu.eus/stswiki, SICK: https://zenodo.org/record/2787612"""
+_SEMEVAL = re.compile(r"STS(?:\d{4})?\.input\.")
+"""How names begin: `STS.input.`, in 2016 `STS2016.input.`."""
 _ENTAILMENTS = {"NEUTRAL", "ENTAILMENT", "CONTRADICTION"}
 
 
@@ -69,7 +72,7 @@ def read_pairs(path: Path) -> Pairs:
     Raises:
         MexmaError: A line that is not of its file's layout, or no pairs at all; with file and line.
     """
-    if path.name.startswith("STS.input."):
+    if _SEMEVAL.match(path.name):
         return _read_semeval(path)
     lines = read_lines(path)
     first = next(lines, None)
@@ -88,7 +91,7 @@ def _is_pairs(file: Path) -> bool:
     name = _unpacked(file.name)
     if not file.is_file() or not name.endswith(ENDINGS) or name.startswith(("STS.gs.", ".")):
         return False
-    return not name.endswith(".txt") or name.startswith(("STS.input.", "SICK"))
+    return not name.endswith(".txt") or name.startswith("SICK") or _SEMEVAL.match(name) is not None
 
 
 def _unpacked(name: str) -> str:
@@ -166,7 +169,7 @@ def _named(path: Path, header: list[str], lines: Iterator[str]) -> Iterator[tupl
 
 
 def _read_semeval(path: Path) -> Pairs:
-    gold = path.with_name(path.name.replace("STS.input.", "STS.gs.", 1))
+    gold = path.with_name(path.name.replace(".input.", ".gs.", 1))
     if not gold.exists():
         raise MexmaError(f"{gold}: no such file, the scores of {path.name}", LAYOUTS)
     sentences, scores = list(read_lines(path)), list(read_lines(gold))
@@ -179,7 +182,7 @@ def _read_semeval(path: Path) -> Pairs:
             raise MexmaError(f"{path}, line {number}: no TAB between two sentences")
         if score.strip():  # SemEval 2015 and 2016 scored a part of what they published
             rows.append((number, score, cells[0], cells[1], ""))
-    pairs = _gather(gold, _stem(path).removeprefix("STS.input."), iter(rows))
+    pairs = _gather(gold, _SEMEVAL.sub("", _stem(path)), iter(rows))
     return Pairs(pairs.name, pairs.gold, pairs.left, pairs.right, pairs.parts, len(scores) - len(rows))
 
 

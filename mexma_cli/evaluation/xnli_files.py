@@ -103,6 +103,9 @@ def _from_json(path: Path, number: int, line: str) -> Pair:
         )
     except (ValueError, KeyError, AttributeError) as error:
         raise MexmaError(f"{path}, line {number}: no pair of XNLI in JSON ({error})", LAYOUTS) from None
+    for value in pair:
+        if not isinstance(value, str):
+            raise MexmaError(f"{path}, line {number}: {json.dumps(value)} where a text should be", LAYOUTS)
     return pair
 
 

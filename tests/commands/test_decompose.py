@@ -92,6 +92,8 @@ def test_leakage(work: Path, tmp_path: Path) -> None:
     ]
     assert all(0 <= row[part] <= 100 for row in result["rows"][:2] for part in ("vectors", "meaning"))
     assert result["benchmark"] == "leakage"
+    assert result["encoder"]["run"] == str(work / "run")  # and not a setting: the page compares runs
+    assert "run" not in result["settings"]
     table = mexma("eval", "leakage", work / "tatoeba", *options, "--plot", tmp_path / "clouds.png")
     assert table.exit_code == 0, table.output
     assert "measure" in table.stdout and (tmp_path / "clouds.png").stat().st_size > 1000
@@ -122,7 +124,21 @@ def test_a_code_switched_set_is_made_and_measured(work: Path, tmp_path: Path) ->
         assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()
     options = ["--with", work / "run", "--cache", "none", "--device", "cpu", "--json"]
     measured = mexma("eval", "leakage", tmp_path / "one", *options)
-    assert json.loads(measured.stdout)["benchmark"] == "leakage-codeswitch"
+    result = json.loads(measured.stdout)
+    assert result["benchmark"] is None and result["scores"]["meaning xx->eng"] >= 0
+
+
+def test_a_code_switched_set_does_not_replace_its_own_text(tmp_path: Path) -> None:
+    (tmp_path / "fr-en.txt").write_text("livre book\n")
+    texts = [tmp_path / f"tatoeba.fra-eng.{side}" for side in ("fra", "eng")]
+    for text in texts:
+        text.write_text("livre\n")
+    options = ["--dictionary", tmp_path / "fr-en.txt", "-o", tmp_path]
+    refused = mexma("eval", "codeswitch", *texts, *options, "--lang", "fr")
+    assert refused.exit_code == 2 and "tatoeba.fra-eng.fra is an input" in refused.stderr
+    refused = mexma("eval", "codeswitch", *texts, *options, "--lang", "en")  # both files would have one name
+    assert refused.exit_code == 2 and "which is not English" in refused.stderr
+    assert all(text.read_text() == "livre\n" for text in texts) and len(list(tmp_path.iterdir())) == 3
 
 
 def test_mistakes_are_messages(work: Path, tmp_path: Path, tiny_encoder: Path) -> None:
@@ -152,5 +168,6 @@ def test_mistakes_are_messages(work: Path, tmp_path: Path, tiny_encoder: Path) -
 
 
 def test_a_decomposer_trains_in_one_process(work: Path) -> None:
-    done = mexma("train", work / "recipe.yaml", "--nproc-per-node", "2")
-    assert done.exit_code == 2 and "trains in one process" in done.stderr
+    for option in ("--nproc-per-node", "--max-restarts"):
+        done = mexma("train", work / "recipe.yaml", option, "2")
+        assert done.exit_code == 2 and "trains in one process" in done.stderr

@@ -82,3 +82,10 @@ def test_the_picture(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert picture.count("teen") >= 2  # a comment beside each drawn word: under the bars and under the heads
     draw_attention(tmp_path / "a.png", rows[:1], "tiny")
     assert (tmp_path / "a.png").stat().st_size > 5000
+
+
+def test_dollars_are_no_formula(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="needs the extra plot")
+    rows = [Row(0, ("<s>", "▁$$", "teen", "</s>"), np.full((3, 4), 0.25))]
+    draw_attention(tmp_path / "a.svg", rows, "tiny $\\x$")
+    assert "$$" in (tmp_path / "a.svg").read_text(encoding="utf-8")

@@ -80,6 +80,9 @@ def test_negation_goes_and_comes() -> None:
     assert "He did not go to Vienna because the road was not closed." in made(TEXT, "causality", TEXT[2])
     assert "He did not go to Vienna although the road was closed." in made(TEXT, "causality", TEXT[2])
     assert any(sentence.startswith("She can swim") for sentence in made(TEXT, "causality", TEXT[3]))
+    for line in ("She can't swim.", "She can’t swim."):
+        assert made([line], "causality", line) == ["She can swim."]
+    assert made(["A must-see can-do."], "causality", "A must-see can-do.") == []
     assert "Twenty ships are not in the harbour of Oslo." in made(TEXT, "causality", TEXT[4])
 
 

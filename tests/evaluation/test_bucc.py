@@ -94,6 +94,15 @@ def test_sentences_with_several_ids_take_no_part() -> None:
     assert (len(found.scores), int(found.is_gold.sum()), found.gold) == (2, 2, 4)
 
 
+def test_any_threshold_is_also_one_below_0() -> None:
+    """With k 1 the distance margin of mutual neighbours is 0, and that of all others negative."""
+    vectors = np.eye(4, dtype=np.float32) + 0.1
+    texts, rows = list("abcd"), np.arange(4)
+    data = MiningSet("a-b", "", texts, texts, texts, texts, np.stack([rows, rows], axis=1), False)
+    found = ranked(data, vectors, vectors, "distance", 1)
+    assert best_f1(found.scores, found.is_gold, found.gold).f1 == 1.0
+
+
 def put_set(folder: Path, stem: str, gold: list[tuple[str, str]] | None, tail: str = "") -> None:
     """Twelve sources and targets that letters connect, as BUCC's files or as others."""
     source, target = stem.partition(".")[0].split("-")

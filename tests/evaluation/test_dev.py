@@ -40,6 +40,15 @@ def test_error_by_language_and_mean(tmp_path: Path) -> None:
     assert score == {"xsim": 12.5, "aaa": 0.0, "bbb": 25.0}
 
 
+def test_lines_count_as_in_eval_xsim(tmp_path: Path) -> None:
+    """Empty on either side: no part (a verse that a translation has not); one translation twice: no error."""
+    (tmp_path / "eng.txt").write_text("0\n\n1\n2\n2\n")
+    (tmp_path / "aaa.txt").write_text("0\n3\n\n2\n2\n")
+    (tmp_path / "bbb.txt").write_text("1\n \n0\n2\n2\n")
+    score = dev_scorer(DEV, tmp_path.joinpath)(Numbers())
+    assert score == {"xsim": 25.0, "aaa": 0.0, "bbb": 50.0}
+
+
 @pytest.mark.parametrize(("scale", "said"), [(0.01, True), (1.0, False)])
 def test_vectors_that_fell_together_are_noticed(
     scale: float, said: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -72,5 +81,5 @@ def test_files_are_looked_at_before_the_training(tmp_path: Path) -> None:
     with pytest.raises(MexmaError, match=r"bbb\.txt has 3 lines, .*eng\.txt has 4"):
         dev_scorer(DEV, tmp_path.joinpath)
     write(tmp_path, eng="", aaa="", bbb="")
-    with pytest.raises(MexmaError, match="has no lines"):
+    with pytest.raises(MexmaError, match="have no line that both fill"):
         dev_scorer(DEV, tmp_path.joinpath)

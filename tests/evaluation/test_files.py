@@ -55,6 +55,12 @@ def test_plain_files_and_what_is_no_language(tmp_path: Path) -> None:
     assert list(aligned_folder(folder, "devtest").files) == ["eng_Latn", "fra_Latn"]
 
 
+def test_a_packed_copy_is_no_language_of_its_own(tmp_path: Path) -> None:
+    folder = put(tmp_path, {name: "a\n" for name in ("eng.txt", "eng.txt.gz", "fra.txt", "fra.txt.gz")})
+    assert list(read_texts(folder, "devtest", None, "eng_Latn").texts) == ["fra_Latn"]
+    assert aligned_folder(folder, "devtest").choose("fra") == {"fra_Latn": folder / "fra.txt"}
+
+
 def test_published_lists_are_the_recipes() -> None:
     assert len(language_list("81")) == 80 and len(language_list("90")) == 89  # and English
     assert "zho_Hant" in language_list("81") and "zsm_Latn" in language_list("90")
@@ -65,6 +71,7 @@ def test_lists_of_codes(tmp_path: Path) -> None:
     path.write_text("fra_Latn, deu # German\n\n# none\nfra_Latn zh-TW\n")
     assert language_list(str(path)) == {"fra_Latn": 1, "deu": 1, "zh-TW": 4}
     assert language_list("fra, deu") == {"fra": None, "deu": None}
+    assert len(language_list(",".join(language_list("81")))) == 80  # longer than a file's name can be
     path.write_text("fra\ndeu qqq\n")
     with pytest.raises(MexmaError, match=r"some.txt, line 2: 'qqq' is no language"):
         language_list(str(path))

@@ -10,7 +10,7 @@ import pytest
 
 from mexma_cli.evaluation import published
 from mexma_cli.evaluation.cloud_plot import COLOURS, draw_clouds
-from mexma_cli.evaluation.leakage import leakage_scores, measure_leakage, plane
+from mexma_cli.evaluation.leakage import leakage_scores, measure_leakage, plane, published_as
 from mexma_cli.evaluation.retrieval import GROUPS, AlignedPair
 from mexma_cli.evaluation.sts_files import Pairs
 
@@ -64,7 +64,7 @@ def test_groups_of_languages() -> None:
     scores = leakage_scores(rows)
     assert scores["meaning eng->xx"] == 7.0 and scores["meaning eng->xx 14"] == 6.5
     assert "meaning eng->xx 36" not in scores
-    assert "meaning eng->xx 14" not in leakage_scores(rows[:14])
+    assert leakage_scores(rows[:14])["meaning eng->xx 14"] == 6.5  # `--langs 14`, with its published numbers
 
 
 def test_only_the_ten_sets_are_called_sts17() -> None:
@@ -107,4 +107,8 @@ def test_published_numbers_are_the_papers() -> None:
     assert rows["LaBSE, MEAT+ORACLE"]["language eng->xx 14"] == 8.48
     assert rows["LaBSE, DREAM+ORACLE"]["meaning STS17"] == 74.13
     switched = {row.encoder: row.scores for row in published.rows("leakage-codeswitch")}
+    assert published_as(["deu"], switched=False) == "leakage"
+    assert published_as(["deu"], switched=True) is None  # the paper's mean is of eight languages
+    eight = ["arb", "deu", "spa", "fra", "ita", "nld", "por", "ron"]
+    assert published_as(eight, switched=True) == "leakage-codeswitch"
     assert switched["LaBSE, MEAT+ORACLE"] == {"meaning xx->eng": 96.16, "language xx->eng": 7.42}

@@ -81,6 +81,11 @@ def test_encoders_of_one_name_are_told_apart() -> None:
     text = page(pooled)
     assert "mini, cls (here)" in text and "mini, mean (here)" in text
     assert "mini (here)" in page(pooled[:1])
+    retrained = replace(XSIM, encoder=pooled[0].encoder | {"fingerprint": "h"}, scores={"xsim": 7.25})
+    text = page([*pooled, retrained])  # the same words, other weights
+    assert "mini, f, cls (here)" in text and "mini, h, cls (here)" in text
+    overview = text[: text.index("</section>")]
+    assert overview.count(">12.50</td>") == 2 and overview.count(">7.25</td>") == 1
 
 
 def test_dots_stand_where_their_values_are() -> None:
@@ -91,6 +96,8 @@ def test_dots_stand_where_their_values_are() -> None:
     assert (ticks["0"], ticks["50"]) == ("0.00", "100.00")
     assert "&lt;c&gt;" in text and "<c>" not in text
     assert chart("p", ["a"], [Series("s", [None])]) == ""
+    equal = chart("p", ["a"], [Series("s", [50.0]), Series("t", [50 + 1e-14])])
+    assert equal.count('style="left:50.00%" title=') == 2
 
 
 def test_the_best_is_on_top() -> None:
@@ -102,7 +109,10 @@ def test_the_best_is_on_top() -> None:
     assert order(replace(own, task="sts")) == ["deu", "fra"]
 
 
-@pytest.mark.parametrize(("low", "high"), [(0, 0), (0.02, 0.9), (97.1, 99.3), (-3, 5), (5, 5), (0, 100)])
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(0, 0), (0.02, 0.9), (97.1, 99.3), (-3, 5), (5, 5), (50, 50 + 1e-14), (0, 1e-14), (0, 100)],
+)
 def test_ticks_hold_all_values(low: float, high: float) -> None:
     ticks = ticks_of(low, high)
     assert ticks[0] <= low and high <= ticks[-1] and 2 <= len(ticks) <= 9

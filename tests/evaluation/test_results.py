@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation import published
-from mexma_cli.evaluation.results import Result, names_in, print_result, text_lines
+from mexma_cli.evaluation.results import Result, names_in, print_result, published_scores, text_lines
 
 RESULT = Result(
     "bucc",
@@ -37,10 +38,21 @@ def test_tables() -> None:
     assert "cosine f1, beside: MEXMA paper, Table 16" in lines
     (header,) = [line for line in lines if line.startswith("encoder")]
     ours = lines[lines.index(header) + 1]
-    assert ours.startswith("tiny (here)") and ours.endswith("measured here")
-    assert any(line.startswith("MEXMA") and "98.93" in line and "Table 16" in line for line in lines)
+    assert ours.startswith("tiny (here)")
+    assert ours == lines[-1]  # the papers' means are of four pairs, not of these two
     other = text_lines(Result.from_json(RESULT.to_json() | {"benchmark": None}))
     assert len(other) == 6 and "paper" not in "".join(other)
+
+
+def test_published_means_stand_beside_means_of_the_same_rows() -> None:
+    pairs = ("fra-eng", "deu-eng", "rus-eng", "zho-eng")
+    whole = replace(RESULT, rows=[{"pair": pair, "cosine f1": 90.0, "tuned f1": 80.5} for pair in pairs])
+    lines = text_lines(whole)
+    assert any(line.startswith("tiny (here)") and line.endswith("measured here") for line in lines)
+    assert any(line.startswith("MEXMA") and "98.93" in line and "Table 16" in line for line in lines)
+    assert published_scores(replace(whole, rows=whole.rows[1:])) == []
+    tatoeba = Result("tatoeba", RESULT.encoder, {}, {"xx->eng 14": 90.0}, [{"language": "deu"}], "tatoeba")
+    assert published_scores(tatoeba)[0].scores == {"xx->eng 14": 77.8}  # a mean without its rows
 
 
 def test_columns_of_names() -> None:
@@ -50,7 +62,14 @@ def test_columns_of_names() -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [([], "no result"), ({"task": "x"}, "`encoder` is missing"), ({"task": 3}, "`task` is missing")],
+    [
+        ([], "no result"),
+        ({"task": "x"}, "`encoder` is missing"),
+        ({"task": 3}, "`task` is missing"),
+        (RESULT.to_json() | {"encoder": {}}, "its `encoder` has no name"),
+        (RESULT.to_json() | {"rows": [3]}, "one of its `rows` is none"),
+        (RESULT.to_json() | {"rows": [{}]}, "one of its `rows` is none"),
+    ],
 )
 def test_what_is_no_result(tmp_path: Path, content: object, message: str) -> None:
     path = tmp_path / "r.json"
@@ -67,6 +86,14 @@ def test_published_numbers_add_up() -> None:
             if pairs:
                 assert len(pairs) == 4
                 assert sum(pairs) / 4 == pytest.approx(row.scores[score], abs=0.11), row
+    inference = published.rows("xnli")
+    systems = [row.encoder.partition("+") for row in inference]
+    for base in ("mBERT", "XLM-R"):  # all that the other tables of the DAP paper have
+        assert [name for one, _, name in systems if one == base] == ["", "TR", "TR+TLM", "DAP"]
+    for row in inference:
+        accuracies = [value for name, value in row.scores.items() if name != "accuracy"]
+        assert len(accuracies) == 15
+        assert sum(accuracies) / 15 == pytest.approx(row.scores["accuracy"], abs=0.06), row
     assert {row.encoder for row in published.rows("xsim-81")} >= {"LaBSE", "SONAR", "MEXMA"}
     assert published.rows("no such benchmark") == []
 

@@ -51,6 +51,12 @@ def test_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         read_tatoeba(tmp_path, "cmn")
 
 
+def test_a_language_is_measured_once(tmp_path: Path) -> None:
+    for side in ("deu", "eng"):
+        (tmp_path / f"tatoeba.deu-eng.{side}").write_text("a\n")
+    assert [pair.language for pair in read_tatoeba(tmp_path, "deu,de,deu_Latn")] == ["deu"]
+
+
 def test_groups_are_the_papers() -> None:
     """Means of the DAP paper's tables 7 and 8 over our lists are those of its Table 1."""
     assert [len(codes) for codes in GROUPS.values()] == [14, 28, 36]

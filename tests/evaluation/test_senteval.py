@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -53,18 +54,36 @@ def test_folds_in_folds_are_sentevals() -> None:
     assert len(calls) == protocol("MR", {"all"}, 3).fits == 3 * (3 * len(PENALTIES) + 1)
 
 
-def test_folds_then_test_is_sentevals() -> None:
+def kfold_classifier(train: Part, test: Part, k: int) -> np.ndarray:
+    """SentEval's validation.py, KFoldClassifier.run: its penalties are not those of the other two."""
     from sklearn.linear_model import LogisticRegression
-    from sklearn.metrics import f1_score
-    from sklearn.model_selection import GridSearchCV, StratifiedKFold
+    from sklearn.model_selection import StratifiedKFold
 
-    train, test = part(150, 1), part(60, 2)
-    folds = StratifiedKFold(n_splits=3, shuffle=True, random_state=1111)
-    search = GridSearchCV(LogisticRegression(max_iter=1000), {"C": list(PENALTIES)}, cv=folds)
-    expected = search.fit(train.vectors, train.classes).predict(test.vectors)
-    found = run_task("MRPC", {"train": train, "test": test}, kfold=3)
+    X, y, scores = train.vectors, train.classes, []
+    skf = StratifiedKFold(n_splits=k, shuffle=True, random_state=1111)
+    regs = [2**t for t in range(-1, 6, 1)]
+    for reg in regs:
+        scanscores = []
+        for train_idx, test_idx in skf.split(X, y):
+            clf = LogisticRegression(C=reg, max_iter=1000).fit(X[train_idx], y[train_idx])
+            scanscores.append(clf.score(X[test_idx], y[test_idx]))
+        scores.append(round(100 * np.mean(scanscores), 2))
+    best = LogisticRegression(C=regs[int(np.argmax(scores))], max_iter=1000).fit(X, y)
+    return np.asarray(best.predict(test.vectors))
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 3.0])
+def test_folds_then_test_is_sentevals(scale: float) -> None:
+    from sklearn.metrics import f1_score
+
+    parts = [part(150, 1), part(200, 2)]
+    train, test = (Part(one.vectors * scale, one.classes) for one in parts)
+    expected = kfold_classifier(train, test, 3)
+    calls: list[int] = []
+    found = run_task("MRPC", {"train": train, "test": test}, kfold=3, on_fit=lambda: calls.append(1))
     assert found.accuracy == pytest.approx(100 * np.mean(expected == test.classes))
     assert found.f1 == pytest.approx(100 * f1_score(test.classes, expected))
+    assert len(calls) == protocol("MRPC", {"train", "test"}, 3).fits == 3 * 7 + 1
 
 
 def test_sst2_chooses_its_penalty_on_dev() -> None:
@@ -124,6 +143,14 @@ def test_sentevals_own_files(tmp_path: Path) -> None:
     assert read_task("CR", [tmp_path]) == {}
 
 
+@pytest.mark.parametrize("packed", ["", ".gz"])
+def test_trec_is_not_utf8(tmp_path: Path, packed: str) -> None:
+    (tmp_path / "TREC").mkdir()
+    content = b"DESC:manner How ?\nLOC:city What is the sister\xf0city ?\r\n"
+    (tmp_path / f"TREC/train_5500.label{packed}").write_bytes(gzip.compress(content) if packed else content)
+    assert read_task("TREC", [tmp_path])["train"].sentences == ["How ?", "What is the sister\xf0city ?"]
+
+
 def test_tables_in_several_folders(tmp_path: Path) -> None:
     write(tmp_path / "one/MPQA.tsv", "0\tcomplaining\n1\tglad\n")
     write(tmp_path / "mrpc/train.tsv", "0\ta\tb\n1\tc\td\n")
@@ -143,6 +170,8 @@ def test_tables_in_several_folders(tmp_path: Path) -> None:
         ("TREC", "TREC/TREC_10.label", "DESC:x How ?\nWhat ?\n", "TREC_10.label, line 2: not the layout"),
         ("SST2", "SST/binary/sentiment-dev", "good 1\n", "sentiment-dev, line 1: not the layout"),
         ("MRPC", "MRPC.test.tsv", "2\ta\tb\n", "MRPC.test.tsv, line 1: not the layout"),
+        ("MRPC", "MRPC.test.tsv", "1\ta\tb\n\ta\tb\n", "MRPC.test.tsv, line 2: not the layout"),
+        ("MRPC", "MRPC.test.tsv", "1\ta\tb\n01\ta\tb\n", "MRPC.test.tsv, line 2: not the layout"),
     ],
 )
 def test_damaged_files(tmp_path: Path, task: str, name: str, content: str, message: str) -> None:

@@ -27,6 +27,12 @@ def test_correlations_are_scipys(pairs: list[tuple[int, int]]) -> None:
     assert pearson(a, b) == pytest.approx(scipy_stats.pearsonr(a, b).statistic, abs=1e-12)
 
 
+@pytest.mark.parametrize("count", [2, 3, 6, 7, 10])
+def test_constant_numbers_correlate_with_nothing(count: int) -> None:
+    constant, rising = np.full(count, 0.1), np.arange(count) ** 2.0
+    assert np.isnan(pearson(constant, rising)) and np.isnan(pearson(rising, constant))
+
+
 def test_scores_of_pairs_follow_their_cosines() -> None:
     random = np.random.default_rng(0)
     left, right = random.normal(size=(2, 50, 8)).astype(np.float32)
@@ -79,9 +85,13 @@ def test_a_split_goes_by_its_folder(tmp_path: Path) -> None:
     assert names == ["stsb/dev.deu_Latn", "sick/dev", "devoted"]
 
 
-def test_semeval_publishes_pairs_and_scores_apart(tmp_path: Path) -> None:
-    (tmp_path / "STS.input.news.txt").write_text("A man.\tOne man.\nA b.\tC d.\nA dog.\tA cat.\n")
-    (tmp_path / "STS.gs.news.txt").write_text("5\n\n0.5\n")
+@pytest.mark.parametrize(("year", "sources"), [("", ""), ("2016", "\tlink\tlink")])
+def test_semeval_publishes_pairs_and_scores_apart(tmp_path: Path, year: str, sources: str) -> None:
+    pairs_file = tmp_path / f"STS{year}.input.news.txt"
+    pairs_file.write_text(
+        "".join(f"{pair}{sources}\n" for pair in ("A man.\tOne man.", "A b.\tC d.", "A dog.\tA cat."))
+    )
+    (tmp_path / f"STS{year}.gs.news.txt").write_text("5\n\n0.5\n")
     (file,) = find_files([tmp_path])
     pairs = read_pairs(file)
     assert (pairs.name, pairs.gold.tolist(), pairs.unscored) == ("news", [5.0, 0.5], 1)

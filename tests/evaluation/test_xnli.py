@@ -122,6 +122,16 @@ def test_json_lines(tmp_path: Path) -> None:
         ("xnli.test.tsv", "", "xnli.test.tsv is empty"),
         ("xnli.test.jsonl", '{"gold_label": "neutral"}\n', "xnli.test.jsonl, line 1: no pair of XNLI"),
         ("xnli.test.jsonl", "neutral\n", "xnli.test.jsonl, line 1: no pair of XNLI"),
+        (
+            "xnli.test.jsonl",
+            '{"gold_label": "neutral", "sentence1": null, "sentence2": "b"}\n',
+            "xnli.test.jsonl, line 1: null where a text should be",
+        ),
+        (
+            "xnli.test.jsonl",
+            '{"gold_label": ["neutral"], "sentence1": "a", "sentence2": "b"}\n',
+            'xnli.test.jsonl, line 1: ["neutral"] where a text should be',
+        ),
     ],
 )
 def test_damaged_files(tmp_path: Path, name: str, content: str, message: str) -> None:
