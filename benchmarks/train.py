@@ -1,6 +1,7 @@
 """A training step against the authors' way, side by side in one run: tokens a second, and memory.
 
     python benchmarks/train.py --data DIR [--shape small] [--pairs 32] [--steps 4] [--rounds 3] [--device cpu]
+    python benchmarks/train.py --data DIR --largest [--memory GB] [--device cuda]
 
 The same pairs of real text (DIR: tatoeba_mt/ and bible/ below it), one shape, MEXMA's whole loss and AdamW.
 Programs, each in a process of its own and by turns:
@@ -9,6 +10,10 @@ Programs, each in a process of its own and by turns:
   authors                 their step made again: four passes (clean and masked, both sides) over padded
                           batches, the head on padded batches, logits of every token, no grouping by length
   authors-grouped         the same on batches of pairs of like length, which wastes less on padding
+  authors-packed          four passes without padding, logits of every token: theirs with xformers
+
+On a GPU all but mexma-fp32 are in bfloat16. --largest looks for the most pairs a step that fit into the GPU,
+or into --memory.
 
 A token is one of a clean or masked view; padding does not count. Before the measured steps one step without
 dropout tells the losses of all programs, which must be the same. Memory is the peak of the process, and the
@@ -28,19 +33,22 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from authors import Packed, Padded
 from embed import SHAPES, peak_rates
 from torch import nn
 
-PROGRAMS = ("mexma-bf16", "mexma-fp32", "authors", "authors-grouped")
+PEERS = ("authors", "authors-grouped", "authors-packed")
+PROGRAMS = ("mexma-bf16", "mexma-fp32", *PEERS)
 LANGUAGES = ("fra_Latn", "deu_Latn", "spa_Latn", "rus_Cyrl")
 POOL = 4096
-"""Pairs from which batches are drawn."""
+"""Pairs from which batches are drawn, or four batches if that is more."""
 
 
 class RealPairs:
@@ -71,7 +79,7 @@ def real_pairs(data: Path, encoder: Any, count: int, grouped: bool) -> RealPairs
     for code in LANGUAGES:
         verses = zip(read_lines(data / "bible" / f"{code}.txt.gz"), english, strict=True)
         rows = (line.split("\t") for line in read_lines(data / "tatoeba_mt" / f"{code}-eng.tsv.gz"))
-        half = POOL // len(LANGUAGES) // 2
+        half = max(POOL, 4 * count) // len(LANGUAGES) // 2
         texts += islice(((a, b) for a, b in verses if a and b), half)
         texts += islice(((row[0], row[1]) for row in rows), half)
     sides = [encoder.tokenize([text[side] for text in texts]) for side in (0, 1)]
@@ -95,54 +103,9 @@ def make(shape: str) -> tuple[Any, Any]:
     return encoder, Mexma(encoder, MexmaObjective(name="mexma"))
 
 
-class Authors(nn.Module):
-    """Their step on the same weights: padded, four passes, logits of all tokens (facebookresearch/mexma)."""
-
-    def __init__(self, mexma: Any) -> None:
-        super().__init__()
-        self.model, self.head, self.bias = mexma.model, mexma.head.layers, mexma.head.bias
-        self.model.set_attn_implementation("sdpa")
-        for config in (self.model.config, self.head.config):
-            config._attn_implementation = "sdpa"
-
-    def forward(self, views: Any) -> dict[str, torch.Tensor]:
-        """Both unmasking losses, alignment and KoLeo, with their weights in the paper's formula."""
-        from mexma_cli.objectives import losses
-
-        batch, count = views.batch, len(views.partners)
-        sentences = list(batch.input_ids.split(list(batch.lengths)))
-        labels = torch.full_like(batch.input_ids[sum(batch.lengths[:count]) :], -100)
-        labels[views.masked_tokens] = views.labels
-        wanted = list(labels.split(list(batch.lengths[count:])))
-        rows = {"source": views.source_rows.tolist(), "target": views.target_rows.tolist()}
-        clean, masked, masks, targets = {}, {}, {}, {}
-        for side, where in rows.items():
-            clean[side], _ = self._encode([sentences[row] for row in where])
-            masked[side], masks[side] = self._encode([sentences[count + row] for row in where])
-            targets[side] = nn.utils.rnn.pad_sequence([wanted[row] for row in where], True, -100)
-        terms = {}
-        words = self.model.get_input_embeddings().weight
-        for side, other in (("source", "target"), ("target", "source")):
-            states = torch.cat([clean[other][:, :1], masked[side][:, 1:]], dim=1)
-            blocked = (1.0 - masks[side][:, None, None, :].float()) * torch.finfo(torch.float32).min
-            logits = nn.functional.linear(self.head(states, blocked).last_hidden_state, words, self.bias)
-            terms[f"unmask_{side}"] = nn.functional.cross_entropy(
-                logits.flatten(0, 1), targets[side].flatten()
-            )
-        first, second = clean["source"][:, 0], clean["target"][:, 0]
-        terms["alignment"] = nn.functional.mse_loss(first, second)
-        identities = (views.identities[views.source_rows], views.identities[views.target_rows])
-        terms["koleo"] = sum(map(losses.koleo, (first, second), identities)) / 2
-        return terms
-
-    def _encode(self, sentences: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-        ids = nn.utils.rnn.pad_sequence(sentences, True, self.model.config.pad_token_id)
-        mask = (ids != self.model.config.pad_token_id).long()
-        return self.model(input_ids=ids, attention_mask=mask).last_hidden_state, mask
-
-
 def run_one(program: str, settings: argparse.Namespace) -> dict[str, Any]:
     """First losses, tokens a second of each step, and memory in bytes, of one program."""
+    from mexma_cli.encoder.attention import choose_backend
     from mexma_cli.recipe import Trainer as Settings
     from mexma_cli.stages.train import vocabulary_of
     from mexma_cli.training.distributed import Processes
@@ -153,15 +116,19 @@ def run_one(program: str, settings: argparse.Namespace) -> dict[str, Any]:
     pairs = real_pairs(settings.data, encoder, settings.pairs, program == "authors-grouped")
     vocabulary = vocabulary_of(encoder)
     device = torch.device(settings.device)
+    if settings.memory:
+        _limit(settings.memory, device)
+    encoder.backend = choose_backend("auto", device)
 
     def views(start: int) -> Any:
         batch = pairs.ids(start, settings.pairs)
         return build_views(batch, mexma.views(), vocabulary, 42, start).to(device)
 
     plain = program.startswith("authors")
-    objective = Authors(mexma) if plain else mexma
+    objective = mexma if not plain else Packed(mexma) if program == "authors-packed" else Padded(mexma)
+    low = partial(torch.autocast, device.type, torch.bfloat16, enabled=plain and device.type == "cuda")
     objective.to(device).eval()
-    with torch.no_grad():
+    with torch.no_grad(), low():
         first = {name: float(term) for name, term in objective(views(0)).items()}
     held = _memory(device)
     speeds = []
@@ -171,7 +138,8 @@ def run_one(program: str, settings: argparse.Namespace) -> dict[str, Any]:
         for step in range(settings.steps):
             began = time.perf_counter()
             batch = views(step * settings.pairs)
-            terms = objective(batch)
+            with low():
+                terms = objective(batch)
             loss = sum(mexma.weights[name] * term for name, term in terms.items())
             loss.backward()
             nn.utils.clip_grad_norm_(objective.parameters(), 1.2)
@@ -196,15 +164,17 @@ def run_one(program: str, settings: argparse.Namespace) -> dict[str, Any]:
             trainer.save = lambda *_, **__: Path(folder)  # type: ignore[method-assign]
             trainer.run(_NoLog(), lambda record: speeds.append(record["tokens_per_second"]))
     found = {"first": first, "speeds": speeds, "peak": _memory(device), "above": _memory(device) - held}
-    work = [gflop(mexma, views(step * settings.pairs), plain) for step in range(settings.steps)]
+    work = [gflop(mexma, views(step * settings.pairs), program) for step in range(settings.steps)]
     return found | {"work": work}
 
 
-def gflop(mexma: Any, views: Any, padded: bool) -> float:
-    """Of a step's matrix products per token, forward and backward; `padded`: as the authors have them."""
+def gflop(mexma: Any, views: Any, program: str) -> float:
+    """Of a step's matrix products per token, forward and backward."""
     lengths, count = views.batch.lengths, len(views.partners)
     clean, hidden, masked = sum(lengths[:count]), sum(lengths[count:]), len(views.labels)
-    if padded:
+    if program == "authors-packed":
+        masked = hidden
+    elif program in PEERS:
         sides = (views.source_rows.tolist(), views.target_rows.tolist())
         clean = hidden = masked = sum(len(rows) * max(lengths[row] for row in rows) for rows in sides)
     encoder, head = (
@@ -242,6 +212,40 @@ def padding(settings: argparse.Namespace, grouped: bool) -> float:
     return padded / real
 
 
+def _limit(gigabytes: float, device: torch.device) -> None:
+    """Let this process have so much memory, as its private data or on its GPU, and no more."""
+    if device.type == "cuda":
+        whole = torch.cuda.get_device_properties(device).total_memory
+        torch.cuda.set_per_process_memory_fraction(gigabytes * 1e9 / whole, device)
+    else:
+        resource.setrlimit(resource.RLIMIT_DATA, (int(gigabytes * 1e9),) * 2)
+
+
+def apart(
+    program: str, settings: argparse.Namespace, arguments: list[str], **how: Any
+) -> subprocess.CompletedProcess[str]:
+    """One program in a process of its own, with these arguments besides those of this process."""
+    environment = os.environ | {"OMP_NUM_THREADS": str(settings.threads)}
+    command = [sys.executable, *sys.argv, "--one", program, *arguments]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=False, **how)
+
+
+def largest(program: str, settings: argparse.Namespace) -> int:
+    """The most pairs a step that do not end in an error, to within an eighth; 0 if the first do."""
+
+    def fits(pairs: int) -> bool:
+        arguments = ["--pairs", str(pairs), "--steps", "2"]
+        return apart(program, settings, arguments, stderr=subprocess.DEVNULL).returncode == 0
+
+    most, too_many = 0, settings.pairs
+    while fits(too_many):
+        most, too_many = too_many, 2 * too_many
+    while most and too_many - most > most // 8:
+        middle = (most + too_many) // 2
+        most, too_many = (middle, too_many) if fits(middle) else (most, middle)
+    return most
+
+
 def main() -> None:
     """Read the arguments, print the figures."""
     parser = argparse.ArgumentParser(
@@ -255,11 +259,17 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=PROGRAMS)
+    parser.add_argument("--memory", type=float, metavar="GB", help="of the processor or the GPU")
+    parser.add_argument("--largest", action="store_true", help="the most pairs a step that fit")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     settings = parser.parse_args()
     if settings.one:
         torch.set_num_threads(settings.threads)
         print(json.dumps(run_one(settings.one, settings)))
+        return
+    if settings.largest:
+        for program in settings.programs:
+            print(f"{program:16}{largest(program, settings):6} pairs a step at most", flush=True)
         return
     ratios = ", ".join(f"{name} {padding(settings, name == 'grouped'):.2f}" for name in ("plain", "grouped"))
     print(
@@ -270,16 +280,15 @@ def main() -> None:
     rates = peak_rates(shape.width, shape.ffn) if settings.device == "cpu" else {}
     found: dict[str, list[dict[str, Any]]] = {program: [] for program in settings.programs}
     for program in chain.from_iterable([settings.programs] * settings.rounds):
-        environment = os.environ | {"OMP_NUM_THREADS": str(settings.threads)}
-        command = [sys.executable, *sys.argv, "--one", program]
-        result = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
+        result = apart(program, settings, [])
+        result.check_returncode()
         found[program].append(json.loads(result.stdout.splitlines()[-1]))
     # The first step warms up.
     speeds = {name: [float(np.mean(run["speeds"][1:])) for run in runs] for name, runs in found.items()}
     for program, runs in found.items():
         peak, above = (np.median([run[key] for run in runs]) / 1e9 for key in ("peak", "above"))
         line = f"{program:16}{np.median(speeds[program]):8.0f} tokens/s"
-        for peer in ("authors", "authors-grouped"):
+        for peer in PEERS:
             if peer in speeds:
                 line += f"   {np.median(np.array(speeds[program]) / np.array(speeds[peer])):6.2f} x {peer}"
         print(f"{line}   peak {peak:.2f} GB, {above:.2f} above the weights")
