@@ -77,7 +77,7 @@ class Data(Section):
     minimum_per_language: int = Field(0, ge=0)
     """Up to so many pairs a language are made up from the corpora with `top_up`."""
     max_tokens: int = Field(200, ge=3)
-    """With <s> and </s> (paper section 7.5)."""
+    """With <s> and </s> (paper section 7.5); not more than the encoder takes."""
     min_chars: int = Field(1, ge=0)
     """Pairs with a side of fewer characters are dropped."""
     max_chars: int = Field(1000, ge=1)
