@@ -148,7 +148,8 @@ def load(path: Path) -> State:
         position=manifest["position"],
         objective=load_file(path / "objective.safetensors"),
         average=load_file(average) if average.exists() else {},
-        optimisers=torch.load(path / "optimisers.pt", weights_only=True),
+        # Not to the GPU that it was saved from: there may be none here, or it is another process's.
+        optimisers=torch.load(path / "optimisers.pt", map_location="cpu", weights_only=True),
         seconds=manifest["seconds"],
         best=manifest.get("best"),
     )

@@ -48,6 +48,12 @@ def test_what_is_saved_is_loaded(average: bool, tmp_path: Path) -> None:
     equal(checkpoint.load(path), state(3, average))
 
 
+def test_what_a_gpu_saved_is_loaded_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.serialization, "location_tag", lambda storage: "cuda:0")
+    path = checkpoint.save(tmp_path, state(3), keep=2)
+    equal(checkpoint.load(path), state(3))
+
+
 def test_the_last_ones_are_kept(tmp_path: Path) -> None:
     for step in (2, 4, 10, 100):
         checkpoint.save(tmp_path, state(step), keep=2)
