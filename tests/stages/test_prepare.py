@@ -128,6 +128,15 @@ def test_a_tokeniser_is_trained_on_what_is_kept_and_used_again(folder: Path) -> 
     assert BitextStore.open(first[0].path).manifest.vocabulary == len(tokenizer)
 
 
+def test_another_tokeniser_in_the_same_process(folder: Path) -> None:
+    shape = {"layers": 1, "width": 16, "heads": 2, "ffn": 16}
+    for vocabulary in (300, 400):
+        made = recipe(folder, {"new": shape, "tokenizer": {"vocabulary": vocabulary}})
+        report = prepare(made)[0]
+        assert not report.reused
+        assert BitextStore.open(report.path).manifest.vocabulary == len(load_tokenizer(tokenizer_path(made)))
+
+
 @pytest.mark.parametrize("odd", ["text in lower case", "a folder for the transformer"])
 def test_the_tokens_are_those_that_the_encoder_embeds(
     odd: str, folder: Path, tiny_encoder: Path, sentences: dict[str, list[str]], tmp_path: Path
