@@ -74,7 +74,8 @@ def save(folder: Path, state: State, keep: int, best: bool = False) -> Path:
     """
     final = path_of(folder, state.step)
     part = folder / f"{final.name}.tmp-{os.getpid()}"
-    shutil.rmtree(part, ignore_errors=True)
+    for old in folder.glob("*.tmp-*"):  # of a killed run
+        shutil.rmtree(old, ignore_errors=True)
     try:
         with no_space_as_message(final):
             part.mkdir(parents=True)
