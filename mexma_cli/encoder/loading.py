@@ -11,13 +11,12 @@ import torch
 from safetensors import SafetensorError
 from tokenizers import Tokenizer
 from tokenizers.models import Unigram
-from tokenizers.normalizers import Lowercase, Normalizer, Sequence
 
 from mexma_cli.encoder import stored
 from mexma_cli.encoder.body import Body
 from mexma_cli.encoder.folder import FolderSettings
 from mexma_cli.encoder.modules import Dense, damaged
-from mexma_cli.encoder.tokens import Tokens, with_transformers
+from mexma_cli.encoder.tokens import Tokens, put_in_lower_case, with_transformers
 from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:
@@ -88,7 +87,8 @@ def load_tokenizer(name: str, folder: Path, settings: FolderSettings, vocabulary
     if not any((folder / file).is_file() for file in TOKENIZER_FILES):
         raise MexmaError(f"{name!r} cannot be loaded as an encoder: it has no tokeniser (tokenizer.json)")
     tokens = Tokens.read(folder, partial(_with_transformers, name, folder, settings))
-    _put_in_case(tokens.backend, settings)
+    if settings.lower_case:
+        put_in_lower_case(tokens.backend)
     _check(name, tokens, settings.config, vocabulary)
     return tokens
 
@@ -100,22 +100,9 @@ def _with_transformers(name: str, folder: Path, settings: FolderSettings) -> Pre
         raise refused(name, folder, error) from None
     if not getattr(tokenizer, "is_fast", False):
         raise MexmaError(f"{name!r} has no fast tokeniser (tokenizer.json)")
-    _put_in_case(tokenizer.backend_tokenizer, settings)
-    return tokenizer
-
-
-def _put_in_case(backend: Tokenizer, settings: FolderSettings) -> None:
-    """A second time it changes nothing."""
     if settings.lower_case:
-        backend.normalizer = _lower_case(backend.normalizer)
-
-
-def _lower_case(normalizer: Normalizer | None) -> Normalizer:
-    """As sentence-transformers does for `do_lower_case`: before all else, unless it is done anyway."""
-    steps: list[Any] = [normalizer] if normalizer else []
-    if isinstance(normalizer, Sequence):
-        steps = [normalizer[i] for i in range(len(normalizer))]
-    return Sequence(steps if any(isinstance(step, Lowercase) for step in steps) else [Lowercase(), *steps])
+        put_in_lower_case(tokenizer.backend_tokenizer)
+    return tokenizer
 
 
 def _highest_id(backend: Tokenizer) -> int:

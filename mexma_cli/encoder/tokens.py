@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer
+from tokenizers.normalizers import Lowercase, Sequence
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -80,6 +81,19 @@ class Tokens:
     def full(self) -> PreTrainedTokenizerFast:
         """Transformers' tokeniser, for training and for other programs' files."""
         return self._load()
+
+
+def put_in_lower_case(backend: Tokenizer) -> None:
+    """As sentence-transformers does for `do_lower_case`: before all else, unless it is done anyway.
+
+    A second time it changes nothing.
+    """
+    normalizer = backend.normalizer
+    steps: list[Any] = [normalizer] if normalizer else []
+    if isinstance(normalizer, Sequence):
+        steps = [normalizer[i] for i in range(len(normalizer))]
+    done = any(isinstance(step, Lowercase) for step in steps)
+    backend.normalizer = Sequence(steps if done else [Lowercase(), *steps])
 
 
 def with_transformers(folder: str | Path, own_code: bool = False) -> PreTrainedTokenizerFast:

@@ -101,7 +101,7 @@ class DecomposeTrainer(Section):
     """Adam's."""
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda or cuda:N."""
-    seed: int = 42
+    seed: int = Field(42, ge=0)
     """Of the maps' first weights, the order of pairs and what is held out."""
     log_every: int = Field(1, ge=1)
     """Epochs between two records in log.jsonl."""

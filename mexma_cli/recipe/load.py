@@ -123,8 +123,9 @@ def _assign(node: Any, steps: Sequence[str], value: Any) -> None:
     for step in steps[:-1]:
         if not isinstance(node, dict):
             raise MexmaError(f"--set {'.'.join(steps)}: {step!r} is not inside a section")
-        if node.get(step) is None:
-            node[step] = {}
+        inner = {} if node.get(step) is None else node[step]
+        # A copy, since by an alias (`*name` in YAML) it may stand in another place too.
+        node[step] = dict(inner) if isinstance(inner, dict) else inner
         node = node[step]
     if not isinstance(node, dict):
         raise MexmaError(f"--set {'.'.join(steps)}: {steps[-1]!r} is not inside a section")

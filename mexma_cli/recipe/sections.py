@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, model_validator
 
 from mexma_cli.recipe.objectives import Objective
 from mexma_cli.recipe.section import Section
+
+Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Keep(Section):
@@ -77,7 +79,7 @@ class Data(Section):
     minimum_per_language: int = Field(0, ge=0)
     """Up to so many pairs a language are made up from the corpora with `top_up`."""
     max_tokens: int = Field(200, ge=3)
-    """With <s> and </s> (paper section 7.5)."""
+    """With <s> and </s> (paper section 7.5); not more than the encoder takes."""
     min_chars: int = Field(1, ge=0)
     """Pairs with a side of fewer characters are dropped."""
     max_chars: int = Field(1000, ge=1)
@@ -204,8 +206,8 @@ class Trainer(Section):
     """Share of the steps over which the rate rises from a tenth to the whole; above 1 the run ends before."""
     weight_decay: float = Field(0.0, ge=0)
     """AdamW's, of matrices alone."""
-    betas: tuple[float, float] = (0.9, 0.999)
-    """AdamW's."""
+    betas: tuple[Beta, Beta] = (0.9, 0.999)
+    """AdamW's, both below 1."""
     eps: float = Field(1e-8, gt=0)
     """AdamW's."""
     clip: float = Field(1.2, ge=0)
@@ -218,7 +220,7 @@ class Trainer(Section):
     """What the passes are computed in; the weights stay float32."""
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda or cuda:N."""
-    seed: int = 42
+    seed: int = Field(42, ge=0)
     """Of the order of pairs, masks, dropout and new weights."""
     log_every: int = Field(10, ge=1)
     """Steps between two records in log.jsonl."""

@@ -134,7 +134,7 @@ class LanguageWorker:
         Args:
             tokenizer: A file as `tokenizers` reads it.
         """
-        backend, digest = load_backend(tokenizer)
+        backend, digest = load_backend(tokenizer.read_text(encoding="utf-8"))
         quota, reports = Quota(self.data), []
         for job in chain:
             limit = self._limit(quota, job)
@@ -211,9 +211,8 @@ class LanguageWorker:
 
 
 @lru_cache(maxsize=1)
-def load_backend(path: Path) -> tuple[Any, str]:
-    """A tokeniser without truncation and padding, from its file, and its fingerprint."""
-    text = path.read_text(encoding="utf-8")
+def load_backend(text: str) -> tuple[Any, str]:
+    """A tokeniser without truncation and padding, from a file's text, and its fingerprint."""
     return Tokenizer.from_str(text), xxhash.xxh3_128_hexdigest(text.encode())
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import xxhash
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from mexma_cli.encoder.folder import locate, written_aside
-from mexma_cli.encoder.tokens import Tokens, with_transformers
+from mexma_cli.encoder.folder import locate, read_settings, written_aside
+from mexma_cli.encoder.tokens import Tokens, put_in_lower_case, with_transformers
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import Recipe, TrainTokenizer
 from mexma_cli.stages.vocabulary import SPECIAL, Weighed, train_pieces, word_model
@@ -61,7 +61,7 @@ def recipe_tokenizer(
     """
     wanted = recipe.encoder.tokenizer
     if recipe.encoder.start is not None or wanted is None:
-        return read_tokenizer(locate(recipe.encoder.start or "mini"))
+        return _tokenizer_of(recipe.encoder.start or "mini")
     path = tokenizer_path(recipe)
     note = {"tokenizer": wanted.model_dump(), "text": settings}
     if (path / _NOTE).is_file() and read_json(path / _NOTE) == note:
@@ -72,6 +72,15 @@ def recipe_tokenizer(
         tokenizer.save_pretrained(aside)
         write_json_atomic(aside / _NOTE, note)
     return read_tokenizer(path)
+
+
+def _tokenizer_of(encoder: str) -> Tokens:
+    """The tokeniser that an encoder embeds with."""
+    settings = read_settings(locate(encoder))
+    tokens = read_tokenizer(settings.transformer)
+    if settings.lower_case:
+        put_in_lower_case(tokens.backend)
+    return tokens
 
 
 def read_tokenizer(folder: str | Path) -> Tokens:

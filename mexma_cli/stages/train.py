@@ -89,7 +89,8 @@ def train(
                 _export(trainer, run / phase.name / "encoder")
                 del trainer  # its optimiser's memory is the next phase's
                 processes.wait()
-            encoder = SentenceEncoder.load(str(run / phase.name / "encoder"), "cpu")
+            done = str(run / phase.name / "encoder")
+            encoder = SentenceEncoder.load(done, "cpu", max_tokens=recipe.data.max_tokens)
         if processes.first:
             encoder.languages = languages
             encoder.save(run / "encoder")
@@ -122,6 +123,12 @@ def _check(recipe: Recipe, encoder: SentenceEncoder, processes: Processes) -> No
                 "name a dev set, or take `last`",
             )
         objectives.check(recipe, number, encoder)
+    if encoder.max_tokens < recipe.data.max_tokens:
+        raise MexmaError(
+            f"data.max_tokens is {recipe.data.max_tokens}, and {encoder.name} takes {encoder.max_tokens} "
+            "tokens at most",
+            f"set data.max_tokens to {encoder.max_tokens} or less",
+        )
 
 
 def _warn(recipe: Recipe, pairs: int, processes: Processes) -> None:
@@ -159,7 +166,9 @@ def _start(recipe: Recipe) -> SentenceEncoder:
     settings = recipe.encoder
     if settings.new is None:
         assert settings.start is not None
-        encoder = SentenceEncoder.load(settings.start, "cpu", pooling=settings.pooling)
+        encoder = SentenceEncoder.load(
+            settings.start, "cpu", pooling=settings.pooling, max_tokens=recipe.data.max_tokens
+        )
         if settings.pooling is not None:
             encoder = SentenceEncoder(
                 encoder.name,
@@ -170,7 +179,6 @@ def _start(recipe: Recipe) -> SentenceEncoder:
                 spelling=encoder.spelling,
                 languages=encoder.languages,
             )
-        encoder.max_tokens = min(encoder.max_tokens, recipe.data.max_tokens)
         return encoder
     tokenizer = load_tokenizer(tokenizer_path(recipe))
     seed = recipe.phases[0].trainer.seed

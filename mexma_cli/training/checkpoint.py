@@ -74,7 +74,8 @@ def save(folder: Path, state: State, keep: int, best: bool = False) -> Path:
     """
     final = path_of(folder, state.step)
     part = folder / f"{final.name}.tmp-{os.getpid()}"
-    shutil.rmtree(part, ignore_errors=True)
+    for old in folder.glob("*.tmp-*"):  # of a killed run
+        shutil.rmtree(old, ignore_errors=True)
     try:
         with no_space_as_message(final):
             part.mkdir(parents=True)
@@ -148,7 +149,8 @@ def load(path: Path) -> State:
         position=manifest["position"],
         objective=load_file(path / "objective.safetensors"),
         average=load_file(average) if average.exists() else {},
-        optimisers=torch.load(path / "optimisers.pt", weights_only=True),
+        # Not to the GPU that it was saved from: there may be none here, or it is another process's.
+        optimisers=torch.load(path / "optimisers.pt", map_location="cpu", weights_only=True),
         seconds=manifest["seconds"],
         best=manifest.get("best"),
     )

@@ -17,6 +17,8 @@ from mexma_cli.errors import MexmaError
 
 PATIENCE = 120
 """Seconds that processes have to write a checkpoint after a signal, or to notice that another has died."""
+_PARENTS = ("MEXMA_TRAIN_PROCESSES", "MEXMA_TRAIN_RESTARTS")
+"""What the environment may say to the first process and not to those that it starts."""
 
 
 def launch(arguments: Sequence[str], processes: int, restarts: int) -> int:
@@ -33,6 +35,8 @@ def launch(arguments: Sequence[str], processes: int, restarts: int) -> int:
         MexmaError: A process failed or was killed, and no restart is left.
     """
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
+    for name in _PARENTS:
+        os.environ.pop(name, None)
     logging.getLogger("torch.distributed").setLevel(logging.ERROR)  # its reports repeat what a process said
     config = LaunchConfig(
         min_nodes=1,

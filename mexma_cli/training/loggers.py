@@ -42,7 +42,7 @@ class TensorBoard:
         from torch.utils.tensorboard import SummaryWriter
 
         folder = run / "tensorboard" / phase
-        self._writer: Any = SummaryWriter(str(folder), purge_step=from_step + 1 if from_step else None)
+        self._writer: Any = SummaryWriter(str(folder), purge_step=from_step + 1)
 
     def write(self, record: dict[str, Any]) -> None:
         """Add every number of a record at its step."""

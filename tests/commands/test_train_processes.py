@@ -13,18 +13,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from safetensors.torch import load_file
+from torch.distributed.launcher.api import LaunchConfig
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 from mexma_cli.recipe import load
 from mexma_cli.stages.train import train
+from mexma_cli.training import launch
 from tests.examples import demo_pairs, prepared
 
 ROOT = Path(__file__).parent.parent.parent
@@ -151,6 +153,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 from mexma_cli.recipe import load
 from mexma_cli.stages.train import train
+from mexma_cli.training import launch
 from mexma_cli.training.distributed import Processes
 
 with Processes.joined() as processes:
@@ -306,3 +309,19 @@ def test_a_loss_that_is_no_number_in_one_process(recipe: Path, tmp_path: Path) -
 def test_wrong_usage(arguments: list[str], message: str, recipe: Path) -> None:
     result = CliRunner().invoke(cli, ["train", str(recipe), *arguments])
     assert result.exit_code == 2 and message in result.stderr
+
+
+def test_processes_do_not_start_processes(
+    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, str] = {}
+
+    def started(config: LaunchConfig, program: str) -> Callable[..., None]:
+        seen.update(os.environ, processes=str(config.nproc_per_node), restarts=str(config.max_restarts))
+        return lambda *arguments: None
+
+    monkeypatch.setattr(launch, "elastic_launch", started)
+    wanted = {"MEXMA_TRAIN_PROCESSES": "2", "MEXMA_TRAIN_RESTARTS": "3"}
+    result = CliRunner(env=wanted).invoke(cli, ["train", str(recipe), "--set", f"run={tmp_path / 'run'}"])
+    assert (result.exit_code, seen["processes"], seen["restarts"]) == (0, "2", "3")
+    assert not wanted.keys() & seen.keys()

@@ -121,6 +121,15 @@ def test_set_for_all_phases_and_for_one() -> None:
     assert recipe.encoder.new is not None and recipe.encoder.new.layers == 1
 
 
+def test_set_for_one_of_two_phases_that_share_a_section(raw: Raw, tmp_path: Path) -> None:
+    first, second = raw["phases"]
+    raw["phases"] = [first, {**second, "name": "one"}, {**second, "name": "other"}]
+    path = written(tmp_path, raw)
+    assert "objective: &id" in path.read_text()  # YAML's dumper writes it once, and an alias
+    recipe = load(path, ["phases.one.objective.alpha=7"])
+    assert [phase.objective.alpha for phase in recipe.phases[1:]] == [7.0, 1.0]
+
+
 def test_the_later_override_wins() -> None:
     recipe = load(SMALL, ["trainer.steps=7", "phases.mexma.trainer.steps=9"])
     assert [phase.trainer.steps for phase in recipe.phases] == [7, 9]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.prepare import prepare, store_path
 from mexma_cli.stages.tokenizer import load_tokenizer, tokenizer_path
@@ -123,6 +126,39 @@ def test_a_tokeniser_is_trained_on_what_is_kept_and_used_again(folder: Path) -> 
     assert all(report.reused for report in prepare(made))
     assert (tokenizer_path(made) / "tokenizer.json").stat().st_mtime_ns == note
     assert BitextStore.open(first[0].path).manifest.vocabulary == len(tokenizer)
+
+
+def test_another_tokeniser_in_the_same_process(folder: Path) -> None:
+    shape = {"layers": 1, "width": 16, "heads": 2, "ffn": 16}
+    for vocabulary in (300, 400):
+        made = recipe(folder, {"new": shape, "tokenizer": {"vocabulary": vocabulary}})
+        report = prepare(made)[0]
+        assert not report.reused
+        assert BitextStore.open(report.path).manifest.vocabulary == len(load_tokenizer(tokenizer_path(made)))
+
+
+@pytest.mark.parametrize("odd", ["text in lower case", "a folder for the transformer"])
+def test_the_tokens_are_those_that_the_encoder_embeds(
+    odd: str, folder: Path, tiny_encoder: Path, sentences: dict[str, list[str]], tmp_path: Path
+) -> None:
+    encoder = tmp_path / "encoder"
+    shutil.copytree(tiny_encoder, encoder)
+    if odd == "text in lower case":
+        limits = {"max_seq_length": 64, "do_lower_case": True}
+        (encoder / "sentence_bert_config.json").write_text(json.dumps(limits))
+    else:
+        files = [path for path in encoder.iterdir() if path.is_file() and path.name != "modules.json"]
+        (encoder / "0_Transformer").mkdir()
+        for path in files:
+            path.rename(encoder / "0_Transformer" / path.name)
+        modules = json.loads((encoder / "modules.json").read_text())
+        modules[0]["path"] = "0_Transformer"
+        (encoder / "modules.json").write_text(json.dumps(modules))
+    store = BitextStore.open(prepare(recipe(folder, {"from": str(encoder)}))[0].path)
+    loaded = SentenceEncoder.load(str(encoder), "cpu")
+    for row, pair in enumerate(zip(sentences["fra"], sentences["eng"], strict=True)):
+        for ids, wanted in zip(store.pair(row), loaded.tokenize(pair), strict=True):
+            assert ids.tolist() == wanted[1:-1].tolist()
 
 
 ALIGNED = {

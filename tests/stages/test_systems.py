@@ -262,6 +262,29 @@ def test_a_new_encoder_with_mean_pooling(pairs: Path, tmp_path: Path) -> None:
     assert SentenceEncoder.load(str(tmp_path / "run"), "cpu").pooling == "mean"
 
 
+def test_sentences_longer_than_the_encoder_takes(
+    pairs: Path, starts: dict[str, Path], tmp_path: Path
+) -> None:
+    start = starts["FacebookAI/xlm-roberta-base"]
+    limit = SentenceEncoder.load(str(start), "cpu").max_tokens
+    raw = shrunk(load("systems/tr"), pairs, start, tmp_path / "run")
+    raw["data"] |= {"store": str(tmp_path / "data"), "max_tokens": limit + 1}
+    error = refused(raw, tmp_path)
+    assert error.message == f"data.max_tokens is {limit + 1}, and {start} takes {limit} tokens at most"
+    assert error.hint == f"set data.max_tokens to {limit} or less"
+
+
+def test_an_encoder_takes_sentences_as_long_as_it_was_trained_on(pairs: Path, tmp_path: Path) -> None:
+    raw = shrunk(load("systems/small/clft"), pairs, None, tmp_path / "run")
+    raw["data"] |= {"store": str(tmp_path / "data"), "max_tokens": 300}
+    assert train(prepared(parsed(raw, tmp_path))) is not None
+    again = raw | {"run": str(tmp_path / "again"), "encoder": {"from": str(tmp_path / "run")}}
+    again["phases"] = raw["phases"][1:]
+    assert train(prepared(parsed(again, tmp_path))) is not None
+    for run in ("run", "again"):
+        assert SentenceEncoder.load(str(tmp_path / run), "cpu", max_tokens=300).max_tokens == 300
+
+
 @pytest.mark.parametrize("share", [0.0, 0.1])
 def test_attention_dropout_is_the_recipes(
     share: float, pairs: Path, starts: dict[str, Path], tmp_path: Path

@@ -48,6 +48,12 @@ def test_what_is_saved_is_loaded(average: bool, tmp_path: Path) -> None:
     equal(checkpoint.load(path), state(3, average))
 
 
+def test_what_a_gpu_saved_is_loaded_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.serialization, "location_tag", lambda storage: "cuda:0")
+    path = checkpoint.save(tmp_path, state(3), keep=2)
+    equal(checkpoint.load(path), state(3))
+
+
 def test_the_last_ones_are_kept(tmp_path: Path) -> None:
     for step in (2, 4, 10, 100):
         checkpoint.save(tmp_path, state(step), keep=2)
@@ -60,6 +66,14 @@ def test_a_step_saved_twice_is_replaced(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, state(3, average=False), keep=2)
     assert [entry.name for entry in tmp_path.iterdir()] == ["step-00000003"]
     equal(checkpoint.load(path), state(3, average=False))
+
+
+def test_what_a_killed_run_was_writing_is_removed(tmp_path: Path) -> None:
+    for name in ("step-00000004.tmp-17", "best.tmp-17"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "objective.safetensors").write_bytes(b"half")
+    checkpoint.save(tmp_path, state(3), keep=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000003"]
 
 
 def test_nothing_there(tmp_path: Path) -> None:

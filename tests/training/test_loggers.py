@@ -24,7 +24,10 @@ def test_the_numbers_of_a_record() -> None:
     assert scalars(RECORD) == {"loss": 2.5, "terms/koleo": -0.5, "dev/xsim": 12.5, "dev/spa_Latn": 12.5}
 
 
-def test_tensorboard_has_every_number_at_its_step_and_hides_what_a_resume_does_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("last", [0, 1])  # the step that was saved
+def test_tensorboard_has_every_number_at_its_step_and_hides_what_a_resume_does_again(
+    last: int, tmp_path: Path
+) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -32,11 +35,12 @@ def test_tensorboard_has_every_number_at_its_step_and_hides_what_a_resume_does_a
     for step in (1, 2, 3):
         log.write(RECORD | {"step": step, "loss": float(step)})
     log.close()
-    resumed = LOGGERS["tensorboard"](tmp_path, "mexma", 1)
-    resumed.write(RECORD | {"step": 2, "loss": 20.0})
+    resumed = LOGGERS["tensorboard"](tmp_path, "mexma", last)
+    resumed.write(RECORD | {"step": last + 1, "loss": 20.0})
     resumed.close()
     events = EventAccumulator(str(tmp_path / "tensorboard" / "mexma")).Reload()
-    assert [(event.step, event.value) for event in events.Scalars("loss")] == [(1, 1.0), (2, 20.0)]
+    before = [(step, float(step)) for step in range(1, last + 1)]
+    assert [(event.step, event.value) for event in events.Scalars("loss")] == [*before, (last + 1, 20.0)]
     assert events.Scalars("dev/xsim")[0].value == 12.5
     assert events.Scalars("terms/koleo")[0].value == -0.5
 
