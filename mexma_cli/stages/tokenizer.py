@@ -61,7 +61,7 @@ def recipe_tokenizer(
     """
     wanted = recipe.encoder.tokenizer
     if recipe.encoder.start is not None or wanted is None:
-        return _tokenizer_of(recipe.encoder.start or "mini")
+        return _tokenizer_of(recipe.encoder.start or "mini", recipe.data.max_tokens)
     path = tokenizer_path(recipe)
     note = {"tokenizer": wanted.model_dump(), "text": settings}
     if (path / _NOTE).is_file() and read_json(path / _NOTE) == note:
@@ -74,10 +74,20 @@ def recipe_tokenizer(
     return read_tokenizer(path)
 
 
-def _tokenizer_of(encoder: str) -> Tokens:
-    """The tokeniser that an encoder embeds with."""
+def check_length(encoder: str, takes: int, wanted: int) -> None:
+    """Refuse sentences (`data.max_tokens`) that are longer than an encoder takes."""
+    if takes < wanted:
+        raise MexmaError(
+            f"data.max_tokens is {wanted}, and {encoder} takes {takes} tokens at most",
+            f"set data.max_tokens to {takes} or less",
+        )
+
+
+def _tokenizer_of(encoder: str, max_tokens: int) -> Tokens:
+    """The tokeniser that an encoder embeds with, if sentences of so many tokens are not too long for it."""
     settings = read_settings(locate(encoder))
     tokens = read_tokenizer(settings.transformer)
+    check_length(encoder, settings.max_tokens or tokens.max_tokens, max_tokens)
     if settings.lower_case:
         put_in_lower_case(tokens.backend)
     return tokens

@@ -19,7 +19,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import ContrastiveObjective, MexmaObjective, Phase, Recipe
 from mexma_cli.stages import objectives, run_folder
 from mexma_cli.stages.prepare import store_path
-from mexma_cli.stages.tokenizer import load_tokenizer, tokenizer_path
+from mexma_cli.stages.tokenizer import check_length, load_tokenizer, tokenizer_path
 from mexma_cli.store.bitext import BitextStore
 from mexma_cli.store.manifest import checksum_file, fingerprint, only_writer
 from mexma_cli.training import loggers
@@ -123,12 +123,7 @@ def _check(recipe: Recipe, encoder: SentenceEncoder, processes: Processes) -> No
                 "name a dev set, or take `last`",
             )
         objectives.check(recipe, number, encoder)
-    if encoder.max_tokens < recipe.data.max_tokens:
-        raise MexmaError(
-            f"data.max_tokens is {recipe.data.max_tokens}, and {encoder.name} takes {encoder.max_tokens} "
-            "tokens at most",
-            f"set data.max_tokens to {encoder.max_tokens} or less",
-        )
+    check_length(encoder.name, encoder.max_tokens, recipe.data.max_tokens)
 
 
 def _warn(recipe: Recipe, pairs: int, processes: Processes) -> None:
