@@ -17,7 +17,7 @@ from mexma_cli.encoder.attention import IMPLEMENTATION, choose_backend, run_pack
 from mexma_cli.encoder.body import Body
 from mexma_cli.encoder.devices import pick_device, pick_precision
 from mexma_cli.encoder.engine import Engine, supported
-from mexma_cli.encoder.loading import load_tokenizer, load_transformer
+from mexma_cli.encoder.loading import load_tokenizer, load_transformer, puts_in_lower_case
 from mexma_cli.encoder.modules import Dense, Normalize, Pooling, load_dense, pool, save_modules
 from mexma_cli.encoder.packing import by_token_budget, pack
 from mexma_cli.encoder.spelling import Spelling
@@ -345,7 +345,8 @@ class SentenceEncoder:
         self.model.config.save_pretrained(where)
         if self.spelling:
             self.spelling.save(where, small=dtype == "int3")
-        folder.write_settings(where, self.max_tokens, self.prefix)
+        lower_case = puts_in_lower_case(self.tokens.backend)
+        folder.write_settings(where, self.max_tokens, lower_case, self.prefix)
         return stored
 
 

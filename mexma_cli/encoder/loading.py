@@ -112,10 +112,22 @@ def _put_in_case(backend: Tokenizer, settings: FolderSettings) -> None:
 
 def _lower_case(normalizer: Normalizer | None) -> Normalizer:
     """As sentence-transformers does for `do_lower_case`: before all else, unless it is done anyway."""
-    steps: list[Any] = [normalizer] if normalizer else []
-    if isinstance(normalizer, Sequence):
-        steps = [normalizer[i] for i in range(len(normalizer))]
+    steps = _steps(normalizer)
     return Sequence(steps if any(isinstance(step, Lowercase) for step in steps) else [Lowercase(), *steps])
+
+
+def puts_in_lower_case(backend: Tokenizer) -> bool:
+    """Whether it does so before all else, which a folder has to say apart.
+
+    BERT's and RoBERTa's tokenisers lose that step when transformers reads them again.
+    """
+    return any(isinstance(step, Lowercase) for step in _steps(backend.normalizer)[:1])
+
+
+def _steps(normalizer: Normalizer | None) -> list[Any]:
+    if isinstance(normalizer, Sequence):
+        return [normalizer[i] for i in range(len(normalizer))]
+    return [normalizer] if normalizer else []
 
 
 def _highest_id(backend: Tokenizer) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -44,6 +45,26 @@ def test_vectors_are_those_of_sentence_transformers(
     assert (again.prefix, again.max_tokens) == (encoder.prefix, encoder.max_tokens)
     assert np.array_equal(again.embed(texts), ours)
     assert np.abs(sentence_transformers(tmp_path / "saved", texts) - ours).max() < 1e-5
+
+
+@pytest.mark.parametrize("kind", ["bert", "xlmr", "roberta"])
+def test_lower_case_is_kept_by_a_saved_folder(
+    kind: str, plain: Callable[..., Path], texts: list[str], tmp_path: Path
+) -> None:
+    folder = plain(kind)
+    encoder = SentenceEncoder.load(str(folder), "cpu")
+    encoder.save(tmp_path / "as it is")
+    settings = folder / "sentence_bert_config.json"
+    settings.write_text(json.dumps({"max_seq_length": 200, "do_lower_case": True}))
+    shutil.copytree(tmp_path / "as it is" / "1_Pooling", folder / "1_Pooling")
+    shutil.copy(tmp_path / "as it is" / "modules.json", folder)
+    lower = SentenceEncoder.load(str(folder), "cpu")
+    ours = lower.embed(texts)
+    assert np.array_equal(ours, encoder.embed([text.lower() for text in texts]))
+    lower.save(tmp_path / "lower")
+    again = SentenceEncoder.load(str(tmp_path / "lower"), "cpu")
+    assert again.fingerprint == lower.fingerprint and np.array_equal(again.embed(texts), ours)
+    assert np.abs(sentence_transformers(tmp_path / "lower", texts) - ours).max() < 1e-5
 
 
 def test_what_the_folders_say_is_kept(published: Callable[[str], Path]) -> None:
