@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -233,7 +234,12 @@ class SentenceEncoder:
         backend = self.tokens.backend
         backend.no_truncation()
         backend.no_padding()
-        encodings = backend.encode_batch_fast([self.prefix + sentence for sentence in sentences])
+        texts = [self.prefix + sentence for sentence in sentences]
+        try:
+            encodings = backend.encode_batch_fast(texts)
+        except TypeError:  # what Python makes of other bytes in a command line
+            odd = next(text for text in texts if re.search("[\ud800-\udfff]", text))
+            raise MexmaError(f"{odd!r} is not UTF-8", "is the terminal in another encoding?") from None
         return [np.asarray(encoding.ids, dtype=np.int64) for encoding in encodings]
 
     def _cut(self, ids: np.ndarray) -> np.ndarray:
