@@ -189,6 +189,15 @@ def test_a_query_is_embedded_as_the_store_was(tiny_encoder: Path, corpus: Path) 
     assert (done.exit_code, "--prefix is for texts" in done.stderr) == (2, True)
 
 
+def test_a_query_with_another_limit_is_told_which_options_count(tiny_encoder: Path, corpus: Path) -> None:
+    assert embed(tiny_encoder, corpus, "--max-tokens", "9").exit_code == 0
+    options = ["search", "--query", "Oui", str(corpus.with_suffix(".emb"))]
+    refused = CliRunner().invoke(cli, options)
+    assert refused.exit_code == 1 and "different encoders" in refused.stderr
+    assert "same --model, --pooling and --max-tokens" in refused.stderr
+    assert CliRunner().invoke(cli, [*options, "--max-tokens", "9"]).exit_code == 0
+
+
 def test_parts_and_append(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> None:
     for part in ("1/2", "2/2"):
         assert embed(tiny_encoder, corpus, "--shard", part).exit_code == 0
