@@ -28,6 +28,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import NewEncoder
 
 if TYPE_CHECKING:
+    from tokenizers import Tokenizer
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 log = logging.getLogger(__name__)
@@ -210,7 +211,7 @@ class SentenceEncoder:
         if self._fingerprint is None:
             digest = xxhash.xxh3_128()
             _hash_weights(digest, self.body.weights)
-            digest.update(self.tokens.backend.to_str().encode())
+            digest.update(self._uncut().to_str().encode())
             pooling = "mean" if self.pooling == "mean" else "cls"  # a pooler is one of the modules
             digest.update(f"{pooling} {self.normalised} {self.max_tokens}".encode())
             if self.spelling:
@@ -231,9 +232,7 @@ class SentenceEncoder:
         self.inputs(sentences)
 
     def _tokens(self, sentences: Sequence[str]) -> list[np.ndarray]:
-        backend = self.tokens.backend
-        backend.no_truncation()
-        backend.no_padding()
+        backend = self._uncut()
         texts = [self.prefix + sentence for sentence in sentences]
         try:
             encodings = backend.encode_batch_fast(texts)
@@ -241,6 +240,13 @@ class SentenceEncoder:
             odd = next(text for text in texts if re.search("[\ud800-\udfff]", text))
             raise MexmaError(f"{odd!r} is not UTF-8", "is the terminal in another encoding?") from None
         return [np.asarray(encoding.ids, dtype=np.int64) for encoding in encodings]
+
+    def _uncut(self) -> Tokenizer:
+        """The tokeniser, whose file or transformers' object may ask it to cut and to pad, without that."""
+        backend = self.tokens.backend
+        backend.no_truncation()
+        backend.no_padding()
+        return backend
 
     def _cut(self, ids: np.ndarray) -> np.ndarray:
         if len(ids) <= self.max_tokens:
