@@ -127,6 +127,16 @@ def test_unknown_language_and_folder(tiny_encoder: Path, corpus: Path, tmp_path:
     assert "is a folder" in done.stderr
 
 
+def test_a_folder_without_a_name(tiny_encoder: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(corpus.parent)
+    for part in ([], ["--shard", "1/2"]):
+        refused = embed(tiny_encoder, corpus, "-o", ".", *part)
+        assert (refused.exit_code, "error: . is a folder" in refused.stderr) == (1, True), refused.output
+        refused = CliRunner().invoke(cli, ["embed", ".", *part])
+        assert (refused.exit_code, refused.stderr) == (1, "error: . is a folder, not a text file\n")
+    assert [path.name for path in corpus.parent.iterdir()] == [corpus.name]
+
+
 def test_an_output_that_is_no_store_is_left_alone(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "work.txt").write_text("work")
