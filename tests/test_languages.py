@@ -36,6 +36,7 @@ from mexma_cli.errors import MexmaError
         ("sqi", "als_Latn"),
         ("ekk", "est_Latn"),
         ("iw", "heb_Hebr"),
+        ("jw", "jav_Latn"),
         ("sr-Latn", "srp_Latn"),
         ("oci", "oci_Latn"),
         ("tlh", "tlh"),

@@ -235,4 +235,4 @@ def default_output(corpus: Path) -> Path:
         name = name.removesuffix(ending)
     for ending in (".txt", ".text"):
         name = name.removesuffix(ending)
-    return corpus.with_name(f"{name}.emb")
+    return corpus.parent / f"{name}.emb"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,11 +23,12 @@ from mexma_cli.encoder.modules import Dense, Normalize, Pooling, load_dense, poo
 from mexma_cli.encoder.packing import by_token_budget, pack
 from mexma_cli.encoder.spelling import Spelling
 from mexma_cli.encoder.threads import one_thread_each
-from mexma_cli.encoder.tokens import Tokens
+from mexma_cli.encoder.tokens import Tokens, puts_in_lower_case
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import NewEncoder
 
 if TYPE_CHECKING:
+    from tokenizers import Tokenizer
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 log = logging.getLogger(__name__)
@@ -209,7 +211,7 @@ class SentenceEncoder:
         if self._fingerprint is None:
             digest = xxhash.xxh3_128()
             _hash_weights(digest, self.body.weights)
-            digest.update(self.tokens.backend.to_str().encode())
+            digest.update(self._uncut().to_str().encode())
             pooling = "mean" if self.pooling == "mean" else "cls"  # a pooler is one of the modules
             digest.update(f"{pooling} {self.normalised} {self.max_tokens}".encode())
             if self.spelling:
@@ -230,11 +232,21 @@ class SentenceEncoder:
         self.inputs(sentences)
 
     def _tokens(self, sentences: Sequence[str]) -> list[np.ndarray]:
+        backend = self._uncut()
+        texts = [self.prefix + sentence for sentence in sentences]
+        try:
+            encodings = backend.encode_batch_fast(texts)
+        except TypeError:  # what Python makes of other bytes in a command line
+            odd = next(text for text in texts if re.search("[\ud800-\udfff]", text))
+            raise MexmaError(f"{odd!r} is not UTF-8", "is the terminal in another encoding?") from None
+        return [np.asarray(encoding.ids, dtype=np.int64) for encoding in encodings]
+
+    def _uncut(self) -> Tokenizer:
+        """The tokeniser, whose file or transformers' object may ask it to cut and to pad, without that."""
         backend = self.tokens.backend
         backend.no_truncation()
         backend.no_padding()
-        encodings = backend.encode_batch_fast([self.prefix + sentence for sentence in sentences])
-        return [np.asarray(encoding.ids, dtype=np.int64) for encoding in encodings]
+        return backend
 
     def _cut(self, ids: np.ndarray) -> np.ndarray:
         if len(ids) <= self.max_tokens:
@@ -345,7 +357,8 @@ class SentenceEncoder:
         self.model.config.save_pretrained(where)
         if self.spelling:
             self.spelling.save(where, small=dtype == "int3")
-        folder.write_settings(where, self.max_tokens, self.prefix)
+        lower_case = puts_in_lower_case(self.tokens.backend)
+        folder.write_settings(where, self.max_tokens, lower_case, self.prefix)
         return stored
 
 

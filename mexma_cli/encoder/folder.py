@@ -276,9 +276,10 @@ def _read(path: Path) -> Any:
         raise MexmaError(f"{path}: not valid JSON ({error})") from None
 
 
-def write_settings(where: Path, max_tokens: int, prefix: str) -> None:
-    """Write the length limit and the prompt as sentence-transformers reads them."""
-    write_json(where / "sentence_bert_config.json", {"max_seq_length": max_tokens, "do_lower_case": False})
+def write_settings(where: Path, max_tokens: int, lower_case: bool, prefix: str) -> None:
+    """Write the length limit, the case and the prompt as sentence-transformers reads them."""
+    limit = {"max_seq_length": max_tokens, "do_lower_case": lower_case}
+    write_json(where / "sentence_bert_config.json", limit)
     if prefix:
         prompts = {"prompts": {"default": prefix}, "default_prompt_name": "default"}
         write_json(where / "config_sentence_transformers.json", prompts)

@@ -88,12 +88,25 @@ def put_in_lower_case(backend: Tokenizer) -> None:
 
     A second time it changes nothing.
     """
-    normalizer = backend.normalizer
-    steps: list[Any] = [normalizer] if normalizer else []
-    if isinstance(normalizer, Sequence):
-        steps = [normalizer[i] for i in range(len(normalizer))]
+    steps = _steps(backend)
     done = any(isinstance(step, Lowercase) for step in steps)
     backend.normalizer = Sequence(steps if done else [Lowercase(), *steps])
+
+
+def puts_in_lower_case(backend: Tokenizer) -> bool:
+    """Whether it does so before all else, which a folder has to say apart.
+
+    BERT's and RoBERTa's tokenisers lose that step when transformers reads them again.
+    """
+    return any(isinstance(step, Lowercase) for step in _steps(backend)[:1])
+
+
+def _steps(backend: Tokenizer) -> list[Any]:
+    """What it does to a text before it cuts it, step by step."""
+    normalizer = backend.normalizer
+    if isinstance(normalizer, Sequence):
+        return [normalizer[i] for i in range(len(normalizer))]
+    return [normalizer] if normalizer else []
 
 
 def with_transformers(folder: str | Path, own_code: bool = False) -> PreTrainedTokenizerFast:

@@ -12,6 +12,7 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.laser import open_raw, to_raw
 from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+from mexma_cli.store.layout import partial
 from mexma_cli.store.manifest import whole_file
 from mexma_cli.text.lines import read_lines, scan, spooled
 
@@ -38,7 +39,8 @@ def raw_to_store(
     such stores only.
 
     Raises:
-        MexmaError: the file is no whole number of rows, or has other rows than the text has lines.
+        MexmaError: the file is no whole number of rows, or has other rows than the text has lines; what an
+            interrupted run has left is of other vectors.
     """
     vectors = open_raw(raw, dim, dtype)
     label = "stdin" if str(text) == "-" else str(text)
@@ -64,6 +66,7 @@ def raw_to_store(
             overwrite=overwrite,
         ) as writer:
             done = writer.rows_done
+            _check_same(vectors, raw, writer)
             for _ in islice(lines, done):
                 pass
             for start in range(done, len(vectors), _BLOCK):
@@ -72,6 +75,17 @@ def raw_to_store(
                 if on_progress is not None:
                     on_progress(start + len(block), len(vectors))
             return writer.finish(truncated=0)
+
+
+def _check_same(vectors: np.ndarray, raw: Path, writer: EmbeddingWriter) -> None:
+    """Compare what an earlier run has written: the store's settings know the text, but not the vectors."""
+    for start in range(0, writer.rows_done, _BLOCK):
+        rows = np.arange(start, min(start + _BLOCK, writer.rows_done))
+        if not np.array_equal(writer.stored(rows), vectors[rows], equal_nan=True):
+            raise MexmaError(
+                f"{partial(writer.path)} is the beginning of another run: its vectors are not those of {raw}",
+                "give the vectors of that run to go on with it, or --overwrite to start anew",
+            )
 
 
 def store_to_raw(

@@ -82,6 +82,7 @@ def _kind(where: Path) -> Callable[[Path], Info] | None:
         CHECKPOINT: _checkpoint,
         "recipe.yaml": _run,
         "config.json": _encoder,
+        "modules.json": _encoder,  # old ones of sentence-transformers have config.json in a folder of its own
         "tokenizer.json": _tokenizer,
     }
     for name, look in known.items():

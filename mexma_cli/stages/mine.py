@@ -24,7 +24,7 @@ from mexma_cli.stages.usable import SideCounts, usable_rows
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.journal import FileJournal
 
-_ADVICE = "embed both texts with the same --model"
+_ADVICE = "embed both texts with the same --model, --pooling and --max-tokens"
 _PAIRS = 1 << 14  # pairs whose text is in memory at a time
 
 

@@ -201,13 +201,19 @@ def files_of(shard: Shard) -> list[File]:
 
 def partial(path: Path) -> Path:
     """What a store's folder is called until it is finished."""
-    return path.with_name(path.name + ".partial")
+    return _beside(path, path.name + ".partial")
 
 
 def part_path(path: Path, number: int, of: int) -> Path:
     """What the store of part `number` (from 1) of a text is called: ``NAME.00003-of-00010.emb``."""
     ending = path.suffix if path.suffix == ".emb" else ""
-    return path.with_name(f"{path.name.removesuffix(ending)}.{number:05d}-of-{of:05d}{ending}")
+    return _beside(path, f"{path.name.removesuffix(ending)}.{number:05d}-of-{of:05d}{ending}")
+
+
+def _beside(path: Path, name: str) -> Path:
+    if not path.name:  # . or /
+        raise MexmaError(f"{path} is a folder, not the name of a store", "name another output")
+    return path.with_name(name)
 
 
 def part_rows(number: int, of: int, lines: int) -> tuple[int, int]:

@@ -148,7 +148,8 @@ def write_json_atomic(path: Path, content: Any) -> None:
     """Write JSON whole or not at all, always the same bytes for the same content."""
     text = json.dumps(content, ensure_ascii=False, indent=1) + "\n"
     with whole_file(path) as file:
-        file.write(text.encode("utf-8"))
+        # File names need not be UTF-8: Python has other bytes as surrogates, which are \udcXX in JSON.
+        file.write(text.encode("utf-8", "backslashreplace"))
 
 
 def read_json(path: Path) -> Any:

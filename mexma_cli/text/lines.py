@@ -32,7 +32,13 @@ LINE_LIMIT = 1 << 20
 
 _BLOCK = 4 << 20
 _BOM = b"\xef\xbb\xbf"
-_MAGIC = {b"\x1f\x8b": "gz", b"\x28\xb5\x2f\xfd": "zst", b"\xfd7zXZ\x00": "xz", b"BZh": "bz2"}
+_MAGIC = {
+    b"\x1f\x8b": "gz",
+    b"\x28\xb5\x2f\xfd": "zst",
+    b"\x50\x2a\x4d\x18": "zst",  # pzstd puts a frame to be skipped, with the length, before each of its own
+    b"\xfd7zXZ\x00": "xz",
+    b"BZh": "bz2",
+}
 _ZIP = b"PK\x03\x04"
 _TESTERS = {"gz": "gzip -t", "zst": "zstd -t", "xz": "xz -t", "bz2": "bzip2 -t"}
 _SPACES = {b"\xc2\x85", b"\xc2\xa0", b"\xe1\x9a", b"\xe2\x80", b"\xe2\x81", b"\xe3\x80"}

@@ -127,6 +127,16 @@ def test_unknown_language_and_folder(tiny_encoder: Path, corpus: Path, tmp_path:
     assert "is a folder" in done.stderr
 
 
+def test_a_folder_without_a_name(tiny_encoder: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(corpus.parent)
+    for part in ([], ["--shard", "1/2"]):
+        refused = embed(tiny_encoder, corpus, "-o", ".", *part)
+        assert (refused.exit_code, "error: . is a folder" in refused.stderr) == (1, True), refused.output
+        refused = CliRunner().invoke(cli, ["embed", ".", *part])
+        assert (refused.exit_code, refused.stderr) == (1, "error: . is a folder, not a text file\n")
+    assert [path.name for path in corpus.parent.iterdir()] == [corpus.name]
+
+
 def test_an_output_that_is_no_store_is_left_alone(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "work.txt").write_text("work")
@@ -187,6 +197,15 @@ def test_a_query_is_embedded_as_the_store_was(tiny_encoder: Path, corpus: Path) 
     both = [str(corpus.with_suffix(".emb"))] * 2
     done = CliRunner().invoke(cli, ["mine", *both, "--prefix", "query: "])
     assert (done.exit_code, "--prefix is for texts" in done.stderr) == (2, True)
+
+
+def test_a_query_with_another_limit_is_told_which_options_count(tiny_encoder: Path, corpus: Path) -> None:
+    assert embed(tiny_encoder, corpus, "--max-tokens", "9").exit_code == 0
+    options = ["search", "--query", "Oui", str(corpus.with_suffix(".emb"))]
+    refused = CliRunner().invoke(cli, options)
+    assert refused.exit_code == 1 and "different encoders" in refused.stderr
+    assert "same --model, --pooling and --max-tokens" in refused.stderr
+    assert CliRunner().invoke(cli, [*options, "--max-tokens", "9"]).exit_code == 0
 
 
 def test_parts_and_append(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -133,6 +134,17 @@ def test_encoder(tiny_encoder: Path, tmp_path: Path) -> None:
     done = info(broken)
     assert done.exit_code == 1
     assert str(broken) in done.stderr
+
+
+def test_an_encoder_with_its_transformer_in_a_folder(tiny_encoder: Path, tmp_path: Path) -> None:
+    """As old versions of sentence-transformers wrote it."""
+    folder = tmp_path / "old"
+    shutil.copytree(tiny_encoder, folder / "0_Transformer", ignore=shutil.ignore_patterns("1_*", "modules*"))
+    shutil.copytree(tiny_encoder / "1_Pooling", folder / "1_Pooling")
+    modules = (tiny_encoder / "modules.json").read_text()
+    (folder / "modules.json").write_text(modules.replace('"path": ""', '"path": "0_Transformer"'))
+    facts = json.loads(info(folder, "--json").stdout)["facts"]
+    assert facts == json.loads(info(tiny_encoder, "--json").stdout)["facts"]
 
 
 def test_checkpoint_and_run(tmp_path: Path) -> None:

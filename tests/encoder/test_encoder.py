@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -88,6 +89,11 @@ def test_no_sentence_and_an_empty_one(encoder: SentenceEncoder) -> None:
     bos, eos = encoder.tokenizer.cls_token_id, encoder.tokenizer.sep_token_id
     assert encoder.tokenize([""])[0].tolist() == [bos, eos]
     assert np.isfinite(encoder.embed([""])).all()
+
+
+def test_what_is_not_utf8_is_refused(encoder: SentenceEncoder) -> None:
+    with pytest.raises(MexmaError, match=r"^'caf\\udce9' is not UTF-8$"):
+        encoder.embed(["Oui", os.fsdecode(b"caf\xe9")])
 
 
 def test_long_sentences_are_cut_and_counted(tiny_encoder: Path) -> None:

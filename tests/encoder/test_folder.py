@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner, Result
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertModel
@@ -122,15 +123,23 @@ def test_a_broken_folder_is_one_message(case: str, folder: Path, corpus: Path) -
     assert done.stdout == "" and not corpus.with_suffix(".emb").exists()
 
 
-def test_ids_of_roberta_in_a_bert_mean_nothing(folder: Path) -> None:
-    """Published BERTs carry them; the tokeniser is right all the same."""
+@pytest.mark.parametrize("padding", [0, 1])
+def test_ids_in_a_berts_config_mean_nothing(
+    padding: int, folder: Path, sentences: dict[str, list[str]]
+) -> None:
+    """Published BERTs carry RoBERTa's, or their own beside XLM-R's tokeniser, which is right all the same."""
     config = BertConfig(
         vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=64, pad_token_id=1, bos_token_id=7, eos_token_id=8,
+        max_position_embeddings=64, pad_token_id=padding, bos_token_id=7, eos_token_id=8,
     )  # fmt: skip
-    BertModel(config, add_pooling_layer=False).save_pretrained(folder)
+    model = BertModel(config, add_pooling_layer=False).eval()
+    model.save_pretrained(folder)
     assert json.loads((folder / "config.json").read_text())["bos_token_id"] == 7
-    assert SentenceEncoder.load(str(folder), "cpu").dim == 16
+    encoder = SentenceEncoder.load(str(folder), "cpu")
+    inputs = encoder.tokenizer(sentences["fra"], padding=True, return_tensors="pt")
+    with torch.no_grad():
+        expected = model(inputs["input_ids"], inputs["attention_mask"]).last_hidden_state[:, 0]
+    assert np.abs(encoder.embed(sentences["fra"]) - expected.numpy()).max() < 1e-5
 
 
 def test_a_line_of_unknown_characters_is_a_line(tiny_encoder: Path, corpus: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer
 from transformers import AutoModel, AutoTokenizer, BertModel, PreTrainedModel, XLMRobertaForMaskedLM
 
 from mexma_cli.encoder.attention import run_packed, use_packed_attention
@@ -19,6 +21,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.modules import Dense
 from mexma_cli.encoder.packing import pack
 from mexma_cli.errors import MexmaError
+from tests.encoder.conftest import LONG
 
 PUBLISHED = ["labse", "e5", "old roberta", "lower cased", "of today"]
 WIDTH = 32
@@ -44,6 +47,39 @@ def test_vectors_are_those_of_sentence_transformers(
     assert (again.prefix, again.max_tokens) == (encoder.prefix, encoder.max_tokens)
     assert np.array_equal(again.embed(texts), ours)
     assert np.abs(sentence_transformers(tmp_path / "saved", texts) - ours).max() < 1e-5
+
+
+def test_a_tokeniser_that_cuts_and_pads_is_the_same_encoder(copy: Callable[[str], Path]) -> None:
+    """As sentence-transformers' older folders have it."""
+    folder = copy("e5")
+    before = SentenceEncoder.load(str(folder), "cpu")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.enable_truncation(20)
+    tokenizer.enable_padding(pad_id=1, pad_token="<pad>")
+    tokenizer.save(str(folder / "tokenizer.json"))
+    encoder = SentenceEncoder.load(str(folder), "cpu")
+    assert encoder.fingerprint == before.fingerprint
+    assert np.array_equal(encoder.embed([LONG, "Oui"]), before.embed([LONG, "Oui"]))
+
+
+@pytest.mark.parametrize("kind", ["bert", "xlmr", "roberta"])
+def test_lower_case_is_kept_by_a_saved_folder(
+    kind: str, plain: Callable[..., Path], texts: list[str], tmp_path: Path
+) -> None:
+    folder = plain(kind)
+    encoder = SentenceEncoder.load(str(folder), "cpu")
+    encoder.save(tmp_path / "as it is")
+    settings = folder / "sentence_bert_config.json"
+    settings.write_text(json.dumps({"max_seq_length": 200, "do_lower_case": True}))
+    shutil.copytree(tmp_path / "as it is" / "1_Pooling", folder / "1_Pooling")
+    shutil.copy(tmp_path / "as it is" / "modules.json", folder)
+    lower = SentenceEncoder.load(str(folder), "cpu")
+    ours = lower.embed(texts)
+    assert np.array_equal(ours, encoder.embed([text.lower() for text in texts]))
+    lower.save(tmp_path / "lower")
+    again = SentenceEncoder.load(str(tmp_path / "lower"), "cpu")
+    assert again.fingerprint == lower.fingerprint and np.array_equal(again.embed(texts), ours)
+    assert np.abs(sentence_transformers(tmp_path / "lower", texts) - ours).max() < 1e-5
 
 
 def test_what_the_folders_say_is_kept(published: Callable[[str], Path]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -68,6 +69,15 @@ def test_every_line_is_a_row(encoder: SentenceEncoder, corpus: Path, tmp_path: P
     assert told[-1] == (100, 100, sum(map(len, encoder.tokenize(lines))))
     assert sorted(told) == told
     store.verify()
+
+
+def test_a_file_whose_name_is_not_utf8(encoder: SentenceEncoder, corpus: Path, tmp_path: Path) -> None:
+    try:
+        latin1 = Path(shutil.copy(corpus, tmp_path / os.fsdecode(b"caf\xe9.txt")))
+    except OSError:
+        pytest.skip("file names are UTF-8 here")
+    store = embed_file(encoder, latin1, tmp_path / "a.emb", argv=["mexma", "embed", str(latin1)])
+    assert store.manifest.source.path == str(latin1)
 
 
 def test_the_same_again_is_no_work(encoder: SentenceEncoder, corpus: Path, tmp_path: Path) -> None:

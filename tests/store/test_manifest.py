@@ -62,6 +62,13 @@ def test_json_is_the_same_bytes_and_comes_back(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "b.json"]
 
 
+def test_a_name_that_is_not_utf8_comes_back(tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9.txt")
+    write_json_atomic(tmp_path / "a.json", [name, "é"])
+    assert (tmp_path / "a.json").read_bytes().decode("utf-8") == '[\n "caf\\udce9.txt",\n "é"\n]\n'
+    assert read_json(tmp_path / "a.json") == [name, "é"]
+
+
 def test_broken_json_and_manifests_are_refused(tmp_path: Path) -> None:
     class Small(BaseModel):
         format_version: int

@@ -9,6 +9,7 @@ import io
 import lzma
 import os
 import shlex
+import struct
 import tempfile
 import threading
 import zipfile
@@ -62,6 +63,13 @@ def test_several_frames_are_one_text(tmp_path: Path) -> None:
     for kind in ("gz", "zst", "xz"):
         path = write(tmp_path, PACK[kind](b"one\ntw") + PACK[kind](b"o\nthree"), f"a.{kind}")
         assert list(read_lines(path)) == ["one", "two", "three"]
+
+
+def test_frames_of_pzstd_are_one_text(tmp_path: Path) -> None:
+    frames = [PACK["zst"](part) for part in (b"one\ntw", b"o\nthree")]
+    lengths = [struct.pack("<3I", 0x184D2A50, 4, len(frame)) for frame in frames]
+    path = write(tmp_path, lengths[0] + frames[0] + lengths[1] + frames[1], "a.zst")
+    assert list(read_lines(path)) == ["one", "two", "three"] and scan(path).lines == 3
 
 
 def test_wrong_suffix_is_refused(tmp_path: Path) -> None:
