@@ -37,8 +37,11 @@ def raw_to_store(
     A raw file does not say who made it: the store's encoder is `RAW_ENCODER`, and it is mined with other
     such stores only.
 
+    A killed run goes on after its last whole shard.
+
     Raises:
-        MexmaError: the file is no whole number of rows, or has other rows than the text has lines.
+        MexmaError: the file is no whole number of rows, or has other rows than the text has lines; or what a
+            killed run left is of other vectors.
     """
     vectors = open_raw(raw, dim, dtype)
     label = "stdin" if str(text) == "-" else str(text)
@@ -63,6 +66,7 @@ def raw_to_store(
             argv=argv,
             overwrite=overwrite,
         ) as writer:
+            _check_begun(writer, vectors, raw)
             done = writer.rows_done
             for _ in islice(lines, done):
                 pass
@@ -72,6 +76,16 @@ def raw_to_store(
                 if on_progress is not None:
                     on_progress(start + len(block), len(vectors))
             return writer.finish(truncated=0)
+
+
+def _check_begun(writer: EmbeddingWriter, vectors: np.ndarray, raw: Path) -> None:
+    """Compare the rows that a killed run left: the text may be that of several raw files."""
+    for start in range(0, writer.rows_done, _BLOCK):
+        rows = np.arange(start, min(start + _BLOCK, writer.rows_done))
+        if not np.array_equal(writer.stored(rows), vectors[rows]):
+            raise MexmaError(
+                f"{writer.path} was begun with other vectors than those of {raw}", "--overwrite makes it anew"
+            )
 
 
 def store_to_raw(

@@ -207,7 +207,8 @@ class EmbeddingWriter:
             rows: int64 [n], of this source, below `rows_done`.
         """
         assert not len(rows) or 0 <= rows.min() <= rows.max() < self.rows_done, self.rows_done
-        files = [(shard.offset, self._part / shard.vectors.name) for shard in self._shards]
+        folder = self.path if self._finished else self._part
+        files = [(shard.offset, folder / shard.vectors.name) for shard in self._shards]
         if self._open:
             with no_space_as_message(self._part):
                 files.append((self._rows - self._open.rows, self._open.so_far()))
