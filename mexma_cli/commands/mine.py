@@ -75,8 +75,8 @@ def command(
         raise click.UsageError("--document-pairs pairs the documents of --within: give that too.")
     from mexma_cli.stages.bitext import format_of, only_process, outputs_of, prepare_output
 
-    if neighbours is not None and (choices["index"] != "exact" or dry_run):
-        raise click.UsageError("--neighbours are found already: leave out --index and --dry-run.")
+    if neighbours is not None and (choices["index"] != "exact" or choices["memory"] is not None or dry_run):
+        raise click.UsageError("--neighbours are found already: leave out --index, --memory and --dry-run.")
     kind = kind or format_of(output)
     if kind == "moses" and (output is None or str(output) == "-"):
         raise click.UsageError("--format moses writes two files: name them with --output.")

@@ -223,6 +223,9 @@ class TestBadInput:
         self.fails(2, "0 is not in the range", *pair, "--top", "0")
         self.fails(2, "name them with --output", *pair, "--format", "moses")
         self.fails(2, "no place for ids", *pair, "--format", "moses", "--with-ids", "-o", "x")
+        self.fails(2, "leave out --index, --memory", *pair, "--neighbours", "x.knn", "--memory", "8G")
+        for option in ("--threshold", "--max-score"):
+            self.fails(2, f"{option} nan: no score", *pair, option, "nan")
 
     def test_a_store_with_other_lines_than_vectors(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
         (lines,) = pair[0].glob("lines-*.zst")
