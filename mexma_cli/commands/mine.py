@@ -75,8 +75,8 @@ def command(
         raise click.UsageError("--document-pairs pairs the documents of --within: give that too.")
     from mexma_cli.stages.bitext import format_of, only_process, outputs_of, prepare_output
 
-    if neighbours is not None and (choices["index"] != "exact" or dry_run):
-        raise click.UsageError("--neighbours are found already: leave out --index and --dry-run.")
+    if neighbours is not None and (choices["index"] != "exact" or choices["memory"] is not None or dry_run):
+        raise click.UsageError("--neighbours are found already: leave out --index, --memory and --dry-run.")
     kind = kind or format_of(output)
     if kind == "moses" and (output is None or str(output) == "-"):
         raise click.UsageError("--format moses writes two files: name them with --output.")
@@ -86,7 +86,8 @@ def command(
         return
     languages = _language(source, source_lang), _language(target, target_lang)
     files = outputs_of(output, kind, languages)
-    _check_names(paths, files, report)
+    read = [*paths, *(within or ()), *([document_pairs] if document_pairs is not None else [])]
+    _check_names(read, files, report)
     for path in (output, report):
         prepare_output(path)
     documents = _documents(within, document_pairs, paths)
@@ -212,11 +213,12 @@ def _documents(
     return found
 
 
-def _check_names(inputs: tuple[Path, Path], files: list[Path], report: Path | None) -> None:
+def _check_names(inputs: list[Path], files: list[Path], report: Path | None) -> None:
     """Refuse outputs that would be written over each other, or over an input."""
     outputs = [*files, *([report] if report is not None else [])]
-    for place, path in enumerate(outputs):
-        if path in outputs[:place]:
+    places = [path.resolve() for path in outputs]
+    for number, path in enumerate(outputs):
+        if places[number] in places[:number]:
             raise click.UsageError(f"{path} cannot be the output and the report.")
     refuse_inputs(outputs, inputs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -130,6 +131,9 @@ def settings_of(
         raise click.UsageError("--all-candidates is instead of --retrieval: give one of them.")
     if with_ids and kind == "moses":
         raise click.UsageError("--with-ids: Moses files have no place for ids; tsv, jsonl and tmx have.")
+    for name in ("threshold", "max_score"):
+        if choices[name] is not None and math.isnan(choices[name]):
+            raise click.UsageError(f"--{name.replace('_', '-')} nan: no score is above or below that.")
     return MineSettings(
         retrieval="all" if all_candidates else retrieval,
         with_ids=with_ids or kind == "jsonl",

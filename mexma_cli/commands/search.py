@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from mexma_cli.amounts import counted
 from mexma_cli.commands.inputs import (
@@ -92,6 +93,10 @@ def command(
         if margin not in (None, "absolute"):
             raise click.UsageError(
                 f"--margin {margin} needs the neighbourhoods of many queries; --query has its cosine only."
+            )
+        if click.get_current_context().get_parameter_source("k") == ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                f"-k is of neighbourhoods, and --query has none; sentences to print: -n {k}"
             )
         _typed(inputs[0], query, top or TYPED_TOP, output, encoder)
         return

@@ -130,8 +130,8 @@ def _cells(cut: Threshold | PlantCut) -> list[str]:
 
 
 def _threshold(value: float) -> str:
-    shortest = repr(value)
-    return shortest if len(shortest.partition(".")[2]) > 6 else f"{value:.6f}"
+    short = f"{value:.6f}"
+    return short if float(short) == value else repr(value)
 
 
 def _interval(bounds: tuple[float, float]) -> str:

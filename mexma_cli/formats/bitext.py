@@ -140,7 +140,7 @@ def _fields(
 ) -> list[str]:
     fields = line.split("\t")
     if '"' in line:
-        fields = _unquoted(fields, line)
+        fields = _unquoted(fields, line, fits=len(fields) in (wanted, also))
     if len(fields) not in (wanted, also):
         raise MexmaError(
             f"{where}, line {number}: {counted(len(fields), 'tab-separated field')}, "
@@ -158,9 +158,14 @@ def _other_format(line: str) -> str | None:
     )
 
 
-def _unquoted(fields: list[str], line: str) -> list[str]:
-    """Undo csv quoting where it shows: csv quotes a field only if it holds a quote (doubled) or a tab."""
-    if any(field.startswith('"') != field.endswith('"') for field in fields[1:]):
+def _unquoted(fields: list[str], line: str, fits: bool) -> list[str]:
+    """Undo csv quoting where it shows: csv quotes a field only if it holds a quote (doubled) or a tab.
+
+    Args:
+        fits: There are as many fields as wanted. Then no tab was in quotes: marks that open in one field and
+            close in another are the sentences' own.
+    """
+    if not fits and any(field.startswith('"') != field.endswith('"') for field in fields[1:]):
         joined = next(csv.reader([line], delimiter="\t", strict=False))
         if len(joined) < len(fields) and line.count('"') % 2 == 0 and _is_csv(joined, line):
             return joined

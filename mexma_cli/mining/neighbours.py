@@ -97,8 +97,10 @@ def knn(
         log.warning("warning: products here are less exact than they should be: once more in float32")
         forward.fill(kernels.EMPTY)
         backward.fill(kernels.EMPTY)
-        again = Sweep(left, right, forward, backward, FLOAT32)
-        again.run(place._replace(top=0, start=0), journal, on_progress)
+        start = Place(place.rows, 0, 0)
+        if journal:
+            journal.save(start, forward, backward)  # or a later entry would rest on what was found so far
+        Sweep(left, right, forward, backward, FLOAT32).run(start, journal, on_progress)
     return Neighbours(*unpack(forward, left, right), *unpack(backward, right, left))
 
 

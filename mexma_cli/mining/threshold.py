@@ -151,7 +151,7 @@ def _measured(threshold: float, count: int, correct: int, gold_total: int) -> Th
 def between(high: float, low: float | None) -> float:
     """The middle of low and high, rounded as far as it still separates them: low <= result < high."""
     if low is None:
-        low = high - 2 * 10.0**-_DIGITS
+        low = min(high - 2 * 10.0**-_DIGITS, float(np.nextafter(high, -np.inf)))  # which a large one absorbs
     middle = float((low + high) / 2)
     for digits in range(_DIGITS, 17):
         if low < (rounded := round(middle, digits)) < high:

@@ -12,7 +12,6 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.laser import open_raw, to_raw
 from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
-from mexma_cli.store.layout import partial
 from mexma_cli.store.manifest import whole_file
 from mexma_cli.text.lines import read_lines, scan, spooled
 
@@ -38,9 +37,11 @@ def raw_to_store(
     A raw file does not say who made it: the store's encoder is `RAW_ENCODER`, and it is mined with other
     such stores only.
 
+    A killed run goes on after its last whole shard.
+
     Raises:
-        MexmaError: the file is no whole number of rows, or has other rows than the text has lines; what an
-            interrupted run has left is of other vectors.
+        MexmaError: the file is no whole number of rows, or has other rows than the text has lines; or what a
+            killed run left is of other vectors.
     """
     vectors = open_raw(raw, dim, dtype)
     label = "stdin" if str(text) == "-" else str(text)
@@ -65,8 +66,8 @@ def raw_to_store(
             argv=argv,
             overwrite=overwrite,
         ) as writer:
+            _check_begun(writer, vectors, raw)
             done = writer.rows_done
-            _check_same(vectors, raw, writer)
             for _ in islice(lines, done):
                 pass
             for start in range(done, len(vectors), _BLOCK):
@@ -77,14 +78,14 @@ def raw_to_store(
             return writer.finish(truncated=0)
 
 
-def _check_same(vectors: np.ndarray, raw: Path, writer: EmbeddingWriter) -> None:
-    """Compare what an earlier run has written: the store's settings know the text, but not the vectors."""
+def _check_begun(writer: EmbeddingWriter, vectors: np.ndarray, raw: Path) -> None:
+    """Compare the rows that a killed run left: the text may be that of several raw files."""
     for start in range(0, writer.rows_done, _BLOCK):
         rows = np.arange(start, min(start + _BLOCK, writer.rows_done))
         if not np.array_equal(writer.stored(rows), vectors[rows], equal_nan=True):
             raise MexmaError(
-                f"{partial(writer.path)} is the beginning of another run: its vectors are not those of {raw}",
-                "give the vectors of that run to go on with it, or --overwrite to start anew",
+                f"{writer.path} was begun with other vectors than those of {raw}",
+                "give those to go on with it, or --overwrite to start anew",
             )
 
 

@@ -88,6 +88,8 @@ def _kind(where: Path) -> Callable[[Path], Info] | None:
     for name, look in known.items():
         if (where / name).is_file():
             return look
+    if layout.has_store_files(where):
+        return _embeddings
     if any((part / layout.MANIFEST).is_file() for part in where.iterdir() if part.is_dir()):
         return _several
     return None
@@ -114,7 +116,7 @@ def _unfinished(where: Path) -> Info:
     content = read_json(where / layout.PROGRESS)
     if isinstance(content, dict) and "search" in content:
         search = read_manifest(where / layout.PROGRESS, journal.Progress, journal.FORMAT_VERSION)
-        problem = f"{where} is unfinished: the same `mexma knn` command goes on where it stopped"
+        problem = f"{where} is unfinished: the same `mexma knn` or `mexma mine` command goes on with it"
         return Info(
             str(where), "unfinished neighbours", {"place": list(search.place), **search.search}, [problem]
         )

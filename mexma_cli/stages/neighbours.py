@@ -21,7 +21,7 @@ from mexma_cli.mining.device import load_libraries
 from mexma_cli.mining.neighbours import Neighbours, knn
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.journal import FileJournal
-from mexma_cli.store.layout import partial
+from mexma_cli.store.layout import PROGRESS, partial
 from mexma_cli.store.manifest import no_space_as_message, only_writer
 from mexma_cli.store.neighbours import content_checksum
 
@@ -191,6 +191,7 @@ def journal_beside(
             else:
                 shutil.rmtree(folder, ignore_errors=True)
             raise
+        (folder / PROGRESS).unlink(missing_ok=True)  # it would go on with files that are gone
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -155,7 +155,8 @@ def _usable_pairs(
 
 
 def _have_direction(store: EmbeddingStore) -> np.ndarray:
-    norms = np.concatenate([np.linalg.norm(block, axis=1) for block in store.blocks(1 << 12)])
+    blocks = (np.linalg.norm(block, axis=1) for block in store.blocks(1 << 12))
+    norms = np.concatenate([np.empty(0, np.float32), *blocks])
     return np.isfinite(norms) & (norms > 0)
 
 

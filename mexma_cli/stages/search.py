@@ -104,7 +104,7 @@ def nearest(store: EmbeddingStore, vector: np.ndarray, top: int) -> list[tuple[f
         done += len(block)
     cosines[np.isnan(cosines)] = -np.inf
     looked_at = min(2 * top, store.rows)  # more where lines are empty or equal
-    while True:
+    while looked_at:
         least = np.partition(cosines, store.rows - looked_at)[store.rows - looked_at]
         rows = np.flatnonzero((cosines >= least) & (cosines > -np.inf))
         rows = rows[np.lexsort((rows, -cosines[rows]))]
@@ -115,6 +115,7 @@ def nearest(store: EmbeddingStore, vector: np.ndarray, top: int) -> list[tuple[f
         if len(best) >= top or looked_at == store.rows:
             return [(score, text) for text, score in islice(best.items(), top)]
         looked_at = min(4 * looked_at, store.rows)
+    return []
 
 
 def _searchable(store: EmbeddingStore) -> np.ndarray:

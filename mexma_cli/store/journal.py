@@ -2,7 +2,7 @@
 
 ``progress.json`` says how far it is. ``found.keys`` holds the lists of the rows of x that are finished, and
 only grows; ``lists-a.keys`` and ``lists-b.keys`` in turn those of the rows in hand and of all rows of y.
-progress.json is replaced last, so the one that it names is whole.
+progress.json is replaced last, so the one that it names is whole; whoever removes all removes it first.
 """
 
 from __future__ import annotations
@@ -66,6 +66,9 @@ class FileJournal:
                     "give the same settings to go on with it, or remove the folder to start anew",
                 )
             self._kept = kept
+        else:
+            for stray in folder.glob("index-*"):  # of a search that was killed before its entry, or after
+                stray.unlink()
 
     def load(self, forward: np.ndarray, backward: np.ndarray) -> tuple[int, int, int] | None:
         """Fill both lists, int64 [N, k] and [M, k], with what was kept; returns the place, or None.

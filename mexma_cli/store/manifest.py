@@ -217,7 +217,16 @@ def commit_folder(part: Path, final: Path) -> None:
                 old.replace(final)
             raise
     fsync_folder(final.parent)
-    for gone in final.parent.glob(f"{glob.escape(final.name)}.old-*"):  # of killed runs too
+    remove_replaced(final)
+
+
+def replaced(final: Path) -> list[Path]:
+    """What had a name before and is not removed yet, of killed runs too."""
+    return list(final.parent.glob(f"{glob.escape(final.name)}.old-*"))
+
+
+def remove_replaced(final: Path) -> None:
+    for gone in replaced(final):
         if gone.is_dir() and not gone.is_symlink():
             shutil.rmtree(gone)
         else:

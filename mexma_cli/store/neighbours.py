@@ -274,8 +274,9 @@ class NeighbourWriter:
             tool_version=__version__,
             **facts,
         )
-        for stray in set(self.part.iterdir()) - {self.part / file.name for file in files}:
-            stray.unlink()  # of a search that was killed
+        strays = set(self.part.iterdir()) - {self.part / file.name for file in files}
+        for stray in sorted(strays, key=lambda path: path.name != PROGRESS):  # the journal, that first
+            stray.unlink()
         write_json_atomic(self.part / MANIFEST, manifest.model_dump(mode="json"))
         commit_folder(self.part, self.path)
         self._finished = True

@@ -37,6 +37,8 @@ from mexma_cli.store.manifest import (
     no_space_as_message,
     only_writer,
     read_manifest,
+    remove_replaced,
+    replaced,
     write_json_atomic,
 )
 from mexma_cli.store.reader import EmbeddingStore
@@ -207,7 +209,8 @@ class EmbeddingWriter:
             rows: int64 [n], of this source, below `rows_done`.
         """
         assert not len(rows) or 0 <= rows.min() <= rows.max() < self.rows_done, self.rows_done
-        files = [(shard.offset, self._part / shard.vectors.name) for shard in self._shards]
+        folder = self.path if self._finished else self._part
+        files = [(shard.offset, folder / shard.vectors.name) for shard in self._shards]
         if self._open:
             with no_space_as_message(self._part):
                 files.append((self._rows - self._open.rows, self._open.so_far()))
@@ -239,21 +242,16 @@ class EmbeddingWriter:
             self._open = None
         if not self._finished:
             if len(self._shards) > self._kept:
-                log.info(
-                    "%s rows are kept in %s; the same command goes on there",
-                    f"{self.rows_done:,}",
-                    self._part,
-                )
+                kept = "%s rows are kept in %s; the same command goes on there"
+                log.info(kept, f"{self.rows_done:,}", self._part)
             else:
                 shutil.rmtree(self._part)
         self._stack.close()
 
     def _manifest(self, truncated: int | None, empty: int | None) -> EmbeddingManifest:
         new, base = self._shards[self._kept :], self._base.manifest if self._base else None
-        if truncated is None:
-            truncated = sum(shard.truncated for shard in new)
-        if empty is None:
-            empty = sum(shard.empty for shard in new)
+        truncated = sum(shard.truncated for shard in new) if truncated is None else truncated
+        empty = sum(shard.empty for shard in new) if empty is None else empty
         return EmbeddingManifest(
             encoder=self._encoder,
             rows=self._rows,
@@ -321,22 +319,26 @@ class EmbeddingWriter:
     def _was_at_its_end(self) -> bool:
         """Whether an earlier run had all rows and was killed while its folder got its name; it has it then.
 
-        Where two names were swapped, what is left here may be the store that was appended to.
+        Where two names were swapped, the store that was appended to may be left: here, or to be removed.
         """
-        if not (self._part / MANIFEST).is_file():
-            return False
-        left = read_manifest(self._part / MANIFEST, EmbeddingManifest, FORMAT_VERSION)
-        there = self._base.manifest.sources if self._base else ()
-        if self._made_by_this_run(left) and (left.sources[:-1] == there or (self._append and not there)):
-            self._shards = list(left.shards)
-            self.rows_before = sum(source.lines for source in left.sources[:-1])
+        there, left = self._base.manifest.sources if self._base else (), None
+        if (self._part / MANIFEST).is_file():
+            left = read_manifest(self._part / MANIFEST, EmbeddingManifest, FORMAT_VERSION)
+        swapped = there[:-1] == left.sources if left else there[1:] and replaced(self.path)
+        begun = left is not None and (left.sources[:-1] == there or (self._append and not there))
+        if left and begun and self._made_by_this_run(left):
+            whole = left
             self._commit()
-        elif self._base and self._made_by_this_run(self._base.manifest) and there[:-1] == left.sources:
-            self._shards = list(self._base.manifest.shards)
-            self.rows_before = left.rows
+        elif swapped and self._base and self._made_by_this_run(self._base.manifest):
+            whole = self._base.manifest
             shutil.rmtree(self._part)
+            remove_replaced(self.path)
             self._finished = True
-        return self._finished
+        else:
+            return False
+        self._shards = list(whole.shards)
+        self.rows_before = sum(source.lines for source in whole.sources[:-1])
+        return True
 
     def _made_by_this_run(self, manifest: EmbeddingManifest) -> bool:
         settings = Settings.of(manifest).model_copy(update={"source_checksum": manifest.sources[-1].checksum})

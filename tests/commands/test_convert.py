@@ -1,16 +1,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
-from mexma_cli.stages.convert import raw_to_store
-from mexma_cli.store.embeddings import ROWS_PER_SHARD, EmbeddingStore
+from mexma_cli.store.embeddings import EmbeddingStore
 
 
 def run(*arguments: str | Path) -> Result:
@@ -45,28 +42,6 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     assert run("convert", raw, "--dim", "6", "-o", store).exit_code == 2
     assert run("convert", tmp_path / "none", "--dim", "6", "--text", text, "-o", store).exit_code == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.txt", "v.raw"]
-
-
-def test_an_interrupted_run_goes_on_with_its_own_vectors_only(tmp_path: Path) -> None:
-    rows, output = 2 * ROWS_PER_SHARD, tmp_path / "v.emb"
-    text, first, second = (tmp_path / name for name in ("t.txt", "first.raw", "second.raw"))
-    text.write_text("one\n" * rows)
-    vectors = np.random.default_rng(0).standard_normal((rows, 2)).astype(np.float32)
-    first.write_bytes(vectors.tobytes())
-    second.write_bytes((-vectors).tobytes())
-    options: dict[str, Any] = {"dim": 2, "dtype": "float32", "language": "und", "argv": []}
-
-    def killed(done: int, total: int) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        raw_to_store(first, text, output, **options, on_progress=killed)
-    with pytest.raises(MexmaError, match=r"v\.emb\.partial is the beginning of another run.*second\.raw"):
-        raw_to_store(second, text, output, **options)
-    seen: list[int] = []
-    store = raw_to_store(first, text, output, **options, on_progress=lambda done, total: seen.append(done))
-    assert seen == [rows], "the first half was there"
-    assert np.array_equal(np.concatenate(list(store.blocks(rows))), vectors)
 
 
 def test_options_of_raw_vectors_do_not_fit_a_store(tmp_path: Path) -> None:

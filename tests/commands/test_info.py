@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from mexma_cli.main import cli
 from mexma_cli.store.bitext import BitextWriter
 from mexma_cli.store.embeddings import EmbeddingWriter, Source
+from mexma_cli.store.journal import FileJournal
 
 
 def info(*arguments: str | Path) -> Result:
@@ -102,6 +103,16 @@ def test_a_short_shard_and_an_unfinished_store(store: Path, tmp_path: Path) -> N
     done = info(tmp_path / "b.emb.partial")
     assert done.exit_code == 1
     assert "unfinished" in done.stderr
+    (store / "manifest.json").unlink()
+    done = info(store)
+    assert done.exit_code == 1
+    assert "embedding store" in done.stdout and "manifest.json: no such file" in done.stderr
+
+
+def test_a_search_that_was_killed(tmp_path: Path) -> None:
+    FileJournal(tmp_path, {"k": 4}).note()
+    done = info(tmp_path)
+    assert done.exit_code == 1 and "the same `mexma knn` or `mexma mine` command" in done.stderr
 
 
 def test_prepared_pairs_alone_and_together(pairs: Path) -> None:

@@ -223,6 +223,9 @@ class TestBadInput:
         self.fails(2, "0 is not in the range", *pair, "--top", "0")
         self.fails(2, "name them with --output", *pair, "--format", "moses")
         self.fails(2, "no place for ids", *pair, "--format", "moses", "--with-ids", "-o", "x")
+        self.fails(2, "leave out --index, --memory", *pair, "--neighbours", "x.knn", "--memory", "8G")
+        for option in ("--threshold", "--max-score"):
+            self.fails(2, f"{option} nan: no score", *pair, option, "nan")
 
     def test_a_store_with_other_lines_than_vectors(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
         (lines,) = pair[0].glob("lines-*.zst")
@@ -240,11 +243,18 @@ class TestBadInput:
 
     def test_outputs_that_would_destroy_something(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
         out = tmp_path / "out"
-        self.fails(2, "cannot be the output and the report", *pair, "-o", out, "--report", out)
+        for report in (out, tmp_path / "new" / ".." / "out"):
+            self.fails(2, "cannot be the output and the report", *pair, "-o", out, "--report", report)
         text = tmp_path / "text"
         text.write_text("a\n")
         self.fails(2, "is an input", text, pair[1], "-o", text)
         assert text.read_text() == "a\n"
+        documents = TestWithin().documents(tmp_path, "aaaaa", "aaa")
+        (tmp_path / "pairs").write_text("a\ta\n")
+        for read in (*documents[1:], tmp_path / "pairs"):
+            options = (*documents, "--document-pairs", tmp_path / "pairs")
+            self.fails(2, "is an input", *pair, *options, "-o", read)
+            self.fails(2, "is an input", *pair, *options, "--report", read)
 
     def test_languages(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
         self.fails(1, "tells the sides apart", *pair, "--format", "tmx")

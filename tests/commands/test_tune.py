@@ -178,6 +178,12 @@ class TestBadInput:
         assert run("tune", candidates, "--gold", good, "--source", source).exit_code == 2
 
 
+def test_a_threshold_near_nothing_is_printed_as_it_is(tmp_path: Path) -> None:
+    candidates = write(tmp_path / "pairs.tsv", "1.2e-06\ta\tA", "1.1e-06\tb\tC")
+    gold = write(tmp_path / "gold.tsv", "a\tA")
+    assert run("tune", candidates, "--gold", gold).stdout.startswith("threshold  1.15e-06  (")
+
+
 def test_the_threshold_given_to_mine_keeps_the_same_pairs(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((60, 8)).astype(np.float32)

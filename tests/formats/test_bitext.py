@@ -58,11 +58,19 @@ def test_reads_what_stopes_quotes(pair: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ['1.0\t"A," he said\tb', '1.0\t"Hello"\t"Bonjour"', '1.0\t"\ta "b" c', '1.0\ta"\t"b']
+    "line",
+    [
+        '1.0\t"A," he said\tb',
+        '1.0\t"Hello"\t"Bonjour"',
+        '1.0\t"\ta "b" c',
+        '1.0\ta"\t"b',
+        '1.0\t"He spoke on.\tIl continua."',
+    ],
 )
 def test_quotation_marks_of_the_text_stay(line: str) -> None:
     ((score, source, target, _),) = read_scored([line], "f")
     assert [str(score), source, target] == line.split("\t")
+    assert list(read_pairs([line.partition("\t")[2]], "f")) == [(source, target)]
 
 
 @pytest.mark.parametrize(

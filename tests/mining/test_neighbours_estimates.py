@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
-from mexma_cli.mining import sweep, tiles
+from mexma_cli.mining import neighbours, sweep, tiles
 from mexma_cli.mining.arithmetic import BFLOAT16, FLOAT32, INT8, Arithmetic
 from mexma_cli.mining.kernels import dots
 from mexma_cli.mining.neighbours import knn
+from mexma_cli.store.journal import FileJournal
 from tests.mining.searching import DEVICE, crowded, same, with_arithmetic
 
 
@@ -141,3 +145,44 @@ def test_int8_estimates_that_are_wrong_are_noticed(monkeypatch: pytest.MonkeyPat
     seen = watch(monkeypatch)
     assert same(knn(x, y, 3), wanted)
     assert [each.arithmetic for each in seen] == [INT8, FLOAT32]
+
+
+class Killed(Exception):
+    pass
+
+
+def test_a_journal_forgets_what_wrong_estimates_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The seventh tile loses all its pairs, which nobody can see; from the 13th on estimates are seen to be
+    wrong. The search in float32 is killed after its first entry, when more of it is done than before."""
+    x, y = np.random.default_rng(0).standard_normal((2, 400, 16)).astype(np.float32)
+    wanted = knn(x, y, 5)
+    scan, matmul, save, done = sweep.Sweep._scan, torch.matmul, FileJournal.save, []
+
+    def counted(self: sweep.Sweep, *arguments: Any) -> None:
+        done.append(self.arithmetic)
+        scan(self, *arguments)
+
+    def sloppy(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
+        matmul(a, b, out=out)
+        if done[-1] is BFLOAT16:
+            out.mul_(1.5 if len(done) > 12 else 1).add_(-1e6 if len(done) == 7 else 0)
+
+    def deadly(self: FileJournal, place: tuple[int, int, int], *lists: np.ndarray) -> None:
+        save(self, place, *lists)
+        if done[-1] is FLOAT32:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        for name in ("X_TILE", "Y_TILE"):
+            patch.setattr(tiles, name, 100)
+        patch.setattr(neighbours, "X_ROWS", 100)
+        with_arithmetic(patch, BFLOAT16)
+        patch.setattr(sweep.Sweep, "_scan", counted)
+        patch.setattr(torch, "matmul", sloppy)
+        patch.setattr(FileJournal, "due", lambda _: done[-1] is BFLOAT16 or done.count(FLOAT32) > 9)
+        patch.setattr(FileJournal, "save", deadly)
+        with pytest.raises(Killed):
+            knn(x, y, 5, journal=FileJournal(tmp_path, {}))
+    assert same(knn(x, y, 5, journal=FileJournal(tmp_path, {})), wanted)

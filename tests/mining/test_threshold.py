@@ -57,6 +57,12 @@ def test_scores_nearer_than_six_decimals_are_still_separated() -> None:
     assert low < found.threshold < high
 
 
+def test_below_a_score_that_is_larger_than_a_difference_shows() -> None:
+    for score in (1e12, -1e12):
+        scores, is_gold = np.array([2 * abs(score), score]), np.ones(2, dtype=bool)
+        assert measured(scores, is_gold, 2, best_f1(scores, is_gold, 2).threshold).count == 2
+
+
 def test_of_equal_f1_the_higher_cut() -> None:
     found = best_f1(np.array([4.0, 3.0, 2.0, 1.0]), np.array([True, False, False, True]), 2)
     assert found.count == 1

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -138,6 +139,30 @@ class TestInterrupted:
         for file in path.iterdir():
             assert file.read_bytes() == (whole.path / file.name).read_bytes()
         assert not list(tmp_path.glob("*.partial"))
+
+    @pytest.mark.parametrize("removed", [1, 2, 3])
+    def test_killed_while_the_journal_is_removed(
+        self,
+        removed: int,
+        stores: tuple[EmbeddingStore, EmbeddingStore],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        self.stopped(stores, tmp_path / "a.knn", 13)
+        unlink, gone = Path.unlink, []
+
+        def deadly(file: Path, missing_ok: bool = False) -> None:
+            if len(gone) == removed:
+                raise KeyboardInterrupt
+            gone.append(file.name)
+            unlink(file)
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Path, "unlink", deadly)
+            patch.setattr(shutil, "rmtree", lambda *_, **__: None)
+            find_neighbours(*stores, tmp_path / "a.knn", 4)
+        assert gone[0] == "progress.json"
+        assert find_neighbours(*stores, tmp_path / "a.knn", 4).manifest.k == 4
 
     def test_another_search_does_not_go_on_with_it(
         self, stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import signal
 import subprocess
 import sys
@@ -153,6 +154,19 @@ def test_an_error_keeps_what_was_found_and_nothing_else(
         assert journal is None
     with journal_beside(Path("/dev/null"), stores, 4, EXACT) as journal:
         assert journal is None
+
+
+def test_a_journal_that_is_partly_removed_is_none(
+    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[set[str]] = []
+    monkeypatch.setattr(
+        shutil, "rmtree", lambda folder, **_: left.append({file.name for file in folder.iterdir()})
+    )
+    with journal_beside(tmp_path / "o.tsv", stores, 4, EXACT) as journal:
+        assert journal is not None
+        journal.save((100, 0, 200), np.zeros((700, 4), np.int64), np.zeros((600, 4), np.int64))
+    assert left == [{"found.keys", "lists-a.keys"}]
 
 
 def test_a_budget_that_is_too_small_is_refused(stores: tuple[EmbeddingStore, EmbeddingStore]) -> None:

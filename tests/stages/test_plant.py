@@ -149,6 +149,9 @@ class TestBadInput:
         blank = [""] * 60, text["ks"][1]
         with pytest.raises(MexmaError, match="ks: no pair to plant"):
             plant(*stores(tmp_path / "b", text | {"ks": blank}))
+        nothing: tuple[list[str], np.ndarray] = [], text["ks"][1][:0]
+        with pytest.raises(MexmaError, match="ks: no pair to plant"):
+            plant(*stores(tmp_path / "c", text | {"ks": nothing, "kt": nothing}))
 
     def test_no_translations(self, tmp_path: Path, text: dict[str, tuple[list[str], np.ndarray]]) -> None:
         rng = np.random.default_rng(1)

@@ -134,6 +134,9 @@ def test_nothing_to_search_in(tmp_path: Path) -> None:
     target = make_store(tmp_path / "t.emb", ["", " "], random_vectors(2))
     assert lines(queries, target) == [["nan", "a", ""], ["nan", "b", ""]]
     assert nearest(target, random_vectors(1)[0], 3) == []
+    without_rows = make_store(tmp_path / "e.emb", [], random_vectors(0))
+    assert lines(queries, without_rows) == [["nan", "a", ""], ["nan", "b", ""]]
+    assert nearest(without_rows, random_vectors(1)[0], 3) == []
 
 
 def test_refuses_another_encoder(tmp_path: Path) -> None:

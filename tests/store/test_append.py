@@ -149,6 +149,8 @@ def commit_folder(part, final):
         Path.replace = lambda *names: (rename(*names), die())
     elif moment == "swapped":
         Path.replace = die
+    elif moment == "removed":
+        manifest.shutil.rmtree = lambda folder: ((folder / "manifest.json").unlink(), die())
     else:
         die()
     commit(part, final)
@@ -158,7 +160,7 @@ append(Path(sys.argv[2]), "new", OLD, OLD + NEW)
 """
 
 
-@pytest.mark.parametrize("moment", ["before", "swapped", "moved away"])
+@pytest.mark.parametrize("moment", ["before", "swapped", "moved away", "removed"])
 def test_killed_at_its_end_adds_once(moment: str, old: Path, longer: dict[str, bytes]) -> None:
     killed = subprocess.run([sys.executable, "-c", KILLED, Path(__file__).parent, old, moment], timeout=60)
     assert killed.returncode == -signal.SIGKILL

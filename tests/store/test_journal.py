@@ -85,6 +85,16 @@ def test_refuses_another_search_and_damage(tmp_path: Path) -> None:
         FileJournal(tmp_path, SEARCH).load(*empty())
 
 
+def test_an_index_without_an_entry_is_of_another_search(tmp_path: Path) -> None:
+    index = tmp_path / "index-y-trained.faiss"
+    index.touch()
+    first = FileJournal(tmp_path, SEARCH)
+    assert not index.exists()
+    index.touch()
+    first.note()
+    assert FileJournal(tmp_path, SEARCH).begun and index.exists()
+
+
 def test_is_due_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(journal.time, "monotonic", lambda: now[0])
