@@ -272,7 +272,12 @@ class SentenceEncoder:
 
         Returns:
             float32 [N, dim], unit length where the encoder normalises.
+
+        Raises:
+            MexmaError: One string in place of several, or text that is not UTF-8.
         """
+        if isinstance(sentences, str):
+            raise MexmaError("embed takes a list of sentences, not one string", "embed([sentence])[0]")
         vectors = np.empty((len(sentences), self.dim), dtype=np.float32)
         on_cpu = self.device.type == "cpu"
         self._prepare()
@@ -331,7 +336,11 @@ class SentenceEncoder:
         Args:
             dtype: Of the stored weights: `float32`, `bfloat16` or `float16`; or `int3`, the word embeddings
                 with 3 bits on average and all else as float16, which `load` alone reads.
+
+        Raises:
+            MexmaError: The disk is full, or the folder is there and holds something else than an encoder.
         """
+        folder.check_replaceable(Path(path))
         with folder.written_aside(Path(path)) as aside:
             stored = self.save_transformer(aside, dtype)
             save_modules(aside, self.pooling, self.body.config.hidden_size, list(self.modules), stored)

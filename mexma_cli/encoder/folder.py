@@ -315,6 +315,13 @@ def written_aside(path: Path) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
+def check_replaceable(path: Path) -> None:
+    """Refuse to write an encoder in the place of a folder with something else in it, which would be gone."""
+    here = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+    if here and not here & {"config.json", "modules.json"}:
+        raise MexmaError(f"{path} is a folder that holds no encoder", "name one that is not there yet")
+
+
 def shorten_tokenizer(folder: Path) -> None:
     """Write a folder's tokenizer.json without spaces, a good third smaller, and quicker to load.
 

@@ -96,6 +96,11 @@ def test_what_is_not_utf8_is_refused(encoder: SentenceEncoder) -> None:
         encoder.embed(["Oui", os.fsdecode(b"caf\xe9")])
 
 
+def test_one_string_is_no_list_of_letters(encoder: SentenceEncoder) -> None:
+    with pytest.raises(MexmaError, match="takes a list of sentences"):
+        encoder.embed("One sentence.")
+
+
 def test_long_sentences_are_cut_and_counted(tiny_encoder: Path) -> None:
     encoder = SentenceEncoder.load(str(tiny_encoder), "cpu")
     assert encoder.max_tokens == 64
@@ -123,11 +128,18 @@ def test_saved_and_loaded_is_the_same_to_the_bit(
 
 
 def test_saving_over_an_older_folder_replaces_all_of_it(encoder: SentenceEncoder, tmp_path: Path) -> None:
-    (tmp_path / "saved").mkdir()
+    encoder.save(tmp_path / "saved")
     (tmp_path / "saved" / "stale.bin").write_bytes(b"x")
     encoder.save(tmp_path / "saved")
     assert not (tmp_path / "saved" / "stale.bin").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["saved"]
+
+
+def test_no_other_folder_is_saved_over(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(MexmaError, match="holds no encoder"):
+        encoder.save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
 def test_a_save_that_fails_leaves_what_was_there(
