@@ -157,13 +157,14 @@ def published_scores(result: Result) -> list[published.PublishedRow]:
 
 def published_by_row(result: Result) -> list[tuple[str, list[list[str]]]]:
     """For every score that is published by row (`cosine f1 fra-eng`): a title with the sources, and a table
-    of this encoder's rows beside those of the others."""
+    of this encoder's rows beside those of the others. Of rows of one name (splits of BUCC) the last one that
+    has the score counts."""
     known = published.rows(result.benchmark) if result.benchmark else []
     if not result.rows:
         return []
     tables, first = [], next(iter(result.rows[0]))
     for score in result.scores:
-        names = {f"{score} {row[first]}": row for row in result.rows if score in row}
+        names = {f"{score} {row[first]}": row for row in result.rows if row.get(score) is not None}
         columns = [row for row in known if row.scores.keys() & names.keys()]
         body = [
             [row[first], shown(row[score], score), *(shown(one.scores.get(key), score) for one in columns)]
