@@ -109,7 +109,7 @@ def print_result(result: Result, as_json: bool = False, output: Path | None = No
 
 def text_lines(result: Result) -> list[str]:
     """The tables of a result: its rows, its scores, and the published ones beside these."""
-    tables = [("", row_table(result.rows)), *published_by_row(result), ("", score_table(result))]
+    tables = [("", row_table(result.rows)), *published_by_row(result), ("", score_table([result]))]
     lines: list[str] = []
     for title, table in tables:
         if len(table) > 1:
@@ -125,17 +125,29 @@ def row_table(rows: Sequence[Row]) -> list[list[str]]:
     return [keys, *([shown(row.get(key), key) for key in keys] for row in rows)]
 
 
-def score_table(result: Result) -> list[list[str]]:
-    """Header, this encoder's scores, and those of the benchmark's published rows with their sources."""
-    keys = list(result.scores)
-    ours = [f"{result.encoder['name']} (here)", *(shown(result.scores[key], key) for key in keys)]
-    theirs = [
-        [row.encoder, *(shown(row.scores.get(key), key) for key in keys), f"  {row.source}"]
-        for row in published_scores(result)
+def score_table(group: Sequence[Result]) -> list[list[str]]:
+    """Header, the scores of encoders on the same data, and those of the benchmark's published rows with their
+    sources. One encoder may lack a score that another one has."""
+    keys = score_names(group)
+    ours = [
+        [f"{one.encoder['name']} (here)", *(shown(one.scores.get(key), key) for key in keys)] for one in group
     ]
-    if not theirs:
-        return [["encoder", *keys], ours]
-    return [["encoder", *keys, "  source"], [*ours, "  measured here"], *theirs]
+    known: dict[tuple[str, str], dict[str, float]] = {}
+    for row in (row for result in group for row in published_scores(result)):
+        known.setdefault((row.encoder, row.source), {}).update(row.scores)
+    if not known:
+        return [["encoder", *keys], *ours]
+    theirs = [
+        [encoder, *(shown(scores.get(key), key) for key in keys), f"  {source}"]
+        for (encoder, source), scores in known.items()
+    ]
+    return [["encoder", *keys, "  source"], *([*row, "  measured here"] for row in ours), *theirs]
+
+
+def score_names(group: Sequence[Result]) -> list[str]:
+    """All scores of encoders on the same data, in the order of the one that has most."""
+    complete_first = sorted(group, key=lambda result: -len(result.scores))
+    return list(dict.fromkeys(name for result in complete_first for name in result.scores))
 
 
 def published_scores(result: Result) -> list[published.PublishedRow]:
