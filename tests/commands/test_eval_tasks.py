@@ -192,6 +192,7 @@ def test_xnli(tiny_encoder: Path, tmp_path: Path) -> None:
     for ignored in (("--max-tokens", 64), ("--pooling", "mean"), ("--prefix", "query: ")):
         refused = run("xnli", tmp_path, *model, *ignored)
         assert refused.exit_code == 2 and f"{ignored[0]} is for sentences" in refused.stderr
+    assert run("xnli", tmp_path, *model, "--seed", -1).exit_code == 2
     tests = [f"{lang}\tneutral\tA {n}.\tB." for lang in ("en", "sw") for n in range(4)]
     header = "language\tgold_label\tsentence1\tsentence2"
     (tmp_path / "xnli.test.tsv").write_text("\n".join([header, *tests, "sw\t-\ta\tb"]) + "\n")
