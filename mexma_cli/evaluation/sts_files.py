@@ -47,23 +47,31 @@ class Pairs:
 
 
 def find_files(paths: Sequence[Path]) -> list[Path]:
-    """The files that are named, and those in the folders that are.
+    """The files that are named, and those in the folders that are; each once, and one of `STS12.tsv` and
+    `STS12.tsv.gz`, which are the same text.
 
     Raises:
         MexmaError: Missing, or a folder without such files.
     """
-    found: list[Path] = []
+    found: dict[Path, Path] = {}
     for path in paths:
         if not path.is_dir():
             if not path.exists():
                 raise MexmaError(f"{path}: no such file or folder", f"layouts:\n{LAYOUTS}")
-            found.append(path)
+            found.setdefault(_plain(path), path)
             continue
         files = sorted(file for file in path.iterdir() if _is_pairs(file))
         if not files:
             raise MexmaError(f"{path} has no file of scored pairs", f"layouts:\n{LAYOUTS}")
-        found += files
-    return found
+        for file in files:
+            found.setdefault(_plain(file), file)
+    return list(found.values())
+
+
+def _plain(file: Path) -> Path:
+    """Where a file is, and its name without that of its packing."""
+    whole = file.absolute()
+    return whole.with_name(_unpacked(whole.name))
 
 
 def read_pairs(path: Path) -> Pairs:

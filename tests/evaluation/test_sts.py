@@ -98,6 +98,14 @@ def test_semeval_publishes_pairs_and_scores_apart(tmp_path: Path, year: str, sou
     assert pairs.left == ("A man.", "A dog.")
 
 
+def test_a_file_that_is_named_twice_counts_once(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text(LAYOUTS["plain.tsv"])
+    with gzip.open(tmp_path / "a.tsv.gz", "wt") as file:
+        file.write(LAYOUTS["plain.tsv"])
+    named = [tmp_path, tmp_path / "a.tsv", tmp_path / "a.tsv"]
+    assert find_files(named) == [tmp_path / "a.tsv"]
+
+
 def test_a_folder_stands_for_its_files(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "STS12.tsv.gz", "wt") as file:
         file.write(LAYOUTS["plain.tsv"])
