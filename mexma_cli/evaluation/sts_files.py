@@ -169,6 +169,8 @@ def _named(path: Path, header: list[str], lines: Iterator[str]) -> Iterator[tupl
         raise MexmaError(f"{path}, line 1: no column {missing[0]} in the header", LAYOUTS)
     places = [header.index(name) for name in names]
     for number, line in enumerate(lines, start=2):
+        if is_blank(line):
+            continue
         cells = line.split("\t")
         if len(cells) != len(header):
             raise MexmaError(f"{path}, line {number}: {len(cells)} columns, {len(header)} in the header")

@@ -98,6 +98,11 @@ def test_semeval_publishes_pairs_and_scores_apart(tmp_path: Path, year: str, sou
     assert pairs.left == ("A man.", "A dog.")
 
 
+def test_blank_lines_of_sick_are_no_pairs(tmp_path: Path) -> None:
+    (tmp_path / "SICK.txt").write_text(LAYOUTS["SICK.txt"] + "\n")
+    assert len(read_pairs(tmp_path / "SICK.txt").gold) == 2
+
+
 def test_a_file_that_is_named_twice_counts_once(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text(LAYOUTS["plain.tsv"])
     with gzip.open(tmp_path / "a.tsv.gz", "wt") as file:
