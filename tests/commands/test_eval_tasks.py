@@ -180,6 +180,23 @@ def test_pooling_is_xsim_and_sts_by_either(
     assert run("pooling", "--xsim", aligned, "--pooling", "mean", *model).exit_code == 2
 
 
+def test_pooling_leaves_out_sets_whose_cosines_are_equal(
+    tiny_encoder: Path, tmp_path: Path, sentences: dict[str, list[str]]
+) -> None:
+    (tmp_path / "same.tsv").write_text("5\ta\ta\n4\ta\ta\n1\ta\ta\n")
+    named = ("--sts", tmp_path / "same.tsv", "--model", tiny_encoder, "--dtype", "fp32")
+    alone = run("pooling", *named, "--json")
+    assert alone.exit_code == 0 and "all cosines of 1 sets are equal" in alone.stderr
+    result = json.loads(alone.stdout)
+    assert result["rows"] == [{"measure": "STS", "CLS": None, "uniform": None, "change": None}]
+    assert result["scores"] == {}
+    pairs = zip([5, 4.5, 4, 3, 2, 1, 0.5, 0], sentences["eng"], sentences["fra"], strict=True)
+    (tmp_path / "pairs.tsv").write_text("\n".join(f"{g}\t{a}\t{b}" for g, a, b in pairs), encoding="utf-8")
+    both = run("pooling", *named, "--sts", tmp_path / "pairs.tsv", "--json")
+    other = run("pooling", "--sts", tmp_path / "pairs.tsv", *named[2:], "--json")
+    assert json.loads(both.stdout)["rows"] == json.loads(other.stdout)["rows"]
+
+
 def test_xnli(tiny_encoder: Path, tmp_path: Path) -> None:
     classes = ("entailment", "neutral", "contradictory")
     rows = [f"It rains {n}.\t{classes[n % 3]} it is\t{classes[n % 3]}" for n in range(30)]
