@@ -48,6 +48,8 @@ def command(
     Example:
       mexma eval tokens flores200_dataset --langs 81 --model facebook/MEXMA
     """
+    if encoder.pooling is not None:
+        raise click.UsageError("--pooling is for sentence vectors; the tokens are measured here.")
     check_result_output(output)
 
     from mexma_cli.evaluation.aligned import read_texts

@@ -123,6 +123,12 @@ def test_tokens(tiny_encoder: Path, aligned: Path) -> None:
     assert missing.exit_code == 1 and "deu" in missing.stderr
 
 
+@pytest.mark.parametrize("command", ["tokens", "attention"])
+def test_pooling_has_no_part_in_tokens_and_attention(command: str, aligned: Path) -> None:
+    done = run(command, aligned, "--pooling", "mean")
+    assert done.exit_code == 2 and "--pooling is for sentence vectors" in done.stderr
+
+
 def test_attention_with_a_picture(tiny_encoder: Path, aligned: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     picture = tmp_path / "picture.png"
