@@ -153,7 +153,10 @@ def _columns(path: Path, first: str) -> Callable[[int, str], Fields]:
 
 
 def _quoted(path: Path, number: int, line: str) -> Fields:
-    cells = next(csv.reader([line]))
+    try:
+        cells = next(csv.reader([line]))
+    except csv.Error as error:  # old Macintosh line ends, for example
+        raise MexmaError(f"{path}, line {number}: {error}", LAYOUTS) from None
     if len(cells) != 3:
         raise MexmaError(
             f"{path}, line {number}: {len(cells)} columns, sentence,sentence,score expected", LAYOUTS
