@@ -123,6 +123,13 @@ def test_tokens(tiny_encoder: Path, aligned: Path) -> None:
     assert missing.exit_code == 1 and "deu" in missing.stderr
 
 
+def test_tokens_of_nothing(tiny_encoder: Path, tmp_path: Path) -> None:
+    for code in ("eng", "fra"):
+        (tmp_path / f"{code}.txt").write_text("\n\n")
+    done = run("tokens", tmp_path, "--model", tiny_encoder)
+    assert done.exit_code == 1 and "no token to look for" in done.stderr
+
+
 @pytest.mark.parametrize("command", ["tokens", "attention"])
 def test_pooling_has_no_part_in_tokens_and_attention(command: str, aligned: Path) -> None:
     done = run(command, aligned, "--pooling", "mean")
