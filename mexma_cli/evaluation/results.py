@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -68,7 +69,11 @@ class Result:
         if not all(isinstance(row, dict) and row for row in content["rows"]):
             raise MexmaError(f"{where} is no result of `mexma eval`: one of its `rows` is none")
         known = {field.name for field in fields(cls)}
-        return cls(**{key: value for key, value in content.items() if key in known})
+        result = cls(**{key: value for key, value in content.items() if key in known})
+        # Earlier versions wrote nan where there is no number.
+        rows = [{key: None if _is_nan(value) else value for key, value in row.items()} for row in result.rows]
+        scores = {key: value for key, value in result.scores.items() if not _is_nan(value)}
+        return replace(result, scores=scores, rows=rows)
 
     @classmethod
     def read(cls, path: Path) -> Result:
@@ -205,6 +210,10 @@ def shown(value: Value, key: str) -> str:
     if isinstance(value, float):
         return f"{value:.{DIGITS.get(key, 2)}f}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _is_number(cell: str) -> bool:
