@@ -72,6 +72,10 @@ def command(
       mexma eval attention NTREX --langs eng --picture nineteen.png \\
         --sentence "Nineteen people died." --sentence "Twenty-nine people died."
     """
+    if encoder.pooling is not None:
+        raise click.UsageError(
+            "--pooling is for sentence vectors; the first token's attention is measured here."
+        )
     check_result_output(output)
     from mexma_cli.errors import MexmaError
     from mexma_cli.evaluation.files import aligned_folder, language_list, read_sentences

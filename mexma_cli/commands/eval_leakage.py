@@ -78,7 +78,7 @@ def command(
     from mexma_cli.evaluation.leakage import leakage_scores, measure_leakage, published_as
     from mexma_cli.evaluation.plot import check_plottable
     from mexma_cli.evaluation.results import Result, describe, print_result
-    from mexma_cli.evaluation.retrieval import read_tatoeba
+    from mexma_cli.evaluation.retrieval import is_switched, read_tatoeba
     from mexma_cli.evaluation.sts_files import find_files, read_pairs
     from mexma_cli.stages.decompose import PARTS, TrainedDecomposer
 
@@ -98,9 +98,8 @@ def command(
         rows = measure_leakage(pairs, scored, embed, split)
         if plot is not None:
             _draw(plot, pairs[:PANELS], embed, split, decomposer.run.name)
-    switched = any(folder.glob("codeswitch.*.json"))
     settings = {"data": str(folder), "languages": len(pairs), "sts": list(map(str, sets))}
-    benchmark = published_as([pair.language for pair in pairs], switched)
+    benchmark = published_as([pair.language for pair in pairs], is_switched(folder))
     described = describe(loaded) | {"name": f"{loaded.name}, {decomposer.run.name}", "run": str(run)}
     result = Result("leakage", described, settings, leakage_scores(rows), rows, benchmark)
     print_result(result, as_json, output)

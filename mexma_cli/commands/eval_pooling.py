@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -85,17 +88,21 @@ def command(
         first = load_encoder(replace(encoder, pooling="cls"))
     cls = _measured(first, data, hard, sets, cache)
     uniform = _measured(load_encoder(replace(encoder, pooling="mean")), data, hard, sets, cache)
+    both = {name: _means(name, cls[name], uniform[name]) for name in cls}
     rows: list[dict[str, Any]] = [
         {
             "measure": name,
-            "CLS": cls[name],
-            "uniform": uniform[name],
-            "change": relative_change(cls[name], uniform[name]),
+            "CLS": means and means[0],
+            "uniform": means and means[1],
+            "change": means and relative_change(*means),
         }
-        for name in cls
+        for name, means in both.items()
     ]
     scores = {
-        f"{name} {kind}": found[name] for kind, found in (("CLS", cls), ("uniform", uniform)) for name in cls
+        f"{name} {kind}": means[place]
+        for place, kind in enumerate(("CLS", "uniform"))
+        for name, means in both.items()
+        if means
     }
     settings = {"sts": [str(path) for path in pairs]} | (data.settings() if data else {})
     published = "pooling" if data and data.published == "81" else None
@@ -120,9 +127,8 @@ def _measured(
     hard: Augmented | None,
     sets: list[Pairs],
     cache: Path | None,
-) -> dict[str, float]:
-    from statistics import fmean
-
+) -> dict[str, list[float]]:
+    """By measure: the numbers of its languages, or sets."""
     from mexma_cli.evaluation.aligned import measure_xsim
     from mexma_cli.evaluation.sts import score_pairs
     from mexma_cli.evaluation.xsimpp import measure_xsimpp
@@ -132,11 +138,18 @@ def _measured(
     total += 2 * sum(len(pairs.gold) for pairs in sets)
     with cached_embedding(encoder, cache, total) as embed:
         if data:
-            found["xsim"] = fmean(one.error_rate for one in measure_xsim(data, embed).values())
+            found["xsim"] = [one.error_rate for one in measure_xsim(data, embed).values()]
         if data and hard:
             both = measure_xsimpp(data, hard, embed).values()
-            found["xsim++"] = fmean(one.error_rate for one, _ in both)
+            found["xsim++"] = [one.error_rate for one, _ in both]
         if sets:
-            correlations = (score_pairs(embed(p.left), embed(p.right), p.gold).spearman for p in sets)
-            found["STS"] = fmean(correlations)
+            found["STS"] = [score_pairs(embed(p.left), embed(p.right), p.gold).spearman for p in sets]
     return found
+
+
+def _means(measure: str, cls: Sequence[float], uniform: Sequence[float]) -> tuple[float, float] | None:
+    """Of both, over what both have a number for; None: over nothing."""
+    there = [pair for pair in zip(cls, uniform, strict=True) if not any(map(math.isnan, pair))]
+    if lacking := len(cls) - len(there):
+        log.warning("warning: %s: all cosines of %s sets are equal: left out", measure, lacking)
+    return (fmean(one for one, _ in there), fmean(other for _, other in there)) if there else None

@@ -48,15 +48,20 @@ def command(
     Example:
       mexma eval tokens flores200_dataset --langs 81 --model facebook/MEXMA
     """
+    if encoder.pooling is not None:
+        raise click.UsageError("--pooling is for sentence vectors; the tokens are measured here.")
     check_result_output(output)
 
+    from mexma_cli.errors import MexmaError
     from mexma_cli.evaluation.aligned import read_texts
     from mexma_cli.evaluation.results import Result, describe, print_result
-    from mexma_cli.evaluation.tokens import NEAREST, Nearest, pick_queries, token_blocks
+    from mexma_cli.evaluation.tokens import NEAREST, SENTENCES, Nearest, pick_queries, token_blocks
 
     data = read_texts(folder, split, languages, QUERIES)
     loaded = load_encoder(encoder)
     nearest = Nearest(pick_queries(loaded, data.lines), 0)
+    if not len(nearest.queries.lines):
+        raise MexmaError(f"{data.target_path}: no token to look for in its first {SENTENCES} sentences")
     texts = [data.lines, *data.texts.values()]
     tokens = 0
     with progress(total=len(texts), unit=" languages") as bar:

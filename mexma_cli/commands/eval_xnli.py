@@ -38,7 +38,13 @@ TRAIN_PAIRS = 392_702
     show_default=True,
     help="The DAP paper chose from 1e-5, 3e-5, 5e-5 and 7e-5.",
 )
-@click.option("--seed", type=int, default=42, show_default=True, help="Of the fresh layers and the order.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=42,
+    show_default=True,
+    help="Of the fresh layers and the order.",
+)
 @result_options
 @encoder_options
 def command(

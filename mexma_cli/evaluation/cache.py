@@ -67,7 +67,8 @@ def embed_cached(
 def _key(encoder: SentenceEncoder, sentences: Sequence[str], key_parts: Sequence[str]) -> str:
     digest = xxhash.xxh3_128()
     for part in (encoder.fingerprint, str(encoder.precision), encoder.prefix, *key_parts):
-        digest.update(f"{len(part)} {part}".encode())
+        # What is no UTF-8 in a prefix is refused by `embed`, with a message.
+        digest.update(f"{len(part)} {part}".encode(errors="surrogatepass"))
     digest.update("\n".join(sentences).encode("utf-8"))  # a sentence is a line: it has no line end
     return digest.hexdigest()
 

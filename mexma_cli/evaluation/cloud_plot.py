@@ -57,6 +57,6 @@ def draw_clouds(path: Path, panels: Mapping[str, Clouds], title: str) -> None:
         axes.set_yticks([])
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(4, 2 * columns), frameon=False)
-    figure.suptitle(title)
+    figure.suptitle(title, parse_math=False)
     with whole_file(path) as file:
         figure.savefig(file, format=path.suffix.lstrip(".").lower())

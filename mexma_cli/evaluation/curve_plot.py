@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation import curves, plot
 from mexma_cli.store.manifest import whole_file
 
@@ -32,13 +33,15 @@ def draw_curves(path: Path, runs: Sequence[curves.Run]) -> None:
         path: .png, .svg, .pdf, or .html, which has the table below the picture; written whole.
 
     Raises:
-        MexmaError: matplotlib is not installed, or such a file cannot be written.
+        MexmaError: matplotlib is not installed, such a file cannot be written, or no record has a number.
     """
     plot.check_plottable(path, FORMATS)
     import matplotlib
     from matplotlib.figure import Figure
 
     names = curves.names(runs)
+    if not names:
+        raise MexmaError(f"{', '.join(run.name for run in runs)}: no number in the log to draw")
     columns = min(COLUMNS, len(names))
     rows = -(-len(names) // columns)
     figure = Figure(figsize=(4.4 * columns, 2.5 * rows + 0.4), dpi=150, layout="constrained")
@@ -54,10 +57,9 @@ def draw_curves(path: Path, runs: Sequence[curves.Run]) -> None:
         axes.tick_params(labelbottom=lowest)
         axes.set_xlabel("step" if lowest else "")
     if len(runs) > 1:
-        lines = [line for line in panels[0].get_lines() if not line.get_label().startswith("_")]
-        figure.legend(handles=lines, loc="outside upper left", ncols=min(len(runs), 4), frameon=False)
+        _name_runs(figure, runs)
     else:
-        figure.suptitle(runs[0].name, x=0.01, ha="left", fontsize=12)
+        figure.suptitle(runs[0].name, x=0.01, ha="left", fontsize=12, parse_math=False)
     with matplotlib.rc_context({"svg.fonttype": "none"}), whole_file(path) as file:
         if path.suffix.lower() != ".html":
             figure.savefig(file, format=path.suffix.lstrip(".").lower())
@@ -67,15 +69,31 @@ def draw_curves(path: Path, runs: Sequence[curves.Run]) -> None:
         file.write(_page(picture.getvalue(), runs).encode("utf-8"))
 
 
+def _name_runs(figure: Any, runs: Sequence[curves.Run]) -> None:
+    """The legend. Names come in afterwards: matplotlib leaves out those that begin with `_`."""
+    from matplotlib.lines import Line2D
+
+    looks = map(_look, range(len(runs)))
+    lines = [Line2D([], [], color=colour, linestyle=dash, linewidth=2) for colour, dash in looks]
+    numbers = [str(number) for number in range(len(runs))]
+    legend = figure.legend(lines, numbers, loc="outside upper left", ncols=min(len(runs), 4), frameon=False)
+    for text, run in zip(legend.get_texts(), runs, strict=True):
+        text.set_parse_math(False)  # `$` is a character of a name, not the start of a formula
+        text.set_text(run.name)
+
+
+def _look(number: int) -> tuple[str, str]:
+    """Colour and dash of a run's lines."""
+    return COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
+
+
 def _draw_panel(axes: Any, name: str, runs: Sequence[curves.Run]) -> None:
     spans = curves.spans(runs)
     for number, run in enumerate(runs):
-        colour = COLOURS[number % len(COLOURS)]
-        dash = DASHES[number // len(COLOURS) % len(DASHES)]
+        colour, dash = _look(number)
         for phase in run.phases:
             if name in phase.curves:
                 _draw_curve(axes, phase.curves[name], spans[phase.name][0], colour, dash)
-        axes.plot([], [], color=colour, linestyle=dash, linewidth=2, label=run.name)
     last = max(end for _, end in spans.values())
     for _, end in spans.values():
         if end != last:

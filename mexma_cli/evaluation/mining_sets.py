@@ -47,19 +47,25 @@ def read_sets(folders: Sequence[Path]) -> list[MiningSet]:
         MexmaError: None is there, a file of a set is missing, a line is not `id TAB sentence`, or gold names
             an unknown id or has no pairs; with file and line.
     """
-    found: dict[tuple[str, str], tuple[Files, Path]] = {}
+    found: dict[tuple[str, str], tuple[str, Files, Path]] = {}  # fr-en and fra-eng are one pair
     for folder in folders:
         if not folder.is_dir():
             raise MexmaError(f"{folder}: no such folder")
         for where in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
-            for key, files in _sets_in(where).items():
+            for (pair, split), files in _sets_in(where).items():
+                key = _codes(pair), split
                 if key in found:
-                    raise MexmaError(f"{where} and {found[key][1]} both have {' '.join(filter(None, key))}")
-                found[key] = files, where
+                    raise MexmaError(f"{where} and {found[key][2]} both have {' '.join(filter(None, key))}")
+                found[key] = pair, files, where
     if not found:
         raise MexmaError(f"{', '.join(map(str, folders))}: no mining set", f"needed: {HINT}")
-    sets = [_read(pair, split, *entry) for (pair, split), entry in sorted(found.items())]
+    sets = [_read(pair, split, files, where) for (_, split), (pair, files, where) in sorted(found.items())]
     return [one for one in sets if one is not None]
+
+
+def _codes(pair: str) -> str:
+    """`fra-eng` of `fr-en`."""
+    return "-".join(resolve(code).partition("_")[0] for code in pair.split("-"))
 
 
 def _sets_in(folder: Path) -> dict[tuple[str, str], Files]:
@@ -87,9 +93,8 @@ def _read(pair: str, split: str, files: Files, folder: Path) -> MiningSet | None
     gold = np.array(list(_gold(files, source_ids, target_ids)), dtype=np.int64)
     if not len(gold):
         raise MexmaError(f"{files['gold']} is empty: it has no gold pairs")
-    codes = "-".join(resolve(code).partition("_")[0] for code in pair.split("-"))
     is_bucc = split in _BUCC_SPLITS
-    return MiningSet(codes, split, source_ids, sources, target_ids, targets, gold, is_bucc)
+    return MiningSet(_codes(pair), split, source_ids, sources, target_ids, targets, gold, is_bucc)
 
 
 def _gold(files: Files, source_ids: list[str], target_ids: list[str]) -> Iterator[tuple[int, int]]:

@@ -56,7 +56,7 @@ class MtebEncoder(AbsEncoder):
         self.mteb_model_meta = ModelMeta.create_empty(
             {
                 "name": f"mexma/{name}",
-                "revision": hashlib.sha256(revision.encode()).hexdigest()[:32],
+                "revision": hashlib.sha256(revision.encode(errors="surrogatepass")).hexdigest()[:32],
                 "embed_dim": encoder.dim,
                 "max_tokens": encoder.max_tokens,
             }

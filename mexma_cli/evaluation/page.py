@@ -17,6 +17,7 @@ from mexma_cli.evaluation.results import (
     published_by_row,
     published_scores,
     row_table,
+    score_names,
     score_table,
     shown,
 )
@@ -97,7 +98,7 @@ def _overview(groups: Sequence[Sequence[Result]], names: Sequence[str]) -> str:
     """The first score of every task, a column for each encoder."""
     rows = []
     for number, group in enumerate(groups, 1):
-        score = next(iter(group[0].scores), "")
+        score = next(iter(score_names(group)), "")
         found = {result.encoder["name"]: shown(result.scores.get(score), score) for result in group}
         link = f'<a href="#r{number}">{html.escape(_title(group[0]))}</a>'
         cells = "".join(f'<td class="n">{html.escape(found.get(name, "-"))}</td>' for name in names)
@@ -134,9 +135,8 @@ def _section(number: int, group: Sequence[Result]) -> str:
         parts.append(f"<p>{html.escape(TITLES[first.task][1])}</p>")
     about = (f"<span><b>{html.escape(k)}</b> {html.escape(_value(v))}</span>" for k, v in _said(first))
     parts.append(f'<p class="about">{"".join(about)}</p>')
-    tables = [score_table(result) for result in group]
-    parts.append(_table([*tables[0][:2], *(table[1] for table in tables[1:]), *tables[0][2:]], len(group)))
-    parts += [_scores_chart(group, score) for score in first.scores]
+    parts.append(_table(score_table(group), len(group)))
+    parts += [_scores_chart(group, score) for score in score_names(group)]
     for result in group:
         for title, table in published_by_row(result):
             if len(table) > 1:
@@ -162,7 +162,8 @@ def _value(value: object) -> str:
 
 def _scores_chart(group: Sequence[Result], score: str) -> str:
     """Ours and the published ones on one scale, where there are published ones."""
-    known = [row for row in published_scores(group[0]) if score in row.scores]
+    every = ([row for row in published_scores(one) if score in row.scores] for one in group)
+    known = next(filter(None, every), [])
     if not known:
         return ""
     ours = [(f"{result.encoder['name']} (here)", result.scores.get(score)) for result in group]

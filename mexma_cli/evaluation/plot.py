@@ -66,7 +66,7 @@ def draw_scores(
     axes.axvline(threshold, color="#d55e00", linewidth=2, label=f"threshold {threshold:.4f}")
     axes.set_xlabel("score")
     axes.set_ylabel("pairs")
-    axes.set_title(title)
+    axes.set_title(title, parse_math=False)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
     with whole_file(path) as file:

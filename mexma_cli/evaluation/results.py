@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -68,7 +69,11 @@ class Result:
         if not all(isinstance(row, dict) and row for row in content["rows"]):
             raise MexmaError(f"{where} is no result of `mexma eval`: one of its `rows` is none")
         known = {field.name for field in fields(cls)}
-        return cls(**{key: value for key, value in content.items() if key in known})
+        result = cls(**{key: value for key, value in content.items() if key in known})
+        # Earlier versions wrote nan where there is no number.
+        rows = [{key: None if _is_nan(value) else value for key, value in row.items()} for row in result.rows]
+        scores = {key: value for key, value in result.scores.items() if not _is_nan(value)}
+        return replace(result, scores=scores, rows=rows)
 
     @classmethod
     def read(cls, path: Path) -> Result:
@@ -109,7 +114,7 @@ def print_result(result: Result, as_json: bool = False, output: Path | None = No
 
 def text_lines(result: Result) -> list[str]:
     """The tables of a result: its rows, its scores, and the published ones beside these."""
-    tables = [("", row_table(result.rows)), *published_by_row(result), ("", score_table(result))]
+    tables = [("", row_table(result.rows)), *published_by_row(result), ("", score_table([result]))]
     lines: list[str] = []
     for title, table in tables:
         if len(table) > 1:
@@ -125,17 +130,29 @@ def row_table(rows: Sequence[Row]) -> list[list[str]]:
     return [keys, *([shown(row.get(key), key) for key in keys] for row in rows)]
 
 
-def score_table(result: Result) -> list[list[str]]:
-    """Header, this encoder's scores, and those of the benchmark's published rows with their sources."""
-    keys = list(result.scores)
-    ours = [f"{result.encoder['name']} (here)", *(shown(result.scores[key], key) for key in keys)]
-    theirs = [
-        [row.encoder, *(shown(row.scores.get(key), key) for key in keys), f"  {row.source}"]
-        for row in published_scores(result)
+def score_table(group: Sequence[Result]) -> list[list[str]]:
+    """Header, the scores of encoders on the same data, and those of the benchmark's published rows with their
+    sources. One encoder may lack a score that another one has."""
+    keys = score_names(group)
+    ours = [
+        [f"{one.encoder['name']} (here)", *(shown(one.scores.get(key), key) for key in keys)] for one in group
     ]
-    if not theirs:
-        return [["encoder", *keys], ours]
-    return [["encoder", *keys, "  source"], [*ours, "  measured here"], *theirs]
+    known: dict[tuple[str, str], dict[str, float]] = {}
+    for row in (row for result in group for row in published_scores(result)):
+        known.setdefault((row.encoder, row.source), {}).update(row.scores)
+    if not known:
+        return [["encoder", *keys], *ours]
+    theirs = [
+        [encoder, *(shown(scores.get(key), key) for key in keys), f"  {source}"]
+        for (encoder, source), scores in known.items()
+    ]
+    return [["encoder", *keys, "  source"], *([*row, "  measured here"] for row in ours), *theirs]
+
+
+def score_names(group: Sequence[Result]) -> list[str]:
+    """All scores of encoders on the same data, in the order of the one that has most."""
+    complete_first = sorted(group, key=lambda result: -len(result.scores))
+    return list(dict.fromkeys(name for result in complete_first for name in result.scores))
 
 
 def published_scores(result: Result) -> list[published.PublishedRow]:
@@ -157,13 +174,14 @@ def published_scores(result: Result) -> list[published.PublishedRow]:
 
 def published_by_row(result: Result) -> list[tuple[str, list[list[str]]]]:
     """For every score that is published by row (`cosine f1 fra-eng`): a title with the sources, and a table
-    of this encoder's rows beside those of the others."""
+    of this encoder's rows beside those of the others. Of rows of one name (splits of BUCC) the last one that
+    has the score counts."""
     known = published.rows(result.benchmark) if result.benchmark else []
     if not result.rows:
         return []
     tables, first = [], next(iter(result.rows[0]))
     for score in result.scores:
-        names = {f"{score} {row[first]}": row for row in result.rows if score in row}
+        names = {f"{score} {row[first]}": row for row in result.rows if row.get(score) is not None}
         columns = [row for row in known if row.scores.keys() & names.keys()]
         body = [
             [row[first], shown(row[score], score), *(shown(one.scores.get(key), score) for one in columns)]
@@ -192,6 +210,10 @@ def shown(value: Value, key: str) -> str:
     if isinstance(value, float):
         return f"{value:.{DIGITS.get(key, 2)}f}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _is_number(cell: str) -> bool:

@@ -24,7 +24,9 @@ _OF_36 = (
     "afr ara bul ben deu ell spa est eus pes fin fra heb hin hun ind ita jpn jav kat kaz kor mal mar nld por "
     "rus swh tam tel tha tgl tur urd vie cmn"
 )
-_FEW = ("jav", "kat", "kaz", "mal", "swh", "tam", "tel", "tha")
+_FEW = {"jav": 205, "kat": 746, "kaz": 575, "mal": 687, "swh": 390, "tam": 307, "tel": 234, "tha": 548}
+PAIRS = {code: _FEW.get(code, 1000) for code in _OF_36.split()}
+"""How many LASER's sets of XTREME's languages have."""
 GROUPS = {
     "14": ("ara", "bul", "cmn", "deu", "ell", "fra", "hin", "rus", "spa", "swh", "tha", "tur", "urd", "vie"),
     "28": tuple(code for code in _OF_36.split() if code not in _FEW),
@@ -141,6 +143,21 @@ def tatoeba_result(rows: list[dict[str, Any]], folder: Path, encoder: dict[str, 
     for direction in DIRECTIONS:
         for name, codes in groups.items():
             scores[f"{direction} {name}"] = fmean(by_language[code][direction] for code in codes)
-    known = any(code in by_language for code in GROUPS["36"])
     settings = {"data": str(folder), "languages": len(rows)}
-    return Result("tatoeba", encoder, settings, scores, rows, "tatoeba" if known else None)
+    return Result(
+        "tatoeba", encoder, settings, scores, rows, "tatoeba" if _as_published(rows, folder) else None
+    )
+
+
+def is_switched(folder: Path) -> bool:
+    """Whether `mexma eval codeswitch` made the sets of a folder."""
+    return any(folder.glob("codeswitch.*.json"))
+
+
+def _as_published(rows: Sequence[dict[str, Any]], folder: Path) -> bool:
+    """Whether these are LASER's sets, whole, with one of XTREME's languages among them."""
+    known = [row for row in rows if row["language"] in PAIRS]
+    parts = [row["language"] for row in known if row["pairs"] != PAIRS[row["language"]]]
+    if parts and not is_switched(folder):
+        log.info("other numbers of pairs than LASER's sets have, not compared: %s", ", ".join(parts))
+    return bool(known) and not parts and not is_switched(folder)

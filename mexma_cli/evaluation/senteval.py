@@ -87,7 +87,8 @@ def run_task(
     """
     steps = protocol(task, parts.keys(), kfold)
     if steps.name != "dev, then test":
-        _check_classes(task, parts.get("all") or parts["train"], kfold)
+        nested = steps.name == "folds in folds"
+        _check_classes(task, parts.get("all") or parts["train"], kfold, 2 * kfold if nested else kfold)
     if steps.name == "folds in folds":
         return nested_folds(parts.get("all") or parts["train"], kfold, task == "MRPC", on_fit)
     train, test = parts["train"], parts.get("test") or parts["dev"]
@@ -130,9 +131,10 @@ def _outcome(found: np.ndarray, classes: np.ndarray, with_f1: bool) -> Outcome:
     return Outcome(100 * float(np.mean(found == classes)), f1)
 
 
-def _check_classes(task: str, data: Part, kfold: int) -> None:
+def _check_classes(task: str, data: Part, kfold: int, needed: int) -> None:
+    """Each class must be in every fold, and in every part of folds inside folds."""
     fewest = int(np.unique(data.classes, return_counts=True)[1].min())
-    if fewest < 2 * kfold:  # each class is in every part of folds inside folds
+    if fewest < needed:
         raise MexmaError(
             f"{task}: a class has {fewest} examples, too few for {kfold} folds", "use a smaller --kfold"
         )

@@ -47,23 +47,31 @@ class Pairs:
 
 
 def find_files(paths: Sequence[Path]) -> list[Path]:
-    """The files that are named, and those in the folders that are.
+    """The files that are named, and those in the folders that are; each once, and one of `STS12.tsv` and
+    `STS12.tsv.gz`, which are the same text.
 
     Raises:
         MexmaError: Missing, or a folder without such files.
     """
-    found: list[Path] = []
+    found: dict[Path, Path] = {}
     for path in paths:
         if not path.is_dir():
             if not path.exists():
                 raise MexmaError(f"{path}: no such file or folder", f"layouts:\n{LAYOUTS}")
-            found.append(path)
+            found.setdefault(_plain(path), path)
             continue
         files = sorted(file for file in path.iterdir() if _is_pairs(file))
         if not files:
             raise MexmaError(f"{path} has no file of scored pairs", f"layouts:\n{LAYOUTS}")
-        found += files
-    return found
+        for file in files:
+            found.setdefault(_plain(file), file)
+    return list(found.values())
+
+
+def _plain(file: Path) -> Path:
+    """Where a file is, and its name without that of its packing."""
+    whole = file.absolute()
+    return whole.with_name(_unpacked(whole.name))
 
 
 def read_pairs(path: Path) -> Pairs:
@@ -145,7 +153,10 @@ def _columns(path: Path, first: str) -> Callable[[int, str], Fields]:
 
 
 def _quoted(path: Path, number: int, line: str) -> Fields:
-    cells = next(csv.reader([line]))
+    try:
+        cells = next(csv.reader([line]))
+    except csv.Error as error:  # old Macintosh line ends, for example
+        raise MexmaError(f"{path}, line {number}: {error}", LAYOUTS) from None
     if len(cells) != 3:
         raise MexmaError(
             f"{path}, line {number}: {len(cells)} columns, sentence,sentence,score expected", LAYOUTS
@@ -161,6 +172,8 @@ def _named(path: Path, header: list[str], lines: Iterator[str]) -> Iterator[tupl
         raise MexmaError(f"{path}, line 1: no column {missing[0]} in the header", LAYOUTS)
     places = [header.index(name) for name in names]
     for number, line in enumerate(lines, start=2):
+        if is_blank(line):
+            continue
         cells = line.split("\t")
         if len(cells) != len(header):
             raise MexmaError(f"{path}, line {number}: {len(cells)} columns, {len(header)} in the header")

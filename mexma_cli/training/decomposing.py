@@ -26,6 +26,8 @@ from mexma_cli.training import checkpoint
 from mexma_cli.training.log import Log
 from mexma_cli.training.vectors import StoredPairs
 
+_LOWER_RATE = "start anew (--set run=FOLDER) with a lower trainer.learning_rate"
+
 
 class DecomposerTraining:
     """One run. Everything in step n comes from the seed and n, so a resumed run is the run that would be.
@@ -126,7 +128,7 @@ class DecomposerTraining:
             if not torch.isfinite(loss):
                 raise MexmaError(
                     f"the loss of the {player.name} is {loss.item()} at step {self.step + 1:,}",
-                    "start anew (--set run=FOLDER) with a lower trainer.learning_rate",
+                    _LOWER_RATE,
                 )
             # Only this player's: another's parameters in the same terms get no gradient.
             gradients = torch.autograd.grad(loss, player.parameters, allow_unused=True)
@@ -144,6 +146,10 @@ class DecomposerTraining:
         means = {name: total / self.steps_per_epoch for name, total in self._sums.items()}
         self._sums = {}
         validation = self.validation_loss()
+        if not math.isfinite(validation):  # nothing is better or worse than that
+            raise MexmaError(
+                f"the loss of what is held out is {validation} after step {self.step:,}", _LOWER_RATE
+            )
         if self.best is None or validation < self.best:
             self.best, self.waited = validation, 0
         else:

@@ -123,6 +123,19 @@ def test_tokens(tiny_encoder: Path, aligned: Path) -> None:
     assert missing.exit_code == 1 and "deu" in missing.stderr
 
 
+def test_tokens_of_nothing(tiny_encoder: Path, tmp_path: Path) -> None:
+    for code in ("eng", "fra"):
+        (tmp_path / f"{code}.txt").write_text("\n\n")
+    done = run("tokens", tmp_path, "--model", tiny_encoder)
+    assert done.exit_code == 1 and "no token to look for" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["tokens", "attention"])
+def test_pooling_has_no_part_in_tokens_and_attention(command: str, aligned: Path) -> None:
+    done = run(command, aligned, "--pooling", "mean")
+    assert done.exit_code == 2 and "--pooling is for sentence vectors" in done.stderr
+
+
 def test_attention_with_a_picture(tiny_encoder: Path, aligned: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     picture = tmp_path / "picture.png"
@@ -180,6 +193,23 @@ def test_pooling_is_xsim_and_sts_by_either(
     assert run("pooling", "--xsim", aligned, "--pooling", "mean", *model).exit_code == 2
 
 
+def test_pooling_leaves_out_sets_whose_cosines_are_equal(
+    tiny_encoder: Path, tmp_path: Path, sentences: dict[str, list[str]]
+) -> None:
+    (tmp_path / "same.tsv").write_text("5\ta\ta\n4\ta\ta\n1\ta\ta\n")
+    named = ("--sts", tmp_path / "same.tsv", "--model", tiny_encoder, "--dtype", "fp32")
+    alone = run("pooling", *named, "--json")
+    assert alone.exit_code == 0 and "all cosines of 1 sets are equal" in alone.stderr
+    result = json.loads(alone.stdout)
+    assert result["rows"] == [{"measure": "STS", "CLS": None, "uniform": None, "change": None}]
+    assert result["scores"] == {}
+    pairs = zip([5, 4.5, 4, 3, 2, 1, 0.5, 0], sentences["eng"], sentences["fra"], strict=True)
+    (tmp_path / "pairs.tsv").write_text("\n".join(f"{g}\t{a}\t{b}" for g, a, b in pairs), encoding="utf-8")
+    both = run("pooling", *named, "--sts", tmp_path / "pairs.tsv", "--json")
+    other = run("pooling", "--sts", tmp_path / "pairs.tsv", *named[2:], "--json")
+    assert json.loads(both.stdout)["rows"] == json.loads(other.stdout)["rows"]
+
+
 def test_xnli(tiny_encoder: Path, tmp_path: Path) -> None:
     classes = ("entailment", "neutral", "contradictory")
     rows = [f"It rains {n}.\t{classes[n % 3]} it is\t{classes[n % 3]}" for n in range(30)]
@@ -192,6 +222,7 @@ def test_xnli(tiny_encoder: Path, tmp_path: Path) -> None:
     for ignored in (("--max-tokens", 64), ("--pooling", "mean"), ("--prefix", "query: ")):
         refused = run("xnli", tmp_path, *model, *ignored)
         assert refused.exit_code == 2 and f"{ignored[0]} is for sentences" in refused.stderr
+    assert run("xnli", tmp_path, *model, "--seed", -1).exit_code == 2
     tests = [f"{lang}\tneutral\tA {n}.\tB." for lang in ("en", "sw") for n in range(4)]
     header = "language\tgold_label\tsentence1\tsentence2"
     (tmp_path / "xnli.test.tsv").write_text("\n".join([header, *tests, "sw\t-\ta\tb"]) + "\n")

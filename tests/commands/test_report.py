@@ -80,6 +80,24 @@ def test_picture_of_one_short_run(tmp_path: Path) -> None:
     assert (tmp_path / "one.svg").stat().st_size > 2000
 
 
+def test_any_folders_name_is_in_the_legend(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    named = [make_run(tmp_path / name, 1.0) for name in ("_first", "$\\frac$")]
+    result = report(*named, "-o", tmp_path / "both.svg")
+    assert result.exit_code == 0, result.stderr
+    texts = [each.text for each in ElementTree.parse(tmp_path / "both.svg").iter() if each.text]
+    assert "_first" in texts and "$\\frac$" in texts
+    assert report(named[1], "-o", tmp_path / "one.svg").exit_code == 0
+
+
+def test_a_log_without_a_number(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "log.jsonl").write_text('{"phase": "mexma", "step": 10, "loss": null}\n')
+    result = report(tmp_path, "-o", tmp_path / "one.svg")
+    assert result.exit_code == 1 and "no number in the log to draw" in result.stderr
+    assert report(tmp_path).exit_code == 0
+
+
 def test_what_is_no_run(runs: list[Path], tmp_path: Path) -> None:
     for arguments, message in [
         ((tmp_path / "nothing",), "no such file or folder"),

@@ -190,6 +190,13 @@ def test_bad_gold(tmp_path: Path, gold: list[tuple[str, str]] | None, message: s
         read_sets([tmp_path])
 
 
+def test_a_pair_under_two_spellings_is_there_twice(tmp_path: Path) -> None:
+    put_set(tmp_path / "a", "fr-en.training", PAIRS)
+    put_set(tmp_path / "b", "fra-eng.training", [("fra-0", "eng-0")])
+    with pytest.raises(MexmaError, match=r"b and .*a both have fra-eng training"):
+        read_sets([tmp_path])
+
+
 def test_bad_lines_and_folders(tmp_path: Path) -> None:
     with pytest.raises(MexmaError, match="no mining set"):
         read_sets([tmp_path])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.cache import default_folder, embed_cached
 
 
@@ -39,6 +40,12 @@ def test_what_else_makes_other_vectors(
     encoder.prefix = "query: "
     assert not np.array_equal(embed_cached(encoder, text, folder=tmp_path), plain)
     assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_a_prefix_that_is_no_utf8_is_refused_as_by_embed(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    encoder.prefix = "\udcff"
+    with pytest.raises(MexmaError, match="is not UTF-8"):
+        embed_cached(encoder, ["A cat."], folder=tmp_path)
 
 
 def test_damaged_file_is_made_again(

@@ -109,6 +109,10 @@ def test_mteb_scores_what_the_encoder_embeds(
     assert row.pop("score") == pytest.approx(expected.spearman, abs=1e-3)
     assert row == {"task": "LocalSTS", "split": "test", "measure": "cosine_spearman"}
 
+    twice = ["LocalSTS,LocalSTS:default" if word == "LocalSTS" else word for word in arguments]
+    done_twice = CliRunner().invoke(cli, [*twice, "--cache", "none"])
+    assert json.loads(done_twice.stdout)["rows"] == json.loads(done.stdout)["rows"]
+
     first = CliRunner().invoke(cli, [*arguments, "--cache", str(tmp_path)])
     monkeypatch.setattr(local_task, "load_data", lambda self: pytest.fail("the result was kept"))
     again = CliRunner().invoke(cli, [*arguments, "--cache", str(tmp_path)])

@@ -88,6 +88,44 @@ def test_encoders_of_one_name_are_told_apart() -> None:
     assert overview.count(">12.50</td>") == 2 and overview.count(">7.25</td>") == 1
 
 
+@pytest.mark.parametrize("lacking", [0, 1])
+def test_a_score_that_one_encoder_lacks_moves_no_other(lacking: int) -> None:
+    whole = {"score": 70.0, "eng": 81.25, "zh": 62.5, "fr": 66.25}
+    results = [
+        Result(
+            "mteb",
+            {"name": f"tiny{number}"},
+            {"tasks": "table4"},
+            {"eng": 71.25, "fr": 56.25} if number == lacking else whole,  # zh could not be had
+            [{"task": "STS12", "score": 50.0}],
+            "mteb-table4",
+        )
+        for number in (0, 1)
+    ]
+    section = page(results).partition('id="r1"')[2].partition("</table>")[0]
+    header, *body = [
+        re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for row in re.findall("<tr.*?</tr>", section)
+    ]
+    rows = {row[0]: dict(zip(header, row, strict=True)) for row in body}
+    lacks, has = rows[f"tiny{lacking} (here)"], rows[f"tiny{1 - lacking} (here)"]
+    assert [lacks[name] for name in ("score", "eng", "zh", "fr")] == ["-", "71.25", "-", "56.25"]
+    assert [has[name] for name in ("score", "eng", "zh", "fr")] == ["70.00", "81.25", "62.50", "66.25"]
+    assert rows["SONAR"]["score"] == "58.04"
+
+
+def test_results_with_nan_of_earlier_versions() -> None:
+    rows = [{"data set": "a", "spearman": float("nan")}, {"data set": "b", "spearman": 50.0}]
+    content = {
+        "task": "sts",
+        "encoder": {"name": "tiny"},
+        "settings": {},
+        "scores": {"spearman": float("nan")},
+    }
+    result = Result.from_json(content | {"rows": rows})
+    assert result.scores == {} and result.rows[0]["spearman"] is None
+    assert "nan" not in page([result]).partition("<body>")[2]
+
+
 def test_dots_stand_where_their_values_are() -> None:
     text = chart("p", ["a", "b", "<c>"], [Series("s", [0.0, 50.0, None])])
     dots = re.findall(r'<u class="c0" style="left:([\d.]+)%" title="(.*?)">', text)

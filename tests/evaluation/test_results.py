@@ -55,6 +55,17 @@ def test_published_means_stand_beside_means_of_the_same_rows() -> None:
     assert published_scores(tatoeba)[0].scores == {"xx->eng 14": 77.8}  # a mean without its rows
 
 
+def test_a_published_row_stands_beside_the_row_that_has_the_score() -> None:
+    rows: list[dict[str, object]] = [
+        {"pair": "fra-eng", "split": "test", "tuned f1": 88.25, "test f1": 87.75},
+        {"pair": "fra-eng", "split": "training", "tuned f1": 90.5, "test f1": None},
+    ]
+    lines = text_lines(replace(RESULT, scores={"tuned f1": 90.5, "test f1": 87.75}, rows=rows))
+    for title, ours in (("tuned f1, beside", "90.50"), ("test f1, beside", "87.75")):
+        (place,) = [number for number, line in enumerate(lines) if line.startswith(title)]
+        assert lines[place + 2].split()[:2] == ["fra-eng", ours]
+
+
 def test_columns_of_names() -> None:
     assert names_in([["a", "b", "c"], ["x", "y", "1"], ["x", "z", "-"]]) == 2
     assert names_in([["a", "b"], ["x", "1,000"], ["x", "-3.5"]]) == 1

@@ -98,6 +98,19 @@ def test_semeval_publishes_pairs_and_scores_apart(tmp_path: Path, year: str, sou
     assert pairs.left == ("A man.", "A dog.")
 
 
+def test_blank_lines_of_sick_are_no_pairs(tmp_path: Path) -> None:
+    (tmp_path / "SICK.txt").write_text(LAYOUTS["SICK.txt"] + "\n")
+    assert len(read_pairs(tmp_path / "SICK.txt").gold) == 2
+
+
+def test_a_file_that_is_named_twice_counts_once(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text(LAYOUTS["plain.tsv"])
+    with gzip.open(tmp_path / "a.tsv.gz", "wt") as file:
+        file.write(LAYOUTS["plain.tsv"])
+    named = [tmp_path, tmp_path / "a.tsv", tmp_path / "a.tsv"]
+    assert find_files(named) == [tmp_path / "a.tsv"]
+
+
 def test_a_folder_stands_for_its_files(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "STS12.tsv.gz", "wt") as file:
         file.write(LAYOUTS["plain.tsv"])
@@ -117,12 +130,13 @@ def test_a_folder_stands_for_its_files(tmp_path: Path) -> None:
         ("a.tsv", "", "a.tsv has no lines"),
         ("a.tsv", "5\ta\n", "a.tsv, line 1: 2 columns, which is no layout known"),
         ("a.csv", "a,b,5\na,b\n", "a.csv, line 2: 2 columns, sentence,sentence,score expected"),
+        ("a.csv", "a,b,5\na\rb,c,1\n", "a.csv, line 2: new-line character seen"),
         ("SICK.txt", "pair_ID\tsentence_A\tsentence_B\n", "no column relatedness_score in the header"),
         ("STS.input.x.txt", "a\tb\n", "STS.gs.x.txt: no such file"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, name: str, content: str, message: str) -> None:
-    (tmp_path / name).write_text(content)
+    (tmp_path / name).write_text(content, newline="")
     with pytest.raises(MexmaError) as caught:
         read_pairs(tmp_path / name)
     assert message in caught.value.message

@@ -163,3 +163,10 @@ def test_a_loss_that_is_no_number(stores: Any, tmp_path: Path) -> None:
         run.objective.meaning.weight.fill_(float("nan"))
     with pytest.raises(MexmaError, match="the loss of the adversary is nan at step 1"):
         run.run(TrainingLog(tmp_path / "log.jsonl", "train", 0))
+
+
+def test_a_validation_loss_that_is_no_number(stores: Any, tmp_path: Path) -> None:
+    """The last step's rate was too high: there would be no best epoch, or it would be this one."""
+    run = training(stores, tmp_path / "c", {"name": "dream"}, batch=32, epochs=1, learning_rate=1e30)
+    with pytest.raises(MexmaError, match=r"held out is (nan|inf) after step 1"):
+        run.run(TrainingLog(tmp_path / "log.jsonl", "train", 0))
