@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -245,12 +246,13 @@ class Trainer:
     def save(self, best: bool = False) -> Path:
         """Write a checkpoint of this moment, whoever holds which part of it."""
         players = [optimiser.state_dict() for optimiser in self.optimisers]
+        whole = partial(distributed.whole, kept=self.processes.first)
         state = checkpoint.State(
             self.step,
             self.step * self.pairs_per_step,
-            distributed.whole(self.objective.state_dict()),
-            distributed.whole(self.average),
-            distributed.whole({"players": players, "scaler": self.scaler.state_dict()}),
+            whole(self.objective.state_dict()),
+            whole(self.average),
+            whole({"players": players, "scaler": self.scaler.state_dict()}),
             self.seconds,
             self.best,
         )
