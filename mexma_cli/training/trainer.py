@@ -163,10 +163,10 @@ class Trainer:
                 assert isinstance(loss, torch.Tensor)
                 self.scaler.scale(loss / settings.accumulate).backward()
             losses.append(torch.stack([*terms.values(), loss]).detach())
+        norm = self._gradient_norm()  # first, since reading the losses waits for all that a GPU has to do
         own = torch.stack(losses).double().cpu()
         total = self.processes.sum(torch.cat([own.mean(dim=0), torch.tensor([float(tokens)])]))
         *means, loss_mean = (total[:-1] / self.processes.size).tolist()
-        norm = self._gradient_norm()
         skips = self.scaler.is_enabled()  # a gradient that overflowed is left out, and the scale lowered
         if not math.isfinite(loss_mean) or not (skips or math.isfinite(norm)):
             self._not_a_number(loss_mean, norm, own[:, -1])
