@@ -130,6 +130,8 @@ def run_one(program: str, settings: argparse.Namespace) -> dict[str, Any]:
     objective.to(device).eval()
     with torch.no_grad(), low():
         first = {name: float(term) for name, term in objective(views(0)).items()}
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)  # of the forward pass, with the authors' logits in it
     held = _memory(device)
     speeds = []
     if plain:

@@ -284,6 +284,8 @@ class SentenceEncoder:
         with one_thread_each(torch.get_num_threads() if on_cpu else 1) as in_order:
             for start in range(0, len(sentences), SENTENCES_PER_BUFFER):
                 tokens, spelled = self.inputs(sentences[start : start + SENTENCES_PER_BUFFER])
+                if spelled is not None:
+                    spelled = spelled.to(self.device)  # once, since all batches have the same rows
                 lengths = [len(ids) for ids in tokens]
                 batches = list(by_token_budget(lengths, TOKENS_PER_BATCH if on_cpu else GPU_TOKENS_PER_BATCH))
                 parts = ([tokens[row] for row in rows] for rows in batches)

@@ -55,8 +55,10 @@ def pool(hidden: torch.Tensor, batch: PackedBatch, pooling: Pooling) -> torch.Te
     starts = batch.cu_seqlens[:-1].long()
     if pooling != "mean":
         return hidden[starts]
-    lengths = torch.tensor(batch.lengths, device=hidden.device)
-    rows = torch.repeat_interleave(torch.arange(len(lengths), device=hidden.device), lengths)
+    # Of what is on the device already, and with its size named, so that nothing waits for the device.
+    lengths = batch.cu_seqlens.diff().long()
+    rows = torch.arange(len(lengths), device=hidden.device)
+    rows = rows.repeat_interleave(lengths, output_size=len(hidden))
     sums = torch.zeros(len(lengths), hidden.shape[1], dtype=hidden.dtype, device=hidden.device)
     return sums.index_add(0, rows, hidden) / lengths[:, None]
 

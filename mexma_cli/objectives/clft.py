@@ -45,13 +45,14 @@ class Clft(Objective):
 
     def forward(self, views: PairViews) -> dict[str, torch.Tensor]:
         """The targets' distance to the teacher's vectors, and that to their translations."""
-        vectors = _vectors(self.encoder, views.batch)
-        source, target = vectors[views.source_rows], vectors[views.target_rows]
-        with torch.no_grad():
+        with torch.no_grad():  # first: a GPU has nothing else to do yet when it is asked for the rows
             rows, back = views.target_rows.sort()
             self._bring_teacher(rows.device)
-            anchors = torch.empty_like(target)
-            anchors[back] = _vectors(self.teacher, chosen(views.batch, rows.tolist()))
+            found = _vectors(self.teacher, chosen(views.batch, rows.tolist()))
+            anchors = torch.empty_like(found)
+            anchors[back] = found
+        vectors = _vectors(self.encoder, views.batch)
+        source, target = vectors[views.source_rows], vectors[views.target_rows]
         return {"anchor": losses.apart(target, anchors), "cross": losses.apart(target, source)}
 
     def _bring_teacher(self, device: torch.device) -> None:

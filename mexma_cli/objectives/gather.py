@@ -70,7 +70,7 @@ class _AllRows(torch.autograd.Function):
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
         counts = [torch.zeros(1, dtype=torch.int64, device=x.device) for _ in range(processes())]
         dist.all_gather(counts, torch.tensor([len(x)], device=x.device))
-        sizes = [int(count) for count in counts]
+        sizes = torch.cat(counts).tolist()  # one wait for the device, not one a process
         # Processes exchange tensors of one shape: the short ones are filled up, and cut again.
         padded = functional.pad(x, (0, 0) * (x.dim() - 1) + (0, max(sizes) - len(x))).contiguous()
         parts = [torch.empty_like(padded) for _ in sizes]

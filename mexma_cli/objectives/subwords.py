@@ -25,13 +25,14 @@ class Parts:
 
     def of(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The rows of T tokens one after the other, int64 [N], and where each begins, int64 [T]."""
-        device, tokens = tokens.device, tokens.cpu()
+        self.counts, self._flat, self._starts = (
+            table.to(tokens.device) for table in (self.counts, self._flat, self._starts)
+        )  # only the first time: they stay where tokens are
         counts = self.counts[tokens]
-        starts = counts.cumsum(0) - counts
-        within = torch.arange(int(counts.sum())) - starts.repeat_interleave(counts)
-        return self._flat[self._starts[tokens].repeat_interleave(counts) + within].to(device), starts.to(
-            device
-        )
+        starts, total = counts.cumsum(0) - counts, int(counts.sum())
+        # The shift of a token's whole row, from its place in the answer to that in the table.
+        shift = (self._starts[tokens] - starts).repeat_interleave(counts, output_size=total)
+        return self._flat[torch.arange(total, device=tokens.device) + shift], starts
 
 
 def token_ngrams(

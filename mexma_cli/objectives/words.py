@@ -94,7 +94,7 @@ class Words(Objective):
             return own
         ngrams, starts = self.ngrams.of(tokens)
         sums = functional.embedding_bag(ngrams, self.ngram_vectors, starts, mode="sum")
-        counts = self.ngrams.counts.to(tokens.device)[tokens]
+        counts = self.ngrams.counts[tokens]
         return own + sums * counts.clamp_min(1).rsqrt()[:, None]
 
     def _own(self, tokens: torch.Tensor) -> torch.Tensor:

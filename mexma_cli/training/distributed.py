@@ -197,7 +197,7 @@ class Shared:
     def exportable(self) -> Iterator[Objective | None]:
         """The objective with whole weights, in evaluation mode; in the first process, else None."""
         if self._sharded:
-            weights = whole(self.objective.state_dict())
+            weights = whole(self.objective.state_dict(), kept=self._processes.first)
             if self._whole is not None:
                 self._whole.load_state_dict(weights)
                 self._whole.to(self._device)
@@ -227,13 +227,20 @@ def save_activations(objective: Objective) -> None:
             module._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
 
 
-def whole(tree: Any) -> Any:
-    """A state dict with whole tensors in place of parts; every process has to ask for it."""
+def whole(tree: Any, kept: bool = True) -> Any:
+    """A state dict with whole tensors, on the host, in place of parts; every process has to ask for it.
+
+    Args:
+        kept: False in a process that only helps: eight copies of all states may be more than the host has.
+    """
     if isinstance(tree, dict):
-        return {key: whole(value) for key, value in tree.items()}
+        return {key: whole(value, kept) for key, value in tree.items()}
     if isinstance(tree, list | tuple):
-        return [whole(value) for value in tree]
-    return tree.full_tensor().cpu() if isinstance(tree, DTensor) else tree
+        return [whole(value, kept) for value in tree]
+    if not isinstance(tree, DTensor):
+        return tree
+    found = tree.full_tensor()
+    return found.cpu() if kept else None
 
 
 def part_of(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

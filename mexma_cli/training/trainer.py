@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,10 +163,10 @@ class Trainer:
                 assert isinstance(loss, torch.Tensor)
                 self.scaler.scale(loss / settings.accumulate).backward()
             losses.append(torch.stack([*terms.values(), loss]).detach())
+        norm = self._gradient_norm()  # first, since reading the losses waits for all that a GPU has to do
         own = torch.stack(losses).double().cpu()
         total = self.processes.sum(torch.cat([own.mean(dim=0), torch.tensor([float(tokens)])]))
         *means, loss_mean = (total[:-1] / self.processes.size).tolist()
-        norm = self._gradient_norm()
         skips = self.scaler.is_enabled()  # a gradient that overflowed is left out, and the scale lowered
         if not math.isfinite(loss_mean) or not (skips or math.isfinite(norm)):
             self._not_a_number(loss_mean, norm, own[:, -1])
@@ -245,12 +246,13 @@ class Trainer:
     def save(self, best: bool = False) -> Path:
         """Write a checkpoint of this moment, whoever holds which part of it."""
         players = [optimiser.state_dict() for optimiser in self.optimisers]
+        whole = partial(distributed.whole, kept=self.processes.first)
         state = checkpoint.State(
             self.step,
             self.step * self.pairs_per_step,
-            distributed.whole(self.objective.state_dict()),
-            distributed.whole(self.average),
-            distributed.whole({"players": players, "scaler": self.scaler.state_dict()}),
+            whole(self.objective.state_dict()),
+            whole(self.average),
+            whole({"players": players, "scaler": self.scaler.state_dict()}),
             self.seconds,
             self.best,
         )

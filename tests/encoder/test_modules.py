@@ -18,7 +18,7 @@ from transformers import AutoModel, AutoTokenizer, BertModel, PreTrainedModel, X
 from mexma_cli.encoder.attention import run_packed, use_packed_attention
 from mexma_cli.encoder.body import first_position
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.modules import Dense
+from mexma_cli.encoder.modules import Dense, pool
 from mexma_cli.encoder.packing import pack
 from mexma_cli.errors import MexmaError
 from tests.encoder.conftest import LONG
@@ -231,3 +231,13 @@ def test_dense_works_in_float32_under_a_half_precision_model(
     assert isinstance(half.modules[0], Dense)
     assert half.modules[0].linear.weight.dtype == torch.float32
     assert (half.embed(texts) * full.embed(texts)).sum(1).min() > 0.999
+
+
+def test_a_mean_waits_for_no_device() -> None:
+    """On a device whose tensors have no numbers, whatever would have to wait for them is refused."""
+    batch = pack([np.arange(length) for length in (1, 2, 2, 7)], 2)
+    hidden = torch.randn(12, 8)
+    found = pool(hidden, batch, "mean")
+    assert torch.allclose(found[3], hidden[5:].mean(dim=0), atol=1e-6)
+    nowhere = pool(hidden.to("meta"), batch.to("meta"), "mean")
+    assert (nowhere.device.type, nowhere.shape, nowhere.dtype) == ("meta", found.shape, found.dtype)

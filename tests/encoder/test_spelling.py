@@ -263,3 +263,20 @@ def test_a_word_has_the_same_bits_whatever_stands_beside_it(encoder: SentenceEnc
     words = ["▁zurbelnd", *(f"▁casar{letter}" for letter in "abcdefghijklm")]
     together = encoder.spelling.rows(words)[0]
     assert torch.equal(torch.cat([encoder.spelling.rows([word])[0] for word in words]), together)
+
+
+def test_rows_go_to_the_device_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not with every batch of a buffer: all batches have all of them."""
+    encoder = SentenceEncoder.load("mini", "cpu")
+    encoder.model.to("meta")
+    rows: list[torch.Tensor | None] = []
+
+    def embed(self: SentenceEncoder, ids: list[np.ndarray], spelled: torch.Tensor | None) -> np.ndarray:
+        rows.append(spelled)
+        return np.zeros((len(ids), self.dim), np.float32)
+
+    monkeypatch.setattr("mexma_cli.encoder.encoder.GPU_TOKENS_PER_BATCH", 16)
+    monkeypatch.setattr(SentenceEncoder, "_embed_batch", embed)
+    encoder.embed(["Xqzvwky and Wblmqrt.", "Another line with Qvxzkrm.", "Ein Zqkwvx."])
+    assert len(rows) > 1 and rows[0] is not None and rows[0].device.type == "meta"
+    assert all(one is rows[0] for one in rows)

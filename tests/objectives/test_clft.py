@@ -11,6 +11,7 @@ import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.modules import Dense, Normalize
+from mexma_cli.encoder.packing import PackedBatch
 from mexma_cli.objectives.base import PairViews
 from mexma_cli.objectives.clft import Clft, chosen
 from mexma_cli.recipe import ClftObjective
@@ -138,3 +139,20 @@ def test_sentences_chosen_from_a_packed_batch(tiny_encoder: Path, sentences: Sen
                 getattr(some, name)[a:b].tolist()
                 == getattr(batch, name)[borders[row] : borders[row + 1]].tolist()
             )
+
+
+def test_the_teacher_comes_first(
+    tiny_encoder: Path, sentences: Sentences, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows are read from the device, which must not have the encoder's pass to do by then."""
+    encoder = encoder_of(tiny_encoder, "mean")
+    objective = Clft(encoder, ClftObjective(name="clft"), copy.deepcopy(encoder))
+    order: list[SentenceEncoder] = []
+
+    def noted(encoder: SentenceEncoder, batch: PackedBatch) -> torch.Tensor:
+        order.append(encoder)
+        return torch.ones(len(batch.lengths), encoder.dim)
+
+    monkeypatch.setattr("mexma_cli.objectives.clft._vectors", noted)
+    objective(views_of(objective, sentences))
+    assert order == [objective.teacher, encoder]

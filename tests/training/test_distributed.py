@@ -7,13 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.mexma import Mexma
 from mexma_cli.recipe import Head, MexmaObjective
 from mexma_cli.stages.train import vocabulary_of
-from mexma_cli.training.distributed import Processes, save_activations
+from mexma_cli.training.distributed import Processes, save_activations, whole
 from mexma_cli.training.masking import build_views
 
 
@@ -77,3 +80,15 @@ def test_activations_computed_again_give_the_same_gradients(
     for name, gradient in gradients[False].items():
         assert torch.equal(gradients[True][name], gradient), name
     assert kept[True] < kept[False] / 2
+
+
+def test_whole_weights_are_kept_by_who_writes_them() -> None:
+    """All processes put them together, and the others would hold a copy each on the host."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        part = distribute_tensor(torch.arange(6.0), init_device_mesh("cpu", (1,)), [Shard(0)])
+        tree = {"players": [{"mean": part, "step": 3}]}
+        assert torch.equal(whole(tree)["players"][0]["mean"], torch.arange(6.0))
+        assert whole(tree, kept=False) == {"players": [{"mean": None, "step": 3}]}
+    finally:
+        dist.destroy_process_group()
