@@ -74,7 +74,7 @@ def _lines(found: Plan, settings: SearchSettings) -> list[tuple[str, str]]:
         ("disk: beside it", f"{size(found.journal)} until it is written, to go on after a kill"),
         *([("disk: temporary", size(found.temporary))] if found.temporary else []),
         *time,
-        (f"neighbours ({settings.index})", searching),
+        (f"neighbours ({settings.index if found.searching is None else 'exact'})", searching),
         *([("assumed", _ASSUMED)] if found.searching is not None else []),
     ]
 

@@ -80,18 +80,25 @@ def plan(
         journal=_KEY_BYTES * k * (n + m) + _index_bytes(n, m, dim, settings.index),
         temporary=temporary,
         embedding=embedding,
-        searching=seconds_needed(n, m, dim, k) if settings.index == EXACT else None,
+        searching=None if _has_index(n, m, settings.index) else seconds_needed(n, m, dim, k),
     )
+
+
+def _has_index(n: int, m: int, index: str) -> bool:
+    """`auto` has none for few lines."""
+    if index == EXACT:
+        return False
+    from mexma_cli.mining import faiss_index
+
+    return faiss_index.needed(index, n * m)
 
 
 def _index_bytes(n: int, m: int, dim: int, index: str) -> int:
     """Of the indexes over both sides, which are kept until the output is written; none if it is exact."""
-    if index == EXACT:
+    if not _has_index(n, m, index):
         return 0
     from mexma_cli.mining import faiss_index
 
-    if not faiss_index.needed(index, n * m):
-        return 0
     return sum(faiss_index.bytes_needed(rows, dim, index) for rows in (n, m))
 
 

@@ -53,6 +53,12 @@ def test_indexes_that_are_kept_are_counted(store: Path) -> None:
     assert beside("IVF8,SQ8") == 32 + 24  # codes and row numbers
 
 
+def test_auto_is_exact_for_few_lines(store: Path) -> None:
+    for index, said in (("auto", r"\(exact\) +about"), ("IVF8,Flat", r"\(IVF8,Flat\) +found out on the way")):
+        result = CliRunner().invoke(cli, ["mine", str(store), str(store), "--dry-run", "--index", index])
+        assert re.search(rf"^neighbours {said}", result.stdout, re.M), result.stdout
+
+
 def test_texts_are_counted_and_timed(tmp_path: Path) -> None:
     text = tmp_path / "t.txt"
     text.write_text("One line.\nAnother line.\n" * 50, encoding="utf-8")
