@@ -18,7 +18,7 @@ def recipe(tmp_path: Path, tiny_encoder: Path, sentences: dict[str, list[str]]) 
     path = tmp_path / "r.yaml"
     path.write_text(
         f"name: r\nrun: {tmp_path}/run\n"
-        f"data: {{root: {tmp_path}, store: {tmp_path}/store,\n"
+        f"data: {{root: {tmp_path}, store: {tmp_path}/store, max_tokens: 64,\n"
         "  corpora: [{name: a, format: tsv, path: a.tsv, languages: [fra_Latn]}]}\n"
         f"encoder: {{from: {tiny_encoder}}}\nobjective: {{name: mexma}}\ntrainer: {{steps: 1}}\n"
     )
