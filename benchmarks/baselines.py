@@ -26,9 +26,10 @@ from mexma_cli.stages.train import open_stores
 
 CHARACTERS = "characters"
 BASE = "baselines/mexma"
-PLAIN = "baselines/plain-words"
+FROM_NOTHING = ("baselines/plain-words", "baselines/contrastive-only")
+"""Measured after their own first phase; the others go on from that of `BASE`."""
 OTHERS = ("contrastive", "contrastive-mexma", "sentence-gradients")
-NAMES = (BASE, START, *(f"baselines/{name}" for name in OTHERS), PLAIN, CHARACTERS)
+NAMES = (BASE, START, *(f"baselines/{name}" for name in OTHERS), *FROM_NOTHING, CHARACTERS)
 """`words` is the start alone: token embeddings."""
 WIDTH = 4096
 """Columns that n-grams are hashed into."""
@@ -53,8 +54,8 @@ class Baselines(Runs):
     """Runs of the recipes, and `characters`."""
 
     def trained(self, name: str, seed: int) -> Path:
-        """The run of a recipe; of `PLAIN` its own first phase."""
-        return self.start(seed, name) if name == PLAIN else super().trained(name, seed)
+        """The run of a recipe."""
+        return self.start(seed, name) if name in FROM_NOTHING else super().trained(name, seed)
 
     def measured(self, name: str, seed: int) -> Result:
         """Train or fit, and measure."""
