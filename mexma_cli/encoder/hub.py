@@ -16,6 +16,8 @@ PATIENCE = 3.0
 SETTINGS = ("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
 """Files that change the vectors, and that a cache may lack though the repository has them."""
 _TEXT = {".json", ".txt", ".model"}
+_OURS = {"spelling.safetensors", "README.md"}
+"""What mexma's encoders have besides: n-grams of words, and the card that names the languages."""
 _MODULE = re.compile(r"\d+_\w+")
 
 
@@ -72,6 +74,7 @@ def wanted_files(names: Sequence[str], python: bool = False) -> list[str]:
         pickled = not any(other.match("model*.safetensors") for other in here)
         if (
             path.suffix in _TEXT
+            or name in _OURS
             or path.match("model*.safetensors")
             or (pickled and path.match("pytorch_model*.bin"))
             or (python and path.suffix == ".py")

@@ -25,6 +25,7 @@ from transformers import BertConfig, BertModel
 
 from mexma_cli.encoder import hub
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.folder import BUNDLED
 from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 
@@ -209,10 +210,16 @@ def test_without_a_network_by_wish(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_what_an_encoder_is_made_of_is_fetched() -> None:
     wanted = ["config.json", "modules.json", "tokenizer.json", "vocab.txt", "sentencepiece.bpe.model"]
     wanted += ["model-00001-of-00002.safetensors", "1_Pooling/config.json", "2_Dense/pytorch_model.bin"]
-    others = ["pytorch_model.bin", "tf_model.h5", "onnx/config.json", "training_args.bin", "README.md"]
+    others = ["pytorch_model.bin", "tf_model.h5", "onnx/config.json", "training_args.bin", "onnx/README.md"]
     others += ["0_Transformer/x/config.json", "modeling.py", "flax_model.msgpack", ".gitattributes"]
     assert hub.wanted_files([*others, *wanted]) == wanted
     assert hub.wanted_files(["modeling.py"], python=True) == ["modeling.py"]
+
+
+def test_of_an_encoder_that_mexma_wrote_all_is_fetched() -> None:
+    mini = BUNDLED / "mini"
+    names = [str(file.relative_to(mini)) for file in mini.rglob("*") if file.is_file()]
+    assert hub.wanted_files(names) == names
 
 
 class Hub(BaseHTTPRequestHandler):
