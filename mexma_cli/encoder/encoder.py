@@ -52,7 +52,8 @@ class SentenceEncoder:
         tokens: The tokeniser.
         pooling: `cls`, `mean`, or `pooler`: the first token through BERT's pooler, first of `modules`.
         modules: `Dense` and `Normalize` after the pooling, in order, always float32.
-        max_tokens: Longer sentences are cut, with <s> and </s> kept.
+        max_tokens: Longer sentences are cut, with <s> and </s> kept: the end goes, or the beginning where the
+            tokeniser says so.
         prefix: Put before every sentence (`query: ` and the like).
         spelling: How `embed` takes words that the tokeniser splits; None: as their pieces.
         languages: FLORES-200 codes of those that it was trained on, by its model card; () if that is silent.
@@ -214,6 +215,8 @@ class SentenceEncoder:
             digest.update(self._uncut().to_str().encode())
             pooling = "mean" if self.pooling == "mean" else "cls"  # a pooler is one of the modules
             digest.update(f"{pooling} {self.normalised} {self.max_tokens}".encode())
+            if self.tokens.keeps_end:
+                digest.update(b" of the end")
             if self.spelling:
                 self.spelling.hash_into(digest)
             if any(isinstance(module, Dense) for module in self.modules):
@@ -252,6 +255,8 @@ class SentenceEncoder:
         if len(ids) <= self.max_tokens:
             return ids
         self.truncated += 1
+        if self.tokens.keeps_end:
+            return np.append(ids[:1], ids[1 - self.max_tokens :])
         return np.append(ids[: self.max_tokens - 1], ids[-1])
 
     def inputs(self, sentences: Sequence[str]) -> tuple[list[np.ndarray], torch.Tensor | None]:
