@@ -367,8 +367,9 @@ class SentenceEncoder:
             int3.save(self.model, first, self.tokenizer.all_special_ids, where)
             folder.shorten_tokenizer(where)
         else:
-            weights = {name: tensor.to(stored) for name, tensor in self.model.state_dict().items()}
-            self.model.save_pretrained(where, state_dict=weights)
+            weights = self.model.state_dict()  # a folder's own code may count in integers
+            cast = {name: part.to(stored) for name, part in weights.items() if part.is_floating_point()}
+            self.model.save_pretrained(where, state_dict=weights | cast)
         self.model.config.dtype = stored  # transformers writes the model's own
         self.model.config.save_pretrained(where)
         if self.spelling:
@@ -381,7 +382,7 @@ class SentenceEncoder:
 def _hash_weights(digest: xxhash.xxh3_128, weights: Mapping[str, torch.Tensor]) -> None:
     for name, tensor in sorted(weights.items()):
         digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
 
 
 def _check_widths(name: str, width: int, modules: Sequence[torch.nn.Module]) -> None:

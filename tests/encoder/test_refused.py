@@ -199,6 +199,34 @@ def test_own_code_is_run_when_it_is_asked_for(
     assert np.abs(encoder.embed(texts) - expected).max() < 1e-6
 
 
+WITH_NUMBERS = """
+import torch
+from transformers import BertModel
+
+class Own(BertModel):
+    def __init__(self, config):
+        super().__init__(config)
+        self.scale = torch.nn.Parameter(torch.tensor(1.0))
+        self.register_buffer("places", torch.arange(4000, 4003))
+"""
+
+
+def test_own_code_with_a_single_number_and_with_integers(
+    copy: Callable[[str], Path], texts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    folder = copy("labse")
+    expected = SentenceEncoder.load(str(folder), "cpu").embed(texts)
+    own_code(folder, tmp_path / "crater", "pass")
+    (folder / "modeling_own.py").write_text(WITH_NUMBERS, encoding="utf-8")
+    numbers = {"scale": torch.tensor(1.0), "places": torch.arange(4000, 4003)}
+    save_file(load_file(folder / WEIGHTS) | numbers, folder / WEIGHTS, {"format": "pt"})
+    encoder = SentenceEncoder.load(str(folder), "cpu", trust_remote_code=True)
+    assert np.abs(encoder.embed(texts) - expected).max() < 1e-6
+    encoder.save(tmp_path / "saved", "bfloat16")
+    assert torch.equal(load_file(tmp_path / "saved" / WEIGHTS)["places"], numbers["places"])
+
+
 def test_own_code_that_attends_in_its_own_way_is_refused(
     copy: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
