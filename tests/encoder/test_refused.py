@@ -237,6 +237,39 @@ def test_own_code_that_attends_in_its_own_way_is_refused(
         SentenceEncoder.load(str(folder), "cpu", trust_remote_code=True)
 
 
+NARROW = """
+from transformers import BertModel
+
+class Own(BertModel):
+    def forward(self, input_ids, attention_mask=None):
+        return super().forward(input_ids, attention_mask)
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (NARROW, r"AttentionInterface \(.*unexpected keyword argument 'position_ids'\)"),
+        ("import not_there\n", "cannot be loaded as an encoder: .* not found in your environment: not_there"),
+        ("class Own(:\n", "cannot be loaded as an encoder: invalid syntax"),
+    ],
+    ids=["no positions", "a package that is not there", "no Python"],
+)
+def test_own_code_that_raises_is_told_by_a_message(
+    source: str,
+    message: str,
+    copy: Callable[[str], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    folder = copy("labse")
+    own_code(folder, tmp_path / "crater", "pass")
+    (folder / "modeling_own.py").write_text(source, encoding="utf-8")
+    with pytest.raises(MexmaError, match=message):
+        SentenceEncoder.load(str(folder), "cpu", trust_remote_code=True)
+
+
 def test_the_fingerprint_is_of_the_modules_too(copy: Callable[[str], Path]) -> None:
     folder = copy("labse")
     found = [SentenceEncoder.load(str(folder), "cpu").fingerprint]
