@@ -86,7 +86,7 @@ def name(code: str) -> str:
         return names[resolved]
     base, _, script = resolved.partition("_")
     english = names[aliases[base]] if base in aliases else _registry_name(base)
-    return f"{english} ({script})" if script else english
+    return f"{english.partition(' (')[0]} ({script})" if script else english
 
 
 def _from_bcp47(tag: str, names: dict[str, str], aliases: dict[str, str]) -> str | None:

@@ -96,6 +96,7 @@ def test_names() -> None:
     assert languages.name("fr") == "French"
     assert languages.name("tlh") == "Klingon"
     assert languages.name("sr-Latn") == "Serbian (Latn)"
+    assert languages.name("mni-Mtei") == "Meitei (Mtei)", "not in the Bengali script"
     assert languages.name("und") == "not stated"
 
 
