@@ -6,6 +6,7 @@ The layout is Hugging Face's with sentence-transformers' `modules.json`, so that
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shutil
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ from safetensors import SafetensorError
 from mexma_cli.encoder import hub
 from mexma_cli.errors import MexmaError
 from mexma_cli.store.manifest import aside, commit_folder, fsync_file, no_space_as_message
+
+log = logging.getLogger(__name__)
 
 BUNDLED = Path(__file__).parent.parent / "models"
 HONOURED = ("Transformer", "Pooling", "Dense", "Normalize")
@@ -58,15 +61,23 @@ class FolderSettings:
     own_code: bool = False
 
 
+def bundled(name: str) -> Path | None:
+    """The folder of the bundled encoder of that name, which a folder of the user's does not hide."""
+    if "/" in name or not (BUNDLED / name / "config.json").is_file():
+        return None
+    if Path(name).exists():
+        log.info("`%s` is the bundled encoder; what you have of that name is ./%s", name, name)
+    return BUNDLED / name
+
+
 def locate(name_or_path: str, trust_remote_code: bool = False) -> str:
     """The local folder that a name stands for; a hub id is fetched.
 
     Raises:
         MexmaError: Neither a bundled name, nor a folder with an encoder, nor a hub id that can be fetched.
     """
-    bundled = BUNDLED / name_or_path
-    if "/" not in name_or_path and (bundled / "config.json").is_file():
-        return str(bundled)
+    if (found := bundled(name_or_path)) is not None:
+        return str(found)
     path = Path(name_or_path)
     if path.is_dir():
         # a training run holds its encoder in a folder of that name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,13 +55,9 @@ def inspect(path: str | Path) -> Info:
     Raises:
         MexmaError: There is nothing, or nothing that is known.
     """
-    where = Path(path)
+    where = (encoder_folder.bundled(path) if isinstance(path, str) else None) or Path(path)
     if not where.exists():
-        bundled = encoder_folder.BUNDLED / str(path)
-        if (bundled / "config.json").is_file():
-            where = bundled
-        else:
-            raise MexmaError(f"{path}: no such file or folder")
+        raise MexmaError(f"{path}: no such file or folder")
     if where.is_file():
         return _text(where)
     look = _kind(where)
@@ -233,7 +230,8 @@ def _encoder(where: Path) -> Info:
 
     info = Info(str(where), "encoder")
     try:
-        encoder = SentenceEncoder.load(str(where), device="cpu")
+        # A Path of ./mini is written mini, which is the bundled one.
+        encoder = SentenceEncoder.load(os.path.join(".", where), device="cpu")
     except MexmaError as error:
         info.problems.append(error.message)
         return info
