@@ -34,7 +34,7 @@ def fetch(repository: str, trust_remote_code: bool = False) -> Path:
     Raises:
         MexmaError: The hub has no such repository, or cannot be reached and the cache does not have all.
     """
-    from huggingface_hub import HfApi, constants, snapshot_download, try_to_load_from_cache
+    from huggingface_hub import HfApi, constants, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError
 
     if constants.HF_HUB_OFFLINE:
@@ -51,7 +51,7 @@ def fetch(repository: str, trust_remote_code: bool = False) -> Path:
     except Exception as error:  # whatever the client's HTTP library raises: no name, no route, too slow
         return _cached(repository, "the hub cannot be reached", str(error))
     names = wanted_files([sibling.rfilename for sibling in siblings], trust_remote_code)
-    if not isinstance(try_to_load_from_cache(repository, "config.json"), str):
+    if _snapshot(repository) is None:
         log.info("downloading %s from the hub", repository)
     try:
         where = Path(snapshot_download(repository, allow_patterns=names))
@@ -87,8 +87,8 @@ def _cached(repository: str, reason: str, details: str = "") -> Path:
     """The snapshot that the cache has, for want of a hub."""
     from huggingface_hub import try_to_load_from_cache
 
-    config = try_to_load_from_cache(repository, "config.json")
-    if not isinstance(config, str):
+    where = _snapshot(repository)
+    if where is None:
         raise _error(repository, f"it is not in the cache, and {reason}", details)
     for name in SETTINGS:
         # None: never asked for. Going on without it would mean guessing the pooling.
@@ -97,7 +97,15 @@ def _cached(repository: str, reason: str, details: str = "") -> Path:
                 repository, f"the cache does not know whether it has a {name}, and {reason}", details
             )
     log.info("%s: the copy in the cache; %s", repository, reason)
-    return Path(config).parent
+    return where
+
+
+def _snapshot(repository: str) -> Path | None:
+    """Where the cache has an encoder's files; old ones have their config.json in a folder (0_Transformer)."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = (try_to_load_from_cache(repository, name) for name in ("config.json", "modules.json"))
+    return next((Path(file).parent for file in found if isinstance(file, str)), None)
 
 
 def _note_absent(repository: str, name: str) -> None:

@@ -278,7 +278,13 @@ def server(tiny_encoder: Path, tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
     for file in ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json"):
         (plain / file).unlink()
     (plain / "flax_model.msgpack").write_bytes(b"x")
-    Hub.repositories = {"owner/tiny": tiny_encoder, "owner/plain": plain}
+    old = Path(shutil.copytree(tiny_encoder, tmp_path / "old"))
+    (old / "0_Transformer").mkdir()
+    for file in [file for file in old.glob("*.*") if file.name != "modules.json"]:
+        file.rename(old / "0_Transformer" / file.name)
+    modules = (old / "modules.json").read_text()
+    (old / "modules.json").write_text(modules.replace('"path": ""', '"path": "0_Transformer"'))
+    Hub.repositories = {"owner/tiny": tiny_encoder, "owner/plain": plain, "owner/old": old}
     with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
@@ -326,14 +332,14 @@ def test_a_hub_name_is_fetched_and_then_found_without_a_network(
             return session.stdout.readline().strip()
 
         expected = SentenceEncoder.load(str(tiny_encoder), "cpu").fingerprint
-        assert ask("online owner/tiny") == expected
+        assert ask("online owner/tiny") == ask("online owner/old") == expected
         plain = ask("online owner/plain")
         assert len(plain) == 32
         assert "the hub has no such repository" in ask("online owner/other")
         server.shutdown()
         server.server_close()
         for command in ("online", "offline"):
-            assert ask(f"{command} owner/tiny") == expected
+            assert ask(f"{command} owner/tiny") == ask(f"{command} owner/old") == expected
             assert ask(f"{command} owner/plain") == plain  # that it has no modules.json is known
         config = next((tmp_path / "home").rglob("models--owner--plain/.no_exist/*/modules.json"))
         config.unlink()
