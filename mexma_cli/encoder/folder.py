@@ -157,7 +157,8 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
         raise MexmaError(
             f"{where}: the model type {family!r} is not supported", f"supported: {', '.join(FAMILIES)}"
         )
-    for key, usual in (("is_decoder", False), ("position_embedding_type", "absolute")):
+    usual_values = {"is_decoder": False, "position_embedding_type": "absolute", "quantization_config": None}
+    for key, usual in usual_values.items():
         if config.get(key, usual) != usual:
             raise MexmaError(f"{where}: config.json has {key} {config[key]!r}; only {usual!r} is supported")
     return False

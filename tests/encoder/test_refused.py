@@ -106,6 +106,14 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         change_json("config.json", position_embedding_type="relative_key"),
         "position_embedding_type 'relative_key'",
     ),
+    "quantised": (
+        change_json("config.json", quantization_config={"load_in_8bit": True}),
+        "quantization_config {'load_in_8bit': True}; only None is supported",
+    ),
+    "a number in quotes": (
+        change_json("config.json", hidden_size="32"),
+        "cannot be loaded as an encoder: .*'hidden_size': TypeError: .* expected int, got str",
+    ),
     "family": (
         change_json("config.json", model_type="distilbert"),
         "model type 'distilbert' is not supported",
