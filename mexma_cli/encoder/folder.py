@@ -328,7 +328,9 @@ def written_aside(path: Path) -> Iterator[Path]:
 
 
 def check_replaceable(path: Path) -> None:
-    """Refuse to write an encoder in the place of a folder with something else in it, which would be gone."""
+    """Refuse to write an encoder over a file, or a folder with something else in it, which would be gone."""
+    if path.exists() and not path.is_dir():
+        raise MexmaError(f"{path} is a file, not an encoder's folder", "name one that is not there yet")
     here = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
     if here and not here & {"config.json", "modules.json"}:
         raise MexmaError(f"{path} is a folder that holds no encoder", "name one that is not there yet")

@@ -139,7 +139,10 @@ def test_no_other_folder_is_saved_over(encoder: SentenceEncoder, tmp_path: Path)
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(MexmaError, match="holds no encoder"):
         encoder.save(tmp_path)
+    with pytest.raises(MexmaError, match="is a file, not an encoder's folder"):
+        encoder.save(tmp_path / "notes.txt")
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
 def test_a_save_that_fails_leaves_what_was_there(
