@@ -127,8 +127,13 @@ class Spelling:
         starts = torch.from_numpy(np.cumsum(counts) - counts)
         places = places[known]
         vectors = self.vectors.rows(places) if isinstance(self.vectors, Coded) else self.vectors
-        sums = functional.embedding_bag(torch.from_numpy(places), vectors, starts, mode="sum")
-        sums = sums.float() / torch.from_numpy(counts).clamp_min(1).sqrt()[:, None]
+        sums = functional.embedding_bag(torch.from_numpy(places), vectors, starts, mode="sum").float()
+        for word in torch.nonzero(~sums.isfinite().all(dim=1)).flatten().tolist():
+            # A word of some 100,000 letters, too much for float16.
+            own = places[starts[word] :][: counts[word]]
+            own, times = np.unique(own, return_counts=True)
+            sums[word] = torch.from_numpy(times).float() @ vectors[own].float()
+        sums = sums / torch.from_numpy(counts).clamp_min(1).sqrt()[:, None]
         lengths = (sums.norm(dim=1) / self.unit).clamp_min(1e-6)
         return word_rows(sums, self.power * lengths.log()), counts > 0
 
