@@ -87,8 +87,7 @@ def locate(name_or_path: str, trust_remote_code: bool = False) -> str:
         raise MexmaError(f"{path} is not an encoder's folder: it has no config.json")
     if path.exists():
         raise MexmaError(f"{path} is a file, not an encoder's folder")
-    parts = name_or_path.split("/")
-    if len(parts) == 2 and all(parts) and not name_or_path.startswith((".", "~")):
+    if hub.is_id(name_or_path):
         return str(hub.fetch(name_or_path, trust_remote_code))
     raise MexmaError(
         f"no encoder {name_or_path!r}",

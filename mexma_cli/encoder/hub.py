@@ -21,6 +21,20 @@ _OURS = {"spelling.safetensors", "README.md"}
 _MODULE = re.compile(r"\d+_\w+")
 
 
+def is_id(name: str) -> bool:
+    """Whether a name can be one of the hub's, `owner/name`: not a folder that is written otherwise."""
+    if name.count("/") != 1:
+        return False
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        return False
+    return True
+
+
 def fetch(repository: str, trust_remote_code: bool = False) -> Path:
     """The local snapshot of an encoder's repository: newest where the hub answers, else the cached one.
 

@@ -271,6 +271,10 @@ def test_a_broken_folder_is_refused(case: str, folder: Path) -> None:
         ("nosuch", "no encoder 'nosuch'"),
         ("./nosuch", "no encoder './nosuch'"),
         ("a/b/c", "no encoder 'a/b/c'"),
+        ("a/", "no encoder 'a/'"),
+        ("~/a", "no encoder '~/a'"),
+        ("my encoders/a", "no encoder 'my encoders/a'"),
+        ("modèles/a", "no encoder 'modèles/a'"),
     ],
 )
 def test_an_unknown_name(name: str, message: str) -> None:
