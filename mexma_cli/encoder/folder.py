@@ -187,7 +187,7 @@ def _transformer_settings(where: Path) -> dict[str, Any]:
     names = [where / f"sentence_{kind}_config.json" for kind in LIMIT_FILES]
     path = next((name for name in names if name.is_file()), names[0])
     settings = _object(path) or {}
-    text = (settings.get("modality_config") or {}).get("text") or {}
+    text = _part(_part(settings, "modality_config", path), "text", path)
     usual: dict[str, tuple[Any, Any]] = {
         "transformer_task": (settings.get("transformer_task"), "feature-extraction"),
         "module_output_name": (settings.get("module_output_name"), "token_embeddings"),
@@ -199,7 +199,7 @@ def _transformer_settings(where: Path) -> dict[str, Any]:
             raise MexmaError(f"{path}: {key} {value!r} is not supported, only {expected!r}")
     for key in ("model", "tokenizer", "config", "processor"):
         for name in (f"{key}_args", f"{key}_kwargs"):
-            if odd := sorted(set(settings.get(name) or {}) - _HARMLESS):
+            if odd := sorted(set(_part(settings, name, path)) - _HARMLESS):
                 raise MexmaError(f"{path}: {name} with {', '.join(odd)} is not supported")
     if settings.get("processing_kwargs"):
         raise MexmaError(f"{path}: processing_kwargs is not supported")
@@ -229,10 +229,9 @@ def _pooling(where: Path) -> Literal["cls", "mean"]:
         mode = "+".join(map(str, mode))
     if config.get("include_prompt", True) is not True:
         raise MexmaError(f"{where}: include_prompt {config['include_prompt']!r} is not supported, only true")
-    mode = {"cls_token": "cls", "mean_tokens": "mean"}.get(mode, mode)
-    if mode == "cls":
+    if mode in ("cls", "cls_token"):
         return "cls"
-    if mode == "mean":
+    if mode in ("mean", "mean_tokens"):
         return "mean"
     raise MexmaError(f"{where}: pooling {mode!r} is not supported", "cls and mean are")
 
@@ -264,7 +263,7 @@ def _prompt(where: Path) -> str:
     name = settings.get("default_prompt_name")
     if name is None:
         return ""
-    prompt = (settings.get("prompts") or {}).get(name)
+    prompt = _part(settings, "prompts", path).get(str(name))
     if not isinstance(prompt, str):
         raise MexmaError(f"{path}: default_prompt_name is {name!r}, and prompts has none of that name")
     return prompt
@@ -275,6 +274,14 @@ def _object(path: Path) -> dict[str, Any] | None:
     if content is not None and not isinstance(content, dict):
         raise MexmaError(f"{path}: not a JSON object")
     return content
+
+
+def _part(settings: dict[str, Any], key: str, path: Path) -> dict[str, Any]:
+    """A JSON object in one; {} where there is none."""
+    found = settings.get(key) or {}
+    if not isinstance(found, dict):
+        raise MexmaError(f"{path}: {key} is not a JSON object")
+    return found
 
 
 def _read(path: Path) -> Any:

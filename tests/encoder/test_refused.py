@@ -101,6 +101,19 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda f: write(f / PROMPTS, {"prompts": {}, "default_prompt_name": "query"}),
         "default_prompt_name is 'query', and prompts has none",
     ),
+    "prompts in a list": (
+        lambda f: write(f / PROMPTS, {"prompts": ["query: "], "default_prompt_name": "query"}),
+        "config_sentence_transformers.json: prompts is not a JSON object",
+    ),
+    "prompt of no name": (
+        lambda f: write(f / PROMPTS, {"prompts": {}, "default_prompt_name": ["query"]}),
+        r"default_prompt_name is \['query'\], and prompts has none",
+    ),
+    "modalities in a list": (
+        change_json(LIMIT, modality_config=["text"]),
+        "sentence_bert_config.json: modality_config is not a JSON object",
+    ),
+    "pooling of no name": (change_json(POOL, pooling_mode={"cls": True}), "pooling {'cls': True} is not"),
     "decoder": (change_json("config.json", is_decoder=True), "is_decoder True; only False is supported"),
     "relative positions": (
         change_json("config.json", position_embedding_type="relative_key"),
