@@ -16,7 +16,7 @@ import xxhash
 from mexma_cli.encoder import card, folder, int3
 from mexma_cli.encoder.attention import IMPLEMENTATION, choose_backend, run_packed
 from mexma_cli.encoder.body import Body
-from mexma_cli.encoder.devices import pick_device, pick_precision
+from mexma_cli.encoder.devices import pick_device, pick_precision, precision_of
 from mexma_cli.encoder.engine import Engine, supported
 from mexma_cli.encoder.loading import load_tokenizer, load_transformer
 from mexma_cli.encoder.modules import Dense, Normalize, Pooling, load_dense, pool, save_modules
@@ -351,7 +351,7 @@ class SentenceEncoder:
                 with 3 bits on average and all else as float16, which `load` alone reads.
 
         Raises:
-            MexmaError: The disk is full, or the folder is there and holds something else than an encoder.
+            MexmaError: Another type, a full disk, or something else than an encoder is there.
         """
         folder.check_replaceable(Path(path))
         with folder.written_aside(Path(path)) as aside:
@@ -366,7 +366,7 @@ class SentenceEncoder:
         Returns:
             What the other weights are stored in.
         """
-        stored = torch.float16 if dtype == "int3" else getattr(torch, dtype)
+        stored = torch.float16 if dtype == "int3" else precision_of(dtype)
         self.tokenizer.save_pretrained(where)
         if dtype == "int3":
             first = int(self.tokenize([""])[0][0])

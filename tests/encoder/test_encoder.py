@@ -145,6 +145,18 @@ def test_no_other_folder_is_saved_over(encoder: SentenceEncoder, tmp_path: Path)
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["int8", "fp16", "load"])
+def test_an_unknown_precision(
+    name: str, encoder: SentenceEncoder, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    """Weights as int8 would be all zeros."""
+    with pytest.raises(MexmaError, match=f"unknown precision '{name}'"):
+        encoder.save(tmp_path / "saved", name)
+    with pytest.raises(MexmaError, match=f"unknown precision '{name}'"):
+        SentenceEncoder.load(str(tiny_encoder), "cpu", name)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_save_that_fails_leaves_what_was_there(
     encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
