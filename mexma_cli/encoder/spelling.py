@@ -17,7 +17,7 @@ import torch
 import xxhash
 from anyascii import anyascii
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from tokenizers import Tokenizer, pre_tokenizers
 from torch.nn import functional
 
@@ -199,7 +199,8 @@ class Spelling:
             vectors = vectors.restore()
         stored = {"keys": torch.from_numpy(self.keys.view(np.int32))}
         stored |= vectors.tensors() if isinstance(vectors, Coded) else {"vectors": vectors}
-        save_file(stored, folder / FILE, {name: json.dumps(value) for name, value in self._facts().items()})
+        facts = {name: json.dumps(value) for name, value in self._facts().items()}
+        (folder / FILE).write_bytes(_in_order(save(stored, facts)))
 
     @classmethod
     def load(cls, folder: Path, width: int) -> Spelling | None:
@@ -224,6 +225,16 @@ class Spelling:
             return cls(keys, stored["vectors"], **facts)
         except _DAMAGE as error:
             raise damaged(path, error) from None
+
+
+def _in_order(content: bytes) -> bytes:
+    """A safetensors file with its facts in order: the library shuffles them, and equal tables differ."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:end])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    ordered = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    assert len(ordered) <= end - 8
+    return content[:8] + ordered.ljust(end - 8) + content[end:]
 
 
 def word_embeddings(

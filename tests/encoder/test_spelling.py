@@ -189,6 +189,16 @@ def test_a_folder_keeps_its_spelling(
     assert pieces.embed(["1998"]) == pytest.approx(loaded.embed(["1998"]), abs=1e-4)
 
 
+@pytest.mark.parametrize("small", [False, True])
+def test_a_table_is_the_same_bytes_each_time(small: bool, encoder: SentenceEncoder, tmp_path: Path) -> None:
+    assert encoder.spelling is not None
+    found = set()
+    for _ in range(4):
+        encoder.spelling.save(tmp_path, small)
+        found.add((tmp_path / FILE).read_bytes())
+    assert len(found) == 1
+
+
 def test_a_damaged_table_is_refused(encoder: SentenceEncoder, tmp_path: Path) -> None:
     encoder.save(tmp_path)
     file = tmp_path / FILE
