@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -19,7 +20,7 @@ from mexma_cli.encoder.body import Body
 from mexma_cli.encoder.devices import pick_device, pick_precision, precision_of
 from mexma_cli.encoder.engine import Engine, supported
 from mexma_cli.encoder.loading import load_tokenizer, load_transformer
-from mexma_cli.encoder.modules import Dense, Normalize, Pooling, load_dense, pool, save_modules
+from mexma_cli.encoder.modules import Dense, Normalize, Pooling, check_widths, load_dense, pool, save_modules
 from mexma_cli.encoder.packing import by_token_budget, pack
 from mexma_cli.encoder.spelling import Spelling
 from mexma_cli.encoder.threads import one_thread_each
@@ -93,7 +94,7 @@ class SentenceEncoder:
     @classmethod
     def load(
         cls,
-        name_or_path: str = "mini",
+        name_or_path: str | Path = "mini",
         device: str = "auto",
         dtype: str = "float32",
         attention: str = "auto",
@@ -105,6 +106,7 @@ class SentenceEncoder:
         """An encoder by name: `mini` (bundled), a folder, or a hub id such as `facebook/MEXMA`.
 
         Args:
+            name_or_path: A Path is a folder, whatever its name.
             device: `cpu`, `cuda`, `cuda:1`, or `auto` (the GPU where there is one).
             dtype: What `embed` computes in: `float32`, `bfloat16`, `float16`, or `auto`: bfloat16 where the
                 device has instructions for it, else float32 on a processor and float16 on a GPU.
@@ -118,6 +120,8 @@ class SentenceEncoder:
         """
         if max_tokens is not None and max_tokens < 2:
             raise MexmaError(f"a length limit of {max_tokens} tokens has no room for a sentence")
+        if isinstance(name_or_path, Path):
+            name_or_path = os.path.join(".", name_or_path)
         name = name_or_path.rstrip("/") or name_or_path
         where = Path(folder.locate(name_or_path, trust_remote_code))
         settings = folder.read_settings(where, trust_remote_code)
@@ -127,7 +131,7 @@ class SentenceEncoder:
         for kind, path, config in settings.modules:
             modules.append(load_dense(path, config) if kind == "Dense" else Normalize())
         width = body.config.hidden_size
-        _check_widths(name, width, modules)
+        check_widths(name, width, modules)
         positions = body.config.max_position_embeddings - body.first_position
         limit = min(settings.max_tokens or tokens.max_tokens, positions)
         if max_tokens is not None and max_tokens > limit:
@@ -389,11 +393,3 @@ def _hash_weights(digest: xxhash.xxh3_128, weights: Mapping[str, torch.Tensor]) 
     for name, tensor in sorted(weights.items()):
         digest.update(name.encode())
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-
-
-def _check_widths(name: str, width: int, modules: Sequence[torch.nn.Module]) -> None:
-    for module in modules:
-        if isinstance(module, Dense):
-            if module.linear.in_features != width:
-                raise MexmaError(f"{name!r}: {module} does not take vectors of {width} numbers")
-            width = module.linear.out_features

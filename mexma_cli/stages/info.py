@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -230,8 +229,7 @@ def _encoder(where: Path) -> Info:
 
     info = Info(str(where), "encoder")
     try:
-        # A Path of ./mini is written mini, which is the bundled one.
-        encoder = SentenceEncoder.load(os.path.join(".", where), device="cpu")
+        encoder = SentenceEncoder.load(where, device="cpu")
     except MexmaError as error:
         info.problems.append(error.message)
         return info

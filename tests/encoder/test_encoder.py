@@ -295,6 +295,17 @@ def test_an_unknown_name(name: str, message: str) -> None:
     assert caught.value.hint is not None and "mini" in caught.value.hint
 
 
+def test_a_path_is_a_folder(
+    encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in (Path("mini"), tmp_path / "mini"):
+        encoder.save(path)
+        assert SentenceEncoder.load(path, "cpu").fingerprint == encoder.fingerprint, "not the bundled one"
+    with pytest.raises(MexmaError, match=r"no encoder './owner/name'"):
+        SentenceEncoder.load(Path("owner/name"), "cpu")
+
+
 def test_a_path_that_is_no_encoder(tmp_path: Path) -> None:
     with pytest.raises(MexmaError, match=r"it has no config\.json"):
         SentenceEncoder.load(str(tmp_path))
