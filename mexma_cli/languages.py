@@ -86,7 +86,7 @@ def name(code: str) -> str:
         return names[resolved]
     base, _, script = resolved.partition("_")
     english = names[aliases[base]] if base in aliases else _registry_name(base)
-    return f"{english} ({script})" if script else english
+    return f"{english.partition(' (')[0]} ({script})" if script else english
 
 
 def _from_bcp47(tag: str, names: dict[str, str], aliases: dict[str, str]) -> str | None:
@@ -103,12 +103,9 @@ def _from_bcp47(tag: str, names: dict[str, str], aliases: dict[str, str]) -> str
     iso3 = default.partition("_")[0] if default else language.to_alpha3()
     script = language.script
     if script is None and language.territory:
-        script = langcodes.Language.get(tag).maximize().script  # zho-TW is written in Hant, sr-ME in Latn
-    if script and f"{iso3}_{script}" in names:
-        return f"{iso3}_{script}"
-    if language.script and (default is None or default.partition("_")[2] != language.script):
-        return f"{iso3}_{language.script}"
-    return default or iso3
+        there, usual = (langcodes.Language.get(code).maximize().script for code in (tag, base))
+        script = there if there != usual else None  # zho-TW is written in Hant, sr-ME in Latn, pa-PK in Arab
+    return f"{iso3}_{script}" if script else default or iso3
 
 
 def _registry_name(base: str) -> str:

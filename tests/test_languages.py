@@ -38,6 +38,15 @@ from mexma_cli.errors import MexmaError
         ("iw", "heb_Hebr"),
         ("jw", "jav_Latn"),
         ("sr-Latn", "srp_Latn"),
+        ("sr-ME", "srp_Latn"),
+        ("sr-RS", "srp_Cyrl"),
+        ("pa-PK", "pan_Arab"),
+        ("pa-IN", "pan_Guru"),
+        ("uz-AF", "uzn_Arab"),
+        ("az-IR", "azb_Arab"),
+        ("fa-AF", "prs_Arab"),
+        ("crh-UA", "crh_Latn"),
+        ("ko-KR", "kor_Hang"),
         ("oci", "oci_Latn"),
         ("tlh", "tlh"),
         ("la", "lat"),
@@ -87,6 +96,7 @@ def test_names() -> None:
     assert languages.name("fr") == "French"
     assert languages.name("tlh") == "Klingon"
     assert languages.name("sr-Latn") == "Serbian (Latn)"
+    assert languages.name("mni-Mtei") == "Meitei (Mtei)", "not in the Bengali script"
     assert languages.name("und") == "not stated"
 
 

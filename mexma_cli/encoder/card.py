@@ -35,6 +35,7 @@ from {module} import {name}
 vectors = {name}("FOLDER").encode(["One sentence.", "Another one."])
 ```
 """
+_CODE = re.compile(r"[a-z]{3}(_[A-Z][a-z]{3})?")
 _HEAD = re.compile(r"---\n(.*?\n)---\n", re.DOTALL)
 
 
@@ -60,10 +61,11 @@ def languages(folder: Path) -> tuple[str, ...]:
     try:
         found = _HEAD.match((folder / FILE).read_text(encoding="utf-8"))
         facts = yaml.safe_load(found[1]) if found else None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+    except (OSError, ValueError, yaml.YAMLError):  # ValueError: not UTF-8, or a date that there is not
         return ()
     listed = facts.get("language_details") if isinstance(facts, dict) else None
-    return tuple(listed.replace(",", " ").split()) if isinstance(listed, str) else ()
+    codes = listed.replace(",", " ").split() if isinstance(listed, str) else []
+    return tuple(codes) if all(map(_CODE.fullmatch, codes)) else ()  # others have names there, or sentences
 
 
 def write(folder: Path, languages: Iterable[str]) -> None:

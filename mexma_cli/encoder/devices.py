@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
 
 from mexma_cli.encoder.engine import computes_bf16_fast
 from mexma_cli.errors import MexmaError
 
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def precision_of(name: str) -> torch.dtype:
+    """The type of that name.
+
+    Raises:
+        MexmaError: It is none that weights are computed with or stored in.
+    """
+    if name not in PRECISIONS:
+        raise MexmaError(f"unknown precision {name!r}", ", ".join(PRECISIONS))
+    return PRECISIONS[name]
+
 
 def pick_precision(wanted: str, device: torch.device) -> torch.dtype:
-    """The type for `auto`, `float32`, `bfloat16`, `float16` on a device."""
+    """The type for `auto`, `float32`, `bfloat16`, `float16` on a device.
+
+    Raises:
+        MexmaError: It is none of these.
+    """
     if wanted != "auto":
-        return cast(torch.dtype, getattr(torch, wanted))
+        return precision_of(wanted)
     if device.type == "cpu":
         return torch.bfloat16 if computes_bf16_fast() else torch.float32
     return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -16,10 +17,10 @@ import xxhash
 from mexma_cli.encoder import card, folder, int3
 from mexma_cli.encoder.attention import IMPLEMENTATION, choose_backend, run_packed
 from mexma_cli.encoder.body import Body
-from mexma_cli.encoder.devices import pick_device, pick_precision
+from mexma_cli.encoder.devices import pick_device, pick_precision, precision_of
 from mexma_cli.encoder.engine import Engine, supported
 from mexma_cli.encoder.loading import load_tokenizer, load_transformer
-from mexma_cli.encoder.modules import Dense, Normalize, Pooling, load_dense, pool, save_modules
+from mexma_cli.encoder.modules import Dense, Normalize, Pooling, check_widths, load_dense, pool, save_modules
 from mexma_cli.encoder.packing import by_token_budget, pack
 from mexma_cli.encoder.spelling import Spelling
 from mexma_cli.encoder.threads import one_thread_each
@@ -52,7 +53,8 @@ class SentenceEncoder:
         tokens: The tokeniser.
         pooling: `cls`, `mean`, or `pooler`: the first token through BERT's pooler, first of `modules`.
         modules: `Dense` and `Normalize` after the pooling, in order, always float32.
-        max_tokens: Longer sentences are cut, with <s> and </s> kept.
+        max_tokens: Longer sentences are cut, with <s> and </s> kept: the end goes, or the beginning where the
+            tokeniser says so.
         prefix: Put before every sentence (`query: ` and the like).
         spelling: How `embed` takes words that the tokeniser splits; None: as their pieces.
         languages: FLORES-200 codes of those that it was trained on, by its model card; () if that is silent.
@@ -92,7 +94,7 @@ class SentenceEncoder:
     @classmethod
     def load(
         cls,
-        name_or_path: str = "mini",
+        name_or_path: str | Path = "mini",
         device: str = "auto",
         dtype: str = "float32",
         attention: str = "auto",
@@ -104,6 +106,7 @@ class SentenceEncoder:
         """An encoder by name: `mini` (bundled), a folder, or a hub id such as `facebook/MEXMA`.
 
         Args:
+            name_or_path: A Path is a folder, whatever its name.
             device: `cpu`, `cuda`, `cuda:1`, or `auto` (the GPU where there is one).
             dtype: What `embed` computes in: `float32`, `bfloat16`, `float16`, or `auto`: bfloat16 where the
                 device has instructions for it, else float32 on a processor and float16 on a GPU.
@@ -117,6 +120,8 @@ class SentenceEncoder:
         """
         if max_tokens is not None and max_tokens < 2:
             raise MexmaError(f"a length limit of {max_tokens} tokens has no room for a sentence")
+        if isinstance(name_or_path, Path):
+            name_or_path = os.path.join(".", name_or_path)
         name = name_or_path.rstrip("/") or name_or_path
         where = Path(folder.locate(name_or_path, trust_remote_code))
         settings = folder.read_settings(where, trust_remote_code)
@@ -126,7 +131,7 @@ class SentenceEncoder:
         for kind, path, config in settings.modules:
             modules.append(load_dense(path, config) if kind == "Dense" else Normalize())
         width = body.config.hidden_size
-        _check_widths(name, width, modules)
+        check_widths(name, width, modules)
         positions = body.config.max_position_embeddings - body.first_position
         limit = min(settings.max_tokens or tokens.max_tokens, positions)
         if max_tokens is not None and max_tokens > limit:
@@ -214,6 +219,8 @@ class SentenceEncoder:
             digest.update(self._uncut().to_str().encode())
             pooling = "mean" if self.pooling == "mean" else "cls"  # a pooler is one of the modules
             digest.update(f"{pooling} {self.normalised} {self.max_tokens}".encode())
+            if self.tokens.keeps_end:
+                digest.update(b" of the end")
             if self.spelling:
                 self.spelling.hash_into(digest)
             if any(isinstance(module, Dense) for module in self.modules):
@@ -252,6 +259,8 @@ class SentenceEncoder:
         if len(ids) <= self.max_tokens:
             return ids
         self.truncated += 1
+        if self.tokens.keeps_end:
+            return np.append(ids[:1], ids[1 - self.max_tokens :])
         return np.append(ids[: self.max_tokens - 1], ids[-1])
 
     def inputs(self, sentences: Sequence[str]) -> tuple[list[np.ndarray], torch.Tensor | None]:
@@ -324,11 +333,17 @@ class SentenceEncoder:
             MexmaError: It has not.
         """
         ids = self.tokenize(["a", "b c", "a"])
-        together, alone = self._embed_batch(ids), self._embed_batch(ids[:1])
-        own = self.model.config._attn_implementation != IMPLEMENTATION
-        if own or not np.allclose(together[[0, 2]], alone, atol=1e-4):
+        reason = ""
+        try:
+            together, alone = self._embed_batch(ids), self._embed_batch(ids[:1])
+            own = self.model.config._attn_implementation != IMPLEMENTATION
+            packed = not own and np.allclose(together[[0, 2]], alone, atol=1e-4)
+        except Exception as error:  # of the folder's code, which may not know the arguments
+            packed, reason = False, f" ({error})"
+        if not packed:
             raise MexmaError(
-                f"{self.name!r}: its own code does not attend through transformers' AttentionInterface",
+                f"{self.name!r}: its own code does not attend through transformers' AttentionInterface"
+                + reason,
                 f"supported without such code: {', '.join(folder.FAMILIES)}",
             )
 
@@ -340,7 +355,7 @@ class SentenceEncoder:
                 with 3 bits on average and all else as float16, which `load` alone reads.
 
         Raises:
-            MexmaError: The disk is full, or the folder is there and holds something else than an encoder.
+            MexmaError: Another type, a full disk, or something else than an encoder is there.
         """
         folder.check_replaceable(Path(path))
         with folder.written_aside(Path(path)) as aside:
@@ -355,15 +370,16 @@ class SentenceEncoder:
         Returns:
             What the other weights are stored in.
         """
-        stored = torch.float16 if dtype == "int3" else getattr(torch, dtype)
+        stored = torch.float16 if dtype == "int3" else precision_of(dtype)
         self.tokenizer.save_pretrained(where)
         if dtype == "int3":
             first = int(self.tokenize([""])[0][0])
             int3.save(self.model, first, self.tokenizer.all_special_ids, where)
             folder.shorten_tokenizer(where)
         else:
-            weights = {name: tensor.to(stored) for name, tensor in self.model.state_dict().items()}
-            self.model.save_pretrained(where, state_dict=weights)
+            weights = self.model.state_dict()  # a folder's own code may count in integers
+            cast = {name: part.to(stored) for name, part in weights.items() if part.is_floating_point()}
+            self.model.save_pretrained(where, state_dict=weights | cast)
         self.model.config.dtype = stored  # transformers writes the model's own
         self.model.config.save_pretrained(where)
         if self.spelling:
@@ -376,12 +392,4 @@ class SentenceEncoder:
 def _hash_weights(digest: xxhash.xxh3_128, weights: Mapping[str, torch.Tensor]) -> None:
     for name, tensor in sorted(weights.items()):
         digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
-
-
-def _check_widths(name: str, width: int, modules: Sequence[torch.nn.Module]) -> None:
-    for module in modules:
-        if isinstance(module, Dense):
-            if module.linear.in_features != width:
-                raise MexmaError(f"{name!r}: {module} does not take vectors of {width} numbers")
-            width = module.linear.out_features
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)

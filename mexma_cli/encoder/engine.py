@@ -35,7 +35,8 @@ ROWS = 64
 
 def supported(body: Body) -> bool:
     """Whether an engine can be made for a transformer: BERT's family, on the processor, in float32."""
-    if not body.of_berts_family or body.config.hidden_act not in ACTIVATIONS:
+    config = body.config
+    if not body.of_berts_family or config.hidden_act not in ACTIVATIONS or config.num_hidden_layers < 1:
         return False
     return all(w.dtype == torch.float32 and w.device.type == "cpu" for w in body.weights.values())
 

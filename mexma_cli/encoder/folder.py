@@ -6,6 +6,7 @@ The layout is Hugging Face's with sentence-transformers' `modules.json`, so that
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shutil
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ from safetensors import SafetensorError
 from mexma_cli.encoder import hub
 from mexma_cli.errors import MexmaError
 from mexma_cli.store.manifest import aside, commit_folder, fsync_file, no_space_as_message
+
+log = logging.getLogger(__name__)
 
 BUNDLED = Path(__file__).parent.parent / "models"
 HONOURED = ("Transformer", "Pooling", "Dense", "Normalize")
@@ -58,15 +61,23 @@ class FolderSettings:
     own_code: bool = False
 
 
+def bundled(name: str) -> Path | None:
+    """The folder of the bundled encoder of that name, which a folder of the user's does not hide."""
+    if "/" in name or not (BUNDLED / name / "config.json").is_file():
+        return None
+    if Path(name).exists():
+        log.info("`%s` is the bundled encoder; what you have of that name is ./%s", name, name)
+    return BUNDLED / name
+
+
 def locate(name_or_path: str, trust_remote_code: bool = False) -> str:
     """The local folder that a name stands for; a hub id is fetched.
 
     Raises:
         MexmaError: Neither a bundled name, nor a folder with an encoder, nor a hub id that can be fetched.
     """
-    bundled = BUNDLED / name_or_path
-    if "/" not in name_or_path and (bundled / "config.json").is_file():
-        return str(bundled)
+    if (found := bundled(name_or_path)) is not None:
+        return str(found)
     path = Path(name_or_path)
     if path.is_dir():
         # a training run holds its encoder in a folder of that name
@@ -76,8 +87,7 @@ def locate(name_or_path: str, trust_remote_code: bool = False) -> str:
         raise MexmaError(f"{path} is not an encoder's folder: it has no config.json")
     if path.exists():
         raise MexmaError(f"{path} is a file, not an encoder's folder")
-    parts = name_or_path.split("/")
-    if len(parts) == 2 and all(parts) and not name_or_path.startswith((".", "~")):
+    if hub.is_id(name_or_path):
         return str(hub.fetch(name_or_path, trust_remote_code))
     raise MexmaError(
         f"no encoder {name_or_path!r}",
@@ -146,7 +156,8 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
         raise MexmaError(
             f"{where}: the model type {family!r} is not supported", f"supported: {', '.join(FAMILIES)}"
         )
-    for key, usual in (("is_decoder", False), ("position_embedding_type", "absolute")):
+    usual_values = {"is_decoder": False, "position_embedding_type": "absolute", "quantization_config": None}
+    for key, usual in usual_values.items():
         if config.get(key, usual) != usual:
             raise MexmaError(f"{where}: config.json has {key} {config[key]!r}; only {usual!r} is supported")
     return False
@@ -176,7 +187,7 @@ def _transformer_settings(where: Path) -> dict[str, Any]:
     names = [where / f"sentence_{kind}_config.json" for kind in LIMIT_FILES]
     path = next((name for name in names if name.is_file()), names[0])
     settings = _object(path) or {}
-    text = (settings.get("modality_config") or {}).get("text") or {}
+    text = _part(_part(settings, "modality_config", path), "text", path)
     usual: dict[str, tuple[Any, Any]] = {
         "transformer_task": (settings.get("transformer_task"), "feature-extraction"),
         "module_output_name": (settings.get("module_output_name"), "token_embeddings"),
@@ -188,7 +199,7 @@ def _transformer_settings(where: Path) -> dict[str, Any]:
             raise MexmaError(f"{path}: {key} {value!r} is not supported, only {expected!r}")
     for key in ("model", "tokenizer", "config", "processor"):
         for name in (f"{key}_args", f"{key}_kwargs"):
-            if odd := sorted(set(settings.get(name) or {}) - _HARMLESS):
+            if odd := sorted(set(_part(settings, name, path)) - _HARMLESS):
                 raise MexmaError(f"{path}: {name} with {', '.join(odd)} is not supported")
     if settings.get("processing_kwargs"):
         raise MexmaError(f"{path}: processing_kwargs is not supported")
@@ -218,10 +229,9 @@ def _pooling(where: Path) -> Literal["cls", "mean"]:
         mode = "+".join(map(str, mode))
     if config.get("include_prompt", True) is not True:
         raise MexmaError(f"{where}: include_prompt {config['include_prompt']!r} is not supported, only true")
-    mode = {"cls_token": "cls", "mean_tokens": "mean"}.get(mode, mode)
-    if mode == "cls":
+    if mode in ("cls", "cls_token"):
         return "cls"
-    if mode == "mean":
+    if mode in ("mean", "mean_tokens"):
         return "mean"
     raise MexmaError(f"{where}: pooling {mode!r} is not supported", "cls and mean are")
 
@@ -253,7 +263,7 @@ def _prompt(where: Path) -> str:
     name = settings.get("default_prompt_name")
     if name is None:
         return ""
-    prompt = (settings.get("prompts") or {}).get(name)
+    prompt = _part(settings, "prompts", path).get(str(name))
     if not isinstance(prompt, str):
         raise MexmaError(f"{path}: default_prompt_name is {name!r}, and prompts has none of that name")
     return prompt
@@ -264,6 +274,14 @@ def _object(path: Path) -> dict[str, Any] | None:
     if content is not None and not isinstance(content, dict):
         raise MexmaError(f"{path}: not a JSON object")
     return content
+
+
+def _part(settings: dict[str, Any], key: str, path: Path) -> dict[str, Any]:
+    """A JSON object in one; {} where there is none."""
+    found = settings.get(key) or {}
+    if not isinstance(found, dict):
+        raise MexmaError(f"{path}: {key} is not a JSON object")
+    return found
 
 
 def _read(path: Path) -> Any:
@@ -316,7 +334,9 @@ def written_aside(path: Path) -> Iterator[Path]:
 
 
 def check_replaceable(path: Path) -> None:
-    """Refuse to write an encoder in the place of a folder with something else in it, which would be gone."""
+    """Refuse to write an encoder over a file, or a folder with something else in it, which would be gone."""
+    if path.exists() and not path.is_dir():
+        raise MexmaError(f"{path} is a file, not an encoder's folder", "name one that is not there yet")
     here = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
     if here and not here & {"config.json", "modules.json"}:
         raise MexmaError(f"{path} is a folder that holds no encoder", "name one that is not there yet")

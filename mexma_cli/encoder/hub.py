@@ -16,7 +16,23 @@ PATIENCE = 3.0
 SETTINGS = ("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
 """Files that change the vectors, and that a cache may lack though the repository has them."""
 _TEXT = {".json", ".txt", ".model"}
+_OURS = {"spelling.safetensors", "README.md"}
+"""What mexma's encoders have besides: n-grams of words, and the card that names the languages."""
 _MODULE = re.compile(r"\d+_\w+")
+
+
+def is_id(name: str) -> bool:
+    """Whether a name can be one of the hub's, `owner/name`: not a folder that is written otherwise."""
+    if name.count("/") != 1:
+        return False
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        return False
+    return True
 
 
 def fetch(repository: str, trust_remote_code: bool = False) -> Path:
@@ -32,7 +48,7 @@ def fetch(repository: str, trust_remote_code: bool = False) -> Path:
     Raises:
         MexmaError: The hub has no such repository, or cannot be reached and the cache does not have all.
     """
-    from huggingface_hub import HfApi, constants, snapshot_download, try_to_load_from_cache
+    from huggingface_hub import HfApi, constants, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError
 
     if constants.HF_HUB_OFFLINE:
@@ -49,7 +65,7 @@ def fetch(repository: str, trust_remote_code: bool = False) -> Path:
     except Exception as error:  # whatever the client's HTTP library raises: no name, no route, too slow
         return _cached(repository, "the hub cannot be reached", str(error))
     names = wanted_files([sibling.rfilename for sibling in siblings], trust_remote_code)
-    if not isinstance(try_to_load_from_cache(repository, "config.json"), str):
+    if _snapshot(repository) is None:
         log.info("downloading %s from the hub", repository)
     try:
         where = Path(snapshot_download(repository, allow_patterns=names))
@@ -72,6 +88,7 @@ def wanted_files(names: Sequence[str], python: bool = False) -> list[str]:
         pickled = not any(other.match("model*.safetensors") for other in here)
         if (
             path.suffix in _TEXT
+            or name in _OURS
             or path.match("model*.safetensors")
             or (pickled and path.match("pytorch_model*.bin"))
             or (python and path.suffix == ".py")
@@ -84,8 +101,8 @@ def _cached(repository: str, reason: str, details: str = "") -> Path:
     """The snapshot that the cache has, for want of a hub."""
     from huggingface_hub import try_to_load_from_cache
 
-    config = try_to_load_from_cache(repository, "config.json")
-    if not isinstance(config, str):
+    where = _snapshot(repository)
+    if where is None:
         raise _error(repository, f"it is not in the cache, and {reason}", details)
     for name in SETTINGS:
         # None: never asked for. Going on without it would mean guessing the pooling.
@@ -94,7 +111,15 @@ def _cached(repository: str, reason: str, details: str = "") -> Path:
                 repository, f"the cache does not know whether it has a {name}, and {reason}", details
             )
     log.info("%s: the copy in the cache; %s", repository, reason)
-    return Path(config).parent
+    return where
+
+
+def _snapshot(repository: str) -> Path | None:
+    """Where the cache has an encoder's files; old ones have their config.json in a folder (0_Transformer)."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = (try_to_load_from_cache(repository, name) for name in ("config.json", "modules.json"))
+    return next((Path(file).parent for file in found if isinstance(file, str)), None)
 
 
 def _note_absent(repository: str, name: str) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError
 from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
 UNSEEN = "\U000f1234"
 """A private character, in no vocabulary."""
-FAILURES = (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError, pickle.UnpicklingError)
 
 
 def load_transformer(name: str, settings: FolderSettings, with_pooler: bool) -> tuple[Body, Dense | None]:
@@ -40,7 +38,7 @@ def load_transformer(name: str, settings: FolderSettings, with_pooler: bool) -> 
 
     try:
         model, report = hugging_face.read_model(settings, with_pooler)
-    except FAILURES as error:
+    except Exception as error:  # transformers, and a folder's own code, raise whatever they like
         raise refused(name, settings.transformer, error) from None
     # transformers fills what is missing or has another shape with random numbers
     absent = sorted([*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])])
@@ -68,7 +66,9 @@ def _pooler(name: str, model: PreTrainedModel) -> Dense:
 def refused(name: str, folder: Path, error: Exception) -> MexmaError:
     if isinstance(error, pickle.UnpicklingError):
         return damaged(folder, error)
-    reason = (str(error) or type(error).__name__).splitlines()[0]
+    reason, *details = (str(error) or type(error).__name__).splitlines()
+    if reason.endswith(":") and details:
+        reason += f" {details[0].strip()}"
     return MexmaError(
         f"{name!r} cannot be loaded as an encoder: {reason}",
         "name `mini`, a folder with config.json, model.safetensors and tokenizer.json, or a hub id",

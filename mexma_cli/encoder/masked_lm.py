@@ -12,7 +12,7 @@ from transformers.activations import ACT2FN
 
 from mexma_cli.encoder import folder
 from mexma_cli.encoder.hugging_face import read_masked_lm
-from mexma_cli.encoder.loading import FAILURES, refused
+from mexma_cli.encoder.loading import refused
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def load_masked_lm(name: str) -> tuple[PreTrainedModel, VocabularyHead]:
     where = folder.read_settings(Path(folder.locate(name))).transformer
     try:
         model, report = read_masked_lm(where)
-    except FAILURES as error:
+    except Exception as error:  # transformers raises whatever it likes
         raise refused(name, where, error) from None
     base = getattr(model, model.base_model_prefix)
     absent = [key for key in report["missing_keys"] if not key.startswith(f"{model.base_model_prefix}.")]

@@ -92,6 +92,19 @@ def load_dense(folder: Path, config: dict[str, Any]) -> Dense:
     return Dense(linear, activation())
 
 
+def check_widths(name: str, width: int, modules: Sequence[torch.nn.Module]) -> None:
+    """Refuse a Dense module of the encoder `name` that does not take the vectors that come to it.
+
+    Args:
+        width: Of the transformer's hidden states.
+    """
+    for module in modules:
+        if isinstance(module, Dense):
+            if module.linear.in_features != width:
+                raise MexmaError(f"{name!r}: {module} does not take vectors of {width} numbers")
+            width = module.linear.out_features
+
+
 def read_weights(folder: Path) -> dict[str, torch.Tensor]:
     """The tensors of `model.safetensors`, or of `pytorch_model.bin` without running what is in it.
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 
-def sentence_transformer(name_or_path: str = "mini") -> SentenceTransformer:
+def sentence_transformer(name_or_path: str | Path = "mini") -> SentenceTransformer:
     """An encoder as a model of sentence-transformers, with the vectors of `SentenceEncoder.embed` in float32.
 
     What it saves is read by ``SentenceTransformer(FOLDER, trust_remote_code=True)``, where mexma is

@@ -17,7 +17,7 @@ import torch
 import xxhash
 from anyascii import anyascii
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from tokenizers import Tokenizer, pre_tokenizers
 from torch.nn import functional
 
@@ -127,8 +127,13 @@ class Spelling:
         starts = torch.from_numpy(np.cumsum(counts) - counts)
         places = places[known]
         vectors = self.vectors.rows(places) if isinstance(self.vectors, Coded) else self.vectors
-        sums = functional.embedding_bag(torch.from_numpy(places), vectors, starts, mode="sum")
-        sums = sums.float() / torch.from_numpy(counts).clamp_min(1).sqrt()[:, None]
+        sums = functional.embedding_bag(torch.from_numpy(places), vectors, starts, mode="sum").float()
+        for word in torch.nonzero(~sums.isfinite().all(dim=1)).flatten().tolist():
+            # A word of some 100,000 letters, too much for float16.
+            own = places[starts[word] :][: counts[word]]
+            own, times = np.unique(own, return_counts=True)
+            sums[word] = torch.from_numpy(times).float() @ vectors[own].float()
+        sums = sums / torch.from_numpy(counts).clamp_min(1).sqrt()[:, None]
         lengths = (sums.norm(dim=1) / self.unit).clamp_min(1e-6)
         return word_rows(sums, self.power * lengths.log()), counts > 0
 
@@ -194,7 +199,8 @@ class Spelling:
             vectors = vectors.restore()
         stored = {"keys": torch.from_numpy(self.keys.view(np.int32))}
         stored |= vectors.tensors() if isinstance(vectors, Coded) else {"vectors": vectors}
-        save_file(stored, folder / FILE, {name: json.dumps(value) for name, value in self._facts().items()})
+        facts = {name: json.dumps(value) for name, value in self._facts().items()}
+        (folder / FILE).write_bytes(_in_order(save(stored, facts)))
 
     @classmethod
     def load(cls, folder: Path, width: int) -> Spelling | None:
@@ -219,6 +225,16 @@ class Spelling:
             return cls(keys, stored["vectors"], **facts)
         except _DAMAGE as error:
             raise damaged(path, error) from None
+
+
+def _in_order(content: bytes) -> bytes:
+    """A safetensors file with its facts in order: the library shuffles them, and equal tables differ."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:end])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    ordered = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    assert len(ordered) <= end - 8
+    return content[:8] + ordered.ljust(end - 8) + content[end:]
 
 
 def word_embeddings(

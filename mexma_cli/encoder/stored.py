@@ -41,7 +41,7 @@ def read_model(settings: FolderSettings) -> StoredModel | None:
         MexmaError: `int3` weights that are damaged.
     """
     folder, config = settings.transformer, settings.config
-    if settings.own_code or "quantization_config" in config or config.get("add_cross_attention"):
+    if settings.own_code or config.get("add_cross_attention"):
         return None
     try:
         small = (folder / int3.FILE).is_file()

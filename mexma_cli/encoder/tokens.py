@@ -35,6 +35,7 @@ class Tokens:
         load: Gives transformers' object around it.
         padding: Id of the padding token, if there is one.
         max_tokens: Length limit.
+        keeps_end: Whether of a longer sentence the end is kept, not the beginning (`truncation_side: left`).
     """
 
     def __init__(
@@ -43,17 +44,20 @@ class Tokens:
         load: Callable[[], PreTrainedTokenizerFast],
         padding: int | None,
         max_tokens: int,
+        keeps_end: bool = False,
     ) -> None:
         self.backend = backend
         self._load = load
         self.padding = padding
         self.max_tokens = max_tokens
+        self.keeps_end = keeps_end
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerFast) -> Tokens:
         """Of one that is there."""
         backend, padding = tokenizer.backend_tokenizer, tokenizer.pad_token_id
-        return cls(backend, lambda: tokenizer, padding, tokenizer.model_max_length)
+        keeps_end = tokenizer.truncation_side == "left"
+        return cls(backend, lambda: tokenizer, padding, tokenizer.model_max_length, keeps_end)
 
     @classmethod
     def plain(cls, folder: Path, load: Callable[[], PreTrainedTokenizerFast]) -> Tokens | None:

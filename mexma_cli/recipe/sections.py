@@ -184,6 +184,8 @@ class Encoder(Section):
             raise ValueError("encoder needs either `from` (a name or a folder) or `new` (a shape)")
         if self.new is not None and self.tokenizer is None:
             raise ValueError("a new encoder needs `tokenizer`")
+        if self.start is not None and self.tokenizer is not None:
+            raise ValueError("`tokenizer` is for a `new` encoder: one that is there (`from`) has its own")
         return self
 
 

@@ -54,13 +54,9 @@ def inspect(path: str | Path) -> Info:
     Raises:
         MexmaError: There is nothing, or nothing that is known.
     """
-    where = Path(path)
+    where = (encoder_folder.bundled(path) if isinstance(path, str) else None) or Path(path)
     if not where.exists():
-        bundled = encoder_folder.BUNDLED / str(path)
-        if (bundled / "config.json").is_file():
-            where = bundled
-        else:
-            raise MexmaError(f"{path}: no such file or folder")
+        raise MexmaError(f"{path}: no such file or folder")
     if where.is_file():
         return _text(where)
     look = _kind(where)
@@ -233,7 +229,7 @@ def _encoder(where: Path) -> Info:
 
     info = Info(str(where), "encoder")
     try:
-        encoder = SentenceEncoder.load(str(where), device="cpu")
+        encoder = SentenceEncoder.load(where, device="cpu")
     except MexmaError as error:
         info.problems.append(error.message)
         return info

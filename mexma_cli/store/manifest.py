@@ -199,7 +199,7 @@ def checksum_file(path: Path) -> str:
 def fingerprint(settings: Any) -> str:
     """xxh3_128 of any JSON-like settings, in hex; the order of keys does not matter."""
     text = json.dumps(settings, ensure_ascii=False, sort_keys=True)
-    return xxhash.xxh3_128_hexdigest(text.encode("utf-8"))
+    return xxhash.xxh3_128_hexdigest(text.encode("utf-8", "backslashreplace"))  # as in write_json_atomic
 
 
 def commit_folder(part: Path, final: Path) -> None:

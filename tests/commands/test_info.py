@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.main import cli
 from mexma_cli.store.bitext import BitextWriter
 from mexma_cli.store.embeddings import EmbeddingWriter, Source
@@ -145,6 +146,20 @@ def test_encoder(tiny_encoder: Path, tmp_path: Path) -> None:
     done = info(broken)
     assert done.exit_code == 1
     assert str(broken) in done.stderr
+
+
+def test_a_bundled_name_is_the_bundled_encoder(
+    tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In `info` as in `--model`, also where there is a folder of that name."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(tiny_encoder, "mini")
+    facts = {name: json.loads(info(name, "--json").stdout)["facts"] for name in ("mini", "./mini", "mini/")}
+    bundled, own = SentenceEncoder.load("mini", "cpu"), SentenceEncoder.load("./mini", "cpu")
+    assert bundled.fingerprint != own.fingerprint
+    assert facts["mini"]["fingerprint"] == bundled.fingerprint
+    assert facts["./mini"]["fingerprint"] == facts["mini/"]["fingerprint"] == own.fingerprint
+    assert "what you have of that name is ./mini" in info("mini").stderr
 
 
 def test_an_encoder_with_its_transformer_in_a_folder(tiny_encoder: Path, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_without_a_terminal_there_is_a_line_now_and_then(
         (["--set", "data.root=nosuch"], "nosuch"),
         (["--set", "encoder.new.heads=5"], "5 heads do not divide a width of 16"),
         (["--set", "objective={name: mexma, head: {heads: 5}}"], "head.heads is 5"),
-        (["--set", "encoder.new=null", "--set", "encoder.from=nosuch"], "no encoder 'nosuch'"),
+        (["--set", "encoder={from: nosuch}"], "no encoder 'nosuch'"),
     ],
 )
 def test_a_mistake_is_a_message(arguments: list[str], message: str, recipe: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_mistake_can_be_put_right(override: str, recipe: Path) -> None:
 
 
 def test_token_embeddings_do_not_overwrite_an_encoder(recipe: Path, tiny_encoder: Path) -> None:
-    overrides = ["--set", "encoder.new=null", "--set", f"encoder.from={tiny_encoder}"]
+    overrides = ["--set", f"encoder={{from: {tiny_encoder}}}"]
     overrides += ["--set", "data.max_tokens=64"]
     result = CliRunner().invoke(cli, ["train", str(recipe), *overrides])
     assert result.exit_code == 1

@@ -139,7 +139,22 @@ def test_no_other_folder_is_saved_over(encoder: SentenceEncoder, tmp_path: Path)
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(MexmaError, match="holds no encoder"):
         encoder.save(tmp_path)
+    with pytest.raises(MexmaError, match="is a file, not an encoder's folder"):
+        encoder.save(tmp_path / "notes.txt")
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["int8", "fp16", "load"])
+def test_an_unknown_precision(
+    name: str, encoder: SentenceEncoder, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    """Weights as int8 would be all zeros."""
+    with pytest.raises(MexmaError, match=f"unknown precision '{name}'"):
+        encoder.save(tmp_path / "saved", name)
+    with pytest.raises(MexmaError, match=f"unknown precision '{name}'"):
+        SentenceEncoder.load(str(tiny_encoder), "cpu", name)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_save_that_fails_leaves_what_was_there(
@@ -268,12 +283,27 @@ def test_a_broken_folder_is_refused(case: str, folder: Path) -> None:
         ("nosuch", "no encoder 'nosuch'"),
         ("./nosuch", "no encoder './nosuch'"),
         ("a/b/c", "no encoder 'a/b/c'"),
+        ("a/", "no encoder 'a/'"),
+        ("~/a", "no encoder '~/a'"),
+        ("my encoders/a", "no encoder 'my encoders/a'"),
+        ("modèles/a", "no encoder 'modèles/a'"),
     ],
 )
 def test_an_unknown_name(name: str, message: str) -> None:
     with pytest.raises(MexmaError, match=message) as caught:
         SentenceEncoder.load(name)
     assert caught.value.hint is not None and "mini" in caught.value.hint
+
+
+def test_a_path_is_a_folder(
+    encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in (Path("mini"), tmp_path / "mini"):
+        encoder.save(path)
+        assert SentenceEncoder.load(path, "cpu").fingerprint == encoder.fingerprint, "not the bundled one"
+    with pytest.raises(MexmaError, match=r"no encoder './owner/name'"):
+        SentenceEncoder.load(Path("owner/name"), "cpu")
 
 
 def test_a_path_that_is_no_encoder(tmp_path: Path) -> None:

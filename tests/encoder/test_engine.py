@@ -84,6 +84,7 @@ def test_what_it_does_not_compute() -> None:
 
     assert supported(Body(model_of(BertModel, BertConfig)))
     assert not supported(Body(model_of(BertModel, BertConfig, hidden_act="silu")))
+    assert not supported(Body(model_of(BertModel, BertConfig, num_hidden_layers=0)))
     assert not supported(Body(model_of(BertModel, BertConfig).half()))
     assert not supported(Body(model_of(Own, BertConfig)))
 

@@ -25,6 +25,7 @@ from transformers import BertConfig, BertModel
 
 from mexma_cli.encoder import hub
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.folder import BUNDLED
 from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 
@@ -209,10 +210,16 @@ def test_without_a_network_by_wish(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_what_an_encoder_is_made_of_is_fetched() -> None:
     wanted = ["config.json", "modules.json", "tokenizer.json", "vocab.txt", "sentencepiece.bpe.model"]
     wanted += ["model-00001-of-00002.safetensors", "1_Pooling/config.json", "2_Dense/pytorch_model.bin"]
-    others = ["pytorch_model.bin", "tf_model.h5", "onnx/config.json", "training_args.bin", "README.md"]
+    others = ["pytorch_model.bin", "tf_model.h5", "onnx/config.json", "training_args.bin", "onnx/README.md"]
     others += ["0_Transformer/x/config.json", "modeling.py", "flax_model.msgpack", ".gitattributes"]
     assert hub.wanted_files([*others, *wanted]) == wanted
     assert hub.wanted_files(["modeling.py"], python=True) == ["modeling.py"]
+
+
+def test_of_an_encoder_that_mexma_wrote_all_is_fetched() -> None:
+    mini = BUNDLED / "mini"
+    names = [str(file.relative_to(mini)) for file in mini.rglob("*") if file.is_file()]
+    assert hub.wanted_files(names) == names
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -271,7 +278,13 @@ def server(tiny_encoder: Path, tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
     for file in ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json"):
         (plain / file).unlink()
     (plain / "flax_model.msgpack").write_bytes(b"x")
-    Hub.repositories = {"owner/tiny": tiny_encoder, "owner/plain": plain}
+    old = Path(shutil.copytree(tiny_encoder, tmp_path / "old"))
+    (old / "0_Transformer").mkdir()
+    for file in [file for file in old.glob("*.*") if file.name != "modules.json"]:
+        file.rename(old / "0_Transformer" / file.name)
+    modules = (old / "modules.json").read_text()
+    (old / "modules.json").write_text(modules.replace('"path": ""', '"path": "0_Transformer"'))
+    Hub.repositories = {"owner/tiny": tiny_encoder, "owner/plain": plain, "owner/old": old}
     with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
@@ -319,14 +332,14 @@ def test_a_hub_name_is_fetched_and_then_found_without_a_network(
             return session.stdout.readline().strip()
 
         expected = SentenceEncoder.load(str(tiny_encoder), "cpu").fingerprint
-        assert ask("online owner/tiny") == expected
+        assert ask("online owner/tiny") == ask("online owner/old") == expected
         plain = ask("online owner/plain")
         assert len(plain) == 32
         assert "the hub has no such repository" in ask("online owner/other")
         server.shutdown()
         server.server_close()
         for command in ("online", "offline"):
-            assert ask(f"{command} owner/tiny") == expected
+            assert ask(f"{command} owner/tiny") == ask(f"{command} owner/old") == expected
             assert ask(f"{command} owner/plain") == plain  # that it has no modules.json is known
         config = next((tmp_path / "home").rglob("models--owner--plain/.no_exist/*/modules.json"))
         config.unlink()

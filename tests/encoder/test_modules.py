@@ -62,6 +62,31 @@ def test_a_tokeniser_that_cuts_and_pads_is_the_same_encoder(copy: Callable[[str]
     assert np.array_equal(encoder.embed([LONG, "Oui"]), before.embed([LONG, "Oui"]))
 
 
+@pytest.mark.parametrize("kept_in", ["tokenizer_config.json", "tokenizer.json"])
+def test_a_tokeniser_that_cuts_the_beginning_off(
+    kept_in: str, copy: Callable[[str], Path], texts: list[str], tmp_path: Path
+) -> None:
+    folder = copy("e5")
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 20}))
+    before = SentenceEncoder.load(str(folder), "cpu")
+    if kept_in == "tokenizer.json":
+        tokenizer = Tokenizer.from_file(str(folder / kept_in))
+        tokenizer.enable_truncation(20, direction="left")
+        tokenizer.save(str(folder / kept_in))
+    else:
+        config = json.loads((folder / kept_in).read_text()) | {"truncation_side": "left"}
+        (folder / kept_in).write_text(json.dumps(config))
+    encoder = SentenceEncoder.load(str(folder), "cpu")
+    assert encoder.fingerprint != before.fingerprint
+    whole, cut = before._tokens([LONG])[0], encoder.tokenize([LONG])[0]
+    assert cut.tolist() == [whole[0], *whole[-19:]] and encoder.truncated == 1
+    ours = encoder.embed(texts)
+    assert np.abs(ours - sentence_transformers(folder, texts)).max() < 1e-5
+    encoder.save(tmp_path / "saved")
+    again = SentenceEncoder.load(str(tmp_path / "saved"), "cpu")
+    assert again.fingerprint == encoder.fingerprint and np.array_equal(again.embed(texts), ours)
+
+
 @pytest.mark.parametrize("kind", ["bert", "xlmr", "roberta"])
 def test_lower_case_is_kept_by_a_saved_folder(
     kind: str, plain: Callable[..., Path], texts: list[str], tmp_path: Path

@@ -101,10 +101,31 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda f: write(f / PROMPTS, {"prompts": {}, "default_prompt_name": "query"}),
         "default_prompt_name is 'query', and prompts has none",
     ),
+    "prompts in a list": (
+        lambda f: write(f / PROMPTS, {"prompts": ["query: "], "default_prompt_name": "query"}),
+        "config_sentence_transformers.json: prompts is not a JSON object",
+    ),
+    "prompt of no name": (
+        lambda f: write(f / PROMPTS, {"prompts": {}, "default_prompt_name": ["query"]}),
+        r"default_prompt_name is \['query'\], and prompts has none",
+    ),
+    "modalities in a list": (
+        change_json(LIMIT, modality_config=["text"]),
+        "sentence_bert_config.json: modality_config is not a JSON object",
+    ),
+    "pooling of no name": (change_json(POOL, pooling_mode={"cls": True}), "pooling {'cls': True} is not"),
     "decoder": (change_json("config.json", is_decoder=True), "is_decoder True; only False is supported"),
     "relative positions": (
         change_json("config.json", position_embedding_type="relative_key"),
         "position_embedding_type 'relative_key'",
+    ),
+    "quantised": (
+        change_json("config.json", quantization_config={"load_in_8bit": True}),
+        "quantization_config {'load_in_8bit': True}; only None is supported",
+    ),
+    "a number in quotes": (
+        change_json("config.json", hidden_size="32"),
+        "cannot be loaded as an encoder: .*'hidden_size': TypeError: .* expected int, got str",
     ),
     "family": (
         change_json("config.json", model_type="distilbert"),
@@ -199,6 +220,34 @@ def test_own_code_is_run_when_it_is_asked_for(
     assert np.abs(encoder.embed(texts) - expected).max() < 1e-6
 
 
+WITH_NUMBERS = """
+import torch
+from transformers import BertModel
+
+class Own(BertModel):
+    def __init__(self, config):
+        super().__init__(config)
+        self.scale = torch.nn.Parameter(torch.tensor(1.0))
+        self.register_buffer("places", torch.arange(4000, 4003))
+"""
+
+
+def test_own_code_with_a_single_number_and_with_integers(
+    copy: Callable[[str], Path], texts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    folder = copy("labse")
+    expected = SentenceEncoder.load(str(folder), "cpu").embed(texts)
+    own_code(folder, tmp_path / "crater", "pass")
+    (folder / "modeling_own.py").write_text(WITH_NUMBERS, encoding="utf-8")
+    numbers = {"scale": torch.tensor(1.0), "places": torch.arange(4000, 4003)}
+    save_file(load_file(folder / WEIGHTS) | numbers, folder / WEIGHTS, {"format": "pt"})
+    encoder = SentenceEncoder.load(str(folder), "cpu", trust_remote_code=True)
+    assert np.abs(encoder.embed(texts) - expected).max() < 1e-6
+    encoder.save(tmp_path / "saved", "bfloat16")
+    assert torch.equal(load_file(tmp_path / "saved" / WEIGHTS)["places"], numbers["places"])
+
+
 def test_own_code_that_attends_in_its_own_way_is_refused(
     copy: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +255,39 @@ def test_own_code_that_attends_in_its_own_way_is_refused(
     folder = copy("labse")
     own_code(folder, tmp_path / "crater", "options['packed_lengths'] = (sum(options['packed_lengths']),)")
     with pytest.raises(MexmaError, match="does not attend through transformers' AttentionInterface"):
+        SentenceEncoder.load(str(folder), "cpu", trust_remote_code=True)
+
+
+NARROW = """
+from transformers import BertModel
+
+class Own(BertModel):
+    def forward(self, input_ids, attention_mask=None):
+        return super().forward(input_ids, attention_mask)
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (NARROW, r"AttentionInterface \(.*unexpected keyword argument 'position_ids'\)"),
+        ("import not_there\n", "cannot be loaded as an encoder: .* not found in your environment: not_there"),
+        ("class Own(:\n", "cannot be loaded as an encoder: invalid syntax"),
+    ],
+    ids=["no positions", "a package that is not there", "no Python"],
+)
+def test_own_code_that_raises_is_told_by_a_message(
+    source: str,
+    message: str,
+    copy: Callable[[str], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    folder = copy("labse")
+    own_code(folder, tmp_path / "crater", "pass")
+    (folder / "modeling_own.py").write_text(source, encoding="utf-8")
+    with pytest.raises(MexmaError, match=message):
         SentenceEncoder.load(str(folder), "cpu", trust_remote_code=True)
 
 

@@ -189,6 +189,16 @@ def test_a_folder_keeps_its_spelling(
     assert pieces.embed(["1998"]) == pytest.approx(loaded.embed(["1998"]), abs=1e-4)
 
 
+@pytest.mark.parametrize("small", [False, True])
+def test_a_table_is_the_same_bytes_each_time(small: bool, encoder: SentenceEncoder, tmp_path: Path) -> None:
+    assert encoder.spelling is not None
+    found = set()
+    for _ in range(4):
+        encoder.spelling.save(tmp_path, small)
+        found.add((tmp_path / FILE).read_bytes())
+    assert len(found) == 1
+
+
 def test_a_damaged_table_is_refused(encoder: SentenceEncoder, tmp_path: Path) -> None:
     encoder.save(tmp_path)
     file = tmp_path / FILE
@@ -263,6 +273,16 @@ def test_a_word_has_the_same_bits_whatever_stands_beside_it(encoder: SentenceEnc
     words = ["▁zurbelnd", *(f"▁casar{letter}" for letter in "abcdefghijklm")]
     together = encoder.spelling.rows(words)[0]
     assert torch.equal(torch.cat([encoder.spelling.rows([word])[0] for word in words]), together)
+
+
+def test_sums_that_are_too_much_for_float16() -> None:
+    """As of a word with some 100,000 letters, here for the vectors' length."""
+    words = ["▁" + "the" * 200, "▁the"]
+    keys = np.unique(ngram_keys(words, [3, 4], [])[0])
+    vectors = 4096 * torch.randn(len(keys), 32, generator=torch.Generator().manual_seed(0)).half()
+    long, short = (Spelling(keys, vectors / by, [3, 4], [], 0.5, 1 / by).rows(words)[0] for by in (1, 4096))
+    assert long.isfinite().all() and torch.allclose(long, short, atol=1e-2)
+    assert torch.equal(long[1], short[1])
 
 
 def test_rows_go_to_the_device_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,10 @@ def test_mistakes_in_plain_words(override: str, message: str) -> None:
         ("phases.mexma.objective.name=mexmaa", "phases.mexma.objective.name`: should be one of .*mexmaa"),
         ("encoder.from=mini", "`encoder`: encoder needs either `from`"),
         ("encoder.tokenizer=null", "a new encoder needs `tokenizer`"),
+        (
+            "encoder={from: mini, tokenizer: {vocabulary: 8000}}",
+            r"`encoder`: `tokenizer` is for a `new` encoder: one that is there \(`from`\) has its own",
+        ),
         ("trainer.learning_rate=.inf", "learning_rate`: .*finite number"),
         ("phases.words.objective.spelling=true", "`spelling` needs `ngrams`"),
         ("phases=x", "`phases`"),

@@ -148,3 +148,8 @@ def test_fingerprint_ignores_the_order_of_keys(settings: dict[str, Any]) -> None
     turned = dict(reversed(settings.items()))
     assert manifest.fingerprint(settings) == manifest.fingerprint(turned)
     assert manifest.fingerprint(settings) != manifest.fingerprint({**settings, "more": 1})
+
+
+def test_fingerprint_of_names_that_are_not_utf8() -> None:
+    names = [os.fsdecode(b"runs/caf\xe9"), os.fsdecode(b"runs/caf\xe8"), "runs/caf\\udce9", "runs/café"]
+    assert len({manifest.fingerprint([name]) for name in names}) == len(names)
