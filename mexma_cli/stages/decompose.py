@@ -164,6 +164,7 @@ def decompose(
     run.mkdir(parents=True, exist_ok=True)
     run_folder.keep(run, recipe)
     with only_writer(run):
+        run_folder.sweep(run)
         if not (run / MANIFEST).is_file():
             step = training.resume()
             on_start(training)

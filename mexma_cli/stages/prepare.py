@@ -174,8 +174,9 @@ class _Crew:
             return
         self._store.mkdir(parents=True, exist_ok=True)
         self._stack.enter_context(only_writer(self._store))
-        for old in self._store.glob(f"{_WORK}*"):  # of a killed run
-            shutil.rmtree(old, ignore_errors=True)
+        for pattern in (f"{_WORK}*", "tokenizer.tmp-*"):  # of a killed run
+            for old in self._store.glob(pattern):
+                shutil.rmtree(old, ignore_errors=True)
         for old in self._store.glob(f"{CHECKSUMS}.tmp-*"):
             old.unlink()
         self._work.mkdir()

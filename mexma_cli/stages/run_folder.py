@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,15 @@ def keep(run: Path, recipe: Recipe | DecomposeRecipe) -> None:
     """Write the resolved recipe into the run's folder."""
     with whole_file(run / RECIPE) as file:
         file.write(recipe.to_yaml().encode("utf-8"))
+
+
+def sweep(*folders: Path) -> None:
+    """Take away what killed runs were writing; nobody else writes there now."""
+    for old in [old for folder in folders for old in folder.glob("*.tmp-*")]:
+        if old.is_dir():
+            shutil.rmtree(old)
+        else:
+            old.unlink()
 
 
 def text_of(run: Path) -> dict[str, str]:

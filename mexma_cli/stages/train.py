@@ -75,6 +75,8 @@ def train(
         run_folder.claim(run, recipe, resume, processes.size, _text(recipe, stores))
     processes.wait()
     with only_writer(run) if processes.first else nullcontext():
+        if processes.first:
+            run_folder.sweep(run, *(run / phase.name for phase in recipe.phases))
         for phase in recipe.phases:
             if not run_folder.finished(run, phase.name):
                 trainer = _trainer(recipe, phase, encoder, stores, dev_score, processes)
