@@ -123,11 +123,18 @@ def test_the_nearest_key_is_one_of_its_section(recipe: str, key: str, near: str)
         ("data.min_chars=-1", "`data.min_chars`: should be at least 0"),
         ("trainer.weight_decay=-0.1", "trainer.weight_decay`: should be at least 0"),
         ("phases.mexma.objective.mask_share=2", "mask_share`: should be at most 1"),
+        ("phases.mexma.objective.mask_share=0.95", "mask_share` 0.95 and `random_share` 0.1 are above 1"),
         ("kind=decomposee", "`kind`: should be 'decompose'"),
     ],
 )
 def test_values_that_cannot_be(override: str, message: str) -> None:
     assert message in said(override).message
+
+
+def test_shares_that_are_more_than_the_whole() -> None:
+    assert "`objective.tlm`: `mask_share`" in said("objective.tlm.random_share=0.3", "systems/tr-tlm").message
+    for shares in ("mask_share: 0.7, random_share: 0.3", "mask_share: 1"):  # all masked
+        assert load("systems/tr-tlm", [f"objective.tlm={{{shares}}}"])
 
 
 @pytest.mark.parametrize("key", ["phases.words.objective.layers", "data.lr", "phases.mexma.trainer.ffn"])
