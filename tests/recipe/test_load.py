@@ -90,7 +90,7 @@ def test_missing_key(raw: Raw, tmp_path: Path) -> None:
     [
         ("trainer.steps", "expected key=value", "--set trainer.steps=1000"),
         ("=3", "expected key=value", "--set trainer.steps=1000"),
-        ("trainer.stps=3", "unknown key `phases.words.trainer.stps`", "`steps`"),
+        ("trainer.stps=3", "unknown key `trainer.stps`", "`steps`"),
         ("phases.mexmaa.trainer.steps=3", "no phase 'mexmaa'", "phases: words, mexma"),
         ("objective.alpha=1", "which phase", "NAME one of: words, mexma"),
         ("name.x=1", "'x' is not inside a section", None),

@@ -23,7 +23,7 @@ def said(override: str, recipe: str = SMALL) -> MexmaError:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("trainer.loggers=wandb", "`phases.words.trainer.loggers`: should be a list (is 'wandb')"),
+        ("trainer.loggers=wandb", "`trainer.loggers`: should be a list (is 'wandb')"),
         ("trainer.loggers=[x]", "loggers.0`: should be 'tensorboard' or 'wandb' (is 'x')"),
         ("phases=3", "`phases`: should be a list (is 3)"),
         ("phases.words.objective.ngrams=3", "ngrams`: should be a list (is 3)"),
@@ -65,7 +65,7 @@ def test_mistakes_in_plain_words(override: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("trainer.steps=abc", r"`phases.words.trainer.steps`: should be a whole number \(is 'abc'\)"),
+        ("trainer.steps=abc", r"`trainer.steps`: should be a whole number \(is 'abc'\)"),
         ("trainer.learning_rate=0", "learning_rate`: should be above 0"),
         ("trainer.precision=fp8", "precision`: .*'fp32', 'bf16' or 'fp16'"),
         ("phases.mexma.objective.name=mexmaa", "phases.mexma.objective.name`: should be one of .*mexmaa"),
@@ -84,6 +84,14 @@ def test_mistakes_in_plain_words(override: str, message: str) -> None:
 def test_a_wrong_value_is_named(override: str, message: str) -> None:
     with pytest.raises(MexmaError, match=message):
         load(SMALL, [override])
+
+
+def test_a_mistake_in_what_all_phases_share_is_said_once() -> None:
+    error = said("trainer={lr: 0.1, batch_pairs: 0, steps: 3}")
+    assert error.message.endswith(
+        "small.yaml: `trainer.batch_pairs`: should be at least 1 (is 0); unknown key `trainer.lr`"
+    )
+    assert said("phases.words.trainer.lr=1").message.endswith(": unknown key `phases.words.trainer.lr`")
 
 
 @pytest.mark.parametrize(
