@@ -161,6 +161,15 @@ def _check(corpus: Corpus) -> None:
         and not any("{lang}" in (name or "") for name in names)
     ):
         raise MexmaError(f"corpus {corpus.name!r} has several languages but no {{lang}} in its path")
+    if corpus.format in ("opus", "mtdata"):  # whose files are the language's, however it is spelled
+        spelled: dict[str, str] = {}
+        for language in corpus.languages:
+            other = spelled.setdefault(languages.resolve(language), language)
+            if other != language:
+                raise MexmaError(
+                    f"corpus {corpus.name!r}: {other} and {language} are one language, with the same files",
+                    "list it once",
+                )
 
 
 def _named(data: Data, corpus: Corpus, language: str, missing: list[MexmaError]) -> Job:

@@ -70,6 +70,12 @@ def test_opus_zips_by_their_members(
     ]
 
 
+def test_a_language_in_two_spellings_is_refused(opus: Path, start: dict[str, Any]) -> None:
+    """Both would have all of its files."""
+    with pytest.raises(MexmaError, match="'one': fr and fra_Latn are one language"):
+        prepare(recipe(opus, start, corpora=OPUS, languages=["deu_Latn", "fr", "fra_Latn"], exclude=[]))
+
+
 def test_plain_and_packed_sides_in_a_folder_and_codes_of_their_own(
     tmp_path: Path, start: dict[str, Any], sentences: dict[str, list[str]]
 ) -> None:
