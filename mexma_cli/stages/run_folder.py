@@ -94,7 +94,8 @@ def check(
             f"{run} holds a training run already",
             "--resume goes on with it; --set run=FOLDER starts another beside it",
         )
-    found = differences(load_any(kept).model_dump(), recipe.model_dump())
+    before = load_any(kept)
+    found = differences(before.model_dump(by_alias=True), recipe.model_dump(by_alias=True))
     if differing := [key + _values(was, now) for key, was, now in found if key not in places]:
         raise MexmaError(
             f"{run} was started with another recipe: {', '.join(differing)}",

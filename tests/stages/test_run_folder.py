@@ -14,7 +14,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 from mexma_cli.recipe import load
 from mexma_cli.stages.prepare import prepare
-from mexma_cli.stages.run_folder import HARMLESS, PLACES
+from mexma_cli.stages.run_folder import HARMLESS, PLACES, check_run, keep
 from mexma_cli.stages.train import has_its_text, train
 from tests.examples import tiny_recipe
 from tests.stages.training import ROOT, log_of, weights
@@ -98,6 +98,12 @@ def test_the_batches_of_a_finished_phase_do_not_matter(recipe: Path) -> None:
     shutil.rmtree(Path(settings.run) / "contrast" / "encoder")
     with pytest.raises(MexmaError, match="pairs a step in phase contrast"):
         train(load(recipe, ["phases.contrast.trainer.batch_pairs=8"]), resume=True)
+
+
+def test_another_start_is_named_by_its_key(recipe: Path, tmp_path: Path) -> None:
+    keep(tmp_path, load(recipe))
+    with pytest.raises(MexmaError, match=r"another recipe: encoder\.from \(None, now mini\), encoder\.new"):
+        check_run(tmp_path, load(recipe, ["encoder={from: mini}"]), resume=True, processes=1)
 
 
 def test_the_guide_has_the_keys_that_may_differ() -> None:
