@@ -262,6 +262,12 @@ class DevSet(Section):
     languages: tuple[str, ...] = Field(min_length=1)
     """Codes that stand for `{lang}`; the score is the mean over them."""
 
+    @model_validator(mode="after")
+    def _a_file_for_each_language(self) -> DevSet:
+        if len(self.languages) > 1 and "{lang}" not in self.path + self.target_path:
+            raise ValueError("there are several `languages`, but no {lang} in `path` or `target_path`")
+        return self
+
 
 class Recipe(Section):
     """A whole run, resolved."""

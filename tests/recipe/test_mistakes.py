@@ -132,6 +132,10 @@ def test_the_nearest_key_is_one_of_its_section(recipe: str, key: str, near: str)
         ("trainer.weight_decay=-0.1", "trainer.weight_decay`: should be at least 0"),
         ("phases.mexma.objective.mask_share=2", "mask_share`: should be at most 1"),
         ("phases.mexma.objective.mask_share=0.95", "mask_share` 0.95 and `random_share` 0.1 are above 1"),
+        (
+            "dev={path: a, target_path: b, languages: [fra, spa]}",
+            "`dev`: there are several `languages`, but no",
+        ),
         ("kind=decomposee", "`kind`: should be 'decompose'"),
     ],
 )
