@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -121,6 +122,10 @@ class Data(Section):
     def resolve(self, path: str) -> Path:
         """A path of the recipe, seen from `root`."""
         return Path(self.root).expanduser() / path
+
+    def pattern(self, path: str) -> str:
+        """A glob of the recipe, seen from `root`, in whose own name `[`, `*` and `?` are letters."""
+        return str(Path(glob.escape(str(Path(self.root).expanduser()))) / path)
 
 
 class TrainTokenizer(Section):

@@ -235,7 +235,7 @@ def excluded_sentences(data: Data) -> tuple[set[int], str]:
     """Hashes of the sentences in the `exclude` files, and one of them all."""
     found: set[int] = set()
     for pattern in data.exclude:
-        here, there = str(data.resolve(pattern)), pattern
+        here, there = data.pattern(pattern), pattern
         paths = sorted(glob.glob(here, recursive=True) or glob.glob(there, recursive=True))
         if not paths:
             raise MexmaError(f"data.exclude: no file is called {data.resolve(pattern)}")
