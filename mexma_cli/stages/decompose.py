@@ -7,7 +7,7 @@ The maps are folders of sentence-transformers' Dense module. decomposer.json com
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -160,8 +160,13 @@ def decompose(
     torch.manual_seed(settings.seed)
     objective = Decomposer(pairs.dim, len(pairs.languages), recipe.objective)
     training = DecomposerTraining(objective, pairs, settings, run / "checkpoints", device)
-    run_folder.check(run, recipe, resume)
+    text = _text(recipe, stores)
+    if run_folder.check(run, recipe, resume):
+        run_folder.same_text(
+            run, text, "it needs the stores that it began with, or start anew in another `run`"
+        )
     run.mkdir(parents=True, exist_ok=True)
+    write_json_atomic(run / run_folder.TEXT, text)
     run_folder.keep(run, recipe)
     with only_writer(run):
         run_folder.sweep(run)
@@ -208,6 +213,17 @@ def open_pairs(recipe: DecomposeRecipe) -> list[tuple[EmbeddingStore, EmbeddingS
             )
         found.append(pair)
     return found
+
+
+def _text(recipe: DecomposeRecipe, stores: Sequence[tuple[EmbeddingStore, EmbeddingStore]]) -> dict[str, str]:
+    """Fingerprints of all stores, by the names that the recipe has for them."""
+    return {
+        str(path): fingerprint(
+            [store.manifest.language, [shard.vectors.checksum for shard in store.manifest.shards]]
+        )
+        for pair in zip(recipe.data.paths(), stores, strict=True)
+        for path, store in zip(*pair, strict=True)
+    }
 
 
 def _both_there(source: Path, target: Path) -> None:

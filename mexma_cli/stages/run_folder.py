@@ -14,7 +14,7 @@ from mexma_cli.store.manifest import read_json, whole_file, write_json_atomic
 RECIPE = "recipe.yaml"
 BATCHES = "pairs_per_step.json"
 TEXT = "text.json"
-"""Fingerprints of the tokeniser and of the prepared pairs that the run was started with."""
+"""Fingerprints of what the run was started with: the tokeniser and the prepared pairs, or the stores."""
 HARMLESS = frozenset(
     {
         "log_every",
@@ -47,15 +47,12 @@ def claim(run: Path, recipe: Recipe, resume: bool, processes: int, text: dict[st
         MexmaError: As `check_run`; or the run was started with other pairs or another tokeniser.
     """
     if check_run(run, recipe, resume, processes):
-        before = text_of(run)
-        other = sorted(name for name in before.keys() | text if before.get(name) != text.get(name))
-        if before and other:
-            raise MexmaError(
-                f"{run} was started with other text: {', '.join(other[:4])}"
-                + f" and {len(other) - 4} more" * (len(other) > 4),
-                "it needs the prepared pairs and the tokeniser that it began with: start anew with "
-                "--set run=FOLDER, and keep a data.store for each text",
-            )
+        same_text(
+            run,
+            text,
+            "it needs the prepared pairs and the tokeniser that it began with: start anew with "
+            "--set run=FOLDER, and keep a data.store for each text",
+        )
     run.mkdir(parents=True, exist_ok=True)
     write_json_atomic(run / BATCHES, pairs_per_step(recipe, processes))
     write_json_atomic(run / TEXT, text)
@@ -117,6 +114,19 @@ def sweep(*folders: Path) -> None:
             shutil.rmtree(old)
         else:
             old.unlink()
+
+
+def same_text(run: Path, text: dict[str, str], hint: str) -> None:
+    """Refuse to go on with other text than a run was started with.
+
+    Args:
+        text: As in `TEXT`.
+    """
+    before = text_of(run)
+    other = sorted(name for name in before.keys() | text if before.get(name) != text.get(name))
+    if before and other:
+        more = f" and {len(other) - 4} more" * (len(other) > 4)
+        raise MexmaError(f"{run} was started with other text: {', '.join(other[:4])}{more}", hint)
 
 
 def text_of(run: Path) -> dict[str, str]:
