@@ -187,12 +187,20 @@ def open_pairs(recipe: DecomposeRecipe) -> list[tuple[EmbeddingStore, EmbeddingS
     """A recipe's stores, source and target.
 
     Raises:
-        MexmaError: One is missing, or two of a pair differ in their rows or not in their languages, or a
-            language is not stated, or the stores are not all of one encoder.
+        MexmaError: One is missing, or a pair is there twice, or two of a pair differ in their rows or not in
+            their languages, or a language is not stated, or the stores are not all of one encoder.
     """
     found: list[tuple[EmbeddingStore, EmbeddingStore]] = []
+    seen: set[frozenset[Path]] = set()
     for source, target in recipe.data.paths():
         _both_there(source, target)
+        both = frozenset((source.resolve(), target.resolve()))
+        if both in seen:
+            raise MexmaError(
+                f"{source} and {target} are in data.pairs twice",
+                "once is enough: of two copies one would be trained on what the other holds out",
+            )
+        seen.add(both)
         pair = EmbeddingStore.open(source), EmbeddingStore.open(target)
         if pair[0].rows != pair[1].rows:
             raise MexmaError(

@@ -174,6 +174,12 @@ def test_stores_that_were_made_anew_are_refused(pair: Path, make_store: Make) ->
     assert decompose(recipe(pair), resume=True) is not None
 
 
+def test_a_pair_of_stores_that_is_there_twice(pair: Path) -> None:
+    both = [{"source": "eng.emb", "target": "fra.emb"}, {"source": "fra.emb", "target": "./eng.emb"}]
+    with pytest.raises(MexmaError, match=r"fra\.emb and \S+eng\.emb are in data\.pairs twice"):
+        open_pairs(recipe(pair, data={"root": str(pair), "pairs": both}))
+
+
 def test_other_row_counts(pair: Path, make_store: Make) -> None:
     make_store(pair / "fra.emb", random(29, 2), "fra_Latn", overwrite=True)
     with pytest.raises(MexmaError, match=r"eng.emb has 30 rows, .*fra.emb has 29"):
