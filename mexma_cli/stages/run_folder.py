@@ -81,10 +81,11 @@ def check(
         places: Keys whose values may differ.
 
     Raises:
-        MexmaError: It does (without `resume`), or another recipe's (with it).
+        MexmaError: It does (without `resume`), or another recipe's (with it), or nobody knows whose.
     """
     kept = run / RECIPE
     if not kept.is_file():
+        _nothing_else(run, recipe)
         return False
     if not resume:
         raise MexmaError(
@@ -99,6 +100,17 @@ def check(
             f"resume with the same settings (they are in {kept}), or start anew with --set run=FOLDER",
         )
     return True
+
+
+def _nothing_else(run: Path, recipe: Recipe | DecomposeRecipe) -> None:
+    """Refuse a folder without a recipe whose checkpoints or encoders would be taken for this recipe's."""
+    parts = [run] if isinstance(recipe, DecomposeRecipe) else [run / phase.name for phase in recipe.phases]
+    for left in [part / name for part in parts for name in ("checkpoints", "encoder")]:
+        if left.is_dir():
+            raise MexmaError(
+                f"{left} is of a run whose {RECIPE} is gone",
+                f"put that back into {run}, or start anew with --set run=FOLDER",
+            )
 
 
 def keep(run: Path, recipe: Recipe | DecomposeRecipe) -> None:

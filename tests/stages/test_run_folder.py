@@ -100,6 +100,18 @@ def test_the_batches_of_a_finished_phase_do_not_matter(recipe: Path) -> None:
         train(load(recipe, ["phases.contrast.trainer.batch_pairs=8"]), resume=True)
 
 
+def test_a_run_whose_recipe_is_gone_is_not_taken_for_another(recipe: Path, whole: object) -> None:
+    """Its encoders would be the other one's phases."""
+    run = recipe.parent / "whole"
+    (run / "recipe.yaml").unlink()
+    for resume in (False, True):
+        with pytest.raises(MexmaError, match=r"words/checkpoints is of a run whose recipe\.yaml is gone"):
+            train(load(recipe, [f"run={run}", "trainer.steps=3"]), resume=resume)
+    (run / "words" / "checkpoints").rename(run / "words" / "moved")
+    with pytest.raises(MexmaError, match=r"words/encoder is of a run"):
+        train(load(recipe, [f"run={run}", "trainer.steps=3"]))
+
+
 def test_another_start_is_named_by_its_key(recipe: Path, tmp_path: Path) -> None:
     keep(tmp_path, load(recipe))
     with pytest.raises(MexmaError, match=r"another recipe: encoder\.from \(None, now mini\), encoder\.new"):
