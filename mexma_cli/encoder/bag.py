@@ -38,7 +38,8 @@ def word_rows(vectors: torch.Tensor, log_weights: torch.Tensor) -> torch.Tensor:
     """
     width = vectors.shape[1]
     direction = frame(width)[0].to(vectors)
-    log_weights = log_weights.clamp(-LARGEST_LOG_WEIGHT, LARGEST_LOG_WEIGHT)
+    largest = min(LARGEST_LOG_WEIGHT, _room(width))
+    log_weights = log_weights.clamp(-largest, largest)
     rest = math.sqrt(width) * torch.ones_like(log_weights)
     for _ in range(4):  # a depends on c, and c makes up for what a takes from the weight
         held = log_weights - torch.log(rest / math.sqrt(width))
@@ -48,3 +49,9 @@ def word_rows(vectors: torch.Tensor, log_weights: torch.Tensor) -> torch.Tensor:
         vectors = vectors - (vectors * outside).sum(dim=1, keepdim=True) * outside
     unit = functional.normalize(vectors, dim=1)
     return rest[:, None] * unit + held[:, None] * direction
+
+
+def _room(width: int) -> float:
+    """The largest log weight that a row of this width holds: c + log(a / sqrt(width)) is highest there."""
+    held = (math.sqrt(1 + 4 * width) - 1) / 2
+    return held + math.log(1 - held**2 / width) / 2

@@ -60,7 +60,8 @@ def inherited(path: Path, find: Callable[[str, Path], Path]) -> tuple[Raw, list[
 
 def _parse(path: Path) -> Raw:
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        raw = yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -69,7 +70,34 @@ def _parse(path: Path) -> Raw:
         raise MexmaError(f"{path}: not UTF-8 (byte {error.start})") from None
     if not isinstance(raw, dict):
         raise MexmaError(f"{path}: a recipe is a list of `key: value` lines, this is {type(raw).__name__}")
+    _no_key_twice(text, path)
     return raw
+
+
+def _no_key_twice(text: str, path: Path) -> None:
+    """YAML takes the last of two values for a key in a section, and says nothing of the first."""
+    root = yaml.compose(text, yaml.SafeLoader)
+    assert root is not None, "there are keys"
+    todo, done = [root], set()
+    while todo:
+        node = todo.pop()
+        if id(node) in done:  # an alias
+            continue
+        done.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            todo += node.value
+        if not isinstance(node, yaml.MappingNode):
+            continue
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if key.value in lines and key.value != "<<":
+                raise MexmaError(
+                    f"{path}, line {line}: `{key.value}` is there already, in line {lines[key.value]}",
+                    "take one of them out, or put both together",
+                )
+            lines[key.value] = line
+            todo.append(value)
 
 
 def _with_phases(raw: Raw) -> Raw:

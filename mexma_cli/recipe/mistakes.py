@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, get_args
 
@@ -67,7 +68,19 @@ def explained(path: str, model: type[Section], raw: dict[str, Any], error: Valid
         if problem["type"] == "extra_forbidden":
             hint = hint or _nearest(str(problem["loc"][-1]), _section(model, problem["loc"][:-1]))
         lines.append(_line(problem, raw.get("phases")))
-    return MexmaError(f"{path}: " + "; ".join(lines), hint)
+    return MexmaError(f"{path}: " + "; ".join(_once(lines, raw.get("phases"))), hint)
+
+
+def _once(lines: list[str], phases: Any) -> list[str]:
+    """What is wrong in the `trainer` of all phases is said once, of the one that they share."""
+    listed = phases if isinstance(phases, list) else []
+    general = {line: line for line in lines}
+    for phase in listed:
+        name = phase.get("name") if isinstance(phase, dict) else phase
+        general |= {line: own.replace(f"`phases.{name}.trainer", "`trainer") for line, own in general.items()}
+    counts = Counter(general.values())
+    shared = [own if counts[own] == len(listed) > 1 else line for line, own in general.items()]
+    return list(dict.fromkeys(shared))
 
 
 def _line(problem: Mapping[str, Any], phases: Any) -> str:

@@ -26,6 +26,12 @@ class Head(Section):
     """First value of the last LayerNorm's weights; below 1 where word embeddings are long."""
 
 
+def _parts_of_a_whole(mask_share: float, random_share: float) -> None:
+    # 0.7 + 0.3 need not be 1 exactly; and where all are masked the other share means nothing.
+    if mask_share < 1 and mask_share + random_share > 1 + 1e-9:
+        raise ValueError(f"`mask_share` {mask_share:g} and `random_share` {random_share:g} are above 1")
+
+
 class MexmaObjective(Section):
     """MEXMA (paper section 3): cross-unmasking, alignment, KoLeo; optionally a contrastive term."""
 
@@ -64,9 +70,14 @@ class MexmaObjective(Section):
     mask_share: float = Field(0.8, ge=0, le=1)
     """Of the chosen tokens: this share becomes <mask>, `random_share` a random token, the rest stays."""
     random_share: float = Field(0.1, ge=0, le=1)
-    """See `mask_share`."""
+    """See `mask_share`; where that is 1 nothing is left for this one."""
     head: Head = Field(default_factory=lambda: Head.model_validate({}))
     """What finds the masked tokens; it is not exported."""
+
+    @model_validator(mode="after")
+    def _shares(self) -> MexmaObjective:
+        _parts_of_a_whole(self.mask_share, self.random_share)
+        return self
 
     @model_validator(mode="after")
     def _something_trains_the_encoder(self) -> MexmaObjective:
@@ -116,7 +127,12 @@ class Tlm(Section):
     mask_share: float = Field(0.8, ge=0, le=1)
     """Of the chosen tokens: this share becomes <mask>, `random_share` a random token, the rest stays."""
     random_share: float = Field(0.1, ge=0, le=1)
-    """See `mask_share`."""
+    """See `mask_share`; where that is 1 nothing is left for this one."""
+
+    @model_validator(mode="after")
+    def _shares(self) -> Tlm:
+        _parts_of_a_whole(self.mask_share, self.random_share)
+        return self
 
 
 class ContrastiveObjective(Ranking):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -121,6 +122,10 @@ class Data(Section):
     def resolve(self, path: str) -> Path:
         """A path of the recipe, seen from `root`."""
         return Path(self.root).expanduser() / path
+
+    def pattern(self, path: str) -> str:
+        """A glob of the recipe, seen from `root`, in whose own name `[`, `*` and `?` are letters."""
+        return str(Path(glob.escape(str(Path(self.root).expanduser()))) / path)
 
 
 class TrainTokenizer(Section):
@@ -263,6 +268,12 @@ class DevSet(Section):
     """Their translations, line n of line n."""
     languages: tuple[str, ...] = Field(min_length=1)
     """Codes that stand for `{lang}`; the score is the mean over them."""
+
+    @model_validator(mode="after")
+    def _a_file_for_each_language(self) -> DevSet:
+        if len(self.languages) > 1 and "{lang}" not in self.path + self.target_path:
+            raise ValueError("there are several `languages`, but no {lang} in `path` or `target_path`")
+        return self
 
 
 class Recipe(Section):

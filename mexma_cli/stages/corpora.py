@@ -161,6 +161,15 @@ def _check(corpus: Corpus) -> None:
         and not any("{lang}" in (name or "") for name in names)
     ):
         raise MexmaError(f"corpus {corpus.name!r} has several languages but no {{lang}} in its path")
+    if corpus.format in ("opus", "mtdata"):  # whose files are the language's, however it is spelled
+        spelled: dict[str, str] = {}
+        for language in corpus.languages:
+            other = spelled.setdefault(languages.resolve(language), language)
+            if other != language:
+                raise MexmaError(
+                    f"corpus {corpus.name!r}: {other} and {language} are one language, with the same files",
+                    "list it once",
+                )
 
 
 def _named(data: Data, corpus: Corpus, language: str, missing: list[MexmaError]) -> Job:
@@ -202,11 +211,12 @@ class _Listing:
 
     def __init__(self, data: Data, corpus: Corpus) -> None:
         self._data, self._corpus = data, corpus
-        self._pattern = str(data.resolve(corpus.path or ""))
+        self._looked = str(data.resolve(corpus.path or ""))
         self._spelled = {spelling.lower(): code for code, all_ in data.codes.items() for spelling in all_}
         self._found: dict[str, list[Part]] = {}
         target = languages.resolve(corpus.target)
-        for part, codes in _parts(_under(self._pattern.replace("{lang}", "*"), corpus.format)):
+        pattern = data.pattern((corpus.path or "").replace("{lang}", "*"))
+        for part, codes in _parts(_under(pattern, corpus.format)):
             first, second = (self._resolve(code) for code in codes)
             if first and second and target in (first, second):
                 other = first if second == target else second
@@ -218,13 +228,13 @@ class _Listing:
         if not parts and not self._corpus.optional:
             missing.append(
                 MexmaError(
-                    f"{self._pattern}: no pair of files for {language} and {self._corpus.target} "
+                    f"{self._looked}: no pair of files for {language} and {self._corpus.target} "
                     f"(corpus {self._corpus.name!r})",
                     "a corpus that is `optional: true` may lack a language; `data.codes` says how files "
                     "spell one",
                 )
             )
-        return Job(self._data, self._corpus, language, parts, self._pattern)
+        return Job(self._data, self._corpus, language, parts, self._looked)
 
     def _resolve(self, code: str) -> str | None:
         if code.lower() in self._spelled:

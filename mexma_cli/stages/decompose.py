@@ -7,7 +7,7 @@ The maps are folders of sentence-transformers' Dense module. decomposer.json com
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -160,10 +160,16 @@ def decompose(
     torch.manual_seed(settings.seed)
     objective = Decomposer(pairs.dim, len(pairs.languages), recipe.objective)
     training = DecomposerTraining(objective, pairs, settings, run / "checkpoints", device)
-    run_folder.check(run, recipe, resume)
+    text = _text(recipe, stores)
+    if run_folder.check(run, recipe, resume):
+        run_folder.same_text(
+            run, text, "it needs the stores that it began with, or start anew in another `run`"
+        )
     run.mkdir(parents=True, exist_ok=True)
+    write_json_atomic(run / run_folder.TEXT, text)
     run_folder.keep(run, recipe)
     with only_writer(run):
+        run_folder.sweep(run)
         if not (run / MANIFEST).is_file():
             step = training.resume()
             on_start(training)
@@ -181,12 +187,20 @@ def open_pairs(recipe: DecomposeRecipe) -> list[tuple[EmbeddingStore, EmbeddingS
     """A recipe's stores, source and target.
 
     Raises:
-        MexmaError: One is missing, or two of a pair differ in their rows or not in their languages, or a
-            language is not stated, or the stores are not all of one encoder.
+        MexmaError: One is missing, or a pair is there twice, or two of a pair differ in their rows or not in
+            their languages, or a language is not stated, or the stores are not all of one encoder.
     """
     found: list[tuple[EmbeddingStore, EmbeddingStore]] = []
+    seen: set[frozenset[Path]] = set()
     for source, target in recipe.data.paths():
         _both_there(source, target)
+        both = frozenset((source.resolve(), target.resolve()))
+        if both in seen:
+            raise MexmaError(
+                f"{source} and {target} are in data.pairs twice",
+                "once is enough: of two copies one would be trained on what the other holds out",
+            )
+        seen.add(both)
         pair = EmbeddingStore.open(source), EmbeddingStore.open(target)
         if pair[0].rows != pair[1].rows:
             raise MexmaError(
@@ -207,6 +221,17 @@ def open_pairs(recipe: DecomposeRecipe) -> list[tuple[EmbeddingStore, EmbeddingS
             )
         found.append(pair)
     return found
+
+
+def _text(recipe: DecomposeRecipe, stores: Sequence[tuple[EmbeddingStore, EmbeddingStore]]) -> dict[str, str]:
+    """Fingerprints of all stores, by the names that the recipe has for them."""
+    return {
+        str(path): fingerprint(
+            [store.manifest.language, [shard.vectors.checksum for shard in store.manifest.shards]]
+        )
+        for pair in zip(recipe.data.paths(), stores, strict=True)
+        for path, store in zip(*pair, strict=True)
+    }
 
 
 def _both_there(source: Path, target: Path) -> None:

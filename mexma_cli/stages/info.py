@@ -169,9 +169,17 @@ def _checkpoint(where: Path) -> Info:
     return info
 
 
+def _checkpoints(where: Path) -> list[Info]:
+    """Those of a phase: the last ones, and the one with the best score."""
+    from mexma_cli.training.checkpoint import BEST, found
+
+    folder = where / "checkpoints"
+    best = [folder / BEST] if (folder / BEST).is_dir() else []
+    return [_checkpoint(checkpoint) for checkpoint in [*found(folder), *best]]
+
+
 def _run(where: Path) -> Info:
     from mexma_cli.recipe import DecomposeRecipe, load_any
-    from mexma_cli.training.checkpoint import found
 
     info = Info(str(where), "training run")
     try:
@@ -179,11 +187,7 @@ def _run(where: Path) -> Info:
         if isinstance(recipe, DecomposeRecipe):
             return _decomposer(where, recipe)
         info.facts = {"recipe": recipe.name, "phases": ", ".join(phase.name for phase in recipe.phases)}
-        info.parts = [
-            _checkpoint(checkpoint)
-            for phase in recipe.phases
-            for checkpoint in found(where / phase.name / "checkpoints")
-        ]
+        info.parts = [part for phase in recipe.phases for part in _checkpoints(where / phase.name)]
     except MexmaError as error:
         info.problems.append(error.message)
     info.facts |= _last_record(where / "log.jsonl")
@@ -195,7 +199,6 @@ def _run(where: Path) -> Info:
 
 def _decomposer(where: Path, recipe: DecomposeRecipe) -> Info:
     from mexma_cli.stages.decompose import MANIFEST, TrainedDecomposer
-    from mexma_cli.training.checkpoint import found
 
     info = Info(str(where), "decomposer", {"recipe": recipe.name, "objective": recipe.objective.name})
     info.facts |= _last_record(where / "log.jsonl")
@@ -206,7 +209,7 @@ def _decomposer(where: Path, recipe: DecomposeRecipe) -> Info:
             info.facts |= manifest.model_dump(mode="json", exclude={"kind", "format_version"})
     except MexmaError as error:
         info.problems.append(error.message)
-    info.parts = [_checkpoint(checkpoint) for checkpoint in found(where / "checkpoints")]
+    info.parts = _checkpoints(where)
     if (where / "encoder").is_dir():
         info.parts.append(_encoder(where / "encoder"))
     return info

@@ -174,8 +174,9 @@ class _Crew:
             return
         self._store.mkdir(parents=True, exist_ok=True)
         self._stack.enter_context(only_writer(self._store))
-        for old in self._store.glob(f"{_WORK}*"):  # of a killed run
-            shutil.rmtree(old, ignore_errors=True)
+        for pattern in (f"{_WORK}*", "tokenizer.tmp-*"):  # of a killed run
+            for old in self._store.glob(pattern):
+                shutil.rmtree(old, ignore_errors=True)
         for old in self._store.glob(f"{CHECKSUMS}.tmp-*"):
             old.unlink()
         self._work.mkdir()
@@ -230,15 +231,26 @@ def _read_checksums(store: Path) -> dict[str, list[Any]]:
     return found if isinstance(found, dict) else {}
 
 
+def excluded_files(data: Data) -> tuple[list[str], list[MexmaError]]:
+    """The `exclude` files, and what there is no file for."""
+    found: list[str] = []
+    missing: list[MexmaError] = []
+    for pattern in data.exclude:
+        here, there = data.pattern(pattern), pattern
+        paths = sorted(glob.glob(here, recursive=True) or glob.glob(there, recursive=True))
+        found += paths
+        if not paths:
+            missing.append(MexmaError(f"data.exclude: no file is called {data.resolve(pattern)}"))
+    return found, missing
+
+
 def excluded_sentences(data: Data) -> tuple[set[int], str]:
     """Hashes of the sentences in the `exclude` files, and one of them all."""
     found: set[int] = set()
-    for pattern in data.exclude:
-        here, there = str(data.resolve(pattern)), pattern
-        paths = sorted(glob.glob(here, recursive=True) or glob.glob(there, recursive=True))
-        if not paths:
-            raise MexmaError(f"data.exclude: no file is called {data.resolve(pattern)}")
-        for path in paths:
-            found |= folded(read_lines(path))
+    paths, missing = excluded_files(data)
+    if missing:
+        raise missing[0]
+    for path in paths:
+        found |= folded(read_lines(path))
     hashes = np.sort(np.fromiter(found, dtype=np.uint64, count=len(found)))
     return found, xxhash.xxh3_128_hexdigest(hashes.tobytes())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mexma_cli.recipe import Data
 from mexma_cli.stages.corpora import Job, find_jobs
 from mexma_cli.stages.language import Quota
-from mexma_cli.stages.prepare import chains_of
+from mexma_cli.stages.prepare import chains_of, excluded_files
 from mexma_cli.stages.selection import BYTES_PER_PAIR
 from mexma_cli.text.lines import estimate_lines
 
@@ -64,6 +64,7 @@ def plan(data: Data, on_progress: Callable[[int, int, str], object]) -> PrepareP
         MexmaError: A mistake in the recipe itself, or a file that cannot be read.
     """
     jobs, missing = find_jobs(data)
+    missing += excluded_files(data)[1]
     planned: dict[str, PlannedCorpus] = {}
     for chain in chains_of(data, jobs):
         quota = Quota(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from mexma_cli.store.manifest import read_json, whole_file, write_json_atomic
 RECIPE = "recipe.yaml"
 BATCHES = "pairs_per_step.json"
 TEXT = "text.json"
-"""Fingerprints of the tokeniser and of the prepared pairs that the run was started with."""
+"""Fingerprints of what the run was started with: the tokeniser and the prepared pairs, or the stores."""
 HARMLESS = frozenset(
     {
         "log_every",
@@ -46,15 +47,12 @@ def claim(run: Path, recipe: Recipe, resume: bool, processes: int, text: dict[st
         MexmaError: As `check_run`; or the run was started with other pairs or another tokeniser.
     """
     if check_run(run, recipe, resume, processes):
-        before = text_of(run)
-        other = sorted(name for name in before.keys() | text if before.get(name) != text.get(name))
-        if before and other:
-            raise MexmaError(
-                f"{run} was started with other text: {', '.join(other[:4])}"
-                + f" and {len(other) - 4} more" * (len(other) > 4),
-                "it needs the prepared pairs and the tokeniser that it began with: start anew with "
-                "--set run=FOLDER, and keep a data.store for each text",
-            )
+        same_text(
+            run,
+            text,
+            "it needs the prepared pairs and the tokeniser that it began with: start anew with "
+            "--set run=FOLDER, and keep a data.store for each text",
+        )
     run.mkdir(parents=True, exist_ok=True)
     write_json_atomic(run / BATCHES, pairs_per_step(recipe, processes))
     write_json_atomic(run / TEXT, text)
@@ -83,17 +81,19 @@ def check(
         places: Keys whose values may differ.
 
     Raises:
-        MexmaError: It does (without `resume`), or another recipe's (with it).
+        MexmaError: It does (without `resume`), or another recipe's (with it), or nobody knows whose.
     """
     kept = run / RECIPE
     if not kept.is_file():
+        _nothing_else(run, recipe)
         return False
     if not resume:
         raise MexmaError(
             f"{run} holds a training run already",
             "--resume goes on with it; --set run=FOLDER starts another beside it",
         )
-    found = differences(load_any(kept).model_dump(), recipe.model_dump())
+    before = load_any(kept)
+    found = differences(before.model_dump(by_alias=True), recipe.model_dump(by_alias=True))
     if differing := [key + _values(was, now) for key, was, now in found if key not in places]:
         raise MexmaError(
             f"{run} was started with another recipe: {', '.join(differing)}",
@@ -102,10 +102,43 @@ def check(
     return True
 
 
+def _nothing_else(run: Path, recipe: Recipe | DecomposeRecipe) -> None:
+    """Refuse a folder without a recipe whose checkpoints or encoders would be taken for this recipe's."""
+    parts = [run] if isinstance(recipe, DecomposeRecipe) else [run / phase.name for phase in recipe.phases]
+    for left in [part / name for part in parts for name in ("checkpoints", "encoder")]:
+        if left.is_dir():
+            raise MexmaError(
+                f"{left} is of a run whose {RECIPE} is gone",
+                f"put that back into {run}, or start anew with --set run=FOLDER",
+            )
+
+
 def keep(run: Path, recipe: Recipe | DecomposeRecipe) -> None:
     """Write the resolved recipe into the run's folder."""
     with whole_file(run / RECIPE) as file:
         file.write(recipe.to_yaml().encode("utf-8"))
+
+
+def sweep(*folders: Path) -> None:
+    """Take away what killed runs were writing; nobody else writes there now."""
+    for old in [old for folder in folders for old in folder.glob("*.tmp-*")]:
+        if old.is_dir():
+            shutil.rmtree(old)
+        else:
+            old.unlink()
+
+
+def same_text(run: Path, text: dict[str, str], hint: str) -> None:
+    """Refuse to go on with other text than a run was started with.
+
+    Args:
+        text: As in `TEXT`.
+    """
+    before = text_of(run)
+    other = sorted(name for name in before.keys() | text if before.get(name) != text.get(name))
+    if before and other:
+        more = f" and {len(other) - 4} more" * (len(other) > 4)
+        raise MexmaError(f"{run} was started with other text: {', '.join(other[:4])}{more}", hint)
 
 
 def text_of(run: Path) -> dict[str, str]:

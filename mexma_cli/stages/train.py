@@ -16,7 +16,7 @@ from typing import Any
 from mexma_cli.encoder.attention import choose_backend
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
-from mexma_cli.recipe import ContrastiveObjective, MexmaObjective, Phase, Recipe
+from mexma_cli.recipe import ContrastiveObjective, Corpus, MexmaObjective, Phase, Recipe
 from mexma_cli.stages import objectives, run_folder
 from mexma_cli.stages.prepare import store_path
 from mexma_cli.stages.tokenizer import check_length, load_tokenizer, tokenizer_path
@@ -75,6 +75,8 @@ def train(
         run_folder.claim(run, recipe, resume, processes.size, _text(recipe, stores))
     processes.wait()
     with only_writer(run) if processes.first else nullcontext():
+        if processes.first:
+            run_folder.sweep(run, *(run / phase.name for phase in recipe.phases))
         for phase in recipe.phases:
             if not run_folder.finished(run, phase.name):
                 trainer = _trainer(recipe, phase, encoder, stores, dev_score, processes)
@@ -196,11 +198,14 @@ def open_stores(recipe: Recipe) -> list[BitextStore]:
     Raises:
         MexmaError: One was not prepared.
     """
-    stores = []
-    for corpus in recipe.data.corpora:
-        for language in corpus.languages:
-            stores.append(BitextStore.open(store_path(recipe, corpus.name, language)))
+    stores = [BitextStore.open(path) for _, path in _places(recipe)]
     return [store for store in stores if len(store)]
+
+
+def _places(recipe: Recipe) -> list[tuple[Corpus, Path]]:
+    """Every corpus in every language, and its store."""
+    corpora = recipe.data.corpora
+    return [(one, store_path(recipe, one.name, language)) for one in corpora for language in one.languages]
 
 
 def _trainer(
@@ -212,10 +217,11 @@ def _trainer(
     processes: Processes,
 ) -> Trainer:
     encoder.backend = choose_backend(recipe.encoder.attention, processes.device(phase.trainer.device))
-    repeats = {corpus.name: corpus.repeat for corpus in recipe.data.corpora}
+    # By folder, since corpora of different languages may have one name.
+    repeats = {path: corpus.repeat for corpus, path in _places(recipe)}
     sampler = Sampler(
         [len(store) for store in stores],
-        [repeats[store.manifest.name] for store in stores],
+        [repeats[store.path] for store in stores],
         [store.manifest.source_language for store in stores],
         phase.trainer.temperature,
         phase.trainer.seed,

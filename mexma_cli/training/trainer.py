@@ -37,6 +37,8 @@ from mexma_cli.training.processor import KeptMemory, denormals_flushed
 DevScore = Callable[[SentenceEncoder], dict[str, float]]
 """Scores an encoder; the smallest `xsim` is the best."""
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+SMALLEST_SCALE = 1e-4
+"""Of the loss in fp16: where gradients overflow with this one it is not the scale that does it."""
 
 
 class Trainer:
@@ -167,8 +169,7 @@ class Trainer:
         own = torch.stack(losses).double().cpu()
         total = self.processes.sum(torch.cat([own.mean(dim=0), torch.tensor([float(tokens)])]))
         *means, loss_mean = (total[:-1] / self.processes.size).tolist()
-        skips = self.scaler.is_enabled()  # a gradient that overflowed is left out, and the scale lowered
-        if not math.isfinite(loss_mean) or not (skips or math.isfinite(norm)):
+        if not math.isfinite(loss_mean) or not (math.isfinite(norm) or self._leaves_out()):
             self._not_a_number(loss_mean, norm, own[:, -1])
         self._update()
         self.step += 1
@@ -197,6 +198,10 @@ class Trainer:
         parameters = [p for _, p in self._trained()]
         norm = torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip or math.inf)
         return float(distributed.whole(norm))
+
+    def _leaves_out(self) -> bool:
+        """Whether a gradient that is no number is left out, since in fp16 a lower scale may make it one."""
+        return self.scaler.is_enabled() and self.scaler.get_scale() > SMALLEST_SCALE
 
     def _update(self) -> None:
         """Step, forget the gradients, move the running mean."""

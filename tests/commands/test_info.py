@@ -207,6 +207,8 @@ def test_checkpoint_and_run(tmp_path: Path) -> None:
         done = info(path)
         assert done.exit_code == 1
         assert "objective.safetensors is damaged" in done.stderr
+    checkpoint.rename(checkpoint.with_name("best"))
+    assert "best: objective.safetensors is damaged" in info(run).stderr
 
 
 def test_text_and_what_is_unknown(tmp_path: Path) -> None:

@@ -80,6 +80,8 @@ def test_a_dry_run_lists_all_that_is_missing(recipe: Path, tmp_path: Path) -> No
     assert "docs/data.md" in done.stderr
     (tmp_path / "fra_Latn.tsv").write_text("a\tb\n")
     assert prepare(recipe, "--dry-run").stderr.count("error:") == 1
+    done = prepare(recipe, "--dry-run", "--set", "data.exclude=[test.*]")
+    assert done.stderr.count("error:") == 2 and f"no file is called {tmp_path}/test.*" in done.stderr
     done = prepare(recipe)
     assert done.exit_code == 1
     assert "deu_Latn.tsv: no such file (corpus 'a', deu_Latn)" in done.stderr

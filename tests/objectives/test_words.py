@@ -50,6 +50,20 @@ def test_the_encoders_cosines_are_the_bags(
     assert np.abs(cosines(encoder.embed(texts)) - cosines(sums)).max() < TOLERANCE
 
 
+@pytest.mark.parametrize("width", [4, 16, 24, 32])
+def test_a_narrow_encoder_holds_lengths_as_far_as_it_can(
+    width: int, encoder: SentenceEncoder, sentences: dict[str, list[str]]
+) -> None:
+    """The logarithm of a weight takes its part of a row, whose length is that of all rows."""
+    shape = NewEncoder(layers=1, width=width, heads=2, ffn=8, dropout=0.0)
+    narrow = SentenceEncoder.new(shape, encoder.tokenizer, max_tokens=60, seed=0)
+    lengths = torch.linspace(-9, 9, narrow.model.config.vocab_size).exp()
+    write_bag(narrow.model, torch.randn(len(lengths), width - 2) * lengths[:, None], [])
+    rows = narrow.model.get_input_embeddings().weight
+    assert torch.allclose(rows.norm(dim=1), torch.tensor(width**0.5), rtol=1e-3)
+    assert np.isfinite(narrow.embed(sentences["fra"])).all()
+
+
 def test_a_small_step_from_the_bag_is_a_small_step(
     encoder: SentenceEncoder, sentences: dict[str, list[str]]
 ) -> None:

@@ -90,7 +90,7 @@ def test_missing_key(raw: Raw, tmp_path: Path) -> None:
     [
         ("trainer.steps", "expected key=value", "--set trainer.steps=1000"),
         ("=3", "expected key=value", "--set trainer.steps=1000"),
-        ("trainer.stps=3", "unknown key `phases.words.trainer.stps`", "`steps`"),
+        ("trainer.stps=3", "unknown key `trainer.stps`", "`steps`"),
         ("phases.mexmaa.trainer.steps=3", "no phase 'mexmaa'", "phases: words, mexma"),
         ("objective.alpha=1", "which phase", "NAME one of: words, mexma"),
         ("name.x=1", "'x' is not inside a section", None),
@@ -182,6 +182,7 @@ def test_no_such_file(source: str, near: str | None) -> None:
         (b"name: x\nrun: [1, 2\ndata: 3\n", r"line 3, column 5: not valid YAML"),
         (b"- a\n- b\n", "this is list"),
         (b"", "this is NoneType"),
+        (b"name: x\nrun: y\ndata:\n  store: a\n  root: b\n  store: c\n", "line 6: `store` is there already"),
         (b"name: caf\xe9\n", r"not UTF-8 \(byte 9\)"),
     ],
 )

@@ -23,7 +23,7 @@ def said(override: str, recipe: str = SMALL) -> MexmaError:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("trainer.loggers=wandb", "`phases.words.trainer.loggers`: should be a list (is 'wandb')"),
+        ("trainer.loggers=wandb", "`trainer.loggers`: should be a list (is 'wandb')"),
         ("trainer.loggers=[x]", "loggers.0`: should be 'tensorboard' or 'wandb' (is 'x')"),
         ("phases=3", "`phases`: should be a list (is 3)"),
         ("phases.words.objective.ngrams=3", "ngrams`: should be a list (is 3)"),
@@ -65,7 +65,7 @@ def test_mistakes_in_plain_words(override: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("trainer.steps=abc", r"`phases.words.trainer.steps`: should be a whole number \(is 'abc'\)"),
+        ("trainer.steps=abc", r"`trainer.steps`: should be a whole number \(is 'abc'\)"),
         ("trainer.learning_rate=0", "learning_rate`: should be above 0"),
         ("trainer.precision=fp8", "precision`: .*'fp32', 'bf16' or 'fp16'"),
         ("phases.mexma.objective.name=mexmaa", "phases.mexma.objective.name`: should be one of .*mexmaa"),
@@ -88,6 +88,14 @@ def test_mistakes_in_plain_words(override: str, message: str) -> None:
 def test_a_wrong_value_is_named(override: str, message: str) -> None:
     with pytest.raises(MexmaError, match=message):
         load(SMALL, [override])
+
+
+def test_a_mistake_in_what_all_phases_share_is_said_once() -> None:
+    error = said("trainer={lr: 0.1, batch_pairs: 0, steps: 3}")
+    assert error.message.endswith(
+        "small.yaml: `trainer.batch_pairs`: should be at least 1 (is 0); unknown key `trainer.lr`"
+    )
+    assert said("phases.words.trainer.lr=1").message.endswith(": unknown key `phases.words.trainer.lr`")
 
 
 @pytest.mark.parametrize(
@@ -127,11 +135,22 @@ def test_the_nearest_key_is_one_of_its_section(recipe: str, key: str, near: str)
         ("data.min_chars=-1", "`data.min_chars`: should be at least 0"),
         ("trainer.weight_decay=-0.1", "trainer.weight_decay`: should be at least 0"),
         ("phases.mexma.objective.mask_share=2", "mask_share`: should be at most 1"),
+        ("phases.mexma.objective.mask_share=0.95", "mask_share` 0.95 and `random_share` 0.1 are above 1"),
+        (
+            "dev={path: a, target_path: b, languages: [fra, spa]}",
+            "`dev`: there are several `languages`, but no",
+        ),
         ("kind=decomposee", "`kind`: should be 'decompose'"),
     ],
 )
 def test_values_that_cannot_be(override: str, message: str) -> None:
     assert message in said(override).message
+
+
+def test_shares_that_are_more_than_the_whole() -> None:
+    assert "`objective.tlm`: `mask_share`" in said("objective.tlm.random_share=0.3", "systems/tr-tlm").message
+    for shares in ("mask_share: 0.7, random_share: 0.3", "mask_share: 1"):  # all masked
+        assert load("systems/tr-tlm", [f"objective.tlm={{{shares}}}"])
 
 
 @pytest.mark.parametrize("key", ["phases.words.objective.layers", "data.lr", "phases.mexma.trainer.ffn"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -155,9 +156,28 @@ def test_stopped_and_gone_on_with_to_the_same_maps(pair: Path) -> None:
     with pytest.raises(MexmaError, match="no finished run of a decomposer") as caught:
         TrainedDecomposer.open(pair / "cut")
     assert caught.value.hint is not None and "--resume" in caught.value.hint
+    (pair / "cut" / "encoder.tmp-17").mkdir()  # as a run leaves that is killed while it writes one
     decompose(cut, resume=True)
+    assert not (pair / "cut" / "encoder.tmp-17").exists()
     maps = [(pair / run / "meaning" / "model.safetensors").read_bytes() for run in ("run", "cut")]
     assert maps[0] == maps[1]
+
+
+def test_stores_that_were_made_anew_are_refused(pair: Path, make_store: Make) -> None:
+    assert decompose(recipe(pair), stopped=lambda: True) is None
+    shutil.rmtree(pair / "fra.emb")
+    make_store(pair / "fra.emb", random(30, 3), "fra_Latn")
+    with pytest.raises(MexmaError, match=r"was started with other text: \S+fra\.emb$"):
+        decompose(recipe(pair), resume=True)
+    shutil.rmtree(pair / "fra.emb")
+    make_store(pair / "fra.emb", random(30, 2), "fra_Latn")
+    assert decompose(recipe(pair), resume=True) is not None
+
+
+def test_a_pair_of_stores_that_is_there_twice(pair: Path) -> None:
+    both = [{"source": "eng.emb", "target": "fra.emb"}, {"source": "fra.emb", "target": "./eng.emb"}]
+    with pytest.raises(MexmaError, match=r"fra\.emb and \S+eng\.emb are in data\.pairs twice"):
+        open_pairs(recipe(pair, data={"root": str(pair), "pairs": both}))
 
 
 def test_other_row_counts(pair: Path, make_store: Make) -> None:

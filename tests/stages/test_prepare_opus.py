@@ -70,6 +70,26 @@ def test_opus_zips_by_their_members(
     ]
 
 
+def test_a_root_whose_name_has_the_letters_of_a_glob(
+    opus: Path, start: dict[str, Any], sentences: dict[str, list[str]]
+) -> None:
+    (opus / "test.txt").write_text(sentences["eng"][0])
+    there = opus.rename(opus.with_name("text [2024]*"))
+    reports = prepare(recipe(there, start, corpora=OPUS, **LANGUAGES | {"exclude": ["test.*"]}))
+    assert [(report.kept, report.dropped) for report in reports] == [
+        (1, {}),
+        (3, {"excluded": 1}),
+        (0, {}),
+        (8, {"excluded": 1}),
+    ]
+
+
+def test_a_language_in_two_spellings_is_refused(opus: Path, start: dict[str, Any]) -> None:
+    """Both would have all of its files."""
+    with pytest.raises(MexmaError, match="'one': fr and fra_Latn are one language"):
+        prepare(recipe(opus, start, corpora=OPUS, languages=["deu_Latn", "fr", "fra_Latn"], exclude=[]))
+
+
 def test_plain_and_packed_sides_in_a_folder_and_codes_of_their_own(
     tmp_path: Path, start: dict[str, Any], sentences: dict[str, list[str]]
 ) -> None:

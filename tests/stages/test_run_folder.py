@@ -14,7 +14,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 from mexma_cli.recipe import load
 from mexma_cli.stages.prepare import prepare
-from mexma_cli.stages.run_folder import HARMLESS, PLACES
+from mexma_cli.stages.run_folder import HARMLESS, PLACES, check_run, keep
 from mexma_cli.stages.train import has_its_text, train
 from tests.examples import tiny_recipe
 from tests.stages.training import ROOT, log_of, weights
@@ -98,6 +98,24 @@ def test_the_batches_of_a_finished_phase_do_not_matter(recipe: Path) -> None:
     shutil.rmtree(Path(settings.run) / "contrast" / "encoder")
     with pytest.raises(MexmaError, match="pairs a step in phase contrast"):
         train(load(recipe, ["phases.contrast.trainer.batch_pairs=8"]), resume=True)
+
+
+def test_a_run_whose_recipe_is_gone_is_not_taken_for_another(recipe: Path, whole: object) -> None:
+    """Its encoders would be the other one's phases."""
+    run = recipe.parent / "whole"
+    (run / "recipe.yaml").unlink()
+    for resume in (False, True):
+        with pytest.raises(MexmaError, match=r"words/checkpoints is of a run whose recipe\.yaml is gone"):
+            train(load(recipe, [f"run={run}", "trainer.steps=3"]), resume=resume)
+    (run / "words" / "checkpoints").rename(run / "words" / "moved")
+    with pytest.raises(MexmaError, match=r"words/encoder is of a run"):
+        train(load(recipe, [f"run={run}", "trainer.steps=3"]))
+
+
+def test_another_start_is_named_by_its_key(recipe: Path, tmp_path: Path) -> None:
+    keep(tmp_path, load(recipe))
+    with pytest.raises(MexmaError, match=r"another recipe: encoder\.from \(None, now mini\), encoder\.new"):
+        check_run(tmp_path, load(recipe, ["encoder={from: mini}"]), resume=True, processes=1)
 
 
 def test_the_guide_has_the_keys_that_may_differ() -> None:

@@ -182,6 +182,26 @@ def test_dev_scores_come_when_they_should(recipe_file: Path, tmp_path: Path) -> 
     assert weights(run) == weights(tmp_path / "plain")
 
 
+def test_how_often_a_corpus_is_seen_does_not_depend_on_its_name(
+    recipe_file: Path, tmp_path: Path, tiny_encoder: Path, sentences: dict[str, list[str]]
+) -> None:
+    """Corpora of two languages may have one name."""
+    pairs = ["\t".join(pair) for pair in zip(sentences["fra"], sentences["eng"], strict=True)]
+    (tmp_path / "pairs.tsv").write_text("\n".join(pairs) + "\n", encoding="utf-8")
+    raw = yaml.safe_load(recipe_file.read_text()) | {"encoder": {"from": str(tiny_encoder)}}
+    raw["phases"] = raw["phases"][1:]
+    (spanish,) = raw["data"]["corpora"]
+    spanish["path"] = str(recipe_file.parent / "pairs.tsv")
+    for name in ("own", "other"):
+        french = spanish | {"name": name, "path": "pairs.tsv", "languages": ["fra_Latn"], "repeat": 8}
+        raw["data"] |= {"root": str(tmp_path), "store": str(tmp_path / name), "corpora": [spanish, french]}
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(raw))
+        recipe = settings(tmp_path / f"{name}.yaml", tmp_path / "runs" / name, "trainer.steps=3")
+        prepare(recipe)
+        train(recipe)
+    assert log_of(tmp_path / "runs" / "own") == log_of(tmp_path / "runs" / "other")
+
+
 def test_fp16_scales_its_loss_and_takes_steps(recipe_file: Path, tmp_path: Path) -> None:
     try:
         with torch.autocast("cpu", torch.float16):

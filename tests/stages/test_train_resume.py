@@ -124,6 +124,7 @@ def test_killed_between_the_last_step_and_the_encoder(
 
     def dying(self: SentenceEncoder, path: Path) -> None:
         if done[0] == written:
+            path.with_name("encoder.tmp-17").mkdir()
             raise KeyboardInterrupt
         done[0] += 1
         save(self, path)
@@ -135,6 +136,7 @@ def test_killed_between_the_last_step_and_the_encoder(
     monkeypatch.undo()
     torch.manual_seed(12345)  # another process has another state
     train(recipe, resume=True)
+    assert not list((tmp_path / "run").rglob("*.tmp-*"))
     assert log_of(tmp_path / "run") == log_of(finished["fp32"])
     assert weights(tmp_path / "run") == weights(finished["fp32"])
 

@@ -101,7 +101,10 @@ def test_the_best_without_a_dev_set(recipe_file: Path, tmp_path: Path) -> None:
 
 @pytest.fixture
 def poisoned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """From the 8th micro-batch on (step 4 of two each, the second one) what is named here is no number."""
+    """In the 8th micro-batch (step 4 of two each, the second one) what is named here is no number.
+
+    `gradients`: from then on.
+    """
     forward, count, what = Mexma.forward, [0], [""]
 
     def broken(self: Mexma, views: Any) -> dict[str, torch.Tensor]:
@@ -109,7 +112,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         count[0] += self.training
         if count[0] == 8 and what[0] == "loss":
             terms["alignment"] = terms["alignment"] * torch.nan
-        if count[0] == 8 and what[0] == "gradient":
+        if (count[0] == 8 and what[0] == "gradient") or (count[0] >= 8 and what[0] == "gradients"):
             terms["alignment"].register_hook(lambda gradient: gradient * torch.inf)
         return terms
 
@@ -153,6 +156,16 @@ def test_in_fp16_a_gradient_that_overflows_is_skipped(
     assert records[3]["gradient_norm"] is None
     assert [record["step"] for record in records] == list(range(1, STEPS + 1))
     assert np.isfinite([record["loss"] for record in records]).all()
+
+
+def test_in_fp16_gradients_that_overflow_with_every_scale_stop_the_run(
+    poisoned: list[str], recipe_file: Path, tmp_path: Path
+) -> None:
+    """Nothing would be trained any more."""
+    poisoned[0] = "gradients"
+    overrides = [f"run={tmp_path / 'run'}", "trainer.precision=fp16", "trainer.steps=60", "dev=null"]
+    with pytest.raises(MexmaError, match=r"the gradient's norm is (inf|nan) at step 3\d, micro-batch"):
+        train(load(recipe_file, overrides))
 
 
 def test_a_checkpoint_of_another_shape_is_named(recipe_file: Path, tmp_path: Path) -> None:
