@@ -305,11 +305,14 @@ def _write(index: faiss.Index, path: Path) -> None:
     """
     new = path.with_suffix(".new")
     try:
-        faiss.write_index(index, str(new))
-        with new.open("rb") as file:
+        with new.open("wb") as file:
+            # Where faiss writes to a file of its own, it only prints that the last bytes found no room.
+            faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))  # type: ignore[attr-defined]
+            file.flush()
             os.fsync(file.fileno())
         new.replace(path)
     except (RuntimeError, OSError) as error:
+        new.unlink(missing_ok=True)
         reason = _reason(error) if isinstance(error, RuntimeError) else error.strerror
         raise MexmaError(
             f"an index cannot be written to {path.parent}: {reason}",
