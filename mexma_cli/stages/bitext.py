@@ -16,7 +16,14 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import Chunk, MinedPair, jsonl, moses, tsv
 from mexma_cli.formats.tmx import tmx
 from mexma_cli.languages import UNSTATED
-from mexma_cli.store.manifest import aside, fsync_file, fsync_folder, make_parent, no_space_as_message
+from mexma_cli.store.manifest import (
+    aside,
+    fsync_file,
+    fsync_folder,
+    make_parent,
+    no_space_as_message,
+    replaced_name,
+)
 
 FORMATS = ("tsv", "jsonl", "moses", "tmx")
 
@@ -195,7 +202,7 @@ def _packed(file: IO[bytes], path: Path) -> Iterator[IO[Any]]:
 
 def _name(parts: Sequence[Path], finals: Sequence[Path]) -> None:
     """Give finished files their names: all of them, or none."""
-    before = {path: path.with_name(f"{path.name}.old-{os.getpid()}") for path in finals if path.exists()}
+    before = {path: replaced_name(path) for path in finals if path.exists()}
     named: list[Path] = []
     try:
         if len(finals) > 1:

@@ -12,6 +12,7 @@ import fcntl
 import glob
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -204,7 +205,7 @@ def fingerprint(settings: Any) -> str:
 
 def commit_folder(part: Path, final: Path) -> None:
     """Give a finished folder its name; what had that name before goes only after that."""
-    old = final.with_name(f"{final.name}.old-{os.getpid()}")
+    old = replaced_name(final)
     if final.exists() and _exchange(part, final):
         part.replace(old)
     else:
@@ -220,12 +221,20 @@ def commit_folder(part: Path, final: Path) -> None:
     remove_replaced(final)
 
 
+def replaced_name(final: Path) -> Path:
+    """What something is called that is about to go; a name that nobody gives to a copy of their own."""
+    return final.with_name(f"{final.name}.replaced-{os.getpid()}")
+
+
 def replaced(final: Path) -> list[Path]:
     """What had a name before and is not removed yet, of killed runs too."""
-    return list(final.parent.glob(f"{glob.escape(final.name)}.old-*"))
+    ours = re.compile(re.escape(final.name) + r"\.replaced-[0-9]+")
+    there = final.parent.glob(f"{glob.escape(final.name)}.replaced-*")
+    return [path for path in there if ours.fullmatch(path.name)]
 
 
 def remove_replaced(final: Path) -> None:
+    """Remove what had a name before."""
     for gone in replaced(final):
         if gone.is_dir() and not gone.is_symlink():
             shutil.rmtree(gone)

@@ -136,6 +136,21 @@ def test_commit_folder_replaces_at_the_end(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["final"]
 
 
+def test_commit_folder_removes_what_was_replaced_and_no_copy_of_the_users(tmp_path: Path) -> None:
+    for name in (
+        "new",
+        "final",
+        "final.old-backup",
+        "final.old-1",
+        "final.replaced-by-me",
+        "final.replaced-7",
+    ):
+        (tmp_path / name).mkdir()
+    commit_folder(tmp_path / "new", tmp_path / "final")
+    left = {"final", "final.old-backup", "final.old-1", "final.replaced-by-me"}
+    assert {path.name for path in tmp_path.iterdir()} == left
+
+
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
     with only_writer(tmp_path), pytest.raises(MexmaError, match="another process"), only_writer(tmp_path):
         pass
