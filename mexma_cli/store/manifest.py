@@ -223,7 +223,10 @@ def commit_folder(part: Path, final: Path) -> None:
 
 def replaced_name(final: Path) -> Path:
     """What something is called that is about to go; a name that nobody gives to a copy of their own."""
-    return final.with_name(f"{final.name}.replaced-{os.getpid()}")
+    number = os.getpid()
+    while os.path.lexists(name := final.with_name(f"{final.name}.replaced-{number}")):
+        number += 1  # in a container a killed run may have had the same one
+    return name
 
 
 def replaced(final: Path) -> list[Path]:

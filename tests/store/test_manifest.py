@@ -151,6 +151,16 @@ def test_commit_folder_removes_what_was_replaced_and_no_copy_of_the_users(tmp_pa
     assert {path.name for path in tmp_path.iterdir()} == left
 
 
+def test_commit_folder_after_a_killed_run_with_the_same_process_number(tmp_path: Path) -> None:
+    left = tmp_path / f"final.replaced-{os.getpid()}"
+    for path in (tmp_path / "new", tmp_path / "final", left):
+        path.mkdir()
+        (path / "file").write_text(path.name)
+    commit_folder(tmp_path / "new", tmp_path / "final")
+    assert (tmp_path / "final" / "file").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["final"]
+
+
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
     with only_writer(tmp_path), pytest.raises(MexmaError, match="another process"), only_writer(tmp_path):
         pass
