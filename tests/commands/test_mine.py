@@ -276,6 +276,13 @@ class TestBadInput:
     def test_a_full_disk(self, pair: tuple[Path, Path]) -> None:
         self.fails(1, "/dev/full: no space left on the disk", *pair, "-o", "/dev/full")
 
+    def test_a_folder_called_like_an_unfinished_search(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
+        theirs = tmp_path / "out.tsv.partial"
+        theirs.mkdir()
+        (theirs / "thesis.txt").write_text("all my work")
+        self.fails(1, "and it holds thesis.txt", *pair, "-o", tmp_path / "out.tsv")
+        assert (theirs / "thesis.txt").read_text() == "all my work"
+
     def test_a_second_process_on_the_same_output(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
         out = tmp_path / "out.tsv"
         with only_process([out]):

@@ -91,6 +91,18 @@ def test_what_a_killed_run_leaves_is_swept_up(tmp_path: Path) -> None:
     assert content(tmp_path / "a.emb") == content(tmp_path / "whole.emb")
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_folder_of_the_users_that_is_called_like_an_unfinished_one_stays(
+    overwrite: bool, tmp_path: Path
+) -> None:
+    theirs = tmp_path / "a.emb.partial"
+    theirs.mkdir()
+    (theirs / "thesis.txt").write_text("all my work")
+    with pytest.raises(MexmaError, match=r"a\.emb\.partial is what .* and it holds thesis\.txt"):
+        make(tmp_path / "a.emb", overwrite=overwrite)
+    assert content(theirs) == {"thesis.txt": b"all my work"}
+
+
 def test_nothing_finished_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), writer(tmp_path / "a.emb") as out:
         out.write(VECTORS[:3], SENTENCES[:3])
