@@ -263,5 +263,6 @@ def _locked(final: Path, path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        lock.unlink(missing_ok=True)
+        if not os.fstat(descriptor).st_size:  # else it is a file of the user's
+            lock.unlink(missing_ok=True)
         os.close(descriptor)

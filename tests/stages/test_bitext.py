@@ -172,3 +172,11 @@ def test_a_lock_that_a_killed_process_left_does_not_matter(tmp_path: Path) -> No
     with only_process([tmp_path / "out.tsv"]):
         pass
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_of_the_users_that_is_called_like_a_lock_stays(tmp_path: Path) -> None:
+    theirs = tmp_path / "poetry.lock"
+    theirs.write_text("theirs")
+    with only_process([tmp_path / "poetry"]):
+        pass
+    assert theirs.read_text() == "theirs"
