@@ -271,7 +271,7 @@ def _check_outputs(output: Path | None, plot: Path | None, inputs: Iterable[Path
 def _report(found: Tuned, name: str, output: Path | None, plot: Path | None, about: str = "") -> None:
     """Counts to stderr, picture and pairs to their files."""
     from mexma_cli.evaluation.plot import draw_scores
-    from mexma_cli.stages.bitext import write_pairs
+    from mexma_cli.stages.bitext import only_process, write_pairs
 
     log.info(
         "%s%s, %s, %s of these among the candidates",
@@ -289,7 +289,8 @@ def _report(found: Tuned, name: str, output: Path | None, plot: Path | None, abo
     if plot is not None:
         draw_scores(plot, found.scores, found.is_gold, found.best.threshold, f"Scores of {name}")
     if output is not None:
-        write_pairs(output, found.kept())
+        with only_process([output]):
+            write_pairs(output, found.kept())
 
 
 def _say_counts(about: str, *counts: tuple[int, str, str]) -> None:

@@ -23,6 +23,7 @@ from mexma_cli.store.manifest import (
     make_parent,
     no_space_as_message,
     replaced_name,
+    written_aside,
 )
 
 FORMATS = ("tsv", "jsonl", "moses", "tmx")
@@ -247,6 +248,7 @@ def _locked(final: Path, path: Path) -> Iterator[None]:
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             raise MexmaError(f"{path} cannot be written: {error.strerror}", "name another output") from None
+        held = True
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -255,12 +257,14 @@ def _locked(final: Path, path: Path) -> Iterator[None]:
                 f"{final}: another process is about to write it", "wait for it, or name another output"
             ) from None
         except OSError:
-            pass  # a file system without locks
+            held = False  # a file system without locks
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), os.stat(lock)):
                 break
         os.close(descriptor)  # its holder removed it just now
     try:
+        for stray in written_aside(final) if held else ():
+            stray.unlink()  # of a killed process: whoever is alive and writes there has the lock
         yield
     finally:
         if not os.fstat(descriptor).st_size:  # else it is a file of the user's

@@ -231,8 +231,17 @@ def replaced_name(final: Path) -> Path:
 
 def replaced(final: Path) -> list[Path]:
     """What had a name before and is not removed yet, of killed runs too."""
-    ours = re.compile(re.escape(final.name) + r"\.replaced-[0-9]+")
-    there = final.parent.glob(f"{glob.escape(final.name)}.replaced-*")
+    return _of_processes(final, "replaced")
+
+
+def written_aside(final: Path) -> list[Path]:
+    """What is being written `aside`, or was when a run was killed."""
+    return _of_processes(final, "tmp")
+
+
+def _of_processes(final: Path, what: str) -> list[Path]:
+    ours = re.compile(re.escape(f"{final.name}.{what}-") + "[0-9]+")
+    there = final.parent.glob(f"{glob.escape(final.name)}.{what}-*")
     return [path for path in there if ours.fullmatch(path.name)]
 
 

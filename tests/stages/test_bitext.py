@@ -174,6 +174,14 @@ def test_a_lock_that_a_killed_process_left_does_not_matter(tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
 
 
+def test_what_a_killed_process_wrote_goes_when_its_output_is_written_again(tmp_path: Path) -> None:
+    for name in ("out.tsv.tmp-77", "out.tsv.tmp-saved", "other.tsv.tmp-77"):
+        (tmp_path / name).touch()
+    with only_process([tmp_path / "out.tsv"]):
+        pass
+    assert {path.name for path in tmp_path.iterdir()} == {"out.tsv.tmp-saved", "other.tsv.tmp-77"}
+
+
 def test_a_file_of_the_users_that_is_called_like_a_lock_stays(tmp_path: Path) -> None:
     theirs = tmp_path / "poetry.lock"
     theirs.write_text("theirs")
