@@ -20,6 +20,7 @@ from mexma_cli.store.manifest import (
     aside,
     fsync_file,
     fsync_folder,
+    is_special,
     make_parent,
     no_space_as_message,
     replaced_name,
@@ -80,7 +81,7 @@ def prepare_output(path: Path | None) -> None:
         return
     if path.is_dir():
         raise MexmaError(f"{path} is a folder, not a file", "name a file for the output")
-    if not _is_special(path):
+    if not is_special(path):
         make_parent(path)
     elif not os.access(path, os.W_OK):
         raise MexmaError(f"{path}: not allowed to write there", "name another output")
@@ -97,7 +98,7 @@ def only_process(paths: Iterable[Path]) -> Iterator[None]:
     """
     with ExitStack() as stack:
         for final, path in sorted({path.resolve(): path for path in paths}.items()):
-            if not _is_special(path):
+            if not is_special(path):
                 stack.enter_context(_locked(final, path))
         yield
 
@@ -160,7 +161,7 @@ def write_chunks(paths: Sequence[Path], chunks: Iterable[Chunk]) -> int:
         changed = _write([sys.stdout.buffer], chunks)
         sys.stdout.buffer.flush()
         return changed
-    if len(paths) == 1 and _is_special(paths[0]):
+    if len(paths) == 1 and is_special(paths[0]):
         with no_space_as_message(paths[0]), paths[0].open("wb") as out:
             return _write([out], chunks)
     finals = [path.resolve() for path in paths]
@@ -232,11 +233,6 @@ def _keep(path: Path, old: Path) -> None:
         os.link(path, old)
     except OSError:
         path.replace(old)
-
-
-def _is_special(path: Path) -> bool:
-    """Whether it is a pipe or a device."""
-    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -96,21 +97,37 @@ def aside(path: Path) -> Path:
     return path.with_name(f"{path.name}.tmp-{os.getpid()}")
 
 
+def is_special(path: Path) -> bool:
+    """Whether it is a pipe or a device."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A binary file that gets its name only when it is whole and on the disk.
 
+    A link stays one. A pipe or a device is written to as it is, and so is stdout (``-``).
+
     Raises:
         MexmaError: The disk is full; nothing is left under either name.
     """
-    part = aside(path)
+    if str(path) == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    if is_special(path):
+        with no_space_as_message(path), path.open("wb") as file:
+            yield file
+        return
+    final = path.resolve()
+    part = aside(final)
     with no_space_as_message(path):
         try:
             with part.open("wb") as file:
                 yield file
                 fsync_file(file)
-            part.replace(path)
-            fsync_folder(path.parent)
+            part.replace(final)
+            fsync_folder(final.parent)
         except BaseException:
             part.unlink(missing_ok=True)
             raise

@@ -28,6 +28,7 @@ def test_there_and_back(tmp_path: Path, dtype: str) -> None:
     assert list(opened.sentences()) == ["eins", "zwei", "", "vier", "fünf"]
     assert run("convert", store, "--dtype", dtype, "-o", back).exit_code == 0
     assert back.read_bytes() == raw.read_bytes()
+    assert run("convert", store, "--dtype", dtype, "-o", "-").stdout_bytes == raw.read_bytes()
     assert run("convert", raw, *options, "-o", store).exit_code == 1  # it is there already
     assert run("convert", raw, *options, "--overwrite", "-o", store).exit_code == 0
 
