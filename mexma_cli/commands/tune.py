@@ -261,8 +261,17 @@ def _plant(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
 
 
 def _check_outputs(output: Path | None, plot: Path | None, inputs: Iterable[Path | None]) -> None:
+    """Refuse outputs before the work that would be lost or would destroy something.
+
+    Raises:
+        click.UsageError: saying so.
+    """
     from mexma_cli.stages.bitext import prepare_output
 
+    if str(output) == "-":
+        raise click.UsageError("The threshold goes to stdout: name a file for the pairs.")
+    if output is not None and plot is not None and output.resolve() == plot.resolve():
+        raise click.UsageError(f"{output} cannot be the pairs and the picture.")
     for path in (output, plot):
         prepare_output(path)
     refuse_inputs(filter(None, (output, plot)), filter(None, inputs))

@@ -98,6 +98,20 @@ def test_inputs_are_not_written_over(tmp_path: Path, candidates: Path, gold: Pat
         assert output.read_text() == before
 
 
+def test_outputs_that_would_be_lost_in_each_other(tmp_path: Path, candidates: Path, gold: Path) -> None:
+    picture = tmp_path / "out.svg"
+    for options, message in (
+        (
+            ("-o", picture, "--plot", tmp_path / "new" / ".." / "out.svg"),
+            "cannot be the pairs and the picture",
+        ),
+        (("-o", "-"), "The threshold goes to stdout"),
+    ):
+        result = run("tune", candidates, "--gold", gold, *options)
+        assert result.exit_code == 2 and message in result.stderr
+    assert not picture.exists()
+
+
 def test_other_formats_get_a_hint(tmp_path: Path, gold: Path) -> None:
     result = run("tune", write(tmp_path / "c.jsonl", '{"score": 1.3}'), "--gold", gold)
     assert result.exit_code == 1 and "hint: it looks like JSONL; read is TSV, as `mexma mine" in result.stderr
