@@ -62,6 +62,18 @@ def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
             raise click.UsageError(f"{path} is an input: name another output.")
 
 
+def refuse_formats(output: Path | None) -> None:
+    """Refuse an output whose name says another format than TSV, which `mexma mine` alone writes.
+
+    Raises:
+        click.UsageError: saying so.
+    """
+    from mexma_cli.stages.bitext import format_of
+
+    if (kind := format_of(output)) != "tsv":
+        raise click.UsageError(f"{output}: what is written is TSV, not {kind.upper()}: name it .tsv.")
+
+
 def label_of(path: Path) -> str:
     """The name of an input in messages."""
     return "stdin" if str(path) == "-" else str(path)

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 import click
 
 from mexma_cli.amounts import counted
-from mexma_cli.commands.inputs import check_inputs, is_store, label_of, opened, progress_bar, refuse_inputs
+from mexma_cli.commands.inputs import (
+    check_inputs,
+    is_store,
+    label_of,
+    opened,
+    progress_bar,
+    refuse_formats,
+    refuse_inputs,
+)
 from mexma_cli.commands.options import EncoderChoice, encoder_options, margin_option, neighbourhood_option
 
 if TYPE_CHECKING:
@@ -75,6 +83,7 @@ def command(
     from mexma_cli.stages.bitext import only_process, outputs_of, prepare_output, write_chunks
     from mexma_cli.stages.score import score, scored_lines
 
+    refuse_formats(output)
     prepare_output(output)
     outputs = outputs_of(output)
     refuse_inputs(outputs, (*bitext, *(background or ())))

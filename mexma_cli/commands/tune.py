@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from mexma_cli.amounts import counted
-from mexma_cli.commands.inputs import check_inputs, opened, progress_bar, refuse_inputs
+from mexma_cli.commands.inputs import check_inputs, opened, progress_bar, refuse_formats, refuse_inputs
 from mexma_cli.commands.options import ENCODER_NAMES, encoder_options, k_option
 from mexma_cli.commands.tune_output import (
     planted_json,
@@ -272,6 +272,7 @@ def _check_outputs(output: Path | None, plot: Path | None, inputs: Iterable[Path
         raise click.UsageError("The threshold goes to stdout: name a file for the pairs.")
     if output is not None and plot is not None and output.resolve() == plot.resolve():
         raise click.UsageError(f"{output} cannot be the pairs and the picture.")
+    refuse_formats(output)
     for path in (output, plot):
         prepare_output(path)
     refuse_inputs(filter(None, (output, plot)), filter(None, inputs))

@@ -105,6 +105,7 @@ def test_outputs_that_would_be_lost_in_each_other(tmp_path: Path, candidates: Pa
             ("-o", picture, "--plot", tmp_path / "new" / ".." / "out.svg"),
             "cannot be the pairs and the picture",
         ),
+        (("-o", tmp_path / "out.jsonl.gz"), "out.jsonl.gz: what is written is TSV, not JSONL"),
         (("-o", "-"), "The threshold goes to stdout"),
     ):
         result = run("tune", candidates, "--gold", gold, *options)
