@@ -60,9 +60,9 @@ def command(
     """Score the pairs of BITEXT, in their order: score TAB source TAB target.
 
     BITEXT is two files, line n of one being the translation of line n of the other (texts or embedding
-    stores), or one TSV: source TAB target, or score TAB source TAB target, whose old score is not printed.
-    `-` is stdin. A line with an empty side has no score: `nan` is printed. Without --model, texts that go
-    with a store are embedded by that store's encoder.
+    stores), or one TSV: source TAB target, or what `mexma mine` writes, whose old score (and ids) are not
+    printed. `-` is stdin. A line with an empty side has no score: `nan` is printed. Without --model, texts
+    that go with a store are embedded by that store's encoder.
 
     A bitext's score depends on its neighbourhoods. Those of a small or one-sided bitext say little: give
     larger texts of the two languages with --background.

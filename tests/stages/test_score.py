@@ -205,6 +205,7 @@ class TestSplit:
             ("1.5\ta\tA\nnan\tb\tB\n", "a\nb\n", "A\nB\n"),
             ("1.5\tA\n\t\n", "1.5\n\n", "A\n\n"),
             ('1.2\t"so ""he"" said"\tx\n', 'so "he" said\n', "x\n"),
+            ("1.5\ta\tA\t1\t2\t1\t0\t0.9\t0.5\t0.4\n1.5\tb\tB\n", "a\nb\n", "A\nB\n"),
             ("", "", ""),
         ],
     )
@@ -218,6 +219,7 @@ class TestSplit:
             ("a\tA\nb\tB\tC\n", r"pairs\.tsv, line 2: 3 tab-separated fields, expected 2"),
             ("1\ta\tA\nb\tB\n", r"pairs\.tsv, line 2: 2 tab-separated fields, expected 3 \(score, source"),
             ("x\ta\tA\n", r"pairs\.tsv, line 1: 3 tab-separated fields, expected 2"),
+            ("1\ta\tA\nb\tB" + 8 * "\tC", r"line 2: 9 tab-separated fields, expected 2"),
             ("\n", r"pairs\.tsv, line 1: 1 tab-separated field, expected 2"),
         ],
     )
