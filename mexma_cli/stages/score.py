@@ -11,6 +11,7 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import Chunk, MinedPair, format_pairs, read_pairs
+from mexma_cli.mining.blocks import Side
 from mexma_cli.mining.kernels import dots
 from mexma_cli.mining.margin import margin as margin_of
 from mexma_cli.mining.margin import means
@@ -100,10 +101,12 @@ def pair_cosines(source: EmbeddingStore, target: EmbeddingStore) -> np.ndarray:
 
 
 def units(vectors: np.ndarray) -> np.ndarray:
-    """Rows of length 1, float32 [n, d]; rows without a direction are nan."""
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    """Rows of length 1, float32 [n, d], as the search makes them; rows without a direction are nan."""
+    norms = np.linalg.norm(vectors, axis=1)
     usable = np.isfinite(norms) & (norms > 0)
-    return np.divide(vectors, norms, out=np.full_like(vectors, np.nan), where=usable)
+    unit = np.full_like(vectors, np.nan)
+    unit[usable] = Side(vectors, usable).units(0, len(vectors))
+    return unit
 
 
 def _neighbourhoods(

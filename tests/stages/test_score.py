@@ -192,6 +192,18 @@ def test_refuses_what_does_not_fit(tmp_path: Path) -> None:
         score(*stores, background=(empty, stores[1]))
 
 
+@pytest.mark.parametrize("margin", ["ratio", "distance", "absolute"])
+def test_the_score_of_a_pair_is_the_one_that_mining_gave_it_to_the_last_bit(
+    margin: str, tmp_path: Path
+) -> None:
+    pair = bitext(tmp_path, 200)
+    mined = mine(*pair, MineSettings(margin=margin, retrieval="all")).candidates
+    scores = score(*pair, margin=margin).scores
+    aligned = mined.source == mined.target
+    assert aligned.sum() > 100
+    np.testing.assert_array_equal(mined.scores[aligned], scores[mined.source[aligned]])
+
+
 class TestSplit:
     def split(self, folder: Path, content: str) -> tuple[str, str]:
         (folder / "pairs.tsv").write_text(content, encoding="utf-8")
