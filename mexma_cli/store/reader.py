@@ -23,7 +23,7 @@ from mexma_cli.store.layout import (
     partial,
 )
 from mexma_cli.store.manifest import checksum_file, file_size, read_manifest
-from mexma_cli.store.shard import read_rows
+from mexma_cli.store.shard import cut_short, read_rows
 
 
 class EmbeddingStore:
@@ -166,7 +166,10 @@ class EmbeddingStore:
                 )
             self._checked.add(index)
         offset, count = file_size(first, manifest.dtype, self.dim), (last - first) * self.dim
-        return np.fromfile(path, manifest.dtype, count, offset=offset).reshape(-1, self.dim)
+        values = np.fromfile(path, manifest.dtype, count, offset=offset)
+        if len(values) != count:
+            raise cut_short(path)
+        return values.reshape(-1, self.dim)
 
 
 def _no_store(folder: Path) -> MexmaError:

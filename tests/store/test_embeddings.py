@@ -237,6 +237,18 @@ def test_a_damaged_store_with_other_files_is_never_overwritten(broken: bytes | N
     assert content(tmp_path / "a.emb") == before
 
 
+def test_a_shard_that_is_cut_short_while_it_is_read_is_named(tmp_path: Path) -> None:
+    make(tmp_path / "a.emb")
+    store = EmbeddingStore.open(tmp_path / "a.emb")
+    store.vectors(0, ROWS)
+    path = tmp_path / "a.emb" / "vectors-00001.npy"
+    os.truncate(path, path.stat().st_size - DIM * 2)
+    for read in (lambda: store.vectors(5, 10), lambda: store.take(np.array([9]))):
+        with pytest.raises(MexmaError, match=r"vectors-00001\.npy is damaged: it was cut short"):
+            read()
+    np.testing.assert_array_equal(store.take(np.array([8])), VECTORS[8:9].astype(np.float16))
+
+
 @pytest.mark.parametrize("name", ["vectors-00001.npy", "lines-00001.txt.zst"])
 @pytest.mark.parametrize("at", [3, -2])
 def test_a_flipped_byte_is_found_by_verify(name: str, at: int, tmp_path: Path) -> None:
