@@ -134,6 +134,16 @@ class EmbeddingStore:
                         AGAIN,
                     )
 
+    def check_unchanged(self) -> None:
+        """Find out, when all is read, that the rows are still those of the store that was opened.
+
+        Raises:
+            MexmaError: The store was made anew meanwhile; what was read may be of both.
+        """
+        now = read_manifest(self.path / MANIFEST, EmbeddingManifest, FORMAT_VERSION)
+        if now.shards[: len(self.manifest.shards)] != self.manifest.shards:  # it may have become longer
+            raise MexmaError(f"{self.path} was made anew while it was read", "run the same command again")
+
     def _check_sizes(self) -> None:
         manifest = self.manifest
         rows = 0
