@@ -149,7 +149,7 @@ def write_chunks(paths: Sequence[Path], chunks: Iterable[Chunk]) -> int:
 
     Args:
         paths: one for each text of a chunk, compressed as they are named; none is stdout. A pipe or a device
-            is written to as it is, and a link stays one.
+            stays what it is, and so does a link.
 
     Returns:
         The sum of what the chunks count.
@@ -162,7 +162,7 @@ def write_chunks(paths: Sequence[Path], chunks: Iterable[Chunk]) -> int:
         sys.stdout.buffer.flush()
         return changed
     if len(paths) == 1 and is_special(paths[0]):
-        with no_space_as_message(paths[0]), paths[0].open("wb") as out:
+        with no_space_as_message(paths[0]), paths[0].open("wb") as file, _packed(file, paths[0]) as out:
             return _write([out], chunks)
     finals = [path.resolve() for path in paths]
     parts = [aside(path) for path in finals]

@@ -174,6 +174,17 @@ def test_a_lock_that_a_killed_process_left_does_not_matter(tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
 
 
+def test_a_pipe_is_compressed_as_it_is_named(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.gz"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_mined([pipe], PAIRS)
+    packed = os.read(reader, 1 << 16)
+    os.close(reader)
+    write_mined([tmp_path / "plain.tsv"], PAIRS)
+    assert gzip.decompress(packed) == (tmp_path / "plain.tsv").read_bytes()
+
+
 def test_what_a_killed_process_wrote_goes_when_its_output_is_written_again(tmp_path: Path) -> None:
     for name in ("out.tsv.tmp-77", "out.tsv.tmp-saved", "other.tsv.tmp-77"):
         (tmp_path / name).touch()
