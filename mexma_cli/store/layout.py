@@ -245,6 +245,8 @@ def part_path(path: Path, number: int, of: int) -> Path:
 
 
 def _beside(path: Path, name: str) -> Path:
+    if str(path) == "-":
+        raise MexmaError("stdout cannot be a store, which is a folder", "name one: -o NAME.emb or NAME.knn")
     if not path.name:  # . or /
         raise MexmaError(f"{path} is a folder, not the name of a store", "name another output")
     return path.with_name(name)

@@ -42,6 +42,9 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     assert run("convert", raw, "--dim", "5", "--text", text, "-o", store).exit_code == 1
     assert run("convert", raw, "--dim", "6", "-o", store).exit_code == 2
     assert run("convert", tmp_path / "none", "--dim", "6", "--text", text, "-o", store).exit_code == 1
+    text.write_text("a\nb\nc\nd\n")
+    result = run("convert", raw, "--dim", "6", "--text", text, "-o", "-")
+    assert result.exit_code == 1 and "stdout cannot be a store" in result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.txt", "v.raw"]
 
 
