@@ -14,7 +14,14 @@ import click
 from click.core import ParameterSource
 
 from mexma_cli.amounts import counted
-from mexma_cli.commands.inputs import check_inputs, opened, progress_bar, refuse_formats, refuse_inputs
+from mexma_cli.commands.inputs import (
+    check_inputs,
+    label_of,
+    opened,
+    progress_bar,
+    refuse_formats,
+    refuse_inputs,
+)
 from mexma_cli.commands.options import ENCODER_NAMES, encoder_options, k_option
 from mexma_cli.commands.tune_output import (
     planted_json,
@@ -179,9 +186,10 @@ def _gold(candidates: Path, as_json: bool, precision: float | None, options: dic
     from mexma_cli.stages.tune import tune
 
     read = candidates, options["gold"], options["source_ids"], options["target_ids"]
+    check_inputs([path for path in read if path is not None])
     _check_outputs(options["output"], options["plot"], read)
     found = tune(candidates, options["gold"], options["source_ids"], options["target_ids"], precision)
-    _report(found, candidates.name, options["output"], options["plot"])
+    _report(found, label_of(Path(candidates.name)), options["output"], options["plot"])
     if as_json:
         click.echo(json.dumps(tuned_json(found)))
     else:

@@ -113,6 +113,15 @@ def test_outputs_that_would_be_lost_in_each_other(tmp_path: Path, candidates: Pa
     assert not picture.exists()
 
 
+def test_stdin_is_called_so_and_is_one_input_only(candidates: Path, gold: Path) -> None:
+    result = run("tune", "-", "--gold", "-")
+    assert result.exit_code == 2 and "Only one of the inputs can be stdin" in result.stderr
+    for arguments in (("-", "--gold", gold), (candidates, "--gold", "-")):
+        options = [str(argument) for argument in ("tune", *arguments)]
+        result = CliRunner().invoke(cli, options, input="a\n")
+        assert result.exit_code == 1 and "error: stdin, line 1: 1 tab-separated field" in result.stderr
+
+
 def test_other_formats_get_a_hint(tmp_path: Path, gold: Path) -> None:
     result = run("tune", write(tmp_path / "c.jsonl", '{"score": 1.3}'), "--gold", gold)
     assert result.exit_code == 1 and "hint: it looks like JSONL; read is TSV, as `mexma mine" in result.stderr
