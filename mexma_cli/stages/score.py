@@ -85,6 +85,8 @@ def score(
         )
     scores = margin_of(cosines, source_mean, target_mean, margin)
     scores[~wanted] = np.nan
+    for store in (source, target, *others):
+        store.check_unchanged()
     return Scored(scores, int(empty.sum()), int(unusable.sum()), fewest)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -202,6 +203,17 @@ def test_the_score_of_a_pair_is_the_one_that_mining_gave_it_to_the_last_bit(
     aligned = mined.source == mined.target
     assert aligned.sum() > 100
     np.testing.assert_array_equal(mined.scores[aligned], scores[mined.source[aligned]])
+
+
+def test_a_store_that_is_made_anew_meanwhile_is_not_mixed_with_the_one_before(tmp_path: Path) -> None:
+    pair = bitext(tmp_path, 20)
+
+    def overwrite(done: int, total: int) -> None:
+        shutil.rmtree(tmp_path / "t.emb")
+        make_store(tmp_path / "t.emb", ["other"] * 20, random_vectors(20, 7))
+
+    with pytest.raises(MexmaError, match=r"t\.emb was made anew while it was read"):
+        score(*pair, on_progress=overwrite)
 
 
 class TestSplit:
