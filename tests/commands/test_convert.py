@@ -48,6 +48,18 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.txt", "v.raw"]
 
 
+def test_a_row_that_is_no_number_is_named_with_what_may_be_wrong(tmp_path: Path) -> None:
+    vectors = np.ones((4, 6), np.float32)
+    vectors[2, 1] = np.nan
+    (tmp_path / "v.raw").write_bytes(vectors.tobytes())
+    (tmp_path / "t.txt").write_text("a\nb\nc\nd\n")
+    options = ("--dim", "6", "--text", tmp_path / "t.txt", "-o", tmp_path / "v.emb")
+    result = run("convert", tmp_path / "v.raw", *options)
+    assert result.exit_code == 1 and "v.raw, row 3: not all of it are numbers" in result.stderr
+    assert "hint: check --dim and --dtype" in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.txt", "v.raw"]
+
+
 def test_options_of_raw_vectors_do_not_fit_a_store(tmp_path: Path) -> None:
     result = run("convert", tmp_path, "--dim", "6", "-o", tmp_path / "v.raw")
     assert result.exit_code == 2 and "--dim" in result.stderr
