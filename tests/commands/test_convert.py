@@ -63,3 +63,15 @@ def test_a_row_that_is_no_number_is_named_with_what_may_be_wrong(tmp_path: Path)
 def test_options_of_raw_vectors_do_not_fit_a_store(tmp_path: Path) -> None:
     result = run("convert", tmp_path, "--dim", "6", "-o", tmp_path / "v.raw")
     assert result.exit_code == 2 and "--dim" in result.stderr
+
+
+def test_a_store_that_is_not_there(tmp_path: Path) -> None:
+    result = run("convert", tmp_path / "none.emb", "-o", tmp_path / "v.raw")
+    assert result.exit_code == 1 and "none.emb: no such file or folder" in result.stderr
+
+
+def test_raw_vectors_may_be_called_like_a_store(tmp_path: Path) -> None:
+    (tmp_path / "v.emb").write_bytes(bytes(np.ones(6, np.float32)))
+    (tmp_path / "t.txt").write_text("a\n")
+    options = ("--dim", "6", "--text", tmp_path / "t.txt", "-o", tmp_path / "w.emb")
+    assert run("convert", tmp_path / "v.emb", *options).exit_code == 0
