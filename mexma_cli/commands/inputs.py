@@ -51,15 +51,18 @@ def check_inputs(paths: Sequence[Path]) -> None:
 
 
 def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
-    """Refuse outputs that would be written over an input.
+    """Refuse outputs that would be written over an input, or over a file of a store.
 
     Raises:
         click.UsageError: saying so.
     """
-    read = [path for path in inputs if path.is_file()]
-    for path in outputs:
+    inputs = list(inputs)
+    read, stores = [path for path in inputs if path.is_file()], [path for path in inputs if path.is_dir()]
+    for path in (path for path in outputs if str(path) != "-"):
         if path.is_file() and any(path.samefile(other) for other in read):
             raise click.UsageError(f"{path} is an input: name another output.")
+        if any(path.resolve().is_relative_to(store.resolve()) for store in stores):
+            raise click.UsageError(f"{path} lies in an input: name another output.")
 
 
 def refuse_formats(output: Path | None) -> None:

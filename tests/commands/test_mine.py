@@ -248,6 +248,11 @@ class TestBadInput:
         for report in (out, tmp_path / "new" / ".." / "out"):
             self.fails(2, "cannot be the output and the report", *pair, "-o", out, "--report", report)
         self.fails(2, "The pairs go to stdout", *pair, "--report", "-")
+        shard = pair[1] / "vectors-00000.npy"
+        before = shard.read_bytes()
+        for options in (("-o", shard), ("-o", out, "--report", shard)):
+            self.fails(2, "vectors-00000.npy lies in an input", *pair, *options)
+        assert run("convert", pair[1], "-o", shard).exit_code == 2 and shard.read_bytes() == before
         text = tmp_path / "text"
         text.write_text("a\n")
         self.fails(2, "is an input", text, pair[1], "-o", text)
