@@ -58,6 +58,7 @@ _DISK_HINTS = {
     errno.EACCES: "check who may read and write there, or name another path",
     errno.EPERM: "check who may read and write there, or name another path",
     errno.EROFS: "that disk is mounted read-only; name another path",
+    errno.EBADF: "is stdin or stdout closed?",
     errno.EMFILE: "too many open files; raise the limit with `ulimit -n`",
 }
 
@@ -77,6 +78,21 @@ def _drop_unwritable_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _replace_closed_streams() -> None:
+    """Where the caller has closed a stream (`>&-`), Python has None, and the next file gets its number.
+
+    In its place comes one that fails when it is used; stderr's swallows what it gets.
+    """
+    for name, flags, mode in (
+        ("stdin", os.O_WRONLY, "r"),
+        ("stdout", os.O_RDONLY, "w"),
+        ("stderr", os.O_WRONLY, "w"),
+    ):
+        if getattr(sys, name) is None:
+            stream = open(os.open(os.devnull, flags), mode, encoding="utf-8")  # noqa: SIM115 - stays open
+            setattr(sys, name, stream)
+
+
 class RoadGroup(LazyGroup):
     """The whole program: what goes wrong in a command becomes a message here."""
 
@@ -94,6 +110,7 @@ class RoadGroup(LazyGroup):
 
         Click itself does wrong usage (2) and the closed pipe (1, quietly).
         """
+        _replace_closed_streams()
         try:
             return super().main(*args, **kwargs)
         except (MexmaError, OSError) as error:

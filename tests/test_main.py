@@ -177,3 +177,24 @@ def test_full_disk_on_stdout() -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("error: No space left on device\nhint: ")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "closed", "code", "said"),
+    [
+        ("convert {text}.emb -o {text}.raw", ">&-", 0, ""),
+        ("merge {text}.emb -o {text}.all", "2>&-", 0, ""),
+        ("convert {text}.emb -o -", ">&-", 1, "error: Bad file descriptor\nhint: is stdin or stdout closed?"),
+        ("convert {text}.raw --dim 2 --text - -o {text}.new", "<&-", 1, "error: Bad file descriptor"),
+    ],
+)
+def test_a_closed_stream(command: str, closed: str, code: int, said: str, tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("a\n")
+    Path(f"{text}.raw").write_bytes(bytes(8))
+    made = run_module("convert", f"{text}.raw", "--dim", "2", "--text", str(text), "-o", f"{text}.emb")
+    assert made.returncode == 0, made.stderr
+    line = f"{sys.executable} -m mexma_cli -q {command.format(text=text)} {closed}"
+    done = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=60)
+    assert done.returncode == code and said in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr

@@ -9,6 +9,8 @@ from typing import Literal
 
 import click
 
+from mexma_cli.commands.inputs import is_store, refuse_inputs
+
 log = logging.getLogger(__name__)
 
 
@@ -55,9 +57,10 @@ def command(
     from mexma_cli.stages.convert import raw_to_store, store_to_raw
     from mexma_cli.store.embeddings import EmbeddingStore
 
-    if vectors.is_dir():
+    if is_store(vectors) and not vectors.is_file():
         if dim is not None or text is not None:
             raise click.UsageError("--dim and --text belong to raw vectors; an embedding store has both.")
+        refuse_inputs([output], [vectors])
         prepare_output(output)
         store = EmbeddingStore.open(vectors)
         store_to_raw(store, output, dtype=dtype)

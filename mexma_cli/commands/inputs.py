@@ -51,15 +51,30 @@ def check_inputs(paths: Sequence[Path]) -> None:
 
 
 def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
-    """Refuse outputs that would be written over an input.
+    """Refuse outputs that would be written over an input, or over a file of a store.
 
     Raises:
         click.UsageError: saying so.
     """
-    read = [path for path in inputs if path.is_file()]
-    for path in outputs:
+    inputs = list(inputs)
+    read, stores = [path for path in inputs if path.is_file()], [path for path in inputs if path.is_dir()]
+    for path in (path for path in outputs if str(path) != "-"):
         if path.is_file() and any(path.samefile(other) for other in read):
             raise click.UsageError(f"{path} is an input: name another output.")
+        if any(path.resolve().is_relative_to(store.resolve()) for store in stores):
+            raise click.UsageError(f"{path} lies in an input: name another output.")
+
+
+def refuse_formats(output: Path | None) -> None:
+    """Refuse an output whose name says another format than TSV, which `mexma mine` alone writes.
+
+    Raises:
+        click.UsageError: saying so.
+    """
+    from mexma_cli.stages.bitext import format_of
+
+    if (kind := format_of(output)) != "tsv":
+        raise click.UsageError(f"{output}: what is written is TSV, not {kind.upper()}: name it .tsv.")
 
 
 def label_of(path: Path) -> str:

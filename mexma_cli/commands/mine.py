@@ -215,6 +215,8 @@ def _documents(
 
 def _check_names(inputs: list[Path], files: list[Path], report: Path | None) -> None:
     """Refuse outputs that would be written over each other, or over an input."""
+    if not files and str(report) == "-":
+        raise click.UsageError("The pairs go to stdout: --report needs a file, or the pairs do (-o).")
     outputs = [*files, *([report] if report is not None else [])]
     places = [path.resolve() for path in outputs]
     for number, path in enumerate(outputs):

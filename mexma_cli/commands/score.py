@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 import click
 
 from mexma_cli.amounts import counted
-from mexma_cli.commands.inputs import check_inputs, is_store, label_of, opened, progress_bar, refuse_inputs
+from mexma_cli.commands.inputs import (
+    check_inputs,
+    is_store,
+    label_of,
+    opened,
+    progress_bar,
+    refuse_formats,
+    refuse_inputs,
+)
 from mexma_cli.commands.options import EncoderChoice, encoder_options, margin_option, neighbourhood_option
 
 if TYPE_CHECKING:
@@ -52,9 +60,9 @@ def command(
     """Score the pairs of BITEXT, in their order: score TAB source TAB target.
 
     BITEXT is two files, line n of one being the translation of line n of the other (texts or embedding
-    stores), or one TSV: source TAB target, or score TAB source TAB target, whose old score is not printed.
-    `-` is stdin. A line with an empty side has no score: `nan` is printed. Without --model, texts that go
-    with a store are embedded by that store's encoder.
+    stores), or one TSV: source TAB target, or what `mexma mine` writes, whose old score (and ids) are not
+    printed. `-` is stdin. A line with an empty side has no score: `nan` is printed. Without --model, texts
+    that go with a store are embedded by that store's encoder.
 
     A bitext's score depends on its neighbourhoods. Those of a small or one-sided bitext say little: give
     larger texts of the two languages with --background.
@@ -75,6 +83,7 @@ def command(
     from mexma_cli.stages.bitext import only_process, outputs_of, prepare_output, write_chunks
     from mexma_cli.stages.score import score, scored_lines
 
+    refuse_formats(output)
     prepare_output(output)
     outputs = outputs_of(output)
     refuse_inputs(outputs, (*bitext, *(background or ())))

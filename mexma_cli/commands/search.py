@@ -19,6 +19,7 @@ from mexma_cli.commands.inputs import (
     open_store,
     opened,
     progress_bar,
+    refuse_formats,
     refuse_inputs,
 )
 from mexma_cli.commands.options import EncoderChoice, encoder_options, neighbourhood_option
@@ -116,6 +117,7 @@ def _every(
     from mexma_cli.stages.bitext import only_process, outputs_of, prepare_output, write_chunks
     from mexma_cli.stages.search import hit_lines, search
 
+    refuse_formats(output)
     prepare_output(output)
     started = time.monotonic()
     outputs = outputs_of(output)
@@ -154,6 +156,7 @@ def _typed(path: Path, query: str, top: int, output: Path | None, encoder: Encod
     from mexma_cli.stages.bitext import outputs_of, prepare_output, write_chunks
     from mexma_cli.stages.search import line_of, nearest
 
+    refuse_formats(output)
     prepare_output(output)
     query = " ".join(query.splitlines())
     store = open_store(path)

@@ -14,7 +14,14 @@ import click
 from click.core import ParameterSource
 
 from mexma_cli.amounts import counted
-from mexma_cli.commands.inputs import check_inputs, opened, progress_bar, refuse_inputs
+from mexma_cli.commands.inputs import (
+    check_inputs,
+    label_of,
+    opened,
+    progress_bar,
+    refuse_formats,
+    refuse_inputs,
+)
 from mexma_cli.commands.options import ENCODER_NAMES, encoder_options, k_option
 from mexma_cli.commands.tune_output import (
     planted_json,
@@ -179,9 +186,10 @@ def _gold(candidates: Path, as_json: bool, precision: float | None, options: dic
     from mexma_cli.stages.tune import tune
 
     read = candidates, options["gold"], options["source_ids"], options["target_ids"]
+    check_inputs([path for path in read if path is not None])
     _check_outputs(options["output"], options["plot"], read)
     found = tune(candidates, options["gold"], options["source_ids"], options["target_ids"], precision)
-    _report(found, candidates.name, options["output"], options["plot"])
+    _report(found, label_of(Path(candidates.name)), options["output"], options["plot"])
     if as_json:
         click.echo(json.dumps(tuned_json(found)))
     else:
@@ -261,8 +269,18 @@ def _plant(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
 
 
 def _check_outputs(output: Path | None, plot: Path | None, inputs: Iterable[Path | None]) -> None:
+    """Refuse outputs before the work that would be lost or would destroy something.
+
+    Raises:
+        click.UsageError: saying so.
+    """
     from mexma_cli.stages.bitext import prepare_output
 
+    if str(output) == "-":
+        raise click.UsageError("The threshold goes to stdout: name a file for the pairs.")
+    if output is not None and plot is not None and output.resolve() == plot.resolve():
+        raise click.UsageError(f"{output} cannot be the pairs and the picture.")
+    refuse_formats(output)
     for path in (output, plot):
         prepare_output(path)
     refuse_inputs(filter(None, (output, plot)), filter(None, inputs))
@@ -271,7 +289,7 @@ def _check_outputs(output: Path | None, plot: Path | None, inputs: Iterable[Path
 def _report(found: Tuned, name: str, output: Path | None, plot: Path | None, about: str = "") -> None:
     """Counts to stderr, picture and pairs to their files."""
     from mexma_cli.evaluation.plot import draw_scores
-    from mexma_cli.stages.bitext import write_pairs
+    from mexma_cli.stages.bitext import only_process, write_pairs
 
     log.info(
         "%s%s, %s, %s of these among the candidates",
@@ -289,7 +307,8 @@ def _report(found: Tuned, name: str, output: Path | None, plot: Path | None, abo
     if plot is not None:
         draw_scores(plot, found.scores, found.is_gold, found.best.threshold, f"Scores of {name}")
     if output is not None:
-        write_pairs(output, found.kept())
+        with only_process([output]):
+            write_pairs(output, found.kept())
 
 
 def _say_counts(about: str, *counts: tuple[int, str, str]) -> None:

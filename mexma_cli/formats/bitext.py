@@ -114,18 +114,19 @@ def read_scored(lines: Iterable[str], where: str) -> Iterator[ScoredPair]:
 
 
 def read_pairs(
-    lines: Iterable[str], where: str, columns: str = "source, target"
+    lines: Iterable[str], where: str, columns: str = "source, target", also: int | None = None
 ) -> Iterator[tuple[str, str]]:
     """Read lines of two fields.
 
     Args:
         columns: what the two are, for messages.
+        also: how many fields a line may have instead; those after the second are passed over.
 
     Raises:
         MexmaError: a line without two fields.
     """
     for number, line in enumerate(lines, 1):
-        first, second = _fields(line, 2, where, number, columns)
+        first, second = _fields(line, 2, where, number, columns, also)[:2]
         yield first, second
 
 

@@ -11,7 +11,7 @@ import torch
 from mexma_cli.encoder.compiling import compiled
 from mexma_cli.mining import kernels
 from mexma_cli.mining.blocks import Side
-from mexma_cli.mining.faiss_index import BLOCK, SideIndex, gather, units
+from mexma_cli.mining.faiss_index import BLOCK, SideIndex, gather
 
 TUNED_ON, MEASURED_ON = 256, 512  # rows a direction
 _HIT_BYTES = 64  # an id, an approximate and an exact cosine, their order, and copies while sorting
@@ -62,9 +62,9 @@ class Search:
         self.hits = min(self.hits, len(self.other))
         at_once = max(64, self._working // 4 // (8 * self.own.dim + _HIT_BYTES * self.hits))
         block = max(256, self._working // 8 // (8 * self.other.dim))
-        kept = units(self.other, 0, len(self.other)) if block >= len(self.other) else None
+        kept = self.other.units(0, len(self.other)) if block >= len(self.other) else None
         for start in range(first, len(self.own), at_once):
-            queries = units(self.own, start, start + at_once)
+            queries = self.own.units(start, start + at_once)
             self._score(queries, self.index.search(queries, self.hits), start, kept, block)
             progress(len(queries))
 
@@ -78,7 +78,7 @@ class Search:
         for first in range(0, len(self.other), len(self.other) if kept is not None else block):
             if kept is None:
                 low, high = np.searchsorted(sorted_ids, (first, first + block)).tolist()
-                vectors = units(self.other, first, first + block) if high > low else None
+                vectors = self.other.units(first, first + block) if high > low else None
             else:
                 low, high, vectors = 0, len(order), kept
             if vectors is None:
@@ -123,7 +123,7 @@ def exact(queries: np.ndarray, other: Side, k: int) -> np.ndarray:
     best = np.full((len(queries), k), kernels.EMPTY, dtype=np.int64)
     left = torch.from_numpy(queries)
     for start in range(0, len(other), BLOCK):
-        block = units(other, start, start + BLOCK)
+        block = other.units(start, start + BLOCK)
         few = min(k + 4, len(block))  # a few more, as the product may round otherwise than `dots`
         for top in range(0, len(queries), 512):
             near = (left[top : top + 512] @ torch.from_numpy(block).T).topk(few, dim=1).indices.numpy()

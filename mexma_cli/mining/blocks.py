@@ -21,7 +21,7 @@ import torch
 
 from mexma_cli.encoder.threads import in_slices
 from mexma_cli.mining import kernels
-from mexma_cli.mining.arithmetic import Arithmetic
+from mexma_cli.mining.arithmetic import FLOAT32, Arithmetic
 
 _READ_ROWS = 1 << 12  # rows that are read at once
 _SAMPLE = 2048  # rows from which the centre is taken
@@ -138,6 +138,15 @@ class Side:
         in_slices(len(unit), prepare, 4 * unit.size)
         length, error, bias, step = np.ascontiguousarray(stats.T)
         return Block(unit, low, step, length * np.float32(1.0001), error, bias)
+
+    def units(self, start: int, stop: int) -> np.ndarray:
+        """Kept rows start to stop as unit vectors float32 [n, d], to the last bit as in `block`.
+
+        Raises:
+            ValueError: A vector is not finite.
+        """
+        nowhere = np.zeros(self.dim, dtype=np.float32)
+        return self.block(start, stop, FLOAT32, nowhere, nowhere).unit
 
 
 def pairs_expected(left: Side, right: Side, sizes: tuple[int, int], k: int, arithmetic: Arithmetic) -> float:

@@ -14,7 +14,6 @@ import faiss
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.mining.arithmetic import FLOAT32
 from mexma_cli.mining.blocks import Side
 
 log = logging.getLogger(__name__)
@@ -76,22 +75,16 @@ _MOST_PROBES = 2048  # lists that faiss can search on a GPU
 _SLACK = 1.6  # faiss rounds its lists up to powers of two
 
 
-def units(side: Side, start: int, stop: int) -> np.ndarray:
-    """Kept rows of a side, normalised, float32 [n, d]."""
-    nowhere = np.zeros(side.dim, dtype=np.float32)
-    return side.block(start, stop, FLOAT32, nowhere, nowhere).unit
-
-
 def gather(side: Side, places: np.ndarray) -> np.ndarray:
     """Some kept rows of a side, by sorted place among them, as unit vectors float32 [n, d]."""
     out = np.empty((len(places), side.dim), dtype=np.float32)
     for start in range(0, len(side), BLOCK):
         first, last = np.searchsorted(places, (start, start + BLOCK)).tolist()
         if last - first > BLOCK // 64:
-            out[first:last] = units(side, start, start + BLOCK)[places[first:last] - start]
+            out[first:last] = side.units(start, start + BLOCK)[places[first:last] - start]
         else:
             for row in range(first, last):
-                out[row] = units(side, int(places[row]), int(places[row]) + 1)
+                out[row] = side.units(int(places[row]), int(places[row]) + 1)
     return out
 
 
@@ -162,7 +155,7 @@ class SideIndex:
         self._parts: list[Path] = []
         self._rows = len(side)
         if share is not None:
-            per_row = _bytes_per_row(self._trained, units(side, 0, BLOCK)) * _SLACK
+            per_row = _bytes_per_row(self._trained, side.units(0, BLOCK)) * _SLACK
             self._rows = max(1, int(share / per_row))
         lists = faiss.try_extract_index_ivf(self._trained)
         self.parameter, self._effort, self._most = "", 1, 1
@@ -245,7 +238,7 @@ class SideIndex:
     ) -> None:
         """Put some rows into a part, and write it from time to time."""
         for start in range(first, last, BLOCK):
-            rows = units(self._side, start, min(start + BLOCK, last))
+            rows = self._side.units(start, min(start + BLOCK, last))
             part.add(rows)
             progress(len(rows))
             if self._keeper is not None and self._by_halves and start + BLOCK < last and self._keeper.due():
@@ -305,11 +298,14 @@ def _write(index: faiss.Index, path: Path) -> None:
     """
     new = path.with_suffix(".new")
     try:
-        faiss.write_index(index, str(new))
-        with new.open("rb") as file:
+        with new.open("wb") as file:
+            # Where faiss writes to a file of its own, it only prints that the last bytes found no room.
+            faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))  # type: ignore[attr-defined]
+            file.flush()
             os.fsync(file.fileno())
         new.replace(path)
     except (RuntimeError, OSError) as error:
+        new.unlink(missing_ok=True)
         reason = _reason(error) if isinstance(error, RuntimeError) else error.strerror
         raise MexmaError(
             f"an index cannot be written to {path.parent}: {reason}",

@@ -117,7 +117,9 @@ class PlantCurve:
             raise MexmaError(
                 f"no threshold has a precision of {100 * precision:.2f} %: the highest is about "
                 f"{100 * best.precision:.2f} %, above {best.threshold}",
-                f"ask for less, such as --precision {np.floor(100 * best.precision) / 100:g}",
+                f"ask for less, such as --precision {np.floor(100 * best.precision) / 100:g}"
+                if best.precision >= 0.01
+                else None,
             )
         return place
 

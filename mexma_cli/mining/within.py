@@ -9,7 +9,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from mexma_cli.mining.arithmetic import FLOAT32
 from mexma_cli.mining.blocks import Side, VectorSource
 from mexma_cli.mining.kernels import dots
 from mexma_cli.mining.margin import margin
@@ -84,9 +83,8 @@ class _Best:
 
 def _units(side: Side, rows: np.ndarray) -> np.ndarray:
     """Some rows as unit vectors float32 [n, d], as `knn` makes them."""
-    nowhere = np.zeros(side.dim, dtype=np.float32)
     side.ids = rows
-    return side.block(0, len(rows), FLOAT32, nowhere, nowhere).unit
+    return side.units(0, len(rows))
 
 
 def _compare(

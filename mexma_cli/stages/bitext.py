@@ -16,7 +16,16 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import Chunk, MinedPair, jsonl, moses, tsv
 from mexma_cli.formats.tmx import tmx
 from mexma_cli.languages import UNSTATED
-from mexma_cli.store.manifest import aside, fsync_file, fsync_folder, make_parent, no_space_as_message
+from mexma_cli.store.manifest import (
+    aside,
+    fsync_file,
+    fsync_folder,
+    is_special,
+    make_parent,
+    no_space_as_message,
+    replaced_name,
+    written_aside,
+)
 
 FORMATS = ("tsv", "jsonl", "moses", "tmx")
 
@@ -72,7 +81,7 @@ def prepare_output(path: Path | None) -> None:
         return
     if path.is_dir():
         raise MexmaError(f"{path} is a folder, not a file", "name a file for the output")
-    if not _is_special(path):
+    if not is_special(path):
         make_parent(path)
     elif not os.access(path, os.W_OK):
         raise MexmaError(f"{path}: not allowed to write there", "name another output")
@@ -89,7 +98,7 @@ def only_process(paths: Iterable[Path]) -> Iterator[None]:
     """
     with ExitStack() as stack:
         for final, path in sorted({path.resolve(): path for path in paths}.items()):
-            if not _is_special(path):
+            if not is_special(path):
                 stack.enter_context(_locked(final, path))
         yield
 
@@ -140,7 +149,7 @@ def write_chunks(paths: Sequence[Path], chunks: Iterable[Chunk]) -> int:
 
     Args:
         paths: one for each text of a chunk, compressed as they are named; none is stdout. A pipe or a device
-            is written to as it is, and a link stays one.
+            stays what it is, and so does a link.
 
     Returns:
         The sum of what the chunks count.
@@ -152,8 +161,8 @@ def write_chunks(paths: Sequence[Path], chunks: Iterable[Chunk]) -> int:
         changed = _write([sys.stdout.buffer], chunks)
         sys.stdout.buffer.flush()
         return changed
-    if len(paths) == 1 and _is_special(paths[0]):
-        with no_space_as_message(paths[0]), paths[0].open("wb") as out:
+    if len(paths) == 1 and is_special(paths[0]):
+        with no_space_as_message(paths[0]), paths[0].open("wb") as file, _packed(file, paths[0]) as out:
             return _write([out], chunks)
     finals = [path.resolve() for path in paths]
     parts = [aside(path) for path in finals]
@@ -195,7 +204,7 @@ def _packed(file: IO[bytes], path: Path) -> Iterator[IO[Any]]:
 
 def _name(parts: Sequence[Path], finals: Sequence[Path]) -> None:
     """Give finished files their names: all of them, or none."""
-    before = {path: path.with_name(f"{path.name}.old-{os.getpid()}") for path in finals if path.exists()}
+    before = {path: replaced_name(path) for path in finals if path.exists()}
     named: list[Path] = []
     try:
         if len(finals) > 1:
@@ -226,11 +235,6 @@ def _keep(path: Path, old: Path) -> None:
         path.replace(old)
 
 
-def _is_special(path: Path) -> bool:
-    """Whether it is a pipe or a device."""
-    return path.exists() and not path.is_file() and not path.is_dir()
-
-
 @contextmanager
 def _locked(final: Path, path: Path) -> Iterator[None]:
     """Hold `final`, where the `path` that was given leads."""
@@ -240,6 +244,7 @@ def _locked(final: Path, path: Path) -> Iterator[None]:
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             raise MexmaError(f"{path} cannot be written: {error.strerror}", "name another output") from None
+        held = True
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -248,13 +253,16 @@ def _locked(final: Path, path: Path) -> Iterator[None]:
                 f"{final}: another process is about to write it", "wait for it, or name another output"
             ) from None
         except OSError:
-            pass  # a file system without locks
+            held = False  # a file system without locks
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), os.stat(lock)):
                 break
         os.close(descriptor)  # its holder removed it just now
     try:
+        for stray in written_aside(final) if held else ():
+            stray.unlink()  # of a killed process: whoever is alive and writes there has the lock
         yield
     finally:
-        lock.unlink(missing_ok=True)
+        if not os.fstat(descriptor).st_size:  # else it is a file of the user's
+            lock.unlink(missing_ok=True)
         os.close(descriptor)

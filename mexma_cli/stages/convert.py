@@ -72,6 +72,7 @@ def raw_to_store(
                 pass
             for start in range(done, len(vectors), _BLOCK):
                 block = np.asarray(vectors[start : start + _BLOCK])
+                _check_numbers(block, start, raw)
                 writer.write(block, list(islice(lines, len(block))))
                 if on_progress is not None:
                     on_progress(start + len(block), len(vectors))
@@ -87,6 +88,16 @@ def _check_begun(writer: EmbeddingWriter, vectors: np.ndarray, raw: Path) -> Non
                 f"{writer.path} was begun with other vectors than those of {raw}",
                 "give those to go on with it, or --overwrite to start anew",
             )
+
+
+def _check_numbers(block: np.ndarray, start: int, raw: Path) -> None:
+    """Refuse what is no number: most likely they were written in another type."""
+    good = np.isfinite(block).all(axis=1)
+    if not good.all():
+        raise MexmaError(
+            f"{raw}, row {start + int(np.argmin(good)) + 1}: not all of it are numbers",
+            "check --dim and --dtype, which the file itself does not say",
+        )
 
 
 def store_to_raw(

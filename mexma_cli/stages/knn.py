@@ -61,6 +61,8 @@ def find_neighbours(
             journal_in(writer.part, (source, target), k, settings),
             on_progress,
         )
+        for store in (source, target):
+            store.check_unchanged()
         return writer.finish(
             {field.name: getattr(found.neighbours, field.name) for field in fields(Neighbours)},
             _side(source, names[0], source_counts),

@@ -130,6 +130,8 @@ def mine(
     with clock("matching"):
         found = match(pool, settings.margin, settings.retrieval, settings.threshold, background=background)
     chosen, texts, dropped = _chosen(found, source, target, settings, clock)
+    for store in (source, target):
+        store.check_unchanged()
     with clock("matching"):
         known = details(nearest, chosen) if settings.with_ids else None
     return Mined(

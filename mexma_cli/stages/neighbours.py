@@ -21,8 +21,7 @@ from mexma_cli.mining.device import load_libraries
 from mexma_cli.mining.neighbours import Neighbours, knn
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.journal import FileJournal
-from mexma_cli.store.layout import PROGRESS, partial
-from mexma_cli.store.manifest import no_space_as_message, only_writer
+from mexma_cli.store.layout import PROGRESS, partial, unfinished
 from mexma_cli.store.neighbours import content_checksum
 
 log = logging.getLogger(__name__)
@@ -179,9 +178,7 @@ def journal_beside(
         yield None
         return
     folder = partial(output)
-    with no_space_as_message(folder):
-        folder.mkdir(exist_ok=True)
-    with only_writer(folder):
+    with unfinished(folder):
         journal = journal_in(folder, stores, k, settings)
         try:
             yield journal

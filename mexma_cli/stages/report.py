@@ -74,7 +74,7 @@ def write_report(path: Path, run: Run) -> None:
         "seconds": {stage: round(spent, 3) for stage, spent in {**mined.seconds, **run.seconds}.items()},
         "peak_memory_bytes": peak_memory(),
     }
-    write_json_atomic(path.resolve(), report)
+    write_json_atomic(path, report)
 
 
 def _documents(found: DocumentPairs | None) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import Chunk, format_pairs, read_pairs
+from mexma_cli.formats.bitext import Chunk, MinedPair, format_pairs, read_pairs
+from mexma_cli.mining.blocks import Side
 from mexma_cli.mining.kernels import dots
 from mexma_cli.mining.margin import margin as margin_of
 from mexma_cli.mining.margin import means
@@ -84,6 +85,8 @@ def score(
         )
     scores = margin_of(cosines, source_mean, target_mean, margin)
     scores[~wanted] = np.nan
+    for store in (source, target, *others):
+        store.check_unchanged()
     return Scored(scores, int(empty.sum()), int(unusable.sum()), fewest)
 
 
@@ -100,10 +103,12 @@ def pair_cosines(source: EmbeddingStore, target: EmbeddingStore) -> np.ndarray:
 
 
 def units(vectors: np.ndarray) -> np.ndarray:
-    """Rows of length 1, float32 [n, d]; rows without a direction are nan."""
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    """Rows of length 1, float32 [n, d], as the search makes them; rows without a direction are nan."""
+    norms = np.linalg.norm(vectors, axis=1)
     usable = np.isfinite(norms) & (norms > 0)
-    return np.divide(vectors, norms, out=np.full_like(vectors, np.nan), where=usable)
+    unit = np.full_like(vectors, np.nan)
+    unit[usable] = Side(vectors, usable).units(0, len(vectors))
+    return unit
 
 
 def _neighbourhoods(
@@ -148,7 +153,7 @@ def scored_lines(
 
 
 def split_tsv(path: Path, where: str, source: Path, target: Path) -> None:
-    """Write the two sides of a TSV file, `source TAB target` or `score TAB source TAB target`, as two texts.
+    """Write the two sides of a TSV file, `source TAB target` or what `mexma mine` writes, as two texts.
 
     Args:
         path: a regular file, maybe compressed.
@@ -157,21 +162,23 @@ def split_tsv(path: Path, where: str, source: Path, target: Path) -> None:
     Raises:
         MexmaError: a line with fewer or more fields than the first one (file and line are named).
     """
-    with open_text(source) as first, open_text(target) as second:
-        for left, right in read_pairs(_without_scores(read_lines(path, where), where), where):
-            first.write(f"{left}\n")
-            second.write(f"{right}\n")
-
-
-def _without_scores(lines: Iterator[str], where: str) -> Iterable[str]:
-    """The lines, less a first column of numbers if the first line has three columns."""
+    lines = read_lines(path, where)
     first = next(lines, None)
-    if first is None:
-        return
-    lines = chain([first], lines)
-    if first.count("\t") < 2 or not _is_number(first.partition("\t")[0]):
-        yield from lines
-        return
+    if first is not None:
+        lines = chain([first], lines)
+    fields, with_ids = (first or "").split("\t"), len(MinedPair._fields)
+    scored = len(fields) > 2 and _is_number(fields[0])
+    if scored:
+        lines = _without_scores(lines, where)
+    also = with_ids - 1 if scored and len(fields) == with_ids else None
+    with open_text(source) as one, open_text(target) as other:
+        for left, right in read_pairs(lines, where, also=also):
+            one.write(f"{left}\n")
+            other.write(f"{right}\n")
+
+
+def _without_scores(lines: Iterator[str], where: str) -> Iterator[str]:
+    """The lines less their first column."""
     for number, line in enumerate(lines, 1):
         if line.count("\t") < 2:
             raise MexmaError(

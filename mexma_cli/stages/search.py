@@ -61,6 +61,8 @@ def search(
     repeated = _searchable(queries) & ~keep_queries
     fill_repeated(found.forward_scores, found.forward_ids, queries, target, repeated, keep_target, width)
     scores, rows = _best(found, top, margin, k)
+    for store in (queries, target):
+        store.check_unchanged()
     return Hits(scores, rows, int((rows[:, :1] < 0).sum()) if rows.shape[1] else queries.rows, counts)
 
 

@@ -69,9 +69,10 @@ def tune(
         MexmaError: a file is empty or not of its format, the gold list names unknown ids, or shares no pair
             with the candidates, or no threshold has the wanted precision.
     """
-    found = list(read_scored(read_lines(candidates), str(candidates)))
+    name = name_of(candidates)
+    found = list(read_scored(read_lines(candidates), name))
     if not found:
-        raise MexmaError(f"{candidates} has no candidates", "`mexma mine` writes them")
+        raise MexmaError(f"{name} has no candidates", "`mexma mine` writes them")
     if (source_ids is None) != (target_ids is None):
         raise ValueError("id files for both sides or for none")
     ambiguous = unknown = 0
@@ -84,19 +85,19 @@ def tune(
         keyed, ambiguous, unknown = _with_ids(found, sources, targets)
         if unknown == len(found):
             raise MexmaError(
-                f"{candidates}, line 1: no candidate has both its sentences in {source_ids} and {target_ids}",
+                f"{name}, line 1: no candidate has both its sentences in {sources.path} and {targets.path}",
                 "the id files must hold the sentences that were mined; are --source and --target swapped?",
             )
     best_of = _each_once(keyed)
     is_gold = np.fromiter((key in wanted for key in best_of), dtype=bool, count=len(best_of))
     if not is_gold.any():
-        raise _nothing_found(candidates, gold, len(best_of), len(wanted), source_ids is None)
+        raise _nothing_found(name, name_of(gold), len(best_of), len(wanted), source_ids is None)
     pairs = list(best_of.values())
     scores = np.array([pair.score for pair in pairs])
     try:
         best = choose(scores, is_gold, len(wanted), precision)
     except MexmaError as error:
-        raise MexmaError(f"{candidates}: {error.message}", error.hint) from None
+        raise MexmaError(f"{name}: {error.message}", error.hint) from None
     sides = [_hashes(key[side] for key in keys) for keys in (best_of, wanted) for side in (0, 1)]
     labelled = Labelled(scores, is_gold, *sides)
     return Tuned(
@@ -113,9 +114,7 @@ def tune(
     )
 
 
-def _nothing_found(
-    candidates: str | Path, gold: str | Path, mined: int, wanted: int, by_text: bool
-) -> MexmaError:
+def _nothing_found(candidates: str, gold: str, mined: int, wanted: int, by_text: bool) -> MexmaError:
     hint = "give the sentences exactly as they were mined, or ids with --source and --target"
     return MexmaError(
         f"{gold}: none of its {wanted:,} pairs is among the {mined:,} of {candidates}",
@@ -172,6 +171,11 @@ def tune_languages(
         )
 
 
+def name_of(path: str | Path) -> str:
+    """A file in messages."""
+    return "stdin" if str(path) == "-" else str(path)
+
+
 def filled(pattern: str | Path, language: str) -> Path:
     """The path of one language: with its code, as the user wrote it, for `{lang}`."""
     return Path(str(pattern).replace("{lang}", language))
@@ -187,10 +191,10 @@ class _Ids:
     """Sentences and ids of one side: `known` is sentence -> id, None where it has more than one."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = path
+        self.path = name_of(path)
         self.known: dict[str, str | None] = {}
         self.ids: set[str] = set()
-        for name, sentence in read_ids(read_lines(path), str(path)):
+        for name, sentence in read_ids(read_lines(path), self.path):
             self.ids.add(name)
             sentence = one_field(sentence)
             self.known[sentence] = None if sentence in self.known else name
@@ -215,23 +219,23 @@ def _with_ids(
 
 
 def _gold_texts(path: str | Path) -> set[Pair]:
-    gold = set(read_pairs(read_lines(path), str(path)))
+    gold = set(read_pairs(read_lines(path), name_of(path)))
     if not gold:
-        raise MexmaError(f"{path} is empty: it has no gold pairs")
+        raise MexmaError(f"{name_of(path)} is empty: it has no gold pairs")
     return gold
 
 
 def _gold_ids(path: str | Path, sources: _Ids, targets: _Ids) -> set[Pair]:
-    gold: set[Pair] = set()
-    for number, pair in enumerate(read_pairs(read_lines(path), str(path), "source id, target id"), 1):
+    gold, where = set[Pair](), name_of(path)
+    for number, pair in enumerate(read_pairs(read_lines(path), where, "source id, target id"), 1):
         for name, own, other in ((pair[0], sources, targets), (pair[1], targets, sources)):
             if name not in own.ids:
                 swapped = name in other.ids
                 raise MexmaError(
-                    f"{path}, line {number}: the id {name!r} is not in {own.path}",
+                    f"{where}, line {number}: the id {name!r} is not in {own.path}",
                     f"it is in {other.path}: swap --source and --target" if swapped else None,
                 )
         gold.add(pair)
     if not gold:
-        raise MexmaError(f"{path} is empty: it has no gold pairs")
+        raise MexmaError(f"{where} is empty: it has no gold pairs")
     return gold

@@ -29,6 +29,7 @@ from mexma_cli.store.manifest import (
     no_space_as_message,
     read_manifest,
     write_json_atomic,
+    written_aside,
 )
 
 FORMAT_VERSION = 1
@@ -177,7 +178,7 @@ class BitextWriter:
         self.pairs = 0
 
     def __enter__(self) -> BitextWriter:
-        for old in self.path.parent.glob(f"{self.path.name}.tmp-*"):  # of a killed run
+        for old in written_aside(self.path):  # of a killed run
             shutil.rmtree(old, ignore_errors=True)
         with no_space_as_message(self._part):
             self._part.mkdir(parents=True)

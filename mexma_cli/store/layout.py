@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.store.manifest import file_size, fingerprint, read_manifest
+from mexma_cli.store.manifest import (
+    file_size,
+    fingerprint,
+    no_space_as_message,
+    only_writer,
+    read_manifest,
+)
 
 FORMAT_VERSION = 2
 """2: several sources, parts of a text, cleaning and prefix. Stores of version 1 are read as they are."""
@@ -21,6 +29,12 @@ AGAIN = "embed the text again with --overwrite, or fetch the whole file"
 _NAMES = re.compile(
     r"(?:vectors-[0-9]{5,}\.npy|lines-[0-9]{5,}\.txt\.zst|(?:manifest|progress)\.json)(?:\.tmp-[0-9]+)?"
 )
+
+_UNFINISHED = re.compile(
+    _NAMES.pattern + r"|(?:found|lists-[ab])\.keys|index-[xy]-(?:trained|[0-9]+)\.(?:faiss|new)"
+    r"|(?:forward|backward)-(?:scores|ids)\.npy"
+)
+"""What is found in unfinished folders, also those of `store.journal` and `store.neighbours`."""
 
 
 class _Frozen(BaseModel):
@@ -204,6 +218,26 @@ def partial(path: Path) -> Path:
     return _beside(path, path.name + ".partial")
 
 
+@contextmanager
+def unfinished(folder: Path) -> Iterator[None]:
+    """Make a folder called as by `partial`, or take the one that is there, and hold it against others.
+
+    Raises:
+        MexmaError: Another process writes there, the disk is full, or the folder is not one that a run left:
+            what else is in it would be gone.
+    """
+    with no_space_as_message(folder):
+        folder.mkdir(exist_ok=True)
+    with only_writer(folder):
+        foreign = [file.name for file in folder.iterdir() if not _UNFINISHED.fullmatch(file.name)]
+        if foreign:
+            raise MexmaError(
+                f"{folder} is what an unfinished output would be called, and it holds {min(foreign)}",
+                "name another output, or move that folder",
+            )
+        yield
+
+
 def part_path(path: Path, number: int, of: int) -> Path:
     """What the store of part `number` (from 1) of a text is called: ``NAME.00003-of-00010.emb``."""
     ending = path.suffix if path.suffix == ".emb" else ""
@@ -211,6 +245,8 @@ def part_path(path: Path, number: int, of: int) -> Path:
 
 
 def _beside(path: Path, name: str) -> Path:
+    if str(path) == "-":
+        raise MexmaError("stdout cannot be a store, which is a folder", "name one: -o NAME.emb or NAME.knn")
     if not path.name:  # . or /
         raise MexmaError(f"{path} is a folder, not the name of a store", "name another output")
     return path.with_name(name)

@@ -12,7 +12,9 @@ import fcntl
 import glob
 import json
 import os
+import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -95,21 +97,37 @@ def aside(path: Path) -> Path:
     return path.with_name(f"{path.name}.tmp-{os.getpid()}")
 
 
+def is_special(path: Path) -> bool:
+    """Whether it is a pipe or a device."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A binary file that gets its name only when it is whole and on the disk.
 
+    A link stays one. A pipe or a device is written to as it is, and so is stdout (``-``).
+
     Raises:
         MexmaError: The disk is full; nothing is left under either name.
     """
-    part = aside(path)
+    if str(path) == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    if is_special(path):
+        with no_space_as_message(path), path.open("wb") as file:
+            yield file
+        return
+    final = path.resolve()
+    part = aside(final)
     with no_space_as_message(path):
         try:
             with part.open("wb") as file:
                 yield file
                 fsync_file(file)
-            part.replace(path)
-            fsync_folder(path.parent)
+            part.replace(final)
+            fsync_folder(final.parent)
         except BaseException:
             part.unlink(missing_ok=True)
             raise
@@ -204,7 +222,7 @@ def fingerprint(settings: Any) -> str:
 
 def commit_folder(part: Path, final: Path) -> None:
     """Give a finished folder its name; what had that name before goes only after that."""
-    old = final.with_name(f"{final.name}.old-{os.getpid()}")
+    old = replaced_name(final)
     if final.exists() and _exchange(part, final):
         part.replace(old)
     else:
@@ -220,12 +238,32 @@ def commit_folder(part: Path, final: Path) -> None:
     remove_replaced(final)
 
 
+def replaced_name(final: Path) -> Path:
+    """What something is called that is about to go; a name that nobody gives to a copy of their own."""
+    number = os.getpid()
+    while os.path.lexists(name := final.with_name(f"{final.name}.replaced-{number}")):
+        number += 1  # in a container a killed run may have had the same one
+    return name
+
+
 def replaced(final: Path) -> list[Path]:
     """What had a name before and is not removed yet, of killed runs too."""
-    return list(final.parent.glob(f"{glob.escape(final.name)}.old-*"))
+    return _of_processes(final, "replaced")
+
+
+def written_aside(final: Path) -> list[Path]:
+    """What is being written `aside`, or was when a run was killed."""
+    return _of_processes(final, "tmp")
+
+
+def _of_processes(final: Path, what: str) -> list[Path]:
+    ours = re.compile(re.escape(f"{final.name}.{what}-") + "[0-9]+")
+    there = final.parent.glob(f"{glob.escape(final.name)}.{what}-*")
+    return [path for path in there if ours.fullmatch(path.name)]
 
 
 def remove_replaced(final: Path) -> None:
+    """Remove what had a name before."""
     for gone in replaced(final):
         if gone.is_dir() and not gone.is_symlink():
             shutil.rmtree(gone)

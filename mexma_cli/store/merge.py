@@ -17,12 +17,12 @@ from mexma_cli.store.layout import (
     Source,
     check_replaceable,
     partial,
+    unfinished,
 )
 from mexma_cli.store.manifest import (
     commit_folder,
     make_parent,
     no_space_as_message,
-    only_writer,
     write_json_atomic,
 )
 from mexma_cli.store.reader import EmbeddingStore
@@ -57,20 +57,18 @@ def concatenate(
     check_output(output, overwrite)
     make_parent(output)
     part = partial(output)
-    with no_space_as_message(part):
-        part.mkdir(exist_ok=True)
-        with only_writer(part):
-            check_output(output, overwrite)  # another process may have been there meanwhile
-            try:
-                for stray in part.iterdir():
-                    stray.unlink()
-                shards = _taken_over(stores, part, on_progress or (lambda done, total: None))
-                manifest = _manifest(stores, shards, sources, argv)
-                write_json_atomic(part / MANIFEST, manifest.model_dump(mode="json"))
-            except BaseException:
-                shutil.rmtree(part)
-                raise
-            commit_folder(part, output)
+    with unfinished(part), no_space_as_message(part):
+        check_output(output, overwrite)  # another process may have been there meanwhile
+        try:
+            for stray in part.iterdir():
+                stray.unlink()
+            shards = _taken_over(stores, part, on_progress or (lambda done, total: None))
+            manifest = _manifest(stores, shards, sources, argv)
+            write_json_atomic(part / MANIFEST, manifest.model_dump(mode="json"))
+        except BaseException:
+            shutil.rmtree(part)
+            raise
+        commit_folder(part, output)
     return EmbeddingStore.open(output)
 
 

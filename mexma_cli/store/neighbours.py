@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.layout import MANIFEST, PROGRESS, File, files_of, partial
+from mexma_cli.store.layout import MANIFEST, PROGRESS, File, files_of, partial, unfinished
 from mexma_cli.store.manifest import (
     ArrayWriter,
     checksum_file,
@@ -31,7 +31,6 @@ from mexma_cli.store.manifest import (
     fsync_file,
     make_parent,
     no_space_as_message,
-    only_writer,
     read_json,
     read_manifest,
     write_json_atomic,
@@ -235,9 +234,7 @@ class NeighbourWriter:
     def __enter__(self) -> NeighbourWriter:
         check_replaceable(self.path, self._overwrite)
         make_parent(self.path)
-        with no_space_as_message(self.part):
-            self.part.mkdir(exist_ok=True)
-        self._stack.enter_context(only_writer(self.part))
+        self._stack.enter_context(unfinished(self.part))
         if self._overwrite:
             for old in self.part.iterdir():
                 old.unlink()

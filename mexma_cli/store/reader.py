@@ -23,7 +23,7 @@ from mexma_cli.store.layout import (
     partial,
 )
 from mexma_cli.store.manifest import checksum_file, file_size, read_manifest
-from mexma_cli.store.shard import read_rows
+from mexma_cli.store.shard import cut_short, read_rows
 
 
 class EmbeddingStore:
@@ -134,6 +134,16 @@ class EmbeddingStore:
                         AGAIN,
                     )
 
+    def check_unchanged(self) -> None:
+        """Find out, when all is read, that the rows are still those of the store that was opened.
+
+        Raises:
+            MexmaError: The store was made anew meanwhile; what was read may be of both.
+        """
+        now = read_manifest(self.path / MANIFEST, EmbeddingManifest, FORMAT_VERSION)
+        if now.shards[: len(self.manifest.shards)] != self.manifest.shards:  # it may have become longer
+            raise MexmaError(f"{self.path} was made anew while it was read", "run the same command again")
+
     def _check_sizes(self) -> None:
         manifest = self.manifest
         rows = 0
@@ -166,7 +176,10 @@ class EmbeddingStore:
                 )
             self._checked.add(index)
         offset, count = file_size(first, manifest.dtype, self.dim), (last - first) * self.dim
-        return np.fromfile(path, manifest.dtype, count, offset=offset).reshape(-1, self.dim)
+        values = np.fromfile(path, manifest.dtype, count, offset=offset)
+        if len(values) != count:
+            raise cut_short(path)
+        return values.reshape(-1, self.dim)
 
 
 def _no_store(folder: Path) -> MexmaError:

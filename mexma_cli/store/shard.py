@@ -75,6 +75,9 @@ def read_rows(files: Sequence[tuple[int, Path]], rows: np.ndarray, settings: Set
     Args:
         files: Vector files, each with its first row, in order.
         rows: int64 [n].
+
+    Raises:
+        MexmaError: A file is too short.
     """
     found = np.empty((len(rows), settings.dim), settings.dtype)
     places = np.searchsorted([first for first, _ in files], rows, side="right") - 1
@@ -83,8 +86,14 @@ def read_rows(files: Sequence[tuple[int, Path]], rows: np.ndarray, settings: Set
         with path.open("rb", buffering=0) as file:
             for at in np.flatnonzero(places == index):
                 file.seek(file_size(int(rows[at]) - first, settings.dtype, settings.dim))
-                file.readinto(found[at].data)
+                if file.readinto(found[at].data) != found[at].nbytes:
+                    raise cut_short(path)
     return found
+
+
+def cut_short(path: Path) -> MexmaError:
+    """What to say of a file that had its length when the store was opened."""
+    return MexmaError(f"{path} is damaged: it was cut short while it was read", AGAIN)
 
 
 class OpenShard:

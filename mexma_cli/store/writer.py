@@ -29,13 +29,13 @@ from mexma_cli.store.layout import (
     files_of,
     part_rows,
     partial,
+    unfinished,
 )
 from mexma_cli.store.manifest import (
     checksum_file,
     commit_folder,
     make_parent,
     no_space_as_message,
-    only_writer,
     read_manifest,
     remove_replaced,
     replaced,
@@ -149,9 +149,7 @@ class EmbeddingWriter:
     def __enter__(self) -> EmbeddingWriter:
         self._check_place()
         make_parent(self.path)
-        with no_space_as_message(self._part):
-            self._part.mkdir(exist_ok=True)
-        self._stack.enter_context(only_writer(self._part))
+        self._stack.enter_context(unfinished(self._part))
         try:
             self._check_place()  # another process may have finished there meanwhile
             with no_space_as_message(self._part):

@@ -6,7 +6,9 @@ line is a line. Line numbers and byte positions in messages count from 1.
 
 from __future__ import annotations
 
+import bz2
 import io
+import lzma
 import os
 import shlex
 import shutil
@@ -14,7 +16,7 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +41,12 @@ _MAGIC = {
     b"\xfd7zXZ\x00": "xz",
     b"BZh": "bz2",
 }
+_FRAMES: dict[str, Callable[[], Any]] = {
+    "zst": lambda: zstandard.ZstdDecompressor().decompressobj(),
+    "xz": lzma.LZMADecompressor,
+    "bz2": bz2.BZ2Decompressor,
+}
+_PACKED = 1 << 18  # packed bytes that are read at once: they may become a thousand times as many
 _ZIP = b"PK\x03\x04"
 _TESTERS = {"gz": "gzip -t", "zst": "zstd -t", "xz": "xz -t", "bz2": "bzip2 -t"}
 _SPACES = {b"\xc2\x85", b"\xc2\xa0", b"\xe1\x9a", b"\xe2\x80", b"\xe2\x81", b"\xe3\x80"}
@@ -245,7 +253,7 @@ def _unpacked_pieces(file: io.BufferedReader, where: str) -> Iterator[bytes]:
         while piece := file.read(_BLOCK):
             yield piece
         return
-    pieces = _unzst(file) if kind == "zst" else _unpacked(file, kind)
+    pieces = _ungz(file) if kind == "gz" else _frames(file, _FRAMES[kind])
     while True:
         try:
             piece = next(pieces, b"")
@@ -261,18 +269,20 @@ def _unpacked_pieces(file: io.BufferedReader, where: str) -> Iterator[bytes]:
         yield piece
 
 
-def _unpacked(file: io.BufferedReader, kind: str) -> Iterator[bytes]:
-    with xopen(file, "rb", threads=0, format=kind) as unpacked:
+def _ungz(file: io.BufferedReader) -> Iterator[bytes]:
+    with xopen(file, "rb", threads=0, format="gz") as unpacked:
         while piece := unpacked.read(_BLOCK):
             yield piece
 
 
-def _unzst(file: io.BufferedReader) -> Iterator[bytes]:
-    """Zstandard frames one after the other; unlike `stream_reader` this notices a file that is cut short."""
+def _frames(file: io.BufferedReader, frame_of: Callable[[], Any]) -> Iterator[bytes]:
+    """Frames one after the other; unlike the packers' own readers this notices a zst file that is cut short
+    and what follows xz or bz2 data and is none, lines too."""
     frame = None
-    while packed := file.read(_BLOCK // 4):
-        while packed:
-            frame = frame or zstandard.ZstdDecompressor().decompressobj()
+    while packed := file.read(_PACKED):
+        # Zeros may fill a file up after a frame; none begins with one.
+        while packed := packed if frame else packed.lstrip(b"\0"):
+            frame = frame or frame_of()
             if piece := frame.decompress(packed):
                 yield piece
             packed = frame.unused_data if frame.eof else b""

@@ -28,6 +28,7 @@ def test_there_and_back(tmp_path: Path, dtype: str) -> None:
     assert list(opened.sentences()) == ["eins", "zwei", "", "vier", "fünf"]
     assert run("convert", store, "--dtype", dtype, "-o", back).exit_code == 0
     assert back.read_bytes() == raw.read_bytes()
+    assert run("convert", store, "--dtype", dtype, "-o", "-").stdout_bytes == raw.read_bytes()
     assert run("convert", raw, *options, "-o", store).exit_code == 1  # it is there already
     assert run("convert", raw, *options, "--overwrite", "-o", store).exit_code == 0
 
@@ -41,9 +42,36 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     assert run("convert", raw, "--dim", "5", "--text", text, "-o", store).exit_code == 1
     assert run("convert", raw, "--dim", "6", "-o", store).exit_code == 2
     assert run("convert", tmp_path / "none", "--dim", "6", "--text", text, "-o", store).exit_code == 1
+    text.write_text("a\nb\nc\nd\n")
+    result = run("convert", raw, "--dim", "6", "--text", text, "-o", "-")
+    assert result.exit_code == 1 and "stdout cannot be a store" in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.txt", "v.raw"]
+
+
+def test_a_row_that_is_no_number_is_named_with_what_may_be_wrong(tmp_path: Path) -> None:
+    vectors = np.ones((4, 6), np.float32)
+    vectors[2, 1] = np.nan
+    (tmp_path / "v.raw").write_bytes(vectors.tobytes())
+    (tmp_path / "t.txt").write_text("a\nb\nc\nd\n")
+    options = ("--dim", "6", "--text", tmp_path / "t.txt", "-o", tmp_path / "v.emb")
+    result = run("convert", tmp_path / "v.raw", *options)
+    assert result.exit_code == 1 and "v.raw, row 3: not all of it are numbers" in result.stderr
+    assert "hint: check --dim and --dtype" in result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.txt", "v.raw"]
 
 
 def test_options_of_raw_vectors_do_not_fit_a_store(tmp_path: Path) -> None:
     result = run("convert", tmp_path, "--dim", "6", "-o", tmp_path / "v.raw")
     assert result.exit_code == 2 and "--dim" in result.stderr
+
+
+def test_a_store_that_is_not_there(tmp_path: Path) -> None:
+    result = run("convert", tmp_path / "none.emb", "-o", tmp_path / "v.raw")
+    assert result.exit_code == 1 and "none.emb: no such file or folder" in result.stderr
+
+
+def test_raw_vectors_may_be_called_like_a_store(tmp_path: Path) -> None:
+    (tmp_path / "v.emb").write_bytes(bytes(np.ones(6, np.float32)))
+    (tmp_path / "t.txt").write_text("a\n")
+    options = ("--dim", "6", "--text", tmp_path / "t.txt", "-o", tmp_path / "w.emb")
+    assert run("convert", tmp_path / "v.emb", *options).exit_code == 0

@@ -133,6 +133,8 @@ def test_drops_by_reason_are_counted_and_reported(tmp_path: Path) -> None:
     assert "dropped of 4 candidates: 1 threshold, 1 identical, 1 near-identical" in result.stderr
     assert [line.split("\t")[1:] for line in out.read_text().splitlines()] == [["un", "one"]]
     found = json.loads(report.read_text())
+    result = run("mine", source, target, "-o", out, "--report", "-")
+    assert json.loads(result.stdout)["kind"] == found["kind"] and not Path("-").exists()
     assert found["counts"] == {
         "candidates": 4,
         "dropped": {"threshold": 1, "identical": 1, "near-identical": 1},
@@ -245,6 +247,11 @@ class TestBadInput:
         out = tmp_path / "out"
         for report in (out, tmp_path / "new" / ".." / "out"):
             self.fails(2, "cannot be the output and the report", *pair, "-o", out, "--report", report)
+        self.fails(2, "The pairs go to stdout", *pair, "--report", "-")
+        shard = pair[1] / "vectors-00000.npy"
+        for options in (("-o", shard), ("-o", out, "--report", shard)):
+            self.fails(2, "vectors-00000.npy lies in an input", *pair, *options)
+        assert run("convert", pair[1], "-o", shard).exit_code == 2
         text = tmp_path / "text"
         text.write_text("a\n")
         self.fails(2, "is an input", text, pair[1], "-o", text)

@@ -54,6 +54,13 @@ def test_an_input_is_no_output(folder: Path) -> None:
     assert queries.read_bytes() == before
 
 
+@pytest.mark.parametrize("query", [("fra.txt",), ("--query", "one")])
+def test_another_format_is_refused(folder: Path, query: tuple[str, ...]) -> None:
+    first = folder / query[0] if len(query) == 1 else query[0]
+    done = run("search", first, *query[1:], folder / "eng.emb", "-o", folder / "out.tmx")
+    assert done.exit_code == 2 and "out.tmx: what is written is TSV, not TMX" in done.stderr
+
+
 def test_itself_is_the_nearest(folder: Path, sentences: dict[str, list[str]]) -> None:
     done = run("search", folder / "fra.emb", folder / "fra.emb", "--margin", "absolute", "-n", "3")
     rows = [line.split("\t") for line in done.stdout.splitlines()]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import faiss
@@ -167,6 +168,19 @@ def test_a_folder_that_cannot_be_written_is_a_message(
     monkeypatch.setattr(faiss, "write_index", full)
     with pytest.raises(MexmaError, match=r"cannot be written.*: write error: No space left"):
         ann(*sides, K, index="IVF16,SQ8", memory=20 * K * 5500 + (1 << 19), scratch=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_index_whose_last_bytes_find_no_room_gets_no_name(tmp_path: Path) -> None:
+    index = faiss.IndexFlatIP(8)
+    index.add(np.ones((200, 8), np.float32))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (6400, limits[1]))
+        with pytest.raises(MexmaError, match=f"cannot be written to {tmp_path}: File too large"):
+            faiss_index._write(index, tmp_path / "index-x.faiss")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert not list(tmp_path.iterdir())
 
 

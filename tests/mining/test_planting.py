@@ -45,6 +45,9 @@ def test_precision_is_never_above_that_of_the_planted() -> None:
     assert best.precision == pytest.approx(20 / 22) and best.planted_precision == pytest.approx(20 / 22)
     with pytest.raises(MexmaError, match=r"99\.00 %: the highest is about 90\.91 %, above 1\.49"):
         curve.choose(0.99)
+    with pytest.raises(MexmaError, match=r"the highest is about 0\.66 %") as caught:
+        PlantCurve(found([1.5] * 20, [1.6] * 3000, [1.5] * 4000, 25)).choose(0.99)
+    assert caught.value.hint is None  # --precision 0 is none
 
 
 @settings(max_examples=200)

@@ -172,3 +172,30 @@ def test_a_lock_that_a_killed_process_left_does_not_matter(tmp_path: Path) -> No
     with only_process([tmp_path / "out.tsv"]):
         pass
     assert not list(tmp_path.iterdir())
+
+
+def test_a_pipe_is_compressed_as_it_is_named(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.gz"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_mined([pipe], PAIRS)
+    packed = os.read(reader, 1 << 16)
+    os.close(reader)
+    write_mined([tmp_path / "plain.tsv"], PAIRS)
+    assert gzip.decompress(packed) == (tmp_path / "plain.tsv").read_bytes()
+
+
+def test_what_a_killed_process_wrote_goes_when_its_output_is_written_again(tmp_path: Path) -> None:
+    for name in ("out.tsv.tmp-77", "out.tsv.tmp-saved", "other.tsv.tmp-77"):
+        (tmp_path / name).touch()
+    with only_process([tmp_path / "out.tsv"]):
+        pass
+    assert {path.name for path in tmp_path.iterdir()} == {"out.tsv.tmp-saved", "other.tsv.tmp-77"}
+
+
+def test_a_file_of_the_users_that_is_called_like_a_lock_stays(tmp_path: Path) -> None:
+    theirs = tmp_path / "poetry.lock"
+    theirs.write_text("theirs")
+    with only_process([tmp_path / "poetry"]):
+        pass
+    assert theirs.read_text() == "theirs"

@@ -56,6 +56,18 @@ def test_keeps_what_mine_would_find(stores: tuple[EmbeddingStore, EmbeddingStore
     assert (kept.manifest.k, kept.manifest.index, kept.manifest.recall) == (4, "exact", None)
 
 
+def test_a_store_that_is_made_anew_meanwhile_is_not_mixed_with_the_one_before(
+    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
+) -> None:
+    def overwrite(done: int, total: int) -> None:
+        shutil.rmtree(tmp_path / "t.emb")
+        make_store(tmp_path / "t.emb", ["other"], np.ones((1, 8), np.float32))
+
+    with pytest.raises(MexmaError, match=r"t\.emb was made anew while it was read"):
+        find_neighbours(*stores, tmp_path / "a.knn", 4, on_progress=overwrite)
+    assert not (tmp_path / "a.knn").exists()
+
+
 @pytest.mark.parametrize("k", [1, 3, 4])
 def test_fewer_neighbours_are_the_first_of_more(
     k: int, stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path

@@ -243,3 +243,14 @@ def test_two_processes_do_not_write_one_output(parts: list[EmbeddingStore], tmp_
     left.mkdir()
     with manifest.only_writer(left), pytest.raises(MexmaError, match="another process is writing"):
         merge_stores(parts, tmp_path / "fra.emb")
+
+
+def test_a_folder_of_the_users_that_is_called_like_an_unfinished_one_stays(
+    parts: list[EmbeddingStore], tmp_path: Path
+) -> None:
+    theirs = tmp_path / "all.emb.partial"
+    theirs.mkdir()
+    (theirs / "thesis.txt").write_text("all my work")
+    with pytest.raises(MexmaError, match=r"and it holds thesis\.txt"):
+        merge_stores(parts, tmp_path / "all.emb")
+    assert content(theirs) == {"thesis.txt": b"all my work"}

@@ -14,7 +14,12 @@ from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
 
 
 def make_store(
-    path: Path, sentences: list[str], vectors: np.ndarray, encoder: str = "test", fingerprint: str = "f"
+    path: Path,
+    sentences: list[str],
+    vectors: np.ndarray,
+    encoder: str = "test",
+    fingerprint: str = "f",
+    overwrite: bool = False,
 ) -> EmbeddingStore:
     with EmbeddingWriter(
         path,
@@ -28,6 +33,7 @@ def make_store(
         source=Source(path="text", checksum=path.name, lines=len(sentences)),
         argv=(),
         rows_per_shard=3,
+        overwrite=overwrite,
     ) as writer:
         writer.write(vectors, sentences)
         return writer.finish(truncated=0)
@@ -161,3 +167,16 @@ def test_known_neighbours_give_the_same_pairs(tmp_path: Path) -> None:
     found = mine(*both, neighbours=Found(known, "IVF1", 0.5))
     assert found.how == {"index": "IVF1", "recall": 0.5}
     assert list(found.pairs()) == list(mine(*both).pairs())
+
+
+def test_a_store_that_is_made_anew_meanwhile_is_not_mixed_with_the_one_before(tmp_path: Path) -> None:
+    source, target = stores(tmp_path, ["a", "b"], ["A", "B"])
+
+    def overwrite(text: list[str]) -> None:
+        make_store(tmp_path / "t.emb", text, vectors_of(text), overwrite=True)
+
+    with pytest.raises(MexmaError, match=r"t\.emb was made anew while it was read"):
+        mine(source, target, on_progress=lambda done, total: overwrite(["C", "A"]))
+    target = EmbeddingStore.open(tmp_path / "t.emb")
+    found = mine(source, target, on_progress=lambda done, total: overwrite(["C", "A"]))
+    assert ("a", "A") in sentences(found)

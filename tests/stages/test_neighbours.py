@@ -193,3 +193,15 @@ def test_an_index_says_what_it_found(
     assert np.array_equal(auto.neighbours.forward_ids, exact.neighbours.forward_ids)
     same = found.neighbours.forward_ids[:, :, None] == exact.neighbours.forward_ids[:, None]
     assert abs(float(same.any(axis=2).mean()) - found.recall) < 0.1
+
+
+def test_a_folder_of_the_users_that_is_called_like_an_unfinished_search_stays(
+    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
+) -> None:
+    theirs = tmp_path / "out.tsv.partial"
+    theirs.mkdir()
+    (theirs / "thesis.txt").write_text("all my work")
+    beside = journal_beside(tmp_path / "out.tsv", stores, 4, SearchSettings())
+    with pytest.raises(MexmaError, match=r"and it holds thesis\.txt"), beside:
+        pass
+    assert (theirs / "thesis.txt").read_text() == "all my work"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -192,6 +193,29 @@ def test_refuses_what_does_not_fit(tmp_path: Path) -> None:
         score(*stores, background=(empty, stores[1]))
 
 
+@pytest.mark.parametrize("margin", ["ratio", "distance", "absolute"])
+def test_the_score_of_a_pair_is_the_one_that_mining_gave_it_to_the_last_bit(
+    margin: str, tmp_path: Path
+) -> None:
+    pair = bitext(tmp_path, 200)
+    mined = mine(*pair, MineSettings(margin=margin, retrieval="all")).candidates
+    scores = score(*pair, margin=margin).scores
+    aligned = mined.source == mined.target
+    assert aligned.sum() > 100
+    np.testing.assert_array_equal(mined.scores[aligned], scores[mined.source[aligned]])
+
+
+def test_a_store_that_is_made_anew_meanwhile_is_not_mixed_with_the_one_before(tmp_path: Path) -> None:
+    pair = bitext(tmp_path, 20)
+
+    def overwrite(done: int, total: int) -> None:
+        shutil.rmtree(tmp_path / "t.emb")
+        make_store(tmp_path / "t.emb", ["other"] * 20, random_vectors(20, 7))
+
+    with pytest.raises(MexmaError, match=r"t\.emb was made anew while it was read"):
+        score(*pair, on_progress=overwrite)
+
+
 class TestSplit:
     def split(self, folder: Path, content: str) -> tuple[str, str]:
         (folder / "pairs.tsv").write_text(content, encoding="utf-8")
@@ -205,6 +229,7 @@ class TestSplit:
             ("1.5\ta\tA\nnan\tb\tB\n", "a\nb\n", "A\nB\n"),
             ("1.5\tA\n\t\n", "1.5\n\n", "A\n\n"),
             ('1.2\t"so ""he"" said"\tx\n', 'so "he" said\n', "x\n"),
+            ("1.5\ta\tA\t1\t2\t1\t0\t0.9\t0.5\t0.4\n1.5\tb\tB\n", "a\nb\n", "A\nB\n"),
             ("", "", ""),
         ],
     )
@@ -218,6 +243,7 @@ class TestSplit:
             ("a\tA\nb\tB\tC\n", r"pairs\.tsv, line 2: 3 tab-separated fields, expected 2"),
             ("1\ta\tA\nb\tB\n", r"pairs\.tsv, line 2: 2 tab-separated fields, expected 3 \(score, source"),
             ("x\ta\tA\n", r"pairs\.tsv, line 1: 3 tab-separated fields, expected 2"),
+            ("1\ta\tA\nb\tB" + 8 * "\tC", r"line 2: 9 tab-separated fields, expected 2"),
             ("\n", r"pairs\.tsv, line 1: 1 tab-separated field, expected 2"),
         ],
     )

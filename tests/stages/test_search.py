@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -167,3 +168,14 @@ def test_nearest_are_the_different_sentences_with_the_highest_cosines(
         found = nearest(make_store(Path(folder) / "t.emb", texts, vectors), query, top)
     assert [text for _, text in found] == [text for _, text in wanted]
     assert [score for score, _ in found] == pytest.approx([score for score, _ in wanted], abs=1e-5)
+
+
+def test_a_store_that_is_made_anew_meanwhile_is_not_mixed_with_the_one_before(tmp_path: Path) -> None:
+    queries, target = stores(tmp_path)
+
+    def overwrite(done: int, total: int) -> None:
+        shutil.rmtree(tmp_path / "t.emb")
+        make_store(tmp_path / "t.emb", ["other"] * 12, random_vectors(12, 7))
+
+    with pytest.raises(MexmaError, match=r"t\.emb was made anew while it was read"):
+        search(queries, target, on_progress=overwrite)

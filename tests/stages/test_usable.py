@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import resource
 from collections import Counter
 from pathlib import Path
 
@@ -55,6 +56,21 @@ def test_the_last_of_equal_lines_is_kept(
     assert (counts.rows, counts.duplicates, counts.empty) == (250, repeated, len(blank))
     assert counts.unusable == 250 - repeated - len(blank) - len(wanted) >= 2
     assert str(counts).startswith(f"250 lines ({repeated} duplicates, {len(blank)} empty, ")
+
+
+def test_so_many_lines_need_no_more_files_than_a_process_may_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usable, "_BUCKET", 1)
+    lines = [str(row % 500) for row in range(600)]
+    store = make_store(tmp_path / "s.emb", lines, np.ones((600, 2), np.float32))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (500, limits[1]))
+        keep, counts = usable_rows(store)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert counts.duplicates == 100 and np.flatnonzero(~keep).tolist() == list(range(100))
 
 
 def test_a_store_without_sentences_is_refused(tmp_path: Path) -> None:

@@ -73,6 +73,13 @@ def test_a_store_replaces_an_older_one_and_nothing_else(tmp_path: Path) -> None:
         make(tmp_path / "mine", [([1], [2])])
 
 
+def test_what_a_killed_run_left_goes_and_nothing_else(tmp_path: Path) -> None:
+    for name in ("s[1].tmp-1", "s[1].tmp-saved"):
+        (tmp_path / name).mkdir()
+    make(tmp_path / "s[1]", [([1], [2])])
+    assert {path.name for path in tmp_path.iterdir()} == {"s[1]", "s[1].tmp-saved"}
+
+
 def test_an_error_leaves_the_old_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path / "s", [([1], [2])])
 

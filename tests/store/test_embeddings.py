@@ -91,6 +91,18 @@ def test_what_a_killed_run_leaves_is_swept_up(tmp_path: Path) -> None:
     assert content(tmp_path / "a.emb") == content(tmp_path / "whole.emb")
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_folder_of_the_users_that_is_called_like_an_unfinished_one_stays(
+    overwrite: bool, tmp_path: Path
+) -> None:
+    theirs = tmp_path / "a.emb.partial"
+    theirs.mkdir()
+    (theirs / "thesis.txt").write_text("all my work")
+    with pytest.raises(MexmaError, match=r"a\.emb\.partial is what .* and it holds thesis\.txt"):
+        make(tmp_path / "a.emb", overwrite=overwrite)
+    assert content(theirs) == {"thesis.txt": b"all my work"}
+
+
 def test_nothing_finished_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), writer(tmp_path / "a.emb") as out:
         out.write(VECTORS[:3], SENTENCES[:3])
@@ -223,6 +235,18 @@ def test_a_damaged_store_with_other_files_is_never_overwritten(broken: bytes | N
     with pytest.raises(MexmaError, match="no embedding store" if broken is None else "is damaged"):
         make(tmp_path / "a.emb", overwrite=True)
     assert content(tmp_path / "a.emb") == before
+
+
+def test_a_shard_that_is_cut_short_while_it_is_read_is_named(tmp_path: Path) -> None:
+    make(tmp_path / "a.emb")
+    store = EmbeddingStore.open(tmp_path / "a.emb")
+    store.vectors(0, ROWS)
+    path = tmp_path / "a.emb" / "vectors-00001.npy"
+    os.truncate(path, path.stat().st_size - DIM * 2)
+    for read in (lambda: store.vectors(5, 10), lambda: store.take(np.array([9]))):
+        with pytest.raises(MexmaError, match=r"vectors-00001\.npy is damaged: it was cut short"):
+            read()
+    np.testing.assert_array_equal(store.take(np.array([8])), VECTORS[8:9].astype(np.float16))
 
 
 @pytest.mark.parametrize("name", ["vectors-00001.npy", "lines-00001.txt.zst"])

@@ -98,6 +98,19 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
 
 
+def test_a_link_stays_one_and_a_pipe_is_written_to(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    for name in ("link", "pipe"):
+        with whole_file(tmp_path / name) as file:
+            file.write(b"new")
+    assert os.read(reader, 9) == (tmp_path / "file").read_bytes() == b"new"
+    os.close(reader)
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "pipe").is_fifo()
+    assert len(list(tmp_path.iterdir())) == 3
+
+
 def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), whole_file(tmp_path / "a") as file:
         file.write(b"x" * (1 // 0))
@@ -131,6 +144,31 @@ def test_commit_folder_replaces_at_the_end(tmp_path: Path) -> None:
     for name in ("new", "final"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(name)
+    commit_folder(tmp_path / "new", tmp_path / "final")
+    assert (tmp_path / "final" / "file").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["final"]
+
+
+def test_commit_folder_removes_what_was_replaced_and_no_copy_of_the_users(tmp_path: Path) -> None:
+    for name in (
+        "new",
+        "final",
+        "final.old-backup",
+        "final.old-1",
+        "final.replaced-by-me",
+        "final.replaced-7",
+    ):
+        (tmp_path / name).mkdir()
+    commit_folder(tmp_path / "new", tmp_path / "final")
+    left = {"final", "final.old-backup", "final.old-1", "final.replaced-by-me"}
+    assert {path.name for path in tmp_path.iterdir()} == left
+
+
+def test_commit_folder_after_a_killed_run_with_the_same_process_number(tmp_path: Path) -> None:
+    left = tmp_path / f"final.replaced-{os.getpid()}"
+    for path in (tmp_path / "new", tmp_path / "final", left):
+        path.mkdir()
+        (path / "file").write_text(path.name)
     commit_folder(tmp_path / "new", tmp_path / "final")
     assert (tmp_path / "final" / "file").read_text() == "new"
     assert [path.name for path in tmp_path.iterdir()] == ["final"]

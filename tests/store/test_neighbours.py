@@ -133,6 +133,17 @@ def first_again(folder: Path) -> NeighbourWriter:
     return NeighbourWriter(folder / "a.knn")
 
 
+def test_a_folder_of_the_users_that_is_called_like_an_unfinished_one_stays(
+    tmp_path: Path, sides: tuple[EmbeddingStore, EmbeddingStore]
+) -> None:
+    theirs = tmp_path / "a.knn.partial" / "thesis"
+    theirs.mkdir(parents=True)
+    for overwrite in (False, True):
+        with pytest.raises(MexmaError, match="and it holds thesis"):
+            write(tmp_path / "a.knn", sides, arrays((5, 3), (3, 4)), overwrite=overwrite)
+    assert theirs.is_dir()
+
+
 def test_what_is_there_stays_unless_overwritten(
     store: NeighbourStore, sides: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
 ) -> None:

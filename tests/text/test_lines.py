@@ -59,6 +59,15 @@ def test_damaged_compression_is_refused(kind: str, tmp_path: Path) -> None:
             scan(path)
 
 
+@pytest.mark.parametrize("kind", [kind for kind in PACK if kind != "txt"])
+def test_lines_that_follow_packed_ones_are_not_passed_over(kind: str, tmp_path: Path) -> None:
+    path = write(tmp_path, PACK[kind](b"one\ntwo\n") + b"three\n", f"a.{kind}")
+    with pytest.raises(MexmaError, match=rf"a\.{kind} is damaged or cut short"):
+        list(read_lines(path))
+    path = write(tmp_path, PACK[kind](b"one\ntwo\n") + bytes(512), f"a.{kind}")
+    assert list(read_lines(path)) == ["one", "two"]
+
+
 def test_several_frames_are_one_text(tmp_path: Path) -> None:
     for kind in ("gz", "zst", "xz"):
         path = write(tmp_path, PACK[kind](b"one\ntw") + PACK[kind](b"o\nthree"), f"a.{kind}")
