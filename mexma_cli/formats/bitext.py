@@ -100,7 +100,7 @@ def read_scored(lines: Iterable[str], where: str) -> Iterator[ScoredPair]:
     """
     for number, line in enumerate(lines, 1):
         columns, with_ids = "score, source, target", len(MinedPair._fields)
-        score, source, target = _fields(line, 3, where, number, columns, with_ids, _other_format(line))[:3]
+        score, source, target = _fields(line, 3, where, number, columns, with_ids, other_format(line))[:3]
         try:
             value = float(score)
         except ValueError:
@@ -150,7 +150,7 @@ def _fields(
     return fields
 
 
-def _other_format(line: str) -> str | None:
+def other_format(line: str) -> str | None:
     """A hint, where a line looks like another format."""
     other = _OTHERS.get(line[:1])
     return (
