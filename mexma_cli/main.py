@@ -37,7 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tune": ("mexma_cli.commands.tune:command", "Find the best score threshold: gold list or planted pairs."),
     "eval": ("mexma_cli.commands.eval:command", "Measure an encoder on the papers' benchmarks."),
     "augment": ("mexma_cli.commands.augment:command", "Make hard negatives for xsim++ of an English text."),
-    "convert": ("mexma_cli.commands.convert:command", "Exchange vectors with other tools (LASER raw)."),
+    "convert": ("mexma_cli.commands.convert:command", "Exchange vectors with other tools (LASER, NumPy)."),
     "info": ("mexma_cli.commands.info:command", "Say what a file or folder is, and check it."),
 }
 """Name -> (`module:attribute` of the Click command, one line of help), in the order of the road."""

@@ -47,3 +47,32 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
 def test_options_of_raw_vectors_do_not_fit_a_store(tmp_path: Path) -> None:
     result = run("convert", tmp_path, "--dim", "6", "-o", tmp_path / "v.raw")
     assert result.exit_code == 2 and "--dim" in result.stderr
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_numpy_files_there_and_back(tmp_path: Path, dtype: str) -> None:
+    vectors = np.random.default_rng(0).standard_normal((3, 6)).astype(dtype)
+    array, text, store = tmp_path / "v.npy", tmp_path / "t.txt", tmp_path / "v.emb"
+    np.save(array, vectors)
+    text.write_text("a\nb\nc\n")
+    result = run("convert", array, "--text", text, "-o", store)
+    assert result.exit_code == 0, result.output
+    assert f"3 rows of 6 x {dtype}" in result.stderr
+    assert EmbeddingStore.open(store).manifest.argv[0] == "mexma"
+    assert run("convert", store, "--dtype", dtype, "-o", tmp_path / "back.npy").exit_code == 0
+    back = np.load(tmp_path / "back.npy")
+    assert back.dtype == dtype
+    np.testing.assert_array_equal(back, vectors)
+    for message, *options in (("Give --text", "--dim", "6"), ("not 5", "--dim", "5", "--text", text)):
+        result = run("convert", array, *options, "-o", tmp_path / "w.emb")
+        assert result.exit_code and message in result.stderr, result.output
+
+
+def test_numbers_that_are_none_are_named(tmp_path: Path) -> None:
+    vectors = np.ones((3, 4), np.float32)
+    vectors[1, 2] = np.nan
+    (tmp_path / "v").write_bytes(vectors.tobytes())
+    (tmp_path / "t").write_text("a\nb\nc\n")
+    result = run("convert", tmp_path / "v", "--dim", "4", "--text", tmp_path / "t", "-o", tmp_path / "v.emb")
+    assert result.exit_code == 1
+    assert "line 2 is not a number" in result.stderr and "put zeros there" in result.stderr
