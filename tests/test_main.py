@@ -177,3 +177,19 @@ def test_full_disk_on_stdout() -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("error: No space left on device\nhint: ")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variable", "value", "message"),
+    [
+        (["mine", "a", "b"], "MEXMA_MINE_NEIGHBOURHOOD", "0", "'--neighbourhood'"),
+        (["mine", "a", "b"], "MEXMA_MINE_FORMAT", "csv", "'--format'"),
+        (["convert", "a", "--dim", "3", "--text", "b", "-o", "c"], "MEXMA_CONVERT_LANG", "qqq", "code 'qqq'"),
+        (["eval", "xsim", "."], "MEXMA_EVAL_XSIM_NEIGHBOURHOOD", "0", "'--neighbourhood'"),
+    ],
+)
+def test_options_have_their_own_names_in_the_environment(
+    arguments: list[str], variable: str, value: str, message: str
+) -> None:
+    result = CliRunner(env={variable: value}).invoke(main.cli, arguments)
+    assert result.exit_code and message in result.stderr, result.output
