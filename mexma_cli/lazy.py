@@ -29,6 +29,8 @@ class LazyGroup(click.Group):
         module, _, attribute = self.table[cmd_name][0].partition(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command), f"{module}:{attribute} is not a Click command"
+        if ctx.auto_envvar_prefix:
+            _name_in_environment(command, f"{ctx.auto_envvar_prefix}_{cmd_name}")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -44,3 +46,11 @@ class LazyGroup(click.Group):
             advice = f"Did you mean '{nearest[0]}'?" if nearest else f"Commands: {', '.join(self.table)}."
             raise click.UsageError(f"No such command '{name}'. {advice}", ctx)
         return super().resolve_command(ctx, args)
+
+
+def _name_in_environment(command: click.Command, prefix: str) -> None:
+    """Let options be set by the names that users know; Click's own are those of the parameters."""
+    for option in command.params:
+        longest = max(option.opts, key=len) if isinstance(option, click.Option) else ""
+        if longest.startswith("--"):
+            option.envvar = f"{prefix}_{longest[2:]}".replace("-", "_").upper()

@@ -9,7 +9,7 @@ import errno
 import logging
 import os
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -37,7 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tune": ("mexma_cli.commands.tune:command", "Find the best score threshold: gold list or planted pairs."),
     "eval": ("mexma_cli.commands.eval:command", "Measure an encoder on the papers' benchmarks."),
     "augment": ("mexma_cli.commands.augment:command", "Make hard negatives for xsim++ of an English text."),
-    "convert": ("mexma_cli.commands.convert:command", "Exchange vectors with other tools (LASER raw)."),
+    "convert": ("mexma_cli.commands.convert:command", "Exchange vectors with other tools (LASER, NumPy)."),
     "info": ("mexma_cli.commands.info:command", "Say what a file or folder is, and check it."),
 }
 """Name -> (`module:attribute` of the Click command, one line of help), in the order of the road."""
@@ -125,12 +125,24 @@ class RoadGroup(LazyGroup):
             sys.exit(1)
 
 
+class _Notes(logging.StreamHandler[TextIO]):
+    """Our notes on stderr, above a progress bar and not at the end of its line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        bars = getattr(sys.modules.get("tqdm"), "tqdm", None)  # a bar is there only if this was imported
+        if bars is None or not getattr(bars, "_instances", None):
+            super().emit(record)
+            return
+        with bars.external_write_mode(file=self.stream):
+            super().emit(record)
+
+
 def _set_up_logging(verbosity: int) -> None:
     """Our own notes go to stderr as plain lines: with -q warnings only, with -v details too."""
     level = {-1: logging.WARNING, 0: logging.INFO}.get(verbosity, logging.DEBUG)
     logger = logging.getLogger("mexma_cli")
     logger.setLevel(level)
-    logger.handlers = [logging.StreamHandler(sys.stderr)]
+    logger.handlers = [_Notes(sys.stderr)]
     logger.propagate = False
     # Read by the libraries when they are imported, later, by the commands that need them.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "info" if verbosity > 0 else "error")

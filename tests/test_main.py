@@ -198,3 +198,19 @@ def test_a_closed_stream(command: str, closed: str, code: int, said: str, tmp_pa
     done = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=60)
     assert done.returncode == code and said in done.stderr, done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variable", "value", "message"),
+    [
+        (["mine", "a", "b"], "MEXMA_MINE_NEIGHBOURHOOD", "0", "'--neighbourhood'"),
+        (["mine", "a", "b"], "MEXMA_MINE_FORMAT", "csv", "'--format'"),
+        (["convert", "a", "--dim", "3", "--text", "b", "-o", "c"], "MEXMA_CONVERT_LANG", "qqq", "code 'qqq'"),
+        (["eval", "xsim", "."], "MEXMA_EVAL_XSIM_NEIGHBOURHOOD", "0", "'--neighbourhood'"),
+    ],
+)
+def test_options_have_their_own_names_in_the_environment(
+    arguments: list[str], variable: str, value: str, message: str
+) -> None:
+    result = CliRunner(env={variable: value}).invoke(main.cli, arguments)
+    assert result.exit_code and message in result.stderr, result.output

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from pathlib import Path
 from typing import Literal
 
@@ -19,11 +18,11 @@ log = logging.getLogger(__name__)
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path), help="The file or store to write."
 )
-@click.option("--dim", type=click.IntRange(min=1), help="Numbers in a row of the raw file (LASER: 1024).")
+@click.option("--dim", type=click.IntRange(min=1), help="Numbers in a row of a raw file (LASER: 1024).")
 @click.option(
     "--text",
     type=click.Path(path_type=Path, allow_dash=True),
-    help="The text that the raw vectors are of, line i for row i (may be compressed; `-` is stdin).",
+    help="The text that the vectors are of, line i for row i (may be compressed; `-` is stdin).",
 )
 @click.option("--lang", "language", default="und", help="Language of the text.", show_default=True)
 @click.option(
@@ -31,7 +30,7 @@ log = logging.getLogger(__name__)
     type=click.Choice(["float32", "float16"]),
     default="float32",
     show_default=True,
-    help="Type of the numbers in the raw file.",
+    help="Type of the numbers in a raw file, or in the file that is written.",
 )
 @click.option("--overwrite", is_flag=True, help="Make the store anew if it is there already.")
 def command(
@@ -45,14 +44,19 @@ def command(
 ) -> None:
     """Turn raw vectors, as LASER writes them, into an embedding store, or a store into raw vectors.
 
-    VECTORS is a raw file (numbers row after row, no header), with --dim and --text, or an embedding store.
-    Which encoder made raw vectors is not known: such stores are mined with one another only.
+    VECTORS is a raw file (numbers row after row, no header), with --dim and --text, or one of NumPy (.npy),
+    with --text, or an embedding store, which becomes a .npy file if OUTPUT is named so. Which encoder made
+    such vectors is not known: stores of them are mined with one another only.
 
     \b
     Examples:
       mexma convert vectors.f32 --dim 1024 --text fra.txt --lang fra -o fra.emb
+      mexma convert vectors.npy --text eng.txt --lang eng -o eng.emb
       mexma convert fra.emb -o vectors.f32
     """
+    from mexma_cli.commands.inputs import command_line
+    from mexma_cli.commands.progress import follow, progress
+    from mexma_cli.formats.laser import is_npy
     from mexma_cli.stages.bitext import prepare_output
     from mexma_cli.stages.convert import raw_to_store, store_to_raw
     from mexma_cli.store.embeddings import EmbeddingStore
@@ -63,21 +67,26 @@ def command(
         refuse_inputs([output], [vectors])
         prepare_output(output)
         store = EmbeddingStore.open(vectors)
-        store_to_raw(store, output, dtype=dtype)
+        with progress(unit=" rows", unit_scale=True) as bar:
+            store_to_raw(store, output, dtype=dtype, on_progress=follow(bar))
         log.info("%s: %s rows of %s x %s", output, f"{store.rows:,}", store.dim, dtype)
         return
-    if dim is None or text is None:
+    if text is None and is_npy(vectors):
+        raise click.UsageError("Give --text too, what the vectors are of.")
+    if text is None or (dim is None and not is_npy(vectors)):
         raise click.UsageError("Raw vectors have no header: give --dim and --text too.")
     from mexma_cli.languages import resolve
 
-    store = raw_to_store(
-        vectors,
-        text,
-        output,
-        dim=dim,
-        dtype=dtype,
-        language=resolve(language),
-        argv=[Path(sys.argv[0]).name, *sys.argv[1:]],
-        overwrite=overwrite,
-    )
-    log.info("%s: %s rows of %s x %s", output, f"{store.rows:,}", store.dim, dtype)
+    with progress(unit=" rows", unit_scale=True) as bar:
+        store = raw_to_store(
+            vectors,
+            text,
+            output,
+            dim=dim,
+            dtype=dtype,
+            language=resolve(language),
+            argv=command_line(),
+            overwrite=overwrite,
+            on_progress=follow(bar),
+        )
+    log.info("%s: %s rows of %s x %s", output, f"{store.rows:,}", store.dim, store.manifest.dtype)

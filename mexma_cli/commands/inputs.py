@@ -93,7 +93,7 @@ def opened(
 ) -> list[EmbeddingStore]:
     """The inputs as stores; texts are embedded into a folder that goes when the stack is closed.
 
-    What can be refused is refused before anything is embedded.
+    What can be refused is refused before anything is embedded. Texts are cleaned if a store with them was.
 
     Args:
         encoder: For the texts; see `load_encoder_of`.
@@ -118,10 +118,11 @@ def opened(
         loaded = load_encoder_of(stores, encoder, "the text")
         log.info("embedding on %s", at_work(loaded))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mexma-")))
+        clean = any(store is not None and store.manifest.clean for store in stores)
         for side, text in enumerate(scans):
             if text is not None:
                 output = folder / f"{side}.emb"
-                stores[side] = _embedded(loaded, text, labels[side], languages[side], output)
+                stores[side] = _embedded(loaded, text, labels[side], languages[side], clean, output)
     return [store for store in stores if store is not None]
 
 
@@ -191,7 +192,7 @@ def _check_aligned(labels: Sequence[str], lines: Sequence[int]) -> None:
 
 
 def _embedded(
-    encoder: SentenceEncoder, text: FileScan, label: str, language: str, output: Path
+    encoder: SentenceEncoder, text: FileScan, label: str, language: str, clean: bool, output: Path
 ) -> EmbeddingStore:
     from mexma_cli.stages.embed import embed_file
 
@@ -202,6 +203,7 @@ def _embedded(
             text,
             output,
             language,
+            clean=clean,
             label=label,
             argv=command_line(),
             on_progress=lambda done, *_: bar.update(done - bar.n),

@@ -62,5 +62,7 @@ def follow(bar: tqdm[Any]) -> Callable[..., None]:
         if at:
             bar.set_postfix_str(at, refresh=False)
         bar.update(done - bar.n)
+        if done >= total:
+            bar.clear()  # what is printed now, on stdout perhaps, has the line to itself
 
     return tell

@@ -153,14 +153,17 @@ def _typed(path: Path, query: str, top: int, output: Path | None, encoder: Encod
         raise click.UsageError(f"--query searches in a store: make one with `mexma embed {path}`.")
     if not query.strip():
         raise click.UsageError("--query is empty.")
+    from mexma_cli.languages import UNSTATED
     from mexma_cli.stages.bitext import outputs_of, prepare_output, write_chunks
     from mexma_cli.stages.search import line_of, nearest
+    from mexma_cli.text.normalise import cleaner
 
     refuse_formats(output)
     prepare_output(output)
     query = " ".join(query.splitlines())
     store = open_store(path)
-    found = nearest(store, load_encoder_of([store], encoder, "the query").embed([query])[0], top)
+    cleaned = cleaner(UNSTATED)(query) if store.manifest.clean else query
+    found = nearest(store, load_encoder_of([store], encoder, "the query").embed([cleaned])[0], top)
     if not found:
         raise MexmaError(f"{path} has no sentence with a usable vector")
     if output is None and sys.stdout.isatty():

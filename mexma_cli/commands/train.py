@@ -171,7 +171,7 @@ class _Screen:
             "%s: %s steps%s on %s%s",
             phase.name,
             f"{steps:,}",
-            f" from {step:,} on" * bool(step),
+            f", {step:,} of them done," * bool(step),
             self._processes.device(phase.trainer.device),
             f" in {size} processes" * (size > 1),
         )

@@ -84,6 +84,12 @@ def locate(name_or_path: str, trust_remote_code: bool = False) -> str:
         for folder in (path, path / "encoder"):
             if any((folder / name).is_file() for name in ("config.json", "modules.json")):
                 return str(folder)
+        if (path / "recipe.yaml").is_file() and (path / "log.jsonl").is_file():
+            raise MexmaError(
+                f"{path} is a training run that holds no encoder",
+                "`mexma train RECIPE --resume` finishes a run that was stopped; "
+                "what a decomposer learned without one is for `mexma project`",
+            )
         raise MexmaError(f"{path} is not an encoder's folder: it has no config.json")
     if path.exists():
         raise MexmaError(f"{path} is a file, not an encoder's folder")

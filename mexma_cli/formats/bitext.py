@@ -100,7 +100,7 @@ def read_scored(lines: Iterable[str], where: str) -> Iterator[ScoredPair]:
     """
     for number, line in enumerate(lines, 1):
         columns, with_ids = "score, source, target", len(MinedPair._fields)
-        score, source, target = _fields(line, 3, where, number, columns, with_ids, _other_format(line))[:3]
+        score, source, target = _fields(line, 3, where, number, columns, with_ids, other_format(line))[:3]
         try:
             value = float(score)
         except ValueError:
@@ -114,19 +114,18 @@ def read_scored(lines: Iterable[str], where: str) -> Iterator[ScoredPair]:
 
 
 def read_pairs(
-    lines: Iterable[str], where: str, columns: str = "source, target", also: int | None = None
+    lines: Iterable[str], where: str, columns: str = "source, target"
 ) -> Iterator[tuple[str, str]]:
     """Read lines of two fields.
 
     Args:
         columns: what the two are, for messages.
-        also: how many fields a line may have instead; those after the second are passed over.
 
     Raises:
         MexmaError: a line without two fields.
     """
     for number, line in enumerate(lines, 1):
-        first, second = _fields(line, 2, where, number, columns, also)[:2]
+        first, second = _fields(line, 2, where, number, columns)
         yield first, second
 
 
@@ -151,7 +150,7 @@ def _fields(
     return fields
 
 
-def _other_format(line: str) -> str | None:
+def other_format(line: str) -> str | None:
     """A hint, where a line looks like another format."""
     other = _OTHERS.get(line[:1])
     return (

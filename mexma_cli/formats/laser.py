@@ -1,7 +1,8 @@
-"""LASER's embedding files: the numbers row after row, float32 or float16, and nothing else."""
+"""Vectors of other programs: LASER's files, the numbers row after row and nothing else, and NumPy's .npy."""
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,50 @@ def open_raw(path: Path, dim: int, dtype: str = "float32") -> np.ndarray:
             "check --dim and --dtype: LASER's vectors have 1024 dimensions, in float16 if made with --fp16",
         )
     return np.memmap(path, dtype=kind, mode="r", shape=(size // row, dim))
+
+
+def is_npy(path: Path) -> bool:
+    """Whether a file is NumPy's, whatever its name."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX
+
+
+def open_npy(path: Path, dim: int | None = None) -> np.ndarray:
+    """Map NumPy's file into memory: [rows, dim], float32 or float16.
+
+    Args:
+        dim: what the user says.
+
+    Raises:
+        MexmaError: damaged, other numbers than these, no rows of vectors, or another `dim`.
+    """
+    try:
+        vectors: np.ndarray = np.load(path, mmap_mode="r")
+    except ValueError as error:
+        raise MexmaError(f"{path} is no array that can be read: {error}") from error
+    if vectors.ndim != 2 or vectors.dtype.name not in ("float32", "float16") or not vectors.size:
+        raise MexmaError(
+            f"{path} is an array of {vectors.dtype.name} with the shape {vectors.shape}",
+            "wanted are rows of vectors in float32 or float16: numpy.save(NAME, array.astype('float32'))",
+        )
+    if dim not in (None, vectors.shape[1]):
+        raise MexmaError(
+            f"{path} has {vectors.shape[1]} numbers in a row, not {dim}",
+            "leave out --dim: a .npy file says it itself",
+        )
+    return vectors
+
+
+def npy_header(rows: int, dim: int, dtype: str) -> bytes:
+    """What stands before `to_raw`'s bytes in a .npy file."""
+    header = BytesIO()
+    descr = np.dtype(dtype).newbyteorder("<").str
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": descr, "fortran_order": False, "shape": (rows, dim)}
+    )
+    return header.getvalue()
 
 
 def to_raw(vectors: np.ndarray, dtype: str = "float32") -> bytes:

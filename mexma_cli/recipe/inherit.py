@@ -65,11 +65,15 @@ def _parse(path: Path) -> Raw:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise MexmaError(f"{path}{where}: not valid YAML: {getattr(error, 'problem', error)}") from None
+        raise MexmaError(
+            f"{path}{where}: not valid YAML: {getattr(error, 'problem', error)}",
+            "keys of one section begin in one column, behind spaces (no tabs); quotes and brackets close",
+        ) from None
     except UnicodeDecodeError as error:
         raise MexmaError(f"{path}: not UTF-8 (byte {error.start})") from None
     if not isinstance(raw, dict):
-        raise MexmaError(f"{path}: a recipe is a list of `key: value` lines, this is {type(raw).__name__}")
+        is_what = {type(None): "is empty", list: "is a list"}.get(type(raw), "has none")
+        raise MexmaError(f"{path}: a recipe has lines `key: value`, and this file {is_what}")
     _no_key_twice(text, path)
     return raw
 

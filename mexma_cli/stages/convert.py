@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.laser import open_raw, to_raw
+from mexma_cli.formats.laser import is_npy, npy_header, open_npy, open_raw, to_raw
 from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
 from mexma_cli.store.manifest import whole_file
 from mexma_cli.text.lines import read_lines, scan, spooled
@@ -25,31 +25,35 @@ def raw_to_store(
     text: str | Path,
     output: Path,
     *,
-    dim: int,
+    dim: int | None,
     dtype: Literal["float32", "float16"],
     language: str,
     argv: Sequence[str],
     overwrite: bool = False,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> EmbeddingStore:
-    """Make an embedding store of LASER's raw vectors [rows, dim] and the text that they are of.
+    """Make an embedding store of raw vectors [rows, dim], LASER's or NumPy's, and the text that they are of.
 
     A raw file does not say who made it: the store's encoder is `RAW_ENCODER`, and it is mined with other
     such stores only.
 
     A killed run goes on after its last whole shard.
 
+    Args:
+        dim: needed for a raw file; `dtype` is that of a raw file, too. A .npy file says both.
+
     Raises:
-        MexmaError: the file is no whole number of rows, or has other rows than the text has lines; or what a
-            killed run left is of other vectors.
+        MexmaError: the file is no whole number of rows, or has other rows than the text has lines, or a row
+            that is not a number; or what a killed run left is of other vectors.
     """
-    vectors = open_raw(raw, dim, dtype)
+    vectors = _opened(raw, dim, dtype)
+    width, kind = vectors.shape[1], cast("Literal['float32', 'float16']", vectors.dtype.name)
     label = "stdin" if str(text) == "-" else str(text)
     with spooled(text) as copy:
         found = scan(copy, label=label)
         if found.lines != len(vectors):
             raise MexmaError(
-                f"{raw} has {len(vectors):,} rows of {dim} x {dtype}, {label} has {found.lines:,} lines",
+                f"{raw} has {len(vectors):,} rows of {width} x {kind}, {label} has {found.lines:,} lines",
                 "row i must be the vector of line i: check --dim, --dtype and the text",
             )
         lines = read_lines(copy, label=label)
@@ -58,8 +62,8 @@ def raw_to_store(
             encoder=RAW_ENCODER,
             fingerprint=RAW_FINGERPRINT,
             pooling="unknown",
-            dim=dim,
-            dtype=dtype,
+            dim=width,
+            dtype=kind,
             normalised=False,
             language=language,
             source=Source(path=label, checksum=found.checksum, lines=found.lines),
@@ -68,8 +72,7 @@ def raw_to_store(
         ) as writer:
             _check_begun(writer, vectors, raw)
             done = writer.rows_done
-            for _ in islice(lines, done):
-                pass
+            next(islice(lines, done, done), None)  # these are in it
             for start in range(done, len(vectors), _BLOCK):
                 block = np.asarray(vectors[start : start + _BLOCK])
                 _check_numbers(block, start, raw)
@@ -77,6 +80,22 @@ def raw_to_store(
                 if on_progress is not None:
                     on_progress(start + len(block), len(vectors))
             return writer.finish(truncated=0)
+
+
+def _opened(raw: Path, dim: int | None, dtype: str) -> np.ndarray:
+    if is_npy(raw):
+        return open_npy(raw, dim)
+    assert dim is not None
+    return open_raw(raw, dim, dtype)
+
+
+def _check_numbers(block: np.ndarray, start: int, raw: Path) -> None:
+    good = np.isfinite(block).all(axis=1)
+    if not good.all():
+        raise MexmaError(
+            f"{raw}: the vector of line {start + int(np.argmin(good)) + 1} is not a number",
+            "check --dim and --dtype of a raw file, or put zeros there: such a line is kept, and never mined",
+        )
 
 
 def _check_begun(writer: EmbeddingWriter, vectors: np.ndarray, raw: Path) -> None:
@@ -90,16 +109,6 @@ def _check_begun(writer: EmbeddingWriter, vectors: np.ndarray, raw: Path) -> Non
             )
 
 
-def _check_numbers(block: np.ndarray, start: int, raw: Path) -> None:
-    """Refuse what is no number: most likely they were written in another type."""
-    good = np.isfinite(block).all(axis=1)
-    if not good.all():
-        raise MexmaError(
-            f"{raw}, row {start + int(np.argmin(good)) + 1}: not all of it are numbers",
-            "check --dim and --dtype, which the file itself does not say",
-        )
-
-
 def store_to_raw(
     store: EmbeddingStore,
     output: Path,
@@ -107,9 +116,11 @@ def store_to_raw(
     dtype: Literal["float32", "float16"] = "float32",
     on_progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Write a store's vectors as LASER does: row after row, without a header."""
+    """Write a store's vectors as LASER does, row after row without a header, or as NumPy's file (.npy)."""
     done = 0
     with whole_file(output) as out:
+        if output.suffix == ".npy":
+            out.write(npy_header(store.rows, store.dim, dtype))
         for block in store.blocks(_BLOCK):
             out.write(to_raw(block, dtype))
             done += len(block)

@@ -271,25 +271,28 @@ def _parts(paths: list[Path]) -> Iterator[tuple[Part, tuple[str, str]]]:
 
 
 def _without_data(jobs: list[Job], missing: list[MexmaError]) -> list[MexmaError]:
-    """A complaint about every language without a file, if there is none about its corpora yet."""
+    """Complaints about languages without a file, if there are none about their corpora yet."""
     having = {job.pair for job in jobs if job.parts}
     lacking: dict[tuple[str, str], list[Job]] = {}
     for job in jobs:
         if job.pair not in having:
             lacking.setdefault(job.pair, []).append(job)
-    errors = []
+    alike: dict[tuple[str, str], list[str]] = {}  # target and where was looked -> languages
     for (source, target), all_ in lacking.items():
         if all(job.corpus.optional for job in all_):
             looked = ", ".join(dict.fromkeys(job.looked for job in all_[:3]))
             more = f" and {len(all_) - 3} more corpora" if len(all_) > 3 else ""
-            errors.append(
-                MexmaError(
-                    f"no data for {source} ({languages.name(source)}) with {target} in any corpus; "
-                    f"looked in {looked}{more}",
-                    "fetch some (docs/data.md), take the language out of the recipe, or say under "
-                    "`data.codes` how files spell it",
-                )
+            alike.setdefault((target, looked + more), []).append(source)
+    errors = []
+    for (target, looked), sources in alike.items():
+        named = ", ".join(sources) if len(sources) > 1 else f"{sources[0]} ({languages.name(sources[0])})"
+        errors.append(
+            MexmaError(
+                f"no data for {named} with {target} in any corpus; looked in {looked}",
+                "fetch some (docs/data.md), take the language out of the recipe, or say under "
+                "`data.codes` how files spell it",
             )
+        )
     return errors
 
 

@@ -88,7 +88,7 @@ class TrainedDecomposer:
                 f"{folder} is no finished run of a decomposer: it has no {MANIFEST}",
                 "its training goes on with `mexma train RECIPE --resume`"
                 if unfinished
-                else "`mexma train meat-oracle` and the like make one",
+                else "`mexma train systems/meat-oracle` and the like make one",
             )
         manifest = read_manifest(folder / MANIFEST, DecomposerManifest, FORMAT_VERSION)
         maps = {}

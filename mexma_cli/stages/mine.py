@@ -17,6 +17,7 @@ from mexma_cli.mining.margin import means
 from mexma_cli.mining.match import Candidates, Details, details, match
 from mexma_cli.mining.neighbours import Neighbours
 from mexma_cli.mining.within import within
+from mexma_cli.stages.convert import RAW_FINGERPRINT
 from mexma_cli.stages.documents import DocumentPairs
 from mexma_cli.stages.neighbours import Found, SearchSettings, search
 from mexma_cli.stages.texts import KeptTexts
@@ -25,6 +26,7 @@ from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.journal import FileJournal
 
 _ADVICE = "embed both texts with the same --model, --pooling and --max-tokens"
+_RAW_ADVICE = "vectors that `mexma convert` read go with others that it read, and with no text"
 _PAIRS = 1 << 14  # pairs whose text is in memory at a time
 
 
@@ -189,7 +191,8 @@ def check_encoder(store: EmbeddingStore, encoder: str, fingerprint: str, other: 
     names = (manifest.encoder, encoder)
     if names[0] == names[1]:
         names = (f"{names[0]} ({manifest.fingerprint[:12]})", f"{names[1]} ({fingerprint[:12]})")
-    raise MexmaError(f"different encoders: {names[0]} for {store.path}, {names[1]} for {other}", _ADVICE)
+    advice = _RAW_ADVICE if RAW_FINGERPRINT in (manifest.fingerprint, fingerprint) else _ADVICE
+    raise MexmaError(f"different encoders: {names[0]} for {store.path}, {names[1]} for {other}", advice)
 
 
 class _Clock:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from mexma_cli.amounts import counted
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import Chunk, MinedPair, format_pairs, read_pairs
+from mexma_cli.formats.bitext import Chunk, MinedPair, format_pairs, other_format, read_pairs
 from mexma_cli.mining.blocks import Side
 from mexma_cli.mining.kernels import dots
 from mexma_cli.mining.margin import margin as margin_of
@@ -162,30 +163,38 @@ def split_tsv(path: Path, where: str, source: Path, target: Path) -> None:
     Raises:
         MexmaError: a line with fewer or more fields than the first one (file and line are named).
     """
-    lines = read_lines(path, where)
-    first = next(lines, None)
-    if first is not None:
-        lines = chain([first], lines)
-    fields, with_ids = (first or "").split("\t"), len(MinedPair._fields)
-    scored = len(fields) > 2 and _is_number(fields[0])
-    if scored:
-        lines = _without_scores(lines, where)
-    also = with_ids - 1 if scored and len(fields) == with_ids else None
-    with open_text(source) as one, open_text(target) as other:
-        for left, right in read_pairs(lines, where, also=also):
-            one.write(f"{left}\n")
-            other.write(f"{right}\n")
+    with open_text(source) as first, open_text(target) as second:
+        for left, right in read_pairs(_without_scores(read_lines(path, where), where), where):
+            first.write(f"{left}\n")
+            second.write(f"{right}\n")
 
 
 def _without_scores(lines: Iterator[str], where: str) -> Iterator[str]:
-    """The lines less their first column."""
+    """The lines, less a first column of numbers if the first line has three columns, and less what --with-ids
+    puts behind the text."""
+    first = next(lines, None)
+    if first is None:
+        return
+    columns = first.count("\t") + 1
+    if columns == 1:
+        raise MexmaError(
+            f"{where}, line 1: 1 tab-separated field, expected 2 (source, target)",
+            other_format(first) or "is it one side of a bitext in two files? Name the other one too",
+        )
+    lines = chain([first], lines)
+    if columns < 3 or not _is_number(first.partition("\t")[0]):
+        yield from lines
+        return
     for number, line in enumerate(lines, 1):
-        if line.count("\t") < 2:
+        fields = line.split("\t")
+        if len(fields) < 3:
             raise MexmaError(
-                f"{where}, line {number}: {line.count(chr(9)) + 1} tab-separated fields, "
+                f"{where}, line {number}: {counted(len(fields), 'tab-separated field')}, "
                 "expected 3 (score, source, target) as in line 1"
             )
-        yield line.partition("\t")[2]
+        # A tab too many in other lines is left to the reader, which may undo quoting.
+        with_ids = len(fields) == columns == len(MinedPair._fields)
+        yield "\t".join(fields[1:3] if with_ids else fields[1:])
 
 
 def _is_number(field: str) -> bool:

@@ -17,7 +17,12 @@ from mexma_cli.errors import MexmaError
 
 PATIENCE = 120
 """Seconds that processes have to write a checkpoint after a signal, or to notice that another has died."""
-_PARENTS = ("MEXMA_TRAIN_PROCESSES", "MEXMA_TRAIN_RESTARTS")
+_PARENTS = (
+    "MEXMA_TRAIN_NPROC_PER_NODE",
+    "MEXMA_TRAIN_MAX_RESTARTS",
+    "MEXMA_TRAIN_PROCESSES",
+    "MEXMA_TRAIN_RESTARTS",
+)
 """What the environment may say to the first process and not to those that it starts."""
 
 

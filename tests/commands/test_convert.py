@@ -48,18 +48,6 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.txt", "v.raw"]
 
 
-def test_a_row_that_is_no_number_is_named_with_what_may_be_wrong(tmp_path: Path) -> None:
-    vectors = np.ones((4, 6), np.float32)
-    vectors[2, 1] = np.nan
-    (tmp_path / "v.raw").write_bytes(vectors.tobytes())
-    (tmp_path / "t.txt").write_text("a\nb\nc\nd\n")
-    options = ("--dim", "6", "--text", tmp_path / "t.txt", "-o", tmp_path / "v.emb")
-    result = run("convert", tmp_path / "v.raw", *options)
-    assert result.exit_code == 1 and "v.raw, row 3: not all of it are numbers" in result.stderr
-    assert "hint: check --dim and --dtype" in result.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.txt", "v.raw"]
-
-
 def test_options_of_raw_vectors_do_not_fit_a_store(tmp_path: Path) -> None:
     result = run("convert", tmp_path, "--dim", "6", "-o", tmp_path / "v.raw")
     assert result.exit_code == 2 and "--dim" in result.stderr
@@ -75,3 +63,32 @@ def test_raw_vectors_may_be_called_like_a_store(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("a\n")
     options = ("--dim", "6", "--text", tmp_path / "t.txt", "-o", tmp_path / "w.emb")
     assert run("convert", tmp_path / "v.emb", *options).exit_code == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_numpy_files_there_and_back(tmp_path: Path, dtype: str) -> None:
+    vectors = np.random.default_rng(0).standard_normal((3, 6)).astype(dtype)
+    array, text, store = tmp_path / "v.npy", tmp_path / "t.txt", tmp_path / "v.emb"
+    np.save(array, vectors)
+    text.write_text("a\nb\nc\n")
+    result = run("convert", array, "--text", text, "-o", store)
+    assert result.exit_code == 0, result.output
+    assert f"3 rows of 6 x {dtype}" in result.stderr
+    assert EmbeddingStore.open(store).manifest.argv[0] == "mexma"
+    assert run("convert", store, "--dtype", dtype, "-o", tmp_path / "back.npy").exit_code == 0
+    back = np.load(tmp_path / "back.npy")
+    assert back.dtype == dtype
+    np.testing.assert_array_equal(back, vectors)
+    for message, *options in (("Give --text", "--dim", "6"), ("not 5", "--dim", "5", "--text", text)):
+        result = run("convert", array, *options, "-o", tmp_path / "w.emb")
+        assert result.exit_code and message in result.stderr, result.output
+
+
+def test_numbers_that_are_none_are_named(tmp_path: Path) -> None:
+    vectors = np.ones((3, 4), np.float32)
+    vectors[1, 2] = np.nan
+    (tmp_path / "v").write_bytes(vectors.tobytes())
+    (tmp_path / "t").write_text("a\nb\nc\n")
+    result = run("convert", tmp_path / "v", "--dim", "4", "--text", tmp_path / "t", "-o", tmp_path / "v.emb")
+    assert result.exit_code == 1
+    assert "line 2 is not a number" in result.stderr and "hint: check --dim and --dtype" in result.stderr

@@ -379,6 +379,7 @@ class TestTexts:
         assert result.exit_code == 0 and len(result.stdout.splitlines()) == 3
         result = run("mine", pair[0], target, "--model", encoder_folder)
         assert result.exit_code == 1 and "different encoders: unknown (raw vectors) for" in result.stderr
+        assert "hint: vectors that `mexma convert` read go with" in result.stderr
 
     def test_bad_ones_are_refused_before_anything_is_embedded(
         self, tmp_path: Path, encoder_folder: Path, pair: tuple[Path, Path]

@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from mexma_cli.commands import progress as module
-from mexma_cli.commands.progress import progress
+from mexma_cli.commands.progress import follow, progress
+from mexma_cli.main import _set_up_logging
 
 
 def walked(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, seconds: float) -> list[str]:
@@ -44,11 +45,12 @@ def test_quiet_is_quiet(caplog: pytest.LogCaptureFixture) -> None:
     assert progress(total=3).disable
 
 
-def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
+
+def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     caplog.set_level(logging.INFO, "mexma_cli")
@@ -56,3 +58,31 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch, caplog: pytest.L
         bar.update(3)
     assert "working:" in terminal.getvalue() and "\r" in terminal.getvalue()
     assert not caplog.records
+
+
+def test_a_note_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, logger = Terminal(), logging.getLogger("mexma_cli")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(logger, "handlers", [])
+    monkeypatch.setattr(logger, "propagate", True)
+    monkeypatch.setattr(logger, "level", logging.NOTSET)
+    _set_up_logging(0)
+    with progress(desc="working", total=3) as bar:
+        bar.update()
+        logger.info("all is written")
+    before, _ = terminal.getvalue().split("all is written\n")
+    assert "working:" in before and before.rpartition("\r")[2].strip() == ""
+
+
+def test_what_is_printed_when_all_is_done_has_a_line_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    caplog.set_level(logging.INFO, "mexma_cli")
+    with progress(desc="working", mininterval=0) as bar:
+        tell = follow(bar)
+        tell(1, 2)
+        assert "50%" in terminal.getvalue().rpartition("\r")[2]
+        tell(2, 2)
+        assert terminal.getvalue().rpartition("\r")[2] == ""

@@ -46,6 +46,19 @@ def test_stores_texts_and_stdin(folder: Path, tiny_encoder: Path, sentences: dic
     assert not list(folder.glob("out.tsv?*"))
 
 
+def test_what_goes_with_a_cleaned_store_is_cleaned(folder: Path, tiny_encoder: Path) -> None:
+    queries, options = folder / "odd.txt", ("--model", tiny_encoder, "--clean", "--overwrite")
+    odd = "Où\x07est-il…"
+    queries.write_text(f"{odd}\nBonjour\n", encoding="utf-8")
+    for text in (queries, folder / "eng.txt"):
+        assert run("embed", text, *options).exit_code == 0
+    stores, target = run("search", folder / "odd.emb", folder / "eng.emb"), folder / "eng.emb"
+    assert run("search", queries, target).stdout == stores.stdout
+    typed = odd, "Où est-il..."
+    found = {run("search", "--query", query, target).stdout.replace(query, "") for query in typed}
+    assert len(found) == 1
+
+
 def test_an_input_is_no_output(folder: Path) -> None:
     queries = folder / "fra.txt"
     before = queries.read_bytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,17 @@ def test_starting_again_and_resuming_a_finished_run(recipe: Path) -> None:
     assert weights.read_bytes() == before
     other = CliRunner().invoke(cli, ["train", str(recipe), "--resume", "--set", "trainer.steps=4"])
     assert other.exit_code == 1 and "phases.train.trainer.steps (3, now 4)" in other.stderr
+
+
+def test_a_resumed_run_says_how_many_steps_are_done(recipe: Path) -> None:
+    arguments = ["train", str(recipe), "--set", "dev=null", "--set", "trainer.checkpoint_every=1"]
+    assert CliRunner().invoke(cli, arguments).exit_code == 0
+    run = recipe.parent / "run"
+    for finished in ("encoder", "train/encoder", "train/checkpoints/step-00000003"):
+        shutil.rmtree(run / finished)
+    result = CliRunner().invoke(cli, [*arguments, "--resume"])
+    assert result.exit_code == 0, result.output
+    assert "train: 3 steps, 2 of them done, on cpu" in result.stderr
 
 
 def test_a_step_that_takes_more_pairs_than_there_are(recipe: Path) -> None:

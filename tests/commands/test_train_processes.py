@@ -311,8 +311,9 @@ def test_wrong_usage(arguments: list[str], message: str, recipe: Path) -> None:
     assert result.exit_code == 2 and message in result.stderr
 
 
+@pytest.mark.parametrize("names", [("NPROC_PER_NODE", "MAX_RESTARTS"), ("PROCESSES", "RESTARTS")])
 def test_processes_do_not_start_processes(
-    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    names: tuple[str, str], recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: dict[str, str] = {}
 
@@ -321,7 +322,7 @@ def test_processes_do_not_start_processes(
         return lambda *arguments: None
 
     monkeypatch.setattr(launch, "elastic_launch", started)
-    wanted = {"MEXMA_TRAIN_PROCESSES": "2", "MEXMA_TRAIN_RESTARTS": "3"}
+    wanted = {f"MEXMA_TRAIN_{name}": value for name, value in zip(names, "23", strict=True)}
     result = CliRunner(env=wanted).invoke(cli, ["train", str(recipe), "--set", f"run={tmp_path / 'run'}"])
     assert (result.exit_code, seen["processes"], seen["restarts"]) == (0, "2", "3")
     assert not wanted.keys() & seen.keys()

@@ -124,6 +124,17 @@ def test_a_broken_folder_is_one_message(case: str, folder: Path, corpus: Path) -
     assert done.stdout == "" and not corpus.with_suffix(".emb").exists()
 
 
+def test_a_run_without_its_encoder_is_told_from_other_folders(corpus: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    assert "is not an encoder's folder" in embed(run, corpus).stderr
+    for name in ("recipe.yaml", "log.jsonl"):
+        (run / name).touch()
+    done = embed(run, corpus)
+    assert done.exit_code == 1 and "a training run that holds no encoder" in done.stderr
+    assert "--resume" in done.stderr
+
+
 @pytest.mark.parametrize("padding", [0, 1])
 def test_ids_in_a_berts_config_mean_nothing(
     padding: int, folder: Path, sentences: dict[str, list[str]]

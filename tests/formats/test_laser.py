@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.laser import open_raw, to_raw
+from mexma_cli.formats.laser import is_npy, npy_header, open_npy, open_raw, to_raw
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -37,3 +37,25 @@ def test_refuses_what_is_no_whole_number_of_rows(tmp_path: Path) -> None:
 def test_refuses_numbers_too_large_for_float16() -> None:
     with pytest.raises(MexmaError, match="too large for float16"):
         to_raw(np.array([[1e6]], np.float32), "float16")
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.ones((2, 3)), "float64"),
+        (np.ones(3, np.float32), r"shape \(3,\)"),
+        (np.ones((0, 3), np.float32), r"shape \(0, 3\)"),
+        (np.array([{}]), "can be read"),
+    ],
+)
+def test_refuses_other_arrays(array: np.ndarray, message: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "v.npy", array)
+    assert is_npy(tmp_path / "v.npy") and not is_npy(tmp_path) and not is_npy(tmp_path / "none")
+    with pytest.raises(MexmaError, match=message):
+        open_npy(tmp_path / "v.npy")
+
+
+def test_header_is_numpys(tmp_path: Path) -> None:
+    vectors = np.arange(6, dtype=np.float32).reshape(2, 3)
+    (tmp_path / "v").write_bytes(npy_header(2, 3, "float32") + to_raw(vectors))
+    np.testing.assert_array_equal(np.load(tmp_path / "v"), vectors)

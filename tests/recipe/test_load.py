@@ -180,8 +180,9 @@ def test_no_such_file(source: str, near: str | None) -> None:
     ("content", "message"),
     [
         (b"name: x\nrun: [1, 2\ndata: 3\n", r"line 3, column 5: not valid YAML"),
-        (b"- a\n- b\n", "this is list"),
-        (b"", "this is NoneType"),
+        (b"- a\n- b\n", "this file is a list"),
+        (b"", "this file is empty"),
+        (b"just words\n", "this file has none"),
         (b"name: x\nrun: y\ndata:\n  store: a\n  root: b\n  store: c\n", "line 6: `store` is there already"),
         (b"name: caf\xe9\n", r"not UTF-8 \(byte 9\)"),
     ],
@@ -192,6 +193,7 @@ def test_a_file_that_is_no_recipe(content: bytes, message: str, tmp_path: Path) 
     with pytest.raises(MexmaError, match=message) as caught:
         load(path)
     assert str(path) in caught.value.message
+    assert "not valid YAML" not in caught.value.message or "no tabs" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("data", [{"format": "tsv", "path": None}, {"format": "aligned"}])

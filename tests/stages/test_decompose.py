@@ -180,6 +180,12 @@ def test_a_pair_of_stores_that_is_there_twice(pair: Path) -> None:
         open_pairs(recipe(pair, data={"root": str(pair), "pairs": both}))
 
 
+def test_the_hint_for_another_folder_names_a_recipe_that_there_is(tmp_path: Path) -> None:
+    with pytest.raises(MexmaError, match="no finished run of a decomposer") as caught:
+        TrainedDecomposer.open(tmp_path)
+    assert (caught.value.hint or "").split("`")[1].removeprefix("mexma train ") in shipped()
+
+
 def test_other_row_counts(pair: Path, make_store: Make) -> None:
     make_store(pair / "fra.emb", random(29, 2), "fra_Latn", overwrite=True)
     with pytest.raises(MexmaError, match=r"eng.emb has 30 rows, .*fra.emb has 29"):

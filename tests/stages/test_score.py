@@ -244,9 +244,19 @@ class TestSplit:
             ("1\ta\tA\nb\tB\n", r"pairs\.tsv, line 2: 2 tab-separated fields, expected 3 \(score, source"),
             ("x\ta\tA\n", r"pairs\.tsv, line 1: 3 tab-separated fields, expected 2"),
             ("1\ta\tA\nb\tB" + 8 * "\tC", r"line 2: 9 tab-separated fields, expected 2"),
+            ("1\ta\tA\nb\n", r"pairs\.tsv, line 2: 1 tab-separated field, expected 3 \(score, source"),
             ("\n", r"pairs\.tsv, line 1: 1 tab-separated field, expected 2"),
         ],
     )
     def test_a_wrong_line_is_named(self, content: str, message: str, tmp_path: Path) -> None:
         with pytest.raises(MexmaError, match=message):
             self.split(tmp_path, content)
+
+    @pytest.mark.parametrize(
+        ("line", "hint"),
+        [("one text", "Name the other one too"), ('{"score": 1}', "like JSONL"), ("<tmx>", "like XML")],
+    )
+    def test_what_is_no_tsv_gets_a_hint(self, line: str, hint: str, tmp_path: Path) -> None:
+        with pytest.raises(MexmaError, match="line 1: 1 tab-separated field") as error:
+            self.split(tmp_path, f"{line}\n")
+        assert hint in (error.value.hint or "")
