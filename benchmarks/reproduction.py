@@ -32,6 +32,7 @@ from mexma_cli.evaluation.leakage import leakage_scores, measure_leakage
 from mexma_cli.evaluation.retrieval import read_tatoeba
 from mexma_cli.recipe import Recipe, load, load_any
 from mexma_cli.recipe.decompose import DecomposeRecipe
+from mexma_cli.stages import run_folder
 from mexma_cli.stages.decompose import PARTS, TrainedDecomposer, decompose
 from mexma_cli.stages.embed import embed_file
 from mexma_cli.stages.prepare import prepare
@@ -150,11 +151,12 @@ class Runs:
         """The run of a recipe that goes on from the shared phase."""
         start = self.start(seed)
         run = self.out / f"seed-{seed}" / name.replace("/", "-")
+        recipe = self.recipe(name, seed, run)
         run.mkdir(parents=True, exist_ok=True)
         if not (run / START).exists():  # `train` goes on after a phase that is finished
-            (run / START).symlink_to((start / START).resolve())
+            run_folder.keep(run, recipe)
             shutil.copy(start / "log.jsonl", run)
-        recipe = self.recipe(name, seed, run)
+            (run / START).symlink_to((start / START).resolve())
         train(recipe, resume=True)
         shutil.rmtree(run / recipe.phases[-1].name / "checkpoints", ignore_errors=True)
         return run
