@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+CUT_SHARE = 0.1
+"""Of the lines: where more are cut, they are hardly sentences."""
+
 
 @click.command("embed")
 @click.argument("corpus", type=click.Path(path_type=Path, allow_dash=True))
@@ -220,6 +223,12 @@ def _tell(store: EmbeddingStore, limit: str, meter: _Meter | None) -> None:
         counted(manifest.duplicates, "duplicate"),
         meter.speed() if meter else "",
     )
+    if manifest.truncated > CUT_SHARE * store.rows:
+        log.warning(
+            "warning: %s of %s were too long and cut: is it one sentence a line?",
+            f"{manifest.truncated:,}",
+            counted(store.rows, "line"),
+        )
 
 
 def default_output(corpus: Path) -> Path:

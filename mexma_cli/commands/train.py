@@ -143,8 +143,11 @@ def _prepare(settings: Recipe, resume: bool, processes: int) -> None:
     from mexma_cli.stages.run_folder import check_run
     from mexma_cli.stages.train import has_its_text
 
-    if check_run(Path(settings.run), settings, resume, processes) and has_its_text(settings):
+    here = check_run(Path(settings.run), settings, resume, processes)
+    if here and has_its_text(settings):
         return
+    if resume and not here:
+        log.info("nothing to resume in %s: training begins there", settings.run)
     with progress(desc="preparing", unit="corpus") as bar:
         found = prepare(settings, follow(bar))
     kept, read = sum(report.kept for report in found), sum(report.read for report in found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ from mexma_cli.stages.texts import KeptTexts
 from mexma_cli.stages.usable import SideCounts, usable_rows
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.journal import FileJournal
+
+log = logging.getLogger(__name__)
 
 _ADVICE = "embed both texts with the same --model, --pooling and --max-tokens"
 _RAW_ADVICE = "vectors that `mexma convert` read go with others that it read, and with no text"
@@ -176,6 +179,12 @@ def check_comparable(source: EmbeddingStore, target: EmbeddingStore) -> None:
     if source.dim != target.dim:
         raise MexmaError(
             f"different dimensions: {source.path} has {source.dim}, {target.path} has {target.dim}", _ADVICE
+        )
+    if source.manifest.clean != target.manifest.clean:
+        both = (source, target) if source.manifest.clean else (target, source)
+        log.warning(
+            "warning: %s was embedded with --clean and %s was not: translations may be further apart",
+            *(store.path for store in both),
         )
 
 

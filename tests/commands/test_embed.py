@@ -162,6 +162,9 @@ def test_what_is_said_of_a_text_with_repeats(tiny_encoder: Path, corpus: Path, t
     corpus.write_text("one\ntwo\n\none\n\n" + "mot " * 99 + "\n" + "mot " * 99 + "\n")
     done = embed(tiny_encoder, corpus, "--max-tokens", "20")
     assert "(2 truncated to 20 tokens, 2 empty lines kept as rows, 2 duplicates embedded once)" in done.stderr
+    assert "warning: 2 of 7 lines were too long and cut: is it one sentence a line?" in done.stderr
+    corpus.write_text("one\ntwo\n" * 10 + "mot " * 99 + "\n")
+    assert "warning" not in embed(tiny_encoder, corpus, "--max-tokens", "20", "--overwrite").stderr
 
 
 def test_prefix_pooling_cleaning_and_precision_are_kept(tiny_encoder: Path, tmp_path: Path) -> None:

@@ -34,14 +34,16 @@ def test_the_encoders_folder_goes_to_stdout(recipe: Path) -> None:
 
 
 def test_starting_again_and_resuming_a_finished_run(recipe: Path) -> None:
-    assert CliRunner().invoke(cli, ["train", str(recipe)]).exit_code == 0
+    first = CliRunner().invoke(cli, ["train", str(recipe), "--resume"])
+    assert first.exit_code == 0
+    assert f"nothing to resume in {recipe.parent / 'run'}: training begins there" in first.stderr
     weights = recipe.parent / "run" / "encoder" / "model.safetensors"
     before = weights.read_bytes()
     again = CliRunner().invoke(cli, ["train", str(recipe)])
     assert again.exit_code == 1 and again.stdout == ""
     assert "holds a training run already" in again.stderr and "--resume" in again.stderr
     resumed = CliRunner().invoke(cli, ["train", str(recipe), "--resume"])
-    assert resumed.exit_code == 0
+    assert resumed.exit_code == 0 and "nothing to resume" not in resumed.stderr
     assert weights.read_bytes() == before
     other = CliRunner().invoke(cli, ["train", str(recipe), "--resume", "--set", "trainer.steps=4"])
     assert other.exit_code == 1 and "phases.train.trainer.steps (3, now 4)" in other.stderr

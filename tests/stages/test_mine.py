@@ -20,6 +20,7 @@ def make_store(
     encoder: str = "test",
     fingerprint: str = "f",
     overwrite: bool = False,
+    clean: bool = False,
 ) -> EmbeddingStore:
     with EmbeddingWriter(
         path,
@@ -34,6 +35,7 @@ def make_store(
         argv=(),
         rows_per_shard=3,
         overwrite=overwrite,
+        clean=clean,
     ) as writer:
         writer.write(vectors, sentences)
         return writer.finish(truncated=0)
@@ -82,6 +84,20 @@ def test_duplicates_count_once_and_empty_lines_never(tmp_path: Path) -> None:
     assert sorted(p[:3] for p in mine(*clean).pairs()) == sorted(
         p[:3] for p in found.pairs()
     )  # nor in neighbourhoods
+
+
+def test_one_text_cleaned_and_the_other_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    plain, cleaned = (
+        make_store(tmp_path / f"{name}.emb", ["a"], vectors_of(["a"]), clean=name == "cleaned")
+        for name in ("plain", "cleaned")
+    )
+    for stores_ in ((plain, cleaned), (cleaned, plain)):
+        mine(*stores_)
+        said = f"{cleaned.path} was embedded with --clean and {plain.path} was not"
+        assert [said in record.getMessage() for record in caplog.records] == [True]
+        caplog.clear()
+    mine(cleaned, cleaned)
+    assert not caplog.records
 
 
 def test_of_duplicates_the_last_vector_counts_as_in_laser(tmp_path: Path) -> None:
