@@ -8,7 +8,7 @@ from typing import Literal
 
 import click
 
-from mexma_cli.commands.inputs import is_store, refuse_inputs
+from mexma_cli.commands.inputs import command_line, is_store, refuse_inputs
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,6 @@ def command(
       mexma convert vectors.npy --text eng.txt --lang eng -o eng.emb
       mexma convert fra.emb -o vectors.f32
     """
-    from mexma_cli.commands.inputs import command_line
     from mexma_cli.commands.progress import follow, progress
     from mexma_cli.formats.laser import is_npy
     from mexma_cli.stages.bitext import prepare_output

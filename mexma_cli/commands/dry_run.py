@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from mexma_cli.amounts import size
-from mexma_cli.commands.inputs import is_store, label_of, load_encoder_of, open_store
+from mexma_cli.commands.inputs import is_store, load_encoder_of, open_store
+from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
     from mexma_cli.commands.options import EncoderChoice

@@ -13,9 +13,10 @@ import click
 
 from mexma_cli.amounts import counted
 from mexma_cli.commands.embed_options import check_usage, embed_options, gpus_of
-from mexma_cli.commands.inputs import command_line, label_of
+from mexma_cli.commands.inputs import command_line
 from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder
 from mexma_cli.commands.progress import progress
+from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
     from mexma_cli.stages.workers import Rank

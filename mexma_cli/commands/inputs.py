@@ -17,6 +17,7 @@ from click.core import ParameterSource
 from mexma_cli.commands.options import EncoderChoice, load_encoder
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.errors import MexmaError
+from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,11 +76,6 @@ def refuse_formats(output: Path | None) -> None:
 
     if (kind := format_of(output)) != "tsv":
         raise click.UsageError(f"{output}: what is written is TSV, not {kind.upper()}: name it .tsv.")
-
-
-def label_of(path: Path) -> str:
-    """The name of an input in messages."""
-    return "stdin" if str(path) == "-" else str(path)
 
 
 def opened(

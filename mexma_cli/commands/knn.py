@@ -16,7 +16,6 @@ from mexma_cli.commands.inputs import (
     check_inputs,
     command_line,
     is_store,
-    label_of,
     open_store,
     opened,
     progress_bar,
@@ -28,6 +27,7 @@ from mexma_cli.commands.options import (
     search_options,
     search_settings,
 )
+from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
     from mexma_cli.stages.neighbours import SearchSettings

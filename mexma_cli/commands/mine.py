@@ -17,13 +17,13 @@ from mexma_cli.commands.inputs import (
     check_inputs,
     command_line,
     is_store,
-    label_of,
     opened,
     progress_bar,
     refuse_inputs,
 )
 from mexma_cli.commands.mine_options import mine_options, settings_of
 from mexma_cli.commands.options import EncoderChoice, encoder_options
+from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
     from mexma_cli.stages.documents import DocumentPairs

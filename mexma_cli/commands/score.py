@@ -15,13 +15,13 @@ from mexma_cli.amounts import counted
 from mexma_cli.commands.inputs import (
     check_inputs,
     is_store,
-    label_of,
     opened,
     progress_bar,
     refuse_formats,
     refuse_inputs,
 )
 from mexma_cli.commands.options import EncoderChoice, encoder_options, margin_option, neighbourhood_option
+from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
     from mexma_cli.stages.score import Scored

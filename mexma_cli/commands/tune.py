@@ -16,7 +16,6 @@ from click.core import ParameterSource
 from mexma_cli.amounts import counted
 from mexma_cli.commands.inputs import (
     check_inputs,
-    label_of,
     opened,
     progress_bar,
     refuse_formats,
@@ -30,6 +29,7 @@ from mexma_cli.commands.tune_output import (
     print_tuned,
     tuned_json,
 )
+from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
     from mexma_cli.stages.tune import Tuned
@@ -189,7 +189,7 @@ def _gold(candidates: Path, as_json: bool, precision: float | None, options: dic
     check_inputs([path for path in read if path is not None])
     _check_outputs(options["output"], options["plot"], read)
     found = tune(candidates, options["gold"], options["source_ids"], options["target_ids"], precision)
-    _report(found, label_of(Path(candidates.name)), options["output"], options["plot"])
+    _report(found, label_of(candidates.name), options["output"], options["plot"])
     if as_json:
         click.echo(json.dumps(tuned_json(found)))
     else:

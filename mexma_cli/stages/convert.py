@@ -14,6 +14,7 @@ from mexma_cli.formats.laser import is_npy, npy_header, open_npy, open_raw, to_r
 from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
 from mexma_cli.store.manifest import whole_file
 from mexma_cli.text.lines import read_lines, scan, spooled
+from mexma_cli.text.names import label_of
 
 RAW_ENCODER = "unknown (raw vectors)"
 RAW_FINGERPRINT = "unknown"
@@ -48,7 +49,7 @@ def raw_to_store(
     """
     vectors = _opened(raw, dim, dtype)
     width, kind = vectors.shape[1], cast("Literal['float32', 'float16']", vectors.dtype.name)
-    label = "stdin" if str(text) == "-" else str(text)
+    label = label_of(text)
     with spooled(text) as copy:
         found = scan(copy, label=label)
         if found.lines != len(vectors):

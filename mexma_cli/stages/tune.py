@@ -16,6 +16,7 @@ from mexma_cli.languages import resolve
 from mexma_cli.mining.resampling import HeldOut, Intervals, Labelled, bootstrap, held_out
 from mexma_cli.mining.threshold import Threshold, choose
 from mexma_cli.text.lines import read_lines
+from mexma_cli.text.names import label_of
 
 Pair = tuple[str, str]
 
@@ -69,7 +70,7 @@ def tune(
         MexmaError: a file is empty or not of its format, the gold list names unknown ids, or shares no pair
             with the candidates, or no threshold has the wanted precision.
     """
-    name = name_of(candidates)
+    name = label_of(candidates)
     found = list(read_scored(read_lines(candidates), name))
     if not found:
         raise MexmaError(f"{name} has no candidates", "`mexma mine` writes them")
@@ -91,7 +92,7 @@ def tune(
     best_of = _each_once(keyed)
     is_gold = np.fromiter((key in wanted for key in best_of), dtype=bool, count=len(best_of))
     if not is_gold.any():
-        raise _nothing_found(name, name_of(gold), len(best_of), len(wanted), source_ids is None)
+        raise _nothing_found(name, label_of(gold), len(best_of), len(wanted), source_ids is None)
     pairs = list(best_of.values())
     scores = np.array([pair.score for pair in pairs])
     try:
@@ -171,11 +172,6 @@ def tune_languages(
         )
 
 
-def name_of(path: str | Path) -> str:
-    """A file in messages."""
-    return "stdin" if str(path) == "-" else str(path)
-
-
 def filled(pattern: str | Path, language: str) -> Path:
     """The path of one language: with its code, as the user wrote it, for `{lang}`."""
     return Path(str(pattern).replace("{lang}", language))
@@ -191,7 +187,7 @@ class _Ids:
     """Sentences and ids of one side: `known` is sentence -> id, None where it has more than one."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = name_of(path)
+        self.path = label_of(path)
         self.known: dict[str, str | None] = {}
         self.ids: set[str] = set()
         for name, sentence in read_ids(read_lines(path), self.path):
@@ -219,14 +215,14 @@ def _with_ids(
 
 
 def _gold_texts(path: str | Path) -> set[Pair]:
-    gold = set(read_pairs(read_lines(path), name_of(path)))
+    gold = set(read_pairs(read_lines(path), label_of(path)))
     if not gold:
-        raise MexmaError(f"{name_of(path)} is empty: it has no gold pairs")
+        raise MexmaError(f"{label_of(path)} is empty: it has no gold pairs")
     return gold
 
 
 def _gold_ids(path: str | Path, sources: _Ids, targets: _Ids) -> set[Pair]:
-    gold, where = set[Pair](), name_of(path)
+    gold, where = set[Pair](), label_of(path)
     for number, pair in enumerate(read_pairs(read_lines(path), where, "source id, target id"), 1):
         for name, own, other in ((pair[0], sources, targets), (pair[1], targets, sources)):
             if name not in own.ids:

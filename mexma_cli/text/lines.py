@@ -28,6 +28,7 @@ import zstandard
 from xopen import xopen
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.text.names import label_of
 
 LINE_LIMIT = 1 << 20
 """Longest line in bytes; what is longer is no sentence but a file of another kind."""
@@ -110,7 +111,7 @@ def read_lines(path: str | Path | Member, label: str | None = None) -> Iterator[
     Raises:
         MexmaError: As in `scan`, but an empty file just gives no lines.
     """
-    where = label or ("stdin" if str(path) == "-" else str(path))
+    where = label or label_of(path)
     for block in _checked_blocks(path, where):
         text = block.decode("utf-8")
         rows = text.split("\n")

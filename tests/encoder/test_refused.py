@@ -199,6 +199,12 @@ class Own(BertModel):
 """
 
 
+@pytest.fixture
+def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code of folders is copied into the test's own place."""
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+
+
 def own_code(folder: Path, crater: Path, change: str) -> None:
     source = OWN_CODE.format(crater=str(crater), change=change)
     (folder / "modeling_own.py").write_text(source, encoding="utf-8")
@@ -206,9 +212,8 @@ def own_code(folder: Path, crater: Path, change: str) -> None:
 
 
 def test_own_code_is_run_when_it_is_asked_for(
-    copy: Callable[[str], Path], texts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    copy: Callable[[str], Path], texts: list[str], tmp_path: Path, own_modules: None
 ) -> None:
-    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
     folder = copy("labse")
     expected = SentenceEncoder.load(str(folder), "cpu").embed(texts)
     own_code(folder, tmp_path / "crater", "pass")
@@ -233,9 +238,8 @@ class Own(BertModel):
 
 
 def test_own_code_with_a_single_number_and_with_integers(
-    copy: Callable[[str], Path], texts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    copy: Callable[[str], Path], texts: list[str], tmp_path: Path, own_modules: None
 ) -> None:
-    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
     folder = copy("labse")
     expected = SentenceEncoder.load(str(folder), "cpu").embed(texts)
     own_code(folder, tmp_path / "crater", "pass")
@@ -249,9 +253,8 @@ def test_own_code_with_a_single_number_and_with_integers(
 
 
 def test_own_code_that_attends_in_its_own_way_is_refused(
-    copy: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    copy: Callable[[str], Path], tmp_path: Path, own_modules: None
 ) -> None:
-    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
     folder = copy("labse")
     own_code(folder, tmp_path / "crater", "options['packed_lengths'] = (sum(options['packed_lengths']),)")
     with pytest.raises(MexmaError, match="does not attend through transformers' AttentionInterface"):
@@ -281,9 +284,8 @@ def test_own_code_that_raises_is_told_by_a_message(
     message: str,
     copy: Callable[[str], Path],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    own_modules: None,
 ) -> None:
-    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
     folder = copy("labse")
     own_code(folder, tmp_path / "crater", "pass")
     (folder / "modeling_own.py").write_text(source, encoding="utf-8")
