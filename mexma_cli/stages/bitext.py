@@ -21,10 +21,10 @@ from mexma_cli.store.manifest import (
     fsync_file,
     fsync_folder,
     is_special,
+    left_aside,
     make_parent,
     no_space_as_message,
     replaced_name,
-    written_aside,
 )
 
 FORMATS = ("tsv", "jsonl", "moses", "tmx")
@@ -259,7 +259,7 @@ def _locked(final: Path, path: Path) -> Iterator[None]:
                 break
         os.close(descriptor)  # its holder removed it just now
     try:
-        for stray in written_aside(final) if held else ():
+        for stray in left_aside(final) if held else ():
             stray.unlink()  # of a killed process: whoever is alive and writes there has the lock
         yield
     finally:

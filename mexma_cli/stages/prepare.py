@@ -7,7 +7,6 @@ tokenises what is kept (stages/language.py). The stores have the same bytes what
 from __future__ import annotations
 
 import glob
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, as_completed
@@ -25,7 +24,7 @@ from mexma_cli.stages.language import CorpusReport, LanguageWorker, Plan
 from mexma_cli.stages.prepare_pool import processes, result, work_on
 from mexma_cli.stages.tokenizer import recipe_tokenizer
 from mexma_cli.stages.vocabulary import Weighed
-from mexma_cli.store.manifest import only_writer, read_json, write_json_atomic
+from mexma_cli.store.manifest import aside, left_aside, only_writer, read_json, write_json_atomic
 from mexma_cli.text.clean import PairFilter, folded
 from mexma_cli.text.lines import Member, read_lines
 
@@ -33,7 +32,7 @@ __all__ = ["CorpusReport", "chains_of", "prepare", "store_path", "store_path_of"
 
 CHECKSUMS = "files.json"
 """In the folder of the stores: checksums of files that were read, so that they are not read for it again."""
-_WORK = "prepare.tmp-"
+_WORK = "prepare"
 
 Progress = Callable[[int, int, str], object]
 
@@ -85,7 +84,7 @@ class _Crew:
     def __init__(self, data: Data, jobs: list[Job], tell: Progress, workers: int) -> None:
         self._data, self._jobs, self._tell, self._workers = data, jobs, tell, workers
         self._store = Path(data.store)
-        self._work = self._store / f"{_WORK}{os.getpid()}"
+        self._work = aside(self._store / _WORK)
         excluded, fingerprint = excluded_sentences(data)
         rules = PairFilter(data.min_chars, data.max_chars, data.max_length_ratio, excluded)
         self._worker = LanguageWorker(data, rules, fingerprint, self._work)
@@ -174,10 +173,10 @@ class _Crew:
             return
         self._store.mkdir(parents=True, exist_ok=True)
         self._stack.enter_context(only_writer(self._store))
-        for pattern in (f"{_WORK}*", "tokenizer.tmp-*"):  # of a killed run
-            for old in self._store.glob(pattern):
+        for name in (_WORK, "tokenizer"):
+            for old in left_aside(self._store / name):
                 shutil.rmtree(old, ignore_errors=True)
-        for old in self._store.glob(f"{CHECKSUMS}.tmp-*"):
+        for old in left_aside(self._store / CHECKSUMS):
             old.unlink()
         self._work.mkdir()
         self._stack.callback(shutil.rmtree, self._work, ignore_errors=True)

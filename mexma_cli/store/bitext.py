@@ -26,10 +26,10 @@ from mexma_cli.store.manifest import (
     commit_folder,
     file_size,
     fsync_file,
+    left_aside,
     no_space_as_message,
     read_manifest,
     write_json_atomic,
-    written_aside,
 )
 
 FORMAT_VERSION = 1
@@ -178,7 +178,7 @@ class BitextWriter:
         self.pairs = 0
 
     def __enter__(self) -> BitextWriter:
-        for old in written_aside(self.path):  # of a killed run
+        for old in left_aside(self.path):  # of a killed run
             shutil.rmtree(old, ignore_errors=True)
         with no_space_as_message(self._part):
             self._part.mkdir(parents=True)

@@ -251,7 +251,7 @@ def replaced(final: Path) -> list[Path]:
     return _of_processes(final, "replaced")
 
 
-def written_aside(final: Path) -> list[Path]:
+def left_aside(final: Path) -> list[Path]:
     """What is being written `aside`, or was when a run was killed."""
     return _of_processes(final, "tmp")
 
