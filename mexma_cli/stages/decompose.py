@@ -187,8 +187,9 @@ def open_pairs(recipe: DecomposeRecipe) -> list[tuple[EmbeddingStore, EmbeddingS
     """A recipe's stores, source and target.
 
     Raises:
-        MexmaError: One is missing, or a pair is there twice, or two of a pair differ in their rows or not in
-            their languages, or a language is not stated, or the stores are not all of one encoder.
+        MexmaError: One is missing, or a pair is there twice, or two of a pair have no rows, or differ in
+            these or not in their languages, or a language is not stated, or the stores are not all of one
+            encoder.
     """
     found: list[tuple[EmbeddingStore, EmbeddingStore]] = []
     seen: set[frozenset[Path]] = set()
@@ -207,6 +208,8 @@ def open_pairs(recipe: DecomposeRecipe) -> list[tuple[EmbeddingStore, EmbeddingS
                 f"{source} has {pair[0].rows:,} rows, {target} has {pair[1].rows:,}",
                 "row n of one must be the translation of row n of the other",
             )
+        if not pair[0].rows:
+            raise MexmaError(f"{source} and {target} have no rows", "take this pair out of data.pairs")
         for store in pair:
             _same_encoder(found[0][0] if found else pair[0], store)
             if store.manifest.language == languages.UNSTATED:

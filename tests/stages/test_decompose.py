@@ -192,6 +192,14 @@ def test_other_row_counts(pair: Path, make_store: Make) -> None:
         open_pairs(recipe(pair))
 
 
+def test_a_pair_without_rows(pair: Path, make_store: Make) -> None:
+    for name in ("eng", "deu"):  # as a part of a short text may be
+        make_store(pair / f"none.{name}.emb", random(0, 1), f"{name}_Latn")
+    both = [{"source": "eng.emb", "target": "fra.emb"}, {"source": "none.eng.emb", "target": "none.deu.emb"}]
+    with pytest.raises(MexmaError, match=r"none\.eng\.emb and \S+none\.deu\.emb have no rows"):
+        open_pairs(recipe(pair, data={"root": str(pair), "pairs": both}))
+
+
 @pytest.mark.parametrize(
     ("other", "said"),
     [
