@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.inputs import refuse_inputs
+from mexma_cli.commands.inputs import check_inputs, refuse_inputs
 
 log = logging.getLogger(__name__)
 
@@ -71,28 +71,25 @@ def command(
     from mexma_cli.evaluation.codeswitch import code_switched, read_dictionary
     from mexma_cli.evaluation.files import read_aligned, read_sentences
     from mexma_cli.languages import resolve
-    from mexma_cli.store.manifest import checksum_file, whole_file, write_json_atomic
+    from mexma_cli.store.manifest import fingerprint, whole_file, write_json_atomic
 
     code = resolve(lang).partition("_")[0]
     if code == "eng":
         raise click.UsageError("--lang is the language of SOURCE, which is not English.")
     texts = {side: output / f"tatoeba.{code}-eng.{side}" for side in (code, "eng")}
+    check_inputs((source, target, dictionary))
     refuse_inputs(texts.values(), (source, target, dictionary))
     words = read_dictionary(dictionary)
     english = read_sentences(target)
-    made = code_switched(read_aligned(source, target, len(english)), english, words, count, rate, seed)
-    output.mkdir(parents=True, exist_ok=True)
-    chosen = [english[row] for row in made.rows]
-    for path, lines in zip(texts.values(), (made.sentences, chosen), strict=True):
-        with whole_file(path) as file:
-            file.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
+    other = read_aligned(source, target, len(english))
+    made = code_switched(other, english, words, count, rate, seed)
     facts = {
         "source": str(source),
-        "source_checksum": checksum_file(source),
+        "source_checksum": fingerprint(other),  # of what was read: a pipe cannot be read again
         "target": str(target),
-        "target_checksum": checksum_file(target),
+        "target_checksum": fingerprint(english),
         "dictionary": str(dictionary),
-        "dictionary_checksum": checksum_file(dictionary),
+        "dictionary_checksum": fingerprint(words),
         "rate": rate,
         "seed": seed,
         "sentences": len(made.rows),
@@ -101,7 +98,13 @@ def command(
         "replaced": made.replaced,
         "lines": [row + 1 for row in made.rows],
     }
+    output.mkdir(parents=True, exist_ok=True)
+    # First, so that without it there is no text that could be taken for LASER's.
     write_json_atomic(output / f"codeswitch.{code}.json", facts)
+    chosen = [english[row] for row in made.rows]
+    for path, lines in zip(texts.values(), (made.sentences, chosen), strict=True):
+        with whole_file(path) as file:
+            file.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
     if len(made.rows) < count:
         log.warning("warning: only %s sentences have a word of the dictionary", f"{len(made.rows):,}")
     log.info(

@@ -45,6 +45,8 @@ def read_dictionary(path: Path) -> Dictionary:
     """
     found: dict[str, dict[str, None]] = {}
     for number, line in enumerate(read_lines(path), 1):
+        if is_blank(line):
+            continue
         words = line.split()
         if len(words) != 2:
             raise MexmaError(

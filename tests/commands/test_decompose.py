@@ -13,8 +13,8 @@ from mexma_cli.main import cli
 from mexma_cli.store.embeddings import EmbeddingStore
 
 
-def mexma(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+def mexma(*arguments: str | Path, stdin: bytes = b"") -> Result:
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments], input=stdin)
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +139,18 @@ def test_a_code_switched_set_does_not_replace_its_own_text(tmp_path: Path) -> No
     refused = mexma("eval", "codeswitch", *texts, *options, "--lang", "en")  # both files would have one name
     assert refused.exit_code == 2 and "which is not English" in refused.stderr
     assert all(text.read_text() == "livre\n" for text in texts) and len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_text_to_switch_from_a_pipe(tmp_path: Path) -> None:
+    (tmp_path / "fr-en.txt").write_text("livre book\n")
+    (tmp_path / "eng.txt").write_text("The book.\n")
+    options = ["--dictionary", tmp_path / "fr-en.txt", "--lang", "fr", "-o", tmp_path / "out"]
+    done = mexma("eval", "codeswitch", "-", tmp_path / "eng.txt", *options, stdin=b"Le livre.\n")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "out" / "tatoeba.fra-eng.fra").read_text() == "Le book.\n"
+    assert "source_checksum" in json.loads((tmp_path / "out" / "codeswitch.fra.json").read_text())
+    done = mexma("eval", "codeswitch", "-", "-", *options)
+    assert done.exit_code == 2 and "Only one of the inputs can be stdin" in done.stderr
 
 
 def test_mistakes_are_messages(work: Path, tmp_path: Path, tiny_encoder: Path) -> None:

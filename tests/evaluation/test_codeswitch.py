@@ -18,7 +18,7 @@ WORDS = {"chien": ("dog", "hound"), "chat": ("cat",), "mange": ("eats",)}
 
 def test_the_dictionary(tmp_path: Path) -> None:
     path = tmp_path / "fr-en.txt"
-    path.write_text("chien dog\nChien hound\nchat\tcat\nparis Paris\nchien dog\n", encoding="utf-8")
+    path.write_text("chien dog\nChien hound\nchat\tcat\n\nparis Paris\nchien dog\n\n", encoding="utf-8")
     assert read_dictionary(path) == {"chien": ("dog", "hound"), "chat": ("cat",)}
 
 
