@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from mexma_cli.commands.eval_options import (
     languages_option,
     result_options,
     split_option,
+    tell_cut,
 )
 from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder
 from mexma_cli.commands.progress import progress
@@ -40,7 +42,8 @@ log = logging.getLogger(__name__)
     "sentences",
     multiple=True,
     metavar="TEXT",
-    help="For the picture; may be given several times.  [default: the first line of the first two languages]",
+    help="For the picture; may be given several times.  [default: the first sentence of the first two "
+    "languages]",
 )
 @result_options
 @encoder_options
@@ -90,7 +93,11 @@ def command(
     there = aligned_folder(folder, split)
     texts = {code: read_sentences(path) for code, path in there.choose(languages).items()}
     loaded = load_encoder(encoder)
+    if picture is not None:  # first: it takes a moment, the others up to hours
+        _draw(loaded, picture, sentences or _first_sentences(texts))
+        loaded.truncated = 0
     rows = _rows(loaded, texts)
+    tell_cut(loaded)
     if not rows:
         raise MexmaError(f"{folder}: no sentence has a token")
     measured = [key for key in rows[0] if key not in ("language", "sentences")]
@@ -103,12 +110,18 @@ def command(
         "layer": "last",
         "unit": "nats",
     }
-    if picture is not None:
-        _draw(loaded, picture, sentences or [lines[0] for lines in list(texts.values())[:2]])
     # The paper's languages are those of the 81 that LaBSE knows too: it does not list them.
     whole = languages == "81" and texts.keys() >= language_list("81").keys()
     published = "attention" if whole and there.layout.endswith("<code>.devtest") else None
     print_result(Result("attention", describe(loaded), settings, scores, rows, published), as_json, output)
+
+
+def _first_sentences(texts: dict[str, list[str]]) -> list[str]:
+    """Those of the first two languages that have one."""
+    from mexma_cli.text.lines import is_blank
+
+    first = (next((line for line in lines if not is_blank(line)), None) for lines in texts.values())
+    return list(islice(filter(None, first), 2))
 
 
 def _rows(encoder: SentenceEncoder, texts: dict[str, list[str]]) -> list[dict[str, Any]]:
@@ -140,6 +153,6 @@ def _draw(encoder: SentenceEncoder, picture: Path, sentences: Sequence[str]) -> 
     from mexma_cli.evaluation.attention_plot import draw_attention
 
     rows = sorted(attention_rows(encoder, sentences), key=lambda row: row.line)
-    if any(len(row.tokens) < 3 for row in rows):
+    if not rows or any(len(row.tokens) < 3 for row in rows):
         raise MexmaError("a sentence for the picture has no token", "name others with --sentence")
     draw_attention(picture, rows, f"{encoder.name}: attention of the first token, last layer")

@@ -100,5 +100,13 @@ def cached_embedding(
         yield lambda texts: embed_cached(
             encoder, texts, folder=cache, on_progress=lambda done, _: bar.update(done)
         )
+    tell_cut(encoder)
+
+
+def tell_cut(encoder: SentenceEncoder) -> None:
+    """Say how many sentences were cut, if any."""
+    from mexma_cli.amounts import counted
+
     if encoder.truncated:
-        log.info("%s sentences were cut to %s tokens", f"{encoder.truncated:,}", encoder.max_tokens)
+        what = counted(encoder.truncated, "sentence was", "sentences were")
+        log.info("%s cut to %s tokens", what, encoder.max_tokens)

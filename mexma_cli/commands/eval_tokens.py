@@ -11,6 +11,7 @@ from mexma_cli.commands.eval_options import (
     languages_option,
     result_options,
     split_option,
+    tell_cut,
 )
 from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder
 from mexma_cli.commands.progress import progress
@@ -62,6 +63,7 @@ def command(
     nearest = Nearest(pick_queries(loaded, data.lines), 0)
     if not len(nearest.queries.lines):
         raise MexmaError(f"{data.target_path}: no token to look for in its first {SENTENCES} sentences")
+    loaded.truncated = 0  # the sentences of the queries come again
     texts = [data.lines, *data.texts.values()]
     tokens = 0
     with progress(total=len(texts), unit=" languages") as bar:
@@ -70,6 +72,7 @@ def command(
                 nearest.add(number, block)
                 tokens += len(block.lines)
             bar.update()
+    tell_cut(loaded)
     counts = {"queries": len(nearest.queries.lines), "tokens": tokens}
     rows = [{"nearest": f"top-{k}", **counts, **nearest.shares(k)} for k in (1, NEAREST)]
     scores = nearest.shares(NEAREST)

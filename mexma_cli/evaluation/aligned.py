@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mexma_cli.amounts import counted
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.files import (
     PUBLISHED_LISTS,
@@ -110,7 +111,7 @@ def measure_xsim(
         texts = [data.lines[row] for row in rows] if duplicates else None
         found[language] = xsim(embed(lines)[rows], vectors[rows], margin, k, texts)
     if dropped:
-        log.info("%s lines left out: they are empty, or their translation is", f"{dropped:,}")
+        log.info("%s left out: empty, or without a translation", counted(dropped, "line"))
     return found
 
 

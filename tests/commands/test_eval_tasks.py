@@ -157,6 +157,27 @@ def test_attention_with_a_picture(tiny_encoder: Path, aligned: Path, tmp_path: P
     assert run("attention", aligned, "--sentence", "A cat.").exit_code == 2
 
 
+def test_the_picture_of_attention_comes_first(
+    tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is wrong with it is known before the measurement; its sentences are not empty lines."""
+    pytest.importorskip("matplotlib")
+    for code, text in (("deu", "\n"), ("eng", "\nA cat.\n"), ("fra", "Un chat.\nOui.\n")):
+        (tmp_path / f"{code}.txt").write_text(text)
+    options = ("attention", tmp_path, "--model", tiny_encoder, "--picture", tmp_path / "a.png")
+    done = run(*options, "--json")
+    assert done.exit_code == 0 and (tmp_path / "a.png").exists(), done.output
+    assert "deu_Latn is left out" in done.stderr
+    monkeypatch.setattr("mexma_cli.commands.eval_attention._rows", lambda *_: pytest.fail("measured"))
+    assert "has no token" in run(*options, "--sentence", "").stderr
+
+
+@pytest.mark.parametrize("command", ["tokens", "attention"])
+def test_sentences_that_are_cut_are_counted(command: str, tiny_encoder: Path, aligned: Path) -> None:
+    done = run(command, aligned, "--model", tiny_encoder, "--max-tokens", "4")
+    assert done.exit_code == 0 and "16 sentences were cut to 4 tokens" in done.stderr
+
+
 def test_attention_is_compared_over_the_papers_languages(tiny_encoder: Path, tmp_path: Path) -> None:
     (tmp_path / "devtest").mkdir()
     for code in [*language_list("81"), "eng_Latn"]:
