@@ -163,6 +163,8 @@ def _applied(
     (tuned,) = (row for row in same if row["split"] == (tuned_on or "-"))
     if tuned_on == data.split or tuned["threshold"] is None:
         return None
+    if data.split != "test" and any(row["split"] == "test" for row in same):
+        return None  # BUCC's sample, in the folder of training and test
     return measured(found.scores, found.is_gold, found.gold, tuned["threshold"])
 
 
