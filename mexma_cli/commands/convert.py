@@ -8,7 +8,7 @@ from typing import Literal
 
 import click
 
-from mexma_cli.commands.inputs import command_line, is_store, refuse_inputs
+from mexma_cli.commands.inputs import command_line, is_store, is_typed, refuse_inputs
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +61,10 @@ def command(
     from mexma_cli.store.embeddings import EmbeddingStore
 
     if is_store(vectors) and not vectors.is_file():
-        if dim is not None or text is not None:
-            raise click.UsageError("--dim and --text belong to raw vectors; an embedding store has both.")
+        if dim is not None or text is not None or is_typed("language"):
+            raise click.UsageError("--dim, --text and --lang belong to raw vectors; a store has all three.")
+        if output.suffix == ".emb":
+            raise click.UsageError(f"{output} would be raw vectors, and is named as an embedding store.")
         refuse_inputs([output], [vectors])
         prepare_output(output)
         store = EmbeddingStore.open(vectors)
@@ -74,6 +76,10 @@ def command(
         raise click.UsageError("Give --text too, what the vectors are of.")
     if text is None or (dim is None and not is_npy(vectors)):
         raise click.UsageError("Raw vectors have no header: give --dim and --text too.")
+    if is_npy(vectors) and is_typed("dtype"):
+        raise click.UsageError(
+            "--dtype is for a raw file; a .npy file says it itself, and the store keeps it."
+        )
     from mexma_cli.languages import resolve
 
     with progress(unit=" rows", unit_scale=True) as bar:

@@ -34,6 +34,11 @@ def is_store(path: Path) -> bool:
     return path.is_dir() or path.suffix == ".emb"
 
 
+def is_typed(name: str) -> bool:
+    """Whether an option is on the command line, by its parameter's name."""
+    return click.get_current_context().get_parameter_source(name) == ParameterSource.COMMANDLINE
+
+
 def check_inputs(paths: Sequence[Path]) -> None:
     """Refuse stdin more than once, and an encoder on the command line that there is no text for.
 
@@ -43,9 +48,8 @@ def check_inputs(paths: Sequence[Path]) -> None:
     if sum(str(path) == "-" for path in paths) > 1:
         raise click.UsageError("Only one of the inputs can be stdin.")
     if all(is_store(path) for path in paths):
-        source = click.get_current_context().get_parameter_source
         for name in ("model", "pooling", "max_tokens", "prefix"):
-            if source(name) == ParameterSource.COMMANDLINE:
+            if is_typed(name):
                 option = "--" + name.replace("_", "-")
                 done = " and ".join(map(str, paths))
                 raise click.UsageError(f"{option} is for texts; {done} are embedded already.")

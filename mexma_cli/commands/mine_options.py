@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
+from mexma_cli.commands.inputs import is_typed
 from mexma_cli.commands.options import margin_option, neighbourhood_option, search_options, search_settings
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def settings_of(
     """
     from mexma_cli.stages.mine import MineSettings
 
-    if all_candidates and _typed("retrieval"):
+    if all_candidates and is_typed("retrieval"):
         raise click.UsageError("--all-candidates is instead of --retrieval: give one of them.")
     if with_ids and kind == "moses":
         raise click.UsageError("--with-ids: Moses files have no place for ids; tsv, jsonl and tmx have.")
@@ -140,7 +140,3 @@ def settings_of(
         search=search_settings(index, recall, memory),
         **choices,
     )
-
-
-def _typed(name: str) -> bool:
-    return click.get_current_context().get_parameter_source(name) == ParameterSource.COMMANDLINE

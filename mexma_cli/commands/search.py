@@ -9,12 +9,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import click
-from click.core import ParameterSource
 
 from mexma_cli.amounts import counted
 from mexma_cli.commands.inputs import (
     check_inputs,
     is_store,
+    is_typed,
     load_encoder_of,
     open_store,
     opened,
@@ -95,7 +95,7 @@ def command(
             raise click.UsageError(
                 f"--margin {margin} needs the neighbourhoods of many queries; --query has its cosine only."
             )
-        if click.get_current_context().get_parameter_source("k") == ParameterSource.COMMANDLINE:
+        if is_typed("k"):
             raise click.UsageError(
                 f"-k is of neighbourhoods, and --query has none; sentences to print: -n {k}"
             )

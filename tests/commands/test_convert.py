@@ -49,8 +49,11 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
 
 
 def test_options_of_raw_vectors_do_not_fit_a_store(tmp_path: Path) -> None:
-    result = run("convert", tmp_path, "--dim", "6", "-o", tmp_path / "v.raw")
-    assert result.exit_code == 2 and "--dim" in result.stderr
+    for option in (("--dim", "6"), ("--lang", "fra")):
+        result = run("convert", tmp_path, *option, "-o", tmp_path / "v.raw")
+        assert result.exit_code == 2 and "belong to raw vectors" in result.stderr
+    result = run("convert", tmp_path, "-o", tmp_path / "v.emb")
+    assert result.exit_code == 2 and "v.emb would be raw vectors" in result.stderr
 
 
 def test_a_store_that_is_not_there(tmp_path: Path) -> None:
@@ -79,7 +82,11 @@ def test_numpy_files_there_and_back(tmp_path: Path, dtype: str) -> None:
     back = np.load(tmp_path / "back.npy")
     assert back.dtype == dtype
     np.testing.assert_array_equal(back, vectors)
-    for message, *options in (("Give --text", "--dim", "6"), ("not 5", "--dim", "5", "--text", text)):
+    for message, *options in (
+        ("Give --text", "--dim", "6"),
+        ("not 5", "--dim", "5", "--text", text),
+        ("--dtype is for a raw file", "--dtype", "float16", "--text", text),
+    ):
         result = run("convert", array, *options, "-o", tmp_path / "w.emb")
         assert result.exit_code and message in result.stderr, result.output
 
