@@ -48,6 +48,12 @@ def _cache_folder(_: click.Context, __: click.Parameter, value: str | None) -> P
     return None if value == "none" else Path(value)
 
 
+def _result_file(_: click.Context, __: click.Parameter, value: Path | None) -> Path | None:
+    if value is not None and value.suffix != ".json":
+        raise click.BadParameter(f"{value} is not named .json, by which `mexma report` knows a result.")
+    return value
+
+
 def result_options(command: Command) -> Command:
     """Add --cache (gives `cache`: a folder or None), --json (`as_json`) and -o (`output`)."""
     for option in (
@@ -56,6 +62,7 @@ def result_options(command: Command) -> Command:
             "--output",
             type=click.Path(path_type=Path, dir_okay=False),
             metavar="FILE.json",
+            callback=_result_file,
             help="Keep the result, for `mexma report`.",
         ),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),

@@ -122,6 +122,10 @@ def test_mistakes(folder: Path, options: list[str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     unwritable = run("eval", "xsim", folder, "-o", tmp_path / "file/folder.json")
     assert unwritable.exit_code == 1 and "file: the folder cannot be made" in unwritable.stderr
+    text = folder / "devtest/fra_Latn.devtest"  # a forgotten name: what follows is a text
+    refused = run("eval", "xsim", "-o", text, folder)
+    assert refused.exit_code == 2 and "fra_Latn.devtest is not named .json" in refused.stderr
+    assert text.read_text() == "one line\n"
 
 
 def test_report(folder: Path, options: list[str], tmp_path: Path) -> None:

@@ -38,6 +38,11 @@ def test_tables_that_are_no_lists(word: str) -> None:
     assert ("senteval" in str(caught.value.hint)) == (word == "table17")
 
 
+def test_no_task() -> None:
+    with pytest.raises(MexmaError, match="--tasks names no task"):
+        choose([])
+
+
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     done = CliRunner().invoke(cli, ["eval", "mteb", "--tasks", "table4"])
