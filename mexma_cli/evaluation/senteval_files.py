@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from xopen import xopen
-
 from mexma_cli.errors import MexmaError
-from mexma_cli.text.lines import is_blank, read_lines
+from mexma_cli.text.lines import is_blank, read_latin_lines, read_lines
 
 TASKS = ("MR", "SST2", "TREC", "CR", "SUBJ", "MPQA", "MRPC")
 """In the order of the paper's Table 17."""
@@ -87,17 +85,12 @@ def _read_split(task: str, split: str, folder: Path) -> Examples | None:
         if any(files):
             return _by_class([folder / name for name in _BY_CLASS[task]], files)
     elif path := _there(folder / _OWN[task, split]):
-        lines = _latin_lines(path) if task == "TREC" else read_lines(path)
+        # One letter of TREC is not UTF-8, and SentEval reads Latin-1.
+        lines = read_latin_lines(path) if task == "TREC" else read_lines(path)
         return _checked(path, lines, {"SST2": _sst, "TREC": _trec, "MRPC": _mrpc}[task])
     for path in _tables(task, split, folder):
         return _checked(path, read_lines(path), _pair_table if task == "MRPC" else _table)
     return None
-
-
-def _latin_lines(path: Path) -> Iterator[str]:
-    """The lines of a file of TREC: one letter of it is not UTF-8, and SentEval reads Latin-1."""
-    with xopen(path, encoding="latin-1") as file:
-        yield from (line.rstrip("\n") for line in file)
 
 
 def _tables(task: str, split: str, folder: Path) -> Iterator[Path]:

@@ -122,6 +122,16 @@ def read_lines(path: str | Path | Member, label: str | None = None) -> Iterator[
         yield from rows
 
 
+def read_latin_lines(path: Path) -> Iterator[str]:
+    """The lines of a small file in Latin-1, where every byte is a letter.
+
+    Raises:
+        MexmaError: Missing, a folder, or damaged compression.
+    """
+    text = b"".join(_pieces(path, str(path))).decode("latin-1")
+    yield from (line.removesuffix("\r") for line in text.removesuffix("\n").split("\n"))
+
+
 def estimate_lines(path: Path | Member, limit: int = 8 << 20) -> tuple[int, int, bool]:
     """Lines and bytes of the text of a file, from its beginning; of a packed file to about a tenth.
 

@@ -151,8 +151,13 @@ def test_sentevals_own_files(tmp_path: Path) -> None:
 def test_trec_is_not_utf8(tmp_path: Path, packed: str) -> None:
     (tmp_path / "TREC").mkdir()
     content = b"DESC:manner How ?\nLOC:city What is the sister\xf0city ?\r\n"
-    (tmp_path / f"TREC/train_5500.label{packed}").write_bytes(gzip.compress(content) if packed else content)
+    file = tmp_path / f"TREC/train_5500.label{packed}"
+    file.write_bytes(gzip.compress(content) if packed else content)
     assert read_task("TREC", [tmp_path])["train"].sentences == ["How ?", "What is the sister\xf0city ?"]
+    if packed:
+        file.write_bytes(file.read_bytes()[:-12])
+        with pytest.raises(MexmaError, match=r"train_5500.label.gz is damaged or cut short"):
+            read_task("TREC", [tmp_path])
 
 
 def test_tables_in_several_folders(tmp_path: Path) -> None:
