@@ -104,7 +104,7 @@ def command(
         for name, means in both.items()
         if means
     }
-    settings = {"sts": [str(path) for path in pairs]} | (data.settings() if data else {})
+    settings = (data.settings() if data else {}) | {"sts": [str(path) for path in pairs]}
     published = "pooling" if data and data.published == "81" else None
     print_result(Result("pooling", describe(first), settings, scores, rows, published), as_json, output)
 

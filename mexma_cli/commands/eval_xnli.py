@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mexma_cli.commands.eval_options import check_result_output, result_options
-from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder
+from mexma_cli.commands.options import PRECISIONS, EncoderChoice, encoder_options, load_encoder
 from mexma_cli.commands.progress import progress
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def command(
             option = "--" + name.replace("_", "-")
             raise click.UsageError(f"{option} is for sentences; here pairs are read, as the paper does it.")
     check_result_output(output)
+    from mexma_cli.amounts import counted
     from mexma_cli.errors import MexmaError
     from mexma_cli.evaluation.results import Result, describe, print_result
     from mexma_cli.evaluation.xnli_files import TEST, TRAIN, find, read_inference
@@ -89,13 +90,14 @@ def command(
     tests, untested = read_inference(found[TEST])
     for path, count in ((found[TRAIN], undecided), (found[TEST], untested)):
         if count:
-            log.info("%s: %s pairs without an agreed class are left out", path, f"{count:,}")
+            log.info("%s: left out without an agreed class: %s", path, counted(count, "pair"))
     from mexma_cli.evaluation.xnli import FineTuning
 
     settings = FineTuning(epochs, batch, learning_rate, seed=seed)
     loaded = load_encoder(replace(encoder, dtype="fp32"))
-    described = describe(loaded)  # before its weights change
-    rows = _measured(loaded, train["en"], tests, settings, encoder.dtype)
+    precision = _precision(loaded, encoder.dtype)
+    described = describe(loaded) | {"precision": precision}  # before its weights change
+    rows = _measured(loaded, train["en"], tests, settings, precision)
     scores = {"accuracy": sum(row["accuracy"] for row in rows) / len(rows)}
     data = {"train": str(found[TRAIN]), "test": str(found[TEST]), "train pairs": len(train["en"].classes)}
     whole = [row["pairs"] for row in rows] == [TEST_PAIRS] * LANGUAGES
@@ -112,18 +114,27 @@ def _as_published(settings: FineTuning, train_pairs: int) -> bool:
     return settings == chosen and train_pairs >= 0.98 * TRAIN_PAIRS
 
 
+def _precision(encoder: SentenceEncoder, dtype: str) -> str:
+    """What products are computed in; the weights are float32."""
+    if dtype == "auto":
+        return "bfloat16" if encoder.device.type == "cuda" else "float32"
+    return PRECISIONS[dtype]
+
+
 def _measured(
-    encoder: SentenceEncoder, train: Inference, tests: dict[str, Inference], settings: FineTuning, dtype: str
+    encoder: SentenceEncoder,
+    train: Inference,
+    tests: dict[str, Inference],
+    settings: FineTuning,
+    precision: str,
 ) -> list[dict[str, Any]]:
     """A row a language, after the fine-tuning."""
     import torch
 
     from mexma_cli.evaluation.xnli import PairClassifier, fine_tune, predict
 
-    device = encoder.device.type
-    low = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(dtype, torch.bfloat16)
-    wanted = dtype in ("bf16", "fp16") or (dtype == "auto" and device == "cuda")
-    autocast = partial(torch.autocast, device, dtype=low, enabled=wanted)
+    low = None if precision == "float32" else getattr(torch, precision)
+    autocast = partial(torch.autocast, encoder.device.type, dtype=low, enabled=low is not None)
     torch.manual_seed(settings.seed)
     model = PairClassifier(encoder, settings.max_tokens).to(encoder.device)
     total = settings.epochs * len(train.classes)

@@ -7,6 +7,7 @@ decay without warm-up, gradients clipped at 1: the defaults of Hugging Face's tr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from torch import nn
 from mexma_cli.encoder.attention import attention_arguments
 from mexma_cli.encoder.body import first_position
 from mexma_cli.encoder.packing import by_token_budget, pack
+from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.xnli_files import CLASSES, Inference
 
 if TYPE_CHECKING:
@@ -109,6 +111,9 @@ def fine_tune(
     Args:
         autocast: Makes the context of every forward pass.
         on_step: Called after every step with the pairs in it and its mean loss.
+
+    Raises:
+        MexmaError: The loss is not a number any more.
     """
     torch.manual_seed(settings.seed)
     shuffled = np.random.default_rng(settings.seed)
@@ -131,6 +136,8 @@ def fine_tune(
                 loss = nn.functional.cross_entropy(logits.float(), wanted, reduction="sum") / len(rows)
                 loss.backward()
                 total += float(loss.detach())
+            if not math.isfinite(total):
+                raise MexmaError(f"the loss of the fine-tuning is {total}", "give a lower --learning-rate")
             nn.utils.clip_grad_norm_(model.parameters(), CLIP)
             optimiser.step()
             schedule.step()

@@ -199,7 +199,9 @@ def test_pooling_is_xsim_and_sts_by_either(
     model = ("--model", tiny_encoder, "--dtype", "fp32")
     done = run("pooling", "--xsim", aligned, "--sts", tmp_path / "pairs.tsv", *model, "--json")
     assert done.exit_code == 0, done.output
-    rows = {row["measure"]: row for row in json.loads(done.stdout)["rows"]}
+    result = json.loads(done.stdout)
+    assert next(iter(result["settings"])) == "data"  # what the page says that the first score is of
+    rows = {row["measure"]: row for row in result["rows"]}
     assert "without xsim++" in done.stderr and rows.keys() == {"xsim", "STS"}
     for kind, pooling in (("CLS", "cls"), ("uniform", "mean")):
         alone = run("sts", tmp_path / "pairs.tsv", *model, "--pooling", pooling, "--json")
@@ -254,7 +256,10 @@ def test_xnli(tiny_encoder: Path, tmp_path: Path) -> None:
     accuracies = [row["accuracy"] for row in result["rows"]]
     assert all(value in (0, 25, 50, 75, 100) for value in accuracies)
     assert result["scores"]["accuracy"] == sum(accuracies) / 2
-    assert "1 pairs without an agreed class" in done.stderr
+    assert "left out without an agreed class: 1 pair\n" in done.stderr
+    assert result["encoder"]["precision"] == "float32"
+    low = json.loads(run("xnli", tmp_path, *model, "--epochs", 1, "--dtype", "bf16", "--json").stdout)
+    assert low["encoder"]["precision"] == "bfloat16"
     assert (result["settings"]["max_tokens"], result["benchmark"]) == (128, None)
     again = run("xnli", tmp_path, *model, "--batch", 8, "--epochs", 1, "--json")
     assert again.stdout == done.stdout

@@ -65,6 +65,13 @@ def test_it_learns_and_is_the_same_with_the_same_seed(tiny_encoder: Path) -> Non
     assert np.mean(predict(model, unseen, nullcontext) == unseen.classes) > 0.9
 
 
+def test_a_loss_that_is_no_number_ends_it(tiny_encoder: Path) -> None:
+    model = PairClassifier(SentenceEncoder.load(str(tiny_encoder), dtype="float32"), 64)
+    settings = FineTuning(epochs=2, batch=16, learning_rate=1e30)
+    with pytest.raises(MexmaError, match=r"the loss of the fine-tuning is (nan|inf)"):
+        fine_tune(model, toy_pairs(90), settings, nullcontext)
+
+
 def test_a_step_is_one_batch_however_it_is_cut(tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     after: list[float] = []
     for budget in (8192, 40):
