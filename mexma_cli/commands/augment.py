@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from mexma_cli.amounts import counted
 from mexma_cli.commands.tables import print_table
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,11 @@ def command(text: Path, output: Path, seed: int, as_json: bool) -> None:
         for kind in KINDS
     }
     log.info(
-        "%s hard negatives of %s lines in %s; types in %s", f"{len(found):,}", f"{len(lines):,}", path, kinds
+        "%s of %s in %s; types in %s",
+        counted(len(found), "hard negative"),
+        counted(len(lines), "line"),
+        path,
+        kinds,
     )
     if as_json:
         click.echo(json.dumps({kind: {"made": made, "of": of} for kind, (made, of) in counts.items()}))

@@ -8,6 +8,7 @@ from typing import Literal
 
 import click
 
+from mexma_cli.amounts import counted
 from mexma_cli.commands.inputs import command_line, is_store, is_typed, refuse_inputs
 
 log = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ def command(
         store = EmbeddingStore.open(vectors)
         with progress(unit=" rows", unit_scale=True) as bar:
             store_to_raw(store, output, dtype=dtype, on_progress=follow(bar))
-        log.info("%s: %s rows of %s x %s", output, f"{store.rows:,}", store.dim, dtype)
+        log.info("%s: %s of %s x %s", output, counted(store.rows, "row"), store.dim, dtype)
         return
     if text is None and is_npy(vectors):
         raise click.UsageError("Give --text too, what the vectors are of.")
@@ -94,4 +95,4 @@ def command(
             overwrite=overwrite,
             on_progress=follow(bar),
         )
-    log.info("%s: %s rows of %s x %s", output, f"{store.rows:,}", store.dim, store.manifest.dtype)
+    log.info("%s: %s of %s x %s", output, counted(store.rows, "row"), store.dim, store.manifest.dtype)

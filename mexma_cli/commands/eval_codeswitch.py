@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from mexma_cli.amounts import counted
 from mexma_cli.commands.inputs import check_inputs, refuse_inputs
 
 log = logging.getLogger(__name__)
@@ -106,10 +107,11 @@ def command(
         with whole_file(path) as file:
             file.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
     if len(made.rows) < count:
-        log.warning("warning: only %s sentences have a word of the dictionary", f"{len(made.rows):,}")
+        has = counted(len(made.rows), "sentence has", "sentences have")
+        log.warning("warning: only %s a word of the dictionary", has)
     log.info(
-        "%s sentences in %s, %s of %s words replaced (%.0f %%)",
-        f"{len(made.rows):,}",
+        "%s in %s, %s of %s words replaced (%.0f %%)",
+        counted(len(made.rows), "sentence"),
         output,
         f"{made.replaced:,}",
         f"{made.words:,}",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mexma_cli.amounts import counted
 from mexma_cli.commands.eval_options import cached_embedding, check_result_output, result_options
 from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder
 
@@ -98,4 +99,4 @@ def _rows(pairs: Pairs, embed: Embed) -> Iterator[dict[str, Any]]:
             "pearson": None if math.isnan(found.pearson) else found.pearson,
         }
     if pairs.unscored:
-        log.info("%s: %s pairs that were published without a score are left out", name, f"{pairs.unscored:,}")
+        log.info("%s: left out as published without a score: %s", name, counted(pairs.unscored, "pair"))

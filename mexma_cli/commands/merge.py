@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from mexma_cli.amounts import counted
 from mexma_cli.commands.inputs import command_line, open_store
 from mexma_cli.commands.progress import follow, progress
 
@@ -49,8 +50,8 @@ def command(stores: tuple[Path, ...], output: Path, overwrite: bool) -> None:
             opened, output, argv=command_line(), overwrite=overwrite, on_progress=follow(bar)
         )
     log.info(
-        "%s rows of %s numbers in %s, from %s",
-        f"{merged.rows:,}",
+        "%s of %s numbers in %s, from %s",
+        counted(merged.rows, "row"),
         merged.dim,
         merged.path,
         f"{len(opened)} stores" if len(opened) > 1 else "one store",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mexma_cli.amounts import counted
 from mexma_cli.commands.inputs import command_line, open_store
 from mexma_cli.commands.options import decomposer_option
 from mexma_cli.commands.progress import follow, progress
@@ -69,4 +70,4 @@ def command(store: Path, run: Path, part: Part, output: Path | None, overwrite: 
             overwrite=overwrite,
             on_progress=follow(bar),
         )
-    log.info("%s rows of %s numbers in %s", f"{made.rows:,}", made.dim, made.path)
+    log.info("%s of %s numbers in %s", counted(made.rows, "row"), made.dim, made.path)
