@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mexma_cli.amounts import counted
-from mexma_cli.commands.inputs import command_line, open_store
+from mexma_cli.commands.inputs import command_line, open_store, refuse_inputs
 from mexma_cli.commands.progress import follow, progress
 
 log = logging.getLogger(__name__)
@@ -44,6 +44,7 @@ def command(stores: tuple[Path, ...], output: Path, overwrite: bool) -> None:
     """
     from mexma_cli.stages.merge import merge_stores
 
+    refuse_inputs([output], stores)
     opened = [open_store(path) for path in stores]
     with progress(unit=" rows", unit_scale=True) as bar:
         merged = merge_stores(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mexma_cli.amounts import counted
-from mexma_cli.commands.inputs import command_line, open_store
+from mexma_cli.commands.inputs import command_line, open_store, refuse_inputs
 from mexma_cli.commands.options import decomposer_option
 from mexma_cli.commands.progress import follow, progress
 
@@ -60,6 +60,7 @@ def command(store: Path, run: Path, part: Part, output: Path | None, overwrite: 
     if output is None:
         plain = opened.path.resolve()
         output = opened.path.parent / f"{plain.name.removesuffix('.emb')}.{part}.emb"
+    refuse_inputs([output], [store])
     with progress(unit=" rows", unit_scale=True) as bar:
         made = project(
             opened,

@@ -177,6 +177,9 @@ def test_mistakes_are_messages(work: Path, tmp_path: Path, tiny_encoder: Path) -
         assert done.exit_code == 1, (message, done.output)
         assert message in done.stderr and "Traceback" not in done.stderr, (message, done.stderr)
     assert not (tmp_path / "out").exists()
+    inside = work / "fra.emb" / "part.emb"
+    done = mexma("project", work / "fra.emb", "--with", work / "run", "-o", inside)
+    assert done.exit_code == 2 and "part.emb lies in an input" in done.stderr and not inside.exists()
 
 
 def test_a_decomposer_trains_in_one_process(work: Path) -> None:

@@ -68,6 +68,12 @@ def test_refuses_with_one_message(parts: list[Path], tmp_path: Path) -> None:
     assert "none.emb: no such file or folder" in missing.stderr
 
 
+def test_a_store_inside_of_an_input(parts: list[Path]) -> None:
+    done = run("merge", *parts, "-o", parts[1] / "all.emb")
+    assert done.exit_code == 2 and "all.emb lies in an input" in done.stderr
+    assert not (parts[1] / "all.emb").exists()
+
+
 def test_info_tells_parts_and_sources(parts: list[Path], tmp_path: Path) -> None:
     first = run("info", parts[0])
     assert re.search(r"\n  part +1/3\n", first.stdout), first.output
