@@ -105,7 +105,8 @@ def command(
         if means
     }
     settings = (data.settings() if data else {}) | {"sts": [str(path) for path in pairs]}
-    published = "pooling" if data and data.published == "81" else None
+    as_published = data and data.published == "81" and not (hard and hard.own)
+    published = "pooling" if as_published else None
     print_result(Result("pooling", describe(first), settings, scores, rows, published), as_json, output)
 
 

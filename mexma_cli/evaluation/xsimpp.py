@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 MISALIGNED = "misaligned"
 """Type of an error that took another sentence, or another's hard negative."""
 
+MADE_BY = "mexma augment"
+
 HINT = (
     "xsim++'s files for FLORES-200 (github.com/facebookresearch/LASER, tasks/xsimplusplus): "
     "devtest_augmented/eng_Latn_augmented.devtest and eng_Latn_errtype.devtest.json; `mexma augment` makes "
@@ -46,6 +48,8 @@ class Augmented:
     path: Path
     lines: list[str]
     kinds: dict[str, tuple[str, str]]
+    own: bool
+    """Whether `mexma augment` made them: nothing that is published was measured on these."""
 
     def kind(self, found: str, wanted: str) -> str:
         """The type of the error of finding one sentence in place of another."""
@@ -87,7 +91,7 @@ def find_augmented(data: AlignedTexts, folder: Path | None) -> Augmented:
 
 
 def _read(path: Path, kinds_path: Path, known: set[str]) -> Augmented:
-    kinds = _read_kinds(kinds_path)
+    kinds, own = _read_kinds(kinds_path)
     lines = read_sentences(path)
     strange = [number for number, line in enumerate(lines, 1) if line.strip() not in kinds]
     if len(strange) == len(lines):
@@ -110,10 +114,10 @@ def _read(path: Path, kinds_path: Path, known: set[str]) -> Augmented:
             f"{kinds_path}: no `src` is a sentence of the target; the first is {first!r:.80}",
             "the hard negatives must be of the same text, and the same split",
         )
-    return Augmented(path, lines, kinds)
+    return Augmented(path, lines, kinds, own)
 
 
-def _read_kinds(path: Path) -> dict[str, tuple[str, str]]:
+def _read_kinds(path: Path) -> tuple[dict[str, tuple[str, str]], bool]:
     try:
         text = path.read_text(encoding="utf-8")
         content = json.loads(text)
@@ -133,7 +137,7 @@ def _read_kinds(path: Path) -> dict[str, tuple[str, str]]:
                 where = f"{path}, line {line}, entry {number:,} ({sentence!r:.60})"
                 raise MexmaError(f"{where}: no `{key}` with a string", _FORM)
         kinds[sentence.strip()] = entry["src"].strip(), entry["errtype"]
-    return kinds
+    return kinds, any(entry.get("made_by") == MADE_BY for entry in content.values())
 
 
 def measure_xsimpp(
@@ -177,13 +181,14 @@ def xsimpp_result(
     scores = {"xsim++": fmean(one.error_rate for one, _ in found.values())}
     for kind in kinds:
         scores[kind] = fmean(100 * counts[kind] / one.total for one, counts in found.values())
-    published = f"xsimpp-{data.published}" if data.published and (margin, k) == ("ratio", 4) else None
+    as_published = data.published and (margin, k) == ("ratio", 4) and not hard.own
+    published = f"xsimpp-{data.published}" if as_published else None
     settings = data.settings() | {"augmented": str(hard.path), "hard negatives": len(hard.lines)}
     return Result("xsimpp", encoder, settings | {"margin": margin, "k": k}, scores, rows, published)
 
 
 def write_augmented(found: Iterable[HardNegative], text: Path, folder: Path) -> tuple[Path, Path]:
-    """Write hard negatives in the published form, both files whole or neither.
+    """Write hard negatives in the published form, with who made them, both files whole or neither.
 
     Returns:
         The augmented text and the JSON, named after `text`.
@@ -191,7 +196,7 @@ def write_augmented(found: Iterable[HardNegative], text: Path, folder: Path) -> 
     found = list(found)
     folder.mkdir(parents=True, exist_ok=True)
     path, kinds = (folder / name for name in augmented_names(text))
-    entries = {one.sentence: {"src": one.source, "errtype": one.kind} for one in found}
+    entries = {one.sentence: {"src": one.source, "errtype": one.kind, "made_by": MADE_BY} for one in found}
     with whole_file(path) as lines_file, whole_file(kinds) as kinds_file:
         lines_file.write("".join(f"{one.sentence}\n" for one in found).encode())
         kinds_file.write((json.dumps(entries, ensure_ascii=False, indent=0) + "\n").encode())
