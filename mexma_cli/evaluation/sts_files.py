@@ -6,6 +6,7 @@ import csv
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -82,16 +83,16 @@ def read_pairs(path: Path) -> Pairs:
     """
     if _SEMEVAL.match(path.name):
         return _read_semeval(path)
-    lines = read_lines(path)
+    lines = ((number, line) for number, line in enumerate(read_lines(path), 1) if not is_blank(line))
     first = next(lines, None)
     if first is None:
         raise MexmaError(f"{path} has no lines", f"layouts:\n{LAYOUTS}")
-    header = first.split("\t")
+    header = first[1].split("\t")
     if "sentence_A" in header:
         rows = _named(path, header, lines)
     else:
-        split = _columns(path, first)
-        rows = ((number, *split(number, line)) for number, line in _numbered(first, lines))
+        split = _columns(path, *first)
+        rows = ((number, *split(number, line)) for number, line in chain([first], lines))
     return _gather(path, _stem(path), rows)
 
 
@@ -117,19 +118,12 @@ def _stem(path: Path) -> str:
     return name
 
 
-def _numbered(first: str, rest: Iterator[str]) -> Iterator[tuple[int, str]]:
-    yield 1, first
-    for number, line in enumerate(rest, start=2):
-        if not is_blank(line):
-            yield number, line
-
-
 Fields = tuple[str, str, str, str]
 """score, sentence, sentence, part"""
 
 
-def _columns(path: Path, first: str) -> Callable[[int, str], Fields]:
-    """What takes a line of this file apart; the first line tells the layout."""
+def _columns(path: Path, place: int, first: str) -> Callable[[int, str], Fields]:
+    """What takes a line of this file apart; the first one, line `place`, tells the layout."""
     fields = first.split("\t")
     if len(fields) == 1:
         return lambda number, line: _quoted(path, number, line)
@@ -140,7 +134,7 @@ def _columns(path: Path, first: str) -> Callable[[int, str], Fields]:
     elif len(fields) in (3, 4):
         order, least, most = (0, 1, 2, 3), len(fields), len(fields)
     else:
-        raise MexmaError(f"{path}, line 1: {len(fields)} columns, which is no layout known", LAYOUTS)
+        raise MexmaError(f"{path}, line {place}: {len(fields)} columns, which is no layout known", LAYOUTS)
 
     def split(number: int, line: str) -> Fields:
         cells = line.split("\t")
@@ -164,16 +158,16 @@ def _quoted(path: Path, number: int, line: str) -> Fields:
     return cells[2], cells[0], cells[1], ""
 
 
-def _named(path: Path, header: list[str], lines: Iterator[str]) -> Iterator[tuple[int, str, str, str, str]]:
+def _named(
+    path: Path, header: list[str], lines: Iterator[tuple[int, str]]
+) -> Iterator[tuple[int, str, str, str, str]]:
     """SICK's own files: the columns are named."""
     names = ("relatedness_score", "sentence_A", "sentence_B")
     missing = [name for name in names if name not in header]
     if missing:
-        raise MexmaError(f"{path}, line 1: no column {missing[0]} in the header", LAYOUTS)
+        raise MexmaError(f"{path}: no column {missing[0]} in the header", LAYOUTS)
     places = [header.index(name) for name in names]
-    for number, line in enumerate(lines, start=2):
-        if is_blank(line):
-            continue
+    for number, line in lines:
         cells = line.split("\t")
         if len(cells) != len(header):
             raise MexmaError(f"{path}, line {number}: {len(cells)} columns, {len(header)} in the header")
@@ -182,9 +176,11 @@ def _named(path: Path, header: list[str], lines: Iterator[str]) -> Iterator[tupl
 
 
 def _read_semeval(path: Path) -> Pairs:
-    gold = path.with_name(path.name.replace(".input.", ".gs.", 1))
-    if not gold.exists():
-        raise MexmaError(f"{gold}: no such file, the scores of {path.name}", LAYOUTS)
+    plain = path.with_name(_unpacked(path.name).replace(".input.", ".gs.", 1))
+    packed = (plain.with_name(plain.name + ending) for ending in PACKED)
+    gold = next((file for file in (plain, *packed) if file.exists()), None)
+    if gold is None:
+        raise MexmaError(f"{plain}: no such file, the scores of {path.name}", LAYOUTS)
     sentences, scores = list(read_lines(path)), list(read_lines(gold))
     if len(sentences) != len(scores):
         raise MexmaError(f"{path} has {len(sentences):,} lines, {gold.name} has {len(scores):,}")

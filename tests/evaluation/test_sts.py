@@ -101,6 +101,14 @@ def test_semeval_publishes_pairs_and_scores_apart(tmp_path: Path, year: str, sou
 def test_blank_lines_of_sick_are_no_pairs(tmp_path: Path) -> None:
     (tmp_path / "SICK.txt").write_text(LAYOUTS["SICK.txt"] + "\n")
     assert len(read_pairs(tmp_path / "SICK.txt").gold) == 2
+    (tmp_path / "a.tsv").write_text("\n1\ta\tb\n2\tc\td\n")  # nor does an empty line tell the layout
+    assert read_pairs(tmp_path / "a.tsv").left == ("a", "c")
+
+
+def test_scores_beside_a_packed_input(tmp_path: Path) -> None:
+    (tmp_path / "STS.input.x.txt.gz").write_bytes(gzip.compress(b"a\tb\nc\td\n"))
+    (tmp_path / "STS.gs.x.txt").write_text("1\n2\n")
+    assert read_pairs(tmp_path / "STS.input.x.txt.gz").gold.tolist() == [1, 2]
 
 
 def test_a_file_that_is_named_twice_counts_once(tmp_path: Path) -> None:
