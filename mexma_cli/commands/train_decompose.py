@@ -36,7 +36,7 @@ def train_decomposer(settings: DecomposeRecipe, resume: bool, stop: list[int]) -
                 len(training.pairs.languages),
                 f"{training.pairs.held_out:,}",
                 f"{training.steps_per_epoch:,}",
-                f", from epoch {training.epoch:,} on" * bool(training.step),
+                f", going on after epoch {training.epoch:,}" * bool(training.step),
                 training.device,
             )
             bar.update(training.epoch)

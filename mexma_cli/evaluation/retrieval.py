@@ -75,8 +75,10 @@ def read_tatoeba(folder: Path, languages: str | None = None) -> list[AlignedPair
     pattern = re.compile(r"tatoeba\.([a-z_A-Z]+)-eng\.\1(?:\.(?:gz|xz|zst|bz2))?")
     if not folder.is_dir():
         raise MexmaError(f"{folder}: no such folder", f"needed: {HINT}")
-    names = ((pattern.fullmatch(path.name), path) for path in sorted(folder.iterdir()))
-    files = {name[1]: path for name, path in names if name}
+    files: dict[str, Path] = {}
+    for path in sorted(folder.iterdir()):  # the plain one of two copies comes first
+        if name := pattern.fullmatch(path.name):
+            files.setdefault(name[1], path)
     if not files:
         raise MexmaError(f"{folder}: no Tatoeba files", f"needed: {HINT}")
     wanted = list(files) if languages is None else _wanted(folder, languages, files)
@@ -90,11 +92,12 @@ def read_tatoeba(folder: Path, languages: str | None = None) -> list[AlignedPair
 
 def _english(path: Path, language: str) -> Path:
     """The other side of a language's file."""
-    stem = f"tatoeba.{language}-eng.eng"
-    beside = [other for other in path.parent.glob(f"{stem}*") if other.name.split(".")[2] == "eng"]
-    if not beside:
-        raise MexmaError(f"{path.parent}: {stem} is missing beside {path.name}", f"needed: {HINT}")
-    return beside[0]
+    plain = path.with_name(f"tatoeba.{language}-eng.eng")
+    for ending in ("", ".gz", ".xz", ".zst", ".bz2"):
+        other = plain.with_name(plain.name + ending)
+        if other.is_file():
+            return other
+    raise MexmaError(f"{path.parent}: {plain.name} is missing beside {path.name}", f"needed: {HINT}")
 
 
 def _wanted(folder: Path, languages: str, files: dict[str, Path]) -> list[str]:

@@ -64,6 +64,15 @@ def test_a_language_is_measured_once(tmp_path: Path) -> None:
     assert [pair.language for pair in read_tatoeba(tmp_path, "deu,de,deu_Latn")] == ["deu"]
 
 
+def test_other_copies_of_a_text_are_not_read(tmp_path: Path) -> None:
+    for name in ("deu", "eng"):
+        (tmp_path / f"tatoeba.deu-eng.{name}").write_text("a\n")
+        for ending in (".bak", ".gz"):
+            (tmp_path / f"tatoeba.deu-eng.{name}{ending}").write_text("an older one\n")
+    (pair,) = read_tatoeba(tmp_path)
+    assert (pair.sentences, pair.english) == (["a"], ["a"])
+
+
 def test_groups_are_the_papers() -> None:
     """Means of the DAP paper's tables 7 and 8 over our lists are those of its Table 1."""
     assert [len(codes) for codes in GROUPS.values()] == [14, 28, 36]
