@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mexma_cli.amounts import counted
 from mexma_cli.errors import MexmaError
 from mexma_cli.languages import resolve
 from mexma_cli.recipe import load
@@ -183,7 +184,7 @@ def read_aligned(path: Path, target: Path, lines: int) -> list[str]:
         short, long = (path, target) if len(found) < lines else (target, path)
         least = min(len(found), lines)
         raise MexmaError(
-            f"{path} has {len(found):,} lines, {target} has {lines:,}: "
+            f"{path} has {counted(len(found), 'line')}, {target} has {lines:,}: "
             f"line {least + 1:,} of {long} has no counterpart in {short}",
             "line n of one must be the translation of line n of the other",
         )

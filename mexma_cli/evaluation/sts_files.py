@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mexma_cli.amounts import counted
 from mexma_cli.errors import MexmaError
 from mexma_cli.text.lines import is_blank, read_lines
 
@@ -209,7 +210,7 @@ def _gather(path: Path, name: str, rows: Iterator[tuple[int, str, str, str, str]
         right.append(b)
         parts.append(part)
     if len(gold) < 2:
-        raise MexmaError(f"{path} has {len(gold)} scored pairs, which is too few to correlate")
+        raise MexmaError(f"{path} has {counted(len(gold), 'scored pair')}: too few to correlate")
     if len(set(gold)) == 1:
         raise MexmaError(f"{path}: all scores are {gold[0]:g}, which correlates with nothing")
     return Pairs(name, np.array(gold), tuple(left), tuple(right), tuple(parts))

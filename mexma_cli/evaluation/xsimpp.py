@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from mexma_cli.amounts import counted
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.aligned import AlignedTexts, Embed
 from mexma_cli.evaluation.augment import HardNegative
@@ -101,9 +102,9 @@ def _read(path: Path, kinds_path: Path, known: set[str]) -> Augmented:
         )
     if strange:
         log.warning(
-            "warning: %s lines of %s are not in %s (the first is line %s): as errors they count as %s",
-            f"{len(strange):,}",
+            "warning: %s: %s not in %s (the first is line %s): as errors they count as %s",
             path,
+            counted(len(strange), "line is", "lines are"),
             kinds_path.name,
             f"{strange[0]:,}",
             MISALIGNED,

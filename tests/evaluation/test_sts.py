@@ -133,7 +133,7 @@ def test_a_folder_stands_for_its_files(tmp_path: Path) -> None:
         ("a.tsv", "5\ta\tb\n4\tc\n", "a.tsv, line 2: 2 columns, 3 expected"),
         ("a.tsv", "5\ta\tb\nhigh\tc\td\n", "a.tsv, line 2: the score 'high' is no number"),
         ("a.tsv", "5\ta\tb\nnan\tc\td\n", "a.tsv, line 2: the score 'nan' is no number"),
-        ("a.tsv", "5\ta\tb\n", "a.tsv has 1 scored pairs"),
+        ("a.tsv", "5\ta\tb\n", "a.tsv has 1 scored pair: too few"),
         ("a.tsv", "5\ta\tb\n5\tc\td\n", "a.tsv: all scores are 5"),
         ("a.tsv", "", "a.tsv has no lines"),
         ("a.tsv", "5\ta\n", "a.tsv, line 1: 2 columns, which is no layout known"),

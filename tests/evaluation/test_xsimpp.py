@@ -118,4 +118,4 @@ def test_lines_without_a_type_are_said(folder: Path, caplog: pytest.LogCaptureFi
     with (folder / "devtest_augmented/eng_Latn_augmented.devtest").open("a") as file:
         file.write("A line more.\n")
     find_augmented(read_texts(folder, "devtest", None, "eng_Latn"), None)
-    assert "1 lines" in caplog.text and "the first is line 4" in caplog.text
+    assert "1 line is not in" in caplog.text and "the first is line 4" in caplog.text
