@@ -136,7 +136,7 @@ class SentenceEncoder:
         width = body.config.hidden_size
         check_widths(name, width, modules)
         positions = body.config.max_position_embeddings - body.first_position
-        limit = min(settings.max_tokens or tokens.max_tokens, positions)
+        limit = min(tokens.limit(name, settings.max_tokens), positions)
         if max_tokens is not None and max_tokens > limit:
             log.warning("%s takes %d tokens at most: the limit is %d, not %d", name, limit, limit, max_tokens)
         encoder = cls(

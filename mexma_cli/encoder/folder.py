@@ -170,6 +170,11 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
     for key, usual in usual_values.items():
         if config.get(key, usual) != usual:
             raise MexmaError(f"{where}: config.json has {key} {config[key]!r}; only {usual!r} is supported")
+    for key in ("hidden_size", "num_attention_heads", "max_position_embeddings"):
+        if isinstance(config.get(key), int) and config[key] < 1:
+            raise MexmaError(f"{where}: config.json has {key} {config[key]}; at least 1 is needed")
+    if family != "bert" and config.get("pad_token_id", 1) is None:  # it numbers its positions from there
+        raise MexmaError(f"{where}: config.json has pad_token_id null, without which {family} does not work")
     return False
 
 
