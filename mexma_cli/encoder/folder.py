@@ -359,11 +359,15 @@ def written_aside(path: Path) -> Iterator[Path]:
 
 def check_replaceable(path: Path) -> None:
     """Refuse to write an encoder over a file, or a folder with something else in it, which would be gone."""
+    hint = "name one that is not there yet"
     if path.exists() and not path.is_dir():
-        raise MexmaError(f"{path} is a file, not an encoder's folder", "name one that is not there yet")
-    here = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
-    if here and not here & {"config.json", "modules.json"}:
-        raise MexmaError(f"{path} is a folder that holds no encoder", "name one that is not there yet")
+        raise MexmaError(f"{path} is a file, not an encoder's folder", hint)
+    if Path.cwd().is_relative_to(path.resolve()):
+        raise MexmaError(f"{path} is the folder that you are in, or holds it", hint)
+    if path.is_dir() and any(path.iterdir()):
+        of_transformers = "model_type" in (_object(path / "config.json") or {})
+        if not (of_transformers or isinstance(_read(path / "modules.json"), list)):
+            raise MexmaError(f"{path} is a folder that holds no encoder", hint)
 
 
 def shorten_tokenizer(folder: Path) -> None:
