@@ -92,9 +92,14 @@ def save(folder: Path, state: State, keep: int, best: bool = False) -> Path:
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
+    prune(folder, keep)
+    return final
+
+
+def prune(folder: Path, keep: int) -> None:
+    """Drop all but the last `keep` checkpoints, of a run too that was killed before it had done so."""
     for old in found(folder)[:-keep]:
         shutil.rmtree(old)
-    return final
 
 
 def _link(path: Path, name: Path) -> None:
