@@ -9,6 +9,7 @@ from typing import Literal
 import click
 
 from mexma_cli.commands.inputs import command_line, is_store, refuse_inputs
+from mexma_cli.languages import UNSTATED, resolve
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
     type=click.Path(path_type=Path, allow_dash=True),
     help="The text that the vectors are of, line i for row i (may be compressed; `-` is stdin).",
 )
-@click.option("--lang", "language", default="und", help="Language of the text.", show_default=True)
+@click.option("--lang", "language", default=UNSTATED, help="Language of the text.", show_default=True)
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "float16"]),
@@ -61,8 +62,8 @@ def command(
     from mexma_cli.store.embeddings import EmbeddingStore
 
     if is_store(vectors) and not vectors.is_file():
-        if dim is not None or text is not None:
-            raise click.UsageError("--dim and --text belong to raw vectors; an embedding store has both.")
+        if dim is not None or text is not None or language != UNSTATED:
+            raise click.UsageError("--dim, --text and --lang belong to raw vectors: a store has them.")
         refuse_inputs([output], [vectors])
         prepare_output(output)
         store = EmbeddingStore.open(vectors)
@@ -74,8 +75,6 @@ def command(
         raise click.UsageError("Give --text too, what the vectors are of.")
     if text is None or (dim is None and not is_npy(vectors)):
         raise click.UsageError("Raw vectors have no header: give --dim and --text too.")
-    from mexma_cli.languages import resolve
-
     with progress(unit=" rows", unit_scale=True) as bar:
         store = raw_to_store(
             vectors,
