@@ -12,6 +12,7 @@ import sys
 from typing import Any, TextIO
 
 import click
+from click.core import ParameterSource
 
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
@@ -93,6 +94,15 @@ def _replace_closed_streams() -> None:
             setattr(sys, name, stream)
 
 
+def _name_variable(error: click.BadParameter) -> None:
+    """Where a bad value stands in the environment, the message has the variable beside the option."""
+    option, ctx = error.param, error.ctx
+    if option is None or option.name is None or ctx is None:
+        return
+    if ctx.get_parameter_source(option.name) is ParameterSource.ENVIRONMENT:
+        error.param_hint = f"{option.get_error_hint(ctx)} (from {option.envvar})"
+
+
 class RoadGroup(LazyGroup):
     """The whole program: what goes wrong in a command becomes a message here."""
 
@@ -101,6 +111,9 @@ class RoadGroup(LazyGroup):
             result = super().invoke(ctx)
             sys.stdout.flush()  # a full disk or a closed pipe shows here, not while Python shuts down
             return result
+        except click.BadParameter as error:
+            _name_variable(error)
+            raise
         except KeyboardInterrupt:
             click.echo("\ninterrupted", err=True)
             ctx.exit(130)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+from unicodedata import normalize
 
 import pytest
 import xxhash
@@ -24,8 +25,8 @@ LONG = 8
 
 @lru_cache(2**17)  # an English verse stands beside each of its translations
 def letters(sentence: str) -> int:
-    """Hash of the letters and digits without case."""
-    plain = re.sub(r"[\W_]+", "", sentence.casefold())
+    """Hash of the letters and digits without case, in one Unicode form."""
+    plain = re.sub(r"[\W_]+", "", normalize("NFKC", sentence.casefold()))
     return xxhash.xxh3_64_intdigest((plain or sentence).encode())
 
 

@@ -10,6 +10,7 @@ import click
 
 from mexma_cli.amounts import counted
 from mexma_cli.commands.inputs import command_line, is_store, is_typed, refuse_inputs
+from mexma_cli.languages import UNSTATED, resolve
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
     type=click.Path(path_type=Path, allow_dash=True),
     help="The text that the vectors are of, line i for row i (may be compressed; `-` is stdin).",
 )
-@click.option("--lang", "language", default="und", help="Language of the text.", show_default=True)
+@click.option("--lang", "language", default=UNSTATED, help="Language of the text.", show_default=True)
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "float16"]),
@@ -62,8 +63,8 @@ def command(
     from mexma_cli.store.embeddings import EmbeddingStore
 
     if is_store(vectors) and not vectors.is_file():
-        if dim is not None or text is not None or is_typed("language"):
-            raise click.UsageError("--dim, --text and --lang belong to raw vectors; a store has all three.")
+        if dim is not None or text is not None or language != UNSTATED:
+            raise click.UsageError("--dim, --text and --lang belong to raw vectors: a store has them.")
         if output.suffix == ".emb":
             raise click.UsageError(f"{output} would be raw vectors, and is named as an embedding store.")
         refuse_inputs([output], [vectors])
@@ -81,8 +82,6 @@ def command(
         raise click.UsageError(
             "--dtype is for a raw file; a .npy file says it itself, and the store keeps it."
         )
-    from mexma_cli.languages import resolve
-
     with progress(unit=" rows", unit_scale=True) as bar:
         store = raw_to_store(
             vectors,

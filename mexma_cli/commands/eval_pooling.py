@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -75,7 +72,7 @@ def command(
         raise click.UsageError("--pooling is what is compared here: leave it out.")
     check_result_output(output)
     from mexma_cli.evaluation.aligned import read_texts
-    from mexma_cli.evaluation.pooling import relative_change
+    from mexma_cli.evaluation.pooling import means_of_both, relative_change
     from mexma_cli.evaluation.results import Result, describe, print_result
     from mexma_cli.evaluation.sts_files import find_files, read_pairs
 
@@ -88,7 +85,7 @@ def command(
         first = load_encoder(replace(encoder, pooling="cls"))
     cls = _measured(first, data, hard, sets, cache)
     uniform = _measured(load_encoder(replace(encoder, pooling="mean")), data, hard, sets, cache)
-    both = {name: _means(name, cls[name], uniform[name]) for name in cls}
+    both = {name: means_of_both(name, cls[name], uniform[name]) for name in cls}
     rows: list[dict[str, Any]] = [
         {
             "measure": name,
@@ -128,13 +125,13 @@ def _measured(
     hard: Augmented | None,
     sets: list[Pairs],
     cache: Path | None,
-) -> dict[str, list[float]]:
-    """By measure: the numbers of its languages, or sets."""
+) -> dict[str, list[float | None]]:
+    """By measure: the numbers of its languages, or sets; None where a set has none."""
     from mexma_cli.evaluation.aligned import measure_xsim
     from mexma_cli.evaluation.sts import score_pairs
     from mexma_cli.evaluation.xsimpp import measure_xsimpp
 
-    found = {}
+    found: dict[str, list[float | None]] = {}
     total = (data.sentences if data else 0) + (len(hard.lines) if hard else 0)
     total += 2 * sum(len(pairs.gold) for pairs in sets)
     with cached_embedding(encoder, cache, total) as embed:
@@ -146,11 +143,3 @@ def _measured(
         if sets:
             found["STS"] = [score_pairs(embed(p.left), embed(p.right), p.gold).spearman for p in sets]
     return found
-
-
-def _means(measure: str, cls: Sequence[float], uniform: Sequence[float]) -> tuple[float, float] | None:
-    """Of both, over what both have a number for; None: over nothing."""
-    there = [pair for pair in zip(cls, uniform, strict=True) if not any(map(math.isnan, pair))]
-    if lacking := len(cls) - len(there):
-        log.warning("warning: %s: all cosines of %s sets are equal: left out", measure, lacking)
-    return (fmean(one for one, _ in there), fmean(other for _, other in there)) if there else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
@@ -89,14 +88,14 @@ def _rows(pairs: Pairs, embed: Embed) -> Iterator[dict[str, Any]]:
         if len(set(pairs.gold[places].tolist())) < 2:
             continue  # a part with one score correlates with nothing
         found = score_pairs(left[places], right[places], pairs.gold[places])
-        if math.isnan(found.spearman):
+        if found.spearman is None:
             log.warning("warning: %s, %s: all cosines are equal, which correlates with nothing", name, part)
         yield {
             "data set": name,
             "part": part,
             "pairs": len(places),
-            "spearman": None if math.isnan(found.spearman) else found.spearman,
-            "pearson": None if math.isnan(found.pearson) else found.pearson,
+            "spearman": found.spearman,
+            "pearson": found.pearson,
         }
     if pairs.unscored:
         log.info("%s: left out as published without a score: %s", name, counted(pairs.unscored, "pair"))

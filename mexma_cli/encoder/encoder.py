@@ -56,6 +56,7 @@ class SentenceEncoder:
         max_tokens: Longer sentences are cut, with <s> and </s> kept: the end goes, or the beginning where the
             tokeniser says so.
         prefix: Put before every sentence (`query: ` and the like).
+        prompts: Those of sentence-transformers by name, which `save` writes again.
         spelling: How `embed` takes words that the tokeniser splits; None: as their pieces.
         languages: FLORES-200 codes of those that it was trained on, by its model card; () if that is silent.
         precision: What `embed` computes in; sums, residuals and norms are float32 on a processor.
@@ -75,6 +76,7 @@ class SentenceEncoder:
         precision: torch.dtype = torch.float32,
         spelling: Spelling | None = None,
         languages: Sequence[str] = (),
+        prompts: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.body = model if isinstance(model, Body) else Body(model)
@@ -86,6 +88,7 @@ class SentenceEncoder:
         self.precision = precision
         self.spelling = spelling
         self.languages = tuple(languages)
+        self.prompts = prompts or {}
         self.truncated = 0
         self._engine: Engine | None = None
         self.backend = choose_backend(attention, self.body.device)
@@ -133,7 +136,7 @@ class SentenceEncoder:
         width = body.config.hidden_size
         check_widths(name, width, modules)
         positions = body.config.max_position_embeddings - body.first_position
-        limit = min(settings.max_tokens or tokens.max_tokens, positions)
+        limit = min(tokens.limit(name, settings.max_tokens), positions)
         if max_tokens is not None and max_tokens > limit:
             log.warning("%s takes %d tokens at most: the limit is %d, not %d", name, limit, limit, max_tokens)
         encoder = cls(
@@ -147,6 +150,7 @@ class SentenceEncoder:
             settings.prefix,
             spelling=Spelling.load(settings.transformer, width),
             languages=card.languages(where),
+            prompts=settings.prompts,
         )
         if settings.own_code:
             encoder._check_own_code()
@@ -385,7 +389,7 @@ class SentenceEncoder:
         if self.spelling:
             self.spelling.save(where, small=dtype == "int3")
         lower_case = puts_in_lower_case(self.tokens.backend)
-        folder.write_settings(where, self.max_tokens, lower_case, self.prefix)
+        folder.write_settings(where, self.max_tokens, lower_case, self.prefix, self.prompts)
         return stored
 
 

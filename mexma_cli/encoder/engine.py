@@ -9,26 +9,20 @@ the tests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 import torch
-from torch.nn.functional import gelu, layer_norm, linear, pad, relu, scaled_dot_product_attention
+from torch.nn.functional import layer_norm, linear, pad, scaled_dot_product_attention
 
 from mexma_cli.encoder.body import Body
 from mexma_cli.encoder.kernels import add_norm, add_norm_bf16, plain
 from mexma_cli.encoder.packing import PackedBatch
 from mexma_cli.encoder.spelling import word_embeddings
+from mexma_cli.encoder.stored import ACTIVATIONS
 
-ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "gelu": gelu,
-    "gelu_new": partial(gelu, approximate="tanh"),
-    "relu": relu,
-}
-"""By their names in config.json."""
 ROWS = 64
 """Products have a multiple of so many rows: oneDNN compiles and keeps a kernel for every size it meets."""
 

@@ -9,9 +9,9 @@ import json
 import logging
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,6 +47,7 @@ class FolderSettings:
         modules: (kind, folder, config) of each Dense and Normalize, in order.
         max_tokens: Length limit; None where it says nothing.
         prefix: The default prompt.
+        prompts: All prompts by their names, which sentence-transformers puts there when it is asked to.
         lower_case: Whether text is put in lower case first.
         own_code: config.json names Python code of the folder (`auto_map`).
     """
@@ -59,6 +60,7 @@ class FolderSettings:
     prefix: str = ""
     lower_case: bool = False
     own_code: bool = False
+    prompts: dict[str, str] = field(default_factory=dict)
 
 
 def bundled(name: str) -> Path | None:
@@ -127,15 +129,17 @@ def read_settings(folder: str | Path, trust_remote_code: bool = False) -> Folder
     transformer, pooling, *others = [where / str(entry.get("path", "")) for _, entry in kinds]
     config = _config(transformer)
     limit = _transformer_settings(transformer)
+    prefix, prompts = _prompts(where)
     return FolderSettings(
         config,
         transformer,
         _pooling(pooling),
         tuple((kind, path, _checked(path, kind)) for kind, path in zip(order[2:], others, strict=True)),
         _max_seq_length(transformer, limit),
-        _prompt(where),
+        prefix,
         bool(limit.get("do_lower_case", False)),
         _own_code(where, config, trust_remote_code),
+        prompts,
     )
 
 
@@ -166,6 +170,11 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
     for key, usual in usual_values.items():
         if config.get(key, usual) != usual:
             raise MexmaError(f"{where}: config.json has {key} {config[key]!r}; only {usual!r} is supported")
+    for key in ("hidden_size", "num_attention_heads", "max_position_embeddings"):
+        if isinstance(config.get(key), int) and config[key] < 1:
+            raise MexmaError(f"{where}: config.json has {key} {config[key]}; at least 1 is needed")
+    if family != "bert" and config.get("pad_token_id", 1) is None:  # it numbers its positions from there
+        raise MexmaError(f"{where}: config.json has pad_token_id null, without which {family} does not work")
     return False
 
 
@@ -259,20 +268,19 @@ def _checked(where: Path, kind: str) -> dict[str, Any]:
     return config
 
 
-def _prompt(where: Path) -> str:
-    """The prompt that stands before every sentence, from config_sentence_transformers.json."""
+def _prompts(where: Path) -> tuple[str, dict[str, str]]:
+    """The prompt that stands before every sentence, and all of config_sentence_transformers.json by name."""
     path = where / "config_sentence_transformers.json"
     settings = _object(path) or {}
     kind = settings.get("model_type", "SentenceTransformer")
     if kind != "SentenceTransformer":
         raise MexmaError(f"{path}: a {kind} is not supported, only a SentenceTransformer")
+    prompts = _part(settings, "prompts", path)
     name = settings.get("default_prompt_name")
-    if name is None:
-        return ""
-    prompt = _part(settings, "prompts", path).get(str(name))
+    prompt = "" if name is None else prompts.get(str(name))
     if not isinstance(prompt, str):
         raise MexmaError(f"{path}: default_prompt_name is {name!r}, and prompts has none of that name")
-    return prompt
+    return prompt, prompts
 
 
 def _object(path: Path) -> dict[str, Any] | None:
@@ -300,13 +308,23 @@ def _read(path: Path) -> Any:
         raise MexmaError(f"{path}: not valid JSON ({error})") from None
 
 
-def write_settings(where: Path, max_tokens: int, lower_case: bool, prefix: str) -> None:
-    """Write the length limit, the case and the prompt as sentence-transformers reads them."""
+def write_settings(
+    where: Path, max_tokens: int, lower_case: bool, prefix: str, prompts: Mapping[str, str]
+) -> None:
+    """Write the length limit, the case and the prompts as sentence-transformers reads them."""
     limit = {"max_seq_length": max_tokens, "do_lower_case": lower_case}
     write_json(where / "sentence_bert_config.json", limit)
-    if prefix:
-        prompts = {"prompts": {"default": prefix}, "default_prompt_name": "default"}
-        write_json(where / "config_sentence_transformers.json", prompts)
+    settings = prompt_settings(prefix, prompts)
+    if settings["prompts"]:
+        write_json(where / "config_sentence_transformers.json", settings)
+
+
+def prompt_settings(prefix: str, prompts: Mapping[str, str]) -> dict[str, Any]:
+    """What sentence-transformers is told of prompts, of which `prefix` is the default one."""
+    if not prefix:
+        return {"prompts": dict(prompts), "default_prompt_name": None}
+    name = next((name for name, prompt in prompts.items() if prompt == prefix), "default")
+    return {"prompts": {**prompts, name: prefix}, "default_prompt_name": name}
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -341,11 +359,15 @@ def written_aside(path: Path) -> Iterator[Path]:
 
 def check_replaceable(path: Path) -> None:
     """Refuse to write an encoder over a file, or a folder with something else in it, which would be gone."""
+    hint = "name one that is not there yet"
     if path.exists() and not path.is_dir():
-        raise MexmaError(f"{path} is a file, not an encoder's folder", "name one that is not there yet")
-    here = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
-    if here and not here & {"config.json", "modules.json"}:
-        raise MexmaError(f"{path} is a folder that holds no encoder", "name one that is not there yet")
+        raise MexmaError(f"{path} is a file, not an encoder's folder", hint)
+    if Path.cwd().is_relative_to(path.resolve()):
+        raise MexmaError(f"{path} is the folder that you are in, or holds it", hint)
+    if path.is_dir() and any(path.iterdir()):
+        of_transformers = "model_type" in (_object(path / "config.json") or {})
+        if not (of_transformers or isinstance(_read(path / "modules.json"), list)):
+            raise MexmaError(f"{path} is a folder that holds no encoder", hint)
 
 
 def shorten_tokenizer(folder: Path) -> None:

@@ -15,6 +15,7 @@ from transformers import (
     XLMRobertaConfig,
     XLMRobertaModel,
 )
+from transformers.activations import ACT2FN
 
 from mexma_cli.encoder import int3
 from mexma_cli.encoder.folder import FolderSettings
@@ -30,7 +31,15 @@ Report = dict[str, Any]
 
 
 def read_model(settings: FolderSettings, with_pooler: bool) -> tuple[PreTrainedModel, Report]:
-    """The folder's model as it is stored."""
+    """The folder's model as it is stored.
+
+    Raises:
+        MexmaError: An activation that transformers does not know.
+    """
+    activation = settings.config.get("hidden_act")
+    if isinstance(activation, str) and activation not in ACT2FN and not settings.own_code:
+        path = settings.transformer / "config.json"
+        raise MexmaError(f"{path}: hidden_act {activation!r} is not supported")
     if (settings.transformer / int3.FILE).is_file():
         return _built(settings.config, int3.load(settings.transformer / int3.FILE), with_pooler)
     # A class of the folder's own may not know the argument.

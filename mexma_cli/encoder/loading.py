@@ -38,6 +38,8 @@ def load_transformer(name: str, settings: FolderSettings, with_pooler: bool) -> 
 
     try:
         model, report = hugging_face.read_model(settings, with_pooler)
+    except MexmaError:
+        raise
     except Exception as error:  # transformers, and a folder's own code, raise whatever they like
         raise refused(name, settings.transformer, error) from None
     # transformers fills what is missing or has another shape with random numbers

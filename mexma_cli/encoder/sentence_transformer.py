@@ -15,6 +15,7 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.folder import prompt_settings
 from mexma_cli.encoder.modules import Dense
 from mexma_cli.encoder.spelling import word_embeddings
 from mexma_cli.errors import MexmaError
@@ -43,8 +44,8 @@ def sentence_transformer(name_or_path: str | Path = "mini") -> SentenceTransform
             "sentence-transformers 6 is not installed", "pip install 'mexma-cli[sentence-transformers]'"
         ) from None
     encoder = SentenceEncoder.load(name_or_path, "cpu")
-    prompts = {"default": encoder.prefix} if encoder.prefix else {}
-    encoder.prefix = ""  # sentence-transformers puts it there
+    settings = prompt_settings(encoder.prefix, encoder.prompts)
+    encoder.prefix, encoder.prompts = "", {}  # sentence-transformers puts them there, and writes them
     width, mode = encoder.model.config.hidden_size, "mean" if encoder.pooling == "mean" else "cls"
     parts: list[torch.nn.Module] = [Transformer(encoder), modules.Pooling(width, mode)]
     for module in encoder.modules:
@@ -54,9 +55,7 @@ def sentence_transformer(name_or_path: str | Path = "mini") -> SentenceTransform
             parts.append(modules.Dense(*shape, module.activation, linear.weight, linear.bias))
         else:
             parts.append(modules.Normalize())
-    return SentenceTransformer(
-        modules=parts, prompts=prompts, default_prompt_name="default" if prompts else None
-    )
+    return SentenceTransformer(modules=parts, **settings)
 
 
 class Transformer(torch.nn.Module):
@@ -116,5 +115,5 @@ class Transformer(torch.nn.Module):
     def load(cls, path: str, **_: Any) -> Transformer:
         """From a folder, or a hub id, of a model that has this module."""
         encoder = SentenceEncoder.load(path, "cpu")
-        encoder.prefix = ""
+        encoder.prefix, encoder.prompts = "", {}
         return cls(encoder)

@@ -61,6 +61,7 @@ def smaller(encoder: SentenceEncoder, tokens: int, inner: int, size: int) -> Sen
         encoder.max_tokens,
         prefix=encoder.prefix,
         spelling=_spelling(pieces, encoder.spelling, size),
+        prompts=encoder.prompts,
     )
 
 

@@ -6,12 +6,15 @@ plain is left to transformers, and so is every complaint about it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from torch.nn.functional import gelu, relu
 
 from mexma_cli.encoder import int3
 from mexma_cli.encoder.folder import FolderSettings
@@ -19,6 +22,12 @@ from mexma_cli.encoder.folder import FolderSettings
 _IGNORED = ("pooler.dense.weight", "pooler.dense.bias", "embeddings.position_ids")
 """What files have, and the model without its pooler has not."""
 _USED = {"hidden_act", "layer_norm_eps", "pad_token_id"}
+ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "gelu": gelu,
+    "gelu_new": partial(gelu, approximate="tanh"),
+    "relu": relu,
+}
+"""By their names in config.json, `hidden_act`."""
 
 
 @dataclass
@@ -50,11 +59,18 @@ def read_model(settings: FolderSettings) -> StoredModel | None:
         shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
         types = {tensor.dtype for tensor in weights.values()}
         stated = {getattr(torch, config.get("dtype") or config["torch_dtype"])}
-        if set(config) >= _USED and shapes == _shapes(config) and (small or types == stated):
+        if _computed(config) and shapes == _shapes(config) and (small or types == stated):
             return StoredModel(config, weights)
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, AttributeError):
         pass
     return None
+
+
+def _computed(config: dict[str, Any]) -> bool:
+    """Whether what is used besides the weights is there, and of its kind."""
+    if not set(config) >= _USED or config["hidden_act"] not in ACTIVATIONS:
+        return False
+    return isinstance(config["layer_norm_eps"], float) and isinstance(config["pad_token_id"], int)
 
 
 def _shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:

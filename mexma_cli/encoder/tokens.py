@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from tokenizers import Tokenizer
 from tokenizers.normalizers import Lowercase, Sequence
 
+from mexma_cli.errors import MexmaError
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
@@ -80,6 +82,17 @@ class Tokens:
     def read(cls, folder: Path, load: Callable[[], PreTrainedTokenizerFast]) -> Tokens:
         """A folder's: `plain`, or else of what `load` gives."""
         return cls.plain(folder, load) or cls.of(load())
+
+    def limit(self, name: str, stated: int | None) -> int:
+        """Tokens of the longest sentence that the encoder `name` takes: what it states, or its tokeniser.
+
+        Raises:
+            MexmaError: The tokeniser has no room for a sentence.
+        """
+        limit = stated or self.max_tokens
+        if not isinstance(limit, int | float) or limit < 2:
+            raise MexmaError(f"{name!r}: model_max_length in tokenizer_config.json is {limit!r}")
+        return int(limit)
 
     @cached_property
     def full(self) -> PreTrainedTokenizerFast:

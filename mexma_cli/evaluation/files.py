@@ -26,7 +26,9 @@ ALIGNED_HINT = (
     "<code>.txt, compressed or not"
 )
 _FEW = 10
-"""Languages that a message lists."""
+"""Languages that a message lists of those that are there."""
+_LACKING = 12
+"""And of those of a published list that are not: NTREX-128 lacks eleven of the 81."""
 _PACKED = r"(?:\.(?:gz|xz|zst|bz2))?"
 
 
@@ -45,11 +47,11 @@ class AlignedFolder:
     def choose(self, languages: str | None) -> dict[str, Path]:
         """The files that `--langs` means (see `language_list`), by code as `files` has it; None: all.
 
-        Data other than FLORES-200 may lack languages of a published list: a warning names them.
+        Data other than FLORES-200 may lack languages of a published list: a warning names the first of them.
 
         Raises:
-            MexmaError: As `language_list`; or languages have no file, all of them named, with their lines
-                where they are from a file.
+            MexmaError: As `language_list`; or languages have no file. Those of the user's own list are all
+                named, with their lines where they are from a file.
         """
         if languages is None:
             return dict(self.files)
@@ -60,13 +62,17 @@ class AlignedFolder:
                 found[key] = self.files[key]
             else:
                 missing.append(f"{code} ({languages}, line {line})" if line else code)
+        count, more = counted(len(missing), "language"), len(missing) - _LACKING
+        if languages in PUBLISHED_LISTS and more > 0:
+            missing[_LACKING:] = [f"and {more} more"]
         if missing and found and languages in PUBLISHED_LISTS:
             log.warning(
-                "warning: %s: no %s for %s: left out of --langs %s",
+                "warning: %s: no %s for %s of --langs %s, which are left out: %s",
                 self.folder,
                 self.layout,
-                ", ".join(missing),
+                count,
                 languages,
+                ", ".join(missing),
             )
         elif missing:
             raise self._lacks(missing)

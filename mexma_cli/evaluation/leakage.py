@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Collection, Sequence
 from statistics import fmean
@@ -50,7 +49,7 @@ def measure_leakage(
         left, right = _parts(embed(one.left), split), _parts(embed(one.right), split)
         correlations = {part: score_pairs(left[part], right[part], one.gold).spearman for part in left}
         row = {"data": one.name, "measure": SPEARMAN, "pairs": len(one.gold)}
-        rows.append(row | {k: None if math.isnan(value) else value for k, value in correlations.items()})
+        rows.append(row | correlations)
     return rows
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,10 +12,10 @@ from mexma_cli.errors import MexmaError
 
 @dataclass(frozen=True)
 class StsScores:
-    """Correlations of cosines with people's scores, in percent; nan where one side is constant."""
+    """Correlations of cosines with people's scores, in percent; None where one side is constant."""
 
-    spearman: float
-    pearson: float
+    spearman: float | None
+    pearson: float | None
 
 
 def score_pairs(left: np.ndarray, right: np.ndarray, gold: np.ndarray) -> StsScores:
@@ -30,7 +31,8 @@ def score_pairs(left: np.ndarray, right: np.ndarray, gold: np.ndarray) -> StsSco
     if len(gold) < 2:
         raise MexmaError(f"a correlation needs two pairs at least, not {len(gold)}")
     similarities = cosines(left, right)
-    return StsScores(100 * spearman(similarities, gold), 100 * pearson(similarities, gold))
+    found = spearman(similarities, gold), pearson(similarities, gold)
+    return StsScores(*(None if math.isnan(value) else 100 * value for value in found))
 
 
 def cosines(left: np.ndarray, right: np.ndarray) -> np.ndarray:

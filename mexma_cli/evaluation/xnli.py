@@ -77,7 +77,8 @@ class PairClassifier(nn.Module):
         """Premise and hypothesis as one sequence; of the longer one tokens are cut until both fit."""
         backend = self.tokenizer.backend_tokenizer
         backend.no_padding()
-        backend.enable_truncation(self.max_tokens, strategy="longest_first")
+        side = self.tokenizer.truncation_side
+        backend.enable_truncation(self.max_tokens, strategy="longest_first", direction=side)
         try:
             found = backend.encode_batch(list(zip(pairs.premises, pairs.hypotheses, strict=True)))
         finally:

@@ -100,7 +100,7 @@ def read_scored(lines: Iterable[str], where: str) -> Iterator[ScoredPair]:
     """
     for number, line in enumerate(lines, 1):
         columns, with_ids = "score, source, target", len(MinedPair._fields)
-        score, source, target = _fields(line, 3, where, number, columns, with_ids, other_format(line))[:3]
+        score, source, target = _fields(line, 3, where, number, columns, with_ids)[:3]
         try:
             value = float(score)
         except ValueError:
@@ -130,13 +130,7 @@ def read_pairs(
 
 
 def _fields(
-    line: str,
-    wanted: int,
-    where: str,
-    number: int,
-    columns: str,
-    also: int | None = None,
-    hint: str | None = None,
+    line: str, wanted: int, where: str, number: int, columns: str, also: int | None = None
 ) -> list[str]:
     fields = line.split("\t")
     if '"' in line:
@@ -145,7 +139,7 @@ def _fields(
         raise MexmaError(
             f"{where}, line {number}: {counted(len(fields), 'tab-separated field')}, "
             f"expected {wanted} ({columns}): {_short(line)}",
-            hint,
+            other_format(line),
         )
     return fields
 

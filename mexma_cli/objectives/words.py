@@ -18,6 +18,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.spelling import Spelling, needed, pieces_of
 from mexma_cli.objectives import losses
 from mexma_cli.objectives.base import Objective, PairViews
+from mexma_cli.objectives.gather import all_rows
 from mexma_cli.objectives.subwords import token_ngrams, word_starts
 from mexma_cli.recipe import WordsObjective
 
@@ -66,10 +67,10 @@ class Words(Objective):
             tokens, places = torch.unique(ids, return_inverse=True)
             sums = functional.embedding_bag(places, self.table(tokens), starts, mode="sum")
             if self.training and self.moment is not None:
-                unit = functional.normalize(sums.detach()[::OBSERVED].float(), dim=1)
+                unit = all_rows(functional.normalize(sums.detach()[::OBSERVED].float(), dim=1))
                 self.moment.lerp_(unit.T @ unit / len(unit), MOMENT_RATE)
-        source, target, repeated = views.negatives(sums)
         settings = self.settings
+        source, target, repeated = views.negatives(sums, settings.gather)
         return {
             "contrastive": losses.info_nce(source, target, settings.temperature, repeated, settings.margin)
         }

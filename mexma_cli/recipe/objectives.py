@@ -189,6 +189,8 @@ class WordsObjective(Section):
     """What cosines are divided by."""
     margin: float = Field(0.0, ge=0)
     """Taken from the cosine of a translation (additive margin softmax)."""
+    gather: bool = True
+    """Negatives are the sentences of all GPUs, not only of its own."""
     token_dropout: float = Field(0.0, ge=0, lt=1)
     """Share of a sentence's tokens that is left out of its mean in training."""
     ngrams: list[PositiveInt] = Field(default_factory=list)

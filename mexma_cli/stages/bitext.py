@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,6 +19,7 @@ from mexma_cli.store.manifest import (
     aside,
     fsync_file,
     fsync_folder,
+    hold,
     is_special,
     left_aside,
     make_parent,
@@ -244,16 +244,13 @@ def _locked(final: Path, path: Path) -> Iterator[None]:
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             raise MexmaError(f"{path} cannot be written: {error.strerror}", "name another output") from None
-        held = True
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = hold(descriptor)
         except BlockingIOError:
             os.close(descriptor)
             raise MexmaError(
                 f"{final}: another process is about to write it", "wait for it, or name another output"
             ) from None
-        except OSError:
-            held = False  # a file system without locks
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), os.stat(lock)):
                 break

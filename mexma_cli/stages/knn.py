@@ -78,15 +78,20 @@ def kept_already(
 ) -> NeighbourStore | None:
     """The neighbours that are there, checked, if they are those that a search would find again.
 
-    None where they are others, and for an index: the manifest does not say what recall was asked of it.
+    None for an index, too: the manifest does not say what recall was asked of it.
 
     Raises:
-        MexmaError: They are those, and damaged.
+        MexmaError: They are others, or damaged.
     """
-    if settings.index != EXACT or not is_neighbours(path):
+    if not is_neighbours(path):
         return None
     store = NeighbourStore.open(path)
-    if (store.manifest.k, store.manifest.index) != (k, EXACT) or not store.is_made_of(source, target):
+    if differences := store.differences(source, target, k, settings.index):
+        raise MexmaError(
+            f"{path} is there already, of another search: {'; '.join(differences)}",
+            "--overwrite makes it anew, or name another output",
+        )
+    if settings.index != EXACT:
         return None
     store.verify()
     return store

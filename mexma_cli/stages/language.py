@@ -134,7 +134,7 @@ class LanguageWorker:
         Args:
             tokenizer: A file as `tokenizers` reads it.
         """
-        backend, digest = load_backend(tokenizer.read_text(encoding="utf-8"))
+        backend, keeps_end, digest = load_backend(tokenizer.read_text(encoding="utf-8"))
         quota, reports = Quota(self.data), []
         for job in chain:
             limit = self._limit(quota, job)
@@ -145,7 +145,7 @@ class LanguageWorker:
                 selection = self.selections.get(job.path)
                 if selection is None and limit != 0:
                     selection = self._select(job, limit)
-                manifest = self._tokenise(job, selection, backend, settings)
+                manifest = self._tokenise(job, selection, backend, keeps_end, settings)
                 if selection is not None:
                     selection.path.unlink(missing_ok=True)
             quota.kept += _chosen(manifest)
@@ -179,10 +179,16 @@ class LanguageWorker:
         return select(job, self.rules, limit, self.work, self.stopped)
 
     def _tokenise(
-        self, job: Job, selection: Selection | None, tokenizer: Any, settings: dict[str, Any]
+        self,
+        job: Job,
+        selection: Selection | None,
+        tokenizer: Any,
+        keeps_end: bool,
+        settings: dict[str, Any],
     ) -> BitextManifest:
         """The second reading: write the store (an empty one where there is no selection)."""
         limit = self.data.max_tokens - 2
+        kept = slice(-limit, None) if keeps_end else slice(limit)
         truncated = bare = 0
         pairs = selection.pairs(job, self.stopped) if selection is not None else iter(())
         with BitextWriter(job.path, tokenizer.get_vocab_size()) as writer:
@@ -194,7 +200,7 @@ class LanguageWorker:
                 both = [(source, target) for source, target in zip(*sides, strict=True) if source and target]
                 bare += len(batch) - len(both)
                 truncated += sum(len(ids) > limit for pair in both for ids in pair)
-                writer.write([source[:limit] for source, _ in both], [target[:limit] for _, target in both])
+                writer.write([source[kept] for source, _ in both], [target[kept] for _, target in both])
             dropped = dict(selection.dropped) if selection is not None else {}
             facts = {
                 "name": job.corpus.name,
@@ -211,9 +217,12 @@ class LanguageWorker:
 
 
 @lru_cache(maxsize=1)
-def load_backend(text: str) -> tuple[Any, str]:
-    """A tokeniser without truncation and padding, from a file's text, and its fingerprint."""
-    return Tokenizer.from_str(text), xxhash.xxh3_128_hexdigest(text.encode())
+def load_backend(text: str) -> tuple[Any, bool, str]:
+    """From a file's text: a tokeniser that does not cut, whether it would keep the end, its fingerprint."""
+    backend = Tokenizer.from_str(text)
+    keeps_end = backend.truncation is not None
+    backend.no_truncation()
+    return backend, keeps_end, xxhash.xxh3_128_hexdigest(text.encode())
 
 
 def prepared(path: Path) -> BitextManifest | None:

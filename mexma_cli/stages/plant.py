@@ -68,8 +68,8 @@ def plant(
         precision: choose the loosest threshold with this precision; None: the one with the best F1.
 
     Raises:
-        MexmaError: different encoders; known translations that are not aligned; nothing left of a side; too
-            few planted pairs came back; or no threshold has the precision.
+        MexmaError: different encoders; known translations that are not aligned; nothing left of a side; a
+            store was made anew meanwhile; too few planted pairs came back; or no threshold has the precision.
     """
     for other in (target, known_source, known_target):
         check_comparable(source, other)
@@ -84,6 +84,8 @@ def plant(
         keep_y=np.append(keep_target, keep_known),
         on_progress=on_progress,
     )
+    for store in (source, target, known_source, known_target):
+        store.check_unchanged()
     found = _sorted_out(match(neighbours, margin, retrieval), source.rows, target.rows, keep_known)
     del neighbours
     if not len(found.right):

@@ -123,9 +123,12 @@ class _Crew:
                     for pair in selection.pairs(job, self._worker.stopped):
                         yield from ((sentence, job.corpus.repeat) for sentence in pair)
 
-        backend = recipe_tokenizer(recipe, settings, sentences).backend
-        backend.no_truncation()
+        tokens = recipe_tokenizer(recipe, settings, sentences)
+        backend = tokens.backend
         backend.no_padding()
+        backend.no_truncation()
+        if tokens.keeps_end:  # only the side is read from it
+            backend.enable_truncation(recipe.data.max_tokens, direction="left")
         return str(backend.to_str())
 
     def reports(self, tokenizer: str) -> list[CorpusReport]:

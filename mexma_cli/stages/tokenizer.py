@@ -87,7 +87,7 @@ def _tokenizer_of(encoder: str, max_tokens: int) -> Tokens:
     """The tokeniser that an encoder embeds with, if sentences of so many tokens are not too long for it."""
     settings = read_settings(locate(encoder))
     tokens = read_tokenizer(settings.transformer)
-    check_length(encoder, settings.max_tokens or tokens.max_tokens, max_tokens)
+    check_length(encoder, tokens.limit(encoder, settings.max_tokens), max_tokens)
     if settings.lower_case:
         put_in_lower_case(tokens.backend)
     return tokens

@@ -147,12 +147,13 @@ def has_its_text(recipe: Recipe) -> bool:
 
 def _text(recipe: Recipe, stores: list[BitextStore]) -> dict[str, str]:
     """Fingerprints, by name, of the prepared pairs, and of a tokeniser that was trained for them."""
-    found = {
-        f"{store.manifest.name}/{store.manifest.source_language}": fingerprint(
-            [store.manifest.tokenizer_fingerprint, store.manifest.checksums]
-        )
-        for store in stores
-    }
+    found: dict[str, str] = {}
+    for store in stores:
+        manifest = store.manifest
+        name = f"{manifest.name}/{manifest.source_language}"
+        if name in found:  # the recipe spells a language in several ways
+            name = store.path.name
+        found[name] = fingerprint([manifest.tokenizer_fingerprint, manifest.checksums])
     if recipe.encoder.new is not None:
         found["tokeniser"] = checksum_file(tokenizer_path(recipe) / "tokenizer.json")
     return found

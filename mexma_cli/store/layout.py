@@ -28,7 +28,9 @@ AGAIN = "embed the text again with --overwrite, or fetch the whole file"
 """What to do about a damaged store."""
 _NAMES = re.compile(
     r"(?:vectors-[0-9]{5,}\.npy|lines-[0-9]{5,}\.txt\.zst|(?:manifest|progress)\.json)(?:\.tmp-[0-9]+)?"
+    r"|\.DS_Store|\._.*|Thumbs\.db|desktop\.ini|\.nfs[0-9a-f]+"
 )
+"""A store's files, and what file managers and NFS put beside any file."""
 
 _UNFINISHED = re.compile(
     _NAMES.pattern + r"|(?:found|lists-[ab])\.keys|index-[xy]-(?:trained|[0-9]+)\.(?:faiss|new)"

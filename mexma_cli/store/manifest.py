@@ -11,6 +11,7 @@ import errno
 import fcntl
 import glob
 import json
+import logging
 import os
 import re
 import shutil
@@ -27,9 +28,12 @@ from pydantic import BaseModel, ValidationError
 
 from mexma_cli.errors import MexmaError
 
+log = logging.getLogger(__name__)
+
 Model = TypeVar("Model", bound=BaseModel)
 
 _NO_SPACE = {errno.ENOSPC: "no space left on the disk", errno.EDQUOT: "the disk quota is used up"}
+_NO_LOCKS = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS}
 
 
 class ArrayWriter:
@@ -281,22 +285,37 @@ def _exchange(one: Path, other: Path) -> bool:
     return bool(rename(here, os.fsencode(one), here, os.fsencode(other), swap) == 0)
 
 
+def hold(descriptor: int) -> bool:
+    """Hold an open file or folder until it is closed; False on a file system that has no locks.
+
+    Raises:
+        BlockingIOError: Another process holds it.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        return False
+    return True
+
+
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Hold a folder against a second writer for as long as the block runs.
+    """Hold a folder against a second writer for as long as the block runs, where the file system has locks.
 
     Raises:
         MexmaError: Another process writes there.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise MexmaError(
-            f"{folder}: another process is writing there", "wait for it, or end it first"
-        ) from None
-    try:
+        try:
+            if not hold(descriptor):
+                log.warning("warning: %s: no locks here, so see that nothing else writes there", folder)
+        except BlockingIOError:
+            raise MexmaError(
+                f"{folder}: another process is writing there", "wait for it, or end it first"
+            ) from None
         if not (folder.exists() and os.path.samestat(os.fstat(descriptor), folder.stat())):
             raise MexmaError(
                 f"{folder}: another process has just finished there", "look at what it made, then try again"

@@ -144,10 +144,6 @@ class NeighbourStore:
     def backward_ids(self) -> np.ndarray:
         return self._array("backward_ids")
 
-    def is_made_of(self, source: EmbeddingStore, target: EmbeddingStore) -> bool:
-        """Whether the neighbours are those of these two stores, by their content."""
-        return not self._others(source, target)
-
     def check_made_of(self, source: EmbeddingStore, target: EmbeddingStore) -> None:
         """Refuse neighbours of other stores than these two.
 
@@ -160,6 +156,15 @@ class NeighbourStore:
                 f"({store.rows:,} rows) is another store, or was made anew since",
                 _AGAIN,
             )
+
+    def differences(self, source: EmbeddingStore, target: EmbeddingStore, k: int, index: str) -> list[str]:
+        """In words, what is not as in a search that would be made now."""
+        settings = (("k", self.manifest.k, k), ("index", self.manifest.index, index))
+        found = [f"{name}: {there} there, {now} now" for name, there, now in settings if there != now]
+        for side, store in self._others(source, target):
+            anew = side.path == str(store.path)
+            found.append(f"{side.path} was made anew" if anew else f"of {side.path} there, {store.path} now")
+        return found
 
     def _others(self, *stores: EmbeddingStore) -> list[tuple[Side, EmbeddingStore]]:
         """The sides that are not of the store that is given for them, with that."""

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from functools import cache
-from unicodedata import category
+from unicodedata import category, normalize
 
 import xxhash
 
@@ -58,16 +58,19 @@ class PairFilter:
 
 
 def fold(sentence: str) -> int:
-    """Hash of a sentence's letters, marks and digits without regard to case; of all of it if it has none."""
-    plain = sentence.casefold().translate(_ignored()) or sentence
+    """Hash of a sentence's letters, marks and digits without regard to case; of all of it if it has none.
+
+    However they are written down: composed or not, in full or half width.
+    """
+    plain = normalize("NFKC", sentence.casefold().translate(_ignored())) or sentence
     return xxhash.xxh3_64_intdigest(plain.encode("utf-8"))
 
 
 @cache
 def _ignored() -> dict[int, None]:
-    """Spaces, punctuation, symbols and control characters."""
-    every = range(sys.maxunicode + 1)
-    return {code: None for code in every if category(chr(code))[0] in "ZPS" or category(chr(code)) == "Cc"}
+    """Spaces, punctuation, symbols, control characters, and those that nobody sees."""
+    kinds = ((code, category(chr(code))) for code in range(sys.maxunicode + 1))
+    return {code: None for code, kind in kinds if kind[0] in "ZPS" or kind in ("Cc", "Cf")}
 
 
 def folded(lines: Iterable[str]) -> set[int]:

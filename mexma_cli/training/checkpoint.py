@@ -92,9 +92,14 @@ def save(folder: Path, state: State, keep: int, best: bool = False) -> Path:
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
+    prune(folder, keep)
+    return final
+
+
+def prune(folder: Path, keep: int) -> None:
+    """Drop all but the last `keep` checkpoints, of a run too that was killed before it had done so."""
     for old in found(folder)[:-keep]:
         shutil.rmtree(old)
-    return final
 
 
 def _link(path: Path, name: Path) -> None:
@@ -177,10 +182,16 @@ def verify(path: Path) -> dict[str, Any]:
     """The manifest of a checkpoint whose files are all there and have their checksums.
 
     Raises:
-        MexmaError: Naming the file that is not right.
+        MexmaError: Naming the file that is not right, or another format.
     """
     manifest = read_json(path / MANIFEST)
-    if not (isinstance(manifest, dict) and {"step", "position", "files"} <= manifest.keys()):
+    version = manifest.get("format_version") if isinstance(manifest, dict) else None
+    if version not in (None, FORMAT_VERSION):
+        raise MexmaError(
+            f"{path / MANIFEST} has format version {version}, this program knows {FORMAT_VERSION}",
+            "go on with the mexma that wrote it",
+        )
+    if version is None or not {"step", "position", "files"} <= manifest.keys():
         raise MexmaError(
             f"{path / MANIFEST} is damaged", "delete this checkpoint; --resume takes the one before"
         )

@@ -191,6 +191,7 @@ class DecomposerTraining:
 
     def resume(self) -> int:
         """Go back to the last checkpoint, if there is one. Returns the step."""
+        checkpoint.prune(self.checkpoints, self.settings.keep)
         for last in checkpoint.found(self.checkpoints)[-1:]:
             state = self._load(last)
             for optimiser, saved in zip(self.optimisers, state.optimisers["players"], strict=True):

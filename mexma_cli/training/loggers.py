@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
+import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.store.manifest import fingerprint
+from mexma_cli.store.manifest import whole_file
 from mexma_cli.training.log import Log
 
 
@@ -56,15 +57,23 @@ class TensorBoard:
 
 
 class Wandb:
-    """A run a phase, in the project WANDB_PROJECT or `mexma`; a resumed phase goes on in its run."""
+    """A run a phase, in the project WANDB_PROJECT or `mexma`; a resumed phase goes on in its run.
+
+    Which one that is stands in the run's folder, `wandb/PHASE.id`: another run may have the same path, on
+    another machine, or here when this one is gone.
+    """
 
     def __init__(self, run: Path, phase: str, from_step: int) -> None:
         wandb = _needs("wandb")
-        name = f"{run.name}-{phase}"
+        kept = run / "wandb" / f"{phase}.id"
+        if not kept.is_file():
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(kept) as file:
+                file.write(secrets.token_hex(8).encode())
         self._run = wandb.init(
             project=None if "WANDB_PROJECT" in os.environ else "mexma",
-            name=name,
-            id=fingerprint([str(run.resolve()), phase])[:16],
+            name=f"{run.name}-{phase}",
+            id=kept.read_text(),
             resume="allow",
             dir=run,
         )

@@ -268,6 +268,8 @@ class Trainer:
 
     def resume(self) -> int:
         """Go back to the last checkpoint, if there is one. Returns the step."""
+        if self.processes.first:
+            checkpoint.prune(self.checkpoints, self.settings.keep)
         for last in checkpoint.found(self.checkpoints)[-1:]:
             self.go_to(last)
         return self.step

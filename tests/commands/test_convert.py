@@ -48,10 +48,13 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.txt", "v.raw"]
 
 
-def test_options_of_raw_vectors_do_not_fit_a_store(tmp_path: Path) -> None:
-    for option in (("--dim", "6"), ("--lang", "fra")):
-        result = run("convert", tmp_path, *option, "-o", tmp_path / "v.raw")
-        assert result.exit_code == 2 and "belong to raw vectors" in result.stderr
+@pytest.mark.parametrize("option", [("--dim", "6"), ("--text", "t.txt"), ("--lang", "fra")])
+def test_options_of_raw_vectors_do_not_fit_a_store(option: tuple[str, str], tmp_path: Path) -> None:
+    result = run("convert", tmp_path, *option, "-o", tmp_path / "v.raw")
+    assert result.exit_code == 2 and "belong to raw vectors" in result.stderr
+
+
+def test_raw_vectors_are_not_named_as_a_store(tmp_path: Path) -> None:
     result = run("convert", tmp_path, "-o", tmp_path / "v.emb")
     assert result.exit_code == 2 and "v.emb would be raw vectors" in result.stderr
 

@@ -56,19 +56,23 @@ def test_the_same_again_is_no_work(texts: tuple[Path, Path], tiny_encoder: Path,
     again = run("knn", *stores, "-k", "3", "-o", output)
     assert again.exit_code == 0 and "of the same stores and settings: nothing to do" in again.stderr
     assert {file.name: file.stat().st_mtime_ns for file in output.iterdir()} == before
-    for other in (
-        (*stores, "-k", "2"),
-        (*reversed(stores), "-k", "3"),
-        (*stores, "-k", "3", "--index", "Flat"),
+    fra, eng = stores
+    for difference, *other in (
+        ("k: 3 there, 2 now", *stores, "-k", "2"),
+        (f"of {fra} there, {eng} now; of {eng} there, {fra} now", *reversed(stores), "-k", "3"),
+        ("index: exact there, Flat now", *stores, "-k", "3", "--index", "Flat"),
     ):
         refused = run("knn", *other, "-o", output)
-        assert refused.exit_code == 1 and f"error: {output} is there already\n" in refused.stderr
+        assert refused.exit_code == 1
+        assert f"{output} is there already, of another search: {difference}\nhint: --over" in refused.stderr
     (file,) = output.glob("backward-ids.npy")
     file.write_bytes(file.read_bytes()[:-1] + b"\x01")
     damaged = run("knn", *stores, "-k", "3", "-o", output)
     assert damaged.exit_code == 1 and "backward-ids.npy is damaged" in damaged.stderr
     assert "hint: run `mexma knn` again, with --overwrite" in damaged.stderr
     assert run("knn", *stores, "-k", "3", "-o", output, "--overwrite").exit_code == 0
+    assert run("embed", texts[0], "--model", tiny_encoder, "--overwrite", "--prefix", "a ").exit_code == 0
+    assert f"search: {fra} was made anew\n" in run("knn", *stores, "-k", "3", "-o", output).stderr
 
 
 def test_info_knows_it_and_finds_damage(texts: tuple[Path, Path], tiny_encoder: Path, tmp_path: Path) -> None:

@@ -13,14 +13,16 @@ from mexma_cli.commands.progress import follow, progress
 from mexma_cli.main import _set_up_logging
 
 
-def walked(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, seconds: float) -> list[str]:
+def walked(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, seconds: float, unit: str = " lines"
+) -> list[str]:
     """What is logged of 30 units of two seconds each, with a line wanted every so many."""
     clock = [0.0]
     monkeypatch.setattr(module, "LINE_SECONDS", seconds)
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr("tqdm.std.time", lambda: clock[0])
     caplog.set_level(logging.INFO, "mexma_cli")
-    with progress(desc="working", total=30, unit=" lines") as bar:
+    with progress(desc="working", total=30, unit=unit) as bar:
         for _ in range(30):
             clock[0] += 2
             bar.update()
@@ -30,8 +32,17 @@ def walked(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, se
 def test_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     lines = walked(monkeypatch, caplog, 20)
     assert 2 <= len(lines) <= 3
-    assert lines[0].startswith("working: 1") and " of 30 [00:2" in lines[0] and "lines]" in lines[0]
+    assert lines[0].startswith("working: 1") and " of 30 [00:2" in lines[0] and lines[0].endswith("s/line]")
     assert all("\r" not in line and "\x1b" not in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("unit", "rate"), [(" tiles", "2.00s/tile]"), (" rows", "2.00s/row]"), ("corpus", "2.00s/corpus]")]
+)
+def test_the_unit_of_slow_work(
+    unit: str, rate: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert all(line.endswith(rate) for line in walked(monkeypatch, caplog, 20, unit))
 
 
 def test_short_work_is_not_talked_about(

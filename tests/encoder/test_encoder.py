@@ -143,6 +143,20 @@ def test_no_other_folder_is_saved_over(encoder: SentenceEncoder, tmp_path: Path)
         encoder.save(tmp_path / "notes.txt")
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
     assert (tmp_path / "notes.txt").read_text() == "mine"
+    (tmp_path / "config.json").write_text('{"port": 8080}')
+    with pytest.raises(MexmaError, match="holds no encoder"):
+        encoder.save(tmp_path)
+
+
+@pytest.mark.parametrize("name", [".", "..", "../saved"])
+def test_the_folder_that_one_is_in_is_not_saved_over(
+    name: str, encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder.save(tmp_path / "saved")
+    monkeypatch.chdir(tmp_path / "saved")
+    with pytest.raises(MexmaError, match="is the folder that you are in, or holds it"):
+        encoder.save(name)
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"] and Path("config.json").is_file()
 
 
 @pytest.mark.parametrize("name", ["int8", "fp16", "load"])

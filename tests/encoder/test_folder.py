@@ -72,6 +72,12 @@ def no_tokenizer(folder: Path) -> None:
     edit("tokenizer_config.json", lambda config: config.update(tokenizer_class="BertTokenizer"))(folder)
 
 
+def no_room(folder: Path) -> None:
+    """A plain folder, whose length limit is the tokeniser's."""
+    (folder / "modules.json").unlink()
+    edit("tokenizer_config.json", lambda config: config.update(model_max_length=0))(folder)
+
+
 BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "tokeniser of a larger model": (
         fewer_words,
@@ -109,6 +115,27 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "config not JSON": (lambda f: (f / "config.json").write_text("model_type: bert"), "not valid JSON"),
     "config empty": (lambda f: (f / "config.json").write_text("{}"), "no config.json, or an empty one"),
+    "unknown activation": (
+        edit("config.json", lambda config: config.update(hidden_act="swoosh")),
+        "config.json: hidden_act 'swoosh' is not supported",
+    ),
+    "no heads": (
+        edit("config.json", lambda config: config.update(num_attention_heads=0)),
+        "config.json has num_attention_heads 0; at least 1 is needed",
+    ),
+    "heads that do not divide the width": (
+        edit("config.json", lambda config: config.update(num_attention_heads=5)),
+        "hidden size (32) is not a multiple of the number of attention heads (5)",
+    ),
+    "norms of no number": (
+        edit("config.json", lambda config: config.update(layer_norm_eps=None)),
+        "'layer_norm_eps' expected float, got NoneType",
+    ),
+    "no padding": (
+        edit("config.json", lambda config: config.update(pad_token_id=None)),
+        "config.json has pad_token_id null, without which xlm-roberta does not work",
+    ),
+    "no room for a sentence": (no_room, "model_max_length in tokenizer_config.json is 0"),
     "config a list": (lambda f: (f / "config.json").write_text("[]"), "config.json: not a JSON object"),
 }
 
@@ -135,9 +162,9 @@ def test_a_run_without_its_encoder_is_told_from_other_folders(corpus: Path, tmp_
     assert "--resume" in done.stderr
 
 
-@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize("padding", [0, 1, None])
 def test_ids_in_a_berts_config_mean_nothing(
-    padding: int, folder: Path, sentences: dict[str, list[str]]
+    padding: int | None, folder: Path, sentences: dict[str, list[str]]
 ) -> None:
     """Published BERTs carry RoBERTa's, or their own beside XLM-R's tokeniser, which is right all the same."""
     config = BertConfig(

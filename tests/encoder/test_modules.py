@@ -147,6 +147,20 @@ def test_a_folder_that_names_no_limit_has_that_of_its_positions(
     assert encoder.truncated == 1
 
 
+@pytest.mark.parametrize(("prefix", "default"), [("query: ", "query"), ("", None), ("clue: ", "default")])
+def test_prompts_are_saved_by_their_names(
+    prefix: str, default: str | None, published: Callable[[str], Path], tmp_path: Path
+) -> None:
+    encoder = SentenceEncoder.load(str(published("of today")), "cpu")
+    encoder.prefix = prefix
+    encoder.save(tmp_path / "saved")
+    again = SentenceEncoder.load(str(tmp_path / "saved"), "cpu")
+    assert again.prefix == prefix
+    assert again.prompts.items() >= {"query": "query: ", "passage": "passage: "}.items()
+    saved = json.loads((tmp_path / "saved/config_sentence_transformers.json").read_text())
+    assert saved["default_prompt_name"] == default
+
+
 def test_a_prefix_stands_before_every_sentence(published: Callable[[str], Path], texts: list[str]) -> None:
     encoder = SentenceEncoder.load(str(published("e5")), "cpu")
     expected, fingerprint = encoder.embed([f"passage: {text}" for text in texts]), encoder.fingerprint

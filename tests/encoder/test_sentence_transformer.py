@@ -45,6 +45,7 @@ def test_vectors_are_ours(
     np.testing.assert_allclose(saved.encode(lines, batch_size=4), ours, atol=1e-4)
     again = SentenceEncoder.load(str(tmp_path / "saved"), "cpu")
     assert (again.prefix, again.max_tokens) == (encoder.prefix, encoder.max_tokens)
+    assert again.prompts.items() >= encoder.prompts.items()
     assert (again.spelling is None) == (encoder.spelling is None)
     np.testing.assert_allclose(again.embed(lines), ours, atol=1e-4)
 

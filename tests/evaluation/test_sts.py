@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.sts import cosines, pearson, score_pairs, spearman
+from mexma_cli.evaluation.sts import StsScores, cosines, pearson, score_pairs, spearman
 from mexma_cli.evaluation.sts_files import find_files, read_pairs
 
 scipy_stats = pytest.importorskip("scipy.stats", reason="scipy is what the correlations are held against")
@@ -31,6 +31,8 @@ def test_correlations_are_scipys(pairs: list[tuple[int, int]]) -> None:
 def test_constant_numbers_correlate_with_nothing(count: int) -> None:
     constant, rising = np.full(count, 0.1), np.arange(count) ** 2.0
     assert np.isnan(pearson(constant, rising)) and np.isnan(pearson(rising, constant))
+    alike = np.ones((count, 3))
+    assert score_pairs(alike, alike, rising) == StsScores(None, None)
 
 
 def test_scores_of_pairs_follow_their_cosines() -> None:

@@ -25,16 +25,18 @@ def toy_pairs(count: int) -> Inference:
     return Inference(premises, [ends[one] for one in classes], classes)
 
 
+@pytest.mark.parametrize("side", ["right", "left"])
 def test_it_is_hugging_faces_model_for_sequence_classification(
-    tiny_encoder: Path, sentences: dict[str, list[str]]
+    side: str, tiny_encoder: Path, sentences: dict[str, list[str]]
 ) -> None:
     encoder = SentenceEncoder.load(str(tiny_encoder), dtype="float32")
+    encoder.tokenizer.truncation_side = side
     model = PairClassifier(encoder, max_tokens=24).eval()
     reference = XLMRobertaForSequenceClassification.from_pretrained(tiny_encoder, num_labels=3).eval()
     reference.classifier.dense.load_state_dict(model.pooler.state_dict())
     reference.classifier.out_proj.load_state_dict(model.classifier.state_dict())
     pairs = Inference(sentences["eng"], sentences["fra"], np.zeros(8, dtype=np.int64))
-    tokenizer = AutoTokenizer.from_pretrained(tiny_encoder)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_encoder, truncation_side=side)
     inputs = tokenizer(
         pairs.premises, pairs.hypotheses, truncation="longest_first", max_length=24, padding=True,
         return_tensors="pt",

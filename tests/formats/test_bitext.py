@@ -98,9 +98,10 @@ def test_says_which_line_is_wrong(line: str, message: str) -> None:
     ],
 )
 def test_other_formats_are_told(line: str, hint: str) -> None:
-    with pytest.raises(MexmaError, match="1 tab-separated field, expected 3") as caught:
-        list(read_scored([line], "f"))
-    assert hint in (caught.value.hint or "") and bool(caught.value.hint) == bool(hint)
+    for read, fields in ((read_scored, 3), (read_pairs, 2)):
+        with pytest.raises(MexmaError, match=f"1 tab-separated field, expected {fields}") as caught:
+            list(read([line], "f"))
+        assert hint in (caught.value.hint or "") and bool(caught.value.hint) == bool(hint)
 
 
 def test_reads_pairs_of_two_fields() -> None:

@@ -23,7 +23,14 @@ from mexma_cli.objectives.contrastive import Contrastive
 from mexma_cli.objectives.dap import Dap
 from mexma_cli.objectives.gather import all_rows, global_mean
 from mexma_cli.objectives.mexma import Mexma
-from mexma_cli.recipe import ClftObjective, ContrastiveObjective, DapObjective, MexmaObjective
+from mexma_cli.objectives.words import Words
+from mexma_cli.recipe import (
+    ClftObjective,
+    ContrastiveObjective,
+    DapObjective,
+    MexmaObjective,
+    WordsObjective,
+)
 from mexma_cli.stages.train import vocabulary_of
 from mexma_cli.training.masking import build_views
 
@@ -101,6 +108,7 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
         "koleo_global": True,
         "gamma": 0.2,
     },
+    "words": {"name": "words", "temperature": 0.2, "ngrams": [2, 3], "width": 40},
 }
 
 
@@ -125,7 +133,20 @@ def made(name: str, encoder: SentenceEncoder) -> Objective:
         with torch.no_grad():
             teacher.model.get_input_embeddings().weight.mul_(1.5)
         return Clft(encoder, ClftObjective.model_validate(SYSTEMS[name]), teacher)
+    if name == "words":
+        return Words(encoder, WordsObjective.model_validate(OBJECTIVES[name]))
     return Mexma(encoder, MexmaObjective.model_validate(OBJECTIVES[name] | {"head": head}))
+
+
+def moment(encoder: str, sentences: Sentences, pairs: slice) -> torch.Tensor:
+    """The second moment of sentence vectors after a step of training on some of the eight pairs."""
+    loaded = SentenceEncoder.load(encoder, "cpu")
+    sides = [[np.array(ids[1:-1]) for ids in loaded.tokenize(sentences[side])] for side in ("fra", "eng")]
+    words = made("words", loaded)
+    assert isinstance(words, Words) and words.training
+    words(build_views(list(zip(*sides, strict=True))[pairs], None, vocabulary_of(loaded)))
+    assert words.moment is not None
+    return words.moment
 
 
 def gradients(
@@ -155,6 +176,7 @@ def one_process(rank: int, folder: str, encoder: str, sentences: Sentences) -> N
     half = slice(4 * rank, 4 * rank + 4)
     for name in OBJECTIVES | SYSTEMS:
         found[name] = gradients(encoder, sentences, name, half, DistributedDataParallel)
+    found["moment"] = {"moment": moment(encoder, sentences, half)}
     torch.save(found, f"{folder}/{rank}.pt")
     dist.barrier()  # neither leaves before the other has read what it sent
     dist.destroy_process_group()
@@ -190,6 +212,15 @@ def test_objectives_in_two_processes(
         torch.testing.assert_close(
             got, value, rtol=1e-4, atol=1e-6, msg=lambda text, key=key: f"{key}: {text}"
         )
+
+
+def test_the_directions_of_most_variance_are_those_of_all_processes(
+    found: list[dict[str, Terms]], tiny_encoder: Path, sentences: Sentences
+) -> None:
+    halves = [moment(str(tiny_encoder), sentences, slice(start, start + 4)) for start in (0, 4)]
+    assert not torch.allclose(*halves)
+    for process in found:
+        torch.testing.assert_close(process["moment"]["moment"], (halves[0] + halves[1]) / 2)
 
 
 def test_alone_nothing_is_sent() -> None:

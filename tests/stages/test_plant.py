@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,20 @@ def text() -> dict[str, tuple[list[str], np.ndarray]]:
 def stores(folder: Path, text: dict[str, tuple[list[str], np.ndarray]]) -> list[EmbeddingStore]:
     folder.mkdir(exist_ok=True)
     return [make_store(folder / f"{name}.emb", *text[name]) for name in ("s", "t", "ks", "kt")]
+
+
+@pytest.mark.parametrize("name", ["s", "t", "ks", "kt"])
+def test_a_store_that_is_made_anew_meanwhile_is_not_mixed_with_the_one_before(
+    name: str, tmp_path: Path, text: dict[str, tuple[list[str], np.ndarray]]
+) -> None:
+    opened = stores(tmp_path, text)
+
+    def overwrite(done: int, total: int) -> None:
+        shutil.rmtree(tmp_path / f"{name}.emb")
+        make_store(tmp_path / f"{name}.emb", text[name][0], -text[name][1])
+
+    with pytest.raises(MexmaError, match=rf"/{name}\.emb was made anew while it was read"):
+        plant(*opened, on_progress=overwrite)
 
 
 def test_is_mining_both_together(tmp_path: Path, text: dict[str, tuple[list[str], np.ndarray]]) -> None:

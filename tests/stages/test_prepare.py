@@ -137,7 +137,7 @@ def test_another_tokeniser_in_the_same_process(folder: Path) -> None:
         assert BitextStore.open(report.path).manifest.vocabulary == len(load_tokenizer(tokenizer_path(made)))
 
 
-@pytest.mark.parametrize("odd", ["text in lower case", "a folder for the transformer"])
+@pytest.mark.parametrize("odd", ["text in lower case", "a folder for the transformer", "the end is kept"])
 def test_the_tokens_are_those_that_the_encoder_embeds(
     odd: str, folder: Path, tiny_encoder: Path, sentences: dict[str, list[str]], tmp_path: Path
 ) -> None:
@@ -146,6 +146,9 @@ def test_the_tokens_are_those_that_the_encoder_embeds(
     if odd == "text in lower case":
         limits = {"max_seq_length": 64, "do_lower_case": True}
         (encoder / "sentence_bert_config.json").write_text(json.dumps(limits))
+    elif odd == "the end is kept":
+        tokens = json.loads((encoder / "tokenizer_config.json").read_text()) | {"truncation_side": "left"}
+        (encoder / "tokenizer_config.json").write_text(json.dumps(tokens))
     else:
         files = [path for path in encoder.iterdir() if path.is_file() and path.name != "modules.json"]
         (encoder / "0_Transformer").mkdir()
@@ -154,8 +157,9 @@ def test_the_tokens_are_those_that_the_encoder_embeds(
         modules = json.loads((encoder / "modules.json").read_text())
         modules[0]["path"] = "0_Transformer"
         (encoder / "modules.json").write_text(json.dumps(modules))
-    store = BitextStore.open(prepare(recipe(folder, {"from": str(encoder)}))[0].path)
-    loaded = SentenceEncoder.load(str(encoder), "cpu")
+    report = prepare(recipe(folder, {"from": str(encoder)}, max_tokens=12))[0]
+    store = BitextStore.open(report.path)
+    loaded = SentenceEncoder.load(str(encoder), "cpu", max_tokens=12)
     for row, pair in enumerate(zip(sentences["fra"], sentences["eng"], strict=True)):
         for ids, wanted in zip(store.pair(row), loaded.tokenize(pair), strict=True):
             assert ids.tolist() == wanted[1:-1].tolist()

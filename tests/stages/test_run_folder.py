@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from mexma_cli.errors import MexmaError
@@ -78,6 +79,26 @@ def test_pairs_that_were_prepared_anew_are_refused(recipe: Path) -> None:
     assert not has_its_text(load(recipe))
     with pytest.raises(MexmaError, match="was started with other text: own/fra_Latn, tokeniser"):
         train(load(recipe), resume=True)
+
+
+@pytest.mark.parametrize("changed", ["fra", "fr"])
+def test_stores_of_one_name_and_language_are_told_apart(
+    changed: str, recipe: Path, tiny_encoder: Path
+) -> None:
+    """The recipe may spell a language in several ways, with a file for each."""
+    corpus = {"name": "own", "format": "tsv", "path": "{lang}.tsv", "languages": ["fra", "fr"]}
+    content = yaml.safe_load(recipe.read_text())
+    content["data"] |= {"corpora": [corpus], "max_tokens": 64}
+    del content["phases"][0]  # for new encoders alone
+    recipe.write_text(yaml.safe_dump(content | {"encoder": {"from": str(tiny_encoder)}}))
+    for name in ("fra", "fr"):
+        shutil.copy(recipe.parent / "pairs.tsv", recipe.parent / f"{name}.tsv")
+    ends_after_one_step(recipe)
+    assert has_its_text(load(recipe))
+    text = recipe.parent / f"{changed}.tsv"
+    text.write_text("".join(text.read_text().splitlines(keepends=True)[:5]))
+    prepare(load(recipe))
+    assert not has_its_text(load(recipe))
 
 
 def test_a_run_that_was_moved_goes_on(recipe: Path, whole: object) -> None:

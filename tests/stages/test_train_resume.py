@@ -134,9 +134,13 @@ def test_killed_between_the_last_step_and_the_encoder(
     with pytest.raises(KeyboardInterrupt):
         train(recipe)
     monkeypatch.undo()
+    checkpoints = tmp_path / "run" / ("words", "mexma", "mexma")[written] / "checkpoints"
+    if written < 2:  # no step is left, after which it would go
+        (checkpoints / "step-00000001").mkdir()
     torch.manual_seed(12345)  # another process has another state
     train(recipe, resume=True)
     assert not list((tmp_path / "run").rglob("*.tmp-*"))
+    assert len(list(checkpoints.iterdir())) == recipe.phases[0].trainer.keep == 2
     assert log_of(tmp_path / "run") == log_of(finished["fp32"])
     assert weights(tmp_path / "run") == weights(finished["fp32"])
 

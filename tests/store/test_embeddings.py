@@ -87,6 +87,8 @@ def test_what_a_killed_run_leaves_is_swept_up(tmp_path: Path) -> None:
     part = tmp_path / "a.emb.partial"
     (part / "vectors-00002.npy.tmp-1").write_bytes(b"half")
     (part / "vectors-00002.npy").write_bytes(b"renamed, but not noted as whole")
+    for name in (".DS_Store", "._progress.json", "Thumbs.db", ".nfs000000000c1d"):  # nobody's work
+        (part / name).write_bytes(b"of a file manager, or NFS")
     make(tmp_path / "a.emb", step=SHARD)
     assert content(tmp_path / "a.emb") == content(tmp_path / "whole.emb")
 

@@ -181,6 +181,22 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EIO])
+def test_a_file_system_without_locks(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(*_: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr("fcntl.flock", refused)
+    if code == errno.EIO:
+        with pytest.raises(OSError, match="Input/output error"), only_writer(tmp_path):
+            pass
+        return
+    with only_writer(tmp_path):
+        assert "no locks here" in caplog.text
+
+
 @given(st.dictionaries(st.text(max_size=3), st.integers() | st.text(max_size=3), max_size=4))
 def test_fingerprint_ignores_the_order_of_keys(settings: dict[str, Any]) -> None:
     turned = dict(reversed(settings.items()))

@@ -106,6 +106,13 @@ def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
             checkpoint.load(path)
 
 
+def test_another_format_is_named(tmp_path: Path) -> None:
+    manifest = checkpoint.save(tmp_path, state(3), keep=2) / "checkpoint.json"
+    manifest.write_text(manifest.read_text().replace('"format_version": 1', '"format_version": 2'))
+    with pytest.raises(MexmaError, match=r"checkpoint\.json has format version 2, this program knows 1"):
+        checkpoint.load(manifest.parent)
+
+
 FULL: list[tuple[str, Exception]] = [
     (
         "save_file",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -55,6 +56,19 @@ def test_wandb_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (file,) = (tmp_path / "wandb").glob("offline-run-*/run-*.wandb")
     content = file.read_bytes()
     assert all(name in content for name in (b"terms/koleo", b"dev/xsim", b"loss"))
+
+
+def test_a_wandb_run_is_its_folders_wherever_that_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids: list[str] = []
+    wandb = SimpleNamespace(init=lambda **settings: ids.append(settings["id"]))
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    run = tmp_path / "run"
+    for phase, step in (("words", 0), ("words", 5), ("mexma", 0)):
+        LOGGERS["wandb"](run, phase, step)
+    run.rename(tmp_path / "moved")
+    LOGGERS["wandb"](tmp_path / "moved", "mexma", 5)
+    LOGGERS["wandb"](run, "words", 0)  # another run in the place of the one before
+    assert ids[0] == ids[1] and ids[2] == ids[3] and len(set(ids)) == 3
 
 
 @pytest.mark.parametrize("name", list(LOGGERS))
