@@ -51,7 +51,7 @@ def test_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(MexmaError, match=r"for bul, deu$"):
         read_tatoeba(tmp_path, "ara,bul,deu")
     put(tmp_path, "cmn", ["c"], ["C", "D"])
-    with pytest.raises(MexmaError, match=r"eng-?.*cmn has 1 lines.*line 2 of .*cmn-eng.eng has no"):
+    with pytest.raises(MexmaError, match=r"eng-?.*cmn has 1 line,.*line 2 of .*cmn-eng.eng has no"):
         read_tatoeba(tmp_path)
     (tmp_path / "tatoeba.cmn-eng.eng").unlink()
     with pytest.raises(MexmaError, match=r"tatoeba.cmn-eng.eng is missing"):
