@@ -163,7 +163,8 @@ def language_list(text: str) -> dict[str, int | None]:
         return dict.fromkeys(load(PUBLISHED_LISTS[text]).data.languages)
     codes: dict[str, int | None] = {}
     path = Path(text)
-    is_file = os.path.isfile(text)  # and no error where codes make a name that is too long for one
+    # Of `fra` the language, even beside a text of that name; no error where codes are too long for a name.
+    is_file = _known(text) is None and os.path.isfile(text)
     lines: Iterable[str] = read_lines(path) if is_file else [text]
     for number, line in enumerate(lines, 1):
         for code in filter(None, re.split(r"[\s,]+", line.partition("#")[0])):

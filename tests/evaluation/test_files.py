@@ -104,6 +104,14 @@ def test_what_is_wrong_is_named(
         read_texts(put(tmp_path, files), "devtest", languages, "eng_Latn")
 
 
+def test_a_language_is_one_beside_a_text_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fra").write_text("Bonjour\n")
+    assert language_list("fra") == {"fra": None}
+    with pytest.raises(MexmaError, match="fra, line 1: 'Bonjour' is no language code"):
+        language_list("./fra")
+
+
 def test_published_only_where_it_is_the_same_task(tmp_path: Path) -> None:
     text = "".join(f"sentence {number}\n" for number in range(1012))
     codes = [*language_list("81"), "eng_Latn"]
