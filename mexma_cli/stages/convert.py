@@ -117,7 +117,11 @@ def store_to_raw(
     dtype: Literal["float32", "float16"] = "float32",
     on_progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Write a store's vectors as LASER does, row after row without a header, or as NumPy's file (.npy)."""
+    """Write a store's vectors as LASER does, row after row without a header, or as NumPy's file (.npy).
+
+    Raises:
+        MexmaError: the store was made anew meanwhile.
+    """
     done = 0
     with whole_file(output) as out:
         if output.suffix == ".npy":
@@ -127,3 +131,4 @@ def store_to_raw(
             done += len(block)
             if on_progress is not None:
                 on_progress(done, store.rows)
+        store.check_unchanged()

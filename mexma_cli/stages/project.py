@@ -40,8 +40,8 @@ def project(
         on_progress: Called with rows done and rows in all.
 
     Raises:
-        MexmaError: The store is of another encoder than the decomposer was trained on, the output is there
-            and of other settings, or the disk is full.
+        MexmaError: The store is of another encoder than the decomposer was trained on, or was made anew
+            meanwhile; the output is there and of other settings; or the disk is full.
     """
     output, manifest = Path(output), store.manifest
     decomposer.check(manifest.encoder, manifest.fingerprint, str(store.path))
@@ -68,6 +68,7 @@ def project(
     )
     with writer:
         _fill(writer, store, decomposer, part, on_progress or (lambda done, total: None))
+        store.check_unchanged()
         return writer.finish(truncated=manifest.truncated, empty=manifest.empty)
 
 

@@ -52,7 +52,7 @@ def concatenate(
 
     Raises:
         MexmaError: The output is there, an unfinished one is, another process writes there, a file is
-            damaged, or the disk is full.
+            damaged, a store was made anew meanwhile, or the disk is full.
     """
     check_output(output, overwrite)
     make_parent(output)
@@ -96,6 +96,7 @@ def _taken_over(
             shards.append(take_over(shard, store.path, folder, len(shards), rows))
             rows += shard.rows
             on_progress(rows, total)
+        store.check_unchanged()
     return shards
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -236,6 +237,19 @@ def test_copies_are_checked(
     with pytest.raises(MexmaError, match=r"fra\.00003-of-00004\.emb/vectors-00001\.npy is damaged"):
         merge_stores(parts, tmp_path / "again.emb")
     assert not (tmp_path / "again.emb.partial").exists()
+
+
+def test_a_store_that_is_made_anew_meanwhile_is_not_mixed_with_the_one_before(
+    parts: list[EmbeddingStore], tmp_path: Path
+) -> None:
+    def overwrite(done: int, total: int) -> None:
+        if done == 4:  # of the first part's ten rows
+            shutil.rmtree(parts[0].path)
+            write(parts[0].path, 10, 20, part=f"1/{OF}")
+
+    with pytest.raises(MexmaError, match=r"00001-of-00004\.emb was made anew while it was read"):
+        merge_stores(parts, tmp_path / "fra.emb", on_progress=overwrite)
+    assert not (tmp_path / "fra.emb").exists()
 
 
 def test_two_processes_do_not_write_one_output(parts: list[EmbeddingStore], tmp_path: Path) -> None:

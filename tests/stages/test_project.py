@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,19 @@ def test_a_killed_run_goes_on_to_the_same_bytes(
     assert begins[0] > 15
     for file in whole.path.iterdir():
         assert (made.path / file.name).read_bytes() == file.read_bytes(), file.name
+
+
+def test_a_store_that_is_made_anew_meanwhile_is_not_mixed_with_the_one_before(
+    store: EmbeddingStore, make_store: Callable[..., Path]
+) -> None:
+    def overwrite(done: int, total: int) -> None:
+        shutil.rmtree(store.path)
+        make_store(store.path, np.ones((ROWS, DIM), np.float32), "fra_Latn", dtype="float16")
+
+    out = store.path.with_name("out.emb")
+    with pytest.raises(MexmaError, match=r"fra\.emb was made anew while it was read"):
+        project(store, decomposer(Path("runs/x")), "meaning", out, on_progress=overwrite)
+    assert not out.exists()
 
 
 def test_again_is_nothing_to_do_and_another_part_is_refused(store: EmbeddingStore) -> None:
