@@ -86,9 +86,9 @@ class PairViews:
         partners: int64 [C], where among the clean ones the translation of each masked sentence stands
             (with C = 2B: of each clean sentence as well; if concatenated, of those alone).
         identities: int64 [C] of the clean sentences, equal for equal ones, in all processes of a run.
-        masked_tokens: int64 [M], places of the chosen tokens within the masked half.
+        masked_tokens: int64 [M], places of the chosen tokens within the masked half, sources' first.
         labels: int64 [M], the tokens that stood there.
-        label_is_source: bool [M].
+        source_labels: How many of them are in sources. On the host, so that nothing waits for the device.
         rebuilt: The pairs for a rebuilding head, if it was asked for.
     """
 
@@ -99,7 +99,7 @@ class PairViews:
     identities: torch.Tensor
     masked_tokens: torch.Tensor
     labels: torch.Tensor
-    label_is_source: torch.Tensor
+    source_labels: int
     rebuilt: Rebuilt | None = None
 
     def negatives(

@@ -58,10 +58,9 @@ class Mexma(Objective):
             masked,
             self.encoder.backend,
         )[views.masked_tokens]
-        terms = {
-            "unmask_source": self._unmasking(unmasked, views, views.label_is_source),
-            "unmask_target": self._unmasking(unmasked, views, ~views.label_is_source),
-        }
+        sides = [views.source_labels, len(views.labels) - views.source_labels]
+        of_source, of_target = zip(unmasked.split(sides), views.labels.split(sides), strict=True)
+        terms = {"unmask_source": self._unmasking(*of_source), "unmask_target": self._unmasking(*of_target)}
         if settings.alpha and settings.align == "masked":
             terms["alignment"] = losses.alignment(states[masked.cu_seqlens[:-1].long()], context)
         elif settings.alpha:
@@ -76,9 +75,9 @@ class Mexma(Objective):
             )
         return terms
 
-    def _unmasking(self, hidden: torch.Tensor, views: PairViews, side: torch.Tensor) -> torch.Tensor:
+    def _unmasking(self, hidden: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         words = self.model.get_input_embeddings().weight
-        return losses.unmasking(hidden[side], words, self.head.bias, views.labels[side])
+        return losses.unmasking(hidden, words, self.head.bias, labels)
 
     def _koleo(self, views: PairViews, sentences: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         vectors, identities = sentences[rows], views.identities[rows]

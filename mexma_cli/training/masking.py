@@ -151,7 +151,7 @@ def build_views(
         identities=torch.from_numpy(identities[shown]),
         masked_tokens=nothing,
         labels=nothing,
-        label_is_source=nothing.bool(),
+        source_labels=0,
     )
     if masking is not None:
         whole = _joined(sides, of_run, vocabulary) if masking.concatenated else _apart(sides, hidden, of_run)
@@ -209,6 +209,8 @@ def _with_masked(
     flat, lengths = np.concatenate(whole.ids), tuple(len(ids) for ids in whole.ids)
     keys = token_keys(lengths, whole.of_run.astype(np.uint64), seed)
     replaced, places = mask_tokens(flat, keys, masking, vocabulary)
+    of_source = whole.from_source[places]
+    places = np.concatenate([places[of_source], places[~of_source]])
     batch = views.batch
     ends = batch.cu_seqlens[-1] + torch.from_numpy(np.cumsum(lengths).astype(np.int32))
     return replace(
@@ -222,7 +224,7 @@ def _with_masked(
         ),
         masked_tokens=torch.from_numpy(places.astype(np.int64)),
         labels=torch.from_numpy(flat[places].astype(np.int64)),
-        label_is_source=torch.from_numpy(whole.from_source[places]),
+        source_labels=int(of_source.sum()),
     )
 
 

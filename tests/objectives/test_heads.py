@@ -69,9 +69,9 @@ def test_the_first_token_of_the_head_is_the_translations_cls(
     tokens = len(clean.input_ids)
     starts = clean.cu_seqlens[:-1].long()
     states = mexma.head(hidden[tokens:], hidden[starts][views.partners], masked, "bucketed")
-    chosen = states[views.masked_tokens][views.label_is_source]
+    chosen = states[views.masked_tokens[: views.source_labels]]
     words = mexma.model.get_input_embeddings().weight
-    losses.unmasking(chosen, words, mexma.head.bias, views.labels[views.label_is_source]).backward()
+    losses.unmasking(chosen, words, mexma.head.bias, views.labels[: views.source_labels]).backward()
     assert hidden.grad is not None
     reached = hidden.grad[starts].abs().sum(dim=1) > 0
     assert reached[views.target_rows].sum() >= 7  # a sentence may have no masked token

@@ -76,6 +76,7 @@ def views(fixture: Path) -> PairViews:
     flat_labels = np.concatenate([labels[keys[i]] for i in order])
     sides = np.concatenate([np.full(len(labels[keys[i]]), keys[i][0]) for i in order])
     places = np.flatnonzero(flat_labels >= 0)
+    places = places[np.argsort(sides[places], kind="stable")]
     tokens = len(built.batch.input_ids) // 2
     built.batch.input_ids[tokens:] = torch.from_numpy(np.concatenate([masked[keys[i]] for i in order]))
     assert np.array_equal(
@@ -89,7 +90,7 @@ def views(fixture: Path) -> PairViews:
         built.identities,
         masked_tokens=torch.from_numpy(places),
         labels=torch.from_numpy(flat_labels[places]),
-        label_is_source=torch.from_numpy(sides[places] == 0),
+        source_labels=int((sides[places] == 0).sum()),
     )
 
 

@@ -66,18 +66,21 @@ class Seen:
     def masked_vectors(self) -> set[int]:
         return set((self.tokens + self.masked.cu_seqlens[:-1]).tolist())
 
+    def of_side(self, source: bool) -> torch.Tensor:
+        """Where the chosen tokens of the one side stand, or of the other."""
+        count = self.views.source_labels
+        return self.views.masked_tokens[:count] if source else self.views.masked_tokens[count:]
+
     def masked_words(self, source: bool) -> set[int]:
         """Tokens of the masked sentences of one side that have a chosen token, but for the first token."""
         borders = self.masked.cu_seqlens.tolist()
-        places = self.views.masked_tokens[self.views.label_is_source == source]
-        holders = set(np.searchsorted(borders, places.numpy(), side="right") - 1)
+        holders = set(np.searchsorted(borders, self.of_side(source).numpy(), side="right") - 1)
         return {self.tokens + t for i in holders for t in range(borders[i] + 1, borders[i + 1])}
 
     def contexts(self, source: bool) -> set[int]:
         """Clean vectors of the translations of those sentences."""
         borders = self.masked.cu_seqlens.tolist()
-        places = self.views.masked_tokens[self.views.label_is_source == source]
-        holders = np.searchsorted(borders, places.numpy(), side="right") - 1
+        holders = np.searchsorted(borders, self.of_side(source).numpy(), side="right") - 1
         return self.clean_vectors(self.views.partners[np.unique(holders)])
 
 
@@ -191,8 +194,8 @@ def test_without_token_gradients_the_encoder_learns_from_clean_sentences_alone(
         states = module.run_packed(objective.model, masked, encoder.backend)
     context = module.run_packed(objective.model, clean, encoder.backend)[clean.cu_seqlens[:-1].long()]
     head = objective.head(states, context[views.partners], masked, encoder.backend)[views.masked_tokens]
-    for side in (views.label_is_source, ~views.label_is_source):
-        objective._unmasking(head, views, side).backward(retain_graph=True)
+    for side in (slice(views.source_labels), slice(views.source_labels, None)):
+        objective._unmasking(head[side], views.labels[side]).backward(retain_graph=True)
     assert any(gradient.abs().max() > 1e-4 for gradient in ours)
     for gradient, p in zip(ours, layer, strict=True):
         torch.testing.assert_close(gradient, p.grad, rtol=1e-3, atol=1e-6)

@@ -47,7 +47,7 @@ def batches(pairs: Pairs) -> Batches:
 
 def tensors(views: PairViews) -> Iterator[torch.Tensor]:
     yield from (views.batch.input_ids, views.batch.cu_seqlens, views.partners, views.identities)
-    yield from (views.masked_tokens, views.labels, views.label_is_source)
+    yield from (views.masked_tokens, views.labels, torch.tensor(views.source_labels))
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.none() | st.integers(0, 5)), min_size=1, max_size=6))

@@ -121,13 +121,13 @@ def test_the_masked_half_lies_as_the_clean_half(count: int, seed: int) -> None:
     same[places] = False
     assert np.array_equal(clean[same], masked[same])
     row_of = np.repeat(np.arange(2 * count), lengths[: 2 * count])[places]
-    assert np.array_equal(np.isin(row_of, views.source_rows), views.label_is_source)
+    assert np.array_equal(np.isin(row_of, views.source_rows), np.arange(len(places)) < views.source_labels)
 
 
 def test_without_masking_there_is_one_half() -> None:
     views = build_views(random_pairs(3), None, VOCABULARY)
     assert len(views.batch.lengths) == 6
-    assert len(views.masked_tokens) == len(views.labels) == len(views.label_is_source) == 0
+    assert len(views.masked_tokens) == len(views.labels) == views.source_labels == 0
 
 
 def test_pairs_that_share_a_sentence_are_no_negatives() -> None:
@@ -169,7 +169,9 @@ def test_one_side_of_each_pair_is_masked_and_the_other_clean() -> None:
     holders = np.searchsorted(
         one.batch.cu_seqlens[61:].numpy() - tokens, one.masked_tokens.numpy(), side="right"
     )
-    assert [hidden[i] in both.source_rows for i in holders] == one.label_is_source.tolist()
+    assert [hidden[i] in both.source_rows for i in holders] == [
+        place < one.source_labels for place in range(len(holders))
+    ]
     borders = both.batch.cu_seqlens[1:121].numpy()
     holders_of_both = np.searchsorted(borders, both.masked_tokens.numpy(), side="right")
     kept = np.isin(holders_of_both, hidden)
@@ -233,4 +235,6 @@ def test_sides_of_masked_tokens_of_concatenated_pairs() -> None:
     source, target = np.full(40, 10), np.full(40, 20)
     views = build_views([(source, target)], Masking(0.5, 1.0, 0.0, concatenated=True), VOCABULARY)
     assert len(views.labels) > 20
-    assert torch.equal(views.label_is_source, views.labels == 10)
+    assert views.labels.tolist() == [10] * views.source_labels + [20] * (
+        len(views.labels) - views.source_labels
+    )
