@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mexma_cli.amounts import counted
 from mexma_cli.commands.progress import follow, progress
 
 if TYPE_CHECKING:
@@ -171,9 +172,9 @@ class _Screen:
         """A phase begins, or goes on."""
         steps, size = phase.trainer.steps, self._processes.size
         log.info(
-            "%s: %s steps%s on %s%s",
+            "%s: %s%s on %s%s",
             phase.name,
-            f"{steps:,}",
+            counted(steps, "step"),
             f", {step:,} of them done," * bool(step),
             self._processes.device(phase.trainer.device),
             f" in {size} processes" * (size > 1),
