@@ -135,6 +135,8 @@ def _train(settings: Recipe, resume: bool) -> None:
         log.info("stopped; the checkpoint is in %s, --resume goes on from there", settings.run)
         sys.exit(128 + (stop[0] if stop else signal.SIGTERM))
     if first:
+        if screen.idle:
+            log.info("%s is finished already: nothing to do", settings.run)
         click.echo(str(finished))
 
 
@@ -167,6 +169,11 @@ class _Screen:
 
     def __exit__(self, *problem: object) -> None:
         self._bar.close()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no phase has begun."""
+        return not self._phase
 
     def on_phase(self, phase: Phase, step: int, encoder: SentenceEncoder) -> None:
         """A phase begins, or goes on."""
