@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mexma_cli.amounts import counted
 from mexma_cli.commands.progress import follow, progress
 
 if TYPE_CHECKING:
@@ -134,6 +135,8 @@ def _train(settings: Recipe, resume: bool) -> None:
         log.info("stopped; the checkpoint is in %s, --resume goes on from there", settings.run)
         sys.exit(128 + (stop[0] if stop else signal.SIGTERM))
     if first:
+        if screen.idle:
+            log.info("%s is finished already: nothing to do", settings.run)
         click.echo(str(finished))
 
 
@@ -167,13 +170,18 @@ class _Screen:
     def __exit__(self, *problem: object) -> None:
         self._bar.close()
 
+    @property
+    def idle(self) -> bool:
+        """Whether no phase has begun."""
+        return not self._phase
+
     def on_phase(self, phase: Phase, step: int, encoder: SentenceEncoder) -> None:
         """A phase begins, or goes on."""
         steps, size = phase.trainer.steps, self._processes.size
         log.info(
-            "%s: %s steps%s on %s%s",
+            "%s: %s%s on %s%s",
             phase.name,
-            f"{steps:,}",
+            counted(steps, "step"),
             f", {step:,} of them done," * bool(step),
             self._processes.device(phase.trainer.device),
             f" in {size} processes" * (size > 1),

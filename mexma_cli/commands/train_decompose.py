@@ -40,12 +40,14 @@ def train_decomposer(settings: DecomposeRecipe, resume: bool, stop: list[int]) -
                 training.device,
             )
             bar.update(training.epoch)
+            begun.append(training)
 
         def on_epoch(record: dict[str, Any]) -> None:
             bar.update()
             bar.set_postfix_str(_line(record), refresh=False)
             last.update(record)
 
+        begun: list[DecomposerTraining] = []
         last: dict[str, Any] = {}
         finished = decompose(settings, resume, on_start, on_epoch, lambda: bool(stop))
     if finished is None:
@@ -53,6 +55,8 @@ def train_decomposer(settings: DecomposeRecipe, resume: bool, stop: list[int]) -
         sys.exit(128 + (stop[0] if stop else signal.SIGTERM))
     if last:
         log.info("ended after epoch %s: %s", f"{last['epoch']:,}", _line(last))
+    if not begun:
+        log.info("%s is finished already: nothing to do", settings.run)
     click.echo(str(finished))
 
 

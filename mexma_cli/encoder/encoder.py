@@ -244,11 +244,12 @@ class SentenceEncoder:
 
     def _tokens(self, sentences: Sequence[str]) -> list[np.ndarray]:
         backend = self._uncut()
-        texts = [self.prefix + sentence for sentence in sentences]
         try:
-            encodings = backend.encode_batch_fast(texts)
-        except TypeError:  # what Python makes of other bytes in a command line
-            odd = next(text for text in texts if re.search("[\ud800-\udfff]", text))
+            encodings = backend.encode_batch_fast([self.prefix + sentence for sentence in sentences])
+        except TypeError:  # None, or what Python makes of other bytes in a command line
+            odd = next(s for s in sentences if not isinstance(s, str) or re.search("[\ud800-\udfff]", s))
+            if not isinstance(odd, str):
+                raise MexmaError(f"{odd!r} is no sentence, which is a string") from None
             raise MexmaError(f"{odd!r} is not UTF-8", "is the terminal in another encoding?") from None
         return [np.asarray(encoding.ids, dtype=np.int64) for encoding in encodings]
 
@@ -287,7 +288,7 @@ class SentenceEncoder:
             float32 [N, dim], unit length where the encoder normalises.
 
         Raises:
-            MexmaError: One string in place of several, or text that is not UTF-8.
+            MexmaError: One string in place of several, what is no string, or text that is not UTF-8.
         """
         if isinstance(sentences, str):
             raise MexmaError("embed takes a list of sentences, not one string", "embed([sentence])[0]")

@@ -79,11 +79,13 @@ class Side:
     """The rows of one side that take part, block by block."""
 
     def __init__(self, source: np.ndarray | VectorSource, keep: np.ndarray | None) -> None:
-        self._source = source
-        if isinstance(source, np.ndarray):
-            self.rows, self.dim = source.shape
+        self._source = source if hasattr(source, "vectors") else np.asarray(source)  # lists, torch's tensors
+        if isinstance(self._source, np.ndarray):
+            if self._source.ndim != 2:
+                raise ValueError(f"an array of shape {self._source.shape}, not rows of vectors")
+            self.rows, self.dim = self._source.shape
         else:
-            self.rows, self.dim = source.rows, source.dim
+            self.rows, self.dim = self._source.rows, self._source.dim
         if keep is not None and keep.shape != (self.rows,):
             raise ValueError(f"a mask of shape {keep.shape} for {self.rows} rows")
         self.ids = np.arange(self.rows) if keep is None else np.flatnonzero(keep)

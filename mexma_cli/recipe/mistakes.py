@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from pydantic import ValidationError
@@ -66,7 +66,7 @@ def explained(path: str, model: type[Section], raw: dict[str, Any], error: Valid
         if problem["type"] == "too_short" and lines:
             continue  # an entry that is wrong in itself was left out of its list
         if problem["type"] == "extra_forbidden":
-            hint = hint or _nearest(str(problem["loc"][-1]), _section(model, problem["loc"][:-1]))
+            hint = hint or _nearest(problem["loc"], model)
         lines.append(_line(problem, raw.get("phases")))
     return MexmaError(f"{path}: " + "; ".join(_once(lines, raw.get("phases"))), hint)
 
@@ -119,14 +119,36 @@ def _shown(given: Any, kind: str) -> str:
     return f" (is {given!r})"
 
 
-def _nearest(key: str, section: type[Section] | None) -> str:
-    """A hint for an unknown key, from the keys of its section."""
-    known = [field.alias or name for name, field in section.model_fields.items()] if section else []
+def _nearest(location: tuple[int | str, ...], model: type[Section]) -> str:
+    """A hint for an unknown key: one of its section, or one that is called so in another."""
+    key, section = str(location[-1]), _section(model, location[:-1])
+    known = list(_keys(section)) if section else []
     if "phases" in known:
         known += _AT_THE_TOP
-    meant = [name for name in SYNONYMS.get(key, ()) if name in known]
-    near = meant or difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    wanted = (key, *SYNONYMS.get(key, ()))
+    near = [name for name in wanted if name in known]
+    near = near or _elsewhere(wanted, model, location) or difflib.get_close_matches(key, known, 1, 0.5)
     return f"did you mean `{near[0]}`?" if near else "docs/recipes.md has the keys of every section"
+
+
+def _elsewhere(wanted: Sequence[str], model: type[Section], location: tuple[int | str, ...]) -> list[str]:
+    """Where a recipe has keys that are called so, first those in the section that was named."""
+    found = [place for place in _places(model) if place[-1] in wanted]
+    found.sort(key=lambda place: (place[0] != location[0], len(place)))
+    return [".".join(place) for place in found]
+
+
+def _places(section: type[Section]) -> Iterator[tuple[str, ...]]:
+    for name, annotation in _keys(section).items():
+        yield (name,)
+        before = () if name == "phases" else (name,)  # `trainer` and `objective` may stand at the top
+        for inner in _sections(annotation):
+            yield from ((*before, *place) for place in _places(inner))
+
+
+def _keys(section: type[Section]) -> dict[str, Any]:
+    """Names of its keys -> their annotations."""
+    return {field.alias or name: field.annotation for name, field in section.model_fields.items()}
 
 
 def _section(model: type[Section], location: tuple[int | str, ...]) -> type[Section] | None:
@@ -138,8 +160,7 @@ def _section(model: type[Section], location: tuple[int | str, ...]) -> type[Sect
         if len(found) > 1:  # the part says which objective it is
             found = [one for one in found if part in get_args(one.model_fields["name"].annotation)]
             continue
-        fields = {field.alias or name: field for name, field in found[0].model_fields.items()}
-        found = _sections(fields[part].annotation)
+        found = _sections(_keys(found[0])[part])
         if not found:
             return None
     return found[0]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import glob
+import math
 import re
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -297,10 +298,29 @@ def _without_data(jobs: list[Job], missing: list[MexmaError]) -> list[MexmaError
 
 
 def _tsv(path: Path | Member) -> Iterator[Row]:
-    for line in read_lines(path):
+    lines = read_lines(path)
+    first = list(islice(lines, 10))
+    if first and all(map(_is_numbered, first)):
+        raise MexmaError(
+            f"{path}: the first column has numbers, wanted is source TAB target",
+            "pairs that `mexma mine` wrote have their score there: cut -f2,3 leaves it out",
+        )
+    tabs = False
+    for line in chain(first, lines):
         source, tab, rest = line.partition("\t")
         target = rest.partition("\t")[0]
+        tabs = tabs or bool(tab)
         yield (None if tab or not line.strip() else "malformed"), source.strip(), target.strip()
+    if first and not tabs:
+        raise MexmaError(f"{path}: no line has a TAB", "each line must be: source TAB target")
+
+
+def _is_numbered(line: str) -> bool:
+    number, *fields = line.split("\t")
+    try:
+        return math.isfinite(float(number)) and len(fields) > 1
+    except ValueError:
+        return False
 
 
 def _aligned(source_path: Path | Member, target_path: Path | Member) -> Iterator[Row]:

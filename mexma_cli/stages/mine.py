@@ -112,6 +112,7 @@ def mine(
             of other texts.
     """
     check_comparable(source, target)
+    _warn_of_one_text(source, target)
     if documents is not None:
         documents.check_lines((source.rows, target.rows), (str(source.path), str(target.path)))
     settings = settings or MineSettings()
@@ -167,6 +168,13 @@ def _chosen(
             if settings.top is not None:
                 found = _counted(found, slice(settings.top), dropped, "top")
     return found, texts, {reason: count for reason, count in dropped.items() if count}
+
+
+def _warn_of_one_text(source: EmbeddingStore, target: EmbeddingStore) -> None:
+    texts = [(store.manifest.source.checksum, store.manifest.part) for store in (source, target)]
+    if texts[0] == texts[1]:
+        same = "warning: %s and %s are of the same text, in which every sentence is paired with itself"
+        log.warning(same, source.path, target.path)
 
 
 def check_comparable(source: EmbeddingStore, target: EmbeddingStore) -> None:

@@ -136,9 +136,10 @@ def search(
         log.info("so few lines are searched exactly")
         return Found(near.neighbours, EXACT, None)
     for side, how in (("source", near.forward), ("target", near.backward)):
+        index = f"{how.index} {how.effort}".rstrip()
         log.info(
-            "%s: %s %s: %.1f %% of the neighbours found, %.1f %% of the nearest (%s lines sampled)",
-            *(side, how.index, how.effort, 100 * how.recall, 100 * how.recall_first, how.sample),
+            "%s: %s: %.1f %% of the neighbours found, %.1f %% of the nearest (%s lines sampled)",
+            *(side, index, 100 * how.recall, 100 * how.recall_first, how.sample),
         )
     if near.recall < settings.recall - _TOLERATED:
         log.warning("warning: %.1f %% were asked for; the exact search finds all", 100 * settings.recall)

@@ -242,7 +242,8 @@ def excluded_files(data: Data) -> tuple[list[str], list[MexmaError]]:
         paths = sorted(glob.glob(here, recursive=True) or glob.glob(there, recursive=True))
         found += paths
         if not paths:
-            missing.append(MexmaError(f"data.exclude: no file is called {data.resolve(pattern)}"))
+            nothing = "`exclude: []` in a recipe excludes nothing, also where the one that it extends does"
+            missing.append(MexmaError(f"data.exclude: no file is called {data.resolve(pattern)}", nothing))
     return found, missing
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.store.manifest import (
+    behind_link,
     file_size,
     fingerprint,
     no_space_as_message,
@@ -217,6 +218,7 @@ def files_of(shard: Shard) -> list[File]:
 
 def partial(path: Path) -> Path:
     """What a store's folder is called until it is finished."""
+    path = behind_link(path)
     return _beside(path, path.name + ".partial")
 
 
@@ -277,7 +279,7 @@ def check_replaceable(path: Path, overwrite: bool) -> None:
     Raises:
         MexmaError: Something is there.
     """
-    if not path.exists() and not path.is_symlink():
+    if not path.exists():
         return
     recognised = has_store_files(path)
     if not (recognised or (path / MANIFEST).is_file()):

@@ -77,13 +77,18 @@ def file_size(rows: int, dtype: str, width: int | None = None) -> int:
     return ArrayWriter.HEADER + rows * (1 if width is None else width) * np.dtype(dtype).itemsize
 
 
+def behind_link(path: Path) -> Path:
+    """What is written in a path's place: of a link what it leads to, so that the link stays one."""
+    return path.resolve() if path.is_symlink() else path
+
+
 def make_parent(path: Path) -> None:
     """Make the folder that an output is to lie in, if it is missing, and find out that it can be written to.
 
     Raises:
         MexmaError: It cannot; the message has the output's name or its folder's, not one beside it.
     """
-    folder = path.resolve().parent if path.is_symlink() else path.parent
+    folder = behind_link(path).parent
     hint = "name another output"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -97,7 +102,8 @@ def make_parent(path: Path) -> None:
 
 
 def aside(path: Path) -> Path:
-    """Where a file is written before it gets its name."""
+    """Where a file or folder is written before it gets its name."""
+    path = behind_link(path)
     return path.with_name(f"{path.name}.tmp-{os.getpid()}")
 
 
@@ -225,7 +231,8 @@ def fingerprint(settings: Any) -> str:
 
 
 def commit_folder(part: Path, final: Path) -> None:
-    """Give a finished folder its name; what had that name before goes only after that."""
+    """Give a finished folder its name; what had that name before goes only after that. A link stays one."""
+    final = behind_link(final)
     old = replaced_name(final)
     if final.exists() and _exchange(part, final):
         part.replace(old)
@@ -261,6 +268,7 @@ def left_aside(final: Path) -> list[Path]:
 
 
 def _of_processes(final: Path, what: str) -> list[Path]:
+    final = behind_link(final)
     ours = re.compile(re.escape(f"{final.name}.{what}-") + "[0-9]+")
     there = final.parent.glob(f"{glob.escape(final.name)}.{what}-*")
     return [path for path in there if ours.fullmatch(path.name)]

@@ -301,7 +301,7 @@ def check_replaceable(path: Path, overwrite: bool) -> None:
     Raises:
         MexmaError: Something is there.
     """
-    if not path.exists() and not path.is_symlink():
+    if not path.exists():
         return
     if not is_neighbours(path):
         raise MexmaError(

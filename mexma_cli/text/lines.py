@@ -47,6 +47,7 @@ _FRAMES: dict[str, Callable[[], Any]] = {
     "xz": lzma.LZMADecompressor,
     "bz2": bz2.BZ2Decompressor,
 }
+_NO_TEXT = "is it a binary file? Vectors are read by `mexma convert`"
 _PACKED = 1 << 18  # packed bytes that are read at once: they may become a thousand times as many
 _ZIP = b"PK\x03\x04"
 _TESTERS = {"gz": "gzip -t", "zst": "zstd -t", "xz": "xz -t", "bz2": "bzip2 -t"}
@@ -338,9 +339,11 @@ def _refuse_broken(block: bytes, where: str, before: int) -> None:
         except UnicodeDecodeError as error:
             line, byte = _position(block, error.start, before)
             likely = "UTF-16" if _is_utf16(block, before) else "LATIN1"
+            convert = f"convert it, if that is what it is in: iconv -f {likely} -t UTF-8 {shlex.quote(where)}"
+            binary = likely == "LATIN1" and min(block[:1000]) < ord("\t")  # no text has such characters
             raise MexmaError(
                 f"{where}, line {line}, byte {byte}: not UTF-8 (0x{block[error.start]:02X}, {error.reason})",
-                f"convert it, if that is what it is in: iconv -f {likely} -t UTF-8 {shlex.quote(where)}",
+                _NO_TEXT if binary else convert,
             ) from None
     if b"\0" in block:
         _refuse_nul(block, where, before)
@@ -360,7 +363,7 @@ def _refuse_nul(block: bytes, where: str, before: int) -> NoReturn:
     convert = f"convert it: iconv -f UTF-16 -t UTF-8 {shlex.quote(where)}"
     raise MexmaError(
         f"{where}, line {line}, byte {byte}: a NUL byte, so this is not text in UTF-8",
-        convert if _is_utf16(block, before) else "is it a binary file?",
+        convert if _is_utf16(block, before) else _NO_TEXT,
     )
 
 

@@ -48,6 +48,12 @@ def work(
     return folder
 
 
+def test_a_finished_run_says_so(work: Path) -> None:
+    again = mexma("train", work / "recipe.yaml", "--resume")
+    assert (again.exit_code, again.stdout) == (0, f"{work / 'run'}\n")
+    assert again.stderr == f"{work / 'run'} is finished already: nothing to do\n"
+
+
 def test_info_and_report(work: Path) -> None:
     info = mexma("info", work / "run")
     assert info.exit_code == 0 and ": decomposer" in info.stdout and "check: all is whole" in info.stdout

@@ -44,6 +44,7 @@ def test_starting_again_and_resuming_a_finished_run(recipe: Path) -> None:
     assert "holds a training run already" in again.stderr and "--resume" in again.stderr
     resumed = CliRunner().invoke(cli, ["train", str(recipe), "--resume"])
     assert resumed.exit_code == 0 and "nothing to resume" not in resumed.stderr
+    assert resumed.stderr.endswith("run is finished already: nothing to do\n")
     assert weights.read_bytes() == before
     other = CliRunner().invoke(cli, ["train", str(recipe), "--resume", "--set", "trainer.steps=4"])
     assert other.exit_code == 1 and "phases.train.trainer.steps (3, now 4)" in other.stderr

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -99,6 +100,12 @@ def test_what_is_not_utf8_is_refused(encoder: SentenceEncoder) -> None:
 def test_one_string_is_no_list_of_letters(encoder: SentenceEncoder) -> None:
     with pytest.raises(MexmaError, match="takes a list of sentences"):
         encoder.embed("One sentence.")
+
+
+@pytest.mark.parametrize("odd", [None, float("nan"), 3, b"Oui"])
+def test_what_is_no_sentence_is_named(odd: Any, encoder: SentenceEncoder) -> None:
+    with pytest.raises(MexmaError, match=rf"^{odd!r} is no sentence, which is a string$"):
+        encoder.embed(["Oui", odd])
 
 
 def test_long_sentences_are_cut_and_counted(tiny_encoder: Path) -> None:

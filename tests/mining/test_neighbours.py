@@ -237,6 +237,15 @@ def test_keeps_to_its_memory_or_says_what_it_needs(monkeypatch: pytest.MonkeyPat
         knn(*sources, 4, memory=least - 1)
 
 
+def test_lists_and_tensors_are_arrays_and_one_vector_is_none() -> None:
+    x, y = crowded(40, 8, 1), crowded(30, 8, 2)
+    wanted = knn(x, y, 3)
+    assert same(knn(x.tolist(), y.tolist(), 3), wanted)
+    assert same(knn(torch.from_numpy(x), torch.from_numpy(y), 3), wanted)
+    with pytest.raises(ValueError, match=r"^an array of shape \(8,\), not rows of vectors$"):
+        knn(x[0], y, 3)
+
+
 def test_does_not_go_on_with_less_memory_than_it_began_with(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = crowded(900, 16, 5), crowded(700, 16, 6)
     monkeypatch.setattr(tiles, "X_TILE", 64)

@@ -130,6 +130,25 @@ def test_the_nearest_key_is_one_of_its_section(recipe: str, key: str, near: str)
 
 
 @pytest.mark.parametrize(
+    ("key", "near"),
+    [
+        ("seed", "trainer.seed"),
+        ("epochs", "trainer.steps"),
+        ("device", "trainer.device"),
+        ("languages", "data.languages"),
+        ("data.path", "data.corpora.path"),
+        ("encoder.vocabulary", "encoder.tokenizer.vocabulary"),
+        ("phases.mexma.steps", "trainer.steps"),
+        ("phases.mexma.layers", "encoder.new.layers"),
+        ("phases.words.objective.layers", "encoder.new.layers"),
+        ("data.lr", "trainer.learning_rate"),
+    ],
+)
+def test_a_key_of_another_section_is_named_with_it(key: str, near: str) -> None:
+    assert said(f"{key}=1").hint == f"did you mean `{near}`?"
+
+
+@pytest.mark.parametrize(
     ("override", "message"),
     [
         ("data.min_chars=-1", "`data.min_chars`: should be at least 0"),
@@ -153,8 +172,8 @@ def test_shares_that_are_more_than_the_whole() -> None:
         assert load("systems/tr-tlm", [f"objective.tlm={{{shares}}}"])
 
 
-@pytest.mark.parametrize("key", ["phases.words.objective.layers", "data.lr", "phases.mexma.trainer.ffn"])
-def test_no_key_of_another_section(key: str) -> None:
+@pytest.mark.parametrize("key", ["phases.words.objective.lay", "data.lrr", "phases.mexma.trainer.fn"])
+def test_a_key_that_is_like_none(key: str) -> None:
     assert said(f"{key}=1").hint == "docs/recipes.md has the keys of every section"
 
 

@@ -97,7 +97,7 @@ def test_one_text_cleaned_and_the_other_not(tmp_path: Path, caplog: pytest.LogCa
         assert [said in record.getMessage() for record in caplog.records] == [True]
         caplog.clear()
     mine(cleaned, cleaned)
-    assert not caplog.records
+    assert "--clean" not in caplog.text
 
 
 def test_of_duplicates_the_last_vector_counts_as_in_laser(tmp_path: Path) -> None:
@@ -196,3 +196,11 @@ def test_a_store_that_is_made_anew_meanwhile_is_not_mixed_with_the_one_before(tm
     target = EmbeddingStore.open(tmp_path / "t.emb")
     found = mine(source, target, on_progress=lambda done, total: overwrite(["C", "A"]))
     assert ("a", "A") in sentences(found)
+
+
+def test_one_text_on_both_sides_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    source, target = stores(tmp_path, ["a", "b"], ["A", "B"])
+    mine(source, target)
+    assert not caplog.text
+    mine(source, source)
+    assert "s.emb are of the same text" in caplog.text

@@ -113,6 +113,30 @@ def test_filters_can_be_off(folder: Path, start: dict[str, Any]) -> None:
     assert set(tsv.dropped) == {"missing", "malformed", "no tokens"}
 
 
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["1.25\tOui.\tYes.", "1.0\t12\t12"] * 9, "the first column has numbers, wanted is .*"),
+        (["Oui.,Yes.", "Non.,No."] * 9, "no line has a TAB"),
+    ],
+)
+def test_a_file_that_is_no_list_of_pairs(
+    lines: list[str], message: str, folder: Path, start: dict[str, Any]
+) -> None:
+    corpus = [{"name": "t", "format": "tsv", "path": "t.tsv", "languages": ["fra"]}]
+    (folder / "t.tsv").write_text("\n".join(lines))
+    with pytest.raises(MexmaError, match=rf"t\.tsv: {message}$"):
+        prepare(recipe(folder, start, corpora=corpus))
+    (folder / "t.tsv").write_text("\n".join(["Deux.\tTwo.", *lines, "Et alors ?\tSo what?\t"]))
+    prepare(recipe(folder, start, corpora=corpus))
+
+
+def test_files_to_exclude_that_are_not_there(folder: Path, start: dict[str, Any]) -> None:
+    with pytest.raises(MexmaError, match=r"no file is called .*dev\.\*$") as caught:
+        prepare(recipe(folder, start, exclude=["dev.*"]))
+    assert caught.value.hint is not None and caught.value.hint.startswith("`exclude: []` in a recipe")
+
+
 def test_a_tokeniser_is_trained_on_what_is_kept_and_used_again(folder: Path) -> None:
     encoder = {
         "new": {"layers": 1, "width": 16, "heads": 2, "ffn": 16},
@@ -200,6 +224,7 @@ TSV = {"name": "t", "format": "tsv", "path": "{lang}-eng.tsv.gz", "languages": [
         ),
         ({"corpora": [ALIGNED | {"target_path": "latin1.eng"}]}, r"latin1\.eng, line 2, byte 4: not UTF-8"),
         ({"corpora": [ALIGNED | {"source_path": "empty", "target_path": "empty"}]}, "empty has no lines"),
+        ({"corpora": [TSV | {"path": "empty"}]}, "empty has no lines"),
         ({"exclude": ["nothing-*.txt"]}, r"no file is called .*nothing-\*\.txt"),
         ({"min_chars": 500}, "no pair is left"),
     ],

@@ -255,3 +255,14 @@ def test_two_processes_do_not_append_at_once(old: Path) -> None:
         append(old, "new", OLD, OLD + NEW)
     append(old, "new", OLD, OLD + NEW)
     assert EmbeddingStore.open(old).rows == OLD + NEW
+
+
+def test_a_store_behind_a_link_is_made_and_grows_where_it_is(tmp_path: Path) -> None:
+    disk, link = tmp_path / "disk", tmp_path / "a.emb"
+    link.symlink_to(disk / "far.emb")  # not there yet
+    append(link, "old", 0, OLD)
+    append(link, "new", OLD, OLD + NEW, until=OLD + SHARD)
+    assert sorted(path.name for path in disk.iterdir()) == ["far.emb", "far.emb.partial"]
+    append(link, "new", OLD, OLD + NEW)
+    assert EmbeddingStore.open(disk / "far.emb", verify=True).rows == OLD + NEW
+    assert link.is_symlink() and [path.name for path in disk.iterdir()] == ["far.emb"]

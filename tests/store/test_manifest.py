@@ -164,6 +164,16 @@ def test_commit_folder_removes_what_was_replaced_and_no_copy_of_the_users(tmp_pa
     assert {path.name for path in tmp_path.iterdir()} == left
 
 
+def test_commit_folder_leaves_a_link_a_link(tmp_path: Path) -> None:
+    for name in ("disk/new", "disk/final", "disk/final.replaced-7"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "link").symlink_to(Path("disk", "final"))
+    (tmp_path / "disk" / "new" / "file").write_text("new")
+    commit_folder(tmp_path / "disk" / "new", tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "link" / "file").read_text() == "new"
+    assert [path.name for path in (tmp_path / "disk").iterdir()] == ["final"]
+
+
 def test_commit_folder_after_a_killed_run_with_the_same_process_number(tmp_path: Path) -> None:
     left = tmp_path / f"final.replaced-{os.getpid()}"
     for path in (tmp_path / "new", tmp_path / "final", left):

@@ -15,6 +15,7 @@ import threading
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import zstandard
 from hypothesis import given
@@ -106,6 +107,18 @@ def test_not_utf8_names_file_line_and_byte(content: bytes, line: int, byte: int,
     for read in (scan, lambda path: list(read_lines(path))):
         with pytest.raises(MexmaError, match=rf"a\.txt, line {line}, byte {byte}: not UTF-8"):
             read(path)
+
+
+def test_vectors_in_place_of_text(tmp_path: Path) -> None:
+    vectors = np.random.default_rng(0).normal(size=(50, 8)).astype(np.float32)
+    np.save(tmp_path / "a.npy", vectors)
+    for path in (tmp_path / "a.npy", write(tmp_path, vectors.tobytes())):
+        with pytest.raises(MexmaError, match=r"line 1, byte .: not UTF-8") as caught:
+            scan(path)
+        assert caught.value.hint == "is it a binary file? Vectors are read by `mexma convert`"
+    with pytest.raises(MexmaError) as caught:
+        scan(write(tmp_path, "café\n".encode("latin-1")))
+    assert caught.value.hint is not None and "iconv -f LATIN1" in caught.value.hint
 
 
 def test_position_is_right_in_later_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
