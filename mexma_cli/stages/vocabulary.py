@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -15,14 +16,31 @@ SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 """XLM-R's first ids; <mask> is its last."""
 DIGITS = 3
 """Scores are rounded to so many places, which is exact enough, and short to write."""
+_STEP = 1e-4
+"""Between the scores of characters that the trainer of Unigram models adds in the end."""
 
 
 def train_pieces(tokenizer: Tokenizer, text: Iterable[str], vocabulary: int) -> None:
-    """Learn so many pieces from a text, `SPECIAL` and all of its characters among them."""
+    """Learn so many pieces from a text, `SPECIAL` and all of its characters among them.
+
+    The trainer adds in another order every time, and in that order it lists pieces that are equally likely
+    and gives the characters that only want a place steps of `_STEP` above the last score. Rounded, with one
+    score for these characters, and in the order of the alphabet, the same text has the same tokeniser.
+    """
     trainer = trainers.UnigramTrainer(
         vocab_size=vocabulary, special_tokens=list(SPECIAL), unk_token="<unk>", show_progress=False
     )
     tokenizer.train_from_iterator(text, trainer)
+    scores = dict(json.loads(tokenizer.to_str())["model"]["vocab"])
+    special = [(token, scores.pop(token)) for token in SPECIAL]
+    last = min(scores.values())
+    rare = last + _STEP * sum(len(piece) == 1 for piece in scores)
+    found = {
+        piece: _rounded(last if len(piece) == 1 and score < rare else score)
+        for piece, score in scores.items()
+    }
+    by_score = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    tokenizer.model = _model(dict([*special, *by_score]))
 
 
 def word_model(tokenizer: Tokenizer, text: Iterable[Weighed], words: int, vocabulary: int) -> models.Unigram:
@@ -56,7 +74,7 @@ def _merged_pieces(words: Sequence[str], vocabulary: int) -> dict[str, float]:
     """Pieces by byte-pair merges, and the logarithm of each one's share of the words' pieces.
 
     Every word counts once, since it is rare words that pieces are for. The trainer of Unigram models is no
-    better at it, takes longer, and has other pieces in every run.
+    better at it, and takes longer.
     """
     pieces = Tokenizer(models.BPE())
     trainer = trainers.BpeTrainer(vocab_size=vocabulary, special_tokens=list(SPECIAL), show_progress=False)

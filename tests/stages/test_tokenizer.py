@@ -41,6 +41,17 @@ def test_the_encoder_of_a_folder_has_the_same_ids(text: list[str], tiny_encoder:
         assert encoder.tokenize([sentence])[0].tolist() == alone(sentence).input_ids
 
 
+def test_the_same_text_has_the_same_tokeniser(text: list[str]) -> None:
+    """Also in another order, which is not all that differs: the trainer has another one in every run."""
+    text = [*text, "Ωmega", "ж", "Ł ł", "ß"]  # characters that are no piece but for themselves
+    made = [
+        train_tokenizer(TrainTokenizer(vocabulary=300), lambda order=order: weighed(text[::order]))
+        for order in (1, -1, 1, -1)
+    ]
+    assert len({tokenizer.backend_tokenizer.to_str() for tokenizer in made}) == 1
+    assert "<unk>" not in made[0].tokenize(" ".join(text))
+
+
 def test_at_most_so_many_sentences_are_used(text: list[str]) -> None:
     many = [f"{sentence} {number}" for sentence in text for number in range(500, 600)]
     asked = TrainTokenizer(vocabulary=300, max_sentences=30)
