@@ -63,7 +63,7 @@ def command(
     from mexma_cli.store.embeddings import EmbeddingStore
 
     if is_store(vectors) and not vectors.is_file():
-        if dim is not None or text is not None or language != UNSTATED:
+        if any(map(is_typed, ("dim", "text", "language"))):
             raise click.UsageError("--dim, --text and --lang belong to raw vectors: a store has them.")
         if output.suffix == ".emb":
             raise click.UsageError(f"{output} would be raw vectors, and is named as an embedding store.")
