@@ -28,7 +28,7 @@ CHARACTERS = "characters"
 BASE = "baselines/mexma"
 FROM_NOTHING = ("baselines/plain-words", "baselines/contrastive-only")
 """Measured after their own first phase; the others go on from that of `BASE`."""
-OTHERS = ("contrastive", "contrastive-mexma", "sentence-gradients")
+OTHERS = ("contrastive", "contrastive-long", "contrastive-mexma", "sentence-gradients")
 NAMES = (BASE, START, *(f"baselines/{name}" for name in OTHERS), *FROM_NOTHING, CHARACTERS)
 """`words` is the start alone: token embeddings."""
 WIDTH = 4096

@@ -30,8 +30,11 @@ def test_recipes_have_minis_text_and_shape(script: Any) -> None:
         recipe = load(name)
         assert (recipe.data, recipe.encoder, recipe.dev) == (mini.data, mini.encoder, mini.dev)
         assert (recipe.phases[0] == base.phases[0]) is (name not in script.FROM_NOTHING)
+        trainers = [phase.trainer for phase in base.phases]
+        if name == "baselines/contrastive-long":
+            trainers[1] = trainers[1].model_copy(update={"steps": 800})
         same = recipe.phases[1:] if name == "baselines/contrastive-only" else recipe.phases
-        assert [phase.trainer for phase in same] == [phase.trainer for phase in base.phases][-len(same) :]
+        assert [phase.trainer for phase in same] == trainers[-len(same) :]
 
 
 def test_characters_find_what_is_spelled_alike(script: Any, shared: Path) -> None:

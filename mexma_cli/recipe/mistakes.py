@@ -66,7 +66,7 @@ def explained(path: str, model: type[Section], raw: dict[str, Any], error: Valid
         if problem["type"] == "too_short" and lines:
             continue  # an entry that is wrong in itself was left out of its list
         if problem["type"] == "extra_forbidden":
-            hint = hint or _nearest(problem["loc"], model)
+            hint = hint or _phase(problem["loc"], raw.get("phases")) or _nearest(problem["loc"], model)
         lines.append(_line(problem, raw.get("phases")))
     return MexmaError(f"{path}: " + "; ".join(_once(lines, raw.get("phases"))), hint)
 
@@ -117,6 +117,13 @@ def _shown(given: Any, kind: str) -> str:
     if isinstance(given, dict | list):
         return f" (is a {'section' if isinstance(given, dict) else 'list'})"
     return f" (is {given!r})"
+
+
+def _phase(location: tuple[int | str, ...], phases: Any) -> str | None:
+    """A hint for a phase's name where a section's should be."""
+    listed = phases if isinstance(phases, list) else []
+    names = [phase.get("name") for phase in listed if isinstance(phase, dict)]
+    return f"did you mean `phases.{location[0]}`?" if len(location) == 1 and location[0] in names else None
 
 
 def _nearest(location: tuple[int | str, ...], model: type[Section]) -> str:

@@ -142,6 +142,7 @@ def test_the_nearest_key_is_one_of_its_section(recipe: str, key: str, near: str)
         ("phases.mexma.layers", "encoder.new.layers"),
         ("phases.words.objective.layers", "encoder.new.layers"),
         ("data.lr", "trainer.learning_rate"),
+        ("mexma.steps", "phases.mexma"),
     ],
 )
 def test_a_key_of_another_section_is_named_with_it(key: str, near: str) -> None:
