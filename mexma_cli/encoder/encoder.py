@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,7 @@ from mexma_cli.encoder.modules import Dense, Normalize, Pooling, check_widths, l
 from mexma_cli.encoder.packing import by_token_budget, pack
 from mexma_cli.encoder.spelling import Spelling
 from mexma_cli.encoder.threads import one_thread_each
-from mexma_cli.encoder.tokens import Tokens, puts_in_lower_case
+from mexma_cli.encoder.tokens import Tokens, check_strings, puts_in_lower_case
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import NewEncoder
 
@@ -246,12 +245,10 @@ class SentenceEncoder:
         backend = self._uncut()
         try:
             encodings = backend.encode_batch_fast([self.prefix + sentence for sentence in sentences])
-        except TypeError:  # None, or what Python makes of other bytes in a command line
-            odd = next(s for s in sentences if not isinstance(s, str) or re.search("[\ud800-\udfff]", s))
-            if not isinstance(odd, str):
-                raise MexmaError(f"{odd!r} is no sentence, which is a string") from None
-            raise MexmaError(f"{odd!r} is not UTF-8", "is the terminal in another encoding?") from None
-        return [np.asarray(encoding.ids, dtype=np.int64) for encoding in encodings]
+            return [np.asarray(encoding.ids, dtype=np.int64) for encoding in encodings]
+        except TypeError:
+            check_strings((self.prefix, *sentences))
+            raise
 
     def _uncut(self) -> Tokenizer:
         """The tokeniser, whose file or transformers' object may ask it to cut and to pad, without that."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,19 @@ _SETTINGS = {
     "tokenizer_class",
 }
 """With no other key than these in tokenizer_config.json, transformers takes tokenizer.json as it is."""
+
+
+def check_strings(texts: Iterable[object]) -> None:
+    """Refuse what no tokeniser takes.
+
+    Raises:
+        MexmaError: One is no string, or has what Python makes of other bytes in a command line.
+    """
+    for text in texts:
+        if not isinstance(text, str):
+            raise MexmaError(f"{text!r} is no sentence, which is a string")
+        if re.search("[\ud800-\udfff]", text):
+            raise MexmaError(f"{text!r} is not UTF-8", "is the terminal in another encoding?")
 
 
 class Tokens:

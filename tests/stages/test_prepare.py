@@ -154,8 +154,8 @@ def test_a_tokeniser_is_trained_on_what_is_kept_and_used_again(folder: Path) -> 
 
 def test_another_tokeniser_in_the_same_process(folder: Path) -> None:
     shape = {"layers": 1, "width": 16, "heads": 2, "ffn": 16}
-    for vocabulary in (300, 400):
-        made = recipe(folder, {"new": shape, "tokenizer": {"vocabulary": vocabulary}})
+    for lowercase in (False, True):
+        made = recipe(folder, {"new": shape, "tokenizer": {"vocabulary": 300, "lowercase": lowercase}})
         report = prepare(made)[0]
         assert not report.reused
         assert BitextStore.open(report.path).manifest.vocabulary == len(load_tokenizer(tokenizer_path(made)))
