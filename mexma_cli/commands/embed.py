@@ -16,7 +16,7 @@ from mexma_cli.commands.embed_options import check_usage, embed_options, gpus_of
 from mexma_cli.commands.inputs import command_line
 from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder
 from mexma_cli.commands.progress import progress
-from mexma_cli.text.names import label_of
+from mexma_cli.text.names import label_of, unpacked
 
 if TYPE_CHECKING:
     from mexma_cli.stages.workers import Rank
@@ -240,9 +240,7 @@ def default_output(corpus: Path) -> Path:
     """
     if str(corpus) == "-" or (corpus.exists() and not corpus.is_file() and not corpus.is_dir()):
         raise click.UsageError("-o NAME.emb is needed where the text comes from stdin or a pipe.")
-    name = corpus.name
-    for ending in (".gz", ".xz", ".zst", ".bz2"):
-        name = name.removesuffix(ending)
+    name = unpacked(corpus.name)
     for ending in (".txt", ".text"):
         name = name.removesuffix(ending)
     return corpus.parent / f"{name}.emb"

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from mexma_cli.amounts import counted
 from mexma_cli.commands.inputs import (
     check_inputs,
+    is_typed,
     opened,
     progress_bar,
     refuse_formats,
@@ -153,15 +153,13 @@ def _check_usage(inputs: tuple[Path, ...], options: dict[str, Any]) -> None:
     Raises:
         click.UsageError: saying so.
     """
-    context = click.get_current_context()
     if not (options["plant"] or options["gold"]):
         raise click.UsageError("Give --gold, the true pairs, or --plant, known translations.")
     if options["plant"] and options["gold"]:
         raise click.UsageError("--gold and --plant are two ways; give one of them.")
     mode, foreign = ("--plant", _OF_GOLD) if options["plant"] else ("--gold", _OF_PLANT)
-    typed = [p for p in context.command.params if p.name in foreign]
-    for parameter in typed:
-        if context.get_parameter_source(str(parameter.name)) == ParameterSource.COMMANDLINE:
+    for parameter in click.get_current_context().command.params:
+        if parameter.name in foreign and is_typed(str(parameter.name)):
             raise click.UsageError(f"{parameter.opts[-1]} does not go with {mode}.")
     if options["plant"]:
         if len(inputs) != 2:

@@ -17,6 +17,7 @@ from mexma_cli.evaluation.files import read_aligned, read_sentences
 from mexma_cli.evaluation.results import Result
 from mexma_cli.languages import resolve
 from mexma_cli.mining.neighbours import knn
+from mexma_cli.text.names import plain_or_packed
 
 log = logging.getLogger(__name__)
 
@@ -93,10 +94,8 @@ def read_tatoeba(folder: Path, languages: str | None = None) -> list[AlignedPair
 def _english(path: Path, language: str) -> Path:
     """The other side of a language's file."""
     plain = path.with_name(f"tatoeba.{language}-eng.eng")
-    for ending in ("", ".gz", ".xz", ".zst", ".bz2"):
-        other = plain.with_name(plain.name + ending)
-        if other.is_file():
-            return other
+    if found := plain_or_packed(plain):
+        return found
     raise MexmaError(f"{path.parent}: {plain.name} is missing beside {path.name}", f"needed: {HINT}")
 
 

@@ -14,10 +14,10 @@ import numpy as np
 from mexma_cli.amounts import counted
 from mexma_cli.errors import MexmaError
 from mexma_cli.text.lines import is_blank, read_lines
+from mexma_cli.text.names import plain_or_packed, unpacked
 
 ENDINGS = (".tsv", ".csv", ".txt")
 SPLITS = ("train", "dev", "trial", "test")
-PACKED = (".gz", ".xz", ".zst", ".bz2")
 LAYOUTS = """score TAB sentence TAB sentence [TAB part]: one file a data set;
 STS benchmark's sts-dev.csv, sts-test.csv (genre, file, year, id, score, two sentences, TAB between);
 stsb-multi-mt's stsb-de-test.csv (sentence,sentence,score with quotes);
@@ -73,7 +73,7 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
 def _plain(file: Path) -> Path:
     """Where a file is, and its name without that of its packing."""
     whole = file.absolute()
-    return whole.with_name(_unpacked(whole.name))
+    return whole.with_name(unpacked(whole.name))
 
 
 def read_pairs(path: Path) -> Pairs:
@@ -98,20 +98,14 @@ def read_pairs(path: Path) -> Pairs:
 
 
 def _is_pairs(file: Path) -> bool:
-    name = _unpacked(file.name)
+    name = unpacked(file.name)
     if not file.is_file() or not name.endswith(ENDINGS) or name.startswith(("STS.gs.", ".")):
         return False
     return not name.endswith(".txt") or name.startswith("SICK") or _SEMEVAL.match(name) is not None
 
 
-def _unpacked(name: str) -> str:
-    for ending in PACKED:
-        name = name.removesuffix(ending)
-    return name
-
-
 def _stem(path: Path) -> str:
-    name = _unpacked(path.name)
+    name = unpacked(path.name)
     for ending in ENDINGS:
         name = name.removesuffix(ending)
     if name.partition(".")[0] in SPLITS:
@@ -177,9 +171,8 @@ def _named(
 
 
 def _read_semeval(path: Path) -> Pairs:
-    plain = path.with_name(_unpacked(path.name).replace(".input.", ".gs.", 1))
-    packed = (plain.with_name(plain.name + ending) for ending in PACKED)
-    gold = next((file for file in (plain, *packed) if file.exists()), None)
+    plain = path.with_name(unpacked(path.name).replace(".input.", ".gs.", 1))
+    gold = plain_or_packed(plain)
     if gold is None:
         raise MexmaError(f"{plain}: no such file, the scores of {path.name}", LAYOUTS)
     sentences, scores = list(read_lines(path)), list(read_lines(gold))

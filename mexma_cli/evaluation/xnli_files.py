@@ -11,6 +11,7 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.text.lines import is_blank, read_lines
+from mexma_cli.text.names import PACKED
 
 CLASSES = ("entailment", "neutral", "contradiction")
 LAYOUTS = """needed in the folder or below it: the English train set, multinli.train.en.tsv (XNLI-MT-1.0) or
@@ -18,7 +19,6 @@ multinli_1.0_train.jsonl or .txt (MultiNLI), and the test set, xnli.test.tsv or 
 Published at https://cims.nyu.edu/~sbowman/xnli and https://cims.nyu.edu/~sbowman/multinli"""
 TRAIN = ("multinli.train.en.tsv", "multinli_1.0_train.jsonl", "multinli_1.0_train.txt")
 TEST = ("xnli.test.tsv", "xnli.test.jsonl")
-_PACKED = ("", ".gz", ".xz", ".zst", ".bz2")
 _ALIASES = {"contradictory": "contradiction"}
 
 Pair = tuple[str, str, str, str]
@@ -43,7 +43,7 @@ def find(folder: Path, names: tuple[str, ...]) -> Path:
     if not folder.is_dir():
         raise MexmaError(f"{folder}: no such folder", LAYOUTS)
     for name in names:
-        for ending in _PACKED:
+        for ending in ("", *PACKED):
             found = sorted(folder.rglob(name + ending))
             if found:
                 return found[0]

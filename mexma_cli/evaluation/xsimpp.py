@@ -26,6 +26,7 @@ from mexma_cli.evaluation.results import Result
 from mexma_cli.evaluation.xsim import XsimResult, xsim
 from mexma_cli.languages import name
 from mexma_cli.store.manifest import whole_file
+from mexma_cli.text.names import unpacked
 
 log = logging.getLogger(__name__)
 
@@ -61,10 +62,7 @@ class Augmented:
 def augmented_names(text: Path) -> tuple[str, str]:
     """File names that go with a text: eng_Latn.devtest -> eng_Latn_augmented.devtest and
     eng_Latn_errtype.devtest.json."""
-    name = text.name
-    for packed in (".gz", ".xz", ".zst", ".bz2"):
-        name = name.removesuffix(packed)
-    stem, dot, rest = name.partition(".")
+    stem, dot, rest = unpacked(text.name).partition(".")
     return f"{stem}_augmented{dot}{rest}", f"{stem}_errtype{dot}{rest}.json"
 
 
