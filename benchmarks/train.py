@@ -1,6 +1,7 @@
 """A training step against the authors' way, side by side in one run: tokens a second, and memory.
 
     python benchmarks/train.py --data DIR [--shape small] [--pairs 32] [--steps 4] [--rounds 3] [--device cpu]
+                               [--spread SIGMA]
     python benchmarks/train.py --data DIR --largest [--memory GB] [--device cuda]
 
 The same pairs of real text (DIR: tatoeba_mt/ and bible/ below it), one shape, MEXMA's whole loss and AdamW.
@@ -11,6 +12,10 @@ Programs, each in a process of its own and by turns:
                           batches, the head on padded batches, logits of every token, no grouping by length
   authors-grouped         the same on batches of pairs of like length, which wastes less on padding
   authors-packed          four passes without padding, logits of every token: theirs with xformers
+
+The more lengths differ, the more padding costs. With --spread they are drawn: log-normal, with this standard
+deviation of their logarithms (the text's own have 0.6), a median of 28 tokens and at most 187. A pair of such
+a length is then one of the text, or up to six neighbouring verses.
 
 On a GPU all but mexma-fp32 are in bfloat16. --largest looks for the most pairs a step that fit into the GPU,
 or into --memory.
@@ -49,6 +54,8 @@ PROGRAMS = ("mexma-bf16", "mexma-fp32", *PEERS)
 LANGUAGES = ("fra_Latn", "deu_Latn", "spa_Latn", "rus_Cyrl")
 POOL = 4096
 """Pairs from which batches are drawn, or four batches if that is more."""
+MEDIAN, LONGEST = 28, 187
+"""Tokens, of lengths that are drawn."""
 
 
 class RealPairs:
@@ -70,27 +77,46 @@ class RealPairs:
         return [str(at % len(self._pairs)) for at in range(start, start + count)]
 
 
-def real_pairs(data: Path, encoder: Any, count: int, grouped: bool) -> RealPairs:
+def real_pairs(settings: argparse.Namespace, encoder: Any, grouped: bool) -> RealPairs:
     """Half verses of the Bible, half Tatoeba, shuffled; or batches of like length in shuffled order."""
     from mexma_cli.text.lines import read_lines
 
+    data, count = settings.data, settings.pairs
     english = list(read_lines(data / "bible" / "eng_Latn.txt.gz"))
     texts: list[tuple[str, str]] = []
     for code in LANGUAGES:
-        verses = zip(read_lines(data / "bible" / f"{code}.txt.gz"), english, strict=True)
+        both = zip(read_lines(data / "bible" / f"{code}.txt.gz"), english, strict=True)
+        verses = [(a, b) for a, b in both if a and b]
         rows = (line.split("\t") for line in read_lines(data / "tatoeba_mt" / f"{code}-eng.tsv.gz"))
         half = max(POOL, 4 * count) // len(LANGUAGES) // 2
-        texts += islice(((a, b) for a, b in verses if a and b), half)
+        texts += verses[:half]
         texts += islice(((row[0], row[1]) for row in rows), half)
+        for several in range(2, 7) if settings.spread else ():
+            start = (several - 1) * half
+            groups = (verses[at : at + several] for at in range(start, start + half, several))
+            texts += [(" ".join(a for a, _ in group), " ".join(b for _, b in group)) for group in groups]
     sides = [encoder.tokenize([text[side] for text in texts]) for side in (0, 1)]
     pairs = [(a[1:-1], b[1:-1]) for a, b in zip(*sides, strict=True)]
     rng = np.random.default_rng(0)
+    if settings.spread:
+        pairs = spread(pairs, settings.spread, rng)
     order = rng.permutation(len(pairs) // count * count)  # whole batches
     if grouped:
         lengths = np.array([max(map(len, pairs[at])) for at in order])
         batches = order[np.argsort(lengths, kind="stable")].reshape(-1, count)
         order = batches[rng.permutation(len(batches))].ravel()
     return RealPairs([pairs[at] for at in order])
+
+
+def spread(
+    pairs: list[tuple[np.ndarray, np.ndarray]], sigma: float, rng: np.random.Generator
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Pairs as long as log-normal draws; some come several times."""
+    by_length = sorted(pairs, key=lambda pair: len(pair[0]) + len(pair[1]))
+    lengths = np.array([len(a) + len(b) for a, b in by_length]) / 2 + 2
+    wanted = np.minimum(rng.lognormal(np.log(MEDIAN), sigma, max(POOL, len(pairs) // 4)), LONGEST)
+    near = np.searchsorted(lengths, wanted) + rng.integers(-16, 17, len(wanted))
+    return [by_length[at] for at in np.clip(near, 0, len(pairs) - 1)]
 
 
 def make(shape: str) -> tuple[Any, Any]:
@@ -113,7 +139,7 @@ def run_one(program: str, settings: argparse.Namespace) -> dict[str, Any]:
     from mexma_cli.training.trainer import Trainer
 
     encoder, mexma = make(settings.shape)
-    pairs = real_pairs(settings.data, encoder, settings.pairs, program == "authors-grouped")
+    pairs = real_pairs(settings, encoder, program == "authors-grouped")
     vocabulary = vocabulary_of(encoder)
     device = torch.device(settings.device)
     if settings.memory:
@@ -205,7 +231,7 @@ def _memory(device: torch.device) -> int:
 def padding(settings: argparse.Namespace, grouped: bool) -> float:
     """Tokens with padding over tokens, of the authors' four passes."""
     encoder, _ = make("small")
-    pairs = real_pairs(settings.data, encoder, settings.pairs, grouped)
+    pairs = real_pairs(settings, encoder, grouped)
     padded = real = 0
     for step in range(settings.steps):
         for side in zip(*pairs.ids(step * settings.pairs, settings.pairs), strict=True):
@@ -263,6 +289,7 @@ def main() -> None:
     parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=PROGRAMS)
     parser.add_argument("--memory", type=float, metavar="GB", help="of the processor or the GPU")
     parser.add_argument("--largest", action="store_true", help="the most pairs a step that fit")
+    parser.add_argument("--spread", type=float, metavar="SIGMA", help="of lengths; without, the text's own")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     settings = parser.parse_args()
     if settings.one:
