@@ -33,12 +33,17 @@ IMPLEMENTATION = "mexma_packed"
 Backend = Literal["xformers", "varlen", "bucketed"]
 _VARLEN, _XFORMERS = "torch.nn.attention.varlen", "xformers.ops"
 
+_NO_DROPOUT = ("attention 'varlen' has no dropout", "set attention_dropout to 0, or use auto or xformers")
+
 _AMPERE = (8, 0)
 """The compute capability from which on torch's variable-length attention runs."""
 
 
-def choose_backend(wanted: str, device: torch.device | str) -> Backend:
-    """The backend for a device: the wanted one, or for `auto` the best that is installed.
+def choose_backend(wanted: str, device: torch.device | str, dropout: float = 0.0) -> Backend:
+    """The backend for a device: the wanted one, or for `auto` the best that runs there.
+
+    Args:
+        dropout: The share of attention's weights that training is to drop.
 
     Raises:
         MexmaError: The wanted backend cannot run here; never a silent fallback.
@@ -48,9 +53,9 @@ def choose_backend(wanted: str, device: torch.device | str) -> Backend:
     if wanted == "bucketed" or (wanted == "auto" and not on_cuda):
         return "bucketed"
     if wanted == "auto":
-        if _has(_VARLEN) and _is_ampere(device):
+        if _has(_VARLEN) and _is_ampere(device) and not dropout:
             return "varlen"
-        return "xformers" if _has(_XFORMERS) else "bucketed"
+        return "xformers" if _has(_XFORMERS) and _xformers_runs(device) else "bucketed"
     if wanted not in ("xformers", "varlen"):
         raise MexmaError(f"unknown attention {wanted!r}", "auto, xformers, varlen or bucketed")
     if not on_cuda:
@@ -62,8 +67,15 @@ def choose_backend(wanted: str, device: torch.device | str) -> Backend:
     if wanted == "varlen" and not _is_ampere(device):
         name = torch.cuda.get_device_name(device)
         raise MexmaError(f"attention 'varlen' needs an Ampere GPU or newer, this is {name}", "use auto")
+    if wanted == "varlen" and dropout:
+        raise MexmaError(*_NO_DROPOUT)
     if wanted == "xformers" and not _has(_XFORMERS):
         raise MexmaError("attention 'xformers' is not installed", "pip install 'mexma-cli[gpu]'")
+    if wanted == "xformers" and not _xformers_runs(device):
+        raise MexmaError(
+            f"attention 'xformers' does not run with this torch ({torch.__version__})",
+            "see `python -m xformers.info`; install the xformers that was built for it, or use auto",
+        )
     return "xformers" if wanted == "xformers" else "varlen"
 
 
@@ -136,7 +148,7 @@ def packed_attention(
     Returns:
         [1, T, H, D] and None (no weights).
     """
-    if packed_backend == "bucketed" or (packed_backend == "varlen" and not _varlen_takes(query)):
+    if packed_backend == "bucketed" or not _takes(packed_backend, query):
         output = _bucketed(query, key, value, packed_lengths, scaling, dropout)
     elif packed_backend == "varlen":
         output = _varlen(query, key, value, cu_seq_lens_q, max(packed_lengths), scaling, dropout)
@@ -145,9 +157,14 @@ def packed_attention(
     return output, None
 
 
-def _varlen_takes(query: torch.Tensor) -> bool:
-    """The kernels know half precision only, and heads of 8, 16 ... 256 numbers; float32 stays float32."""
-    return query.dtype != torch.float32 and query.shape[-1] % 8 == 0 and query.shape[-1] <= 256
+def _takes(backend: Backend, query: torch.Tensor) -> bool:
+    """The kernels know heads of 8, 16 ... 256 numbers; torch's half precision only, so that float32 stays
+    float32, and xformers' bfloat16 on Ampere and later."""
+    if query.shape[-1] % 8 or query.shape[-1] > 256:
+        return False
+    if backend == "varlen":
+        return query.dtype != torch.float32
+    return query.dtype != torch.bfloat16 or _is_ampere(query.device)
 
 
 def _bucketed(
@@ -186,7 +203,7 @@ def _varlen(
     from torch.nn.attention.varlen import varlen_attn
 
     if dropout:
-        raise MexmaError("attention 'varlen' has no dropout", "set attention_dropout to 0, or use xformers")
+        raise MexmaError(*_NO_DROPOUT)
     q, k, v = (tensor[0].transpose(0, 1).contiguous() for tensor in (query, key, value))
     factor = 1.0 if scaling is None else scaling * q.shape[-1] ** 0.5  # varlen_attn divides by sqrt(D) itself
     if not math.isclose(factor, 1.0):
@@ -225,6 +242,20 @@ def _has(module: str) -> bool:
     try:
         importlib.import_module(module)
     except ImportError:
+        return False
+    return True
+
+
+@lru_cache
+def _xformers_runs(device: torch.device) -> bool:
+    """Whether it computes anything there: an installed one refuses where its library does not load, which it
+    does not beside a torch of another CUDA version."""
+    from xformers.ops import memory_efficient_attention
+
+    one = torch.zeros(1, 1, 1, 8, dtype=torch.float16, device=device)
+    try:
+        memory_efficient_attention(one, one, one)
+    except (NotImplementedError, RuntimeError):
         return False
     return True
 

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from mexma_cli.encoder.attention import choose_backend
+from mexma_cli.encoder.attention import Backend, choose_backend
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import ContrastiveObjective, Corpus, MexmaObjective, Phase, Recipe
@@ -114,10 +114,17 @@ def _export(trainer: Trainer, path: Path) -> None:
             encoder.save(path)
 
 
+def _attention(recipe: Recipe, phase: Phase, processes: Processes) -> Backend:
+    """What computes it, refused where it cannot run."""
+    encoder = recipe.encoder
+    dropout = encoder.new.attention_dropout if encoder.new else encoder.attention_dropout
+    return choose_backend(encoder.attention, processes.device(phase.trainer.device), dropout)
+
+
 def _check(recipe: Recipe, encoder: SentenceEncoder, processes: Processes) -> None:
     """Refuse what cannot run, here or at all, before the run's folder is claimed."""
     for number, phase in enumerate(recipe.phases):
-        choose_backend(recipe.encoder.attention, processes.device(phase.trainer.device))
+        _attention(recipe, phase, processes)
         loggers.check(phase.trainer.loggers)
         if phase.trainer.export == "best" and recipe.dev is None:
             raise MexmaError(
@@ -217,7 +224,7 @@ def _trainer(
     dev_score: DevScore | None,
     processes: Processes,
 ) -> Trainer:
-    encoder.backend = choose_backend(recipe.encoder.attention, processes.device(phase.trainer.device))
+    encoder.backend = _attention(recipe, phase, processes)
     # By folder, since corpora of different languages may have one name.
     repeats = {path: corpus.repeat for corpus, path in _places(recipe)}
     sampler = Sampler(

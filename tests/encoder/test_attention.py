@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModel, BertConfig, BertModel, PreTrainedModel
 
+from mexma_cli.encoder import attention
 from mexma_cli.encoder.attention import choose_backend, run_packed, use_packed_attention
 from mexma_cli.encoder.body import first_position
 from mexma_cli.encoder.packing import pack
@@ -127,22 +128,60 @@ def test_a_backend_that_cannot_run_is_refused(wanted: str, message: str) -> None
     assert caught.value.hint
 
 
+def install_xformers(monkeypatch: pytest.MonkeyPatch, built_for_this_torch: bool) -> None:
+    """In name only: where its library does not load, the real one refuses all tensors in this way."""
+
+    def memory_efficient_attention(*_: torch.Tensor) -> None:
+        if not built_for_this_torch:
+            raise NotImplementedError("No operator found: xFormers wasn't build with CUDA support")
+
+    module, zeros = ModuleType("xformers.ops"), torch.zeros
+    module.memory_efficient_attention = memory_efficient_attention  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "xformers", ModuleType("xformers"))
+    monkeypatch.setitem(sys.modules, "xformers.ops", module)
+    monkeypatch.setattr(torch, "zeros", lambda *shape, dtype, device: zeros(*shape, dtype=dtype))
+    attention._xformers_runs.cache_clear()
+
+
+@pytest.fixture
+def no_xformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("xformers", "xformers.ops"):
+        monkeypatch.setitem(sys.modules, name, None)
+
+
 @pytest.mark.parametrize(
-    ("capability", "installed", "expected"),
-    [
-        ((8, 0), False, "varlen"),
-        ((9, 0), True, "varlen"),
-        ((7, 5), True, "xformers"),
-        ((7, 0), False, "bucketed"),
-    ],
+    ("capability", "dropout", "expected"),
+    [((8, 0), 0.0, "varlen"), ((9, 0), 0.0, "varlen"), ((9, 0), 0.1, "xformers"), ((7, 5), 0.0, "xformers")],
 )
 def test_auto_on_a_gpu_is_what_runs_there(
-    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], installed: bool, expected: str
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], dropout: float, expected: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
-    for name in ("xformers", "xformers.ops"):
-        monkeypatch.setitem(sys.modules, name, ModuleType(name) if installed else None)
-    assert choose_backend("auto", "cuda") == expected
+    install_xformers(monkeypatch, built_for_this_torch=True)
+    assert choose_backend("auto", "cuda", dropout) == expected
+
+
+@pytest.mark.parametrize(("capability", "dropout"), [((7, 5), 0.0), ((9, 0), 0.1)])
+def test_auto_without_xformers_is_bucketed(
+    monkeypatch: pytest.MonkeyPatch, no_xformers: None, capability: tuple[int, int], dropout: float
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    assert choose_backend("auto", "cuda", dropout) == "bucketed"
+
+
+def test_xformers_of_another_torch_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
+    install_xformers(monkeypatch, built_for_this_torch=False)
+    assert choose_backend("auto", "cuda") == "bucketed"
+    with pytest.raises(MexmaError, match="does not run with this torch") as caught:
+        choose_backend("xformers", "cuda")
+    assert caught.value.hint is not None and "xformers.info" in caught.value.hint
+
+
+def test_varlen_with_dropout_is_refused_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    with pytest.raises(MexmaError, match="has no dropout"):
+        choose_backend("varlen", "cuda", 0.1)
 
 
 def test_an_old_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,9 +191,7 @@ def test_an_old_gpu_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         choose_backend("varlen", "cuda")
 
 
-def test_xformers_absent_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "xformers", None)
-    monkeypatch.setitem(sys.modules, "xformers.ops", None)
+def test_xformers_absent_names_the_extra(no_xformers: None) -> None:
     with pytest.raises(MexmaError, match="not installed") as caught:
         choose_backend("xformers", "cuda")
     assert caught.value.hint is not None and "mexma-cli[gpu]" in caught.value.hint
