@@ -67,7 +67,7 @@ def command(
 
     \b
     Examples:
-      mexma train mini
+      mexma train mini --set data.root=DIR
       mexma train my.yaml --set trainer.steps=2000 --set run=runs/longer
       mexma train my.yaml --resume
       mexma train my.yaml --nproc-per-node 8
