@@ -1,10 +1,12 @@
 """A training step against the authors' way, side by side in one run: tokens a second, and memory.
 
     python benchmarks/train.py --data DIR [--shape small] [--pairs 32] [--steps 4] [--rounds 3] [--device cpu]
-                               [--spread SIGMA]
+                               [--vocabulary N] [--spread SIGMA]
     python benchmarks/train.py --data DIR --largest [--memory GB] [--device cuda]
 
 The same pairs of real text (DIR: tatoeba_mt/ and bible/ below it), one shape, MEXMA's whole loss and AdamW.
+Their tokens are `mini`'s; with --vocabulary there are as many embeddings, and logits, as an encoder of more
+tokens has.
 Programs, each in a process of its own and by turns:
 
   mexma-fp32, mexma-bf16  our trainer, as `mexma train` runs it
@@ -119,13 +121,16 @@ def spread(
     return [by_length[at] for at in np.clip(near, 0, len(pairs) - 1)]
 
 
-def make(shape: str) -> tuple[Any, Any]:
+def make(shape: str, vocabulary: int | None = None) -> tuple[Any, Any]:
     """An untrained encoder, and MEXMA on it."""
     from mexma_cli.encoder.encoder import SentenceEncoder
+    from mexma_cli.encoder.hugging_face import new_model
     from mexma_cli.objectives.mexma import Mexma
     from mexma_cli.recipe import MexmaObjective
 
-    encoder = SentenceEncoder.new(SHAPES[shape], SentenceEncoder.load("mini", "cpu").tokenizer, 512, 0)
+    tokenizer = SentenceEncoder.load("mini", "cpu").tokenizer
+    model = new_model(SHAPES[shape], vocabulary or len(tokenizer), 512, 0)
+    encoder = SentenceEncoder("new", model, tokenizer, max_tokens=512)
     return encoder, Mexma(encoder, MexmaObjective(name="mexma"))
 
 
@@ -138,7 +143,7 @@ def run_one(program: str, settings: argparse.Namespace) -> dict[str, Any]:
     from mexma_cli.training.masking import build_views
     from mexma_cli.training.trainer import Trainer
 
-    encoder, mexma = make(settings.shape)
+    encoder, mexma = make(settings.shape, settings.vocabulary)
     pairs = real_pairs(settings, encoder, program == "authors-grouped")
     vocabulary = vocabulary_of(encoder)
     device = torch.device(settings.device)
@@ -289,6 +294,7 @@ def main() -> None:
     parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=PROGRAMS)
     parser.add_argument("--memory", type=float, metavar="GB", help="of the processor or the GPU")
     parser.add_argument("--largest", action="store_true", help="the most pairs a step that fit")
+    parser.add_argument("--vocabulary", type=int, metavar="N", help="embeddings; XLM-R has 250002")
     parser.add_argument("--spread", type=float, metavar="SIGMA", help="of lengths; without, the text's own")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     settings = parser.parse_args()

@@ -184,8 +184,8 @@ def _named(data: Data, corpus: Corpus, language: str, missing: list[MexmaError])
         missing.append(
             MexmaError(
                 f"{lacking[0]}: {what} (corpus {corpus.name!r}, {language}){there}",
-                f"paths are taken from `data.root`, which is {data.root}; a corpus that is `optional: true` "
-                "may lack a language",
+                f"paths are taken from `data.root`, now {data.root} (`--set data.root=DIR`); a corpus that "
+                "is `optional: true` may lack a language",
             )
         )
     looked = ", ".join(map(str, files)) + there

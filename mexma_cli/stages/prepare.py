@@ -242,8 +242,11 @@ def excluded_files(data: Data) -> tuple[list[str], list[MexmaError]]:
         paths = sorted(glob.glob(here, recursive=True) or glob.glob(there, recursive=True))
         found += paths
         if not paths:
-            nothing = "`exclude: []` in a recipe excludes nothing, also where the one that it extends does"
-            missing.append(MexmaError(f"data.exclude: no file is called {data.resolve(pattern)}", nothing))
+            hint = (
+                f"paths are taken from `data.root`, now {data.root} (`--set data.root=DIR`); `exclude: []` "
+                "in a recipe excludes nothing, also where the one that it extends does"
+            )
+            missing.append(MexmaError(f"data.exclude: no file is called {data.resolve(pattern)}", hint))
     return found, missing
 
 
