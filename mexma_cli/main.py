@@ -8,8 +8,12 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import signal
 import sys
-from typing import Any, TextIO
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Never, TextIO
 
 import click
 from click.core import ParameterSource
@@ -94,6 +98,40 @@ def _replace_closed_streams() -> None:
             setattr(sys, name, stream)
 
 
+class _Ended(SystemExit):
+    """The program is to end because of a signal."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.name = signal.Signals(number).name
+
+
+@contextmanager
+def _tidy_when_ended() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP unwind the program as Ctrl-C does, so that temporary files go.
+
+    A second one ends it at once. Who ignores one, as nohup does, is not overruled.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set handlers
+        return
+
+    def end(number: int, frame: object) -> Never:
+        signal.signal(number, signal.SIG_DFL)
+        raise _Ended(number)
+
+    ours = [
+        number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL
+    ]
+    for number in ours:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def _name_variable(error: click.BadParameter) -> None:
     """Where a bad value stands in the environment, the message has the variable beside the option."""
     option, ctx = error.param, error.ctx
@@ -125,7 +163,12 @@ class RoadGroup(LazyGroup):
         """
         _replace_closed_streams()
         try:
-            return super().main(*args, **kwargs)
+            with _tidy_when_ended():
+                return super().main(*args, **kwargs)
+        except _Ended as ended:
+            click.echo(f"\nended by {ended.name}", err=True)
+            _drop_unwritable_stdout()
+            raise
         except (MexmaError, OSError) as error:
             traceback_wanted = os.environ.get("MEXMA_DEBUG", "") not in ("", "0")
             if traceback_wanted or not kwargs.get("standalone_mode", True):
