@@ -67,9 +67,13 @@ _DISK_HINTS = {
     errno.EMFILE: "too many open files; raise the limit with `ulimit -n`",
 }
 
+_MEMORY_HINT = "end other programs, or raise the limit of this one (`ulimit -v`); mine and knn have --memory"
 
-def _explain(error: OSError) -> tuple[str, str | None]:
+
+def _explain(error: OSError | MemoryError) -> tuple[str, str | None]:
     """(message, hint) of what the system said."""
+    if isinstance(error, MemoryError):
+        return ": ".join(filter(None, ("not enough memory", str(error)))), _MEMORY_HINT
     names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
     what = error.strerror or str(error) or type(error).__name__
     return (f"{names}: {what}" if names else what), _DISK_HINTS.get(error.errno or 0)
@@ -169,7 +173,7 @@ class RoadGroup(LazyGroup):
             click.echo(f"\nended by {ended.name}", err=True)
             _drop_unwritable_stdout()
             raise
-        except (MexmaError, OSError) as error:
+        except (MexmaError, OSError, MemoryError) as error:
             traceback_wanted = os.environ.get("MEXMA_DEBUG", "") not in ("", "0")
             if traceback_wanted or not kwargs.get("standalone_mode", True):
                 raise

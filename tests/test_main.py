@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -199,6 +200,14 @@ def test_disk_errors_name_the_file(
     assert result.exit_code == 1
     assert result.stderr.startswith(f"error: {message}\nhint: ")
     assert hint in result.stderr
+
+
+def test_too_little_memory_is_a_message(run_boom: Callable[[Callable[[], None]], Result]) -> None:
+    result = run_boom(lambda: np.zeros(1 << 57))
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: not enough memory: Unable to allocate 1.00 EiB for an array")
+    assert "\nhint: end other programs" in result.stderr
+    assert run_boom(raising(MemoryError())).stderr.startswith("error: not enough memory\nhint: ")
 
 
 def test_closed_pipe_is_quiet(run_boom: Callable[[Callable[[], None]], Result]) -> None:
