@@ -29,6 +29,7 @@ from xopen import xopen
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.text.names import label_of
+from mexma_cli.text.temporary import temporary_space
 
 LINE_LIMIT = 1 << 20
 """Longest line in bytes; what is longer is no sentence but a file of another kind."""
@@ -188,7 +189,7 @@ def spooled(path: str | Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="mexma-") as folder:
         copy = Path(folder) / "input"
-        with copy.open("wb") as target:
+        with temporary_space(), copy.open("wb") as target:
             if str(path) == "-":
                 shutil.copyfileobj(sys.stdin.buffer, target, _BLOCK)
             else:
