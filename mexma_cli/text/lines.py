@@ -107,14 +107,16 @@ def scan(path: str | Path | Member, label: str | None = None) -> FileScan:
     return FileScan(path if isinstance(path, Member) else Path(path), lines, empty, size, digest.hexdigest())
 
 
-def read_lines(path: str | Path | Member, label: str | None = None) -> Iterator[str]:
+def read_lines(path: str | Path | Member, label: str | None = None, digest: Any = None) -> Iterator[str]:
     """The lines of a file (``-``: stdin) without their line ends (``\\n`` or ``\\r\\n``).
+
+    All bytes on the way go into `digest`.
 
     Raises:
         MexmaError: As in `scan`, but an empty file just gives no lines.
     """
     where = label or label_of(path)
-    for block in _checked_blocks(path, where):
+    for block in _checked_blocks(path, where, digest):
         text = block.decode("utf-8")
         rows = text.split("\n")
         if not rows[-1]:
