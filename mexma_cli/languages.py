@@ -97,7 +97,7 @@ def _from_bcp47(tag: str, names: dict[str, str], aliases: dict[str, str]) -> str
         return None
     language = langcodes.Language.get(tag, normalize=False)
     base = (language.language or "").lower()
-    if not base or base == UNSTATED or "qaa" <= base <= "qtz":  # private use: nobody knows what it is
+    if not base or base == UNSTATED or _is_private(base):
         return None
     default = aliases.get(base)
     iso3 = default.partition("_")[0] if default else language.to_alpha3()
@@ -106,6 +106,11 @@ def _from_bcp47(tag: str, names: dict[str, str], aliases: dict[str, str]) -> str
         there, usual = (langcodes.Language.get(code).maximize().script for code in (tag, base))
         script = there if there != usual else None  # zho-TW is written in Hant, sr-ME in Latn, pa-PK in Arab
     return f"{iso3}_{script}" if script else default or iso3
+
+
+def _is_private(base: str) -> bool:
+    """Whether a code is one of those that everybody may give to any language, and nobody else knows."""
+    return len(base) == 3 and "qaa" <= base <= "qtz"
 
 
 def _registry_name(base: str) -> str:
@@ -122,6 +127,11 @@ def _registry_name(base: str) -> str:
 def _unknown(code: str) -> MexmaError:
     names, aliases = _table()
     wanted = code.strip().lower().replace("-", "_")
+    if _is_private(wanted.split("_")[0]):
+        hint = (
+            "qaa to qtz mean no language that others know; one that has no code is `und`, here and in recipes"
+        )
+        return MexmaError(f"unknown language code {code!r}", hint)
     by_name = {english.lower(): flores for flores, english in names.items()}
     near = [by_name[hit] for hit in difflib.get_close_matches(wanted, by_name, n=2, cutoff=0.75)]
     near += [aliases[hit] for hit in difflib.get_close_matches(wanted, aliases, n=6, cutoff=0.5)]

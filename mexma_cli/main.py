@@ -8,8 +8,12 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import signal
 import sys
-from typing import Any, TextIO
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Never, TextIO
 
 import click
 from click.core import ParameterSource
@@ -63,9 +67,13 @@ _DISK_HINTS = {
     errno.EMFILE: "too many open files; raise the limit with `ulimit -n`",
 }
 
+_MEMORY_HINT = "end other programs, or raise the limit of this one (`ulimit -v`); mine and knn have --memory"
 
-def _explain(error: OSError) -> tuple[str, str | None]:
+
+def _explain(error: OSError | MemoryError) -> tuple[str, str | None]:
     """(message, hint) of what the system said."""
+    if isinstance(error, MemoryError):
+        return ": ".join(filter(None, ("not enough memory", str(error)))), _MEMORY_HINT
     names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
     what = error.strerror or str(error) or type(error).__name__
     return (f"{names}: {what}" if names else what), _DISK_HINTS.get(error.errno or 0)
@@ -92,6 +100,40 @@ def _replace_closed_streams() -> None:
         if getattr(sys, name) is None:
             stream = open(os.open(os.devnull, flags), mode, encoding="utf-8")  # noqa: SIM115 - stays open
             setattr(sys, name, stream)
+
+
+class _Ended(SystemExit):
+    """The program is to end because of a signal."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.name = signal.Signals(number).name
+
+
+@contextmanager
+def _tidy_when_ended() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP unwind the program as Ctrl-C does, so that temporary files go.
+
+    A second one ends it at once. Who ignores one, as nohup does, is not overruled.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set handlers
+        return
+
+    def end(number: int, frame: object) -> Never:
+        signal.signal(number, signal.SIG_DFL)
+        raise _Ended(number)
+
+    ours = [
+        number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL
+    ]
+    for number in ours:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _name_variable(error: click.BadParameter) -> None:
@@ -125,8 +167,13 @@ class RoadGroup(LazyGroup):
         """
         _replace_closed_streams()
         try:
-            return super().main(*args, **kwargs)
-        except (MexmaError, OSError) as error:
+            with _tidy_when_ended():
+                return super().main(*args, **kwargs)
+        except _Ended as ended:
+            click.echo(f"\nended by {ended.name}", err=True)
+            _drop_unwritable_stdout()
+            raise
+        except (MexmaError, OSError, MemoryError) as error:
             traceback_wanted = os.environ.get("MEXMA_DEBUG", "") not in ("", "0")
             if traceback_wanted or not kwargs.get("standalone_mode", True):
                 raise

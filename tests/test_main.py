@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -146,6 +148,44 @@ def test_interrupt_is_130(run_boom: Callable[[Callable[[], None]], Result]) -> N
     assert result.stderr.strip() == "interrupted"
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_job_that_is_ended_takes_its_temporary_files_away(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    """As `timeout`, Slurm and a closed terminal do it: the text is still coming through a pipe."""
+    os.mkfifo(tmp_path / "fra")
+    (tmp_path / "eng.txt").write_text("Where is the station?\n")
+    (tmp_path / "tmp").mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mexma_cli", "-q", "mine", "fra", "eng.txt", "-o", "pairs.tsv"],
+        cwd=tmp_path,
+        env=os.environ | {"TMPDIR": str(tmp_path / "tmp")},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with (tmp_path / "fra").open("w"):  # opens when the other end does
+        while not any((tmp_path / "tmp").glob("*/input")):
+            time.sleep(0.01)
+        process.send_signal(number)
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == code and said.strip() == f"ended by {number.name}", said
+    assert os.listdir(tmp_path / "tmp") == []
+    assert sorted(os.listdir(tmp_path)) == ["eng.txt", "fra", "tmp"]
+
+
+def test_nohup_is_not_overruled() -> None:
+    code = (
+        "import os, signal\n"
+        "from mexma_cli.main import cli\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "signal.signal(signal.SIGTERM, lambda *_: print('mine'))\n"
+        "cli.invoke = lambda ctx: [os.kill(os.getpid(), n) for n in (signal.SIGHUP, signal.SIGTERM)]\n"
+        "cli(['info', 'x'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "mine\n"), done.stderr
+
+
 @pytest.mark.parametrize(
     ("code", "message", "hint"),
     [
@@ -160,6 +200,14 @@ def test_disk_errors_name_the_file(
     assert result.exit_code == 1
     assert result.stderr.startswith(f"error: {message}\nhint: ")
     assert hint in result.stderr
+
+
+def test_too_little_memory_is_a_message(run_boom: Callable[[Callable[[], None]], Result]) -> None:
+    result = run_boom(lambda: np.zeros(1 << 57))
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: not enough memory: Unable to allocate 1.00 EiB for an array")
+    assert "\nhint: end other programs" in result.stderr
+    assert run_boom(raising(MemoryError())).stderr.startswith("error: not enough memory\nhint: ")
 
 
 def test_closed_pipe_is_quiet(run_boom: Callable[[Callable[[], None]], Result]) -> None:

@@ -195,9 +195,10 @@ def _embedded(
     encoder: SentenceEncoder, text: FileScan, label: str, language: str, clean: bool, output: Path
 ) -> EmbeddingStore:
     from mexma_cli.stages.embed import embed_file
+    from mexma_cli.text.temporary import temporary_space
 
     log.info("embedding %s into a temporary folder; `mexma embed` makes a store that stays", label)
-    with progress(total=text.lines, desc="embedding", unit=" lines") as bar:
+    with temporary_space(), progress(total=text.lines, desc="embedding", unit=" lines") as bar:
         return embed_file(
             encoder,
             text,

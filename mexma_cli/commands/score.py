@@ -113,6 +113,7 @@ def _inputs(
     files that go when the stack is closed."""
     from mexma_cli.stages.score import split_tsv
     from mexma_cli.text.lines import scan, spooled
+    from mexma_cli.text.temporary import temporary_space
 
     paths, labels = [*bitext, *background], [label_of(path) for path in (*bitext, *background)]
     if len(bitext) == 1:
@@ -120,7 +121,8 @@ def _inputs(
         sides = [folder / "source", folder / "target"]
         with spooled(paths[0]) as copy:
             scan(copy, labels[0])
-            split_tsv(copy, labels[0], *sides)
+            with temporary_space():
+                split_tsv(copy, labels[0], *sides)
         paths[:1] = sides
         labels[:1] = [f"{labels[0]} ({side.name})" for side in sides]
     return paths, labels

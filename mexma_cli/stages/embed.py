@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import xxhash
 
 from mexma_cli import languages
 from mexma_cli.amounts import counted
@@ -84,9 +86,32 @@ def embed_file(
     )
     first, last = part_rows(*part, text.lines) if part else (0, text.lines)
     filling = _Filling(writer, encoder, cleaner(language) if clean else None, last - first, on_progress)
+    read = _Checksum(text.bytes)
     with writer:
-        filling.run(islice(read_lines(text.path, name), first, last), name)
+        filling.run(islice(read_lines(text.path, name, read), first, last), name)
+        if last == text.lines and read.hexdigest() != text.checksum:  # a part before ends in the middle
+            raise MexmaError(
+                f"{name} changed while it was read: what is embedded is neither the old text nor the new one",
+                "make the store anew when the text is whole: --overwrite",
+            )
         return writer.finish()
+
+
+class _Checksum:
+    """That of a text of so many bytes, as `scan` makes it; what the file has grown by since is left out."""
+
+    def __init__(self, size: int) -> None:
+        self._digest, self._left, self._begun = xxhash.xxh3_128(), size, False
+
+    def update(self, piece: bytes) -> None:
+        if not self._begun and piece.startswith(codecs.BOM_UTF8):
+            self._left += len(codecs.BOM_UTF8)  # is not of the text, but of its checksum
+        self._begun = True
+        self._digest.update(piece[: self._left])
+        self._left -= min(self._left, len(piece))
+
+    def hexdigest(self) -> str:
+        return self._digest.hexdigest()
 
 
 def _note_language(encoder: SentenceEncoder, language: str) -> None:

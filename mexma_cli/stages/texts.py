@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import islice
 
 import numpy as np
 
-from mexma_cli.errors import MexmaError
 from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.text.temporary import temporary_space
 
 _LINES = 1 << 16
-
-
-@contextmanager
-def temporary_space() -> Iterator[None]:
-    """Turn "disk full" while writing a temporary file into a message for the user."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise MexmaError(
-            f"no space left for temporary files in {tempfile.gettempdir()}",
-            "free some space there, or name a folder on another disk: TMPDIR=FOLDER mexma ...",
-        ) from error
 
 
 class KeptTexts:

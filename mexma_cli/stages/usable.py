@@ -13,9 +13,9 @@ import numpy as np
 import xxhash
 
 from mexma_cli.amounts import counted
-from mexma_cli.stages.texts import temporary_space
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.lines import is_blank
+from mexma_cli.text.temporary import temporary_space
 
 _VECTORS_BYTES = 16 << 20
 _LINES = 1 << 16

@@ -29,6 +29,7 @@ from xopen import xopen
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.text.names import label_of
+from mexma_cli.text.temporary import temporary_space
 
 LINE_LIMIT = 1 << 20
 """Longest line in bytes; what is longer is no sentence but a file of another kind."""
@@ -106,14 +107,16 @@ def scan(path: str | Path | Member, label: str | None = None) -> FileScan:
     return FileScan(path if isinstance(path, Member) else Path(path), lines, empty, size, digest.hexdigest())
 
 
-def read_lines(path: str | Path | Member, label: str | None = None) -> Iterator[str]:
+def read_lines(path: str | Path | Member, label: str | None = None, digest: Any = None) -> Iterator[str]:
     """The lines of a file (``-``: stdin) without their line ends (``\\n`` or ``\\r\\n``).
+
+    All bytes on the way go into `digest`.
 
     Raises:
         MexmaError: As in `scan`, but an empty file just gives no lines.
     """
     where = label or label_of(path)
-    for block in _checked_blocks(path, where):
+    for block in _checked_blocks(path, where, digest):
         text = block.decode("utf-8")
         rows = text.split("\n")
         if not rows[-1]:
@@ -188,7 +191,7 @@ def spooled(path: str | Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="mexma-") as folder:
         copy = Path(folder) / "input"
-        with copy.open("wb") as target:
+        with temporary_space(), copy.open("wb") as target:
             if str(path) == "-":
                 shutil.copyfileobj(sys.stdin.buffer, target, _BLOCK)
             else:

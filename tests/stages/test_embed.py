@@ -22,7 +22,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.embed import embed_file
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.text.lines import read_lines
+from mexma_cli.text.lines import read_lines, scan
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +133,26 @@ def test_a_text_that_changes_meanwhile_is_refused(
     with pytest.raises(MexmaError, match="changed while it was read: 100 lines before, 1 now"):
         embed_file(encoder, found, tmp_path / "a.emb")
     assert not (tmp_path / "a.emb").exists()
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_a_text_that_is_rewritten_or_grows_meanwhile(
+    encoder: SentenceEncoder, corpus: Path, tmp_path: Path, mark: bytes
+) -> None:
+    """Written anew with as many lines it is refused; what is added to a log while it is read is left out."""
+    whole = mark + corpus.read_bytes()
+    for name, after, fits in (
+        ("grown", whole + b"more\n", True),
+        ("other", whole.replace(b"neuf heures", b"dix heures"), False),
+    ):
+        corpus.write_bytes(whole)
+        text = scan(corpus)
+        corpus.write_bytes(after)
+        changed = pytest.raises(MexmaError, match="changed while it was read: what is embedded is neither")
+        with contextlib.nullcontext() if fits else changed:
+            store = embed_file(encoder, text, tmp_path / f"{name}.emb", "fra_Latn", argv=["mexma", "embed"])
+            assert store.rows == 100 and store.manifest.sources[0].checksum == text.checksum
+    assert not (tmp_path / "other.emb").exists()
 
 
 LONG, EMPTY, BLANK = 8, 9, 10
