@@ -20,7 +20,13 @@ from safetensors import SafetensorError
 
 from mexma_cli.encoder import hub
 from mexma_cli.errors import MexmaError
-from mexma_cli.store.manifest import aside, commit_folder, fsync_file, no_space_as_message
+from mexma_cli.store.manifest import (
+    aside,
+    check_outside_stores,
+    commit_folder,
+    fsync_file,
+    no_space_as_message,
+)
 
 log = logging.getLogger(__name__)
 
@@ -370,6 +376,7 @@ def written_aside(path: Path) -> Iterator[Path]:
 
 def check_replaceable(path: Path) -> None:
     """Refuse to write an encoder over a file, or a folder with something else in it, which would be gone."""
+    check_outside_stores(path)
     hint = "name one that is not there yet"
     if path.exists() and not path.is_dir():
         raise MexmaError(f"{path} is a file, not an encoder's folder", hint)
