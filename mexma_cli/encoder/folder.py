@@ -20,13 +20,8 @@ from safetensors import SafetensorError
 
 from mexma_cli.encoder import hub
 from mexma_cli.errors import MexmaError
-from mexma_cli.store.manifest import (
-    aside,
-    check_outside_stores,
-    commit_folder,
-    fsync_file,
-    no_space_as_message,
-)
+from mexma_cli.store import manifest
+from mexma_cli.store.manifest import aside, commit_folder, fsync_file, no_space_as_message
 
 log = logging.getLogger(__name__)
 
@@ -187,9 +182,8 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
     first = 0 if family == "bert" else config.get("pad_token_id", 1)  # their positions begin behind it
     positions = config.get("max_position_embeddings")
     if isinstance(first, int) and isinstance(positions, int) and positions - first - (family != "bert") < 2:
-        raise MexmaError(
-            f"{where}: config.json has max_position_embeddings {positions}: no room for a sentence"
-        )
+        stated = f"config.json has max_position_embeddings {positions}"
+        raise MexmaError(f"{where}: {stated}: no room for a sentence")
     if family != "bert" and config.get("pad_token_id", 1) is None:  # it numbers its positions from there
         raise MexmaError(f"{where}: config.json has pad_token_id null, without which {family} does not work")
     return False
@@ -376,7 +370,7 @@ def written_aside(path: Path) -> Iterator[Path]:
 
 def check_replaceable(path: Path) -> None:
     """Refuse to write an encoder over a file, or a folder with something else in it, which would be gone."""
-    check_outside_stores(path)
+    manifest.check_outside_stores(path)
     hint = "name one that is not there yet"
     if path.exists() and not path.is_dir():
         raise MexmaError(f"{path} is a file, not an encoder's folder", hint)
