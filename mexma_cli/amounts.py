@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
+_UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6))
+
 
 def counted(count: int, one: str, several: str | None = None) -> str:
     """``1 line``, ``2,000 lines``; `several` where that is not `one` and an s."""
@@ -10,7 +14,15 @@ def counted(count: int, one: str, several: str | None = None) -> str:
 
 def size(count: int) -> str:
     """Bytes with a unit that leaves a number to be seen: ``1.5 GB``, ``12 kB``, ``7 bytes``."""
-    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+    for unit, scale in _UNITS:
         if count >= scale:
             return f"{count / scale:.1f} {unit}"
     return f"{count / 1e3:.0f} kB" if count >= 1e3 else counted(count, "byte")
+
+
+def size_option(count: int) -> str:
+    """Bytes as an option takes them, never fewer: ``1.6G``, ``313K``."""
+    for unit, scale in _UNITS:
+        if count >= scale:
+            return f"{math.ceil(count / scale * 10) / 10:.1f}{unit[0]}"
+    return f"{math.ceil(count / 1e3)}K"

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from mexma_cli.amounts import counted, size
+from mexma_cli.amounts import counted, size, size_option
+from mexma_cli.commands.options import Size
 
 
 def test_one_and_several() -> None:
@@ -19,3 +20,12 @@ def test_one_and_several() -> None:
 )  # fmt: skip
 def test_a_size_has_a_number(count: int, words: str) -> None:
     assert size(count) == words
+
+
+@pytest.mark.parametrize(
+    ("count", "option"),
+    [(1, "1K"), (1001, "2K"), (1_510_000, "1.6M"), (7_400_000_001, "7.5G"), (8_000_000_000, "8.0G")],
+)
+def test_a_size_for_an_option_is_never_less(count: int, option: str) -> None:
+    assert size_option(count) == option
+    assert Size().convert(option, None, None) >= count

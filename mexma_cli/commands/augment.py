@@ -44,13 +44,18 @@ def command(text: Path, output: Path, seed: int, as_json: bool) -> None:
     from mexma_cli.errors import MexmaError
     from mexma_cli.evaluation.augment import KINDS, augment
     from mexma_cli.evaluation.files import read_sentences
-    from mexma_cli.evaluation.xsimpp import write_augmented
+    from mexma_cli.evaluation.xsimpp import augmented_names, augmented_texts
+    from mexma_cli.stages.bitext import only_process, prepare_output, write_chunks
 
     lines = read_sentences(text)
     found = augment(lines, seed)
     if not found:
         raise MexmaError(f"{text}: no sentence has a number, a name or a word that could be changed")
-    path, kinds = write_augmented(found, text, output)
+    files = [output / name for name in augmented_names(text)]
+    for path in files:
+        prepare_output(path)
+    with only_process(files):
+        write_chunks(files, [(augmented_texts(found), 0)])
     counts = {
         kind: (sum(one.kind == kind for one in found), len({one.source for one in found if one.kind == kind}))
         for kind in KINDS
@@ -59,8 +64,7 @@ def command(text: Path, output: Path, seed: int, as_json: bool) -> None:
         "%s of %s in %s; types in %s",
         counted(len(found), "hard negative"),
         counted(len(lines), "line"),
-        path,
-        kinds,
+        *files,
     )
     if as_json:
         click.echo(json.dumps({kind: {"made": made, "of": of} for kind, (made, of) in counts.items()}))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.amounts import size
+from mexma_cli.amounts import size, size_option
 from mexma_cli.commands.inputs import is_store, load_encoder_of, open_store
 from mexma_cli.text.names import label_of
 
@@ -70,7 +70,7 @@ def _lines(found: Plan, settings: SearchSettings) -> list[tuple[str, str]]:
     time = [("embedding", _time(found.embedding))] if found.embedding else []
     searching = "found out on the way" if found.searching is None else _time(found.searching)
     return [
-        ("memory", f"{size(found.memory)}; with --memory at least {size(found.least_memory)}"),
+        ("memory", f"{size(found.memory)}; with --memory at least {size_option(found.least_memory)}"),
         ("disk: output", f"at most {size(found.output)}"),
         ("disk: beside it", f"{size(found.journal)} until it is written, to go on after a kill"),
         *([("disk: temporary", size(found.temporary))] if found.temporary else []),

@@ -72,7 +72,7 @@ def command(
     from mexma_cli.evaluation.codeswitch import code_switched, read_dictionary
     from mexma_cli.evaluation.files import read_aligned, read_sentences
     from mexma_cli.languages import resolve
-    from mexma_cli.store.manifest import fingerprint, whole_file, write_json_atomic
+    from mexma_cli.store.manifest import check_outside_stores, fingerprint, whole_file, write_json_atomic
 
     code = resolve(lang).partition("_")[0]
     if code == "eng":
@@ -80,6 +80,7 @@ def command(
     texts = {side: output / f"tatoeba.{code}-eng.{side}" for side in (code, "eng")}
     check_inputs((source, target, dictionary))
     refuse_inputs(texts.values(), (source, target, dictionary))
+    check_outside_stores(output / code)
     words = read_dictionary(dictionary)
     english = read_sentences(target)
     other = read_aligned(source, target, len(english))

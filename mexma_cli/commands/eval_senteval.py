@@ -78,6 +78,8 @@ def command(
     from mexma_cli.evaluation.senteval_files import LAYOUTS, TASKS, read_task
 
     require("sklearn", "eval", "SentEval's logistic regression")
+    from mexma_cli.evaluation.senteval import check_classes
+
     for folder in folders:
         if not folder.is_dir():
             raise MexmaError(f"{folder}: no such folder", LAYOUTS)
@@ -89,6 +91,8 @@ def command(
     if missing:
         log.warning("warning: no files of %s: left out (--help names the files)", ", ".join(missing))
     check_result_output(output)
+    for task, splits in tasks.items():
+        check_classes(task, {split: examples.labels for split, examples in splits.items()}, kfold)
     loaded = load_encoder(encoder)
     rows = _rows(tasks, kfold, cached_embedding(loaded, cache, sum(map(_sentences, tasks.values()))))
     as_published = {row["task"]: row["accuracy"] for row in rows if row["as published"] == "yes"}

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
 from mexma_cli.commands.tables import print_table
+
+log = logging.getLogger(__name__)
 
 
 @click.command("report")
@@ -45,6 +49,7 @@ def command(paths: tuple[Path, ...], output: Path | None, as_json: bool) -> None
     for path in paths:
         if not path.exists():
             raise MexmaError(f"{path}: no such file or folder")
+    paths = _each_once(paths)
     results = [path for path in paths if path.suffix == ".json" and path.is_file()]
     if results:
         if len(results) < len(paths):
@@ -56,10 +61,38 @@ def command(paths: tuple[Path, ...], output: Path | None, as_json: bool) -> None
         return
     for path in paths:
         if not curves.is_run(path):
-            raise MexmaError(
-                f"{path} is no training run", f"name the folder of `mexma train` that has a {curves.LOG}"
-            )
+            raise MexmaError(f"{path} is no training run", _instead(path))
     _runs(paths, output, as_json)
+
+
+def _each_once(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """The paths less those of a run or result that was named before; a run is its folder or its log."""
+    from mexma_cli.evaluation.curves import LOG
+
+    once: dict[Path, Path] = {}
+    for path in paths:
+        log_of = path / LOG if (path / LOG).is_file() else path
+        if once.setdefault(log_of.resolve(), path) is not path:
+            log.warning("warning: %s was named before: it is shown once", path)
+    return tuple(once.values())
+
+
+def _instead(path: Path) -> str:
+    """What to name in the place of a path that is no run."""
+    from mexma_cli.errors import MexmaError
+    from mexma_cli.evaluation.curves import LOG
+    from mexma_cli.evaluation.results import Result
+
+    found = sorted(path.glob("*.json")) if path.is_dir() else []
+    results = []
+    for file in found:
+        with suppress(MexmaError):
+            Result.read(file)
+            results.append(file)
+    if not results:
+        return f"name the folder of `mexma train` that has a {LOG}"
+    named = f"{path}/*.json" if results == found else " ".join(map(str, results))
+    return f"there {'are results' if len(results) > 1 else 'is a result'} of `mexma eval` in it: name {named}"
 
 
 def _runs(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:

@@ -60,9 +60,9 @@ def command(
     """Score the pairs of BITEXT, in their order: score TAB source TAB target.
 
     BITEXT is two files, line n of one being the translation of line n of the other (texts or embedding
-    stores), or one TSV: source TAB target, or what `mexma mine` writes, whose old score (and ids) are not
-    printed. `-` is stdin. A line with an empty side has no score: `nan` is printed. Without --model, texts
-    that go with a store are embedded by that store's encoder.
+    stores), or one: source TAB target, or what `mexma mine` writes as TSV or JSONL, whose old score (and ids)
+    are not printed. `-` is stdin. A line with an empty side has no score: `nan` is printed. Without --model,
+    texts that go with a store are embedded by that store's encoder.
 
     A bitext's score depends on its neighbourhoods. Those of a small or one-sided bitext say little: give
     larger texts of the two languages with --background.
@@ -74,7 +74,7 @@ def command(
       cut -f 2,3 mined.tsv | mexma score -
     """
     if len(bitext) > 2:
-        raise click.UsageError(f"BITEXT is one TSV or two files, not {len(bitext)} files.")
+        raise click.UsageError(f"BITEXT is one file of pairs or two files, not {len(bitext)} files.")
     if background and margin == "absolute":
         raise click.UsageError("--margin absolute has no neighbourhoods: leave out --background.")
     check_inputs([*bitext, *(background or ())])
@@ -109,9 +109,9 @@ def command(
 def _inputs(
     stack: ExitStack, bitext: tuple[Path, ...], background: tuple[Path, ...]
 ) -> tuple[list[Path], list[str]]:
-    """Both sides of the bitext and of the background, and their names for messages; the sides of a TSV are
-    files that go when the stack is closed."""
-    from mexma_cli.stages.score import split_tsv
+    """Both sides of the bitext and of the background, and their names for messages; the sides of one file
+    are files that go when the stack is closed."""
+    from mexma_cli.stages.score import split_sides
     from mexma_cli.text.lines import scan, spooled
     from mexma_cli.text.temporary import temporary_space
 
@@ -122,7 +122,7 @@ def _inputs(
         with spooled(paths[0]) as copy:
             scan(copy, labels[0])
             with temporary_space():
-                split_tsv(copy, labels[0], *sides)
+                split_sides(copy, labels[0], *sides)
         paths[:1] = sides
         labels[:1] = [f"{labels[0]} ({side.name})" for side in sides]
     return paths, labels

@@ -112,7 +112,7 @@ _OF_PLANT = ("margin", "k", "retrieval", *ENCODER_NAMES)
 )
 @encoder_options
 def command(inputs: tuple[Path, ...], as_json: bool, precision: float | None, **options: Any) -> None:
-    """Find the score threshold with the best F1 for CANDIDATES, the output of `mexma mine`.
+    """Find the score threshold with the best F1 for CANDIDATES, the output of `mexma mine` (TSV, JSONL).
 
     Recall is counted over all gold pairs, mined or not. Equal scores are kept or dropped together. With ids,
     a sentence that has more than one is left out, as in LASER's bucc.py. All files may be compressed. In

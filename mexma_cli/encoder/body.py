@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,12 +25,14 @@ class Body:
 
     Args:
         source: A model attends by packed sentences from now on.
+        coded: The file that the weights were read from, if they are stored in few bits there.
     """
 
-    def __init__(self, source: PreTrainedModel | StoredModel) -> None:
+    def __init__(self, source: PreTrainedModel | StoredModel, coded: Path | None = None) -> None:
         if not isinstance(source, StoredModel):
             use_packed_attention(source)
         self._source = source
+        self.coded = coded
 
     @property
     def model(self) -> PreTrainedModel:

@@ -376,7 +376,7 @@ class SentenceEncoder:
         self.tokenizer.save_pretrained(where)
         if dtype == "int3":
             first = int(self.tokenize([""])[0][0])
-            int3.save(self.model, first, self.tokenizer.all_special_ids, where)
+            int3.save(self.model, first, self.tokenizer.all_special_ids, where, self.body.coded)
             folder.shorten_tokenizer(where)
         else:
             weights = self.model.state_dict()  # a folder's own code may count in integers

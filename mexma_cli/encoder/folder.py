@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ from safetensors import SafetensorError
 
 from mexma_cli.encoder import hub
 from mexma_cli.errors import MexmaError
+from mexma_cli.store import manifest
 from mexma_cli.store.manifest import aside, commit_folder, fsync_file, no_space_as_message
 
 log = logging.getLogger(__name__)
@@ -32,6 +34,8 @@ FAMILIES = ("xlm-roberta", "roberta", "camembert", "bert")
 LIMIT_FILES = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 """sentence_KIND_config.json: the first is today's, the others are of older versions."""
 _HARMLESS = {"trust_remote_code", "add_pooling_layer", "torch_dtype", "dtype", "attn_implementation"}
+_COUNTS = [f"{of}_size" for of in ("hidden", "intermediate", "type_vocab", "vocab")]
+_COUNTS += ["max_position_embeddings", "num_attention_heads", "num_hidden_layers"]
 # Where sentence-transformers keeps modules that are none of a sentence encoder's.
 _OTHER_KINDS = ("sparse_encoder", "cross_encoder", "multi_vector_encoder")
 
@@ -170,9 +174,16 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
     for key, usual in usual_values.items():
         if config.get(key, usual) != usual:
             raise MexmaError(f"{where}: config.json has {key} {config[key]!r}; only {usual!r} is supported")
-    for key in ("hidden_size", "num_attention_heads", "max_position_embeddings"):
+    for key in _COUNTS:
         if isinstance(config.get(key), int) and config[key] < 1:
             raise MexmaError(f"{where}: config.json has {key} {config[key]}; at least 1 is needed")
+    if isinstance(eps := config.get("layer_norm_eps"), float) and not 0 <= eps < math.inf:
+        raise MexmaError(f"{where}: config.json has layer_norm_eps {eps}, which is no small number")
+    first = 0 if family == "bert" else config.get("pad_token_id", 1)  # their positions begin behind it
+    positions = config.get("max_position_embeddings")
+    if isinstance(first, int) and isinstance(positions, int) and positions - first - (family != "bert") < 2:
+        stated = f"config.json has max_position_embeddings {positions}"
+        raise MexmaError(f"{where}: {stated}: no room for a sentence")
     if family != "bert" and config.get("pad_token_id", 1) is None:  # it numbers its positions from there
         raise MexmaError(f"{where}: config.json has pad_token_id null, without which {family} does not work")
     return False
@@ -359,6 +370,7 @@ def written_aside(path: Path) -> Iterator[Path]:
 
 def check_replaceable(path: Path) -> None:
     """Refuse to write an encoder over a file, or a folder with something else in it, which would be gone."""
+    manifest.check_outside_stores(path)
     hint = "name one that is not there yet"
     if path.exists() and not path.is_dir():
         raise MexmaError(f"{path} is a file, not an encoder's folder", hint)

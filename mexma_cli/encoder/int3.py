@@ -33,18 +33,24 @@ _BLOCK = 2048
 """So many rows at once: what is between codes and numbers stays in the processor's cache."""
 
 
-def save(model: PreTrainedModel, first: int, special: Sequence[int], folder: Path) -> None:
+def save(
+    model: PreTrainedModel, first: int, special: Sequence[int], folder: Path, origin: Path | None = None
+) -> None:
     """Write the weights.
 
     Args:
         first: The token that every sentence begins with.
         special: Tokens whose rows are kept as float16.
+        origin: The file of this kind that the weights were read from, if they were. Word embeddings that are
+            still what it says are written as they stand there: to code them again would lose again.
     """
     words = model.get_input_embeddings().weight
     stored: dict[str, torch.Tensor] = {}
     for name, weight in model.state_dict().items():
         if weight.data_ptr() == words.data_ptr():
-            parts = _parts(weight.float().cpu(), attended(model, first), torch.tensor(special))
+            rows = weight.float().cpu()
+            parts = _unchanged(name, rows, origin)
+            parts = parts or _parts(rows, attended(model, first), torch.tensor(special))
             stored |= {f"{name}.{part}": value for part, value in parts.items()}
         else:
             stored[name] = weight.half().contiguous()
@@ -67,6 +73,17 @@ def _parts(words: torch.Tensor, direction: torch.Tensor, special: torch.Tensor) 
     }
 
 
+def _unchanged(name: str, words: torch.Tensor, origin: Path | None) -> dict[str, torch.Tensor] | None:
+    """The parts in that file if they stand for these very word embeddings [vocabulary, D]."""
+    if origin is None:
+        return None
+    try:
+        parts = _parts_of(load_file(origin), name)
+        return parts if torch.equal(_restored(parts), words) else None
+    except (SafetensorError, OSError, LookupError, ValueError):  # it is gone, or another by now
+        return None
+
+
 def load(path: Path) -> dict[str, torch.Tensor]:
     """The weights of such a file, float32.
 
@@ -78,19 +95,27 @@ def load(path: Path) -> dict[str, torch.Tensor]:
     except (SafetensorError, OSError) as error:
         raise damaged(path, error) from None
     for name in [name.removesuffix(_BITS) for name in stored if name.endswith(_BITS)]:
-        parts = {part: stored.pop(f"{name}.{part}") for part in _parts_of(stored, name)}
-        direction, errors = parts["direction"], parts["errors"].float()
-        words = Coded.read(parts, len(errors), len(direction)).restore().float()
-        # A product, then a sum, so that every processor gets the same bits, and the same fingerprint.
-        for part, off in zip(words.split(_BLOCK), errors.split(_BLOCK), strict=True):
-            part += off[:, None] * direction
-        words[parts["special"]] = parts["rows"].float()
-        stored[name] = words
+        parts = _parts_of(stored, name)
+        for part in parts:
+            del stored[f"{name}.{part}"]
+        stored[name] = _restored(parts)
     return {name: weight.float() for name, weight in stored.items()}
 
 
-def _parts_of(stored: Mapping[str, torch.Tensor], name: str) -> list[str]:
-    return [whole.removeprefix(f"{name}.") for whole in stored if whole.startswith(f"{name}.")]
+def _parts_of(stored: Mapping[str, torch.Tensor], name: str) -> dict[str, torch.Tensor]:
+    parts = ((whole.removeprefix(f"{name}."), tensor) for whole, tensor in stored.items())
+    return {part: tensor for part, tensor in parts if f"{name}.{part}" in stored}
+
+
+def _restored(parts: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """The word embeddings, float32 [vocabulary, D]."""
+    direction, errors = parts["direction"], parts["errors"].float()
+    words = Coded.read(parts, len(errors), len(direction)).restore().float()
+    # A product, then a sum, so that every processor gets the same bits, and the same fingerprint.
+    for part, off in zip(words.split(_BLOCK), errors.split(_BLOCK), strict=True):
+        part += off[:, None] * direction
+    words[parts["special"]] = parts["rows"].float()
+    return words
 
 
 @torch.no_grad()

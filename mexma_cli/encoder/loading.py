@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 
-from mexma_cli.encoder import stored
+from mexma_cli.encoder import int3, stored
 from mexma_cli.encoder.body import Body
 from mexma_cli.encoder.folder import FolderSettings
 from mexma_cli.encoder.modules import Dense, damaged
@@ -32,8 +32,10 @@ def load_transformer(name: str, settings: FolderSettings, with_pooler: bool) -> 
     Raises:
         MexmaError: Weights that cannot be read, are missing or do not fit config.json.
     """
+    small = settings.transformer / int3.FILE
+    coded = small if small.is_file() else None
     if not with_pooler and (plain := stored.read_model(settings)):
-        return Body(plain), None
+        return Body(plain, coded), None
     from mexma_cli.encoder import hugging_face
 
     try:
@@ -55,7 +57,7 @@ def load_transformer(name: str, settings: FolderSettings, with_pooler: bool) -> 
     layer = _pooler(name, model) if with_pooler else None
     if getattr(model, "pooler", None) is not None:
         model.pooler = None
-    return Body(model.eval()), layer
+    return Body(model.eval(), coded), layer
 
 
 def _pooler(name: str, model: PreTrainedModel) -> Dense:

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from random import Random
+from typing import Generic, TypeVar
 
 KINDS = ("number", "entity", "causality")
 PER_KIND = 5
@@ -76,6 +78,14 @@ _NEGATED = re.compile(
 _WORD = re.compile(r"[^\W\d_]+(?:(?:-|['’](?!s\b))[^\W\d_]+)*")  # Bolivia's: Bolivia
 
 
+_RUN = re.compile(r"\w+")
+_SAME = str.maketrans("\u0130\u0131\u017f\u212a", "iisk")
+"""Letters that patterns without case take for ASCII's, and str.lower does not."""
+_START = 3
+"""Letters of a name by which it is found."""
+Kept = TypeVar("Kept")
+
+
 @dataclass(frozen=True)
 class HardNegative:
     """`sentence` was made from `source`, a sentence of the text, by a change of a kind of `KINDS`."""
@@ -114,14 +124,18 @@ def _numbers(line: str, random: Random) -> Iterator[str]:
             if match[2]:
                 other += _suffix(int(other.replace(",", "").replace(".", "")))
             yield line[: match.start()] + other + line[match.end() :]
-    for group in _NUMBER_WORDS:
-        for word in group:
-            for match in re.finditer(rf"\b{word}\b", line, re.IGNORECASE):
-                if _PRONOUN.search(line[: match.end()]) or _NO_NUMBER.match(line, match.start()):
-                    continue
-                for other in random.sample(group, len(group)):
-                    if other != word:
-                        yield _put(line, match, other)
+    for pattern, (word, group) in _number_words().in_line(line):
+        for match in pattern.finditer(line):
+            if _PRONOUN.search(line[: match.end()]) or _NO_NUMBER.match(line, match.start()):
+                continue
+            for other in random.sample(group, len(group)):
+                if other != word:
+                    yield _put(line, match, other)
+
+
+@lru_cache(maxsize=1)
+def _number_words() -> _Patterns[tuple[str, tuple[str, ...]]]:
+    return _Patterns((word, rf"\b{word}\b", (word, group)) for group in _NUMBER_WORDS for word in group)
 
 
 def _other_digits(number: str, random: Random) -> str:
@@ -151,15 +165,40 @@ def _causality(line: str, random: Random) -> Iterator[str]:
     for match in _NEGATED.finditer(line):
         kept = match[1] or match[2] or "will"
         yield line[: match.start()] + kept + line[match.end() :]
-    for pattern, other in _opposites():
+    for pattern, other in _opposites().in_line(line):
         for match in pattern.finditer(line):
             yield _put(line, match, other)
 
 
 @lru_cache(maxsize=1)
-def _opposites() -> list[tuple[re.Pattern[str], str]]:
+def _opposites() -> _Patterns[str]:
     rows = (line.split("\t") for line in _OPPOSITES.read_text(encoding="utf-8").splitlines())
-    return [(re.compile(rf"(?<![\w-]){word}(?![\w-])", re.IGNORECASE), other) for word, other in rows]
+    return _Patterns((word, rf"(?<![\w-]){word}(?![\w-])", other) for word, other in rows)
+
+
+class _Patterns(Generic[Kept]):
+    """Patterns for whole words in any case, of which only those are tried whose words a line has.
+
+    Args:
+        entries: The words, a pattern that matches nothing else, and what is kept with it.
+    """
+
+    def __init__(self, entries: Iterable[tuple[str, str, Kept]]) -> None:
+        self._by_word: dict[str, list[int]] = defaultdict(list)
+        self._patterns: list[tuple[re.Pattern[str], Kept]] = []
+        for words, pattern, kept in entries:
+            self._by_word[_words(words)[0]].append(len(self._patterns))
+            self._patterns.append((re.compile(pattern, re.IGNORECASE), kept))
+
+    def in_line(self, line: str) -> list[tuple[re.Pattern[str], Kept]]:
+        """Those that may match, in their order."""
+        found = (self._by_word[word] for word in set(_words(line)) if word in self._by_word)
+        return [self._patterns[place] for place in sorted(chain.from_iterable(found))]
+
+
+def _words(text: str) -> list[str]:
+    """Runs of letters and digits in small letters, as a pattern sees them that ignores case."""
+    return _RUN.findall(text.translate(_SAME).lower())
 
 
 def _put(line: str, match: re.Match[str], other: str) -> str:
@@ -180,7 +219,7 @@ class _Names:
         for line in lines:
             for start, _, name in self._of(line):
                 by_kind[_kind(line, start, name)].setdefault(name)
-        self._by_kind = {kind: tuple(names) for kind, names in by_kind.items()}
+        self._by_kind = {kind: _Alike(names) for kind, names in by_kind.items()}
 
     def _of(self, line: str) -> Iterator[tuple[int, int, str]]:
         """Start, end and text of the names of a line; at its start only what is a name elsewhere too."""
@@ -197,11 +236,40 @@ class _Names:
     def replaced(self, line: str, random: Random) -> Iterator[str]:
         """Another name of the same kind in the place of each."""
         for start, end, name in self._of(line):
-            others = next((group for group in _CALENDAR if name in group), None)
+            others = next((group for group in _CALENDAR_NAMES if name in group.names), None)
             others = others or self._by_kind[_kind(line, start, name)]
-            fitting = [one for one in others if one not in line and name not in one]
-            for other in random.sample(fitting, min(PER_KIND, len(fitting))):
+            for other in others.sampled(line, name, random):
                 yield line[:start] + other + line[end:]
+
+
+class _Alike:
+    """Names that can stand for each other."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = tuple(names)
+        self._by_start: dict[str, list[int]] = defaultdict(list)
+        for place, name in enumerate(self.names):
+            self._by_start[name[:_START]].append(place)
+        self._holding: dict[str, set[int]] = {}
+
+    def sampled(self, line: str, name: str, random: Random) -> Iterator[str]:
+        """Some of those that are not in the line and do not hold the name: as `random.sample` of a list of
+        all that fit, which would be as long as the text."""
+        starts = {line[at : at + size] for size in range(1, _START + 1) for at in range(len(line))}
+        near = chain.from_iterable(self._by_start[start] for start in starts & self._by_start.keys())
+        if name not in self._holding:
+            self._holding[name] = {place for place, one in enumerate(self.names) if name in one}
+        unfit = sorted(self._holding[name].union(place for place in near if self.names[place] in line))
+        fitting = len(self.names) - len(unfit)
+        for place in random.sample(range(fitting), min(PER_KIND, fitting)):
+            for passed in unfit:
+                if passed > place:
+                    break
+                place += 1
+            yield self.names[place]
+
+
+_CALENDAR_NAMES = tuple(map(_Alike, _CALENDAR))
 
 
 def _runs(line: str) -> Iterator[tuple[int, int, str]]:

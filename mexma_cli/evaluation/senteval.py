@@ -9,12 +9,14 @@ few steps, ten times faster) and lbfgs (more), run until they converge, where Se
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mexma_cli.amounts import counted
 from mexma_cli.errors import MexmaError
 
 SEED = 1111
@@ -77,6 +79,30 @@ def protocol(task: str, splits: Collection[str], kfold: int = KFOLD) -> Protocol
     return Protocol("folds in folds", "all" in splits, kfold * (kfold * len(PENALTIES) + 1))
 
 
+def check_classes(task: str, classes: Mapping[str, Collection[Any]], kfold: int = KFOLD) -> None:
+    """Find out before the work whether the folds of a task's protocol can be cut.
+
+    Each class must be in every fold, and in every part of folds inside folds.
+
+    Args:
+        classes: Of the examples of each split, under any names.
+
+    Raises:
+        MexmaError: A class has too few examples for so many folds.
+    """
+    steps = protocol(task, classes.keys(), kfold)
+    if steps.name == "dev, then test":
+        return
+    inside = 2 if steps.name == "folds in folds" else 1
+    fewest = min(Counter(classes["all"] if "all" in classes else classes["train"]).values())
+    if fewest < inside * kfold:
+        most = fewest // inside
+        raise MexmaError(
+            f"{task}: a class has {counted(fewest, 'example')}, too few for {kfold} folds",
+            f"use --kfold {most} or less" if most > 1 else "give it more examples, or leave its files out",
+        )
+
+
 def run_task(
     task: str, parts: Mapping[str, Part], kfold: int = KFOLD, on_fit: OnFit = lambda: None
 ) -> Outcome:
@@ -86,9 +112,7 @@ def run_task(
         MexmaError: A class has too few examples for so many folds.
     """
     steps = protocol(task, parts.keys(), kfold)
-    if steps.name != "dev, then test":
-        nested = steps.name == "folds in folds"
-        _check_classes(task, parts.get("all") or parts["train"], kfold, 2 * kfold if nested else kfold)
+    check_classes(task, {split: part.classes for split, part in parts.items()}, kfold)
     if steps.name == "folds in folds":
         return nested_folds(parts.get("all") or parts["train"], kfold, task == "MRPC", on_fit)
     train, test = parts["train"], parts.get("test") or parts["dev"]
@@ -129,15 +153,6 @@ def _outcome(found: np.ndarray, classes: np.ndarray, with_f1: bool) -> Outcome:
     either = float(np.sum(found == 1) + np.sum(classes == 1))
     f1 = (200 * both / either if either else 0.0) if with_f1 else None
     return Outcome(100 * float(np.mean(found == classes)), f1)
-
-
-def _check_classes(task: str, data: Part, kfold: int, needed: int) -> None:
-    """Each class must be in every fold, and in every part of folds inside folds."""
-    fewest = int(np.unique(data.classes, return_counts=True)[1].min())
-    if fewest < needed:
-        raise MexmaError(
-            f"{task}: a class has {fewest} examples, too few for {kfold} folds", "use a smaller --kfold"
-        )
 
 
 def _folds(data: Part, kfold: int) -> list[tuple[Part, Part]]:

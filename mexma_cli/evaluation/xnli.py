@@ -22,6 +22,7 @@ from mexma_cli.encoder.body import first_position
 from mexma_cli.encoder.packing import by_token_budget, pack
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.xnli_files import CLASSES, Inference
+from mexma_cli.training.trainer import SMALLEST_SCALE
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
@@ -110,11 +111,12 @@ def fine_tune(
     """Train all weights on pairs of one language.
 
     Args:
-        autocast: Makes the context of every forward pass.
+        autocast: Makes the context of every forward pass. In float16 the loss is scaled, or small gradients
+            would be zeros; a step whose gradients overflow changes only the scale.
         on_step: Called after every step with the pairs in it and its mean loss.
 
     Raises:
-        MexmaError: The loss is not a number any more.
+        MexmaError: The loss is not a number any more, or gradients overflow with every scale.
     """
     torch.manual_seed(settings.seed)
     shuffled = np.random.default_rng(settings.seed)
@@ -123,6 +125,7 @@ def fine_tune(
     count = len(train.classes)
     steps = settings.epochs * -(-count // settings.batch)
     optimiser = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.0)
+    scaler = _scaler(model.classifier.weight.device.type, autocast)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: max(0.0, 1 - step / steps))
     model.train()
     for _ in range(settings.epochs):
@@ -135,15 +138,31 @@ def fine_tune(
                     logits = model([tokens.ids[row] for row in part], [tokens.types[row] for row in part])
                 wanted = classes[part].to(logits.device)
                 loss = nn.functional.cross_entropy(logits.float(), wanted, reduction="sum") / len(rows)
-                loss.backward()
+                scaler.scale(loss).backward()
                 total += float(loss.detach())
             if not math.isfinite(total):
                 raise MexmaError(f"the loss of the fine-tuning is {total}", "give a lower --learning-rate")
+            scaler.unscale_(optimiser)
             nn.utils.clip_grad_norm_(model.parameters(), CLIP)
-            optimiser.step()
-            schedule.step()
+            before = scaler.get_scale()
+            scaler.step(optimiser)
+            scaler.update()
+            if scaler.get_scale() <= SMALLEST_SCALE:
+                raise MexmaError(
+                    "gradients of the fine-tuning overflow in fp16, however the loss is scaled",
+                    "use --dtype bf16 or fp32, or give a lower --learning-rate",
+                )
+            if scaler.get_scale() >= before:  # as Hugging Face's trainer: not after a step that was left out
+                schedule.step()
             optimiser.zero_grad(set_to_none=True)
             on_step(len(rows), total)
+
+
+def _scaler(device: str, autocast: Callable[[], AbstractContextManager[Any]]) -> torch.amp.GradScaler:
+    """Of the loss; it does nothing but for passes in float16."""
+    with autocast():
+        half = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.float16
+    return torch.amp.GradScaler(device, enabled=half)
 
 
 @torch.inference_mode()

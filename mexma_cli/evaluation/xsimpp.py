@@ -25,7 +25,6 @@ from mexma_cli.evaluation.files import both_filled, read_sentences
 from mexma_cli.evaluation.results import Result
 from mexma_cli.evaluation.xsim import XsimResult, xsim
 from mexma_cli.languages import name
-from mexma_cli.store.manifest import whole_file
 from mexma_cli.text.names import unpacked
 
 log = logging.getLogger(__name__)
@@ -186,17 +185,9 @@ def xsimpp_result(
     return Result("xsimpp", encoder, settings | {"margin": margin, "k": k}, scores, rows, published)
 
 
-def write_augmented(found: Iterable[HardNegative], text: Path, folder: Path) -> tuple[Path, Path]:
-    """Write hard negatives in the published form, with who made them, both files whole or neither.
-
-    Returns:
-        The augmented text and the JSON, named after `text`.
-    """
+def augmented_texts(found: Iterable[HardNegative]) -> tuple[str, str]:
+    """What stands in both files of `augmented_names`: the published form, with who made them."""
     found = list(found)
-    folder.mkdir(parents=True, exist_ok=True)
-    path, kinds = (folder / name for name in augmented_names(text))
     entries = {one.sentence: {"src": one.source, "errtype": one.kind, "made_by": MADE_BY} for one in found}
-    with whole_file(path) as lines_file, whole_file(kinds) as kinds_file:
-        lines_file.write("".join(f"{one.sentence}\n" for one in found).encode())
-        kinds_file.write((json.dumps(entries, ensure_ascii=False, indent=0) + "\n").encode())
-    return path, kinds
+    lines = "".join(f"{one.sentence}\n" for one in found)
+    return lines, json.dumps(entries, ensure_ascii=False, indent=0) + "\n"

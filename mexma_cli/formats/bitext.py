@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from mexma_cli.amounts import counted
@@ -14,6 +15,8 @@ from mexma_cli.errors import MexmaError
 
 _BREAKS = re.compile(r"[\t\n\r]")
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_JSONL = "the first line is an object, so each must be one as `mexma mine --format jsonl` writes them"
 _OTHERS = {"{": "JSONL", "<": "XML"}
 """What a line is that begins so, where it is no TSV."""
 
@@ -89,7 +92,8 @@ def moses(pairs: Iterable[MinedPair]) -> Iterator[Chunk]:
 
 
 def read_scored(lines: Iterable[str], where: str) -> Iterator[ScoredPair]:
-    """Read mined bitext: ours, with or without ids, LASER's, or stopes' (which puts some in quotes).
+    """Read mined bitext: ours, with or without ids, as TSV or JSONL, LASER's, or stopes' (which puts some
+    in quotes).
 
     Args:
         lines: without their line ends.
@@ -98,6 +102,17 @@ def read_scored(lines: Iterable[str], where: str) -> Iterator[ScoredPair]:
     Raises:
         MexmaError: a line without three fields, or with a score that is no finite number.
     """
+    lines = iter(lines)
+    first = next(lines, None)
+    if first is None:
+        return
+    lines = chain([first], lines)
+    if is_jsonl(first):
+        for pair in read_jsonl(lines, where):
+            if not math.isfinite(pair.score):
+                raise MexmaError(f"{where}, line {pair.line}: `score` is not there, or not a number", _JSONL)
+            yield pair
+        return
     for number, line in enumerate(lines, 1):
         columns, with_ids = "score, source, target", len(MinedPair._fields)
         score, source, target = _fields(line, 3, where, number, columns, with_ids)[:3]
@@ -111,6 +126,36 @@ def read_scored(lines: Iterable[str], where: str) -> Iterator[ScoredPair]:
                 "each line must be: score TAB source TAB target",
             )
         yield ScoredPair(value, source, target, number)
+
+
+def is_jsonl(line: str) -> bool:
+    """Whether a first line is of JSONL: what begins so without a tab is no TSV."""
+    return line.startswith("{") and "\t" not in line
+
+
+def read_jsonl(lines: Iterable[str], where: str) -> Iterator[ScoredPair]:
+    """Read pairs as `jsonl` writes them, or others with the texts `source` and `target`.
+
+    Sentences come as by `one_field`, so that they are what TSV would have. A score that is not there, or is
+    not a number, is nan.
+
+    Raises:
+        MexmaError: a line that is no such object.
+    """
+    for number, line in enumerate(lines, 1):
+        try:
+            found = json.loads(line, parse_int=float)  # of any length
+        except ValueError:
+            found = None
+        sides = [found.get(side) for side in ("source", "target")] if isinstance(found, dict) else []
+        texts = [text for text in sides if isinstance(text, str) and not _SURROGATES.search(text)]
+        if len(texts) < 2:
+            raise MexmaError(
+                f"{where}, line {number}: not an object with the texts `source` and `target`: {_short(line)}",
+                _JSONL,
+            )
+        score = found["score"] if isinstance(found.get("score"), float) else math.nan
+        yield ScoredPair(score, one_field(texts[0]), one_field(texts[1]), number)
 
 
 def read_pairs(

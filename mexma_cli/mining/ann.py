@@ -21,12 +21,11 @@ import numpy as np
 import torch
 
 from mexma_cli.amounts import size
-from mexma_cli.errors import MexmaError
 from mexma_cli.mining import faiss_index, kernels, sweep
 from mexma_cli.mining.answers import Direction, Search
 from mexma_cli.mining.blocks import Side, VectorSource
 from mexma_cli.mining.faiss_index import SideIndex, choose
-from mexma_cli.mining.neighbours import Neighbours, knn, unpack
+from mexma_cli.mining.neighbours import Neighbours, TooLittleMemory, knn, unpack
 from mexma_cli.mining.tuning import tune
 
 _WORKING = 4 << 30  # bytes where no limit is given
@@ -118,8 +117,8 @@ def ann(
         index had fewer than k answers is answered exactly.
 
     Raises:
-        MexmaError: faiss does not know the index, or there are too few rows to train it, or it cannot be done
-            in that much memory.
+        MexmaError: faiss does not know the index, or there are too few rows to train it.
+        TooLittleMemory: It cannot be done in that much memory.
         ValueError: As for `knn`; `recall` not in (0, 1].
     """
     if k < 1 or not 0 < recall <= 1:
@@ -155,7 +154,7 @@ def _approximate(
     backward = np.full((len(right), min(k, len(left))), kernels.EMPTY, dtype=np.int64)
     if journal is not None and "memory" in journal.facts:
         memory = journal.facts["memory"]
-    working = _working(memory, 20 * (forward.size + backward.size))
+    working = _working(memory, len(left), len(right), k)
     share = None if memory is None else working // 4
     progress = _Progress(2 * (len(left) + len(right)), on_progress)
     indexes = []
@@ -219,17 +218,26 @@ def _temporary(scratch: Path | None) -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="mexma-", dir=scratch)
 
 
-def _working(memory: int | None, results: int) -> int:
+def least_bytes(n: int, m: int, k: int) -> int:
+    """Bytes without which `ann` of n and m rows with an index is refused."""
+    return _result_bytes(n, m, k) + _OVERHEAD + _LEAST
+
+
+def _result_bytes(n: int, m: int, k: int) -> int:
+    return 20 * (n * min(k, m) + m * min(k, n))
+
+
+def _working(memory: int | None, n: int, m: int, k: int) -> int:
     if memory is None:
         return _WORKING
-    working = memory - results - _OVERHEAD
-    if working < _LEAST:
-        raise MexmaError(
+    results, needed = _result_bytes(n, m, k), least_bytes(n, m, k)
+    if memory < needed:
+        raise TooLittleMemory(
             f"the neighbours alone need {size(results)} and the search {size(_OVERHEAD + _LEAST)}, "
             f"{size(max(memory, 0))} are there",
-            "more --memory, a smaller -k, or the text in parts",
+            needed,
         )
-    return working
+    return memory - results - _OVERHEAD
 
 
 @contextmanager

@@ -24,10 +24,19 @@ from mexma_cli.mining.sweep import Journal, Place, Sweep, bytes_needed
 
 log = logging.getLogger(__name__)
 
-__all__ = ["Journal", "Neighbours", "VectorSource", "bytes_needed", "knn"]
+__all__ = ["Journal", "Neighbours", "TooLittleMemory", "VectorSource", "bytes_needed", "knn", "least_bytes"]
 
 X_ROWS = 1 << 16
 """Rows of x that are held at once where the memory has no limit; more would not make it faster."""
+MORE_MEMORY = "more --memory, a smaller -k, or the text in parts"
+
+
+class TooLittleMemory(MexmaError):
+    """A search cannot be done in the memory that it was given; `needed` are the bytes in which it can."""
+
+    def __init__(self, message: str, needed: int, hint: str = MORE_MEMORY) -> None:
+        super().__init__(message, hint)
+        self.needed = needed
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,7 @@ def knn(
         on_progress: called with (tiles done, tiles in all).
 
     Raises:
-        MexmaError: It cannot be done in that much memory.
+        TooLittleMemory: It cannot be done in that much memory.
     """
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")
@@ -87,8 +96,10 @@ def knn(
     kept = journal.load(forward, backward) if journal else None
     place = Place(*kept) if kept else Place(rows, 0, 0)
     if memory is not None and place.rows > rows:
-        raise MexmaError(
-            f"this search was begun with more memory, {amounts.size(bytes_needed(*size, place.rows))}",
+        begun_with = bytes_needed(*size, place.rows)
+        raise TooLittleMemory(
+            f"this search was begun with more memory, {amounts.size(begun_with)}",
+            begun_with,
             "give that much to go on with it, or remove what it left to start anew",
         )
     sweep = Sweep(left, right, forward, backward, arithmetic_for(left, right, (len(left), len(right)), k))
@@ -110,21 +121,25 @@ def arithmetic_for(left: Side, right: Side, sizes: tuple[int, int], k: int) -> A
     return choose_arithmetic(sizes[0] * sizes[1] * left.dim, left.dim, pairs)
 
 
+def least_bytes(n: int, m: int, dim: int, k: int) -> int:
+    """Bytes without which `knn` of n and m rows is refused."""
+    return bytes_needed(n, m, dim, k, min(n, tiles.X_TILE))
+
+
 def _rows_at_once(n: int, m: int, dim: int, k: int, memory: int | None) -> int:
     """Rows of x to hold: as many as fit."""
     most = min(n, X_ROWS)
     if memory is None or bytes_needed(n, m, dim, k, most) <= memory:
         return most
-    least = min(n, tiles.X_TILE)
-    needed = bytes_needed(n, m, dim, k, least)
+    needed = least_bytes(n, m, dim, k)
     if needed > memory:
-        raise MexmaError(
+        raise TooLittleMemory(
             f"{k} neighbours of {n:,} and {m:,} rows of {dim} dimensions need {amounts.size(needed)}, "
             f"{amounts.size(max(memory, 0))} are left for them",
-            "more --memory, a smaller -k, or the text in parts",
+            needed,
         )
     spare = memory - bytes_needed(n, m, dim, k, 0)
-    return max(least, spare // (10 * dim + 32) // tiles.X_TILE * tiles.X_TILE)
+    return max(min(n, tiles.X_TILE), spare // (10 * dim + 32) // tiles.X_TILE * tiles.X_TILE)
 
 
 def unpack(keys: np.ndarray, own: Side, other: Side) -> tuple[np.ndarray, np.ndarray]:

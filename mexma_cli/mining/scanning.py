@@ -42,6 +42,33 @@ def _insert(best: np.ndarray, new: np.int64) -> None:
     best[place] = new
 
 
+@compiled()
+def _kth_largest(values: np.ndarray, k: int) -> np.float32:
+    """The k-th largest of float32 [n], which change places (Hoare's selection).
+
+    Not np.partition: Numba compiles its checks and messages too, which took longer than all else here.
+    """
+    low, high, wanted = 0, len(values) - 1, len(values) - k
+    while low < high:
+        pivot = values[(low + high) // 2]
+        left, right = low, high
+        while left <= right:
+            while values[left] < pivot:
+                left += 1
+            while values[right] > pivot:
+                right -= 1
+            if left <= right:
+                values[left], values[right] = values[right], values[left]
+                left, right = left + 1, right - 1
+        if wanted <= right:
+            high = right
+        elif wanted >= left:
+            low = left
+        else:  # between them are equals of the pivot
+            break
+    return values[wanted]
+
+
 @_scanning()
 def _row_floor(
     tile: np.ndarray,
@@ -67,7 +94,7 @@ def _row_floor(
             value = decode(near[g])
             lower = value * step - abs(value) * wide - error[g] * length + bias[g]
             groups[g] = lower if lower > groups[g] else groups[g]
-    return np.partition(groups, count - k)[count - k]
+    return _kth_largest(groups, k)
 
 
 @_scanning()
@@ -100,8 +127,11 @@ def column_maxima(
 @compiled()
 def kth_best(groups: np.ndarray, k: int, floors: np.ndarray) -> None:
     """The k-th largest of each column of [g, c] into `floors` [c]."""
+    column = np.empty(len(groups), dtype=np.float32)
     for j in range(groups.shape[1]):
-        floors[j] = np.partition(groups[:, j], len(groups) - k)[len(groups) - k]
+        for group in range(len(groups)):
+            column[group] = groups[group, j]
+        floors[j] = _kth_largest(column, k)
 
 
 @compiled()

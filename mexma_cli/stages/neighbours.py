@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from mexma_cli.amounts import counted, size
+from mexma_cli.amounts import counted, size, size_option
 from mexma_cli.errors import MexmaError
+from mexma_cli.mining import neighbours
 from mexma_cli.mining.device import load_libraries
-from mexma_cli.mining.neighbours import Neighbours, knn
+from mexma_cli.mining.neighbours import Neighbours, TooLittleMemory, knn
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.journal import FileJournal
 from mexma_cli.store.layout import PROGRESS, partial, unfinished
@@ -49,25 +50,37 @@ class SearchSettings:
         """Bytes that the neighbours and the pairs made of them take, for the rows of both sides together."""
         return (_RESULT_BYTES * k + _MATCHING_BYTES) * rows
 
-    def left(self, rows: int, k: int) -> int | None:
-        """Bytes that the search may take when the process and what follows the search have theirs.
+    def left(self, held: int, rows: int, k: int, needed: int) -> int | None:
+        """Bytes that the search may take when the process has its own.
 
         Args:
+            held: What the process holds, from `resident`.
             rows: Of both sides together.
+            needed: What the search takes at least.
 
         Raises:
-            MexmaError: What follows would not fit.
+            MexmaError: The search, or what follows it, would not fit; says how much would be enough.
         """
         if self.memory is None:
             return None
-        held, later = resident(), self.after(rows, k)
-        if held + later > self.memory:
-            raise MexmaError(
-                f"--memory {size(self.memory)} is too little for {counted(rows, 'line')}: the program takes "
-                f"{size(held)}, their neighbours and pairs {size(later)}",
-                "more --memory, a smaller -k, or the text in parts",
+        later = self.after(rows, k)
+        if held + max(later, needed) > self.memory:
+            raise self.too_little(
+                f"for {counted(rows, 'line')}: the program takes {size(held)}, finding their neighbours "
+                f"{size(needed)}, and the neighbours and pairs {size(later)}",
+                held,
+                max(later, needed),
             )
         return self.memory - held
+
+    def too_little(self, why: str, held: int, needed: int) -> MexmaError:
+        """The refusal of too small a limit, with one that is enough."""
+        assert self.memory is not None
+        return MexmaError(
+            f"--memory {size(self.memory)} is too little {why}",
+            f"--memory {size_option(enough(held, needed))} is enough; a smaller -k, or the text in parts, "
+            "takes less",
+        )
 
 
 @dataclass(frozen=True)
@@ -103,9 +116,28 @@ def search(
     source, target = stores
     if settings.memory is not None:
         load_libraries()
-    memory = settings.left(source.rows + target.rows, k)
+    needed = least_bytes(int(keep[0].sum()), int(keep[1].sum()), source.dim, k, settings.index)
+    held = resident()  # with the libraries
+    memory = settings.left(held, source.rows + target.rows, k, needed)
     if journal is not None and journal.begun:
         log.info("going on with the search that was interrupted")
+    try:
+        return _found(stores, k, keep, settings, memory, journal, on_progress)
+    except TooLittleMemory as error:  # less than what it was begun with
+        raise settings.too_little(f"here: {error.message}", held, error.needed) from None
+
+
+def _found(
+    stores: tuple[EmbeddingStore, EmbeddingStore],
+    k: int,
+    keep: tuple[np.ndarray, np.ndarray],
+    settings: SearchSettings,
+    memory: int | None,
+    journal: FileJournal | None,
+    on_progress: Callable[[int, int], None] | None,
+) -> Found:
+    """`search`, in the memory that is left for it."""
+    source, target = stores
     if settings.index == EXACT:
         found = knn(
             source,
@@ -191,6 +223,29 @@ def journal_beside(
             raise
         (folder / PROGRESS).unlink(missing_ok=True)  # it would go on with files that are gone
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def has_index(n: int, m: int, index: str) -> bool:
+    """Whether such a search of n and m rows takes an index: `auto` has none for few."""
+    if index == EXACT:
+        return False
+    from mexma_cli.mining import faiss_index
+
+    return faiss_index.needed(index, n * m)
+
+
+def least_bytes(n: int, m: int, dim: int, k: int, index: str) -> int:
+    """Bytes that a search of n and m rows takes at least."""
+    if not has_index(n, m, index):
+        return neighbours.least_bytes(n, m, dim, k)
+    from mexma_cli.mining import ann
+
+    return ann.least_bytes(n, m, k)
+
+
+def enough(held: int, needed: int) -> int:
+    """A limit for the process that leaves so many bytes, also in a run that holds a little more than this."""
+    return held + needed + held // 20
 
 
 def resident() -> int:

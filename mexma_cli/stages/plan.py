@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from mexma_cli.mining.estimate import seconds_needed
 from mexma_cli.mining.neighbours import X_ROWS, bytes_needed
-from mexma_cli.mining.tiles import X_TILE
-from mexma_cli.stages.neighbours import EXACT, SearchSettings, resident
+from mexma_cli.stages.neighbours import SearchSettings, enough, has_index, least_bytes, resident
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
@@ -59,10 +58,10 @@ def plan(
         MexmaError: It does not fit into settings.memory.
     """
     n, m = (side.rows for side in inputs)
+    needed = least_bytes(n, m, dim, k, settings.index)
     held = resident()
-    room = settings.left(n + m, k)
+    room = settings.left(held, n + m, k, needed)
     later = settings.after(n + m, k)
-    least = held + max(later, bytes_needed(n, m, dim, k, min(n, X_TILE)))
     wanted = held + max(later, bytes_needed(n, m, dim, k, min(n, X_ROWS)))
     embedding, temporary = 0.0, 0
     for side in inputs:
@@ -75,27 +74,18 @@ def plan(
             temporary += side.rows * dim * _STORED_BYTES + side.text
     return Plan(
         memory=wanted if room is None else min(wanted, held + room),
-        least_memory=least,
+        least_memory=enough(held, max(later, needed)),
         output=sum(side.text for side in inputs) + 24 * min(n, m),
         journal=_KEY_BYTES * k * (n + m) + _index_bytes(n, m, dim, settings.index),
         temporary=temporary,
         embedding=embedding,
-        searching=None if _has_index(n, m, settings.index) else seconds_needed(n, m, dim, k),
+        searching=None if has_index(n, m, settings.index) else seconds_needed(n, m, dim, k),
     )
-
-
-def _has_index(n: int, m: int, index: str) -> bool:
-    """`auto` has none for few lines."""
-    if index == EXACT:
-        return False
-    from mexma_cli.mining import faiss_index
-
-    return faiss_index.needed(index, n * m)
 
 
 def _index_bytes(n: int, m: int, dim: int, index: str) -> int:
     """Of the indexes over both sides, which are kept until the output is written; none if it is exact."""
-    if not _has_index(n, m, index):
+    if not has_index(n, m, index):
         return 0
     from mexma_cli.mining import faiss_index
 

@@ -24,7 +24,14 @@ from mexma_cli.stages.language import CorpusReport, LanguageWorker, Plan
 from mexma_cli.stages.prepare_pool import processes, result, work_on
 from mexma_cli.stages.tokenizer import recipe_tokenizer
 from mexma_cli.stages.vocabulary import Weighed
-from mexma_cli.store.manifest import aside, left_aside, only_writer, read_json, write_json_atomic
+from mexma_cli.store.manifest import (
+    aside,
+    check_outside_stores,
+    left_aside,
+    only_writer,
+    read_json,
+    write_json_atomic,
+)
 from mexma_cli.text.clean import PairFilter, folded
 from mexma_cli.text.lines import Member, read_lines
 
@@ -174,6 +181,7 @@ class _Crew:
         """Take the folder for this process alone, and make room for temporary files in it."""
         if self._open:
             return
+        check_outside_stores(self._store)
         self._store.mkdir(parents=True, exist_ok=True)
         self._stack.enter_context(only_writer(self._store))
         for name in (_WORK, "tokenizer"):

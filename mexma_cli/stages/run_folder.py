@@ -9,7 +9,7 @@ from typing import Any
 from mexma_cli.amounts import counted
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import DecomposeRecipe, Recipe, load, load_any
-from mexma_cli.store.manifest import read_json, whole_file, write_json_atomic
+from mexma_cli.store.manifest import check_outside_stores, read_json, whole_file, write_json_atomic
 
 RECIPE = "recipe.yaml"
 BATCHES = "pairs_per_step.json"
@@ -81,8 +81,10 @@ def check(
         places: Keys whose values may differ.
 
     Raises:
-        MexmaError: It does (without `resume`), or another recipe's (with it), or nobody knows whose.
+        MexmaError: It does (without `resume`), or another recipe's (with it), or nobody knows whose; or it
+            lies in a store.
     """
+    check_outside_stores(run)
     kept = run / RECIPE
     if not kept.is_file():
         _nothing_else(run, recipe)

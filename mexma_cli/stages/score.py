@@ -11,7 +11,15 @@ import numpy as np
 
 from mexma_cli.amounts import counted
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import Chunk, MinedPair, format_pairs, other_format, read_pairs
+from mexma_cli.formats.bitext import (
+    Chunk,
+    MinedPair,
+    format_pairs,
+    is_jsonl,
+    other_format,
+    read_jsonl,
+    read_pairs,
+)
 from mexma_cli.mining.blocks import Side
 from mexma_cli.mining.kernels import dots
 from mexma_cli.mining.margin import margin as margin_of
@@ -153,35 +161,43 @@ def scored_lines(
         yield (line,), changed
 
 
-def split_tsv(path: Path, where: str, source: Path, target: Path) -> None:
-    """Write the two sides of a TSV file, `source TAB target` or what `mexma mine` writes, as two texts.
+def split_sides(path: Path, where: str, source: Path, target: Path) -> None:
+    """Write the two sides of `source TAB target`, or of what `mexma mine` writes (TSV, JSONL), as two texts.
 
     Args:
         path: a regular file, maybe compressed.
         where: its name in messages.
 
     Raises:
-        MexmaError: a line with fewer or more fields than the first one (file and line are named).
+        MexmaError: a line with fewer or more fields than the first one, or without them (file and line are
+            named).
     """
     with open_text(source) as first, open_text(target) as second:
-        for left, right in read_pairs(_without_scores(read_lines(path, where), where), where):
+        for left, right in _sides(read_lines(path, where), where):
             first.write(f"{left}\n")
             second.write(f"{right}\n")
 
 
-def _without_scores(lines: Iterator[str], where: str) -> Iterator[str]:
-    """The lines, less a first column of numbers if the first line has three columns, and less what --with-ids
-    puts behind the text."""
+def _sides(lines: Iterator[str], where: str) -> Iterator[tuple[str, str]]:
     first = next(lines, None)
     if first is None:
         return
+    lines = chain([first], lines)
+    if is_jsonl(first):
+        yield from ((pair.source, pair.target) for pair in read_jsonl(lines, where))
+    else:
+        yield from read_pairs(_without_scores(first, lines, where), where)
+
+
+def _without_scores(first: str, lines: Iterator[str], where: str) -> Iterator[str]:
+    """The lines, the first of which is `first`, less a first column of numbers if that has three columns, and
+    less what --with-ids puts behind the text."""
     columns = first.count("\t") + 1
     if columns == 1:
         raise MexmaError(
             f"{where}, line 1: 1 tab-separated field, expected 2 (source, target)",
             other_format(first) or "is it one side of a bitext in two files? Name the other one too",
         )
-    lines = chain([first], lines)
     if columns < 3 or not _is_number(first.partition("\t")[0]):
         yield from lines
         return

@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 Model = TypeVar("Model", bound=BaseModel)
 
+STORES = {".emb": "embeddings", ".knn": "neighbours"}
+"""How the folders of stores are called, and the kind that their manifests state."""
 _NO_SPACE = {errno.ENOSPC: "no space left on the disk", errno.EDQUOT: "the disk quota is used up"}
 _NO_LOCKS = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS}
 
@@ -86,8 +88,10 @@ def make_parent(path: Path) -> None:
     """Make the folder that an output is to lie in, if it is missing, and find out that it can be written to.
 
     Raises:
-        MexmaError: It cannot; the message has the output's name or its folder's, not one beside it.
+        MexmaError: It cannot, or lies in a store; the message has the output's name or its folder's, not one
+            beside it.
     """
+    check_outside_stores(path)
     folder = behind_link(path).parent
     hint = "name another output"
     try:
@@ -99,6 +103,31 @@ def make_parent(path: Path) -> None:
             pass
     except OSError as error:
         raise MexmaError(f"{path} cannot be written: {error.strerror}", hint) from None
+
+
+def check_outside_stores(path: Path) -> None:
+    """Refuse an output in the folder of a store: what does not belong there makes the store unreadable.
+
+    Raises:
+        MexmaError: It lies in one, or in what is called like one.
+    """
+    named = [folder for folder in path.parents if folder.suffix in STORES]
+    around = [folder for folder in behind_link(path).absolute().parents if _is_store(folder)]
+    for store in (*named, *around):
+        raise MexmaError(
+            f"{path} would lie in {store}, and a store holds nothing but its own files",
+            f"name one beside it: {store.parent / path.name}",
+        )
+
+
+def _is_store(folder: Path) -> bool:
+    if not (folder / "manifest.json").is_file():
+        return False
+    try:
+        content = read_json(folder / "manifest.json")
+    except (MexmaError, OSError):  # whatever it is
+        return False
+    return isinstance(content, dict) and content.get("kind") in STORES.values()
 
 
 def aside(path: Path) -> Path:

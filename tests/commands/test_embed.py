@@ -20,6 +20,7 @@ from click.testing import CliRunner, Result
 from mexma_cli.commands.embed import Job, default_output
 from mexma_cli.commands.options import EncoderChoice
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 from mexma_cli.store.embeddings import EmbeddingStore, Settings
 
@@ -52,6 +53,32 @@ def test_embeds_beside_the_text(tiny_encoder: Path, corpus: Path) -> None:
     again = embed(tiny_encoder, "--lang", "fra_Latn", corpus)
     assert again.exit_code == 0
     assert "nothing to do" in again.stderr
+
+
+def test_no_output_lands_in_a_store(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> None:
+    """An --overwrite of the store around it took it along."""
+    english = tmp_path / "english.txt"
+    english.write_text("It was 12 years ago.\n")
+    store, other = tmp_path / "a.emb", tmp_path / "b.emb"
+    for path in (store, other):
+        assert embed(tiny_encoder, corpus, "-o", path).exit_code == 0
+    before = sorted(file.name for file in store.iterdir())
+    commands: list[list[str | Path]] = [
+        ["embed", "--model", tiny_encoder, corpus, "-o", store / "b.emb"],
+        ["embed", "--model", tiny_encoder, corpus, "-o", tmp_path / "new.emb" / "b.emb"],
+        ["mine", other, other, "-o", store / "pairs.tsv"],
+        ["knn", other, other, "-o", store / "n.knn"],
+        ["merge", other, "-o", store / "c.emb"],
+        ["augment", english, "-o", store],
+    ]
+    for command in commands:
+        done = CliRunner().invoke(cli, [str(word) for word in command])
+        assert done.exit_code == 1 and "would lie in" in done.stderr, (command, done.output)
+        assert "name one beside it" in done.stderr
+    with pytest.raises(MexmaError, match="would lie in"):
+        SentenceEncoder.load(str(tiny_encoder), "cpu").save(store / "encoder")
+    assert sorted(file.name for file in store.iterdir()) == before
+    assert not (tmp_path / "new.emb").exists()
 
 
 def test_a_language_that_the_encoder_does_not_know(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> None:

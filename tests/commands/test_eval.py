@@ -68,6 +68,19 @@ def test_duplicates_and_empty_lines(
     assert found["rows"][0]["sentences"] == 16 and found["rows"][0]["errors by row"] == 8
 
 
+def test_augment_replaces_both_files_or_neither(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("It was 12 years ago.\n")
+    assert run("augment", tmp_path / "a.txt", "-o", tmp_path / "out").exit_code == 0
+    kinds = tmp_path / "out/a_errtype.txt.json"
+    before = kinds.read_bytes()
+    (tmp_path / "out/a_augmented.txt").unlink()
+    (tmp_path / "out/a_augmented.txt/x").mkdir(parents=True)
+    (tmp_path / "a.txt").write_text("There were 12 ships.\n")
+    failed = run("augment", tmp_path / "a.txt", "-o", tmp_path / "out")
+    assert failed.exit_code == 1 and "a_augmented.txt is a folder, not a file" in failed.stderr
+    assert kinds.read_bytes() == before
+
+
 def test_augment_then_xsimpp(folder: Path, options: list[str], tmp_path: Path) -> None:
     made = run("augment", folder / "devtest/eng_Latn.devtest", "-o", folder / "devtest_augmented", "--json")
     assert made.exit_code == 0, made.stderr

@@ -87,6 +87,19 @@ def test_senteval_on_the_files_that_are_there(
     assert "no files of CR, SUBJ, MPQA: left out" in done.stderr
 
 
+def test_folds_that_cannot_be_cut_are_found_before_the_work(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    for name, count in (("MR.tsv", 40), ("MPQA.tsv", 12), ("SST2.train.tsv", 4), ("SST2.dev.tsv", 4)):
+        rows = [f"{n % 2}\tfilm {n}" for n in range(count)]
+        (tmp_path / name).write_text("\n".join(rows), encoding="utf-8")
+    done = run("senteval", tmp_path, "--model", tmp_path / "no encoder", "--kfold", 4)
+    assert done.exit_code == 1 and "SST2: a class has 2 examples, too few for 4 folds" in done.stderr
+    (tmp_path / "SST2.test.tsv").write_text("0\ta\n1\tb\n")  # dev, then test: no folds
+    done = run("senteval", tmp_path, "--model", tmp_path / "no encoder", "--kfold", 4)
+    assert "MPQA: a class has 6 examples, too few for 4 folds" in done.stderr
+    assert "use --kfold 3 or less" in done.stderr
+
+
 def test_what_is_missing_or_wrong(tiny_encoder: Path, tmp_path: Path) -> None:
     model = ("--model", tiny_encoder)
     done = run("senteval", tmp_path, *model)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from mexma_cli.evaluation.results import Result as Result_
 from mexma_cli.main import cli
 from mexma_cli.training.log import TrainingLog
 
@@ -47,6 +48,27 @@ def test_table(runs: list[Path]) -> None:
     assert report(runs[0] / "log.jsonl").stdout == result.stdout
     side_by_side = report(*runs).stdout
     assert "plain" in side_by_side and "with <koleo>" in side_by_side
+
+
+def test_one_run_named_twice_is_shown_once(runs: list[Path]) -> None:
+    wanted = report(runs[0])
+    for again in (runs[0], runs[0] / "log.jsonl", runs[0] / ".." / "plain"):
+        result = report(runs[0], again)
+        assert result.exit_code == 0 and result.stdout == wanted.stdout
+        assert f"warning: {again} was named before" in result.stderr
+    assert len(json.loads(report(*runs, runs[0], "--json").stdout)["runs"]) == 2
+
+
+def test_a_folder_of_results_is_told_what_to_name(tmp_path: Path) -> None:
+    result = Result_("xsim", {"name": "mini", "fingerprint": "f"}, {}, {"xsim": 1.0}, [])
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_text(json.dumps(result.to_json()))
+    refused = report(tmp_path)
+    assert refused.exit_code == 1 and f"name {tmp_path}/*.json" in refused.stderr
+    shown = report(*tmp_path.glob("*.json"))
+    assert shown.exit_code == 0, shown.stderr
+    (tmp_path / "config.json").write_text("{}")
+    assert f"name {tmp_path}/a.json {tmp_path}/b.json" in report(tmp_path).stderr
 
 
 def test_json(runs: list[Path]) -> None:

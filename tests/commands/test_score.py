@@ -93,7 +93,7 @@ def test_refusals(files: tuple[Path, Path, Path], tiny_encoder: Path, tmp_path: 
     (tmp_path / "empty.tsv").write_bytes(b"")
     run("embed", source, *model, "-o", tmp_path / "fra.emb")
     for code, message, *arguments in (
-        (2, "one TSV or two files, not 3 files", source, target, tsv),
+        (2, "one file of pairs or two files, not 3 files", source, target, tsv),
         (2, "Only one of the inputs can be stdin", "-", "-"),
         (2, "name the store of the other side too", tmp_path / "fra.emb"),
         (2, "--margin absolute has no neighbourhoods", tsv, "--margin", "absolute", "--background", tsv, tsv),

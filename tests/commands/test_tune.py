@@ -121,8 +121,24 @@ def test_stdin_is_called_so_and_is_one_input_only(candidates: Path, gold: Path) 
 
 
 def test_other_formats_get_a_hint(tmp_path: Path, gold: Path) -> None:
-    result = run("tune", write(tmp_path / "c.jsonl", '{"score": 1.3}'), "--gold", gold)
-    assert result.exit_code == 1 and "hint: it looks like JSONL; read is TSV, as `mexma mine" in result.stderr
+    result = run("tune", write(tmp_path / "c.tmx", '<?xml version="1.0"?>'), "--gold", gold)
+    assert result.exit_code == 1 and "hint: it looks like XML; read is TSV, as `mexma mine" in result.stderr
+
+
+def test_what_mine_writes_is_read(tmp_path: Path, sentences: dict[str, list[str]]) -> None:
+    """TSV, with ids and packed, and JSONL: the same threshold, and the same scores of its lines."""
+    texts = [write(tmp_path / f"{side}.txt", *lines) for side, lines in sentences.items()]
+    gold = write(tmp_path / "gold.tsv", *map("\t".join, zip(*sentences.values(), strict=True)))
+    tuned, scored = set(), set()
+    for name in ("plain.tsv", "packed.tsv.gz", "ids.tsv", "pairs.jsonl", "packed.jsonl.zst"):
+        pairs = tmp_path / name
+        mined = run("mine", *texts, "-o", pairs, *(["--with-ids"] if name == "ids.tsv" else []))
+        assert mined.exit_code == 0, mined.stderr
+        for found, *command in ((tuned, "tune", pairs, "--gold", gold, "--json"), (scored, "score", pairs)):
+            done = run(*command)
+            assert done.exit_code == 0, done.stderr
+            found.add(done.stdout)
+    assert len(tuned) == len(scored) == 1 and len(scored.pop().splitlines()) > 3
 
 
 def test_a_sentence_with_two_ids_is_left_out(tmp_path: Path) -> None:

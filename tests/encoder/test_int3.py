@@ -11,6 +11,7 @@ import torch
 from transformers import AutoTokenizer, DistilBertConfig, DistilBertModel
 
 from mexma_cli.encoder import int3
+from mexma_cli.encoder.body import Body
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 
@@ -89,6 +90,40 @@ def test_what_was_rounded_can_be_saved_whole(stored: tuple[SentenceEncoder, Path
     loaded = SentenceEncoder.load(str(folder), "cpu")
     loaded.save(tmp_path / "whole")
     assert SentenceEncoder.load(str(tmp_path / "whole"), "cpu").fingerprint == loaded.fingerprint
+
+
+@pytest.mark.parametrize("through", ["the files alone", "transformers"])
+def test_what_was_rounded_is_not_rounded_again(
+    stored: tuple[SentenceEncoder, Path], tmp_path: Path, through: str
+) -> None:
+    _, folder = stored
+    loaded = SentenceEncoder.load(str(folder), "cpu")
+    if through == "transformers":
+        loaded = SentenceEncoder(
+            "same", Body(loaded.model, loaded.body.coded), loaded.tokenizer, max_tokens=loaded.max_tokens
+        )
+    loaded.save(tmp_path / "again", dtype="int3")
+    assert (tmp_path / "again" / int3.FILE).read_bytes() == (folder / int3.FILE).read_bytes()
+    assert SentenceEncoder.load(str(tmp_path / "again"), "cpu").fingerprint == loaded.fingerprint
+    loaded.save(folder, dtype="int3")  # over itself
+    assert SentenceEncoder.load(str(folder), "cpu").fingerprint == loaded.fingerprint
+
+
+def test_what_has_changed_since_or_has_no_file_any_more_is_coded_anew(
+    stored: tuple[SentenceEncoder, Path], tmp_path: Path
+) -> None:
+    _, folder = stored
+    loaded = SentenceEncoder.load(str(folder), "cpu")
+    words = loaded.model.get_input_embeddings().weight
+    with torch.no_grad():
+        words[7] += 0.5
+    loaded.save(tmp_path / "changed", dtype="int3")
+    found = SentenceEncoder.load(str(tmp_path / "changed"), "cpu").model.get_input_embeddings().weight
+    assert (found - words)[7].abs().mean() < 0.2 and not torch.equal(found, words)
+    (folder / int3.FILE).unlink()
+    loaded.save(tmp_path / "gone", dtype="int3")
+    gone, changed = ((tmp_path / name / int3.FILE).read_bytes() for name in ("gone", "changed"))
+    assert gone == changed
 
 
 def test_it_is_an_eighth_of_float32_even_where_rows_are_short(stored: tuple[SentenceEncoder, Path]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,19 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         change_json("config.json", hidden_size="32"),
         "cannot be loaded as an encoder: .*'hidden_size': TypeError: .* expected int, got str",
     ),
+    **{
+        f"{key} {value}": (change_json("config.json", **{key: value}), f"{key} {value}; at least 1 is needed")
+        for key in ("num_hidden_layers", "intermediate_size", "type_vocab_size")
+        for value in (-1, 0)
+    },
+    "no positions": (
+        change_json("config.json", max_position_embeddings=1),
+        "max_position_embeddings 1: no room for a sentence",
+    ),
+    "a variance below nothing": (
+        change_json("config.json", layer_norm_eps=-1.0),
+        r"layer_norm_eps -1\.0, which is no small number",
+    ),
     "family": (
         change_json("config.json", model_type="distilbert"),
         "model type 'distilbert' is not supported",
@@ -149,6 +163,20 @@ def test_what_is_not_honoured_is_refused_by_name(case: str, copy: Callable[[str]
     change(folder)
     with pytest.raises(MexmaError, match=message):
         SentenceEncoder.load(str(folder), "cpu")
+
+
+def test_positions_without_room_are_refused_where_they_begin_behind_the_padding(
+    tiny_encoder: Path, tmp_path: Path
+) -> None:
+    """Position 2 is the first, so of 3 there is one: it took an IndexError to find out, or nothing did."""
+    folder = shutil.copytree(tiny_encoder, tmp_path / "e")
+    weights = load_file(folder / WEIGHTS)
+    name = "embeddings.position_embeddings.weight"
+    for positions in (1, 3):
+        change_json("config.json", max_position_embeddings=positions)(folder)
+        save_file(weights | {name: weights[name][:positions].contiguous()}, folder / WEIGHTS)
+        with pytest.raises(MexmaError, match=f"max_position_embeddings {positions}: no room for a sentence"):
+            SentenceEncoder.load(str(folder), "cpu")
 
 
 def test_a_limit_without_room_is_refused(tiny_encoder: Path) -> None:

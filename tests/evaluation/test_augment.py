@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from random import Random
 
 import pytest
 
-from mexma_cli.evaluation.augment import KINDS, PER_KIND, augment
+from mexma_cli.evaluation.augment import _OPPOSITES, KINDS, PER_KIND, _Alike, _opposites, augment
 
 TEXT = [
     "The river rose by 12.5 metres in 1998, and 3,000 people left Hanoi.",
@@ -39,6 +40,29 @@ def test_a_sentence_alone_gives_what_it_gives_among_others() -> None:
     """Names apart, which come from the text."""
     for kind in ("number", "causality"):
         assert made(TEXT, kind, TEXT[0]) == made(TEXT[:1], kind, TEXT[0])
+
+
+def test_patterns_that_are_not_tried_would_not_have_matched() -> None:
+    entries = [line.split("\t")[0] for line in _OPPOSITES.read_text(encoding="utf-8").splitlines()]
+    odd = [entry.replace("i", letter) for entry in entries[::9] for letter in "\u0130\u0131"]
+    odd += [entry.replace("s", "\u017f").replace("k", "\u212a") for entry in entries[::5]]
+    lines = [*TEXT, *entries, *map(str.upper, entries), *odd, "un-able, 'above' it_above above-board"]
+    every = _opposites().in_line(" ".join(entries))
+    assert len(every) == len(entries)
+    for line in lines:
+        tried = _opposites().in_line(line)
+        assert [one for one in every if one[0].search(line)] == [one for one in tried if one[0].search(line)]
+        assert len(tried) < 20
+
+
+def test_names_are_sampled_as_from_a_list_of_all_that_fit() -> None:
+    names = ["Ham", "Abraham", "Ab", "Io", "Lima", "Vienna", "Anna", "Maria Lopez", "Maria", "Hanoi", "Oslo"]
+    alike = _Alike(names)
+    lines = ["Ham saw Anna.", "Abraham and Viennas", "Maria Lopez in Lima", "Io", "HanoiOsloLima Vienna"]
+    for seed, (line, name) in enumerate((line, name) for line in lines for name in names):
+        fitting = [one for one in names if one not in line and name not in one]
+        wanted = Random(seed).sample(fitting, min(PER_KIND, len(fitting)))
+        assert list(alike.sampled(line, name, Random(seed))) == wanted
 
 
 def test_numbers_keep_their_look() -> None:

@@ -110,8 +110,9 @@ def test_only_a_whole_task_is_as_published() -> None:
 
 def test_a_class_that_is_too_rare_for_the_folds() -> None:
     rare = Part(np.ones((30, 2)), np.array([1] * 5 + [0] * 25))
-    with pytest.raises(MexmaError, match="CR: a class has 5 examples, too few for 3 folds"):
+    with pytest.raises(MexmaError, match="CR: a class has 5 examples, too few for 3 folds") as caught:
         run_task("CR", {"all": rare}, kfold=3)
+    assert caught.value.hint == "use --kfold 2 or less"
     test = Part(np.ones((4, 2)), np.array([0, 1, 0, 1]))  # folds that are not cut again need fewer
     assert run_task("TREC", {"train": rare, "test": test}, kfold=5).accuracy == 50
     with pytest.raises(MexmaError, match="TREC: a class has 5 examples, too few for 6 folds"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,31 @@ def test_a_loss_that_is_no_number_ends_it(tiny_encoder: Path) -> None:
     settings = FineTuning(epochs=2, batch=16, learning_rate=1e30)
     with pytest.raises(MexmaError, match=r"the loss of the fine-tuning is (nan|inf)"):
         fine_tune(model, toy_pairs(90), settings, nullcontext)
+
+
+def test_small_gradients_do_not_vanish_in_fp16(tiny_encoder: Path) -> None:
+    """What is nearly learned: each logit's gradient is about 3e-9, zero in float16."""
+    moved: dict[str, float] = {}
+    for name, low in (("fp32", None), ("fp16", torch.float16)):
+        torch.manual_seed(0)
+        model = PairClassifier(SentenceEncoder.load(str(tiny_encoder), dtype="float32"), 64)
+        torch.nn.init.constant_(model.classifier.bias[1:], -15)
+        before = [weights.detach().clone() for weights in model.parameters()]
+        pairs = toy_pairs(96)
+        sure = Inference(pairs.premises, pairs.hypotheses, np.zeros(96, dtype=np.int64))
+        settings = FineTuning(epochs=4, batch=96, learning_rate=1e-3)
+        fine_tune(model, sure, settings, partial(torch.autocast, "cpu", dtype=low, enabled=low is not None))
+        both = zip(model.parameters(), before, strict=True)
+        moved[name] = sum(int((after != weights).sum()) for after, weights in both)
+    assert moved["fp32"] > 10_000 and moved["fp16"] > 0.9 * moved["fp32"], moved
+
+
+def test_gradients_that_overflow_with_any_scale_end_it(tiny_encoder: Path) -> None:
+    model = PairClassifier(SentenceEncoder.load(str(tiny_encoder), dtype="float32"), 64)
+    model.pooler.weight.register_hook(lambda slopes: slopes * float("inf"))
+    settings = FineTuning(epochs=40, batch=90)
+    with pytest.raises(MexmaError, match="overflow in fp16, however the loss is scaled"):
+        fine_tune(model, toy_pairs(90), settings, partial(torch.autocast, "cpu", dtype=torch.float16))
 
 
 def test_a_step_is_one_batch_however_it_is_cut(tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

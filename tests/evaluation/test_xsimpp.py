@@ -13,9 +13,9 @@ from mexma_cli.evaluation.aligned import read_texts
 from mexma_cli.evaluation.augment import HardNegative
 from mexma_cli.evaluation.xsimpp import (
     augmented_names,
+    augmented_texts,
     find_augmented,
     measure_xsimpp,
-    write_augmented,
     xsimpp_result,
 )
 
@@ -33,7 +33,10 @@ def folder(tmp_path: Path) -> Path:
     for code, lines in (("eng_Latn", ENGLISH), ("fra_Latn", ["un", "deux", "trois"])):
         text = "".join(f"{line}\n" for line in lines)
         (tmp_path / "devtest" / f"{code}.devtest").write_text(text)
-    write_augmented(HARD, tmp_path / "devtest/eng_Latn.devtest", tmp_path / "devtest_augmented")
+    (tmp_path / "devtest_augmented").mkdir()
+    names = augmented_names(tmp_path / "devtest/eng_Latn.devtest")
+    for name, text in zip(names, augmented_texts(HARD), strict=True):
+        (tmp_path / "devtest_augmented" / name).write_text(text)
     return tmp_path
 
 

@@ -92,7 +92,6 @@ def test_says_which_line_is_wrong(line: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("line", "hint"),
     [
-        ('{"score": 1.0}', "JSONL; read is TSV"),
         ('<?xml version="1.0"?>', "XML; read is TSV"),
         ("1.0 a b", ""),
     ],
@@ -102,6 +101,39 @@ def test_other_formats_are_told(line: str, hint: str) -> None:
         with pytest.raises(MexmaError, match=f"1 tab-separated field, expected {fields}") as caught:
             list(read([line], "f"))
         assert hint in (caught.value.hint or "") and bool(caught.value.hint) == bool(hint)
+
+
+def test_a_list_of_two_fields_is_told_of_jsonl() -> None:
+    with pytest.raises(MexmaError, match="1 tab-separated field, expected 2") as caught:
+        list(read_pairs(['{"score": 1.0}'], "f"))
+    assert "JSONL; read is TSV" in str(caught.value.hint)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), sentence, sentence)
+def test_jsonl_is_read_as_tsv_would_be(score: float, source: str, target: str) -> None:
+    pair = MinedPair(score, source + "\t", target, 3, 4)
+    (((line,), _),) = jsonl([pair])
+    assert list(read_scored([line[:-1]], "f")) == [ScoredPair(score, source + " ", target, 1)]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"score": 1.0}', r"f, line 2: not an object with the texts `source` and `target`"),
+        ('{"score": 1.0, "source": "a", "target": 2}', "not an object with the texts"),
+        ('{"score": 1.0, "source": "\\ud800", "target": "b"}', "not an object with the texts"),
+        ("[1]", "not an object with the texts"),
+        ("1.0\ta\tb", "not an object with the texts"),
+        ("", "not an object with the texts"),
+        ('{"source": "a", "target": "b"}', r"f, line 2: `score` is not there, or not a number"),
+        ('{"score": NaN, "source": "a", "target": "b"}', "not a number"),
+        ('{"score": true, "source": "a", "target": "b"}', "not a number"),
+    ],
+)
+def test_says_which_line_of_jsonl_is_wrong(line: str, message: str) -> None:
+    with pytest.raises(MexmaError, match=message) as caught:
+        list(read_scored(['{"score": 1, "source": "a", "target": "b"}', line], "f"))
+    assert "--format jsonl" in str(caught.value.hint)
 
 
 def test_reads_pairs_of_two_fields() -> None:

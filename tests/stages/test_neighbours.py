@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 import signal
 import subprocess
@@ -15,8 +16,18 @@ from click.testing import CliRunner
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
+from mexma_cli.mining import tiles
+from mexma_cli.mining.kernels import EMPTY
+from mexma_cli.mining.sweep import Place
 from mexma_cli.stages.mine import MineSettings, mine
-from mexma_cli.stages.neighbours import SearchSettings, journal_beside, resident, search
+from mexma_cli.stages.neighbours import (
+    SearchSettings,
+    journal_beside,
+    journal_in,
+    least_bytes,
+    resident,
+    search,
+)
 from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
 
 EXACT = SearchSettings()
@@ -175,8 +186,41 @@ def test_a_budget_that_is_too_small_is_refused(stores: tuple[EmbeddingStore, Emb
     enough = SearchSettings(memory=resident() + 200_000_000)
     assert len(mine(*stores, MineSettings(search=enough)).candidates) > 100
     just = SearchSettings(memory=resident() + 2_000_000)
-    with pytest.raises(MexmaError, match="4 neighbours of 700 and 600 rows of 12 dimensions need"):
+    with pytest.raises(MexmaError, match=r"finding their neighbours [0-9.]+ MB"):
         mine(*stores, MineSettings(search=just))
+
+
+@pytest.mark.parametrize("index", ["exact", "IVF8,Flat"])
+def test_a_budget_that_is_too_small_is_told_one_that_is_enough(
+    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path, index: str
+) -> None:
+    """As a user does it: the number in the hint, in a new process."""
+
+    def run(memory: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "mexma_cli", "mine", *(str(store.path) for store in stores)]
+        command += ["-o", str(tmp_path / "out.tsv"), "--index", index, "--memory", memory]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    refused = run("1M")
+    assert refused.returncode == 1 and "--memory 1.0 MB is too little" in refused.stderr
+    said = re.search(r"--memory ([0-9.]+[KMG]) is enough", refused.stderr)
+    assert said is not None, refused.stderr
+    assert run(said[1]).returncode == 0
+
+
+def test_going_on_with_too_little_memory_is_told_what_it_was_begun_with(
+    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiles, "X_TILE", 64)  # or these stores are searched in one go with any limit
+    keep = np.ones(700, bool), np.ones(600, bool)
+    (tmp_path / "j").mkdir()
+    journal = journal_in(tmp_path / "j", stores, 4, EXACT)
+    journal.save(Place(700, 0, 0), np.full((700, 4), EMPTY), np.full((600, 4), EMPTY))
+    less = resident() + least_bytes(700, 600, 12, 4, "exact") + 30_000
+    journal = journal_in(tmp_path / "j", stores, 4, EXACT)
+    with pytest.raises(MexmaError, match="too little here: this search was begun with more memory") as caught:
+        search(stores, 4, keep, SearchSettings(memory=less), journal)
+    assert re.match(r"--memory [0-9.]+M is enough", str(caught.value.hint))
 
 
 def test_an_index_says_what_it_found(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.mine import MineSettings, mine
-from mexma_cli.stages.score import score, scored_lines, split_tsv
+from mexma_cli.stages.score import score, scored_lines, split_sides
 from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
 
 
@@ -219,7 +219,7 @@ def test_a_store_that_is_made_anew_meanwhile_is_not_mixed_with_the_one_before(tm
 class TestSplit:
     def split(self, folder: Path, content: str) -> tuple[str, str]:
         (folder / "pairs.tsv").write_text(content, encoding="utf-8")
-        split_tsv(folder / "pairs.tsv", "pairs.tsv", folder / "s", folder / "t")
+        split_sides(folder / "pairs.tsv", "pairs.tsv", folder / "s", folder / "t")
         return (folder / "s").read_text(encoding="utf-8"), (folder / "t").read_text(encoding="utf-8")
 
     @pytest.mark.parametrize(
@@ -252,9 +252,17 @@ class TestSplit:
         with pytest.raises(MexmaError, match=message):
             self.split(tmp_path, content)
 
+    def test_jsonl_with_and_without_scores(self, tmp_path: Path) -> None:
+        lines = ['{"score": 1.5, "source": "a\\tb", "target": "A", "cosine": 0.5}']
+        lines += ['{"target": "B", "source": "\\u00e9"}', '{"source": "{", "target": ""}']
+        assert self.split(tmp_path, "\n".join(lines)) == ("a b\né\n{\n", "A\nB\n\n")
+        with pytest.raises(MexmaError, match=r"pairs\.tsv, line 2: not an object with the texts"):
+            self.split(tmp_path, lines[0] + "\na\tA\n")
+        assert self.split(tmp_path, "{\tA\n") == ("{\n", "A\n")
+
     @pytest.mark.parametrize(
         ("line", "hint"),
-        [("one text", "Name the other one too"), ('{"score": 1}', "like JSONL"), ("<tmx>", "like XML")],
+        [("one text", "Name the other one too"), ("<tmx>", "like XML")],
     )
     def test_what_is_no_tsv_gets_a_hint(self, line: str, hint: str, tmp_path: Path) -> None:
         with pytest.raises(MexmaError, match="line 1: 1 tab-separated field") as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,33 @@ def test_an_output_that_cannot_be_is_called_by_its_name(tmp_path: Path) -> None:
         make_parent(Path("/proc/a.tsv"))
     with pytest.raises(MexmaError, match=r"^/proc/new: the folder cannot be made: "):
         make_parent(Path("/proc/new/a.tsv"))
+
+
+@pytest.mark.parametrize(("name", "kind"), [("a.emb", "embeddings"), ("found", "neighbours")])
+def test_nothing_is_written_into_a_store(tmp_path: Path, name: str, kind: str) -> None:
+    store = tmp_path / name
+    store.mkdir()
+    write_json_atomic(store / "manifest.json", {"kind": kind})
+    (tmp_path / "link").symlink_to(store / "behind")
+    message = f"would lie in {re.escape(str(store))}, and a store holds nothing but"
+    for inside in (store / "x.tsv", store / "new" / "b.emb", tmp_path / "link"):
+        with pytest.raises(MexmaError, match=message) as caught:
+            make_parent(inside)
+        assert caught.value.hint == f"name one beside it: {tmp_path / inside.name}"
+    assert [file.name for file in store.iterdir()] == ["manifest.json"]
+    make_parent(store)  # its own name
+
+
+def test_a_folder_that_is_only_called_like_a_store_is_not_looked_for_above(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "project.emb").mkdir()
+    monkeypatch.chdir(tmp_path / "project.emb")
+    make_parent(Path("b.emb"))
+    with pytest.raises(MexmaError, match=r"new\.knn/b\.emb would lie in new\.knn, and"):
+        make_parent(Path("new.knn/b.emb"))
+    (tmp_path / "manifest.json").write_text("[")  # another program's
+    make_parent(Path("b.emb"))
 
 
 def test_commit_folder_replaces_at_the_end(tmp_path: Path) -> None:
