@@ -58,7 +58,7 @@ TABLES = {
         "ablations/small/contrastive-mexma",
     ),
     "Masking (Table 12)": (BASE, *(f"ablations/small/masking-{percent}" for percent in (20, 60, 80, 90))),
-    "Systems (DAP, Table 1)": ("systems/small/tr", "systems/small/tr-tlm", "systems/small/dap"),
+    "Systems (DAP, Tables 1 and 3)": ("systems/small/tr", "systems/small/tr-tlm", "systems/small/dap"),
 }
 """The first of each is what the others are compared with."""
 DECOMPOSERS = tuple(f"systems/small/{name}" for name in ("dream", "dream-oracle", "meat", "meat-oracle"))
