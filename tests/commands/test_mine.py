@@ -135,11 +135,8 @@ def test_drops_by_reason_are_counted_and_reported(tmp_path: Path) -> None:
     found = json.loads(report.read_text())
     result = run("mine", source, target, "-o", out, "--report", "-")
     assert json.loads(result.stdout)["kind"] == found["kind"] and not Path("-").exists()
-    assert found["counts"] == {
-        "candidates": 4,
-        "dropped": {"threshold": 1, "identical": 1, "near-identical": 1},
-        "written": 1,
-    }
+    dropped = {"threshold": 1, "identical": 1, "near-identical": 1}
+    assert found["counts"] == {"candidates": 4, "dropped": dropped, "written": 1}
     assert found["source"]["left_out"] == {"duplicates": 1, "empty": 0, "unusable_vectors": 0}
     assert (found["target"]["rows"], found["target"]["usable"]) == (5, 4)
     assert found["source"]["path"] == str(source) and found["output"]["files"] == [str(out)]
@@ -155,6 +152,8 @@ def test_top_and_all_candidates(pair: tuple[Path, Path]) -> None:
     best = run("mine", *pair, "-k", "3", "--all-candidates", "--with-ids", "--top", "2")
     assert best.stdout.splitlines() == every.stdout.splitlines()[:2]
     assert "dropped of 9 candidates: 7 top" in best.stderr
+    none = run("mine", *pair, "-k", "1", "--margin", "distance")  # of the nearest alone: 0 at most
+    assert "dropped of 2 candidates: 2 threshold 0, the default with max" in none.stderr
 
 
 class TestWithin:
