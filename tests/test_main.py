@@ -162,6 +162,7 @@ def test_a_job_that_is_ended_takes_its_temporary_files_away(
         env=os.environ | {"TMPDIR": str(tmp_path / "tmp")},
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # also where the tests run under nohup
     )
     with (tmp_path / "fra").open("w"):  # opens when the other end does
         while not any((tmp_path / "tmp").glob("*/input")):

@@ -148,7 +148,9 @@ def test_report(folder: Path, options: list[str], tmp_path: Path) -> None:
     assert shown.exit_code == 0, shown.stderr
     assert shown.stdout.startswith(f"xsim ({kept})") and "fra_Latn" in shown.stdout
     assert "fra_Latn" in (tmp_path / "page.html").read_text()
-    listed = json.loads(run("report", kept, kept, "--json").stdout)
+    again = tmp_path / "again.json"
+    again.write_bytes(kept.read_bytes())
+    listed = json.loads(run("report", kept, again, "--json").stdout)
     assert [one["task"] for one in listed["results"]] == ["xsim", "xsim"]
     assert run("report", kept, "-o", tmp_path / "page.png").exit_code == 1
     mixed = run("report", kept, tmp_path)

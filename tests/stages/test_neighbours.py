@@ -220,7 +220,7 @@ def test_going_on_with_too_little_memory_is_told_what_it_was_begun_with(
     journal = journal_in(tmp_path / "j", stores, 4, EXACT)
     with pytest.raises(MexmaError, match="too little here: this search was begun with more memory") as caught:
         search(stores, 4, keep, SearchSettings(memory=less), journal)
-    assert re.match(r"--memory [0-9.]+M is enough", str(caught.value.hint))
+    assert re.match(r"--memory [0-9.]+[MG] is enough", str(caught.value.hint))
 
 
 def test_an_index_says_what_it_found(
