@@ -21,7 +21,6 @@ from safetensors import SafetensorError
 from mexma_cli.encoder import hub
 from mexma_cli.errors import MexmaError
 from mexma_cli.store import manifest
-from mexma_cli.store.manifest import aside, commit_folder, fsync_file, no_space_as_message
 
 log = logging.getLogger(__name__)
 
@@ -179,13 +178,14 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
             raise MexmaError(f"{where}: config.json has {key} {config[key]}; at least 1 is needed")
     if isinstance(eps := config.get("layer_norm_eps"), float) and not 0 <= eps < math.inf:
         raise MexmaError(f"{where}: config.json has layer_norm_eps {eps}, which is no small number")
-    first = 0 if family == "bert" else config.get("pad_token_id", 1)  # their positions begin behind it
-    positions = config.get("max_position_embeddings")
-    if isinstance(first, int) and isinstance(positions, int) and positions - first - (family != "bert") < 2:
-        stated = f"config.json has max_position_embeddings {positions}"
-        raise MexmaError(f"{where}: {stated}: no room for a sentence")
-    if family != "bert" and config.get("pad_token_id", 1) is None:  # it numbers its positions from there
+    padding = -1 if family == "bert" else config.get("pad_token_id", 1)  # positions begin behind it
+    if padding is None:
         raise MexmaError(f"{where}: config.json has pad_token_id null, without which {family} does not work")
+    positions = config.get("max_position_embeddings")
+    if isinstance(padding, int) and isinstance(positions, int) and positions - padding < 3:
+        raise MexmaError(
+            f"{where}: config.json has max_position_embeddings {positions}: no room for a sentence"
+        )
     return False
 
 
@@ -350,18 +350,18 @@ def written_aside(path: Path) -> Iterator[Path]:
     Raises:
         MexmaError: The disk is full; what had the name before is still there.
     """
-    part = aside(path)
+    part = manifest.aside(path)
     shutil.rmtree(part, ignore_errors=True)
     try:
-        with no_space_as_message(path):
+        with manifest.no_space_as_message(path):
             part.mkdir(parents=True)
             yield part
             for written in part.rglob("*"):
                 if written.is_file():
                     written.chmod(0o644)  # safetensors makes its files private
                     with written.open("rb") as file:
-                        fsync_file(file)
-            commit_folder(part, path)
+                        manifest.fsync_file(file)
+            manifest.commit_folder(part, path)
     except SafetensorError as error:  # how safetensors passes on a full disk
         raise MexmaError(f"{path} could not be written: {error}", "is the disk full?") from error
     finally:

@@ -103,8 +103,8 @@ def load(path: Path) -> dict[str, torch.Tensor]:
 
 
 def _parts_of(stored: Mapping[str, torch.Tensor], name: str) -> dict[str, torch.Tensor]:
-    parts = ((whole.removeprefix(f"{name}."), tensor) for whole, tensor in stored.items())
-    return {part: tensor for part, tensor in parts if f"{name}.{part}" in stored}
+    start = f"{name}."
+    return {whole.removeprefix(start): part for whole, part in stored.items() if whole.startswith(start)}
 
 
 def _restored(parts: Mapping[str, torch.Tensor]) -> torch.Tensor:

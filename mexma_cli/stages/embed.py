@@ -18,7 +18,8 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.duplicates import Seen
 from mexma_cli.store.embeddings import ROWS_PER_SHARD, EmbeddingStore, EmbeddingWriter, Settings, Source
-from mexma_cli.store.layout import MANIFEST, StoreType, part_path, part_rows
+from mexma_cli.store.layout import StoreType, part_path, part_rows
+from mexma_cli.store.manifest import MANIFEST
 from mexma_cli.text.lines import FileScan, is_blank, read_lines, scan
 from mexma_cli.text.normalise import cleaner
 

@@ -14,7 +14,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.store import journal, layout
 from mexma_cli.store.bitext import BitextStore
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.manifest import read_json, read_manifest
+from mexma_cli.store.manifest import MANIFEST, kind_of, read_json, read_manifest
 from mexma_cli.store.neighbours import NeighbourStore
 from mexma_cli.text.lines import scan
 
@@ -69,10 +69,8 @@ def inspect(path: str | Path) -> Info:
 
 
 def _kind(where: Path) -> Callable[[Path], Info] | None:
-    if (where / layout.MANIFEST).is_file():
-        content = read_json(where / layout.MANIFEST)
-        kind = content.get("kind") if isinstance(content, dict) else None
-        return {"bitext": _bitext, "neighbours": _neighbours}.get(str(kind), _embeddings)
+    if (where / MANIFEST).is_file():
+        return {"bitext": _bitext, "neighbours": _neighbours}.get(str(kind_of(where)), _embeddings)
     known: dict[str, Callable[[Path], Info]] = {
         layout.PROGRESS: _unfinished,
         CHECKPOINT: _checkpoint,
@@ -86,7 +84,7 @@ def _kind(where: Path) -> Callable[[Path], Info] | None:
             return look
     if layout.has_store_files(where):
         return _embeddings
-    if any((part / layout.MANIFEST).is_file() for part in where.iterdir() if part.is_dir()):
+    if any((part / MANIFEST).is_file() for part in where.iterdir() if part.is_dir()):
         return _several
     return None
 
@@ -94,7 +92,7 @@ def _kind(where: Path) -> Callable[[Path], Info] | None:
 def _embeddings(where: Path) -> Info:
     info = Info(str(where), "embedding store")
     try:
-        manifest = read_manifest(where / layout.MANIFEST, layout.EmbeddingManifest, layout.FORMAT_VERSION)
+        manifest = read_manifest(where / MANIFEST, layout.EmbeddingManifest, layout.FORMAT_VERSION)
         info.facts = manifest.model_dump(mode="json", exclude={"kind", "shards", "argv"}, exclude_none=True)
         info.facts |= {
             "language": f"{manifest.language} ({languages.name(manifest.language)})",

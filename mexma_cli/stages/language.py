@@ -20,7 +20,8 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import Corpus, Data
 from mexma_cli.stages.corpora import Job
 from mexma_cli.stages.selection import CAP_SEED, Selection, select
-from mexma_cli.store.bitext import MANIFEST, BitextManifest, BitextStore, BitextWriter
+from mexma_cli.store.bitext import BitextManifest, BitextStore, BitextWriter
+from mexma_cli.store.manifest import MANIFEST
 from mexma_cli.text.clean import PairFilter
 
 _BATCH = 2000

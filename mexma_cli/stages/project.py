@@ -10,7 +10,7 @@ from pathlib import Path
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.decompose import Part, TrainedDecomposer
 from mexma_cli.store.embeddings import ROWS_PER_SHARD, EmbeddingStore, EmbeddingWriter, Settings
-from mexma_cli.store.layout import MANIFEST
+from mexma_cli.store.manifest import MANIFEST
 
 log = logging.getLogger(__name__)
 

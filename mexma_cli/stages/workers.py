@@ -24,7 +24,8 @@ from pathlib import Path
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.merge import merge_stores
 from mexma_cli.store.embeddings import EmbeddingStore, Settings
-from mexma_cli.store.layout import MANIFEST, part_path, partial
+from mexma_cli.store.layout import part_path, partial
+from mexma_cli.store.manifest import MANIFEST
 from mexma_cli.store.merge import check_output
 
 log = logging.getLogger(__name__)

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
 from mexma_cli.store.manifest import (
+    MANIFEST,
     ArrayWriter,
     aside,
     checksum_file,
@@ -33,7 +34,6 @@ from mexma_cli.store.manifest import (
 )
 
 FORMAT_VERSION = 1
-MANIFEST = "manifest.json"
 SIDES = ("source", "target")
 _OFFSET = "int64"
 

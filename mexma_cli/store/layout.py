@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.store.manifest import (
+    MANIFEST,
     behind_link,
     file_size,
     fingerprint,
@@ -22,7 +23,6 @@ from mexma_cli.store.manifest import (
 
 FORMAT_VERSION = 2
 """2: several sources, parts of a text, cleaning and prefix. Stores of version 1 are read as they are."""
-MANIFEST = "manifest.json"
 PROGRESS = "progress.json"
 StoreType = Literal["float16", "float32"]
 AGAIN = "embed the text again with --overwrite, or fetch the whole file"

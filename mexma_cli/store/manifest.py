@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 Model = TypeVar("Model", bound=BaseModel)
 
+MANIFEST = "manifest.json"
+"""In a finished store or folder of prepared pairs; written last."""
 STORES = {".emb": "embeddings", ".knn": "neighbours"}
 """How the folders of stores are called, and the kind that their manifests state."""
 _NO_SPACE = {errno.ENOSPC: "no space left on the disk", errno.EDQUOT: "the disk quota is used up"}
@@ -121,13 +123,22 @@ def check_outside_stores(path: Path) -> None:
 
 
 def _is_store(folder: Path) -> bool:
-    if not (folder / "manifest.json").is_file():
-        return False
     try:
-        content = read_json(folder / "manifest.json")
+        return kind_of(folder) in STORES.values()
     except (MexmaError, OSError):  # whatever it is
         return False
-    return isinstance(content, dict) and content.get("kind") in STORES.values()
+
+
+def kind_of(folder: Path) -> Any:
+    """The kind that a folder's manifest states; None if it states none, or there is no manifest.
+
+    Raises:
+        MexmaError: The manifest is not JSON.
+    """
+    if not (folder / MANIFEST).is_file():
+        return None
+    content = read_json(folder / MANIFEST)
+    return content.get("kind") if isinstance(content, dict) else None
 
 
 def aside(path: Path) -> Path:

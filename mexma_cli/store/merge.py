@@ -9,7 +9,6 @@ from pathlib import Path
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
 from mexma_cli.store.layout import (
-    MANIFEST,
     PROGRESS,
     EmbeddingManifest,
     Settings,
@@ -20,6 +19,7 @@ from mexma_cli.store.layout import (
     unfinished,
 )
 from mexma_cli.store.manifest import (
+    MANIFEST,
     commit_folder,
     make_parent,
     no_space_as_message,

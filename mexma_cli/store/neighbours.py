@@ -21,17 +21,18 @@ from pydantic import BaseModel, ConfigDict
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.layout import MANIFEST, PROGRESS, File, files_of, partial, unfinished
+from mexma_cli.store.layout import PROGRESS, File, files_of, partial, unfinished
 from mexma_cli.store.manifest import (
+    MANIFEST,
     ArrayWriter,
     checksum_file,
     commit_folder,
     file_size,
     fingerprint,
     fsync_file,
+    kind_of,
     make_parent,
     no_space_as_message,
-    read_json,
     read_manifest,
     write_json_atomic,
 )
@@ -344,7 +345,4 @@ def _file(name: str) -> str:
 
 def is_neighbours(folder: Path) -> bool:
     """Whether a folder is a store of neighbours, whole or not."""
-    if not (folder / MANIFEST).is_file():
-        return False
-    content = read_json(folder / MANIFEST)
-    return isinstance(content, dict) and content.get("kind") == "neighbours"
+    return bool(kind_of(folder) == "neighbours")

@@ -13,7 +13,6 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.store.layout import (
     AGAIN,
     FORMAT_VERSION,
-    MANIFEST,
     PROGRESS,
     EmbeddingManifest,
     Settings,
@@ -22,7 +21,7 @@ from mexma_cli.store.layout import (
     has_store_files,
     partial,
 )
-from mexma_cli.store.manifest import checksum_file, file_size, read_manifest
+from mexma_cli.store.manifest import MANIFEST, checksum_file, file_size, read_manifest
 from mexma_cli.store.shard import cut_short, read_rows
 
 

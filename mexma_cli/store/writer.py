@@ -16,7 +16,6 @@ from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
 from mexma_cli.store.layout import (
     FORMAT_VERSION,
-    MANIFEST,
     PROGRESS,
     EmbeddingManifest,
     Progress,
@@ -32,6 +31,7 @@ from mexma_cli.store.layout import (
     unfinished,
 )
 from mexma_cli.store.manifest import (
+    MANIFEST,
     checksum_file,
     commit_folder,
     make_parent,
