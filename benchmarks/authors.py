@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from mexma_cli.encoder.attention import run_packed
-from mexma_cli.encoder.packing import PackedBatch, pack
+from mexma_cli.encoder.model.attention import run_packed
+from mexma_cli.encoder.model.packing import PackedBatch, pack
 from mexma_cli.objectives import losses
 
 

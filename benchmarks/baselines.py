@@ -20,9 +20,9 @@ from reproduction import MEASURES, START, Result, Runs, arguments, table
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
 from mexma_cli.recipe import load
-from mexma_cli.stages.prepare import prepare
-from mexma_cli.stages.tokenizer import load_tokenizer, tokenizer_path
-from mexma_cli.stages.train import open_stores
+from mexma_cli.stages.prepare.prepare import prepare
+from mexma_cli.stages.prepare.tokenizer import load_tokenizer, tokenizer_path
+from mexma_cli.stages.train.train import open_stores
 
 CHARACTERS = "characters"
 BASE = "baselines/mexma"

@@ -95,7 +95,7 @@ def run_one(program: str, folder: str, text: str, output: str) -> dict[str, floa
 
     if program.startswith("mexma"):
         from mexma_cli.encoder.encoder import SentenceEncoder
-        from mexma_cli.stages.embed import embed_file
+        from mexma_cli.stages.embed.embed import embed_file
 
         dtype = "bfloat16" if program.endswith("bf16") else "float32"
         encoder = SentenceEncoder.load(folder, "cpu", dtype)

@@ -20,8 +20,8 @@ import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.evaluation.xsim import xsim
+from mexma_cli.knn.exact import knn
 from mexma_cli.mining.match import match
-from mexma_cli.mining.neighbours import knn
 from mexma_cli.mining.threshold import Threshold, best_f1
 from mexma_cli.text.lines import read_lines
 

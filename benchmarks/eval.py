@@ -58,9 +58,9 @@ def main() -> None:
         from mexma_cli.encoder.encoder import SentenceEncoder
         from mexma_cli.evaluation.aligned import AlignedTexts, xsim_result
         from mexma_cli.evaluation.files import aligned_folder, read_sentences
-        from mexma_cli.evaluation.results import describe, text_lines
         from mexma_cli.evaluation.xsim import xsim_of
-        from mexma_cli.mining.neighbours import knn
+        from mexma_cli.knn.exact import knn
+        from mexma_cli.reporting.results import describe, text_lines
 
         encoder = SentenceEncoder.load(args.model, dtype=args.dtype)
     with clock("reading"):

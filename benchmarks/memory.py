@@ -22,8 +22,8 @@ from mine import BLOCK, make_up
 
 from mexma_cli.commands.dry_run import show_plan
 from mexma_cli.commands.options import Size
-from mexma_cli.stages.neighbours import SearchSettings
-from mexma_cli.stages.plan import Input
+from mexma_cli.stages.knn.plan import Input
+from mexma_cli.stages.knn.search import SearchSettings
 from mexma_cli.store.embeddings import EmbeddingWriter, Source
 
 

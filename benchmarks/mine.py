@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from mexma_cli.mining.neighbours import Neighbours
+    from mexma_cli.knn.exact import Neighbours
 
 BLOCK = 1 << 14
 PEERS = ("laser", "faiss", "st")
@@ -76,7 +76,7 @@ def from_stores(folder: Path, stores: list[str], rows: int) -> None:
 
 
 def ours(x: np.ndarray, y: np.ndarray, k: int, folder: Path) -> tuple[float, np.ndarray]:
-    from mexma_cli.mining.neighbours import knn
+    from mexma_cli.knn.exact import knn
 
     began = time.perf_counter()
     return finished(began, knn(x, y, k), folder / "exact")
@@ -85,7 +85,7 @@ def ours(x: np.ndarray, y: np.ndarray, k: int, folder: Path) -> tuple[float, np.
 def with_index(
     x: np.ndarray, y: np.ndarray, k: int, index: str, recall: float, folder: Path
 ) -> tuple[float, np.ndarray]:
-    from mexma_cli.mining.ann import ann
+    from mexma_cli.knn.approximate import ann
 
     began = time.perf_counter()
     return finished(began, ann(x, y, k, index=index, recall=recall).neighbours, folder / "approximate")
@@ -118,8 +118,8 @@ def recall_of(folder: Path) -> float:
 def faiss_knn(x: np.ndarray, y: np.ndarray, k: int, share: float) -> tuple[float, np.ndarray]:
     import faiss
 
+    from mexma_cli.knn.exact import Neighbours
     from mexma_cli.mining.match import match
-    from mexma_cli.mining.neighbours import Neighbours
 
     began = time.perf_counter()
     faiss.normalize_L2(x)
@@ -293,7 +293,7 @@ def peak_throughput(threads: int) -> float:
 
 def run(settings: argparse.Namespace, rows: int) -> dict[str, float]:
     """Print one table; returns our figures."""
-    from mexma_cli.mining.faiss_index import choose
+    from mexma_cli.knn.faiss_index import choose
 
     with tempfile.TemporaryDirectory(prefix="mexma-benchmark-") as folder:
         if settings.stores:

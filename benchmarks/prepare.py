@@ -62,12 +62,12 @@ def measured(mode: str, recipe: Path, workers: int) -> dict[str, float]:
 def work(mode: str, recipe_path: Path, workers: int) -> None:
     """In a process of its own: one of the modes; prints seconds and megabytes."""
     from mexma_cli.recipe import load
-    from mexma_cli.stages.corpora import find_jobs
-    from mexma_cli.stages.selection import select
+    from mexma_cli.stages.prepare.corpora import find_jobs
+    from mexma_cli.stages.prepare.selection import select
     from mexma_cli.text.clean import PairFilter
 
     if mode == "prepare":
-        from mexma_cli.stages.prepare import prepare
+        from mexma_cli.stages.prepare.prepare import prepare
     recipe = load(recipe_path)
     before = _peak()
     start = time.perf_counter()

@@ -30,14 +30,14 @@ from scipy import stats
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.evaluation.leakage import leakage_scores, measure_leakage
 from mexma_cli.evaluation.retrieval import read_tatoeba
+from mexma_cli.files import write_json_atomic
 from mexma_cli.recipe import Recipe, load, load_any
 from mexma_cli.recipe.decompose import DecomposeRecipe
-from mexma_cli.stages import run_folder
-from mexma_cli.stages.decompose import PARTS, TrainedDecomposer, decompose
-from mexma_cli.stages.embed import embed_file
-from mexma_cli.stages.prepare import prepare
-from mexma_cli.stages.train import train
-from mexma_cli.store.manifest import write_json_atomic
+from mexma_cli.stages.embed.embed import embed_file
+from mexma_cli.stages.prepare.prepare import prepare
+from mexma_cli.stages.train import run_folder
+from mexma_cli.stages.train.decompose import PARTS, TrainedDecomposer, decompose
+from mexma_cli.stages.train.train import train
 from mexma_cli.text.lines import read_lines
 
 START = "words"

@@ -124,7 +124,7 @@ def spread(
 def make(shape: str, vocabulary: int | None = None) -> tuple[Any, Any]:
     """An untrained encoder, and MEXMA on it."""
     from mexma_cli.encoder.encoder import SentenceEncoder
-    from mexma_cli.encoder.hugging_face import new_model
+    from mexma_cli.encoder.loading.hugging_face import new_model
     from mexma_cli.objectives.mexma import Mexma
     from mexma_cli.recipe import MexmaObjective
 
@@ -136,9 +136,9 @@ def make(shape: str, vocabulary: int | None = None) -> tuple[Any, Any]:
 
 def run_one(program: str, settings: argparse.Namespace) -> dict[str, Any]:
     """First losses, tokens a second of each step, and memory in bytes, of one program."""
-    from mexma_cli.encoder.attention import choose_backend
+    from mexma_cli.encoder.model.attention import choose_backend
     from mexma_cli.recipe import Trainer as Settings
-    from mexma_cli.stages.train import vocabulary_of
+    from mexma_cli.stages.train.train import vocabulary_of
     from mexma_cli.training.distributed import Processes
     from mexma_cli.training.masking import build_views
     from mexma_cli.training.trainer import Trainer

@@ -69,7 +69,7 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from transformers import XLMRobertaConfig, XLMRobertaModel
 
     from mexma_cli.recipe import TrainTokenizer
-    from mexma_cli.stages.tokenizer import train_tokenizer
+    from mexma_cli.stages.prepare.tokenizer import train_tokenizer
     from tests.examples import weighed
 
     text = [sentence for side in SENTENCES.values() for sentence in side]
@@ -138,7 +138,7 @@ def masked_lms(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     )
 
     from mexma_cli.recipe import TrainTokenizer
-    from mexma_cli.stages.tokenizer import train_tokenizer
+    from mexma_cli.stages.prepare.tokenizer import train_tokenizer
     from tests.examples import weighed
 
     text = [sentence for side in SENTENCES.values() for sentence in side]

@@ -11,8 +11,8 @@ import yaml
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.objectives.words import Words
 from mexma_cli.recipe import NewEncoder, TrainTokenizer, WordsObjective, load
-from mexma_cli.stages.prepare import prepare
-from mexma_cli.stages.tokenizer import train_tokenizer
+from mexma_cli.stages.prepare.prepare import prepare
+from mexma_cli.stages.prepare.tokenizer import train_tokenizer
 
 ROOT = Path(__file__).parent.parent
 

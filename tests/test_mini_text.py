@@ -12,8 +12,8 @@ import pytest
 import xxhash
 
 from mexma_cli.recipe import load
-from mexma_cli.stages.corpora import find_jobs
-from mexma_cli.stages.prepare import excluded_sentences
+from mexma_cli.stages.prepare.corpora import find_jobs
+from mexma_cli.stages.prepare.prepare import excluded_sentences
 from mexma_cli.text.clean import PairFilter
 from mexma_cli.text.lines import read_lines
 

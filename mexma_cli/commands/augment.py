@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.amounts import counted
-from mexma_cli.commands.tables import print_table
+from mexma_cli.reporting.tables import aligned
+from mexma_cli.text.amounts import counted
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ def command(text: Path, output: Path, seed: int, as_json: bool) -> None:
     from mexma_cli.evaluation.augment import KINDS, augment
     from mexma_cli.evaluation.files import read_sentences
     from mexma_cli.evaluation.xsimpp import augmented_names, augmented_texts
-    from mexma_cli.stages.bitext import only_process, prepare_output, write_chunks
+    from mexma_cli.formats.writing import only_process, prepare_output, write_chunks
 
     lines = read_sentences(text)
     found = augment(lines, seed)
@@ -70,4 +70,4 @@ def command(text: Path, output: Path, seed: int, as_json: bool) -> None:
         click.echo(json.dumps({kind: {"made": made, "of": of} for kind, (made, of) in counts.items()}))
         return
     rows = [[kind, f"{made:,}", f"{of:,}"] for kind, (made, of) in counts.items()]
-    print_table([["type", "hard negatives", "of sentences"], *rows], names=1)
+    click.echo("\n".join(aligned([["type", "hard negatives", "of sentences"], *rows], names=1)))

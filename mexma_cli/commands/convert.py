@@ -8,9 +8,9 @@ from typing import Literal
 
 import click
 
-from mexma_cli.amounts import counted
 from mexma_cli.commands.inputs import command_line, is_store, is_typed, refuse_inputs
 from mexma_cli.languages import UNSTATED, resolve
+from mexma_cli.text.amounts import counted
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +58,8 @@ def command(
     """
     from mexma_cli.commands.progress import follow, progress
     from mexma_cli.formats.laser import is_npy
-    from mexma_cli.stages.bitext import prepare_output
-    from mexma_cli.stages.convert import raw_to_store, store_to_raw
+    from mexma_cli.formats.writing import prepare_output
+    from mexma_cli.stages.convert.convert import raw_to_store, store_to_raw
     from mexma_cli.store.embeddings import EmbeddingStore
 
     if is_store(vectors) and not vectors.is_file():

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.amounts import size, size_option
 from mexma_cli.commands.inputs import is_store, load_encoder_of, open_store
+from mexma_cli.text.amounts import size, size_option
 from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
     from mexma_cli.commands.options import EncoderChoice
     from mexma_cli.encoder.encoder import SentenceEncoder
-    from mexma_cli.stages.neighbours import SearchSettings
-    from mexma_cli.stages.plan import Input, Plan
+    from mexma_cli.stages.knn.plan import Input, Plan
+    from mexma_cli.stages.knn.search import SearchSettings
 
 
 _ASSUMED = "a machine as busy as now, and random vectors"
@@ -40,7 +40,7 @@ def show_plan(
     inputs: tuple[Input, Input], dim: int, k: int, settings: SearchSettings, encoder: SentenceEncoder | None
 ) -> None:
     """Print memory, disk and time, a line each."""
-    from mexma_cli.stages.plan import plan
+    from mexma_cli.stages.knn.plan import plan
 
     for side in inputs:
         click.echo(f"{side.label:<24} {side.rows:>14,} lines x {dim}")
@@ -49,7 +49,7 @@ def show_plan(
 
 
 def _input(path: Path) -> Input:
-    from mexma_cli.stages.plan import Input, sample
+    from mexma_cli.stages.knn.plan import Input, sample
     from mexma_cli.text.lines import read_lines, scan
 
     if is_store(path):
@@ -60,7 +60,7 @@ def _input(path: Path) -> Input:
 
 
 def _text_bytes(sentences: Iterator[str], rows: int) -> int:
-    from mexma_cli.stages.plan import sample
+    from mexma_cli.stages.knn.plan import sample
 
     lines = sample(sentences)
     return sum(len(line.encode()) + 1 for line in lines) * rows // max(len(lines), 1)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from mexma_cli.amounts import counted
 from mexma_cli.commands.embed_options import check_usage, embed_options, gpus_of
 from mexma_cli.commands.inputs import command_line
 from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder
 from mexma_cli.commands.progress import progress
+from mexma_cli.text.amounts import counted
 from mexma_cli.text.names import label_of, unpacked
 
 if TYPE_CHECKING:
-    from mexma_cli.stages.workers import Rank
+    from mexma_cli.stages.embed.workers import Rank
     from mexma_cli.store.embeddings import EmbeddingStore
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ def command(
       torchrun --nproc-per-node 4 -m mexma_cli embed corpus.txt
     """
     from mexma_cli.languages import resolve
-    from mexma_cli.stages.workers import torchrun_rank
+    from mexma_cli.stages.embed.workers import torchrun_rank
 
     rank = torchrun_rank()
     check_usage(
@@ -151,8 +151,8 @@ class _Meter:
 
 def _here(job: Job, part: tuple[int, int] | None, description: str | None = None) -> EmbeddingStore:
     """The text, or a part of it, in this process."""
-    from mexma_cli.stages.embed import at_work, embed_file
-    from mexma_cli.stages.workers import worker_report
+    from mexma_cli.stages.embed.embed import at_work, embed_file
+    from mexma_cli.stages.embed.workers import worker_report
     from mexma_cli.text.lines import scan, spooled
 
     report, label = worker_report(), label_of(job.corpus)
@@ -181,7 +181,7 @@ def _here(job: Job, part: tuple[int, int] | None, description: str | None = None
 
 def _on_devices(job: Job, devices: list[str]) -> None:
     """A part of the text on each device, in a process of its own."""
-    from mexma_cli.stages.workers import embed_on_devices
+    from mexma_cli.stages.embed.workers import embed_on_devices
 
     log.info("embedding on %s", ", ".join(devices))
     with ExitStack() as stack:
@@ -199,7 +199,7 @@ def _on_devices(job: Job, devices: list[str]) -> None:
 
 def _as_rank(job: Job, rank: Rank) -> None:
     """This process's part under torchrun; the first one puts the parts together."""
-    from mexma_cli.stages.workers import embed_as_rank
+    from mexma_cli.stages.embed.workers import embed_as_rank
 
     here = replace(job, encoder=replace(job.encoder, device=rank.device(job.encoder.device)))
 

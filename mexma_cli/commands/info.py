@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from mexma_cli.stages.info import Info
+    from mexma_cli.stages.info.info import Info
 
 
 @click.command("info")
@@ -23,7 +23,7 @@ def command(path: str, as_json: bool) -> None:
     broken.
     """
     from mexma_cli.errors import MexmaError
-    from mexma_cli.stages.info import inspect
+    from mexma_cli.stages.info.info import inspect
 
     info = inspect(path)
     problems = info.all_problems()
@@ -57,7 +57,7 @@ def show(info: Info, indent: str = "") -> None:
 
 
 def _shown(name: str, value: Any) -> str:
-    from mexma_cli.evaluation import curves
+    from mexma_cli.reporting import curves
 
     if isinstance(value, bool):
         return "yes" if value else "no"

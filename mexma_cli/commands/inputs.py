@@ -76,7 +76,7 @@ def refuse_formats(output: Path | None) -> None:
     Raises:
         click.UsageError: saying so.
     """
-    from mexma_cli.stages.bitext import format_of
+    from mexma_cli.formats.writing import format_of
 
     if (kind := format_of(output)) != "tsv":
         raise click.UsageError(f"{output}: what is written is TSV, not {kind.upper()}: name it .tsv.")
@@ -113,7 +113,7 @@ def opened(
         pairs = zip(stores, scans, strict=True)
         _check_aligned(labels, [store.rows if store else text.lines if text else 0 for store, text in pairs])
     if None in stores:
-        from mexma_cli.stages.embed import at_work
+        from mexma_cli.stages.embed.embed import at_work
 
         loaded = load_encoder_of(stores, encoder, "the text")
         log.info("embedding on %s", at_work(loaded))
@@ -154,8 +154,8 @@ def load_encoder_of(
     Raises:
         MexmaError: The stores are of another encoder.
     """
-    from mexma_cli.stages.convert import RAW_ENCODER
-    from mexma_cli.stages.mine import check_encoder
+    from mexma_cli.stages.convert.convert import RAW_ENCODER
+    from mexma_cli.store.comparable import check_encoder
 
     made = [store.manifest for store in stores if store and store.manifest.encoder != RAW_ENCODER]
     if choice.model is None and made:
@@ -194,7 +194,7 @@ def _check_aligned(labels: Sequence[str], lines: Sequence[int]) -> None:
 def _embedded(
     encoder: SentenceEncoder, text: FileScan, label: str, language: str, clean: bool, output: Path
 ) -> EmbeddingStore:
-    from mexma_cli.stages.embed import embed_file
+    from mexma_cli.stages.embed.embed import embed_file
     from mexma_cli.text.temporary import temporary_space
 
     log.info("embedding %s into a temporary folder; `mexma embed` makes a store that stays", label)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.amounts import counted
 from mexma_cli.commands.dry_run import print_plan
 from mexma_cli.commands.inputs import (
     check_inputs,
@@ -27,10 +26,11 @@ from mexma_cli.commands.options import (
     search_options,
     search_settings,
 )
+from mexma_cli.text.amounts import counted
 from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
-    from mexma_cli.stages.neighbours import SearchSettings
+    from mexma_cli.stages.knn.search import SearchSettings
     from mexma_cli.store.neighbours import NeighbourStore
 
 log = logging.getLogger(__name__)
@@ -79,8 +79,8 @@ def command(
       mexma knn fra.emb eng.emb -k 16 -o fra-eng.knn
     """
     check_inputs((source, target))
-    from mexma_cli.stages.knn import find_neighbours
-    from mexma_cli.store.manifest import make_parent
+    from mexma_cli.files import make_parent
+    from mexma_cli.stages.knn.knn import find_neighbours
     from mexma_cli.store.neighbours import check_replaceable
 
     settings = search_settings(index, recall, memory)
@@ -111,7 +111,7 @@ def command(
 
 def _is_done(output: Path, inputs: tuple[Path, Path], k: int, settings: SearchSettings) -> bool:
     """Whether the neighbours are there; of texts it is not asked, which would have to be embedded for it."""
-    from mexma_cli.stages.knn import kept_already
+    from mexma_cli.stages.knn.knn import kept_already
 
     if not (output.exists() and all(map(is_store, inputs))):
         return False

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.amounts import counted
 from mexma_cli.commands.inputs import command_line, open_store, refuse_inputs
 from mexma_cli.commands.progress import follow, progress
+from mexma_cli.text.amounts import counted
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ def command(stores: tuple[Path, ...], output: Path, overwrite: bool) -> None:
       mexma merge corpus.*-of-00100.emb -o corpus.emb
       mexma merge news.emb web.emb -o all.emb
     """
-    from mexma_cli.stages.merge import merge_stores
+    from mexma_cli.stages.merge.merge import merge_stores
 
     refuse_inputs([output], stores)
     opened = [open_store(path) for path in stores]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mexma_cli.amounts import counted
 from mexma_cli.commands.dry_run import print_plan
 from mexma_cli.commands.inputs import (
     check_inputs,
@@ -23,12 +22,13 @@ from mexma_cli.commands.inputs import (
 )
 from mexma_cli.commands.mine_options import mine_options, settings_of
 from mexma_cli.commands.options import EncoderChoice, encoder_options
+from mexma_cli.text.amounts import counted
 from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
-    from mexma_cli.stages.documents import DocumentPairs
-    from mexma_cli.stages.mine import Mined, MineSettings
-    from mexma_cli.stages.neighbours import Found
+    from mexma_cli.stages.knn.search import Found
+    from mexma_cli.stages.mine.documents import DocumentPairs
+    from mexma_cli.stages.mine.mine import Mined, MineSettings
     from mexma_cli.store.embeddings import EmbeddingStore
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ def command(
     check_inputs(paths)
     if document_pairs is not None and within is None:
         raise click.UsageError("--document-pairs pairs the documents of --within: give that too.")
-    from mexma_cli.stages.bitext import format_of, only_process, outputs_of, prepare_output
+    from mexma_cli.formats.writing import format_of, only_process, outputs_of, prepare_output
 
     if neighbours is not None and (choices["index"] != "exact" or choices["memory"] is not None or dry_run):
         raise click.UsageError("--neighbours are found already: leave out --index, --memory and --dry-run.")
@@ -112,10 +112,10 @@ class _Job:
 
 
 def _run(job: _Job, stack: ExitStack, encoder: EncoderChoice) -> None:
-    from mexma_cli.stages.bitext import write_mined
-    from mexma_cli.stages.mine import mine
-    from mexma_cli.stages.neighbours import journal_beside
-    from mexma_cli.stages.report import Run, write_report
+    from mexma_cli.formats.writing import write_mined
+    from mexma_cli.stages.knn.search import journal_beside
+    from mexma_cli.stages.mine.mine import mine
+    from mexma_cli.stages.mine.report import Run, write_report
 
     started = time.monotonic()
     source, target = opened(stack, job.paths, encoder=encoder, languages=job.languages)
@@ -163,7 +163,7 @@ def _known(job: _Job, stores: tuple[EmbeddingStore, EmbeddingStore]) -> Found | 
         return None
     if str(job.neighbours).isdigit() and not job.neighbours.exists():
         raise click.UsageError(f"--neighbours takes what `mexma knn` made; how many: -k {job.neighbours}")
-    from mexma_cli.stages.knn import read_neighbours
+    from mexma_cli.stages.knn.knn import read_neighbours
 
     return read_neighbours(job.neighbours, *stores, job.settings.k)
 
@@ -193,7 +193,7 @@ def _documents(
     """The documents of both texts, compared with what is known of these before they are embedded."""
     if within is None:
         return None
-    from mexma_cli.stages.documents import read_documents
+    from mexma_cli.stages.mine.documents import read_documents
     from mexma_cli.store.embeddings import EmbeddingStore
     from mexma_cli.text.lines import scan
 

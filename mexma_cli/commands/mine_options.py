@@ -13,7 +13,7 @@ from mexma_cli.commands.inputs import is_typed
 from mexma_cli.commands.options import margin_option, neighbourhood_option, search_options, search_settings
 
 if TYPE_CHECKING:
-    from mexma_cli.stages.mine import MineSettings
+    from mexma_cli.stages.mine.mine import MineSettings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -125,7 +125,7 @@ def settings_of(
     Raises:
         click.UsageError: options that contradict each other.
     """
-    from mexma_cli.stages.mine import MineSettings
+    from mexma_cli.stages.mine.mine import MineSettings
 
     if all_candidates and is_typed("retrieval"):
         raise click.UsageError("--all-candidates is instead of --retrieval: give one of them.")

@@ -14,7 +14,7 @@ import click
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import Pooling, SentenceEncoder
-    from mexma_cli.stages.neighbours import SearchSettings
+    from mexma_cli.stages.knn.search import SearchSettings
 
 log = logging.getLogger(__name__)
 
@@ -180,7 +180,7 @@ def search_settings(index: str, recall: float | None, memory: int | None) -> Sea
     Raises:
         click.UsageError: --recall for the exact search.
     """
-    from mexma_cli.stages.neighbours import EXACT, SearchSettings
+    from mexma_cli.stages.knn.search import EXACT, SearchSettings
 
     if index == EXACT and recall is not None:
         raise click.UsageError("--recall is for an approximate --index; the exact search finds everything.")

@@ -15,8 +15,8 @@ from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:
     from mexma_cli.recipe import Data
-    from mexma_cli.stages.prepare import CorpusReport
-    from mexma_cli.stages.prepare_plan import PlannedCorpus, PreparePlan
+    from mexma_cli.stages.prepare.plan import PlannedCorpus, PreparePlan
+    from mexma_cli.stages.prepare.prepare import CorpusReport
 
 
 @click.command("prepare")
@@ -52,11 +52,11 @@ def command(
     settings = load(recipe, overrides)
     with progress(desc="planning" if dry_run else "preparing", unit="corpus") as bar:
         if dry_run:
-            from mexma_cli.stages.prepare_plan import plan
+            from mexma_cli.stages.prepare.plan import plan
 
             planned = plan(settings.data, follow(bar))
         else:
-            from mexma_cli.stages.prepare import prepare
+            from mexma_cli.stages.prepare.prepare import prepare
 
             reports = prepare(settings, follow(bar), workers or len(os.sched_getaffinity(0)))
     if dry_run:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.amounts import counted
 from mexma_cli.commands.inputs import command_line, open_store, refuse_inputs
 from mexma_cli.commands.options import decomposer_option
 from mexma_cli.commands.progress import follow, progress
+from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
-    from mexma_cli.stages.decompose import Part
+    from mexma_cli.stages.train.decompose import Part
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +53,8 @@ def command(store: Path, run: Path, part: Part, output: Path | None, overwrite: 
       mexma project eng.emb --with runs/meat-oracle
       mexma mine fra.meaning.emb eng.meaning.emb -o pairs.tsv
     """
-    from mexma_cli.stages.decompose import TrainedDecomposer
-    from mexma_cli.stages.project import project
+    from mexma_cli.stages.project.project import project
+    from mexma_cli.stages.train.decompose import TrainedDecomposer
 
     opened, decomposer = open_store(store), TrainedDecomposer.open(run)
     if output is None:

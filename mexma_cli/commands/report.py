@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.tables import print_table
+from mexma_cli.reporting.tables import aligned
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ def command(paths: tuple[Path, ...], output: Path | None, as_json: bool) -> None
       mexma report results/*.json -o page.html
     """
     from mexma_cli.errors import MexmaError
-    from mexma_cli.evaluation import curves
+    from mexma_cli.reporting import curves
 
     for path in paths:
         if not path.exists():
@@ -67,7 +67,7 @@ def command(paths: tuple[Path, ...], output: Path | None, as_json: bool) -> None
 
 def _each_once(paths: Sequence[Path]) -> tuple[Path, ...]:
     """The paths less those of a run or result that was named before; a run is its folder or its log."""
-    from mexma_cli.evaluation.curves import LOG
+    from mexma_cli.reporting.curves import LOG
 
     once: dict[Path, Path] = {}
     for path in paths:
@@ -80,8 +80,8 @@ def _each_once(paths: Sequence[Path]) -> tuple[Path, ...]:
 def _instead(path: Path) -> str:
     """What to name in the place of a path that is no run."""
     from mexma_cli.errors import MexmaError
-    from mexma_cli.evaluation.curves import LOG
-    from mexma_cli.evaluation.results import Result
+    from mexma_cli.reporting.curves import LOG
+    from mexma_cli.reporting.results import Result
 
     found = sorted(path.glob("*.json")) if path.is_dir() else []
     results = []
@@ -96,10 +96,10 @@ def _instead(path: Path) -> str:
 
 
 def _runs(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
-    from mexma_cli.evaluation import curves
-    from mexma_cli.evaluation.curve_plot import FORMATS, draw_curves
-    from mexma_cli.evaluation.plot import check_plottable
-    from mexma_cli.stages.bitext import prepare_output
+    from mexma_cli.formats.writing import prepare_output
+    from mexma_cli.reporting import curves
+    from mexma_cli.reporting.curve_plot import FORMATS, draw_curves
+    from mexma_cli.reporting.plot import check_plottable
 
     if output is not None:
         check_plottable(output, FORMATS)
@@ -110,14 +110,14 @@ def _runs(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"runs": [curves.summary(run) for run in runs]}, ensure_ascii=False))
     else:
-        print_table(curves.table(runs), names=3 if len(runs) > 1 else 2)
+        click.echo("\n".join(aligned(curves.table(runs), names=3 if len(runs) > 1 else 2)))
 
 
 def _results(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
     from mexma_cli.errors import MexmaError
-    from mexma_cli.evaluation.page import write_page
-    from mexma_cli.evaluation.results import Result, text_lines
-    from mexma_cli.stages.bitext import prepare_output
+    from mexma_cli.formats.writing import prepare_output
+    from mexma_cli.reporting.page import write_page
+    from mexma_cli.reporting.results import Result, text_lines
 
     if output is not None and output.suffix.lower() != ".html":
         raise MexmaError(f"{output}: a page of results is .html", "give it another name")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.amounts import counted
 from mexma_cli.commands.inputs import (
     check_inputs,
     is_store,
@@ -21,10 +20,11 @@ from mexma_cli.commands.inputs import (
     refuse_inputs,
 )
 from mexma_cli.commands.options import EncoderChoice, encoder_options, margin_option, neighbourhood_option
+from mexma_cli.text.amounts import counted
 from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
-    from mexma_cli.stages.score import Scored
+    from mexma_cli.stages.score.score import Scored
 
 log = logging.getLogger(__name__)
 
@@ -80,8 +80,8 @@ def command(
     check_inputs([*bitext, *(background or ())])
     if len(bitext) == 1 and is_store(bitext[0]):
         raise click.UsageError(f"{bitext[0]} is one side of a bitext: name the store of the other side too.")
-    from mexma_cli.stages.bitext import only_process, outputs_of, prepare_output, write_chunks
-    from mexma_cli.stages.score import score, scored_lines
+    from mexma_cli.formats.writing import only_process, outputs_of, prepare_output, write_chunks
+    from mexma_cli.stages.score.score import score, scored_lines
 
     refuse_formats(output)
     prepare_output(output)
@@ -111,7 +111,7 @@ def _inputs(
 ) -> tuple[list[Path], list[str]]:
     """Both sides of the bitext and of the background, and their names for messages; the sides of one file
     are files that go when the stack is closed."""
-    from mexma_cli.stages.score import split_sides
+    from mexma_cli.stages.score.score import split_sides
     from mexma_cli.text.lines import scan, spooled
     from mexma_cli.text.temporary import temporary_space
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.amounts import counted
 from mexma_cli.commands.inputs import (
     check_inputs,
     is_store,
@@ -24,6 +23,7 @@ from mexma_cli.commands.inputs import (
 )
 from mexma_cli.commands.options import EncoderChoice, encoder_options, neighbourhood_option
 from mexma_cli.errors import MexmaError
+from mexma_cli.text.amounts import counted
 
 log = logging.getLogger(__name__)
 
@@ -114,8 +114,8 @@ def _every(
     encoder: EncoderChoice,
 ) -> None:
     """The best sentences for every line of QUERIES."""
-    from mexma_cli.stages.bitext import only_process, outputs_of, prepare_output, write_chunks
-    from mexma_cli.stages.search import hit_lines, search
+    from mexma_cli.formats.writing import only_process, outputs_of, prepare_output, write_chunks
+    from mexma_cli.stages.search.search import hit_lines, search
 
     refuse_formats(output)
     prepare_output(output)
@@ -153,9 +153,9 @@ def _typed(path: Path, query: str, top: int, output: Path | None, encoder: Encod
         raise click.UsageError(f"--query searches in a store: make one with `mexma embed {path}`.")
     if not query.strip():
         raise click.UsageError("--query is empty.")
+    from mexma_cli.formats.writing import outputs_of, prepare_output, write_chunks
     from mexma_cli.languages import UNSTATED
-    from mexma_cli.stages.bitext import outputs_of, prepare_output, write_chunks
-    from mexma_cli.stages.search import line_of, nearest
+    from mexma_cli.stages.search.search import line_of, nearest
     from mexma_cli.text.normalise import cleaner
 
     refuse_formats(output)

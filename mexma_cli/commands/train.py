@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mexma_cli.amounts import counted
 from mexma_cli.commands.progress import follow, progress
+from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
@@ -91,7 +91,7 @@ def command(
         return
     if "WORLD_SIZE" in os.environ:
         raise click.UsageError("--nproc-per-node starts the processes itself; leave torchrun out.")
-    from mexma_cli.stages.run_folder import check_run
+    from mexma_cli.stages.train.run_folder import check_run
     from mexma_cli.training.launch import launch
 
     check_run(Path(settings.run), settings, resume, processes)
@@ -108,7 +108,7 @@ def _train(settings: Recipe, resume: bool) -> None:
     torch.set_flush_denormal(True)  # torch's threads take it over as they are started; later is too late
 
     from mexma_cli.evaluation.dev import dev_scorer
-    from mexma_cli.stages.train import train
+    from mexma_cli.stages.train.train import train
     from mexma_cli.training.distributed import Processes
 
     resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0  # after one has died
@@ -142,9 +142,9 @@ def _train(settings: Recipe, resume: bool) -> None:
 
 def _prepare(settings: Recipe, resume: bool, processes: int) -> None:
     """Prepare the text, unless the run cannot be, or goes on and has it; say how much is left of it."""
-    from mexma_cli.stages.prepare import prepare
-    from mexma_cli.stages.run_folder import check_run
-    from mexma_cli.stages.train import has_its_text
+    from mexma_cli.stages.prepare.prepare import prepare
+    from mexma_cli.stages.train.run_folder import check_run
+    from mexma_cli.stages.train.train import has_its_text
 
     here = check_run(Path(settings.run), settings, resume, processes)
     if here and has_its_text(settings):

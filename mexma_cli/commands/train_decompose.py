@@ -24,7 +24,7 @@ def train_decomposer(settings: DecomposeRecipe, resume: bool, stop: list[int]) -
     Args:
         stop: Has a signal's number when the run is to be left.
     """
-    from mexma_cli.stages.decompose import decompose
+    from mexma_cli.stages.train.decompose import decompose
 
     with progress(unit=" epochs", leave=True) as bar:
 

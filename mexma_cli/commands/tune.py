@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mexma_cli.amounts import counted
 from mexma_cli.commands.inputs import (
     check_inputs,
     is_typed,
@@ -29,10 +28,11 @@ from mexma_cli.commands.tune_output import (
     print_tuned,
     tuned_json,
 )
+from mexma_cli.text.amounts import counted
 from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
-    from mexma_cli.stages.tune import Tuned
+    from mexma_cli.stages.tune.tune import Tuned
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ def command(inputs: tuple[Path, ...], as_json: bool, precision: float | None, **
     if precision is not None and math.isnan(precision):
         raise click.BadParameter("nan is no precision.", param_hint="'--precision'")
     _check_usage(inputs, options)
-    from mexma_cli.evaluation.plot import check_plottable
+    from mexma_cli.reporting.plot import check_plottable
 
     if options["plot"] is not None:
         check_plottable(options["plot"])
@@ -181,7 +181,7 @@ def _check_usage(inputs: tuple[Path, ...], options: dict[str, Any]) -> None:
 
 
 def _gold(candidates: Path, as_json: bool, precision: float | None, options: dict[str, Any]) -> None:
-    from mexma_cli.stages.tune import tune
+    from mexma_cli.stages.tune.tune import tune
 
     read = candidates, options["gold"], options["source_ids"], options["target_ids"]
     check_inputs([path for path in read if path is not None])
@@ -196,7 +196,7 @@ def _gold(candidates: Path, as_json: bool, precision: float | None, options: dic
 
 def _languages(candidates: Path, as_json: bool, precision: float | None, options: dict[str, Any]) -> None:
     from mexma_cli.languages import resolve
-    from mexma_cli.stages.tune import filled, tune_languages
+    from mexma_cli.stages.tune.tune import filled, tune_languages
 
     languages = [code.strip() for code in options["languages"].split(",")]
 
@@ -227,9 +227,9 @@ def _languages(candidates: Path, as_json: bool, precision: float | None, options
 def _plant(inputs: tuple[Path, ...], as_json: bool, precision: float | None, options: dict[str, Any]) -> None:
     import numpy as np
 
-    from mexma_cli.evaluation.plot import draw_scores
-    from mexma_cli.mining.planting import FEW
-    from mexma_cli.stages.plant import plant
+    from mexma_cli.mining.calibration import FEW
+    from mexma_cli.reporting.plot import draw_scores
+    from mexma_cli.stages.tune.plant import plant
 
     _check_outputs(None, options["plot"], [*inputs, *options["plant"]])
     with ExitStack() as stack:
@@ -272,7 +272,7 @@ def _check_outputs(output: Path | None, plot: Path | None, inputs: Iterable[Path
     Raises:
         click.UsageError: saying so.
     """
-    from mexma_cli.stages.bitext import prepare_output
+    from mexma_cli.formats.writing import prepare_output
 
     if str(output) == "-":
         raise click.UsageError("The threshold goes to stdout: name a file for the pairs.")
@@ -286,8 +286,8 @@ def _check_outputs(output: Path | None, plot: Path | None, inputs: Iterable[Path
 
 def _report(found: Tuned, name: str, output: Path | None, plot: Path | None, about: str = "") -> None:
     """Counts to stderr, picture and pairs to their files."""
-    from mexma_cli.evaluation.plot import draw_scores
-    from mexma_cli.stages.bitext import only_process, write_pairs
+    from mexma_cli.formats.writing import only_process, write_pairs
+    from mexma_cli.reporting.plot import draw_scores
 
     log.info(
         "%s%s, %s, %s of these among the candidates",

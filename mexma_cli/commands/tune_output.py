@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mexma_cli.commands.tables import print_table
+from mexma_cli.reporting.tables import aligned
 
 if TYPE_CHECKING:
-    from mexma_cli.mining.planting import PlantCut
+    from mexma_cli.mining.calibration import PlantCut
     from mexma_cli.mining.resampling import HeldOut, Intervals
     from mexma_cli.mining.threshold import Threshold
-    from mexma_cli.stages.plant import Planted
-    from mexma_cli.stages.tune import Tuned
+    from mexma_cli.stages.tune.plant import Planted
+    from mexma_cli.stages.tune.tune import Tuned
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ def print_languages(tuned: dict[str, Tuned]) -> None:
         ]
         for language, found in tuned.items()
     ]
-    print_table([header, *rows], names=1)
+    click.echo("\n".join(aligned([header, *rows], names=1)))
 
 
 def print_planted(found: Planted) -> None:
@@ -67,7 +67,7 @@ def print_planted(found: Planted) -> None:
         [*_cells(step), *map(str, (step.found, step.wrong, step.others)), f"{step.right:.0f}"]
         for step in found.steps
     ]
-    print_table([header, *rows], names=0)
+    click.echo("\n".join(aligned([header, *rows], names=0)))
 
 
 def _figures(cut: Threshold | PlantCut) -> dict[str, float]:

@@ -13,18 +13,26 @@ import numpy as np
 import torch
 import xxhash
 
-from mexma_cli.encoder import card, folder, int3
-from mexma_cli.encoder.attention import IMPLEMENTATION, choose_backend, run_packed
-from mexma_cli.encoder.body import Body
-from mexma_cli.encoder.devices import pick_device, pick_precision, precision_of
-from mexma_cli.encoder.engine import Engine, supported
-from mexma_cli.encoder.loading import load_tokenizer, load_transformer
-from mexma_cli.encoder.modules import Dense, Normalize, Pooling, check_widths, load_dense, pool, save_modules
-from mexma_cli.encoder.packing import by_token_budget, pack
-from mexma_cli.encoder.spelling import Spelling
-from mexma_cli.encoder.threads import one_thread_each
-from mexma_cli.encoder.tokens import Tokens, check_strings, puts_in_lower_case
+from mexma_cli.encoder.loading import card, folder, int3
+from mexma_cli.encoder.loading.body import Body
+from mexma_cli.encoder.loading.tokens import Tokens, check_strings, puts_in_lower_case
+from mexma_cli.encoder.loading.transformer import load_tokenizer, load_transformer
+from mexma_cli.encoder.model.attention import IMPLEMENTATION, choose_backend, run_packed
+from mexma_cli.encoder.model.engine import Engine, supported
+from mexma_cli.encoder.model.modules import (
+    Dense,
+    Normalize,
+    Pooling,
+    check_widths,
+    load_dense,
+    pool,
+    save_modules,
+)
+from mexma_cli.encoder.model.packing import by_token_budget, pack
+from mexma_cli.encoder.ngrams.embeddings import Spelling
 from mexma_cli.errors import MexmaError
+from mexma_cli.numerics.devices import pick_device, pick_precision, precision_of
+from mexma_cli.numerics.threads import one_thread_each
 from mexma_cli.recipe import NewEncoder
 
 if TYPE_CHECKING:
@@ -167,7 +175,7 @@ class SentenceEncoder:
         Raises:
             MexmaError: The heads do not divide the width.
         """
-        from mexma_cli.encoder.hugging_face import new_model
+        from mexma_cli.encoder.loading.hugging_face import new_model
 
         model = new_model(shape, len(tokenizer), max_tokens, seed)
         return cls("new", model, tokenizer, max_tokens=max_tokens)

@@ -15,9 +15,9 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.folder import prompt_settings
-from mexma_cli.encoder.modules import Dense
-from mexma_cli.encoder.spelling import word_embeddings
+from mexma_cli.encoder.loading.folder import prompt_settings
+from mexma_cli.encoder.model.modules import Dense
+from mexma_cli.encoder.ngrams.embeddings import word_embeddings
 from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:

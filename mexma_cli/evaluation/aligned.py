@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from mexma_cli.amounts import counted
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.files import (
     PUBLISHED_LISTS,
@@ -21,9 +20,10 @@ from mexma_cli.evaluation.files import (
     read_aligned,
     read_sentences,
 )
-from mexma_cli.evaluation.results import Result
 from mexma_cli.evaluation.xsim import XsimResult, xsim
 from mexma_cli.languages import name
+from mexma_cli.reporting.results import Result
+from mexma_cli.text.amounts import counted
 
 log = logging.getLogger(__name__)
 

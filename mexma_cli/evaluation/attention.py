@@ -15,35 +15,15 @@ import numpy as np
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
-from mexma_cli.encoder.attention import IMPLEMENTATION, attention_arguments, packed_attention
 from mexma_cli.encoder.encoder import TOKENS_PER_BATCH
-from mexma_cli.encoder.packing import PackedBatch, by_token_budget, pack
+from mexma_cli.encoder.model.attention import IMPLEMENTATION, attention_arguments, packed_attention
+from mexma_cli.encoder.model.packing import PackedBatch, by_token_budget, pack
+from mexma_cli.reporting.attention_plot import Row
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
 
 WATCHED = "mexma_packed_watched"
-
-
-@dataclass(frozen=True)
-class Row:
-    """The attention of a sentence's first token.
-
-    Attributes:
-        line: Which sentence.
-        tokens: Its n tokens, as the tokeniser writes them.
-        weights: float32 [heads, n]; the rows sum to 1.
-    """
-
-    line: int
-    tokens: tuple[str, ...]
-    weights: np.ndarray
-
-    @property
-    def words(self) -> np.ndarray:
-        """`weights` without the first and the last token, summing to 1 again: [heads, n - 2]."""
-        inside = self.weights[:, 1:-1]
-        return inside / inside.sum(axis=1, keepdims=True)
 
 
 @dataclass(frozen=True)

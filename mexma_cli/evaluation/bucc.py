@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import xxhash
 
+from mexma_cli.knn.exact import knn
 from mexma_cli.mining.match import match
-from mexma_cli.mining.neighbours import knn
 from mexma_cli.mining.resampling import Labelled
 
 

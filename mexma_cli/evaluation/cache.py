@@ -12,7 +12,7 @@ import numpy as np
 import xxhash
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.store.manifest import whole_file
+from mexma_cli.files import whole_file
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mexma_cli.amounts import counted
 from mexma_cli.errors import MexmaError
 from mexma_cli.languages import resolve
 from mexma_cli.recipe import load
+from mexma_cli.text.amounts import counted
 from mexma_cli.text.lines import is_blank, read_lines
 
 log = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.files import read_aligned, read_sentences
-from mexma_cli.evaluation.results import Result
+from mexma_cli.knn.exact import knn
 from mexma_cli.languages import resolve
-from mexma_cli.mining.neighbours import knn
+from mexma_cli.reporting.results import Result
 from mexma_cli.text.names import plain_or_packed
 
 log = logging.getLogger(__name__)

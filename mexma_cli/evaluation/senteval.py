@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from mexma_cli.amounts import counted
 from mexma_cli.errors import MexmaError
+from mexma_cli.text.amounts import counted
 
 SEED = 1111
 PENALTIES = tuple(2.0**power for power in range(-2, 4))

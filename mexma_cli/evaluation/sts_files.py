@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mexma_cli.amounts import counted
 from mexma_cli.errors import MexmaError
+from mexma_cli.text.amounts import counted
 from mexma_cli.text.lines import is_blank, read_lines
 from mexma_cli.text.names import plain_or_packed, unpacked
 

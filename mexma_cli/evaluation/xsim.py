@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mexma_cli.knn.exact import Neighbours, knn
 from mexma_cli.mining.match import best_of_each
-from mexma_cli.mining.neighbours import Neighbours, knn
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from mexma_cli.amounts import counted
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.aligned import AlignedTexts, Embed
 from mexma_cli.evaluation.augment import HardNegative
 from mexma_cli.evaluation.files import both_filled, read_sentences
-from mexma_cli.evaluation.results import Result
 from mexma_cli.evaluation.xsim import XsimResult, xsim
 from mexma_cli.languages import name
+from mexma_cli.reporting.results import Result
+from mexma_cli.text.amounts import counted
 from mexma_cli.text.names import unpacked
 
 log = logging.getLogger(__name__)

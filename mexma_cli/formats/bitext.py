@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from mexma_cli.amounts import counted
 from mexma_cli.errors import MexmaError
+from mexma_cli.text.amounts import counted
 
 _BREAKS = re.compile(r"[\t\n\r]")
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mexma_cli.mining.neighbours import Neighbours
+from mexma_cli.knn.exact import Neighbours
 
 KINDS = ("ratio", "distance", "absolute")
 _ENTRIES = 1 << 20  # scores that are looked at together

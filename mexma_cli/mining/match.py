@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mexma_cli.knn.exact import Neighbours
 from mexma_cli.mining.margin import margin, means
-from mexma_cli.mining.neighbours import Neighbours
 
 RETRIEVALS = ("max", "intersect", "forward", "backward", "all")
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.packing import PackedBatch
+from mexma_cli.encoder.model.packing import PackedBatch
 from mexma_cli.objectives.gather import all_rows
 
 

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from mexma_cli.encoder.attention import run_packed, use_packed_attention
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.masked_lm import VocabularyHead, load_masked_lm
+from mexma_cli.encoder.loading.masked_lm import VocabularyHead, load_masked_lm
+from mexma_cli.encoder.model.attention import run_packed, use_packed_attention
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives import losses
 from mexma_cli.objectives.base import PairViews, Rebuilding, Rebuilt

@@ -7,8 +7,8 @@ from torch import nn
 from transformers import XLMRobertaConfig
 from transformers.models.xlm_roberta.modeling_xlm_roberta import XLMRobertaEncoder
 
-from mexma_cli.encoder.attention import IMPLEMENTATION, Backend, attention_arguments
-from mexma_cli.encoder.packing import PackedBatch
+from mexma_cli.encoder.model.attention import IMPLEMENTATION, Backend, attention_arguments
+from mexma_cli.encoder.model.packing import PackedBatch
 from mexma_cli.recipe import Head
 
 

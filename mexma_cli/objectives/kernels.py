@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from mexma_cli.encoder.compiling import inlined, summing
-from mexma_cli.encoder.kernels import exponentials, narrow, widen
-from mexma_cli.encoder.threads import each
+from mexma_cli.numerics.compiling import inlined, summing
+from mexma_cli.numerics.kernels import exponentials, narrow, widen
+from mexma_cli.numerics.threads import each
 
 BLOCK = 1024
 """Numbers that are in the nearest cache together."""

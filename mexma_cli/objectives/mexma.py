@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from mexma_cli.encoder.attention import run_packed
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.model.attention import run_packed
 from mexma_cli.objectives import losses
 from mexma_cli.objectives.base import Masking, Objective, PairViews, encoder_players, split_views
 from mexma_cli.objectives.gather import all_rows

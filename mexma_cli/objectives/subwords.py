@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.spelling import WORD_START, ngram_keys, pieces_of
+from mexma_cli.encoder.ngrams.embeddings import WORD_START, ngram_keys, pieces_of
 
 
 class Parts:

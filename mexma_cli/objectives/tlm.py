@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.masked_lm import VocabularyHead, load_masked_lm
+from mexma_cli.encoder.loading.masked_lm import VocabularyHead, load_masked_lm
 from mexma_cli.objectives import losses
 from mexma_cli.objectives.base import PairViews
 

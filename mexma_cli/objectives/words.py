@@ -13,9 +13,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from mexma_cli.encoder.bag import RESERVED, frame, word_rows
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.spelling import Spelling, needed, pieces_of
+from mexma_cli.encoder.model.bag import RESERVED, frame, word_rows
+from mexma_cli.encoder.ngrams.embeddings import Spelling, needed, pieces_of
 from mexma_cli.objectives import losses
 from mexma_cli.objectives.base import Objective, PairViews
 from mexma_cli.objectives.gather import all_rows

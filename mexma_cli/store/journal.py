@@ -15,8 +15,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import fsync_file, no_space_as_message, read_manifest, write_json_atomic
 from mexma_cli.store.layout import PROGRESS
-from mexma_cli.store.manifest import fsync_file, no_space_as_message, read_manifest, write_json_atomic
 
 FORMAT_VERSION = 1
 SECONDS = 30.0

@@ -11,15 +11,15 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.store.manifest import (
+from mexma_cli.files import (
     MANIFEST,
     behind_link,
-    file_size,
     fingerprint,
     no_space_as_message,
     only_writer,
     read_manifest,
 )
+from mexma_cli.store.arrays import file_size
 
 FORMAT_VERSION = 2
 """2: several sources, parts of a text, cleaning and prefix. Stores of version 1 are read as they are."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import MANIFEST, commit_folder, make_parent, no_space_as_message, write_json_atomic
 from mexma_cli.store.layout import (
     PROGRESS,
     EmbeddingManifest,
@@ -17,13 +18,6 @@ from mexma_cli.store.layout import (
     check_replaceable,
     partial,
     unfinished,
-)
-from mexma_cli.store.manifest import (
-    MANIFEST,
-    commit_folder,
-    make_parent,
-    no_space_as_message,
-    write_json_atomic,
 )
 from mexma_cli.store.reader import EmbeddingStore
 from mexma_cli.store.shard import take_over

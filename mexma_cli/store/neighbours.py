@@ -20,14 +20,10 @@ from pydantic import BaseModel, ConfigDict
 
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
-from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.layout import PROGRESS, File, files_of, partial, unfinished
-from mexma_cli.store.manifest import (
+from mexma_cli.files import (
     MANIFEST,
-    ArrayWriter,
     checksum_file,
     commit_folder,
-    file_size,
     fingerprint,
     fsync_file,
     kind_of,
@@ -36,6 +32,9 @@ from mexma_cli.store.manifest import (
     read_manifest,
     write_json_atomic,
 )
+from mexma_cli.store.arrays import ArrayWriter, file_size
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.layout import PROGRESS, File, files_of, partial, unfinished
 
 log = logging.getLogger(__name__)
 

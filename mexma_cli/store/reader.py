@@ -10,6 +10,8 @@ import numpy as np
 import zstandard
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import MANIFEST, checksum_file, read_manifest
+from mexma_cli.store.arrays import file_size
 from mexma_cli.store.layout import (
     AGAIN,
     FORMAT_VERSION,
@@ -21,7 +23,6 @@ from mexma_cli.store.layout import (
     has_store_files,
     partial,
 )
-from mexma_cli.store.manifest import MANIFEST, checksum_file, file_size, read_manifest
 from mexma_cli.store.shard import cut_short, read_rows
 
 

@@ -13,16 +13,9 @@ import xxhash
 import zstandard
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import aside, checksum_file, fsync_file, fsync_folder, whole_file
+from mexma_cli.store.arrays import ArrayWriter, file_size
 from mexma_cli.store.layout import AGAIN, File, Settings, Shard
-from mexma_cli.store.manifest import (
-    ArrayWriter,
-    aside,
-    checksum_file,
-    file_size,
-    fsync_file,
-    fsync_folder,
-    whole_file,
-)
 
 _NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 """What systems say where a file cannot get a second name: other disk, other owner, no such thing at all."""

@@ -14,6 +14,17 @@ import numpy as np
 
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import (
+    MANIFEST,
+    checksum_file,
+    commit_folder,
+    make_parent,
+    no_space_as_message,
+    read_manifest,
+    remove_replaced,
+    replaced,
+    write_json_atomic,
+)
 from mexma_cli.store.layout import (
     FORMAT_VERSION,
     PROGRESS,
@@ -29,17 +40,6 @@ from mexma_cli.store.layout import (
     part_rows,
     partial,
     unfinished,
-)
-from mexma_cli.store.manifest import (
-    MANIFEST,
-    checksum_file,
-    commit_folder,
-    make_parent,
-    no_space_as_message,
-    read_manifest,
-    remove_replaced,
-    replaced,
-    write_json_atomic,
 )
 from mexma_cli.store.reader import EmbeddingStore
 from mexma_cli.store.shard import OpenShard, read_rows, take_over

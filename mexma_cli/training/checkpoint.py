@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.store.manifest import (
+from mexma_cli.files import (
     aside,
     checksum_file,
     commit_folder,

@@ -28,8 +28,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from mexma_cli.encoder.devices import pick_device
 from mexma_cli.errors import MexmaError
+from mexma_cli.numerics.devices import pick_device
 from mexma_cli.objectives.base import Objective
 
 PATIENCE = timedelta(days=30)

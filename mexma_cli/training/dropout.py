@@ -12,9 +12,9 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from mexma_cli.encoder.compiling import summing
-from mexma_cli.encoder.kernels import draw, plain, read, write
-from mexma_cli.encoder.threads import in_slices
+from mexma_cli.numerics.compiling import summing
+from mexma_cli.numerics.kernels import draw, plain, read, write
+from mexma_cli.numerics.threads import in_slices
 
 BLOCK = 1024
 """Numbers that are in the nearest cache together."""

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.store.manifest import write_json_atomic
+from mexma_cli.files import write_json_atomic
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any, Protocol
 
-from mexma_cli.store.manifest import whole_file
+from mexma_cli.files import whole_file
 
 
 class Log(Protocol):

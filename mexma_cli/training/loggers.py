@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.store.manifest import whole_file
+from mexma_cli.files import whole_file
 from mexma_cli.training.log import Log
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import xxhash
 
-from mexma_cli.encoder.packing import PackedBatch, pack
+from mexma_cli.encoder.model.packing import PackedBatch, pack
 from mexma_cli.objectives.base import Masking, PairViews, Rebuilding, Rebuilt
 
 

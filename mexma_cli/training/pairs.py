@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mexma_cli.store.bitext import BitextStore
+from mexma_cli.store.pairs import BitextStore
 from mexma_cli.training.sampler import Sampler
 
 

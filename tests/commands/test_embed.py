@@ -289,7 +289,7 @@ def test_a_gpu_that_is_not_there(option: list[str], corpus: Path, tmp_path: Path
 
 def test_what_a_process_with_a_part_is_told(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> None:
     """The command's own words give the same settings in the processes that it starts."""
-    from mexma_cli.stages.workers import embed_on_devices
+    from mexma_cli.stages.embed.workers import embed_on_devices
 
     choice = EncoderChoice(str(tiny_encoder), "cpu", "fp32", "mean", 20, "- query: ")
     job = Job(corpus, tmp_path / "a.emb", "fra_Latn", choice, clean=True, store_dtype="float32")

@@ -45,7 +45,7 @@ def test_sts_prints_what_scipy_finds(
     assert {row["data set"] for row in result["rows"]} == {"STS12 (part)"}
     assert "STS12 has 8 pairs here and 3,108 where it is published: not compared" in done.stderr
 
-    monkeypatch.setattr("mexma_cli.commands.eval_sts.PUBLISHED", {"STS12": 8})
+    monkeypatch.setattr("mexma_cli.commands.eval.sts.PUBLISHED", {"STS12": 8})
     table = run("sts", tmp_path, "--model", tiny_encoder, "-o", tmp_path / "kept.json")
     assert "MEXMA paper, Table 27" in table.stdout and "67.32" in table.stdout
     assert json.loads((tmp_path / "kept.json").read_text())["task"] == "sts"
@@ -72,7 +72,7 @@ def test_senteval_on_the_files_that_are_there(
     (tmp_path / "mrpc").mkdir()
     (tmp_path / "mrpc/train.tsv").write_text("\n".join(pairs), encoding="utf-8")
     sizes = {"MR": 24, "TREC": 32, "SST2": 24, "MRPC": 5801}
-    monkeypatch.setattr("mexma_cli.commands.eval_senteval.EXAMPLES", sizes)
+    monkeypatch.setattr("mexma_cli.commands.eval.senteval.EXAMPLES", sizes)
     done = run("senteval", tmp_path, "--model", tiny_encoder, "--kfold", 3, "--json")
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
@@ -181,7 +181,7 @@ def test_the_picture_of_attention_comes_first(
     done = run(*options, "--json")
     assert done.exit_code == 0 and (tmp_path / "a.png").exists(), done.output
     assert "deu_Latn is left out" in done.stderr
-    monkeypatch.setattr("mexma_cli.commands.eval_attention._rows", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr("mexma_cli.commands.eval.attention._rows", lambda *_: pytest.fail("measured"))
     assert "has no token" in run(*options, "--sentence", "").stderr
 
 
@@ -283,7 +283,7 @@ def test_xnli_is_compared_where_it_is_the_papers(
 ) -> None:
     """Fewer train pairs, or fewer epochs, are another task."""
     rows = [{"language": f"l{n}", "pairs": 5010, "accuracy": 50.0} for n in range(15)]
-    monkeypatch.setattr("mexma_cli.commands.eval_xnli._measured", lambda *_: rows)
+    monkeypatch.setattr("mexma_cli.commands.eval.xnli._measured", lambda *_: rows)
     (tmp_path / "xnli.test.tsv").write_text("language\tgold_label\tsentence1\tsentence2\nen\tneutral\ta\tb\n")
     train = tmp_path / "multinli.train.en.tsv"
     found = []

@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.main import cli
-from mexma_cli.store.bitext import BitextWriter
 from mexma_cli.store.embeddings import EmbeddingWriter, Source
 from mexma_cli.store.journal import FileJournal
+from mexma_cli.store.pairs import BitextWriter
 
 
 def info(*arguments: str | Path) -> Result:

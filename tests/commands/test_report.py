@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from mexma_cli.evaluation.results import Result as Result_
 from mexma_cli.main import cli
+from mexma_cli.reporting.results import Result as Result_
 from mexma_cli.training.log import TrainingLog
 
 

@@ -25,7 +25,7 @@ from torch.distributed.launcher.api import LaunchConfig
 from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 from mexma_cli.recipe import load
-from mexma_cli.stages.train import train
+from mexma_cli.stages.train.train import train
 from mexma_cli.training import launch
 from tests.examples import demo_pairs, prepared
 
@@ -152,7 +152,7 @@ import sys
 from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 from mexma_cli.recipe import load
-from mexma_cli.stages.train import train
+from mexma_cli.stages.train.train import train
 from mexma_cli.training import launch
 from mexma_cli.training.distributed import Processes
 

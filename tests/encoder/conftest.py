@@ -31,7 +31,7 @@ from transformers import (
 )
 
 from mexma_cli.recipe import TrainTokenizer
-from mexma_cli.stages.tokenizer import train_tokenizer
+from mexma_cli.stages.prepare.tokenizer import train_tokenizer
 from tests.examples import weighed
 
 WIDTH = 32

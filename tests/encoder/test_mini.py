@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mexma_cli.encoder import folder
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.loading import folder
 from mexma_cli.evaluation.xsim import xsim
 from tests.examples import demo_pairs
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 from transformers import AutoModel, BertConfig, BertModel
 
-from mexma_cli.encoder.attention import use_packed_attention
-from mexma_cli.encoder.body import first_position
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.packing import pack
-from mexma_cli.evaluation.attention import Row, attention_rows, entropy, first_rows, mean_entropy
-from mexma_cli.evaluation.attention_plot import draw_attention
+from mexma_cli.encoder.loading.body import first_position
+from mexma_cli.encoder.model.attention import use_packed_attention
+from mexma_cli.encoder.model.packing import pack
+from mexma_cli.evaluation.attention import attention_rows, entropy, first_rows, mean_entropy
+from mexma_cli.reporting.attention_plot import Row, draw_attention
 
 
 def test_rows_are_transformers_eager_weights(tiny_encoder: Path, sentences: dict[str, list[str]]) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mexma_cli.evaluation import published
-from mexma_cli.evaluation.cloud_plot import COLOURS, draw_clouds
 from mexma_cli.evaluation.leakage import leakage_scores, measure_leakage, plane, published_as
 from mexma_cli.evaluation.retrieval import GROUPS, AlignedPair
 from mexma_cli.evaluation.sts_files import Pairs
+from mexma_cli.reporting import published
+from mexma_cli.reporting.cloud_plot import COLOURS, draw_clouds
 
 MEANINGS = 12
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation import published
 from mexma_cli.evaluation.retrieval import (
     DIRECTIONS,
     GROUPS,
@@ -18,6 +17,7 @@ from mexma_cli.evaluation.retrieval import (
     read_tatoeba,
     tatoeba_result,
 )
+from mexma_cli.reporting import published
 
 
 def test_against_plain_numpy() -> None:

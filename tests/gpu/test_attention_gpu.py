@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from mexma_cli.encoder.attention import Backend, choose_backend, run_packed
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.packing import pack
+from mexma_cli.encoder.model.attention import Backend, choose_backend, run_packed
+from mexma_cli.encoder.model.packing import pack
 
 pytestmark = [
     pytest.mark.gpu,

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from mexma_cli.mining import neighbours
-from mexma_cli.mining.ann import ann
-from mexma_cli.mining.arithmetic import FLOAT32
-from mexma_cli.mining.neighbours import Neighbours, knn
+from mexma_cli.knn import exact as neighbours
+from mexma_cli.knn.approximate import ann
+from mexma_cli.knn.arithmetic import FLOAT32
+from mexma_cli.knn.exact import Neighbours, knn
 
 pytestmark = [
     pytest.mark.gpu,

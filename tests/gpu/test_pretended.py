@@ -12,7 +12,7 @@ import pytest
 from torch.utils import backend_registration
 
 from mexma_cli.recipe import load
-from mexma_cli.stages.train import train
+from mexma_cli.stages.train.train import train
 from tests.examples import demo_pairs, prepared
 
 ROOT = Path(__file__).parents[2]

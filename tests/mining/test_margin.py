@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mexma_cli.knn.exact import Neighbours
 from mexma_cli.mining.margin import margin, means
-from mexma_cli.mining.neighbours import Neighbours
 
 
 def f32(*values: float) -> np.ndarray:

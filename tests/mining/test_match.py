@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mexma_cli.knn.exact import Neighbours, knn
 from mexma_cli.mining import match as module
 from mexma_cli.mining.margin import KINDS, margin, means
 from mexma_cli.mining.match import RETRIEVALS, Candidates, best_of_each, details, match
-from mexma_cli.mining.neighbours import Neighbours, knn
 
 
 @lru_cache

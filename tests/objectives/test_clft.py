@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.modules import Dense, Normalize
-from mexma_cli.encoder.packing import PackedBatch
+from mexma_cli.encoder.model.modules import Dense, Normalize
+from mexma_cli.encoder.model.packing import PackedBatch
 from mexma_cli.objectives.base import PairViews
 from mexma_cli.objectives.clft import Clft, chosen
 from mexma_cli.recipe import ClftObjective
-from mexma_cli.stages.train import vocabulary_of
+from mexma_cli.stages.train.train import vocabulary_of
 from mexma_cli.training.masking import build_views
 
 Sentences = dict[str, list[str]]

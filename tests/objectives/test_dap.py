@@ -16,7 +16,7 @@ from mexma_cli.objectives import dap as module
 from mexma_cli.objectives.base import PairViews
 from mexma_cli.objectives.dap import Dap
 from mexma_cli.recipe import DapObjective
-from mexma_cli.stages.train import vocabulary_of
+from mexma_cli.stages.train.train import vocabulary_of
 from mexma_cli.training.masking import build_views
 
 Sentences = dict[str, list[str]]

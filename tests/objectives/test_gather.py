@@ -31,7 +31,7 @@ from mexma_cli.recipe import (
     MexmaObjective,
     WordsObjective,
 )
-from mexma_cli.stages.train import vocabulary_of
+from mexma_cli.stages.train.train import vocabulary_of
 from mexma_cli.training.masking import build_views
 
 ROWS = (2, 5)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mexma_cli.encoder.attention import run_packed
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.model.attention import run_packed
 from mexma_cli.objectives import losses
 from mexma_cli.objectives.base import Masking, PairViews, split_views
 from mexma_cli.objectives.mexma import Mexma

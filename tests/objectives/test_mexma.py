@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel, PreTrainedTokenizerFast
 
-from mexma_cli.encoder.attention import run_packed
-from mexma_cli.encoder.body import first_position
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.loading.body import first_position
+from mexma_cli.encoder.model.attention import run_packed
 from mexma_cli.objectives.base import Masking, PairViews, split_views
 from mexma_cli.objectives.mexma import Mexma
 from mexma_cli.recipe import Head, MexmaObjective

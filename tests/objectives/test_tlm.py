@@ -16,7 +16,7 @@ from mexma_cli.objectives import contrastive as module
 from mexma_cli.objectives.base import PairViews, split_views
 from mexma_cli.objectives.contrastive import Contrastive
 from mexma_cli.recipe import ContrastiveObjective
-from mexma_cli.stages.train import vocabulary_of
+from mexma_cli.stages.train.train import vocabulary_of
 from mexma_cli.training.masking import build_views
 
 Sentences = dict[str, list[str]]

@@ -9,9 +9,9 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from mexma_cli.encoder.body import first_position
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.spelling import needed, pieces_of
+from mexma_cli.encoder.loading.body import first_position
+from mexma_cli.encoder.ngrams.embeddings import needed, pieces_of
 from mexma_cli.objectives.base import PairViews
 from mexma_cli.objectives.words import Words, principal, write_bag
 from mexma_cli.recipe import NewEncoder, WordsObjective

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from mexma_cli.stages.train import train
+from mexma_cli.stages.train.train import train
 from tests.examples import demo_pairs, prepared
-from tests.stages.training import MEXMA_STEPS, WORDS_STEPS, settings
+from tests.stages.train.training import MEXMA_STEPS, WORDS_STEPS, settings
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mexma_cli import files as manifest
 from mexma_cli.errors import MexmaError
-from mexma_cli.store import manifest, shard
+from mexma_cli.store import shard
 from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
 
 DIM, SHARD = 8, 5

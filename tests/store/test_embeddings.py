@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mexma_cli import files as manifest
 from mexma_cli.errors import MexmaError
-from mexma_cli.store import manifest
 from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
 
 ROWS, DIM, SHARD = 23, 8, 5

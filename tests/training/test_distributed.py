@@ -15,7 +15,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.mexma import Mexma
 from mexma_cli.recipe import Head, MexmaObjective
-from mexma_cli.stages.train import vocabulary_of
+from mexma_cli.stages.train.train import vocabulary_of
 from mexma_cli.training.distributed import Processes, save_activations, whole
 from mexma_cli.training.masking import build_views
 

@@ -74,7 +74,7 @@ def test_all_threads_of_a_training_command_flush_them() -> None:
     """Threads keep what they were started with, so the command has to be first."""
     program = """
 import sys, torch
-import mexma_cli.stages.prepare as stage
+import mexma_cli.stages.prepare.prepare as stage
 from mexma_cli.main import cli
 def prepare(*_):
     assert torch.get_num_threads() == 2

@@ -1,0 +1,173 @@
+"""Put a trained encoder into the package as `mini`, with its model card.
+
+    python -m docs.make_mini runs/mini --data DIR      (DIR: mining/, ntrex128/ and tatoeba/ below it)
+
+It is made smaller first: to the tokens that have vectors of their own, some that stand inside words, and the
+n-grams that matter most. Word embeddings are stored with 4 or 2 bits, n-grams with 1, 2 or 4, all other
+weights as float16. What the card says of cost is read from the run's log, what it says of quality is measured
+here, with benchmarks/encoder.py, on the folder as shipped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from docs.make_mini.smaller import smaller
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.loading.card import head
+from mexma_cli.languages import name
+from mexma_cli.recipe import Recipe, WordsObjective, load
+
+ROOT = Path(__file__).parent.parent.parent
+MODEL = ROOT / "mexma_cli" / "models" / "mini"
+LARGEST = 24_000_000
+INNER = 10_000
+"""Tokens that do not begin a word."""
+NGRAMS = 16_750_000
+"""Bytes."""
+
+CARD = """{head}
+# mini
+
+The encoder that comes with mexma, so that mining can be tried without downloading anything. It is small and
+was trained on little text, on a CPU: for real work take a real one, such as `facebook/MEXMA`.
+
+- {count} languages and English: {languages}.
+- XLM-R of width {width} and depth {layers}, CLS pooling, {vocabulary:,} Unigram tokens, most of them whole
+  words, in lower-case Latin letters without accents (Cyrillic is read as Latin), at most {max_tokens} a
+  sentence. Other words are spelled: each is one token, made of {ngrams:,} n-grams of letters.
+- {parameters:.1f}M parameters and {numbers:.1f}M numbers for n-grams. Word embeddings are stored with 4 or
+  2 bits, n-grams with 1, 2 or 4 and the rest as float16, {megabytes:.1f} MB in all. `mexma` alone reads that;
+  in Python, `SentenceEncoder.load("mini").save(FOLDER)` writes a folder that transformers and
+  sentence-transformers read too, but for the spelling: to them such a word is its pieces, with which it finds
+  less (docs/mini.md). For sentence-transformers with it, `mexma_cli.encoder.sentence_transformer` has
+  `sentence_transformer("mini")`.
+- Trained from nothing by `mexma train recipes/mini.yaml`, in {minutes:.0f} minutes on {machine}:
+{phases}
+
+## Text
+
+{pairs:,} sentence pairs with English, all of it public domain, CC0, CC BY or CC BY-SA:
+
+| text | licence | pairs |
+| --- | --- | --- |
+{corpora}
+
+Every sentence of the demo and of the measured sets below was kept out (`data.exclude` in the recipe).
+
+## Scores
+
+```text
+{scores}
+```
+
+Printed by `python benchmarks/encoder.py mini --data DIR --languages ...`, with the folder as shipped. The
+mining sets are news; the text that it was trained on is not.
+
+## Limits
+
+It was trained on no other language, and languages with little text here are clearly worse than the others
+(see the errors above). A sentence is little more than the bag of its words to it, so word order and negation
+weigh next to nothing.
+"""
+TEXTS = {
+    "tatoeba": "[Tatoeba](https://tatoeba.org), from the Tatoeba Challenge's test sets | CC BY 2.0 FR",
+    "tatoeba_hbs": "Tatoeba's Croatian, Serbian in both scripts and Bosnian, from there too | CC BY 2.0 FR",
+    "tico": "[TICO-19](https://tico-19.github.io), dev | CC0 1.0",
+    "stories": "African Storybook and Pratham Books, stories under CC BY | CC BY 4.0",
+    "bible": (
+        "Bible: Berean Standard Bible (eng), Segond 1910 (fra), Luther 1912 (deu), Diodati 1649 (ita), "
+        "Bíblia Portuguesa Mundial (por), Statenvertaling (nld), Synodal (rus), Cornilescu 1924 (ron), "
+        "Danish Bible 1931 (dan), Bibelen 1930 (nob), Studentmållagsbibelen 1921 (nno), Kyrkobibeln 1917 "
+        "(swe), Bible kralická 1613 (ces), Biblia Gdańska 1881 (pol), Sveta Biblija (hrv), "
+        "Daničić-Karadžić (srp), Ohienko (ukr), Károli 1908 (hun), Vamvas 1850 (ell), Pyhä Raamattu 1933/38 "
+        "(fin), Londona Biblio (epo), Modern Hebrew Bible (heb); La Biblia en Español Sencillo (spa); "
+        "Alkitab Terjemahan Sederhana (ind) | public domain; spa CC BY 4.0, ind CC BY-SA 4.0"
+    ),
+}
+
+
+def scores(encoder: Path, data: Path, languages: Iterable[str]) -> str:
+    """What benchmarks/encoder.py prints, without its first line."""
+    script = str(ROOT / "benchmarks" / "encoder.py")
+    command = [sys.executable, script, str(encoder), "--data", str(data), "--languages", ",".join(languages)]
+    printed = subprocess.run(
+        command, check=True, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    return "\n".join(printed.stdout.splitlines()[1:])
+
+
+def cost(run: Path, recipe: Recipe) -> tuple[float, str]:
+    """Minutes of training, and a line for each phase."""
+    last = {}
+    for line in (run / "log.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        last[record["phase"]] = record
+    total, lines = 0.0, []
+    for phase in recipe.phases:
+        record = last[phase.name]
+        minutes = record["seconds"] / 60
+        total += minutes
+        lines.append(
+            f"  - `{phase.name}`: {record['step']:,} steps, {record['pairs']:,} pairs, {minutes:.0f} minutes"
+        )
+    return total, "\n".join(lines)
+
+
+def main() -> None:
+    """Write the folder and its card."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--machine", default="two CPU cores", help="as the card shall call it")
+    arguments = parser.parse_args()
+    recipe = load(arguments.run / "recipe.yaml")
+    encoder = SentenceEncoder.load(str(arguments.run / "encoder"), "cpu")
+    objective = recipe.phases[0].objective
+    assert isinstance(objective, WordsObjective) and objective.own_tokens
+    encoder = smaller(encoder, objective.own_tokens, INNER, NGRAMS)
+    encoder.save(MODEL, dtype="int3")
+    size = sum(path.stat().st_size for path in MODEL.rglob("*") if path.is_file())
+    if size > LARGEST:
+        sys.exit(f"{size:,} bytes are more than the {LARGEST:,} that may be shipped")
+    kept: dict[str, int] = {}
+    for manifest in Path(recipe.data.store).glob("*/manifest.json"):
+        facts = json.loads(manifest.read_text())
+        kept[facts["name"]] = kept.get(facts["name"], 0) + facts["pairs"]
+    minutes, phases = cost(arguments.run, recipe)
+    config, spelling = encoder.model.config, encoder.spelling
+    assert spelling is not None
+    languages = dict.fromkeys(code for corpus in recipe.data.corpora for code in corpus.languages)
+    card = CARD.format(
+        head=head([*languages, "eng_Latn"], "cc-by-sa-4.0"),
+        count=len(languages),
+        languages=", ".join(f"{name(code)} (`{code}`)" for code in sorted(languages)),
+        layers=config.num_hidden_layers,
+        width=config.hidden_size,
+        vocabulary=config.vocab_size,
+        ngrams=len(spelling.keys),
+        max_tokens=encoder.max_tokens,
+        parameters=sum(p.numel() for p in encoder.model.parameters()) / 1e6,
+        numbers=len(spelling.vectors) * config.hidden_size / 1e6,
+        megabytes=size / 1e6,
+        minutes=minutes,
+        machine=arguments.machine,
+        phases=phases,
+        pairs=sum(kept.values()),
+        corpora="\n".join(f"| {TEXTS[corpus]} | {count:,} |" for corpus, count in kept.items()),
+        scores=scores(MODEL, arguments.data, languages),
+    )
+    (MODEL / "README.md").write_text(card, encoding="utf-8")
+    print(card)
+
+
+if __name__ == "__main__":
+    main()

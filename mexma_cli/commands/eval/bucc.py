@@ -1,0 +1,66 @@
+"""`mexma eval bucc`: mining sets, by cosine and by margin."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from mexma_cli.commands.eval.options import cached_embedding, check_result_output, result_options
+from mexma_cli.commands.inputs import progress_bar
+from mexma_cli.commands.options import (
+    EncoderChoice,
+    encoder_options,
+    load_encoder,
+    margin_option,
+    neighbourhood_option,
+)
+
+
+@click.command("bucc")
+@click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@margin_option
+@neighbourhood_option
+@result_options
+@encoder_options
+def command(
+    folders: tuple[Path, ...],
+    margin: str,
+    k: int,
+    cache: Path | None,
+    as_json: bool,
+    output: Path | None,
+    encoder: EncoderChoice,
+) -> None:
+    """F1 of mining translations from two monolingual texts.
+
+    \b
+    cosine f1    every gold source is searched in the whole other side; class-weighted F1 of what is
+                 nearest, as the MTEB benchmark's BUCC and the MEXMA paper
+    tuned f1     the best F1 of any threshold for the margin, with its precision and recall, candidates
+                 being one to one, as the DAP paper's Table 2; equal scores are kept or dropped together
+    held-out f1  the threshold of one split applied to another: training to test (then it is called test
+                 f1; the DAP paper's Table 3), or sample to training; with one split, of one half of the
+                 gold pairs to the other
+
+    DIR, or the folders in it, hold BUCC 2018's files (fr-en.training.fr, .en and .gold;
+    comparable.limsi.fr/bucc2018) or others in that layout (fra-eng.fra.tsv, fra-eng.eng.tsv,
+    fra-eng.gold.tsv), compressed or not: `id TAB sentence`, and `source id TAB target id`.
+
+    \b
+    Examples:
+      mexma eval bucc bucc2018 --model facebook/MEXMA
+      mexma eval bucc mining/fra-eng mining/deu-eng -o bucc.json
+    """
+    check_result_output(output)
+    from mexma_cli.evaluation.mining_sets import bucc_result, measure, read_sets
+    from mexma_cli.reporting.results import describe, print_result
+
+    sets = read_sets(folders)
+    loaded = load_encoder(encoder)
+    sentences = sum(len(one.sources) + len(one.targets) for one in sets)
+    with ExitStack() as stack:
+        embed = stack.enter_context(cached_embedding(loaded, cache, sentences))
+        rows = measure(sets, embed, margin, k, progress_bar(stack, "mining"))
+    print_result(bucc_result(rows, sets, folders, describe(loaded), margin, k), as_json, output)

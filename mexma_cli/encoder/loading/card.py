@@ -1,0 +1,93 @@
+"""An encoder's model card: README.md, which says at its head what languages the encoder was trained on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import yaml
+
+from mexma_cli.encoder.loading import int3
+from mexma_cli.encoder.ngrams import embeddings as spelling
+
+FILE = "README.md"
+TAGS = ("sentence-similarity", "feature-extraction", "mexma")
+_CARD = """\
+{head}
+# A sentence encoder
+
+Trained with mexma, so that translations have vectors that are near each other. Its languages, as FLORES-200
+codes: {codes}.
+
+FOLDER is where this file is:
+
+```console
+$ mexma info FOLDER
+$ mexma embed --model FOLDER --lang {lang} text.txt -o text.emb
+$ mexma mine --model FOLDER source.txt target.txt -o pairs.tsv
+```
+
+With sentence-transformers{why}:
+
+```python
+from {module} import {name}
+
+vectors = {name}("FOLDER").encode(["One sentence.", "Another one."])
+```
+"""
+_CODE = re.compile(r"[a-z]{3}(_[A-Z][a-z]{3})?")
+_HEAD = re.compile(r"---\n(.*?\n)---\n", re.DOTALL)
+
+
+def head(languages: Iterable[str], license: str | None = None, tags: Iterable[str] = ()) -> str:
+    """The lines between `---` that the Hugging Face hub reads.
+
+    Args:
+        languages: FLORES-200 codes. `language` has them as the hub wants them, by ISO 639-3 alone;
+            `language_details` with their scripts, as the cards of NLLB-200 do.
+    """
+    listed = sorted(languages)
+    facts = {"license": license} if license else {}
+    facts |= {"library_name": "mexma", "pipeline_tag": "sentence-similarity"}
+    if tags:
+        facts["tags"] = ", ".join(tags).join("[]")
+    facts["language"] = ", ".join(dict.fromkeys(code.partition("_")[0] for code in listed)).join("[]")
+    facts["language_details"] = ", ".join(listed)
+    return "".join(["---\n", *(f"{key}: {value}\n" for key, value in facts.items()), "---\n"])
+
+
+def languages(folder: Path) -> tuple[str, ...]:
+    """FLORES-200 codes of the languages that a folder's encoder was trained on; () if its card has none."""
+    try:
+        found = _HEAD.match((folder / FILE).read_text(encoding="utf-8"))
+        facts = yaml.safe_load(found[1]) if found else None
+    except (OSError, ValueError, yaml.YAMLError):  # ValueError: not UTF-8, or a date that there is not
+        return ()
+    listed = facts.get("language_details") if isinstance(facts, dict) else None
+    codes = listed.replace(",", " ").split() if isinstance(listed, str) else []
+    return tuple(codes) if all(map(_CODE.fullmatch, codes)) else ()  # others have names there, or sentences
+
+
+def write(folder: Path, languages: Iterable[str]) -> None:
+    """A card for a folder that has none: what the encoder is for, and how it is used.
+
+    Args:
+        folder: With the encoder's files, which decide how sentence-transformers reads it.
+        languages: FLORES-200 codes.
+    """
+    listed = sorted(languages)
+    others = [code for code in listed if code != "eng_Latn"] or listed
+    name, module, why = "SentenceTransformer", "sentence_transformers", ""
+    if (folder / int3.FILE).is_file() or (folder / spelling.FILE).is_file():
+        name, module = "sentence_transformer", "mexma_cli.encoder.sentence_transformer"
+        why = ", through mexma, which knows how these weights and words are kept"
+    text = _CARD.format(
+        head=head(listed, tags=TAGS),
+        codes=", ".join(f"`{code}`" for code in listed),
+        lang=others[0],
+        why=why,
+        module=module,
+        name=name,
+    )
+    (folder / FILE).write_text(text, encoding="utf-8")

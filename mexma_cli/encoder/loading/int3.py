@@ -1,0 +1,135 @@
+"""Weights stored with word embeddings of 3 bits on average; all others as float16.
+
+Most of a small encoder are word embeddings, and these are a tenth of what float32 takes: the vocabulary's
+first half, which is the more frequent one, has 4 bits a number, the other half 2 (`trellis.py`). What is off
+by chance mostly cancels out in a sentence, but for two things, which are kept as float16: the special
+tokens, which every sentence has, and one direction of every row, the one from which the first token takes
+its attention in layer 0. Computing is another matter: what is read is float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch.nn import functional
+
+from mexma_cli.encoder.model.modules import damaged
+from mexma_cli.numerics.trellis import Coded
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+FILE = "model.int3.safetensors"
+"""Not model.safetensors, which other programs would misread."""
+_BITS = ".bits"
+"""Behind the name of word embeddings, for the first of their parts."""
+_BLOCK = 2048
+"""So many rows at once: what is between codes and numbers stays in the processor's cache."""
+
+
+def save(
+    model: PreTrainedModel, first: int, special: Sequence[int], folder: Path, origin: Path | None = None
+) -> None:
+    """Write the weights.
+
+    Args:
+        first: The token that every sentence begins with.
+        special: Tokens whose rows are kept as float16.
+        origin: The file of this kind that the weights were read from, if they were. Word embeddings that are
+            still what it says are written as they stand there: to code them again would lose again.
+    """
+    words = model.get_input_embeddings().weight
+    stored: dict[str, torch.Tensor] = {}
+    for name, weight in model.state_dict().items():
+        if weight.data_ptr() == words.data_ptr():
+            rows = weight.float().cpu()
+            parts = _unchanged(name, rows, origin)
+            parts = parts or _parts(rows, attended(model, first), torch.tensor(special))
+            stored |= {f"{name}.{part}": value for part, value in parts.items()}
+        else:
+            stored[name] = weight.half().contiguous()
+    save_file(stored, folder / FILE)
+
+
+def coded(words: torch.Tensor) -> Coded:
+    """Word embeddings [vocabulary, D] in 4 and 2 bits."""
+    frequent = np.arange(len(words)) < len(words) // 2
+    return Coded.of(words, np.where(frequent, 4, 2).astype(np.uint8))
+
+
+def _parts(words: torch.Tensor, direction: torch.Tensor, special: torch.Tensor) -> dict[str, torch.Tensor]:
+    stored = coded(words)
+    return stored.tensors() | {
+        "direction": direction,
+        "errors": ((words - stored.restore().float()) @ direction).half(),
+        "special": special,
+        "rows": words[special].half(),
+    }
+
+
+def _unchanged(name: str, words: torch.Tensor, origin: Path | None) -> dict[str, torch.Tensor] | None:
+    """The parts in that file if they stand for these very word embeddings [vocabulary, D]."""
+    if origin is None:
+        return None
+    try:
+        parts = _parts_of(load_file(origin), name)
+        return parts if torch.equal(_restored(parts), words) else None
+    except (SafetensorError, OSError, LookupError, ValueError):  # it is gone, or another by now
+        return None
+
+
+def load(path: Path) -> dict[str, torch.Tensor]:
+    """The weights of such a file, float32.
+
+    Raises:
+        MexmaError: It is damaged.
+    """
+    try:
+        stored = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise damaged(path, error) from None
+    for name in [name.removesuffix(_BITS) for name in stored if name.endswith(_BITS)]:
+        parts = _parts_of(stored, name)
+        for part in parts:
+            del stored[f"{name}.{part}"]
+        stored[name] = _restored(parts)
+    return {name: weight.float() for name, weight in stored.items()}
+
+
+def _parts_of(stored: Mapping[str, torch.Tensor], name: str) -> dict[str, torch.Tensor]:
+    start = f"{name}."
+    return {whole.removeprefix(start): part for whole, part in stored.items() if whole.startswith(start)}
+
+
+def _restored(parts: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """The word embeddings, float32 [vocabulary, D]."""
+    direction, errors = parts["direction"], parts["errors"].float()
+    words = Coded.read(parts, len(errors), len(direction)).restore().float()
+    # A product, then a sum, so that every processor gets the same bits, and the same fingerprint.
+    for part, off in zip(words.split(_BLOCK), errors.split(_BLOCK), strict=True):
+        part += off[:, None] * direction
+    words[parts["special"]] = parts["rows"].float()
+    return words
+
+
+@torch.no_grad()
+def attended(model: Any, first: int) -> torch.Tensor:
+    """The unit direction [dim] of word embeddings by which the token `first` attends in layer 0.
+
+    The mean of the heads' keys times that token's query; zero for a model that is not of BERT's shape.
+    """
+    words = model.get_input_embeddings().weight
+    try:
+        attention = model.encoder.layer[0].attention.self
+        state = model.embeddings(torch.tensor([[first]], device=words.device))[0, 0]
+        query = attention.query(state).view(attention.num_attention_heads, -1, 1)
+    except AttributeError:
+        return torch.zeros(words.shape[1])
+    keys = attention.key.weight.view(*query.shape[:2], -1)
+    return functional.normalize((query * keys).sum(dim=(0, 1)), dim=0).float().cpu()

@@ -1,0 +1,74 @@
+"""What a masked-LM checkpoint has on top of its encoder, for objectives that predict words with it."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import torch
+from torch import nn
+from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.activations import ACT2FN
+
+from mexma_cli.encoder.loading import folder
+from mexma_cli.encoder.loading.hugging_face import read_masked_lm
+from mexma_cli.encoder.loading.transformer import refused
+
+log = logging.getLogger(__name__)
+
+
+class VocabularyHead(nn.Module):
+    """A linear layer, an activation, LayerNorm, and a bias a word; the word embeddings are what follows.
+
+    This is the head of XLM-R and BERT; `fresh` has it with PyTorch's defaults but for the weights, which
+    are normal with the configuration's `initializer_range`.
+    """
+
+    def __init__(
+        self, dense: nn.Linear, activation: nn.Module, norm: nn.LayerNorm, bias: nn.Parameter
+    ) -> None:
+        super().__init__()
+        self.dense, self.activation, self.norm, self.bias = dense, activation, norm, bias
+
+    @classmethod
+    def fresh(cls, config: PreTrainedConfig) -> VocabularyHead:
+        """An untrained one."""
+        width = config.hidden_size
+        dense = nn.Linear(width, width)
+        nn.init.normal_(dense.weight, std=config.initializer_range)
+        nn.init.zeros_(dense.bias)
+        norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        return cls(dense, ACT2FN["gelu"], norm, nn.Parameter(torch.zeros(config.vocab_size)))
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """[M, dim] to [M, dim]: what is multiplied with the word embeddings, before the bias."""
+        return self.norm(self.activation(self.dense(hidden)))
+
+
+def load_masked_lm(name: str) -> tuple[PreTrainedModel, VocabularyHead]:
+    """The transformer of a checkpoint, float32, and its head.
+
+    Where the checkpoint has no head there is a warning, and an untrained one.
+
+    Args:
+        name: As for `SentenceEncoder.load`.
+
+    Raises:
+        MexmaError: It cannot be loaded.
+    """
+    where = folder.read_settings(Path(folder.locate(name))).transformer
+    try:
+        model, report = read_masked_lm(where)
+    except Exception as error:  # transformers raises whatever it likes
+        raise refused(name, where, error) from None
+    base = getattr(model, model.base_model_prefix)
+    absent = [key for key in report["missing_keys"] if not key.startswith(f"{model.base_model_prefix}.")]
+    if absent:
+        log.warning("%s has no masked-LM head: an untrained one takes its place", name)
+        return base, VocabularyHead.fresh(model.config)
+    bias = model.get_output_embeddings().bias
+    if hasattr(model, "lm_head"):
+        found = model.lm_head
+        return base, VocabularyHead(found.dense, ACT2FN["gelu"], found.layer_norm, bias)
+    transform = model.cls.predictions.transform
+    return base, VocabularyHead(transform.dense, transform.transform_act_fn, transform.LayerNorm, bias)

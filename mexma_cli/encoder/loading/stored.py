@@ -1,0 +1,101 @@
+"""An encoder's weights read without transformers, where they are plain: those that mexma writes are.
+
+Importing transformers' models takes longer than loading `mini` and embedding a page of text. What is not
+plain is left to transformers, and so is every complaint about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch.nn.functional import gelu, relu
+
+from mexma_cli.encoder.loading import int3
+from mexma_cli.encoder.loading.folder import FolderSettings
+
+_IGNORED = ("pooler.dense.weight", "pooler.dense.bias", "embeddings.position_ids")
+"""What files have, and the model without its pooler has not."""
+_USED = {"hidden_act", "layer_norm_eps", "pad_token_id"}
+ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "gelu": gelu,
+    "gelu_new": partial(gelu, approximate="tanh"),
+    "relu": relu,
+}
+"""By their names in config.json, `hidden_act`."""
+
+
+@dataclass
+class StoredModel:
+    """A transformer of BERT's family as its files have it.
+
+    Attributes:
+        config: config.json.
+        weights: By their names in transformers' model without pooler, all of one type.
+    """
+
+    config: dict[str, Any]
+    weights: dict[str, torch.Tensor]
+
+
+def read_model(settings: FolderSettings) -> StoredModel | None:
+    """The folder's weights; None if they are not just those that config.json speaks of.
+
+    Raises:
+        MexmaError: `int3` weights that are damaged.
+    """
+    folder, config = settings.transformer, settings.config
+    if settings.own_code or config.get("add_cross_attention"):
+        return None
+    try:
+        small = (folder / int3.FILE).is_file()
+        weights = int3.load(folder / int3.FILE) if small else load_file(folder / "model.safetensors")
+        weights = {name: tensor for name, tensor in weights.items() if name not in _IGNORED}
+        shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+        types = {tensor.dtype for tensor in weights.values()}
+        stated = {getattr(torch, config.get("dtype") or config["torch_dtype"])}
+        if _computed(config) and shapes == _shapes(config) and (small or types == stated):
+            return StoredModel(config, weights)
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, AttributeError):
+        pass
+    return None
+
+
+def _computed(config: dict[str, Any]) -> bool:
+    """Whether what is used besides the weights is there, and of its kind."""
+    if not set(config) >= _USED or config["hidden_act"] not in ACTIVATIONS:
+        return False
+    return isinstance(config["layer_norm_eps"], float) and isinstance(config["pad_token_id"], int)
+
+
+def _shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Of all weights of BERT's family without pooler."""
+    width, inner = config["hidden_size"], config["intermediate_size"]
+    if width % config["num_attention_heads"]:
+        raise ValueError("the heads do not divide the width")
+    tables = {
+        "word": config["vocab_size"],
+        "position": config["max_position_embeddings"],
+        "token_type": config["type_vocab_size"],
+    }
+    found: dict[str, tuple[int, ...]] = {
+        f"embeddings.{name}_embeddings.weight": (rows, width) for name, rows in tables.items()
+    }
+    norms = ["embeddings.LayerNorm"]
+    linear: dict[str, tuple[int, int]] = {}
+    for layer in [f"encoder.layer.{i}" for i in range(config["num_hidden_layers"])]:
+        norms += [f"{layer}.attention.output.LayerNorm", f"{layer}.output.LayerNorm"]
+        linear |= {f"{layer}.attention.self.{name}": (width, width) for name in ("query", "key", "value")}
+        linear[f"{layer}.attention.output.dense"] = (width, width)
+        linear[f"{layer}.intermediate.dense"] = (inner, width)
+        linear[f"{layer}.output.dense"] = (width, inner)
+    for name in norms:
+        found |= {f"{name}.weight": (width,), f"{name}.bias": (width,)}
+    for name, shape in linear.items():
+        found |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+    return found

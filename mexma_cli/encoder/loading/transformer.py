@@ -1,0 +1,144 @@
+"""The transformer and the tokeniser of an encoder's folder, and whether they belong together."""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import Unigram
+
+from mexma_cli.encoder.loading import int3, stored
+from mexma_cli.encoder.loading.body import Body
+from mexma_cli.encoder.loading.folder import FolderSettings
+from mexma_cli.encoder.loading.tokens import Tokens, put_in_lower_case, with_transformers
+from mexma_cli.encoder.model.modules import Dense, damaged
+from mexma_cli.errors import MexmaError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
+UNSEEN = "\U000f1234"
+"""A private character, in no vocabulary."""
+
+
+def load_transformer(name: str, settings: FolderSettings, with_pooler: bool) -> tuple[Body, Dense | None]:
+    """The transformer as it is stored, in evaluation mode, and its pooler apart, if that is wanted.
+
+    Raises:
+        MexmaError: Weights that cannot be read, are missing or do not fit config.json.
+    """
+    small = settings.transformer / int3.FILE
+    coded = small if small.is_file() else None
+    if not with_pooler and (plain := stored.read_model(settings)):
+        return Body(plain, coded), None
+    from mexma_cli.encoder.loading import hugging_face
+
+    try:
+        model, report = hugging_face.read_model(settings, with_pooler)
+    except MexmaError:
+        raise
+    except Exception as error:  # transformers, and a folder's own code, raise whatever they like
+        raise refused(name, settings.transformer, error) from None
+    # transformers fills what is missing or has another shape with random numbers
+    absent = sorted([*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])])
+    pooler = [key for key in absent if key.startswith("pooler.")]
+    if with_pooler and (pooler or getattr(model, "pooler", None) is None):
+        raise MexmaError(f"{name!r} has no pooler weights", "use --pooling cls or mean")
+    if absent := [key for key in absent if key not in pooler]:
+        raise MexmaError(
+            f"{name!r}: {len(absent)} of the weights are missing or have another shape, such as {absent[0]}",
+            "the weights and config.json do not belong together",
+        )
+    layer = _pooler(name, model) if with_pooler else None
+    if getattr(model, "pooler", None) is not None:
+        model.pooler = None
+    return Body(model.eval(), coded), layer
+
+
+def _pooler(name: str, model: PreTrainedModel) -> Dense:
+    linear = getattr(model.pooler, "dense", None)
+    if not isinstance(linear, torch.nn.Linear) or not isinstance(model.pooler.activation, torch.nn.Tanh):
+        raise MexmaError(f"{name!r}: its pooler is not BERT's (a linear layer and tanh)", "use --pooling cls")
+    return Dense(linear.float(), torch.nn.Tanh())
+
+
+def refused(name: str, folder: Path, error: Exception) -> MexmaError:
+    if isinstance(error, pickle.UnpicklingError):
+        return damaged(folder, error)
+    reason, *details = (str(error) or type(error).__name__).splitlines()
+    if reason.endswith(":") and details:
+        reason += f" {details[0].strip()}"
+    return MexmaError(
+        f"{name!r} cannot be loaded as an encoder: {reason}",
+        "name `mini`, a folder with config.json, model.safetensors and tokenizer.json, or a hub id",
+    )
+
+
+def load_tokenizer(name: str, folder: Path, settings: FolderSettings, vocabulary: int) -> Tokens:
+    """The folder's tokeniser, checked against config.json.
+
+    Args:
+        vocabulary: Token embeddings that the weights have.
+
+    Raises:
+        MexmaError: There is none, or it is slow, damaged, or of another model.
+    """
+    if not any((folder / file).is_file() for file in TOKENIZER_FILES):
+        raise MexmaError(f"{name!r} cannot be loaded as an encoder: it has no tokeniser (tokenizer.json)")
+    tokens = Tokens.read(folder, partial(_with_transformers, name, folder, settings))
+    if settings.lower_case:
+        put_in_lower_case(tokens.backend)
+    _check(name, tokens, settings.config, vocabulary)
+    return tokens
+
+
+def _with_transformers(name: str, folder: Path, settings: FolderSettings) -> PreTrainedTokenizerFast:
+    try:
+        tokenizer = with_transformers(folder, settings.own_code)
+    except Exception as error:  # tokenizers raises plain Exception
+        raise refused(name, folder, error) from None
+    if not getattr(tokenizer, "is_fast", False):
+        raise MexmaError(f"{name!r} has no fast tokeniser (tokenizer.json)")
+    if settings.lower_case:
+        put_in_lower_case(tokenizer.backend_tokenizer)
+    return tokenizer
+
+
+def _highest_id(backend: Tokenizer) -> int:
+    if isinstance(backend.model, Unigram):  # ids are places in a list, and reading them all takes its time
+        pieces = backend.get_vocab_size(with_added_tokens=False)
+        return max(pieces - 1, *backend.get_added_tokens_decoder(), 0)
+    return max(backend.get_vocab().values(), default=0)
+
+
+def _check(name: str, tokens: Tokens, config: dict[str, Any], vocabulary: int) -> None:
+    backend = tokens.backend
+    highest = _highest_id(backend)
+    sizes = f"(tokeniser: {backend.get_vocab_size():,} tokens; weights: {vocabulary:,})"
+    wrong = f"{name!r}: the tokeniser does not belong to the weights"
+    hint = "take both from the same folder"
+    if highest >= vocabulary:
+        raise MexmaError(f"{wrong}: it has token ids up to {highest:,} {sizes}", hint)
+    try:
+        ends = backend.encode("").ids
+        backend.encode(UNSEEN)
+    except Exception as error:  # tokenizers raises plain Exception
+        raise MexmaError(f"{name!r}: the tokeniser does not work: {error} {sizes}", hint) from None
+    if len(ends) != 2:
+        raise MexmaError(
+            f"{wrong}: it puts {len(ends)} special tokens around a sentence, not one before and one after "
+            f"{sizes}",
+            hint,
+        )
+    if config.get("model_type") == "bert":
+        return  # it reads none of these ids: multilingual-e5-small has BERT's beside XLM-R's tokeniser
+    expected = {"pad_token_id": tokens.padding, "bos_token_id": ends[0], "eos_token_id": ends[1]}
+    for key, found in expected.items():
+        stated = config.get(key)
+        if stated is not None and stated != found:
+            raise MexmaError(f"{wrong}: {key} is {stated} in config.json and {found} in it {sizes}", hint)

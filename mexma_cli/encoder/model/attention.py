@@ -1,0 +1,268 @@
+"""Attention over packed sentences, put under unmodified Hugging Face models.
+
+`packed_attention` is registered with `transformers.AttentionInterface`; the mask function that goes
+with it returns None, so the model builds no mask of its own. A model takes a packed batch as
+``input_ids [1, T]`` with explicit ``position_ids`` and ``cu_seq_lens_q`` (see `run_packed`).
+
+Backends: `xformers` (memory_efficient_attention with BlockDiagonalMask, paper section 7.1) and
+`varlen` (torch's variable-length attention, on Ampere and later) on CUDA, `bucketed` everywhere: short
+sentences on a processor side by side (`short_attention`), others by scaled_dot_product_attention, runs of
+equal length together.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from functools import lru_cache
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from mexma_cli.encoder.model.packing import PackedBatch
+from mexma_cli.encoder.model.short_attention import attend, within_short
+from mexma_cli.encoder.ngrams.embeddings import word_embeddings
+from mexma_cli.errors import MexmaError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+IMPLEMENTATION = "mexma_packed"
+Backend = Literal["xformers", "varlen", "bucketed"]
+_VARLEN, _XFORMERS = "torch.nn.attention.varlen", "xformers.ops"
+
+_NO_DROPOUT = ("attention 'varlen' has no dropout", "set attention_dropout to 0, or use auto or xformers")
+
+_AMPERE = (8, 0)
+"""The compute capability from which on torch's variable-length attention runs."""
+
+
+def choose_backend(wanted: str, device: torch.device | str, dropout: float = 0.0) -> Backend:
+    """The backend for a device: the wanted one, or for `auto` the best that runs there.
+
+    Args:
+        dropout: The share of attention's weights that training is to drop.
+
+    Raises:
+        MexmaError: The wanted backend cannot run here; never a silent fallback.
+    """
+    device = torch.device(device)
+    on_cuda = device.type == "cuda"
+    if wanted == "bucketed" or (wanted == "auto" and not on_cuda):
+        return "bucketed"
+    if wanted == "auto":
+        if _has(_VARLEN) and _is_ampere(device) and not dropout:
+            return "varlen"
+        return "xformers" if _has(_XFORMERS) and _xformers_runs(device) else "bucketed"
+    if wanted not in ("xformers", "varlen"):
+        raise MexmaError(f"unknown attention {wanted!r}", "auto, xformers, varlen or bucketed")
+    if not on_cuda:
+        raise MexmaError(
+            f"attention {wanted!r} needs a CUDA device, this is {device}", "use auto or bucketed"
+        )
+    if wanted == "varlen" and not _has(_VARLEN):
+        raise MexmaError("attention 'varlen' is not in this torch", "torch 2.10 or newer, or xformers")
+    if wanted == "varlen" and not _is_ampere(device):
+        name = torch.cuda.get_device_name(device)
+        raise MexmaError(f"attention 'varlen' needs an Ampere GPU or newer, this is {name}", "use auto")
+    if wanted == "varlen" and dropout:
+        raise MexmaError(*_NO_DROPOUT)
+    if wanted == "xformers" and not _has(_XFORMERS):
+        raise MexmaError("attention 'xformers' is not installed", "pip install 'mexma-cli[gpu]'")
+    if wanted == "xformers" and not _xformers_runs(device):
+        raise MexmaError(
+            f"attention 'xformers' does not run with this torch ({torch.__version__})",
+            "see `python -m xformers.info`; install the xformers that was built for it, or use auto",
+        )
+    return "xformers" if wanted == "xformers" else "varlen"
+
+
+def use_packed_attention(model: PreTrainedModel) -> None:
+    """Make a Hugging Face encoder attend within each packed sentence only."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    AttentionInterface.register(IMPLEMENTATION, packed_attention)
+    AttentionMaskInterface.register(IMPLEMENTATION, _no_mask)
+    model.set_attn_implementation(IMPLEMENTATION)
+
+
+def set_attention_dropout(module: torch.nn.Module, share: float) -> None:
+    """Drop this share of the attention weights while training, in all layers of BERT's kind in a module."""
+    for part in module.modules():
+        dropout = getattr(part, "dropout", None)
+        if hasattr(part, "query") and isinstance(dropout, torch.nn.Dropout):
+            dropout.p = share
+
+
+def run_packed(
+    model: PreTrainedModel, batch: PackedBatch, backend: Backend, inputs_embeds: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Last hidden states of a packed batch.
+
+    Args:
+        model: An encoder that went through `use_packed_attention`.
+        inputs_embeds: [T, dim] in place of the batch's input ids.
+
+    Returns:
+        [T, dim] in the model's dtype (or autocast's).
+    """
+    if inputs_embeds is None and batch.spelled is not None:
+        words = model.get_input_embeddings().weight
+        inputs_embeds = word_embeddings(words, batch.input_ids, batch.spelled)
+    inputs: dict[str, Any] = (
+        {"input_ids": batch.input_ids[None]}
+        if inputs_embeds is None
+        else {"inputs_embeds": inputs_embeds[None]}
+    )
+    output = model(**inputs, position_ids=batch.position_ids[None], **attention_arguments(batch, backend))
+    return output.last_hidden_state[0]
+
+
+def attention_arguments(batch: PackedBatch, backend: Backend) -> dict[str, Any]:
+    """What `packed_attention` reads from the keyword arguments that models hand through."""
+    return {"cu_seq_lens_q": batch.cu_seqlens, "packed_lengths": batch.lengths, "packed_backend": backend}
+
+
+def packed_attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    *,
+    cu_seq_lens_q: torch.Tensor,
+    packed_lengths: tuple[int, ...],
+    packed_backend: Backend,
+    **_: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attention within each sentence of a packed batch.
+
+    Args:
+        query, key, value: [1, H, T, D].
+        attention_mask: Always None: the sentence borders are in `cu_seq_lens_q`.
+
+    Returns:
+        [1, T, H, D] and None (no weights).
+    """
+    if packed_backend == "bucketed" or not _takes(packed_backend, query):
+        output = _bucketed(query, key, value, packed_lengths, scaling, dropout)
+    elif packed_backend == "varlen":
+        output = _varlen(query, key, value, cu_seq_lens_q, max(packed_lengths), scaling, dropout)
+    else:
+        output = _with_xformers(query, key, value, packed_lengths, scaling, dropout)
+    return output, None
+
+
+def _takes(backend: Backend, query: torch.Tensor) -> bool:
+    """The kernels know heads of 8, 16 ... 256 numbers; torch's half precision only, so that float32 stays
+    float32, and xformers' bfloat16 on Ampere and later."""
+    if query.shape[-1] % 8 or query.shape[-1] > 256:
+        return False
+    if backend == "varlen":
+        return query.dtype != torch.float32
+    return query.dtype != torch.bfloat16 or _is_ampere(query.device)
+
+
+def _bucketed(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    lengths: tuple[int, ...],
+    scaling: float | None,
+    dropout: float,
+) -> torch.Tensor:
+    heads, dim = query.shape[1], query.shape[3]
+    # All short sentences side by side; of the others neighbours of one length, which are a view [n, L, H, D]
+    # of the packed tensor: no padding, no copy, no mask.
+    runs = [list(run) for _, run in groupby(lengths, lambda n: 0 if within_short(query, n) else n)]
+    parts = (tensor[0].transpose(0, 1).split(list(map(sum, runs))) for tensor in (query, key, value))
+    outputs = []
+    for run, q, k, v in zip(runs, *parts, strict=True):
+        if within_short(query, run[0]):
+            outputs.append(attend(q, k, v, run, scaling, dropout))
+            continue
+        q, k, v = (part.view(len(run), run[0], heads, dim).transpose(1, 2) for part in (q, k, v))
+        attended = scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=scaling)
+        outputs.append(attended.transpose(1, 2).reshape(-1, heads, dim))
+    return torch.cat(outputs)[None]
+
+
+def _varlen(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    cu_seqlens: torch.Tensor,
+    longest: int,
+    scaling: float | None,
+    dropout: float,
+) -> torch.Tensor:
+    from torch.nn.attention.varlen import varlen_attn
+
+    if dropout:
+        raise MexmaError(*_NO_DROPOUT)
+    q, k, v = (tensor[0].transpose(0, 1).contiguous() for tensor in (query, key, value))
+    factor = 1.0 if scaling is None else scaling * q.shape[-1] ** 0.5  # varlen_attn divides by sqrt(D) itself
+    if not math.isclose(factor, 1.0):
+        q = q * factor
+    output = varlen_attn(q, k, v, cu_seqlens, cu_seqlens, longest, longest)
+    assert isinstance(output, torch.Tensor)
+    return output[None]
+
+
+def _with_xformers(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    lengths: tuple[int, ...],
+    scaling: float | None,
+    dropout: float,
+) -> torch.Tensor:
+    from xformers.ops import memory_efficient_attention
+
+    q, k, v = (tensor.transpose(1, 2) for tensor in (query, key, value))
+    mask = _block_diagonal(lengths, query.device)
+    output = memory_efficient_attention(q, k, v, attn_bias=mask, p=dropout, scale=scaling)
+    assert isinstance(output, torch.Tensor)
+    return output
+
+
+@lru_cache(maxsize=4)
+def _block_diagonal(lengths: tuple[int, ...], device: torch.device) -> Any:
+    """xformers' mask; all layers of a batch have the same one."""
+    from xformers.ops.fmha.attn_bias import BlockDiagonalMask
+
+    return BlockDiagonalMask.from_seqlens(list(lengths), device=device)
+
+
+def _has(module: str) -> bool:
+    try:
+        importlib.import_module(module)
+    except ImportError:
+        return False
+    return True
+
+
+@lru_cache
+def _xformers_runs(device: torch.device) -> bool:
+    """Whether it computes anything there: an installed one refuses where its library does not load, which it
+    does not beside a torch of another CUDA version."""
+    from xformers.ops import memory_efficient_attention
+
+    one = torch.zeros(1, 1, 1, 8, dtype=torch.float16, device=device)
+    try:
+        memory_efficient_attention(one, one, one)
+    except (NotImplementedError, RuntimeError):
+        return False
+    return True
+
+
+def _is_ampere(device: torch.device) -> bool:
+    return torch.cuda.get_device_capability(device) >= _AMPERE
+
+
+def _no_mask(*_: Any, **__: Any) -> None:
+    return None

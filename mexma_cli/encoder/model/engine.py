@@ -1,0 +1,199 @@
+"""The forward pass of BERT's family on a processor, for embedding: the model's weights and results, faster.
+
+What makes it faster than the model's own code: products on weights that are packed for them beforehand, in
+bfloat16 with float32 sums, residuals and norms where that is asked for; query, key and value in one product;
+residual, LayerNorm and rounding in one walk over memory; and a last layer that computes only the tokens that
+the pooling reads. Training and other devices run the unmodified model (`attention.py`); both are compared in
+the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import layer_norm, linear, pad, scaled_dot_product_attention
+
+from mexma_cli.encoder.loading.body import Body
+from mexma_cli.encoder.loading.stored import ACTIVATIONS
+from mexma_cli.encoder.model.packing import PackedBatch
+from mexma_cli.encoder.ngrams.embeddings import word_embeddings
+from mexma_cli.numerics.kernels import add_norm, add_norm_bf16, plain
+
+ROWS = 64
+"""Products have a multiple of so many rows: oneDNN compiles and keeps a kernel for every size it meets."""
+
+
+def supported(body: Body) -> bool:
+    """Whether an engine can be made for a transformer: BERT's family, on the processor, in float32."""
+    config = body.config
+    if not body.of_berts_family or config.hidden_act not in ACTIVATIONS or config.num_hidden_layers < 1:
+        return False
+    return all(w.dtype == torch.float32 and w.device.type == "cpu" for w in body.weights.values())
+
+
+_LOOKED_AT = 16
+"""About so many numbers of a weight tell whether it was changed."""
+
+
+class Engine:
+    """A transformer's inference forward, with packed copies of its weights (`stale` if they have changed).
+
+    Args:
+        body: One that is `supported`.
+        dtype: float32 or bfloat16, what products are computed in. Sums, residuals and norms are float32.
+    """
+
+    def __init__(self, body: Body, dtype: torch.dtype) -> None:
+        assert supported(body) and dtype in (torch.float32, torch.bfloat16)
+        self.dtype = dtype
+        self._body, self._eps = body, float(body.config.layer_norm_eps)
+        weights = body.weights
+        self._states = _states(weights)
+        self._tables = _below(weights, "embeddings.")
+        with torch.no_grad():
+            self._layers = [
+                _Layer(_below(weights, f"encoder.layer.{i}."), body.config, dtype)
+                for i in range(body.config.num_hidden_layers)
+            ]
+
+    @property
+    def stale(self) -> bool:
+        """Whether a weight was changed, or moved, since the engine was made."""
+        return self._states != _states(self._body.weights)
+
+    @torch.inference_mode()
+    def hidden(self, batch: PackedBatch, first_only: bool) -> torch.Tensor:
+        """Last hidden states.
+
+        Args:
+            first_only: Only those of each sentence's first token, which spares most of the last layer.
+
+        Returns:
+            float32 [T, D], or [B, D] with `first_only`.
+        """
+        x = self._embed(batch)
+        low = x if self.dtype == torch.float32 else x.to(self.dtype)
+        for layer in self._layers[:-1]:
+            layer(x, low, batch.lengths)
+        first = pad(batch.cu_seqlens[:-1].long(), (0, -len(batch.lengths) % ROWS)) if first_only else None
+        x = self._layers[-1](x, low, batch.lengths, first)
+        return x[: len(batch.lengths) if first_only else len(batch.input_ids)]
+
+    def _embed(self, batch: PackedBatch) -> torch.Tensor:
+        tables = self._tables
+        ids, positions = (
+            pad(tensor, (0, -len(tensor) % ROWS)) for tensor in (batch.input_ids, batch.position_ids)
+        )
+        x = word_embeddings(tables["word_embeddings.weight"], ids, batch.spelled)
+        x += tables["token_type_embeddings.weight"][0]
+        x += tables["position_embeddings.weight"][positions]
+        weight, bias = tables["LayerNorm.weight"], tables["LayerNorm.bias"]
+        return layer_norm(x, weight.shape, weight, bias, self._eps)
+
+
+class _Layer:
+    """One layer; `x` float32 [T, D] and `low`, the same in the type of the products, are changed in place."""
+
+    def __init__(self, weights: Mapping[str, torch.Tensor], config: Any, dtype: torch.dtype) -> None:
+        self.heads = config.num_attention_heads
+        # The softmax's scale goes into the queries.
+        scale = (config.hidden_size // self.heads) ** -0.5
+        query, *others = (_below(weights, f"attention.self.{name}.") for name in ("query", "key", "value"))
+        projections = [{name: value * scale for name, value in query.items()}, *others]
+        self.project = _Linear(
+            {name: torch.cat([part[name] for part in projections]) for name in ("weight", "bias")}, dtype
+        )
+        self.mix, self.up, self.down = (
+            _Linear(_below(weights, f"{name}.dense."), dtype)
+            for name in ("attention.output", "intermediate", "output")
+        )
+        self.norms = [
+            _Norm(_below(weights, f"{name}.LayerNorm."), config.layer_norm_eps)
+            for name in ("attention.output", "output")
+        ]
+        self.activation = ACTIVATIONS[config.hidden_act]
+
+    def __call__(
+        self, x: torch.Tensor, low: torch.Tensor, lengths: tuple[int, ...], first: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """The new `x`; with `first` (int64 [B]) only its rows at these places, each a sentence's first."""
+        context = self._attend(self.project(low), lengths, first is not None)
+        if first is not None:
+            exact = x is low
+            x = x[first]
+            low = x if exact else low[first]
+        self.norms[0](x, self.mix(context), low)
+        self.norms[1](x, self.down(self.activation(self.up(low))), low)
+        return x
+
+    def _attend(self, projected: torch.Tensor, lengths: tuple[int, ...], first_only: bool) -> torch.Tensor:
+        """Attention within each sentence, by runs of equal length; zeros in the rows that fill up."""
+        width = projected.shape[1] // 3
+        rows = -(-len(lengths) // ROWS) * ROWS if first_only else len(projected)
+        context, at, done = projected.new_zeros(rows, width), 0, 0
+        for length, group in groupby(lengths):
+            count = len(list(group))
+            run = projected[at : at + count * length].view(count, length, 3, self.heads, width // self.heads)
+            q, k, v = run.permute(2, 0, 3, 1, 4)
+            attended = scaled_dot_product_attention(q[:, :, :1] if first_only else q, k, v, scale=1.0)
+            size = count if first_only else count * length
+            context[done : done + size] = attended.transpose(1, 2).reshape(size, width)
+            at, done = at + count * length, done + size
+        return context
+
+
+class _Linear:
+    """A product with packed weights where torch's oneDNN has them, else torch's own."""
+
+    def __init__(self, parts: Mapping[str, torch.Tensor], dtype: torch.dtype) -> None:
+        self.weight = parts["weight"].to(dtype).contiguous()
+        self.bias = parts["bias"].to(dtype)
+        self.packed = _packs(dtype)
+        if self.packed:
+            self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight)
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        if self.packed:
+            return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
+        return linear(x, self.weight, self.bias)
+
+
+class _Norm:
+    """``x = LayerNorm(x + y)`` in place, and `low` with it."""
+
+    def __init__(self, parts: Mapping[str, torch.Tensor], eps: float) -> None:
+        self.weight, self.bias = parts["weight"].numpy(), parts["bias"].numpy()
+        self.eps = np.float32(eps)
+
+    def __call__(self, x: torch.Tensor, y: torch.Tensor, low: torch.Tensor) -> None:
+        if low is x:
+            add_norm(x.numpy(), y.numpy(), self.weight, self.bias, self.eps)
+        else:
+            add_norm_bf16(x.numpy(), plain(y), self.weight, self.bias, self.eps, plain(low))
+
+
+def _packs(dtype: torch.dtype) -> bool:
+    if not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
+        return False
+    return dtype == torch.float32 or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+
+
+def _below(weights: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    """Those whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
+
+
+def _states(weights: Mapping[str, torch.Tensor]) -> list[tuple[int, int, bytes]]:
+    """What is another one after a weight was changed: its place, its version, and a few of its numbers.
+
+    torch's fused optimisers, which change all of a weight's numbers, leave its version as it is.
+    """
+    with torch.no_grad():
+        return [
+            (w.data_ptr(), w._version, w.flatten()[:: max(1, w.numel() // _LOOKED_AT)].numpy().tobytes())
+            for w in weights.values()
+        ]

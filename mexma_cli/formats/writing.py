@@ -1,0 +1,265 @@
+"""Pairs to disk or to stdout."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from xopen import xopen
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import (
+    aside,
+    fsync_file,
+    fsync_folder,
+    hold,
+    is_special,
+    left_aside,
+    make_parent,
+    no_space_as_message,
+    replaced_name,
+)
+from mexma_cli.formats.bitext import Chunk, MinedPair, jsonl, moses, tsv
+from mexma_cli.formats.tmx import tmx
+from mexma_cli.languages import UNSTATED
+
+FORMATS = ("tsv", "jsonl", "moses", "tmx")
+
+_COMPRESSED = {".gz": "gz", ".xz": "xz", ".zst": "zst", ".bz2": "bz2"}
+
+
+def format_of(path: Path | None) -> str:
+    """What a file's name says that is in it: jsonl, tmx, or else tsv."""
+    if path is None:
+        return "tsv"
+    suffix = Path(path.stem).suffix if path.suffix in _COMPRESSED else path.suffix
+    return suffix[1:] if suffix in (".jsonl", ".tmx") else "tsv"
+
+
+def outputs_of(
+    path: Path | None, kind: str = "tsv", languages: tuple[str, str] = (UNSTATED, UNSTATED)
+) -> list[Path]:
+    """The files that a format makes of an output's name; none for stdout.
+
+    Moses files are named NAME.fra and NAME.eng, or NAME.fra.gz and NAME.eng.gz for NAME.gz; where both
+    languages have the same code, with their script.
+
+    Args:
+        languages: FLORES-200 codes.
+
+    Raises:
+        MexmaError: the format needs two languages, and they are not stated, or not different.
+    """
+    if kind in ("moses", "tmx") and (UNSTATED in languages or languages[0] == languages[1]):
+        said = "are not stated" if UNSTATED in languages else f"are both {languages[0]}"
+        raise MexmaError(
+            f"{kind} tells the sides apart by their languages, and these {said}",
+            "--source-lang and --target-lang state them, here or in `mexma embed --lang`",
+        )
+    if path is None or str(path) == "-":
+        return []
+    if kind != "moses":
+        return [path]
+    packed = path.suffix if path.suffix in _COMPRESSED else ""
+    stem = path.name.removesuffix(packed)
+    short = [code.partition("_")[0] for code in languages]
+    names = short if short[0] != short[1] else languages
+    return [path.with_name(f"{stem}.{name}{packed}") for name in names]
+
+
+def prepare_output(path: Path | None) -> None:
+    """Find out before the work that its result can be written, and make the folder for it.
+
+    Raises:
+        MexmaError: the folder cannot be made or written to, or the name is a folder's.
+    """
+    if path is None or str(path) == "-":
+        return
+    if path.is_dir():
+        raise MexmaError(f"{path} is a folder, not a file", "name a file for the output")
+    if not is_special(path):
+        make_parent(path)
+    elif not os.access(path, os.W_OK):
+        raise MexmaError(f"{path}: not allowed to write there", "name another output")
+
+
+@contextmanager
+def only_process(paths: Iterable[Path]) -> Iterator[None]:
+    """Hold output files against other processes, from before the work until they are written.
+
+    Beside each lies NAME.lock for as long; one that a killed process left does not matter.
+
+    Raises:
+        MexmaError: another process is about to write one of them.
+    """
+    with ExitStack() as stack:
+        for final, path in sorted({path.resolve(): path for path in paths}.items()):
+            if not is_special(path):
+                stack.enter_context(_locked(final, path))
+        yield
+
+
+def write_pairs(path: Path | None, pairs: Iterable[tuple[float, str, str]]) -> int:
+    """Write pairs as `score TAB source TAB target`, compressed as the name says.
+
+    Args:
+        path: the file; None or "-" is stdout.
+        pairs: (score, source, target).
+
+    Returns:
+        The number of sentences in which tabs or line breaks were replaced by spaces.
+    """
+    paths = [] if path is None or str(path) == "-" else [path]
+    return write_chunks(paths, tsv(MinedPair(*pair) for pair in pairs))
+
+
+def write_mined(
+    paths: Sequence[Path],
+    pairs: Iterable[MinedPair],
+    kind: str = "tsv",
+    languages: tuple[str, str] = (UNSTATED, UNSTATED),
+    with_ids: bool = False,
+) -> int:
+    """Write pairs in one of FORMATS.
+
+    Args:
+        paths: what `outputs_of` gave; none is stdout.
+        languages: FLORES-200 codes of source and target, for TMX.
+        with_ids: line numbers, ranks, cosine and means too, in TSV and TMX. JSONL always has them.
+
+    Returns:
+        The number of sentences that had to be changed: TSV and Moses files have spaces for tabs and line
+        breaks, and TMX lacks the characters that XML forbids.
+    """
+    formatters: dict[str, Callable[[], Iterator[Chunk]]] = {
+        "tsv": lambda: tsv(pairs, with_ids),
+        "jsonl": lambda: jsonl(pairs),
+        "moses": lambda: moses(pairs),
+        "tmx": lambda: tmx(pairs, languages, with_ids),
+    }
+    return write_chunks(paths, formatters[kind]())
+
+
+def write_chunks(paths: Sequence[Path], chunks: Iterable[Chunk]) -> int:
+    """Write text into files that get their names, together, when all are whole and on the disk.
+
+    Args:
+        paths: one for each text of a chunk, compressed as they are named; none is stdout. A pipe or a device
+            stays what it is, and so does a link.
+
+    Returns:
+        The sum of what the chunks count.
+
+    Raises:
+        MexmaError: the disk is full; what had the names before is still there.
+    """
+    if not paths:
+        changed = _write([sys.stdout.buffer], chunks)
+        sys.stdout.buffer.flush()
+        return changed
+    if len(paths) == 1 and is_special(paths[0]):
+        with no_space_as_message(paths[0]), paths[0].open("wb") as file, _packed(file, paths[0]) as out:
+            return _write([out], chunks)
+    finals = [path.resolve() for path in paths]
+    parts = [aside(path) for path in finals]
+    with no_space_as_message(paths[0]):
+        try:
+            with ExitStack() as stack:
+                files = [stack.enter_context(part.open("wb")) for part in parts]
+                with ExitStack() as packing:
+                    outs = [packing.enter_context(_packed(*both)) for both in zip(files, finals, strict=True)]
+                    changed = _write(outs, chunks)
+                for file in files:
+                    fsync_file(file)
+            _name(parts, finals)
+        except BaseException:
+            for part in parts:
+                part.unlink(missing_ok=True)
+            raise
+    return changed
+
+
+def _write(outs: Sequence[IO[bytes]], chunks: Iterable[Chunk]) -> int:
+    total = 0
+    for texts, changed in chunks:
+        for out, text in zip(outs, texts, strict=True):
+            out.write(text.encode("utf-8"))
+        total += changed
+    return total
+
+
+@contextmanager
+def _packed(file: IO[bytes], path: Path) -> Iterator[IO[Any]]:
+    kind = _COMPRESSED.get(path.suffix)
+    if kind is None:
+        yield file
+    else:
+        with xopen(file, "wb", format=kind, threads=0) as packed:
+            yield packed
+
+
+def _name(parts: Sequence[Path], finals: Sequence[Path]) -> None:
+    """Give finished files their names: all of them, or none."""
+    before = {path: replaced_name(path) for path in finals if path.exists()}
+    named: list[Path] = []
+    try:
+        if len(finals) > 1:
+            for path, old in before.items():
+                _keep(path, old)
+        for part, path in zip(parts, finals, strict=True):
+            part.replace(path)
+            named.append(path)
+    except BaseException:
+        for path in named:
+            path.unlink(missing_ok=True)
+        for path, old in before.items():
+            if old.exists():
+                old.replace(path)
+        raise
+    finally:
+        for old in before.values():
+            old.unlink(missing_ok=True)
+    for folder in {path.parent for path in finals}:
+        fsync_folder(folder)
+
+
+def _keep(path: Path, old: Path) -> None:
+    """Give a file a second name, or another one where there are no links."""
+    try:
+        os.link(path, old)
+    except OSError:
+        path.replace(old)
+
+
+@contextmanager
+def _locked(final: Path, path: Path) -> Iterator[None]:
+    """Hold `final`, where the `path` that was given leads."""
+    lock = final.with_name(final.name + ".lock")
+    while True:
+        try:
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise MexmaError(f"{path} cannot be written: {error.strerror}", "name another output") from None
+        try:
+            held = hold(descriptor)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise MexmaError(
+                f"{final}: another process is about to write it", "wait for it, or name another output"
+            ) from None
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), os.stat(lock)):
+                break
+        os.close(descriptor)  # its holder removed it just now
+    try:
+        for stray in left_aside(final) if held else ():
+            stray.unlink()  # of a killed process: whoever is alive and writes there has the lock
+        yield
+    finally:
+        if not os.fstat(descriptor).st_size:  # else it is a file of the user's
+            lock.unlink(missing_ok=True)
+        os.close(descriptor)

@@ -1,0 +1,63 @@
+"""How hard two indexes are to be searched, so that they find enough of a sample's neighbours."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mexma_cli.knn import kernels
+from mexma_cli.knn.answers import Search, draw, exact
+from mexma_cli.knn.faiss_index import gather
+
+_SPARE_HITS, _FEWEST_HITS = 4, 64
+
+
+def tune(ahead: Search, back: Search, recall: float, seed: int) -> int:
+    """Set how hard both indexes are searched, and say how many of their answers are to be scored."""
+    probes = [_Probe(ahead, back, seed), _Probe(back, ahead, seed)]
+    fewest = max(_SPARE_HITS * max(ahead.k, back.k), _FEWEST_HITS)
+    # A graph is searched the further the more answers it is asked for: there the effort is all.
+    graph = "efSearch" in (ahead.index.parameter, back.index.parameter)
+    counts = [fewest] if graph else [fewest, 2 * fewest, 4 * fewest]
+    while True:
+        ranks = np.concatenate([probe.ranks(counts[-1], fewest).reshape(-1) for probe in probes])
+        found = {hits: float((ranks < hits).mean()) for hits in counts}
+        for hits in counts:
+            if found[hits] >= recall:
+                return hits
+        harder = [search.index.try_harder() for search in (ahead, back)]
+        if not any(harder):  # as few as find about what the most find
+            return next(hits for hits in counts if found[hits] >= 0.995 * found[counts[-1]])
+
+
+class _Probe:
+    """Some rows of one side and who their true neighbours are."""
+
+    def __init__(self, search: Search, reverse: Search, seed: int) -> None:
+        self._index, self._reverse = search.index, reverse.index
+        self._rows = draw(len(search.own), seed)[0]
+        self._queries = gather(search.own, self._rows)
+        self._true = kernels.rows_of(exact(self._queries, search.other, search.k))
+        self._targets, self._target = np.unique(self._true, return_inverse=True)
+        self._vectors = gather(search.other, self._targets)
+
+    def ranks(self, most: int, enough: int) -> np.ndarray:
+        """At which place, from 0, each true pair comes up, int64 [n, k]; `most` if it does not.
+
+        A pair counts from both of its ends. Those that come up within `enough` are not asked for from the
+        other end.
+        """
+        ids = self._index.search(self._queries, most)
+        ranks = _places(np.repeat(ids, self._true.shape[1], axis=0), self._true.reshape(-1))
+        late = np.flatnonzero(ranks >= enough)
+        if len(late):
+            wanted, which = np.unique(self._target.reshape(-1)[late], return_inverse=True)
+            ids = self._reverse.search(self._vectors[wanted], most)
+            rows = self._rows[late // self._true.shape[1]]
+            ranks[late] = np.minimum(ranks[late], _places(ids[which], rows))
+        return ranks
+
+
+def _places(lists: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Where each number stands in its list [n, c]: int64 [n], c if nowhere."""
+    same = lists == wanted[:, None]
+    return np.where(same.any(axis=1), same.argmax(axis=1), lists.shape[1])

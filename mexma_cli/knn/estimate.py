@@ -1,0 +1,45 @@
+"""How long an exact search will take here: a few probes of its three costs, scaled up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from mexma_cli.knn import exact as neighbours
+from mexma_cli.knn import kernels, tiles
+from mexma_cli.knn.blocks import Side, pairs_expected
+from mexma_cli.knn.sweep import Place, Sweep
+
+_PROBED = 3
+
+
+def seconds_needed(n: int, m: int, dim: int, k: int) -> float:
+    """Seconds for `knn` of n and m rows, from probes on made-up vectors (about a second).
+
+    It assumes that the machine stays as busy as it is now, and random vectors.
+
+    The matrix is made and looked at tile by tile; on top of that come the pairs that are computed exactly.
+    """
+    height, width = min(n, tiles.X_TILE), min(m, tiles.Y_TILE)
+    if not height or not width:
+        return 0.0
+    rng = np.random.default_rng(0)
+    x, y = (Side(rng.standard_normal((rows, dim), dtype=np.float32), None) for rows in (height, width))
+    forward = np.full((height, min(k, width)), kernels.key(np.float32(2), 0))  # lists that nothing enters
+    backward = np.full((width, min(k, height)), kernels.key(np.float32(2), 0))
+    arithmetic = neighbours.arithmetic_for(x, y, (n, m), k)
+    sweep = Sweep(x, y, forward, backward, arithmetic)
+    tile = min(_seconds(lambda: sweep.run(Place(height, 0, 0))) for _ in range(_PROBED))
+    rows, columns = (rng.integers(0, size, 20_000) for size in (height, width))
+    vectors = x.raw(0, height), y.raw(0, width)
+    cosine = min(_seconds(lambda: kernels.dots(*vectors, rows, columns)) for _ in range(_PROBED)) / 20_000
+    pairs = pairs_expected(x, y, (n, m), k, arithmetic)
+    return n / height * (m / width) * tile + pairs * cosine
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began

@@ -1,0 +1,374 @@
+"""FAISS indexes over one side: which for how many rows, training, filling, and files if it is too large."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import faiss
+import numpy as np
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.knn.blocks import Side
+
+log = logging.getLogger(__name__)
+
+SIZES: tuple[tuple[int, str], ...] = (
+    (10_000, "Flat"),
+    (50_000, "IVF512"),
+    (200_000, "IVF1024"),
+    (500_000, "IVF2048"),
+    (2_000_000, "IVF4096"),
+    (8_000_000, "IVF8192"),
+    (32_000_000, "IVF16384"),
+    (128_000_000, "IVF65536_HNSW32"),
+)
+"""(rows at most, index) for `auto`; beyond the last, its last.
+
+stopes has 1024 lists from 10,000 rows on and 65,536 from 10 million, for GPUs. On a CPU lists cost more to
+train (time grows with their square) and to choose from than they save: about four times the root of the
+number of rows. From 65,536 lists on a graph (HNSW) finds the nearest ones. Inside a list vectors are product
+quantised to 4 bits and compared by table look-ups in registers (`x4fs`): on sentence vectors that found as
+much as 8-bit scalar codes do, two to four times as fast, once four times as many hits as wanted were scored
+again. Only the rows themselves (Flat) are as good up to 10,000 rows.
+"""
+
+EXACT_PAIRS = 300_000**2
+"""Rows of one side times rows of the other up to which `auto` is the exact search: with 256
+dimensions it takes no longer (at 500,000 a side it takes 1.4 times as long as finding 96 % does)."""
+
+_FINE_UP_TO = 512
+"""Dimensions up to which 4 bits stand for two numbers; above they stand for four: 256 bytes a row at most for
+1024 dimensions. OPQ's rotation was tried: one per cent more neighbours for minutes of training."""
+
+
+def choose(rows: int, dim: int) -> str:
+    """The factory string that `auto` takes for an index over `rows` rows of `dim` dimensions."""
+    lists = next((name for most, name in SIZES if rows <= most), SIZES[-1][1])
+    if lists == "Flat":
+        return lists
+    if faiss.get_num_gpus():
+        return f"{lists},SQ8"  # faiss has no 4-bit codes on a GPU
+    per_code = 2 if dim <= _FINE_UP_TO else 4
+    padded = -(-dim // per_code) * per_code
+    prefix = f"Pad{padded}," if padded != dim else ""
+    return f"{prefix}{lists},PQ{padded // per_code}x4fs"
+
+
+def needed(index: str, pairs: int) -> bool:
+    """Whether a search of so many pairs of rows has indexes: not if there are none, or few and "auto"."""
+    return pairs > (EXACT_PAIRS if index == "auto" else 0)
+
+
+BLOCK = 1 << 12
+"""Rows read at a time where all are read."""
+_ROWS_PER_LIST = 40  # training rows; faiss asks for 39 at least
+_ROUNDS = 5  # of k-means; faiss does 10, which takes twice as long and finds 0.3 % more
+_TRAINING_ROWS = 1 << 16  # for indexes without lists
+_QUERIES_AT_ONCE = 1024  # a call of faiss; four times as many are a tenth slower
+_MOST_PROBES = 2048  # lists that faiss can search on a GPU
+_SLACK = 1.6  # faiss rounds its lists up to powers of two
+
+
+def gather(side: Side, places: np.ndarray) -> np.ndarray:
+    """Some kept rows of a side, by sorted place among them, as unit vectors float32 [n, d]."""
+    out = np.empty((len(places), side.dim), dtype=np.float32)
+    for start in range(0, len(side), BLOCK):
+        first, last = np.searchsorted(places, (start, start + BLOCK)).tolist()
+        if last - first > BLOCK // 64:
+            out[first:last] = side.units(start, start + BLOCK)[places[first:last] - start]
+        else:
+            for row in range(first, last):
+                out[row] = side.units(int(places[row]), int(places[row]) + 1)
+    return out
+
+
+def bytes_needed(rows: int, dim: int, factory: str) -> int:
+    """What an index over so many rows takes in memory and in its file, but for its lists' centres.
+
+    Raises:
+        MexmaError: faiss does not know the factory string.
+    """
+    index = _made(dim, choose(rows, dim) if factory == "auto" else factory)
+    sample = np.random.default_rng(0).standard_normal((BLOCK, dim), dtype=np.float32)
+    if faiss.try_extract_index_ivf(index) is None and not index.is_trained:
+        index.train(sample)
+    return round(rows * _bytes_per_row(index, sample[:64]))
+
+
+class Keeper(Protocol):
+    """Says when a file should be written, so that a search that is killed goes on with it."""
+
+    def due(self) -> bool:
+        """Whether it is time to write something."""
+        ...
+
+    def note(self, began: float | None = None) -> None:
+        """Something was written; that began then, by `time.monotonic`."""
+        ...
+
+
+class SideIndex:
+    """A faiss index over the kept rows of a side, in memory or, in parts, in files.
+
+    Parts are copies of one trained index, each with some of the rows. Searching the same lists in all of them
+    reads what searching them in one would, so parts cost no recall, and any kind of index can be cut so.
+    """
+
+    def __init__(
+        self,
+        side: Side,
+        factory: str,
+        share: int | None,
+        stem: Path,
+        seed: int,
+        keeper: Keeper | None = None,
+    ) -> None:
+        """Train it, or go on with what is there.
+
+        Args:
+            share: Bytes that it may take, or None for no limit: then it is in memory.
+            stem: Folder and beginning of the names of its files.
+            keeper: Where it is given, the index is kept in files even if it is in memory, and what is in
+                these files already is not made again.
+
+        Raises:
+            MexmaError: faiss does not know the factory string, there are too few rows to train it, or it
+                cannot be written.
+        """
+        self._side, self.factory, self._stem, self._keeper = side, factory, stem, keeper
+        trained = self._file("trained")
+        if keeper is not None and trained.exists():
+            self._trained = _read(trained)
+        else:
+            began = time.monotonic()
+            self._trained = self._train(share, seed)
+            if keeper is not None:
+                _write(self._trained, trained)
+                keeper.note(began)
+        self._whole: faiss.Index | None = None
+        self._parts: list[Path] = []
+        self._rows = len(side)
+        if share is not None:
+            per_row = _bytes_per_row(self._trained, side.units(0, BLOCK)) * _SLACK
+            self._rows = max(1, int(share / per_row))
+        lists = faiss.try_extract_index_ivf(self._trained)
+        self.parameter, self._effort, self._most = "", 1, 1
+        if lists is not None:
+            self.parameter, self._effort, self._most = "nprobe", min(4, lists.nlist), -(-lists.nlist // 2)
+            if faiss.get_num_gpus():
+                self._most = min(self._most, _MOST_PROBES)
+        elif "HNSW" in factory:
+            self.parameter, self._effort, self._most = "efSearch", 32, 2048
+        # What faiss draws at random while it builds a graph, it would draw again after it was read.
+        self._by_halves = lists is not None
+
+    @property
+    def effort(self) -> str:
+        """How hard it is searched, such as "nprobe=4", or "" if there is no choice."""
+        return f"{self.parameter}={self._effort}" if self.parameter else ""
+
+    @effort.setter
+    def effort(self, effort: str) -> None:
+        self._effort = int(effort.partition("=")[2] or 1)
+
+    def try_harder(self) -> bool:
+        """Search twice as many lists from now on, if that is not too many."""
+        before = self._effort
+        self._effort = max(before, min(2 * before, self._most))
+        return self._effort > before
+
+    @property
+    def parts(self) -> int:
+        return len(self._parts)
+
+    def _train(self, share: int | None, seed: int) -> faiss.Index:
+        side = self._side
+        index = _made(side.dim, self.factory)
+        _set_seed(index, seed)
+        if index.is_trained:
+            return index
+        lists = faiss.try_extract_index_ivf(index)
+        wanted = _TRAINING_ROWS if lists is None else max(_ROWS_PER_LIST * lists.nlist, 1 << 14)
+        rows = min(len(side), wanted)
+        if share is not None:
+            rows = min(rows, max(1, share // (12 * side.dim)))  # faiss makes two copies
+        chosen = np.sort(np.random.default_rng(seed).choice(len(side), rows, replace=False))
+        try:
+            index.train(gather(side, chosen))
+        except RuntimeError as error:
+            raise MexmaError(
+                f"the index {self.factory!r} cannot be trained on {rows:,} rows: {_reason(error)}",
+                "an index with fewer lists, more --memory if that is short, or the exact search",
+            ) from None
+        return index
+
+    def fill(self, progress: Callable[[int], None]) -> None:
+        """Put all rows in.
+
+        Raises:
+            MexmaError: A file cannot be written.
+        """
+        for number, first in enumerate(range(0, len(self._side), self._rows)):
+            last = min(first + self._rows, len(self._side))
+            path = self._file(str(number))
+            there = self._keeper is not None and path.exists()
+            part = _read(path) if there else faiss.clone_index(self._trained)
+            done = part.ntotal
+            progress(done)
+            self._add(part, first + done, last, path, progress)
+            in_parts = self._rows < len(self._side)
+            if done < last - first and (in_parts or self._keeper is not None):
+                began = time.monotonic()
+                _write(part, path)
+                if self._keeper is not None:
+                    self._keeper.note(began)
+            if in_parts:
+                self._parts.append(path)
+            else:
+                self._whole = _on_gpu(part)
+
+    def _add(
+        self, part: faiss.Index, first: int, last: int, path: Path, progress: Callable[[int], None]
+    ) -> None:
+        """Put some rows into a part, and write it from time to time."""
+        for start in range(first, last, BLOCK):
+            rows = self._side.units(start, min(start + BLOCK, last))
+            part.add(rows)
+            progress(len(rows))
+            if self._keeper is not None and self._by_halves and start + BLOCK < last and self._keeper.due():
+                began = time.monotonic()
+                _write(part, path)
+                self._keeper.note(began)
+
+    def _file(self, what: str) -> Path:
+        return self._stem.with_name(f"{self._stem.name}-{what}.faiss")
+
+    def search(self, queries: np.ndarray, count: int) -> np.ndarray:
+        """About the `count` nearest kept rows of unit vectors [n, d], best first, int64 [n, count], or -1."""
+        ids = np.full((len(queries), count), -1, dtype=np.int64)
+        near = np.full((len(queries), count), -np.inf, dtype=np.float32)
+        for number in range(max(1, len(self._parts))):
+            part = self._whole
+            if part is None:
+                part = _on_gpu(_read(self._parts[number]))
+            if self.parameter:
+                _parameters().set_index_parameter(part, self.parameter, self._effort)
+            for start in range(0, len(queries), _QUERIES_AT_ONCE):
+                cut = slice(start, start + _QUERIES_AT_ONCE)
+                scores, places = part.search(queries[cut], count)
+                scores[places < 0] = -np.inf
+                places[places >= 0] += number * self._rows
+                if number == 0:
+                    near[cut], ids[cut] = scores, places
+                    continue
+                both = np.concatenate([near[cut], scores], axis=1)
+                order = np.argsort(-both, axis=1, kind="stable")[:, :count]
+                near[cut] = np.take_along_axis(both, order, 1)
+                ids[cut] = np.take_along_axis(np.concatenate([ids[cut], places], axis=1), order, 1)
+            del part
+        return ids
+
+
+def _made(dim: int, factory: str) -> faiss.Index:
+    """An untrained index.
+
+    Raises:
+        MexmaError: faiss does not know the factory string.
+    """
+    try:
+        return faiss.index_factory(dim, factory, faiss.METRIC_INNER_PRODUCT)
+    except RuntimeError as error:
+        raise MexmaError(
+            f"faiss refuses the index {factory!r} for {dim} dimensions: {_reason(error)}",
+            'write it as for faiss.index_factory, such as "IVF1024,PQ128x4fs", or "auto"',
+        ) from None
+
+
+def _write(index: faiss.Index, path: Path) -> None:
+    """Write an index to a file that is whole once it has its name.
+
+    Raises:
+        MexmaError: It cannot be written.
+    """
+    new = path.with_suffix(".new")
+    try:
+        with new.open("wb") as file:
+            # Where faiss writes to a file of its own, it only prints that the last bytes found no room.
+            faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))  # type: ignore[attr-defined]
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except (RuntimeError, OSError) as error:
+        new.unlink(missing_ok=True)
+        reason = _reason(error) if isinstance(error, RuntimeError) else error.strerror
+        raise MexmaError(
+            f"an index cannot be written to {path.parent}: {reason}",
+            "free some space, name another folder, or, without an output file, give it more --memory",
+        ) from None
+
+
+def _read(path: Path) -> faiss.Index:
+    try:
+        return faiss.read_index(str(path))
+    except RuntimeError as error:
+        raise MexmaError(
+            f"{path} is damaged: {_reason(error)}", "remove what is unfinished and start the search anew"
+        ) from None
+
+
+def _on_gpu(index: faiss.Index) -> faiss.Index:
+    """The same index on a GPU where faiss has one and such an index for it; otherwise as it is."""
+    if faiss.get_num_gpus() == 0:
+        return index
+    try:
+        there = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
+    except RuntimeError as error:
+        log.info("searching the index on the processor: %s", _reason(error))
+        return index
+    log.info("searching the index on a GPU")
+    return there
+
+
+def _parameters() -> faiss.ParameterSpace:
+    """What sets search parameters, of indexes on GPUs, too, where faiss has them."""
+    return faiss.GpuParameterSpace() if faiss.get_num_gpus() else faiss.ParameterSpace()
+
+
+def _bytes_per_row(trained: faiss.Index, sample: np.ndarray) -> float:
+    """What an index grows by with every row."""
+    inner = faiss.downcast_index(trained)
+    if isinstance(inner, faiss.IndexPreTransform):
+        inner = faiss.downcast_index(inner.index)
+    if isinstance(inner, faiss.IndexIVF):
+        return float(inner.code_size + 8)
+    filled = faiss.clone_index(trained)
+    before = len(faiss.serialize_index(filled))
+    filled.add(sample)
+    return (len(faiss.serialize_index(filled)) - before) / len(sample)
+
+
+def _set_seed(index: faiss.Index, seed: int) -> None:
+    """Seed all clusterings in an index, and let them be silent about few training rows."""
+    inner = faiss.downcast_index(index)
+    if isinstance(inner, faiss.IndexPreTransform):
+        _set_seed(inner.index, seed)
+    elif isinstance(inner, faiss.IndexRefine):
+        _set_seed(inner.base_index, seed)
+    if isinstance(inner, faiss.IndexIVF):
+        inner.cp.niter = _ROUNDS
+    for owner in (inner, getattr(inner, "pq", None)):
+        settings = getattr(owner, "cp", None)
+        if settings is not None:
+            settings.seed, settings.min_points_per_centroid = seed, 1
+
+
+def _reason(error: RuntimeError) -> str:
+    """faiss's own words, without the place in its source."""
+    text = re.sub(r"^.* at \S+:\d+: ", "", str(error), flags=re.DOTALL)
+    return re.sub(r"^Error: '.*?' failed:? ?", "", text).strip() or text

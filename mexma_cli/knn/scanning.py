@@ -1,0 +1,371 @@
+"""The loops that look at estimates of cosines, compiled by Numba: what may be near is computed exactly."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from mexma_cli.knn.kernels import EMPTY, dot, key, score_of
+from mexma_cli.numerics.compiling import compiled
+
+_LANES = 64  # neighbouring numbers that are looked at together
+_HITS = 1 << 16  # pairs that are computed in one go, in the order of their columns
+_NEAR = 1 << 20  # bytes of vectors that stay in the cache meanwhile
+
+# A multiplication and the addition after it may become one instruction.
+_scanning = functools.partial(compiled, fastmath={"contract"})
+
+
+def decode(value: np.generic) -> np.float32:
+    """A number of a tile as float32: itself, or the upper half of one (bfloat16 as uint16)."""
+    raise NotImplementedError("compiled code only")
+
+
+@overload(decode, strict=False)
+def _decode(value: types.Type) -> Callable[..., np.float32]:
+    if value == types.uint16:
+        return lambda value: np.uint32(np.uint32(value) << np.uint32(16)).view(np.float32)
+    return lambda value: value
+
+
+@compiled()
+def _insert(best: np.ndarray, new: np.int64) -> None:
+    """Put a key that exceeds the lowest into an ascending list, which loses its lowest."""
+    place = 0
+    while place + 1 < len(best) and best[place + 1] < new:
+        best[place] = best[place + 1]
+        place += 1
+    best[place] = new
+
+
+@compiled()
+def _kth_largest(values: np.ndarray, k: int) -> np.float32:
+    """The k-th largest of float32 [n], which change places (Hoare's selection).
+
+    Not np.partition: Numba compiles its checks and messages too, which took longer than all else here.
+    """
+    low, high, wanted = 0, len(values) - 1, len(values) - k
+    while low < high:
+        pivot = values[(low + high) // 2]
+        left, right = low, high
+        while left <= right:
+            while values[left] < pivot:
+                left += 1
+            while values[right] > pivot:
+                right -= 1
+            if left <= right:
+                values[left], values[right] = values[right], values[left]
+                left, right = left + 1, right - 1
+        if wanted <= right:
+            high = right
+        elif wanted >= left:
+            low = left
+        else:  # between them are equals of the pivot
+            break
+    return values[wanted]
+
+
+@_scanning()
+def _row_floor(
+    tile: np.ndarray,
+    step: np.float32,
+    spread: np.float32,
+    length: np.float32,
+    bias_y: np.ndarray,
+    error_y: np.ndarray,
+    groups: np.ndarray,
+    k: int,
+) -> np.float32:
+    """k estimates of a tile's row (less x's bias and slack) certainly reach this: the k-th best of the
+    groups' maxima."""
+    count, wide = len(groups), step * spread
+    groups[:] = -np.inf
+    for start in range(0, len(tile) - count + 1, count):
+        near, bias, error = (
+            tile[start : start + count],
+            bias_y[start : start + count],
+            error_y[start : start + count],
+        )
+        for g in range(len(groups)):
+            value = decode(near[g])
+            lower = value * step - abs(value) * wide - error[g] * length + bias[g]
+            groups[g] = lower if lower > groups[g] else groups[g]
+    return _kth_largest(groups, k)
+
+
+@_scanning()
+def column_maxima(
+    tile: np.ndarray,
+    spread: np.float32,
+    x: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+    error_y: np.ndarray,
+    first: int,
+    groups: np.ndarray,
+) -> None:
+    """Sort a tile's rows into groups, and see what the best of each group certainly reaches in each column.
+
+    Args:
+        tile: [r, c]. spread: relative error of its numbers.
+        x: (step, bias, length, slack), each float32 [r]. error_y: float32 [c].
+        first: group of the first row, modulo g.
+        groups: float32 [g, c], updated in place.
+    """
+    steps, biases, lengths, slacks = x
+    for i in range(len(tile)):
+        group, row, step, wide = groups[(first + i) % len(groups)], tile[i], steps[i], steps[i] * spread
+        bias, length = biases[i] - slacks[i], lengths[i]
+        for j in range(len(row)):
+            value = decode(row[j])
+            lower = value * step - abs(value) * wide - error_y[j] * length + bias
+            group[j] = lower if lower > group[j] else group[j]
+
+
+@compiled()
+def kth_best(groups: np.ndarray, k: int, floors: np.ndarray) -> None:
+    """The k-th largest of each column of [g, c] into `floors` [c]."""
+    column = np.empty(len(groups), dtype=np.float32)
+    for j in range(groups.shape[1]):
+        for group in range(len(groups)):
+            column[group] = groups[group, j]
+        floors[j] = _kth_largest(column, k)
+
+
+@compiled()
+def scan(
+    tile: np.ndarray,
+    spread: np.float32,
+    x: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+    y: tuple[np.ndarray, np.ndarray, np.ndarray],
+    column_bound: np.ndarray,
+    groups: np.ndarray,
+    best: np.ndarray,
+    worst: np.ndarray,
+    ids: tuple[int, int],
+    queue: tuple[np.ndarray, np.ndarray],
+    rows: tuple[int, int],
+    counts: np.ndarray,
+) -> tuple[int, int]:
+    """Look at some rows of a tile: what may be among the k best of its row or column is computed exactly.
+
+    Args:
+        tile: [r, c]. A pair's estimate is its number here times x's step plus both biases, off by at most
+            spread times the first of these three, plus x's length times y's error, plus x's slack.
+        x: (unit vectors float32 [r, d], step, bias, length, slack, each float32 [r]).
+        y: (unit vectors float32 [c, d], bias, error, each float32 [c]).
+        column_bound: float32 [c], what a column's estimate (without y's bias) must reach.
+        groups: float32 [g] scratch, g >= k; empty where the tile is too small for floors.
+        best: int64 [r, k] keys of the rows' k best, ascending, updated in place.
+        worst: int64 [c], the lowest key in each column's list.
+        ids: global numbers of the tile's first row and first column.
+        queue: int64 [q] and int32 [q]: keys for columns, and which; to be merged by the caller.
+        rows: first row to look at, and the row to stop before.
+        counts: int64 [2], added to: pairs computed exactly, and those further off than they may be.
+
+    Returns:
+        The row that comes next (less than `rows[1]` when the queue is full), and the queue's length.
+    """
+    queued, i = 0, rows[0]
+    hits = np.empty((2, max(_HITS, tile.shape[1] + 1)), dtype=np.int32)
+    estimates = np.empty(hits.shape[1], dtype=np.float32)
+    while i < rows[1]:
+        room = min(len(queue[0]) - queued, hits.shape[1] - 1)
+        if room < tile.shape[1]:
+            break
+        count = 0
+        while i < rows[1] and room - count >= tile.shape[1]:
+            kth = score_of(best[i, 0])
+            if best[i, 0] == EMPTY and len(groups):
+                kth = _row_floor(tile[i], x[1][i], spread, x[3][i], y[1], y[2], groups, best.shape[1])
+                kth += x[2][i] - x[4][i]
+            wide, above = x[1][i] * spread, x[2][i] + x[4][i]
+            found = _hits(
+                tile[i], x[1][i], wide, x[3][i], y[1], y[2], kth - above, column_bound, above, hits[1, count:]
+            )
+            for place in range(count, count + found):
+                hits[0, place], estimates[place] = i, decode(tile[i, hits[1, place]]) * x[1][i]
+            count, i = count + found, i + 1
+        order = _by_column(hits[1, :count], max(1, _NEAR // (4 * x[0].shape[1])), tile.shape[1])
+        queued = _compute(
+            (hits, estimates), spread, x, y, column_bound, order, best, worst, ids, queue, queued, counts
+        )
+    return i, queued
+
+
+@compiled()
+def compute(
+    found: tuple[np.ndarray, np.ndarray],
+    spread: np.float32,
+    x: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+    y: tuple[np.ndarray, np.ndarray, np.ndarray],
+    column_bound: np.ndarray,
+    best: np.ndarray,
+    worst: np.ndarray,
+    ids: tuple[int, int],
+    queue: tuple[np.ndarray, np.ndarray],
+    counts: np.ndarray,
+) -> int:
+    """Compute pairs that were found elsewhere exactly; returns the queue's length.
+
+    Args:
+        found: int32 [2, p], row and column of each in a tile, and float32 [p], their estimates without
+            biases; no more pairs than the queue has places.
+        spread, x, y, column_bound, best, worst, ids, queue, counts: As for `scan`.
+    """
+    order = _by_column(found[0][1], max(1, _NEAR // (4 * x[0].shape[1])), len(worst))
+    return _compute(found, spread, x, y, column_bound, order, best, worst, ids, queue, 0, counts)
+
+
+@compiled()
+def _by_column(columns: np.ndarray, block: int, width: int) -> np.ndarray:
+    """Places in the order of blocks of columns, whose vectors stay in the processor's cache meanwhile."""
+    starts = np.zeros(width // block + 2, dtype=np.int64)
+    for place in range(len(columns)):
+        starts[columns[place] // block + 1] += 1
+    starts = np.cumsum(starts)
+    order = np.empty(len(columns), dtype=np.int32)
+    for place in range(len(columns)):
+        group = columns[place] // block
+        order[starts[group]] = place
+        starts[group] += 1
+    return order
+
+
+@compiled()
+def _compute(
+    found: tuple[np.ndarray, np.ndarray],
+    spread: np.float32,
+    x: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+    y: tuple[np.ndarray, np.ndarray, np.ndarray],
+    column_bound: np.ndarray,
+    order: np.ndarray,
+    best: np.ndarray,
+    worst: np.ndarray,
+    ids: tuple[int, int],
+    queue: tuple[np.ndarray, np.ndarray],
+    queued: int,
+    counts: np.ndarray,
+) -> int:
+    """Compute pairs exactly (rows and columns, int32 [2, h], and estimates without biases, float32 [h]), for
+    the rows' lists and the columns' queue."""
+    hits, estimates = found
+    unit_x, _, bias_x, length_x, slack_x = x
+    unit_y, bias_y, error_y = y
+    for place in order:
+        i, j = hits[0, place], hits[1, place]
+        estimate, bias = estimates[place], bias_x[i] + bias_y[j]
+        error = abs(estimate) * spread + length_x[i] * error_y[j] + slack_x[i]
+        upper = estimate + bias + error
+        if upper < score_of(best[i, 0]) and upper - bias_y[j] < column_bound[j]:
+            continue  # the row's list has become better since it was looked at
+        exact = dot(unit_x[i], unit_y[j])
+        counts[0] += 1
+        counts[1] += abs(exact - (estimate + bias)) > error
+        new = key(exact, ids[1] + j)
+        if new > best[i, 0]:
+            _insert(best[i], new)
+        new = key(exact, ids[0] + i)
+        if new > worst[j]:
+            queue[0][queued], queue[1][queued] = new, j
+            queued += 1
+    return queued
+
+
+@compiled()
+def _hits(
+    tile: np.ndarray,
+    step: np.float32,
+    wide: np.float32,
+    length: np.float32,
+    bias_y: np.ndarray,
+    error_y: np.ndarray,
+    bound: np.float32,
+    column_bound: np.ndarray,
+    above: np.float32,
+    found: np.ndarray,
+) -> int:
+    """Places in a tile's row that reach its bound or their column's, into `found`; returns how many.
+
+    In three loops of their own, and with numbers one by one rather than in tuples: otherwise LLVM does not
+    make vector instructions of the first, and all takes four times as long.
+    """
+    count = 0
+    near = np.empty(len(tile) // _LANES + 2, dtype=np.int32)
+    flags = np.empty(_LANES, dtype=np.bool_)
+    eights = flags.view(np.uint64)
+    for place in range(_lanes(tile, step, wide, length, bias_y, error_y, bound, column_bound, above, near)):
+        start, stop = near[place], near[place] + _LANES
+        lanes, limits = tile[start:stop], column_bound[start:stop]
+        biases, errors = bias_y[start:stop], error_y[start:stop]
+        flags[len(lanes) :] = False
+        _reach(lanes, step, wide, length, biases, errors, bound, limits, above, flags)
+        for eight in range(len(eights)):
+            if eights[eight]:
+                for j in range(8 * eight, 8 * eight + 8):
+                    found[count] = start + j
+                    count += flags[j]
+    return count
+
+
+@_scanning()
+def _lanes(
+    tile: np.ndarray,
+    step: np.float32,
+    wide: np.float32,
+    length: np.float32,
+    bias_y: np.ndarray,
+    error_y: np.ndarray,
+    bound: np.float32,
+    column_bound: np.ndarray,
+    above: np.float32,
+    near: np.ndarray,
+) -> int:
+    """Where the lanes begin in which some number reaches a bound, into `near`; returns how many there are."""
+    count = 0
+    for start in range(0, len(tile), _LANES):
+        lanes, biases = tile[start : start + _LANES], bias_y[start : start + _LANES]
+        errors, limits = error_y[start : start + _LANES], column_bound[start : start + _LANES]
+        reached = False
+        for j in range(len(lanes)):  # over slices from 0 on: what may be negative is not vectorised
+            value = decode(lanes[j])
+            upper = value * step + abs(value) * wide + errors[j] * length
+            reached |= (upper + biases[j] >= bound) | (upper + above >= limits[j])
+        near[count] = start
+        count += reached
+    return count
+
+
+@_scanning()
+def _reach(
+    tile: np.ndarray,
+    step: np.float32,
+    wide: np.float32,
+    length: np.float32,
+    bias_y: np.ndarray,
+    error_y: np.ndarray,
+    bound: np.float32,
+    column_bound: np.ndarray,
+    above: np.float32,
+    flags: np.ndarray,
+) -> None:
+    """Which numbers reach a bound."""
+    for j in range(len(tile)):
+        value = decode(tile[j])
+        upper = value * step + abs(value) * wide + error_y[j] * length
+        flags[j] = (upper + bias_y[j] >= bound) | (upper + above >= column_bound[j])
+
+
+@compiled()
+def merge(best: np.ndarray, keys: np.ndarray, columns: np.ndarray) -> None:
+    """Put queued keys into the columns' lists.
+
+    Args:
+        best: int64 [c, k], ascending.
+        keys, columns: int64 and int32 [q].
+    """
+    for place in range(len(keys)):
+        if keys[place] > best[columns[place], 0]:
+            _insert(best[columns[place]], keys[place])

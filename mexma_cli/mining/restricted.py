@@ -1,0 +1,142 @@
+"""Candidates from paired documents only: every sentence of one against every sentence of the other.
+
+Neighbourhoods, and so scores and thresholds, are still those of the whole text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from mexma_cli.knn.blocks import Side, VectorSource
+from mexma_cli.knn.exact import Neighbours
+from mexma_cli.knn.kernels import dots
+from mexma_cli.mining.margin import margin
+from mexma_cli.mining.match import Means
+
+_TILE = 1024  # rows of a document that are compared at a time: about 40 MB of temporary arrays
+_EXACT = 1 << 12  # pairs from which it pays to estimate first which of them may be among the best
+
+
+def within(
+    x: np.ndarray | VectorSource,
+    y: np.ndarray | VectorSource,
+    documents: Iterable[tuple[np.ndarray, np.ndarray]],
+    k: int,
+    background: Means,
+    kind: str = "ratio",
+) -> Neighbours:
+    """Find the k best rows by margin among those of the paired documents, from x to y and from y to x.
+
+    Of equal margins the nearer row comes first, then the lower. The cosines are exact: matrix products only
+    say, with their largest possible error, which pairs need not be looked at.
+
+    Args:
+        x, y: [N, d] and [M, d].
+        documents: rows of x and rows of y, int64, ascending: the sentences of two documents that are paired.
+            A row can be in several, two rows together in one at most.
+        k: candidates a row.
+        background: the neighbourhood means of all rows, float32 [N] and [M].
+
+    Returns:
+        As `knn`, but sorted by margin; rows with fewer than k candidates have ids of -1 after them.
+    """
+    left, right = Side(x, None), Side(y, None)
+    forward, backward = _Best(left.rows, k), _Best(right.rows, k)
+    for own, other in documents:
+        for top in range(0, len(own), _TILE):
+            rows = own[top : top + _TILE]
+            unit = _units(left, rows)
+            for start in range(0, len(other), _TILE):
+                columns = other[start : start + _TILE]
+                means = background[0][rows], background[1][columns]
+                _compare(rows, columns, unit, _units(right, columns), means, kind, forward, backward)
+    return Neighbours(forward.cosines, forward.ids, backward.cosines, backward.ids)
+
+
+class _Best:
+    """The k best candidates so far of every row of a side, by margin."""
+
+    def __init__(self, rows: int, k: int) -> None:
+        self.margins = np.full((rows, k), -np.inf, dtype=np.float32)
+        self.cosines = np.full((rows, k), -np.inf, dtype=np.float32)
+        self.ids = np.full((rows, k), -1, dtype=np.int64)
+
+    def add(self, rows: np.ndarray, ids: np.ndarray, cosines: np.ndarray, margins: np.ndarray) -> None:
+        """Merge pairs, in any order."""
+        touched = np.unique(rows)
+        known_row, place = np.nonzero(self.ids[touched] >= 0)
+        known = touched[known_row], place
+        rows = np.concatenate([known[0], rows])
+        ids = np.concatenate([self.ids[known], ids])
+        cosines = np.concatenate([self.cosines[known], cosines])
+        margins = np.concatenate([self.margins[known], margins])
+        order = np.lexsort((ids, -cosines, -margins, rows))
+        rows = rows[order]
+        rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
+        best = rank < self.ids.shape[1]
+        where = rows[best], rank[best]
+        self.ids[where], self.cosines[where] = ids[order[best]], cosines[order[best]]
+        self.margins[where] = margins[order[best]]
+
+
+def _units(side: Side, rows: np.ndarray) -> np.ndarray:
+    """Some rows as unit vectors float32 [n, d], as `knn` makes them."""
+    side.ids = rows
+    return side.units(0, len(rows))
+
+
+def _compare(
+    rows: np.ndarray,
+    columns: np.ndarray,
+    left: np.ndarray,
+    right: np.ndarray,
+    means: Means,
+    kind: str,
+    forward: _Best,
+    backward: _Best,
+) -> None:
+    """Merge the best pairs of [a] rows and [b] columns, unit vectors [a, d] and [b, d], into both lists."""
+    if len(rows) * len(columns) < _EXACT:
+        a, b = (place.reshape(-1) for place in np.indices((len(rows), len(columns))))
+    else:
+        low = forward.margins[rows, -1], backward.margins[columns, -1]
+        a, b = _promising(left, right, means, kind, forward.ids.shape[1], low)
+    cosines = dots(left, right, a, b)
+    margins = margin(cosines, means[0][a], means[1][b], kind)
+    forward.add(rows[a], columns[b], cosines, margins)
+    backward.add(columns[b], rows[a], cosines, margins)
+
+
+def _promising(
+    left: np.ndarray, right: np.ndarray, means: Means, kind: str, k: int, low: Means
+) -> tuple[np.ndarray, np.ndarray]:
+    """The pairs that may be among the k best of their row or of their column.
+
+    A float32 sum of d products of two unit vectors errs by d * 2^-24 at most (Higham, "Accuracy and Stability
+    of Numerical Algorithms", section 3.1), an estimate and the cosine that counts by twice that together.
+
+    Args:
+        low: the k-th best margins so far of rows and of columns.
+    """
+    error = np.float32(2.1 * left.shape[1] * 2.0**-24 + 1e-7)
+    own, other = means[0][:, None], means[1][None, :]
+    estimate = margin(left @ right.T, own, other, kind)
+    if kind == "ratio":
+        middle = np.abs(own + other) / np.float32(2)
+        slack = np.divide(error, middle, out=np.zeros_like(middle), where=middle != 0)
+    else:
+        slack = np.full_like(estimate, error)
+    slack += np.float32(1e-6) * (np.abs(estimate) + 1)
+    most = estimate + slack
+    chosen = np.zeros(estimate.shape, dtype=bool)
+    for axis in (0, 1):
+        bound, count = low[1 - axis], estimate.shape[axis]
+        if count > k and np.isneginf(bound).any():  # lists that are full already say enough
+            least = estimate - slack
+            kth = least.max(axis) if k == 1 else np.partition(least, count - k, axis).take(count - k, axis)
+            bound = np.maximum(bound, kth)
+        chosen |= most >= np.expand_dims(bound, axis)
+    a, b = np.nonzero(chosen)
+    return a, b

@@ -1,0 +1,60 @@
+"""Where an encoder computes, and in which numbers: from what users type."""
+
+from __future__ import annotations
+
+import torch
+
+from mexma_cli.errors import MexmaError
+
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def precision_of(name: str) -> torch.dtype:
+    """The type of that name.
+
+    Raises:
+        MexmaError: It is none that weights are computed with or stored in.
+    """
+    if name not in PRECISIONS:
+        raise MexmaError(f"unknown precision {name!r}", ", ".join(PRECISIONS))
+    return PRECISIONS[name]
+
+
+def pick_precision(wanted: str, device: torch.device) -> torch.dtype:
+    """The type for `auto`, `float32`, `bfloat16`, `float16` on a device.
+
+    Raises:
+        MexmaError: It is none of these.
+    """
+    if wanted != "auto":
+        return precision_of(wanted)
+    if device.type == "cpu":
+        return torch.bfloat16 if computes_bf16_fast() else torch.float32
+    return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+
+
+def computes_bf16_fast() -> bool:
+    """Whether this processor has instructions for products of bfloat16 numbers."""
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
+
+def pick_device(wanted: str) -> torch.device:
+    """The device for `auto`, `cpu`, `cuda`, `cuda:N`.
+
+    Raises:
+        MexmaError: Unknown, or not on this machine.
+    """
+    if wanted == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device: torch.device | None = torch.device(wanted)
+    except RuntimeError:
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise MexmaError(f"unknown device {wanted!r}", "auto, cpu, cuda or cuda:N")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise MexmaError(
+            f"no device {wanted!r} on this machine ({torch.cuda.device_count()} CUDA devices)",
+            "use --device cpu",
+        )
+    return device

@@ -1,0 +1,62 @@
+"""The picture of meanings and languages of two languages' sentences (ORACLE paper, Figure 5)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from mexma_cli.files import whole_file
+from mexma_cli.reporting.plot import check_plottable
+
+COLOURS = {
+    ("language", "eng"): "#e69f00",
+    ("language", "xx"): "#009e73",
+    ("meaning", "eng"): "#d55e00",
+    ("meaning", "xx"): "#0072b2",
+}
+"""The figure's orange, green, red and blue, as people with any sight tell them apart."""
+Clouds = Mapping[tuple[str, str], np.ndarray]
+"""By part and side as in `COLOURS`: float [N, 2]."""
+
+
+def draw_clouds(path: Path, panels: Mapping[str, Clouds], title: str) -> None:
+    """Draw the four clouds of each language, a panel a language.
+
+    Args:
+        path: .png, .svg or .pdf; written whole.
+        panels: By language.
+    """
+    check_plottable(path)
+    from matplotlib.figure import Figure
+
+    columns = min(3, len(panels))
+    lines = math.ceil(len(panels) / columns)
+    figure = Figure(figsize=(4.4 * columns, 4.2 * lines + 0.9), dpi=150, layout="constrained")
+    for place, (language, clouds) in enumerate(panels.items(), 1):
+        axes = figure.add_subplot(lines, columns, place)
+        for key, colour in COLOURS.items():
+            x, y = clouds[key].T
+            # The meanings lie on one another if all is well: hollow marks let both be seen.
+            face = "none" if key[0] == "meaning" else colour
+            axes.scatter(
+                x,
+                y,
+                s=12,
+                marker="o" if key[1] == "eng" else "^",
+                facecolors=face,
+                edgecolors=colour,
+                linewidths=0.5,
+                alpha=0.6,
+                label=f"{key[0]}, {'English' if key[1] == 'eng' else 'other language'}",
+            )
+        axes.set_title(language)
+        axes.set_xticks([])
+        axes.set_yticks([])
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, 2 * columns), frameon=False)
+    figure.suptitle(title, parse_math=False)
+    with whole_file(path) as file:
+        figure.savefig(file, format=path.suffix.lstrip(".").lower())

@@ -1,0 +1,193 @@
+"""The picture of training runs: every curve in a panel of its own, a colour a run, phases in a row."""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import whole_file
+from mexma_cli.reporting import curves, plot
+
+FORMATS = (*plot.FORMATS, ".html")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+"""Okabe and Ito's, which colour-blind people can tell apart."""
+MANY = 80
+"""Points of a curve from which on it is drawn smoothed, over a pale line of the points."""
+FEW = 30
+"""Points of a curve up to which each is marked."""
+PEAKS = ("learning_rate", "tokens_per_second")
+DASHES = ("-", "--", ":")
+COLUMNS = 3
+
+
+def draw_curves(path: Path, runs: Sequence[curves.Run]) -> None:
+    """Draw the runs' curves over the steps of all their phases.
+
+    Args:
+        path: .png, .svg, .pdf, or .html, which has the table below the picture; written whole.
+
+    Raises:
+        MexmaError: matplotlib is not installed, such a file cannot be written, or no record has a number.
+    """
+    plot.check_plottable(path, FORMATS)
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    names = curves.names(runs)
+    if not names:
+        raise MexmaError(f"{', '.join(run.name for run in runs)}: no number in the log to draw")
+    columns = min(COLUMNS, len(names))
+    rows = -(-len(names) // columns)
+    figure = Figure(figsize=(4.4 * columns, 2.5 * rows + 0.4), dpi=150, layout="constrained")
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for place, axes in enumerate(panels):
+        if place >= len(names):
+            axes.remove()
+            continue
+        _draw_panel(axes, names[place], runs)
+        if place < columns:
+            _name_phases(axes, runs)
+        lowest = place + columns >= len(names)
+        axes.tick_params(labelbottom=lowest)
+        axes.set_xlabel("step" if lowest else "")
+    if len(runs) > 1:
+        _name_runs(figure, runs)
+    else:
+        figure.suptitle(runs[0].name, x=0.01, ha="left", fontsize=12, parse_math=False)
+    with matplotlib.rc_context({"svg.fonttype": "none"}), whole_file(path) as file:
+        if path.suffix.lower() != ".html":
+            figure.savefig(file, format=path.suffix.lstrip(".").lower())
+            return
+        picture = io.StringIO()
+        figure.savefig(picture, format="svg")
+        file.write(_page(picture.getvalue(), runs).encode("utf-8"))
+
+
+def _name_runs(figure: Any, runs: Sequence[curves.Run]) -> None:
+    """The legend. Names come in afterwards: matplotlib leaves out those that begin with `_`."""
+    from matplotlib.lines import Line2D
+
+    looks = map(_look, range(len(runs)))
+    lines = [Line2D([], [], color=colour, linestyle=dash, linewidth=2) for colour, dash in looks]
+    numbers = [str(number) for number in range(len(runs))]
+    legend = figure.legend(lines, numbers, loc="outside upper left", ncols=min(len(runs), 4), frameon=False)
+    for text, run in zip(legend.get_texts(), runs, strict=True):
+        text.set_parse_math(False)  # `$` is a character of a name, not the start of a formula
+        text.set_text(run.name)
+
+
+def _look(number: int) -> tuple[str, str]:
+    """Colour and dash of a run's lines."""
+    return COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
+
+
+def _draw_panel(axes: Any, name: str, runs: Sequence[curves.Run]) -> None:
+    spans = curves.spans(runs)
+    for number, run in enumerate(runs):
+        colour, dash = _look(number)
+        for phase in run.phases:
+            if name in phase.curves:
+                _draw_curve(axes, phase.curves[name], spans[phase.name][0], colour, dash)
+    last = max(end for _, end in spans.values())
+    for _, end in spans.values():
+        if end != last:
+            axes.axvline(end, color="#8a8a8a", linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
+    axes.set_title(curves.title(name), loc="left", fontsize=10)
+    _scale(axes, name, runs)
+    axes.set_xlim(0, 1.015 * last)
+    axes.grid(axis="y", color="#e6e6e6", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8)
+    axes.xaxis.set_major_formatter(lambda step, _: _short(step))
+    axes.xaxis.get_major_locator().set_params(nbins=6, integer=True)
+
+
+def _draw_curve(axes: Any, curve: curves.Curve, start: int, colour: str, dash: str) -> None:
+    steps, values = start + np.array(curve.steps), np.array(curve.values)
+    if len(values) >= MANY:
+        axes.plot(steps, values, color=colour, alpha=0.25, linewidth=0.7)
+        values = curve.smoothed()
+    marker = "o" if len(values) <= FEW else None
+    axes.plot(steps, values, color=colour, linestyle=dash, linewidth=1.6, marker=marker, markersize=3)
+
+
+def _scale(axes: Any, name: str, runs: Sequence[curves.Run]) -> None:
+    """A logarithmic axis where a linear one would flatten a phase, or a run, against the bottom."""
+    shown = [phase.curves[name].values for run in runs for phase in run.phases if name in phase.curves]
+    # Rates end near 0, and that says nothing: their peaks are what must be seen.
+    low, high = min(map(max if name in PEAKS else min, shown)), max(map(max, shown))
+    if low > 0 and high > (10 if name in PEAKS else 50) * low:
+        axes.set_yscale("log")
+        if name in PEAKS:
+            axes.set_ylim(bottom=low / 30)
+    elif name in PEAKS:
+        axes.set_ylim(bottom=0)
+    if name == "tokens_per_second":
+        axes.yaxis.set_major_formatter(lambda value, _: _short(value))
+
+
+def _name_phases(axes: Any, runs: Sequence[curves.Run]) -> None:
+    """The phases' names, between the panel and its title; a short phase, next to a long one, has none."""
+    spans = curves.spans(runs)
+    if len(spans) < 2:
+        return
+    whole = max(end for _, end in spans.values())
+    for name, (start, end) in spans.items():
+        if end - start > 0.12 * whole:
+            axes.annotate(
+                name,
+                ((start + end) / 2, 1.0),
+                xycoords=("data", "axes fraction"),
+                xytext=(0, 2),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8,
+                color="#6a6a6a",
+            )
+    axes.set_title(axes.get_title(loc="left"), loc="left", fontsize=10, pad=16)
+
+
+def _short(value: float) -> str:
+    """12,000 as 12k: numbers on an axis."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"
+
+
+def _page(picture: str, runs: Sequence[curves.Run]) -> str:
+    """A web page that needs nothing else."""
+    picture = picture[picture.index("<svg") :]
+    header, *rows = ([html.escape(cell) for cell in row] for row in curves.table(runs))
+    title = html.escape(", ".join(run.name for run in runs))
+    names = 3 if len(runs) > 1 else 2
+    head = "".join(f"<th>{cell}</th>" for cell in header)
+    body = "\n".join(
+        "<tr>"
+        + "".join(f"<td{' class=n' * (i >= names)}>{cell}</td>" for i, cell in enumerate(row))
+        + "</tr>"
+        for row in rows
+    )
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<style>
+body {{ font: 14px sans-serif; margin: 2em auto; max-width: 1200px; padding: 0 1em; }}
+svg {{ width: 100%; height: auto; }}
+table {{ border-collapse: collapse; margin-top: 1.5em; }}
+th, td {{ padding: .25em .8em; border-bottom: 1px solid #ddd; text-align: left; }}
+td.n {{ text-align: right; font-variant-numeric: tabular-nums; }}
+</style></head><body>
+{picture}
+<table><thead><tr>{head}</tr></thead>
+<tbody>
+{body}
+</tbody></table>
+</body></html>
+"""

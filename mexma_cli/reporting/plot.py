@@ -1,0 +1,73 @@
+"""The picture of a score distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import whole_file
+
+FORMATS = (".png", ".svg", ".pdf")
+
+
+def check_plottable(path: Path, formats: Sequence[str] = FORMATS) -> None:
+    """Find out before the work that a picture can be drawn after it.
+
+    Raises:
+        MexmaError: matplotlib is not installed, or such a file cannot be written.
+    """
+    if path.suffix.lower() not in formats:
+        known = f"{', '.join(formats[:-1])} or {formats[-1]}"
+        raise MexmaError(f"{path}: a picture can be {known}", "give it another name")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise MexmaError(
+            "a picture needs matplotlib, which is not installed", "pip install 'mexma-cli[plot]'"
+        ) from None
+
+
+def draw_scores(
+    path: Path,
+    scores: np.ndarray,
+    is_gold: np.ndarray,
+    threshold: float,
+    title: str,
+    labels: tuple[str, str] = ("in the gold list", "not in it"),
+) -> None:
+    """Draw a stacked histogram of scores, gold pairs against the others, with the threshold as a line.
+
+    Args:
+        path: .png, .svg or .pdf; written whole.
+        scores: float [n]; is_gold: bool [n].
+        labels: what gold pairs, and the others, are.
+    """
+    check_plottable(path)
+    from matplotlib.figure import Figure
+
+    low, high = np.quantile(scores, [0.001, 0.999])  # a few far scores must not squeeze the rest
+    low, high = min(low, threshold), max(high, threshold)
+    edges = np.linspace(low, high if high > low else low + 1e-3, 61)
+    inside = np.clip(scores, edges[0], edges[-1])
+    figure = Figure(figsize=(8, 4.5), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    axes.hist(
+        [inside[is_gold], inside[~is_gold]],
+        bins=edges.tolist(),
+        stacked=True,
+        color=["#0072b2", "#b8b8b8"],
+        edgecolor="white",
+        linewidth=0.4,
+        label=[f"{labels[0]} ({is_gold.sum():,})", f"{labels[1]} ({(~is_gold).sum():,})"],
+    )
+    axes.axvline(threshold, color="#d55e00", linewidth=2, label=f"threshold {threshold:.4f}")
+    axes.set_xlabel("score")
+    axes.set_ylabel("pairs")
+    axes.set_title(title, parse_math=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    with whole_file(path) as file:
+        figure.savefig(file, format=path.suffix.lstrip(".").lower())

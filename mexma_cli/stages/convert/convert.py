@@ -1,0 +1,134 @@
+"""Vectors from and to other tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Literal, cast
+
+import numpy as np
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import whole_file
+from mexma_cli.formats.laser import is_npy, npy_header, open_npy, open_raw, to_raw
+from mexma_cli.store.comparable import RAW_FINGERPRINT
+from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+from mexma_cli.text.lines import read_lines, scan, spooled
+from mexma_cli.text.names import label_of
+
+RAW_ENCODER = "unknown (raw vectors)"
+_BLOCK = 1 << 13
+
+
+def raw_to_store(
+    raw: Path,
+    text: str | Path,
+    output: Path,
+    *,
+    dim: int | None,
+    dtype: Literal["float32", "float16"],
+    language: str,
+    argv: Sequence[str],
+    overwrite: bool = False,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> EmbeddingStore:
+    """Make an embedding store of raw vectors [rows, dim], LASER's or NumPy's, and the text that they are of.
+
+    A raw file does not say who made it: the store's encoder is `RAW_ENCODER`, and it is mined with other
+    such stores only.
+
+    A killed run goes on after its last whole shard.
+
+    Args:
+        dim: needed for a raw file; `dtype` is that of a raw file, too. A .npy file says both.
+
+    Raises:
+        MexmaError: the file is no whole number of rows, or has other rows than the text has lines, or a row
+            that is not a number; or what a killed run left is of other vectors.
+    """
+    vectors = _opened(raw, dim, dtype)
+    width, kind = vectors.shape[1], cast("Literal['float32', 'float16']", vectors.dtype.name)
+    label = label_of(text)
+    with spooled(text) as copy:
+        found = scan(copy, label=label)
+        if found.lines != len(vectors):
+            raise MexmaError(
+                f"{raw} has {len(vectors):,} rows of {width} x {kind}, {label} has {found.lines:,} lines",
+                "row i must be the vector of line i: check --dim, --dtype and the text",
+            )
+        lines = read_lines(copy, label=label)
+        with EmbeddingWriter(
+            output,
+            encoder=RAW_ENCODER,
+            fingerprint=RAW_FINGERPRINT,
+            pooling="unknown",
+            dim=width,
+            dtype=kind,
+            normalised=False,
+            language=language,
+            source=Source(path=label, checksum=found.checksum, lines=found.lines),
+            argv=argv,
+            overwrite=overwrite,
+        ) as writer:
+            _check_begun(writer, vectors, raw)
+            done = writer.rows_done
+            next(islice(lines, done, done), None)  # these are in it
+            for start in range(done, len(vectors), _BLOCK):
+                block = np.asarray(vectors[start : start + _BLOCK])
+                _check_numbers(block, start, raw)
+                writer.write(block, list(islice(lines, len(block))))
+                if on_progress is not None:
+                    on_progress(start + len(block), len(vectors))
+            return writer.finish(truncated=0)
+
+
+def _opened(raw: Path, dim: int | None, dtype: str) -> np.ndarray:
+    if is_npy(raw):
+        return open_npy(raw, dim)
+    assert dim is not None
+    return open_raw(raw, dim, dtype)
+
+
+def _check_numbers(block: np.ndarray, start: int, raw: Path) -> None:
+    good = np.isfinite(block).all(axis=1)
+    if not good.all():
+        raise MexmaError(
+            f"{raw}: the vector of line {start + int(np.argmin(good)) + 1} is not a number",
+            "check --dim and --dtype of a raw file, or put zeros there: such a line is kept, and never mined",
+        )
+
+
+def _check_begun(writer: EmbeddingWriter, vectors: np.ndarray, raw: Path) -> None:
+    """Compare the rows that a killed run left: the text may be that of several raw files."""
+    for start in range(0, writer.rows_done, _BLOCK):
+        rows = np.arange(start, min(start + _BLOCK, writer.rows_done))
+        if not np.array_equal(writer.stored(rows), vectors[rows], equal_nan=True):
+            raise MexmaError(
+                f"{writer.path} was begun with other vectors than those of {raw}",
+                "give those to go on with it, or --overwrite to start anew",
+            )
+
+
+def store_to_raw(
+    store: EmbeddingStore,
+    output: Path,
+    *,
+    dtype: Literal["float32", "float16"] = "float32",
+    on_progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Write a store's vectors as LASER does, row after row without a header, or as NumPy's file (.npy).
+
+    Raises:
+        MexmaError: the store was made anew meanwhile.
+    """
+    done = 0
+    with whole_file(output) as out:
+        if output.suffix == ".npy":
+            out.write(npy_header(store.rows, store.dim, dtype))
+        for block in store.blocks(_BLOCK):
+            out.write(to_raw(block, dtype))
+            done += len(block)
+            if on_progress is not None:
+                on_progress(done, store.rows)
+        store.check_unchanged()

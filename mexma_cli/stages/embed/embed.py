@@ -1,0 +1,248 @@
+"""A text file to an EmbeddingStore, shard by shard."""
+
+from __future__ import annotations
+
+import codecs
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+import xxhash
+
+from mexma_cli import languages
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import MANIFEST
+from mexma_cli.store.embeddings import ROWS_PER_SHARD, EmbeddingStore, EmbeddingWriter, Settings, Source
+from mexma_cli.store.layout import StoreType, part_path, part_rows
+from mexma_cli.text.amounts import counted
+from mexma_cli.text.duplicates import Seen
+from mexma_cli.text.lines import FileScan, is_blank, read_lines, scan
+from mexma_cli.text.normalise import cleaner
+
+log = logging.getLogger(__name__)
+
+Progress = Callable[[int, int, int], object]
+"""Called with rows done, rows in all, and tokens that this run has embedded."""
+
+
+def embed_file(
+    encoder: SentenceEncoder,
+    source: str | Path | FileScan,
+    output: str | Path,
+    language: str = languages.UNSTATED,
+    *,
+    label: str | None = None,
+    store_dtype: StoreType = "float16",
+    argv: Sequence[str] = (),
+    overwrite: bool = False,
+    rows_per_shard: int = ROWS_PER_SHARD,
+    append: bool = False,
+    part: tuple[int, int] | None = None,
+    clean: bool = False,
+    on_progress: Progress | None = None,
+) -> EmbeddingStore:
+    """Embed every line of a text, equal lines once, in memory that does not grow with the text.
+
+    A store that is there with the same settings is checked and left as it is; an unfinished one is gone on
+    with after its last whole shard, to the same bytes as if it had not been interrupted.
+
+    Args:
+        source: A regular file (see `lines.spooled`), or what `lines.scan` found in it.
+        output: The folder to be, ``NAME.emb``.
+        language: FLORES-200 code.
+        label: Name of the text for messages and the manifest, where `source` is a temporary copy.
+        argv: The command line, for the manifest.
+        overwrite: Make the store anew, if one is there, whole or damaged.
+        rows_per_shard: Rows in the first shards.
+        append: Make the store that is there longer, see `EmbeddingWriter`.
+        part: (3, 10): only the third of ten parts of the text, to `layout.part_path` of `output`.
+        clean: Embed what `normalise.cleaner` makes of a line; the store has the line as it is.
+
+    Raises:
+        MexmaError: The text is broken or changed while it was read, the output is there with other
+            settings or damaged, or the disk is full.
+    """
+    text = source if isinstance(source, FileScan) else scan(source, label)
+    path = part_path(Path(output), *part) if part else Path(output)
+    settings = _settings(encoder, text, store_dtype, language, clean, part)
+    if not (overwrite or append) and (done := _already(path, settings)) is not None:
+        log.info("%s is there already, of the same text and settings: nothing to do", path)
+        return done
+    if part is None or part[0] == 1:  # once for a text, not once for each process
+        _note_language(encoder, language)
+    name = label or str(text.path)
+    writer = EmbeddingWriter(
+        path,
+        encoder=encoder.name,
+        source=Source(path=name, checksum=text.checksum, lines=text.lines),
+        argv=argv,
+        rows_per_shard=rows_per_shard,
+        overwrite=overwrite,
+        append=append,
+        **settings.model_dump(exclude={"source_checksum"}),
+    )
+    first, last = part_rows(*part, text.lines) if part else (0, text.lines)
+    filling = _Filling(writer, encoder, cleaner(language) if clean else None, last - first, on_progress)
+    read = _Checksum(text.bytes)
+    with writer:
+        filling.run(islice(read_lines(text.path, name, read), first, last), name)
+        if last == text.lines and read.hexdigest() != text.checksum:  # a part before ends in the middle
+            raise MexmaError(
+                f"{name} changed while it was read: what is embedded is neither the old text nor the new one",
+                "make the store anew when the text is whole: --overwrite",
+            )
+        return writer.finish()
+
+
+class _Checksum:
+    """That of a text of so many bytes, as `scan` makes it; what the file has grown by since is left out."""
+
+    def __init__(self, size: int) -> None:
+        self._digest, self._left, self._begun = xxhash.xxh3_128(), size, False
+
+    def update(self, piece: bytes) -> None:
+        if not self._begun and piece.startswith(codecs.BOM_UTF8):
+            self._left += len(codecs.BOM_UTF8)  # is not of the text, but of its checksum
+        self._begun = True
+        self._digest.update(piece[: self._left])
+        self._left -= min(self._left, len(piece))
+
+    def hexdigest(self) -> str:
+        return self._digest.hexdigest()
+
+
+def _note_language(encoder: SentenceEncoder, language: str) -> None:
+    """Warn of a language that the encoder was not trained on; in another script it may be known."""
+    known = {code.partition("_")[0] for code in encoder.languages}
+    if known and language != languages.UNSTATED and language.partition("_")[0] not in known:
+        log.warning(
+            "%s was not trained on %s (%s); `mexma info %s` lists its %d languages",
+            encoder.name,
+            languages.name(language),
+            language,
+            encoder.name,
+            len(encoder.languages),
+        )
+
+
+def at_work(encoder: SentenceEncoder) -> str:
+    """Where and in what an encoder computes: ``cpu (2 threads), bfloat16``."""
+    if encoder.device.type == "cuda":
+        place = f"{encoder.device} ({torch.cuda.get_device_name(encoder.device)})"
+    else:
+        place = f"{encoder.device} ({counted(torch.get_num_threads(), 'thread')})"
+    return f"{place}, {encoder.precision_name}"
+
+
+class _Filling:
+    """The rows of a store from where an earlier run stopped."""
+
+    def __init__(
+        self,
+        writer: EmbeddingWriter,
+        encoder: SentenceEncoder,
+        clean: Callable[[str], str] | None,
+        rows: int,
+        on_progress: Progress | None,
+    ) -> None:
+        self._writer, self._encoder, self._clean, self._rows = writer, encoder, clean, rows
+        self._on_progress = on_progress or (lambda rows, total, tokens: None)
+        self._seen = Seen()
+        self._done = self._tokens = 0
+
+    def run(self, lines: Iterator[str], name: str) -> None:
+        """Embed what is not embedded yet.
+
+        Chunks begin where shards begin, so a resumed run makes the same batches, finds the same equal lines
+        and with them writes the same bytes.
+        """
+        before = self._writer.rows_done
+        if before:
+            log.info("going on after line %s of %s", f"{before:,}", f"{self._rows:,}")
+        self._tell(before, 0)
+        size, row = self._writer.rows_per_shard, 0
+        for chunk in _chunks(islice(lines, before), size):
+            self._seen.first_rows(self._as_embedded(chunk), row)
+            row += len(chunk)
+        for chunk in _chunks(lines, size):
+            self._embed(chunk)
+        if (found := self._writer.rows_done) != self._rows:
+            raise MexmaError(f"{name} changed while it was read: {self._rows:,} lines before, {found:,} now")
+
+    def _embed(self, chunk: Sequence[str]) -> None:
+        """Embed the lines that are new, and copy the vectors of the others."""
+        start, encoder = self._writer.rows_done, self._encoder
+        texts = self._as_embedded(chunk)
+        rows = self._seen.first_rows(texts, start) - start
+        new = rows == np.arange(len(texts))
+        earlier = rows < 0
+        inside = ~new & ~earlier
+        repeated = [text for text, is_new in zip(texts, new, strict=True) if not is_new]
+        truncated = encoder.truncated
+        vectors = np.empty((len(texts), encoder.dim), dtype=np.float32)
+        first = [text for text, is_new in zip(texts, new, strict=True) if is_new]
+        vectors[new] = encoder.embed(first, on_progress=self._tell)
+        vectors[earlier] = self._writer.stored(rows[earlier] + start)
+        vectors[inside] = vectors[rows[inside]]
+        encoder.count_cut(repeated)  # lines that are cut are counted as often as they are there
+        self._writer.write(
+            vectors,
+            chunk,
+            truncated=encoder.truncated - truncated,
+            duplicates=sum(not is_blank(text) for text in repeated),
+        )
+        self._tell(len(repeated), 0)
+
+    def _as_embedded(self, lines: Sequence[str]) -> Sequence[str]:
+        return [self._clean(line) for line in lines] if self._clean else lines
+
+    def _tell(self, rows: int, tokens: int) -> None:
+        self._done += rows
+        self._tokens += tokens
+        self._on_progress(self._done, self._rows, self._tokens)
+
+
+def _chunks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
+    while chunk := list(islice(lines, size)):
+        yield chunk
+
+
+def _settings(
+    encoder: SentenceEncoder,
+    text: FileScan,
+    store_dtype: StoreType,
+    language: str,
+    clean: bool,
+    part: tuple[int, int] | None,
+) -> Settings:
+    return Settings(
+        fingerprint=encoder.fingerprint,
+        pooling=encoder.pooling,
+        dim=encoder.dim,
+        dtype=store_dtype,
+        precision=encoder.precision_name,
+        normalised=encoder.normalised,
+        language=language,
+        source_checksum=text.checksum,
+        clean=clean,
+        prefix=encoder.prefix,
+        part=f"{part[0]}/{part[1]}" if part else None,
+    )
+
+
+def _already(path: Path, settings: Settings) -> EmbeddingStore | None:
+    if not (path / MANIFEST).is_file():
+        return None
+    store = EmbeddingStore.open(path)
+    differences = Settings.of(store.manifest).differences(settings)
+    if differences:
+        raise MexmaError(
+            f"{path} is there already, of another run: {'; '.join(differences)}",
+            "name another output with -o, or --overwrite to make it anew",
+        )
+    store.verify()
+    return store

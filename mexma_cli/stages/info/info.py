@@ -1,0 +1,277 @@
+"""What a file or folder is, what is to be known of it, and whether it is whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mexma_cli import languages
+from mexma_cli.encoder.loading import folder as encoder_folder
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import MANIFEST, kind_of, read_json, read_manifest
+from mexma_cli.store import journal, layout
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.neighbours import NeighbourStore
+from mexma_cli.store.pairs import BitextStore
+from mexma_cli.text.lines import scan
+
+if TYPE_CHECKING:
+    from mexma_cli.recipe import DecomposeRecipe
+
+CHECKPOINT = "checkpoint.json"
+
+
+@dataclass
+class Info:
+    """The findings.
+
+    Attributes:
+        kind: In words.
+        facts: What is to be known.
+        problems: What is broken; empty if all that can be checked is right.
+        parts: The stores, checkpoints and encoders in a folder of such.
+    """
+
+    path: str
+    kind: str
+    facts: dict[str, Any] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    parts: list[Info] = field(default_factory=list)
+
+    def all_problems(self) -> list[str]:
+        """Its own problems and those of its parts."""
+        return [*self.problems, *(problem for part in self.parts for problem in part.all_problems())]
+
+
+def inspect(path: str | Path) -> Info:
+    """Look at an embedding store, neighbours, prepared pairs, a run, a checkpoint, an encoder or a text file.
+
+    Everything is read, and compared with checksums where there are some.
+
+    Raises:
+        MexmaError: There is nothing, or nothing that is known.
+    """
+    where = (encoder_folder.bundled(path) if isinstance(path, str) else None) or Path(path)
+    if not where.exists():
+        raise MexmaError(f"{path}: no such file or folder")
+    if where.is_file():
+        return _text(where)
+    look = _kind(where)
+    if look is None:
+        raise MexmaError(
+            f"{where} is nothing that mexma makes",
+            "it knows embedding stores, neighbours, prepared pairs, runs, checkpoints, encoders and texts",
+        )
+    return look(where)
+
+
+def _kind(where: Path) -> Callable[[Path], Info] | None:
+    if (where / MANIFEST).is_file():
+        return {"bitext": _bitext, "neighbours": _neighbours}.get(str(kind_of(where)), _embeddings)
+    known: dict[str, Callable[[Path], Info]] = {
+        layout.PROGRESS: _unfinished,
+        CHECKPOINT: _checkpoint,
+        "recipe.yaml": _run,
+        "config.json": _encoder,
+        "modules.json": _encoder,  # old ones of sentence-transformers have config.json in a folder of its own
+        "tokenizer.json": _tokenizer,
+    }
+    for name, look in known.items():
+        if (where / name).is_file():
+            return look
+    if layout.has_store_files(where):
+        return _embeddings
+    if any((part / MANIFEST).is_file() for part in where.iterdir() if part.is_dir()):
+        return _several
+    return None
+
+
+def _embeddings(where: Path) -> Info:
+    info = Info(str(where), "embedding store")
+    try:
+        manifest = read_manifest(where / MANIFEST, layout.EmbeddingManifest, layout.FORMAT_VERSION)
+        info.facts = manifest.model_dump(mode="json", exclude={"kind", "shards", "argv"}, exclude_none=True)
+        info.facts |= {
+            "language": f"{manifest.language} ({languages.name(manifest.language)})",
+            "duplicates": manifest.duplicates,
+            "shards": len(manifest.shards),
+            "argv": " ".join(manifest.argv),
+        }
+        EmbeddingStore.open(where, verify=True)
+    except MexmaError as error:
+        info.problems.append(error.message)
+    return info
+
+
+def _unfinished(where: Path) -> Info:
+    content = read_json(where / layout.PROGRESS)
+    if isinstance(content, dict) and "search" in content:
+        search = read_manifest(where / layout.PROGRESS, journal.Progress, journal.FORMAT_VERSION)
+        problem = f"{where} is unfinished: the same `mexma knn` or `mexma mine` command goes on with it"
+        return Info(
+            str(where), "unfinished neighbours", {"place": list(search.place), **search.search}, [problem]
+        )
+    progress = read_manifest(where / layout.PROGRESS, layout.Progress, layout.FORMAT_VERSION)
+    rows = sum(shard.rows for shard in progress.shards)
+    facts = {"rows so far": rows, **progress.settings.model_dump(exclude_none=True)}
+    problem = f"{where} is unfinished: the same `mexma embed` command goes on where it stopped"
+    return Info(str(where), "unfinished embedding store", facts, [problem])
+
+
+def _bitext(where: Path) -> Info:
+    info = Info(str(where), "prepared pairs")
+    try:
+        store = BitextStore.open(where)
+        info.facts = store.manifest.model_dump(mode="json", exclude={"kind", "checksums"})
+        store.verify()
+    except MexmaError as error:
+        info.problems.append(error.message)
+    return info
+
+
+def _neighbours(where: Path) -> Info:
+    info = Info(str(where), "neighbours")
+    try:
+        store = NeighbourStore.open(where)
+        info.facts = store.manifest.model_dump(
+            mode="json", exclude={"kind", "files", "argv"}, exclude_none=True
+        )
+        info.facts["argv"] = " ".join(store.manifest.argv)
+        store.verify()
+    except MexmaError as error:
+        info.problems.append(error.message)
+    return info
+
+
+def _several(where: Path) -> Info:
+    parts = [_kind(part) for part in sorted(where.iterdir()) if part.is_dir()]
+    folders = [part for part in sorted(where.iterdir()) if part.is_dir()]
+    found = [look(part) for look, part in zip(parts, folders, strict=True) if look]
+    pairs = sum(part.facts.get("pairs", 0) for part in found)
+    return Info(str(where), "folder of stores", {"stores": len(found), "pairs": pairs}, parts=found)
+
+
+def _checkpoint(where: Path) -> Info:
+    from mexma_cli.training.checkpoint import verify
+
+    info = Info(str(where), "checkpoint")
+    try:
+        manifest = verify(where)
+        info.facts = {key: value for key, value in manifest.items() if key != "files"}
+        info.facts["bytes"] = sum((where / name).stat().st_size for name in manifest["files"])
+    except MexmaError as error:
+        info.problems.append(error.message)
+    return info
+
+
+def _checkpoints(where: Path) -> list[Info]:
+    """Those of a phase: the last ones, and the one with the best score."""
+    from mexma_cli.training.checkpoint import BEST, found
+
+    folder = where / "checkpoints"
+    best = [folder / BEST] if (folder / BEST).is_dir() else []
+    return [_checkpoint(checkpoint) for checkpoint in [*found(folder), *best]]
+
+
+def _run(where: Path) -> Info:
+    from mexma_cli.recipe import DecomposeRecipe, load_any
+
+    info = Info(str(where), "training run")
+    try:
+        recipe = load_any(where / "recipe.yaml")
+        if isinstance(recipe, DecomposeRecipe):
+            return _decomposer(where, recipe)
+        info.facts = {"recipe": recipe.name, "phases": ", ".join(phase.name for phase in recipe.phases)}
+        info.parts = [part for phase in recipe.phases for part in _checkpoints(where / phase.name)]
+    except MexmaError as error:
+        info.problems.append(error.message)
+    info.facts |= _last_record(where / "log.jsonl")
+    info.facts["finished"] = (where / "encoder").is_dir()
+    if info.facts["finished"]:
+        info.parts.append(_encoder(where / "encoder"))
+    return info
+
+
+def _decomposer(where: Path, recipe: DecomposeRecipe) -> Info:
+    from mexma_cli.stages.train.decompose import MANIFEST, TrainedDecomposer
+
+    info = Info(str(where), "decomposer", {"recipe": recipe.name, "objective": recipe.objective.name})
+    info.facts |= _last_record(where / "log.jsonl")
+    info.facts["finished"] = (where / MANIFEST).is_file()
+    try:
+        if info.facts["finished"]:
+            manifest = TrainedDecomposer.open(where).manifest
+            info.facts |= manifest.model_dump(mode="json", exclude={"kind", "format_version"})
+    except MexmaError as error:
+        info.problems.append(error.message)
+    info.parts = _checkpoints(where)
+    if (where / "encoder").is_dir():
+        info.parts.append(_encoder(where / "encoder"))
+    return info
+
+
+def _last_record(path: Path) -> dict[str, Any]:
+    """The last whole line of a run's log."""
+    if not path.is_file():
+        return {}
+    for line in reversed(path.read_text(encoding="utf-8").splitlines()):
+        try:
+            return {f"last {key}": value for key, value in json.loads(line).items()}
+        except ValueError:
+            continue  # a run that was killed while it wrote
+    return {}
+
+
+def _encoder(where: Path) -> Info:
+    from mexma_cli.encoder.encoder import SentenceEncoder
+
+    info = Info(str(where), "encoder")
+    try:
+        encoder = SentenceEncoder.load(where, device="cpu")
+    except MexmaError as error:
+        info.problems.append(error.message)
+        return info
+    except Exception as error:  # damaged weights make the libraries raise whatever they like
+        info.problems.append(f"{where} cannot be loaded: {error}")
+        return info
+    config = encoder.body.config
+    info.facts = {
+        "model type": config.model_type,
+        "dim": encoder.dim,
+        "layers": config.num_hidden_layers,
+        "heads": config.num_attention_heads,
+        "vocabulary": config.vocab_size,
+        "parameters": sum(
+            weights.numel()
+            for part in (encoder.body.weights, encoder.modules.state_dict())
+            for weights in part.values()
+        ),
+        "pooling": encoder.pooling,
+        "normalised": encoder.normalised,
+        "max_tokens": encoder.max_tokens,
+        "fingerprint": encoder.fingerprint,
+    }
+    if len(encoder.modules):
+        info.facts["modules"] = ", ".join(map(str, encoder.modules))
+    if encoder.spelling:
+        info.facts["n-grams of unseen words"] = len(encoder.spelling.keys)
+    if encoder.prefix:
+        info.facts["prefix"] = encoder.prefix
+    if encoder.languages:
+        info.facts["languages"] = list(encoder.languages)
+    return info
+
+
+def _tokenizer(where: Path) -> Info:
+    from mexma_cli.stages.prepare.tokenizer import read_tokenizer
+
+    return Info(str(where), "tokeniser", {"vocabulary": read_tokenizer(where).backend.get_vocab_size()})
+
+
+def _text(where: Path) -> Info:
+    found = scan(where)
+    facts = {"lines": found.lines, "empty": found.empty, "bytes": found.bytes, "checksum": found.checksum}
+    return Info(str(where), "text file", facts)

@@ -1,0 +1,145 @@
+"""Two embedding stores in, their neighbours in both directions out, kept for later stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.knn.exact import Neighbours, knn
+from mexma_cli.stages.knn.row_filter import SideCounts, usable_rows
+from mexma_cli.stages.knn.search import EXACT, Found, SearchSettings, journal_in, search
+from mexma_cli.store.comparable import check_comparable
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.neighbours import NeighbourStore, NeighbourWriter, Side, is_neighbours, side_of
+
+
+def find_neighbours(
+    source: EmbeddingStore,
+    target: EmbeddingStore,
+    output: str | Path,
+    k: int = 16,
+    settings: SearchSettings | None = None,
+    *,
+    names: tuple[str, str] | None = None,
+    argv: Sequence[str] = (),
+    overwrite: bool = False,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> NeighbourStore:
+    """Find the k nearest rows of the other side for every row of both, and keep them.
+
+    As in `mine`, lines that occur more than once count once, and empty lines and vectors without a direction
+    take no part; their numbers are in the manifest. A search that was killed goes on where its
+    journal ends when it is called again for the same output, to the same bytes.
+
+    Args:
+        names: What messages and the manifest call the stores, where they are temporary ones.
+
+    Raises:
+        MexmaError: the stores do not fit each other, a side has nothing to search for, the output is there
+            already or was begun with others, or the disk is full.
+    """
+    check_comparable(source, target)
+    settings = settings or SearchSettings()
+    names = names or (str(source.path), str(target.path))
+    with NeighbourWriter(output, overwrite) as writer:
+        keep_source, source_counts = usable_rows(source)
+        keep_target, target_counts = usable_rows(target)
+        for name, keep, counts in zip(
+            names, (keep_source, keep_target), (source_counts, target_counts), strict=True
+        ):
+            if not keep.any():
+                raise MexmaError(f"{name} has no sentence to find neighbours of: {counts}")
+        found = search(
+            (source, target),
+            k,
+            (keep_source, keep_target),
+            settings,
+            journal_in(writer.part, (source, target), k, settings),
+            on_progress,
+        )
+        for store in (source, target):
+            store.check_unchanged()
+        return writer.finish(
+            {field.name: getattr(found.neighbours, field.name) for field in fields(Neighbours)},
+            _side(source, names[0], source_counts),
+            _side(target, names[1], target_counts),
+            k=k,
+            argv=tuple(argv),
+            **found.facts(),
+        )
+
+
+def kept_already(
+    path: Path, source: EmbeddingStore, target: EmbeddingStore, k: int, settings: SearchSettings
+) -> NeighbourStore | None:
+    """The neighbours that are there, checked, if they are those that a search would find again.
+
+    None for an index, too: the manifest does not say what recall was asked of it.
+
+    Raises:
+        MexmaError: They are others, or damaged.
+    """
+    if not is_neighbours(path):
+        return None
+    store = NeighbourStore.open(path)
+    if differences := store.differences(source, target, k, settings.index):
+        raise MexmaError(
+            f"{path} is there already, of another search: {'; '.join(differences)}",
+            "--overwrite makes it anew, or name another output",
+        )
+    if settings.index != EXACT:
+        return None
+    store.verify()
+    return store
+
+
+def read_neighbours(path: str | Path, source: EmbeddingStore, target: EmbeddingStore, k: int) -> Found:
+    """The k nearest of kept neighbours, memory-mapped.
+
+    Raises:
+        MexmaError: they are of other stores, fewer were kept, or the folder is damaged.
+    """
+    store = NeighbourStore.open(path)
+    store.check_made_of(source, target)
+    if store.manifest.k < k:
+        raise MexmaError(
+            f"{path} has {store.manifest.k} neighbours a row, {k} are wanted",
+            f"give -k {store.manifest.k}, or make it anew: mexma knn -k {k}",
+        )
+    nearest = Neighbours(
+        store.forward_scores[:, :k],
+        store.forward_ids[:, :k],
+        store.backward_scores[:, :k],
+        store.backward_ids[:, :k],
+    )
+    return Found(nearest, store.manifest.index, store.manifest.recall)
+
+
+def fill_repeated(
+    scores: np.ndarray,
+    ids: np.ndarray,
+    store: EmbeddingStore,
+    other: EmbeddingStore,
+    repeated: np.ndarray,
+    keep: np.ndarray,
+    k: int,
+) -> None:
+    """Give neighbours of their own, in place, to rows that a search left out since an equal line follows.
+
+    Args:
+        scores, ids: [rows of `store`, k], from `knn`.
+        repeated: bool [rows of `store`], the rows.
+        keep: bool [rows of `other`], where neighbours were looked for.
+    """
+    if repeated.any():
+        found = knn(store, other, k, keep_x=repeated, keep_y=keep)
+        scores[repeated] = found.forward_scores[repeated]
+        ids[repeated] = found.forward_ids[repeated]
+
+
+def _side(store: EmbeddingStore, name: str, counts: SideCounts) -> Side:
+    return side_of(store, name, duplicates=counts.duplicates, empty=counts.empty, unusable=counts.unusable)

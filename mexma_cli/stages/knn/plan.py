@@ -1,0 +1,97 @@
+"""What a search would take: memory, disk and time, before any of it is done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from mexma_cli.knn.estimate import seconds_needed
+from mexma_cli.knn.exact import X_ROWS, bytes_needed
+from mexma_cli.stages.knn.search import SearchSettings, enough, has_index, least_bytes, resident
+
+if TYPE_CHECKING:
+    from mexma_cli.encoder.encoder import SentenceEncoder
+
+_SAMPLE = 256  # lines embedded to see how long a line takes
+_KEY_BYTES = 8
+_STORED_BYTES = 2  # of a number in an embedding store
+
+
+@dataclass(frozen=True)
+class Input:
+    """One side: `rows` lines, their text `text` bytes in all; `lines` a sample, if it is not embedded."""
+
+    label: str
+    rows: int
+    text: int
+    lines: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Bytes and seconds. The disk is that of the output's folder and, for texts, of the temporary one."""
+
+    memory: int
+    least_memory: int
+    output: int
+    """At most: every line in a pair."""
+    journal: int
+    temporary: int
+    embedding: float
+    searching: float | None
+    """None for an index: how thoroughly it must be searched is found out on the way."""
+
+
+def plan(
+    inputs: tuple[Input, Input], dim: int, k: int, settings: SearchSettings, encoder: SentenceEncoder | None
+) -> Plan:
+    """Estimate a run; takes a second or two, in which the machine should be as busy as it will be then.
+
+    Args:
+        dim: Of the vectors.
+        encoder: For inputs with `lines`.
+
+    Raises:
+        MexmaError: It does not fit into settings.memory.
+    """
+    n, m = (side.rows for side in inputs)
+    needed = least_bytes(n, m, dim, k, settings.index)
+    held = resident()
+    room = settings.left(held, n + m, k, needed)
+    later = settings.after(n + m, k)
+    wanted = held + max(later, bytes_needed(n, m, dim, k, min(n, X_ROWS)))
+    embedding, temporary = 0.0, 0
+    for side in inputs:
+        if side.lines:
+            assert encoder is not None
+            encoder.embed(list(side.lines[:8]))
+            began = time.perf_counter()
+            encoder.embed(list(side.lines))
+            embedding += (time.perf_counter() - began) * side.rows / len(side.lines)
+            temporary += side.rows * dim * _STORED_BYTES + side.text
+    return Plan(
+        memory=wanted if room is None else min(wanted, held + room),
+        least_memory=enough(held, max(later, needed)),
+        output=sum(side.text for side in inputs) + 24 * min(n, m),
+        journal=_KEY_BYTES * k * (n + m) + _index_bytes(n, m, dim, settings.index),
+        temporary=temporary,
+        embedding=embedding,
+        searching=None if has_index(n, m, settings.index) else seconds_needed(n, m, dim, k),
+    )
+
+
+def _index_bytes(n: int, m: int, dim: int, index: str) -> int:
+    """Of the indexes over both sides, which are kept until the output is written; none if it is exact."""
+    if not has_index(n, m, index):
+        return 0
+    from mexma_cli.knn import faiss_index
+
+    return sum(faiss_index.bytes_needed(rows, dim, index) for rows in (n, m))
+
+
+def sample(lines: Iterable[str]) -> list[str]:
+    """Some of the first lines."""
+    return list(islice(lines, _SAMPLE))

@@ -1,0 +1,123 @@
+"""Which rows of a store take part in mining: each line once, if it is not empty and its vector is one."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from typing import IO
+
+import numpy as np
+import xxhash
+
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.text.amounts import counted
+from mexma_cli.text.lines import is_blank
+from mexma_cli.text.temporary import temporary_space
+
+_VECTORS_BYTES = 16 << 20
+_LINES = 1 << 16
+_BUCKET = 1 << 20  # lines compared with one another: 24 MB of digests and twice that to sort them
+_FILES = 256  # buckets at most: a process may have 1024 files open, of half a billion lines on
+_DIGEST = np.dtype([("high", "<u8"), ("low", "<u8"), ("row", "<i8")])
+
+
+@dataclass(frozen=True)
+class SideCounts:
+    """Rows of one side, and how many of them took no part, by reason."""
+
+    rows: int
+    duplicates: int
+    empty: int
+    unusable: int
+    """Sentences whose vector is zero or not a number."""
+
+    @property
+    def usable(self) -> int:
+        """Rows that take part."""
+        return self.rows - self.duplicates - self.empty - self.unusable
+
+    def __str__(self) -> str:
+        left_out = (
+            (self.duplicates, counted(self.duplicates, "duplicate")),
+            (self.empty, f"{self.empty:,} empty"),
+            (self.unusable, f"{self.unusable:,} without a usable vector"),
+        )
+        reasons = ", ".join(reason for count, reason in left_out if count)
+        return counted(self.rows, "line") + (f" ({reasons} left out)" if reasons else "")
+
+
+def usable_rows(store: EmbeddingStore) -> tuple[np.ndarray, SideCounts]:
+    """bool [rows], False for duplicates, empty lines and rows without a direction; and their counts.
+
+    Of equal lines the last is kept: their text is the same, and it is the last vector that LASER keeps.
+    Takes a few bytes a row; the lines' digests (24 bytes each) are sorted in pieces, by way of a temporary
+    file where there are many.
+
+    Raises:
+        MexmaError: the store has no sentences, they are damaged, or the temporary disk is full.
+    """
+    empty = np.zeros(store.rows, dtype=bool)
+    repeated = np.zeros(store.rows, dtype=bool)
+    with ExitStack() as stack:
+        for bucket in _buckets(store, empty, stack):
+            order = np.lexsort((bucket["low"], bucket["high"]))  # stable: equal lines stay in file order
+            bucket = bucket[order]
+            same = (bucket["low"][1:] == bucket["low"][:-1]) & (bucket["high"][1:] == bucket["high"][:-1])
+            repeated[bucket["row"][:-1][same]] = True
+    unusable = _without_direction(store)
+    return ~(empty | repeated | unusable), SideCounts(
+        rows=store.rows,
+        duplicates=int(repeated.sum()),
+        empty=int(empty.sum()),
+        unusable=int((unusable & ~empty & ~repeated).sum()),
+    )
+
+
+def _buckets(store: EmbeddingStore, empty: np.ndarray, stack: ExitStack) -> Iterator[np.ndarray]:
+    """The digests of all lines that are not empty, _DIGEST [n], equal ones in the same piece, in file order.
+
+    On the way `empty` is filled in.
+    """
+    count = min(_FILES, 1 << max(0, -(-store.rows // _BUCKET) - 1).bit_length())
+    if count == 1:
+        yield np.concatenate([np.empty(0, _DIGEST), *_digests(store, empty)])
+        return
+    with temporary_space():
+        files: list[IO[bytes]] = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(count)]  # noqa: SIM115
+        for digests in _digests(store, empty):
+            place = digests["high"] % np.uint64(count)
+            order = np.argsort(place, kind="stable")
+            borders = np.searchsorted(place[order], np.arange(count + 1))
+            for file, start, stop in zip(files, borders[:-1], borders[1:], strict=True):
+                file.write(digests[order[start:stop]].tobytes())
+        for file in files:
+            file.seek(0)
+            yield np.frombuffer(file.read(), _DIGEST)
+            file.close()
+
+
+def _digests(store: EmbeddingStore, empty: np.ndarray) -> Iterator[np.ndarray]:
+    row, sentences = 0, store.sentences()
+    while lines := list(islice(sentences, _LINES)):
+        digests = np.empty(len(lines), _DIGEST)
+        halves = b"".join(xxhash.xxh3_128_digest(line.encode("utf-8")) for line in lines)
+        pairs = np.frombuffer(halves, "<u8").reshape(-1, 2)
+        digests["high"], digests["low"] = pairs[:, 0], pairs[:, 1]
+        digests["row"] = np.arange(row, row + len(lines))
+        blank = empty[row : row + len(lines)]
+        blank[:] = [is_blank(line) for line in lines]
+        row += len(lines)
+        yield digests[~blank]
+
+
+def _without_direction(store: EmbeddingStore) -> np.ndarray:
+    unusable = np.zeros(store.rows, dtype=bool)
+    start = 0
+    for block in store.blocks(max(1, _VECTORS_BYTES // (4 * store.dim))):
+        norms = np.linalg.norm(block, axis=1)
+        unusable[start : start + len(block)] = ~(np.isfinite(norms) & (norms > 0))
+        start += len(block)
+    return unusable

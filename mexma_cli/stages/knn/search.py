@@ -1,0 +1,263 @@
+"""The search for neighbours of two stores as the stages do it: exact or with an index, in a memory budget."""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.knn import exact as neighbours
+from mexma_cli.knn.device import load_libraries
+from mexma_cli.knn.exact import Neighbours, TooLittleMemory, knn
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.journal import FileJournal
+from mexma_cli.store.layout import PROGRESS, partial, unfinished
+from mexma_cli.store.neighbours import content_checksum
+from mexma_cli.text.amounts import counted, size, size_option
+
+log = logging.getLogger(__name__)
+
+EXACT = "exact"
+_LOADING_BYTES = 100_000_000  # what compiled code takes when it is first called
+_RESULT_BYTES = 12  # a score and an id
+_MATCHING_BYTES = 120  # a row, while pairs are made of neighbours (mining/match.py, stages/texts.py)
+_TOLERATED = 0.02  # recall less than asked for, on a sample, that is not worth a warning
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """How neighbours are found."""
+
+    index: str = EXACT
+    """`exact`, `auto` (exact up to a size, then an index by size), or a FAISS factory string."""
+    recall: float = 0.95
+    """The fraction of the neighbours that an index is made to find."""
+    memory: int | None = None
+    """Bytes that the whole process may hold; None: what is fastest."""
+
+    @staticmethod
+    def after(rows: int, k: int) -> int:
+        """Bytes that the neighbours and the pairs made of them take, for the rows of both sides together."""
+        return (_RESULT_BYTES * k + _MATCHING_BYTES) * rows
+
+    def left(self, held: int, rows: int, k: int, needed: int) -> int | None:
+        """Bytes that the search may take when the process has its own.
+
+        Args:
+            held: What the process holds, from `resident`.
+            rows: Of both sides together.
+            needed: What the search takes at least.
+
+        Raises:
+            MexmaError: The search, or what follows it, would not fit; says how much would be enough.
+        """
+        if self.memory is None:
+            return None
+        later = self.after(rows, k)
+        if held + max(later, needed) > self.memory:
+            raise self.too_little(
+                f"for {counted(rows, 'line')}: the program takes {size(held)}, finding their neighbours "
+                f"{size(needed)}, and the neighbours and pairs {size(later)}",
+                held,
+                max(later, needed),
+            )
+        return self.memory - held
+
+    def too_little(self, why: str, held: int, needed: int) -> MexmaError:
+        """The refusal of too small a limit, with one that is enough."""
+        assert self.memory is not None
+        return MexmaError(
+            f"--memory {size(self.memory)} is too little {why}",
+            f"--memory {size_option(enough(held, needed))} is enough; a smaller -k, or the text in parts, "
+            "takes less",
+        )
+
+
+@dataclass(frozen=True)
+class Found:
+    """Neighbours, and how they were found: `index`, and `recall` as measured, None where all were."""
+
+    neighbours: Neighbours
+    index: str
+    recall: float | None
+
+    def facts(self) -> dict[str, Any]:
+        """For manifests and reports."""
+        return {"index": self.index, "recall": self.recall}
+
+
+def search(
+    stores: tuple[EmbeddingStore, EmbeddingStore],
+    k: int,
+    keep: tuple[np.ndarray, np.ndarray],
+    settings: SearchSettings,
+    journal: FileJournal | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Found:
+    """Find the k nearest neighbours of both stores' rows in the other.
+
+    Args:
+        keep: bool [rows] of both, the rows that take part.
+        journal: Where the search is kept while it runs; one that was killed goes on there.
+
+    Raises:
+        MexmaError: It cannot be done in that much memory, or faiss does not know the index.
+    """
+    source, target = stores
+    if settings.memory is not None:
+        load_libraries()
+    needed = least_bytes(int(keep[0].sum()), int(keep[1].sum()), source.dim, k, settings.index)
+    held = resident()  # with the libraries
+    memory = settings.left(held, source.rows + target.rows, k, needed)
+    if journal is not None and journal.begun:
+        log.info("going on with the search that was interrupted")
+    try:
+        return _found(stores, k, keep, settings, memory, journal, on_progress)
+    except TooLittleMemory as error:  # less than what it was begun with
+        raise settings.too_little(f"here: {error.message}", held, error.needed) from None
+
+
+def _found(
+    stores: tuple[EmbeddingStore, EmbeddingStore],
+    k: int,
+    keep: tuple[np.ndarray, np.ndarray],
+    settings: SearchSettings,
+    memory: int | None,
+    journal: FileJournal | None,
+    on_progress: Callable[[int, int], None] | None,
+) -> Found:
+    """`search`, in the memory that is left for it."""
+    source, target = stores
+    if settings.index == EXACT:
+        found = knn(
+            source,
+            target,
+            k,
+            keep_x=keep[0],
+            keep_y=keep[1],
+            memory=memory,
+            journal=journal,
+            on_progress=on_progress,
+        )
+        return Found(found, EXACT, None)
+    from mexma_cli.knn.approximate import ann
+
+    near = ann(
+        source,
+        target,
+        k,
+        index=settings.index,
+        recall=settings.recall,
+        keep_x=keep[0],
+        keep_y=keep[1],
+        memory=memory,
+        journal=journal,
+        on_progress=on_progress,
+    )
+    if near.index == EXACT:
+        log.info("so few lines are searched exactly")
+        return Found(near.neighbours, EXACT, None)
+    for side, how in (("source", near.forward), ("target", near.backward)):
+        index = f"{how.index} {how.effort}".rstrip()
+        log.info(
+            "%s: %s: %.1f %% of the neighbours found, %.1f %% of the nearest (%s lines sampled)",
+            *(side, index, 100 * how.recall, 100 * how.recall_first, how.sample),
+        )
+    if near.recall < settings.recall - _TOLERATED:
+        log.warning("warning: %.1f %% were asked for; the exact search finds all", 100 * settings.recall)
+    return Found(near.neighbours, near.index, near.recall)
+
+
+def journal_in(
+    folder: Path, stores: tuple[EmbeddingStore, EmbeddingStore], k: int, settings: SearchSettings
+) -> FileJournal:
+    """The journal of a search in these stores, in a folder of its own.
+
+    Raises:
+        MexmaError: There is one of another search.
+    """
+    wanted: dict[str, Any] = {
+        "source": content_checksum(stores[0]),
+        "target": content_checksum(stores[1]),
+        "k": k,
+    }
+    if settings.index != EXACT:  # all that decides what an index finds
+        wanted |= {"index": settings.index, "recall": settings.recall, "memory": settings.memory}
+    return FileJournal(folder, wanted)
+
+
+@contextmanager
+def journal_beside(
+    output: Path | None, stores: tuple[EmbeddingStore, EmbeddingStore], k: int, settings: SearchSettings
+) -> Iterator[FileJournal | None]:
+    """A journal in a folder beside an output, ``OUTPUT.partial``, which goes when the block ends well.
+
+    Where the block does not, the folder stays if there is something in it. None for stdout and devices.
+
+    Raises:
+        MexmaError: Another process has the folder, or it is of another search.
+    """
+    if output is None or (output.exists() and not output.is_file()):
+        yield None
+        return
+    folder = partial(output)
+    with unfinished(folder):
+        journal = journal_in(folder, stores, k, settings)
+        try:
+            yield journal
+        except BaseException:
+            if journal.begun:
+                log.info("what was found so far is kept in %s; the same command goes on there", folder)
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+        (folder / PROGRESS).unlink(missing_ok=True)  # it would go on with files that are gone
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def has_index(n: int, m: int, index: str) -> bool:
+    """Whether such a search of n and m rows takes an index: `auto` has none for few."""
+    if index == EXACT:
+        return False
+    from mexma_cli.knn import faiss_index
+
+    return faiss_index.needed(index, n * m)
+
+
+def least_bytes(n: int, m: int, dim: int, k: int, index: str) -> int:
+    """Bytes that a search of n and m rows takes at least."""
+    if not has_index(n, m, index):
+        return neighbours.least_bytes(n, m, dim, k)
+    from mexma_cli.knn import approximate as ann
+
+    return ann.least_bytes(n, m, k)
+
+
+def enough(held: int, needed: int) -> int:
+    """A limit for the process that leaves so many bytes, also in a run that holds a little more than this."""
+    return held + needed + held // 20
+
+
+def resident() -> int:
+    """Bytes of memory that this process holds, and what it will to run at all."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") + _LOADING_BYTES
+    except OSError:  # not Linux
+        return peak_memory() + _LOADING_BYTES
+
+
+def peak_memory() -> int:
+    """The most memory that this process has held at a time, in bytes."""
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024

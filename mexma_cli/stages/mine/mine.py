@@ -1,0 +1,217 @@
+"""Two embedding stores in, parallel sentences out."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mexma_cli.formats.bitext import MinedPair
+from mexma_cli.knn.exact import Neighbours
+from mexma_cli.mining.filters import copy_reason
+from mexma_cli.mining.margin import means
+from mexma_cli.mining.match import Candidates, Details, details, match
+from mexma_cli.mining.restricted import within
+from mexma_cli.stages.knn.row_filter import SideCounts, usable_rows
+from mexma_cli.stages.knn.search import Found, SearchSettings, search
+from mexma_cli.stages.mine.documents import DocumentPairs
+from mexma_cli.stages.mine.texts import KeptTexts
+from mexma_cli.store.comparable import check_comparable
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.journal import FileJournal
+
+log = logging.getLogger(__name__)
+
+_PAIRS = 1 << 14  # pairs whose text is in memory at a time
+
+
+@dataclass(frozen=True)
+class MineSettings:
+    """What decides which pairs come out."""
+
+    margin: str = "ratio"
+    k: int = 4
+    """Neighbours that make up a neighbourhood."""
+    retrieval: str = "max"
+    threshold: float | None = None
+    """Keep scores above it; None: as `mining.match.match`."""
+    max_score: float | None = None
+    """Keep scores up to it: what is nearer than translations are is a near-copy."""
+    drop_copies: bool = False
+    """Leave out pairs of which `mining.filters.copy_reason` says that they are copies."""
+    top: int | None = None
+    """Keep this many of the best."""
+    with_ids: bool = False
+    """Look up ranks and neighbourhood means of the pairs."""
+    search: SearchSettings = field(default_factory=SearchSettings)
+
+
+@dataclass(frozen=True)
+class Mined:
+    """Pairs, best first, as row numbers (from 0) and as text, and what was left out."""
+
+    candidates: Candidates
+    details: Details | None
+    source: SideCounts
+    target: SideCounts
+    dropped: dict[str, int]
+    """Candidates that are not among the pairs, by reason."""
+    seconds: dict[str, float]
+    """Time by stage."""
+    how: dict[str, Any]
+    """`index` and `recall` of the neighbours."""
+    _texts: tuple[KeptTexts, KeptTexts] = field(repr=False)
+
+    @property
+    def found(self) -> int:
+        """Candidates, before anything was dropped."""
+        return len(self.candidates) + sum(self.dropped.values())
+
+    def pairs(self) -> Iterator[MinedPair]:
+        """The pairs with their text, read from disk on the way; ranks and means only if they were wanted."""
+        for part in _parts(len(self.candidates)):
+            found = self.candidates.take(part)
+            columns = [found.source + 1, found.target + 1]
+            if (known := self.details) is not None:
+                columns += [known.source_rank[part], known.target_rank[part], found.cosines]
+                columns += [known.source_mean[part], known.target_mean[part]]
+            numbers = [column.tolist() for column in columns]
+            yield from map(MinedPair, found.scores.tolist(), *_sentences(self._texts, found), *numbers)
+
+
+def mine(
+    source: EmbeddingStore,
+    target: EmbeddingStore,
+    settings: MineSettings | None = None,
+    *,
+    neighbours: Found | None = None,
+    documents: DocumentPairs | None = None,
+    journal: FileJournal | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Mined:
+    """Find the pairs of two stores.
+
+    Lines that occur more than once in a file count once, as with LASER's --unify; empty lines never pair.
+
+    Args:
+        neighbours: those of the two stores, if they are known already.
+        documents: only sentences of documents that are paired here make pairs. Neighbourhoods stay those of
+            the whole text, so scores and thresholds mean the same with and without.
+        journal: Where the search is kept while it runs.
+
+    Raises:
+        MexmaError: the stores are of different encoders or dimensions, or damaged, or the documents are those
+            of other texts.
+    """
+    check_comparable(source, target)
+    _warn_of_one_text(source, target)
+    if documents is not None:
+        documents.check_lines((source.rows, target.rows), (str(source.path), str(target.path)))
+    settings = settings or MineSettings()
+    clock = _Clock()
+    with clock("reading"):
+        keep_source, source_counts = usable_rows(source)
+        keep_target, target_counts = usable_rows(target)
+    if neighbours is None:
+        with clock("neighbours"):
+            keep = keep_source, keep_target
+            neighbours = search((source, target), settings.k, keep, settings.search, journal, on_progress)
+    nearest = neighbours.neighbours
+    background: tuple[np.ndarray, np.ndarray] | None = None
+    pool: Neighbours = nearest
+    if documents is not None:
+        with clock("documents"):
+            background = means(nearest)
+            rows = documents.rows(keep_source, keep_target)
+            wanted = settings.k if settings.retrieval == "all" else 1  # the others look at the best alone
+            pool = within(source, target, rows, wanted, background, settings.margin)
+    with clock("matching"):
+        found = match(pool, settings.margin, settings.retrieval, settings.threshold, background=background)
+    chosen, texts, dropped = _chosen(found, source, target, settings, clock)
+    for store in (source, target):
+        store.check_unchanged()
+    with clock("matching"):
+        known = details(nearest, chosen) if settings.with_ids else None
+    return Mined(
+        chosen, known, source_counts, target_counts, dropped, clock.seconds, neighbours.facts(), texts
+    )
+
+
+def _chosen(
+    found: Candidates,
+    source: EmbeddingStore,
+    target: EmbeddingStore,
+    settings: MineSettings,
+    clock: _Clock,
+) -> tuple[Candidates, tuple[KeptTexts, KeptTexts], dict[str, int]]:
+    """What the filters leave, its text, and what they took by reason."""
+    dropped = {"threshold": found.below}
+    with clock("filtering"):
+        if settings.max_score is not None:
+            near = found.scores.astype(np.float64) > settings.max_score
+            found = _counted(found, ~near, dropped, "max-score")
+        if settings.top is not None and not settings.drop_copies:
+            found = _counted(found, slice(settings.top), dropped, "top")
+    with clock("texts"):
+        texts = KeptTexts(source, found.source), KeptTexts(target, found.target)
+    if settings.drop_copies:
+        with clock("filtering"):
+            found = _without_copies(found, texts, dropped)
+            if settings.top is not None:
+                found = _counted(found, slice(settings.top), dropped, "top")
+    return found, texts, {reason: count for reason, count in dropped.items() if count}
+
+
+def _warn_of_one_text(source: EmbeddingStore, target: EmbeddingStore) -> None:
+    texts = [(store.manifest.source.checksum, store.manifest.part) for store in (source, target)]
+    if texts[0] == texts[1]:
+        same = "warning: %s and %s are of the same text, in which every sentence is paired with itself"
+        log.warning(same, source.path, target.path)
+
+
+class _Clock:
+    """Seconds spent in stages."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        started = time.monotonic()
+        yield
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - started
+
+
+def _counted(
+    found: Candidates, chosen: np.ndarray | slice, dropped: dict[str, int], reason: str
+) -> Candidates:
+    """Those chosen; the number of the others is entered as dropped."""
+    kept = found.take(chosen)
+    dropped[reason] = len(found) - len(kept)
+    return kept
+
+
+def _without_copies(
+    found: Candidates, texts: tuple[KeptTexts, KeptTexts], dropped: dict[str, int]
+) -> Candidates:
+    good = np.ones(len(found), dtype=bool)
+    for part in _parts(len(found)):
+        for place, pair in enumerate(zip(*_sentences(texts, found.take(part)), strict=True), part.start):
+            if (reason := copy_reason(*pair)) is not None:
+                good[place] = False
+                dropped[reason] = dropped.get(reason, 0) + 1
+    return found.take(good)
+
+
+def _parts(count: int) -> Iterator[slice]:
+    for start in range(0, count, _PAIRS):
+        yield slice(start, min(start + _PAIRS, count))
+
+
+def _sentences(texts: tuple[KeptTexts, KeptTexts], found: Candidates) -> tuple[list[str], list[str]]:
+    return texts[0].take(found.source), texts[1].take(found.target)

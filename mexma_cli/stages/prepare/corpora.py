@@ -1,0 +1,334 @@
+"""The text that a recipe lists: its files, found for every corpus and language, and their pairs, read."""
+
+from __future__ import annotations
+
+import glob
+import math
+import re
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain, islice, zip_longest
+from pathlib import Path
+from typing import Any
+
+from mexma_cli import languages
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import checksum_file
+from mexma_cli.formats.moses import sides_of
+from mexma_cli.recipe import Corpus, Data
+from mexma_cli.text.lines import Member, read_lines, scan
+
+Row = tuple[str | None, str, str]
+"""A reason if the pair is dropped for its place, and both sides without white space at the ends."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of pairs (tsv), or two: source, target."""
+
+    files: tuple[Path | Member, ...]
+
+    def rows(self) -> Iterator[Row]:
+        """Every pair, in order."""
+        if len(self.files) == 1:
+            yield from _tsv(self.files[0])
+        else:
+            yield from _aligned(*self.files)
+
+
+@dataclass
+class Job:
+    """One corpus in one language: what becomes one store."""
+
+    data: Data
+    corpus: Corpus
+    language: str
+    parts: list[Part]
+    looked: str
+    """Where its files were looked for."""
+    keep: Path | None = None
+    known: dict[str, list[Any]] = field(default_factory=dict)
+    """Checksums of files that were read before: path -> size, time of the last change, checksum."""
+
+    @property
+    def path(self) -> Path:
+        """The store."""
+        return store_path_of(self.data, self.corpus.name, self.language)
+
+    @property
+    def label(self) -> str:
+        return f"{self.corpus.name} {self.language}"
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """FLORES-200 codes of both sides."""
+        return languages.resolve(self.language), languages.resolve(self.corpus.target)
+
+    @property
+    def files(self) -> list[Path | Member]:
+        return [file for part in self.parts for file in part.files]
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """All about the text that decides what is in the store, as JSON gives it back."""
+        data, corpus = self.data, self.corpus
+        source, target = self.pair
+        return {
+            "format": corpus.format,
+            "files": [self._identity(file) for file in self.files],
+            "keep": [corpus.keep.value, self._identity(self.keep)] if corpus.keep and self.keep else None,
+            "source": source,
+            "target": target,
+            "min_chars": data.min_chars,
+            "max_chars": data.max_chars,
+            "max_length_ratio": data.max_length_ratio,
+            "drop_duplicates": data.drop_duplicates,
+        }
+
+    def rows(self) -> Iterator[Row]:
+        """Every pair of all files.
+
+        Raises:
+            MexmaError: Two sides, or a corpus and its `keep` file, differ in length.
+        """
+        rows = (row for part in self.parts for row in part.rows())
+        if self.keep is None or self.corpus.keep is None:
+            yield from rows
+            return
+        for number, (row, part) in enumerate(zip_longest(rows, read_lines(self.keep)), start=1):
+            if row is None or part is None:
+                raise MexmaError(f"{self.keep} has not as many lines as {self.files[0]} (line {number})")
+            reason, source, target = row
+            yield (reason or ("other part" if part != self.corpus.keep.value else None)), source, target
+
+    def _identity(self, file: Path | Member) -> list[Any]:
+        """Name and checksum; a file is read for it once, as long as its size and time stay what they are.
+
+        A zip tells the checksums of its members by itself.
+        """
+        if isinstance(file, Member):
+            with zipfile.ZipFile(file.archive) as archive:
+                info = archive.getinfo(file.name)
+            return [file.archive.name, file.name, info.file_size, f"{info.CRC:08x}"]
+        now = file.stat()
+        size, changed, checksum = self.known.get(str(file.resolve()), (None, None, ""))
+        if (size, changed) != (now.st_size, now.st_mtime_ns):
+            checksum = checksum_file(file)
+            self.known[str(file.resolve())] = [now.st_size, now.st_mtime_ns, checksum]
+        return [file.name, checksum]
+
+
+def store_path_of(data: Data, corpus: str, language: str) -> Path:
+    """The folder of one corpus (its name in the recipe) in one language (as the recipe writes it)."""
+    return Path(data.store) / f"{corpus}.{language}"
+
+
+def find_jobs(data: Data) -> tuple[list[Job], list[MexmaError]]:
+    """Every corpus in every language, in the recipe's order, with its files.
+
+    Returns:
+        The jobs, of which those of an `optional` corpus may have no files; and what is missing: files of
+        corpora that are not optional, and languages that no corpus has.
+
+    Raises:
+        MexmaError: A mistake in the recipe itself: a name, a language code, no `{lang}`.
+    """
+    jobs: dict[Path, Job] = {}
+    missing: list[MexmaError] = []
+    for corpus in data.corpora:
+        _check(corpus)
+        listed = None if corpus.format in ("tsv", "aligned") else _Listing(data, corpus)
+        for language in corpus.languages:
+            languages.resolve(language)
+            job = _named(data, corpus, language, missing) if listed is None else listed.job(language, missing)
+            if job.path in jobs:
+                raise MexmaError(
+                    f"corpus {corpus.name!r} has {language} twice", "give each corpus its own name"
+                )
+            jobs[job.path] = job
+    return list(jobs.values()), missing + _without_data(list(jobs.values()), missing)
+
+
+def _check(corpus: Corpus) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", corpus.name):
+        raise MexmaError(f"corpus {corpus.name!r}: a name is letters, digits, `.`, `_` and `-`")
+    languages.resolve(corpus.target)
+    names = [corpus.path, corpus.source_path, corpus.target_path]
+    if (
+        corpus.format in ("tsv", "aligned")
+        and len(corpus.languages) > 1
+        and not any("{lang}" in (name or "") for name in names)
+    ):
+        raise MexmaError(f"corpus {corpus.name!r} has several languages but no {{lang}} in its path")
+    if corpus.format in ("opus", "mtdata"):  # whose files are the language's, however it is spelled
+        spelled: dict[str, str] = {}
+        for language in corpus.languages:
+            other = spelled.setdefault(languages.resolve(language), language)
+            if other != language:
+                raise MexmaError(
+                    f"corpus {corpus.name!r}: {other} and {language} are one language, with the same files",
+                    "list it once",
+                )
+
+
+def _named(data: Data, corpus: Corpus, language: str, missing: list[MexmaError]) -> Job:
+    """The job of a corpus whose files are named in the recipe."""
+    files = _files(data, corpus, language)
+    keep = data.resolve(corpus.keep.path.replace("{lang}", language)) if corpus.keep else None
+    lacking = [path for path in [*files, *([keep] if keep else [])] if not path.is_file()]
+    there = _spelled_otherwise(data, corpus, language) if lacking and lacking[0] != keep else ""
+    if lacking and not (corpus.optional and not any(path.exists() for path in files)):
+        what = "is a folder" if lacking[0].is_dir() else "no such file"
+        missing.append(
+            MexmaError(
+                f"{lacking[0]}: {what} (corpus {corpus.name!r}, {language}){there}",
+                f"paths are taken from `data.root`, now {data.root} (`--set data.root=DIR`); a corpus that "
+                "is `optional: true` may lack a language",
+            )
+        )
+    looked = ", ".join(map(str, files)) + there
+    return Job(data, corpus, language, [] if lacking else [Part(tuple(files))], looked, keep)
+
+
+def _files(data: Data, corpus: Corpus, language: str) -> list[Path]:
+    names = [corpus.path] if corpus.format == "tsv" else [corpus.source_path, corpus.target_path]
+    return [data.resolve(name.replace("{lang}", language)) for name in names if name]
+
+
+def _spelled_otherwise(data: Data, corpus: Corpus, language: str) -> str:
+    """What to say where a corpus's files have another code for a language than the recipe."""
+    for code in languages.spellings(language):
+        files = _files(data, corpus, code)
+        other = [path for path in files if path not in _files(data, corpus, language)]
+        if other and all(path.is_file() for path in files):
+            return f"; {other[0].name} is there: write {code} in `languages`"
+    return ""
+
+
+class _Listing:
+    """What the files of an opus or mtdata corpus hold, by language."""
+
+    def __init__(self, data: Data, corpus: Corpus) -> None:
+        self._data, self._corpus = data, corpus
+        self._looked = str(data.resolve(corpus.path or ""))
+        self._spelled = {spelling.lower(): code for code, all_ in data.codes.items() for spelling in all_}
+        self._found: dict[str, list[Part]] = {}
+        target = languages.resolve(corpus.target)
+        pattern = data.pattern((corpus.path or "").replace("{lang}", "*"))
+        for part, codes in _parts(_under(pattern, corpus.format)):
+            first, second = (self._resolve(code) for code in codes)
+            if first and second and target in (first, second):
+                other = first if second == target else second
+                ordered = part.files if second == target else part.files[::-1]
+                self._found.setdefault(other, []).append(Part(ordered))
+
+    def job(self, language: str, missing: list[MexmaError]) -> Job:
+        parts = self._found.get(languages.resolve(language), [])
+        if not parts and not self._corpus.optional:
+            missing.append(
+                MexmaError(
+                    f"{self._looked}: no pair of files for {language} and {self._corpus.target} "
+                    f"(corpus {self._corpus.name!r})",
+                    "a corpus that is `optional: true` may lack a language; `data.codes` says how files "
+                    "spell one",
+                )
+            )
+        return Job(self._data, self._corpus, language, parts, self._looked)
+
+    def _resolve(self, code: str) -> str | None:
+        if code.lower() in self._spelled:
+            return languages.resolve(self._spelled[code.lower()])
+        try:
+            return languages.resolve(code)
+        except MexmaError:
+            return None  # OPUS has codes of its own, such as ze_zh for subtitles in two languages
+
+
+def _under(pattern: str, format_: str) -> list[Path]:
+    """All files that a path or glob of files and folders stands for, sorted; of mtdata the training text."""
+    found: set[Path] = set()
+    for path in map(Path, glob.glob(pattern, recursive=True)):
+        found |= {file for file in path.rglob("*") if file.is_file()} if path.is_dir() else {path}
+    if format_ == "mtdata":
+        found = {file for file in found if file.parent.name == "train-parts"}
+    return sorted(found)
+
+
+def _parts(paths: list[Path]) -> Iterator[tuple[Part, tuple[str, str]]]:
+    """The pairs of sides in zips, and among plain and packed files."""
+    for path in paths:
+        if path.suffix == ".zip":
+            try:
+                with zipfile.ZipFile(path) as archive:
+                    names = archive.namelist()
+            except zipfile.BadZipFile as error:
+                raise MexmaError(f"{path} is damaged: {error}", "fetch it again") from None
+            for sides in sides_of(names):
+                yield Part(tuple(Member(path, name) for name in sides.names)), sides.codes
+    for sides in sides_of(str(path) for path in paths):
+        yield Part(tuple(map(Path, sides.names))), sides.codes
+
+
+def _without_data(jobs: list[Job], missing: list[MexmaError]) -> list[MexmaError]:
+    """Complaints about languages without a file, if there are none about their corpora yet."""
+    having = {job.pair for job in jobs if job.parts}
+    lacking: dict[tuple[str, str], list[Job]] = {}
+    for job in jobs:
+        if job.pair not in having:
+            lacking.setdefault(job.pair, []).append(job)
+    alike: dict[tuple[str, str], list[str]] = {}  # target and where was looked -> languages
+    for (source, target), all_ in lacking.items():
+        if all(job.corpus.optional for job in all_):
+            looked = ", ".join(dict.fromkeys(job.looked for job in all_[:3]))
+            more = f" and {len(all_) - 3} more corpora" if len(all_) > 3 else ""
+            alike.setdefault((target, looked + more), []).append(source)
+    errors = []
+    for (target, looked), sources in alike.items():
+        named = ", ".join(sources) if len(sources) > 1 else f"{sources[0]} ({languages.name(sources[0])})"
+        errors.append(
+            MexmaError(
+                f"no data for {named} with {target} in any corpus; looked in {looked}",
+                "fetch some (docs/data.md), take the language out of the recipe, or say under "
+                "`data.codes` how files spell it",
+            )
+        )
+    return errors
+
+
+def _tsv(path: Path | Member) -> Iterator[Row]:
+    lines = read_lines(path)
+    first = list(islice(lines, 10))
+    if first and all(map(_is_numbered, first)):
+        raise MexmaError(
+            f"{path}: the first column has numbers, wanted is source TAB target",
+            "pairs that `mexma mine` wrote have their score there: cut -f2,3 leaves it out",
+        )
+    tabs = False
+    for line in chain(first, lines):
+        source, tab, rest = line.partition("\t")
+        target = rest.partition("\t")[0]
+        tabs = tabs or bool(tab)
+        yield (None if tab or not line.strip() else "malformed"), source.strip(), target.strip()
+    if first and not tabs:
+        raise MexmaError(f"{path}: no line has a TAB", "each line must be: source TAB target")
+
+
+def _is_numbered(line: str) -> bool:
+    number, *fields = line.split("\t")
+    try:
+        return math.isfinite(float(number)) and len(fields) > 1
+    except ValueError:
+        return False
+
+
+def _aligned(source_path: Path | Member, target_path: Path | Member) -> Iterator[Row]:
+    for source, target in zip_longest(read_lines(source_path), read_lines(target_path)):
+        if source is None or target is None:
+            counts = [scan(path).lines for path in (source_path, target_path)]
+            raise MexmaError(
+                f"{source_path} has {counts[0]:,} lines, {target_path} has {counts[1]:,} lines",
+                "line n of one must be the translation of line n of the other",
+            )
+        yield None, source.strip(), target.strip()

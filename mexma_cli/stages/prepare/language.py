@@ -1,0 +1,266 @@
+"""One language's corpora to stores: how much is taken of each, which pairs, and their tokens.
+
+This is what `prepare` does in every process. Corpora of one language come one after the other, because the
+later ones fill up what the earlier ones leave (`cap_per_language`, `minimum_per_language`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import xxhash
+from tokenizers import Tokenizer
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import MANIFEST
+from mexma_cli.recipe import Corpus, Data
+from mexma_cli.stages.prepare.corpora import Job
+from mexma_cli.stages.prepare.selection import CAP_SEED, Selection, select
+from mexma_cli.store.pairs import BitextManifest, BitextStore, BitextWriter
+from mexma_cli.text.clean import PairFilter
+
+_BATCH = 2000
+_OF_TOKENS = ("tokenizer", "max_tokens")
+
+
+@dataclass(frozen=True)
+class CorpusReport:
+    """What became of one corpus in one language.
+
+    Attributes:
+        read: Pairs in the files; kept: pairs in the store; dropped: reason -> pairs.
+        truncated: Sentences cut to max_tokens.
+        tokens: Ids of both sides.
+        reused: Prepared before with the same settings.
+        skipped: Why nothing was read: ``no files``, or ``not needed`` (the language has enough); or empty.
+    """
+
+    corpus: str
+    language: str
+    target: str
+    read: int
+    kept: int
+    dropped: dict[str, int]
+    truncated: int
+    tokens: int
+    path: str
+    reused: bool
+    skipped: str = ""
+
+
+@dataclass
+class Quota:
+    """How many pairs of the next corpus a language may have."""
+
+    data: Data
+    kept: int = 0
+
+    def limit(self, corpus: Corpus) -> int | None:
+        """None: all."""
+        limits = [corpus.cap] if corpus.cap else []
+        if self.data.cap_per_language:
+            limits.append(max(0, self.data.cap_per_language - self.kept))
+        if corpus.top_up:
+            limits.append(max(0, self.data.minimum_per_language - self.kept))
+        return min(limits, default=None)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done with a corpus: settings without the tokeniser's, and the pairs as far as known."""
+
+    settings: dict[str, Any]
+    selection: Selection | None
+
+
+def _never() -> None:
+    """Nothing ends the work before its time."""
+
+
+@dataclass
+class LanguageWorker:
+    """Does one chain of jobs (the corpora of a language, or a single corpus) at a time.
+
+    Attributes:
+        excluded: Fingerprint of the sentences that `rules` excludes.
+        work: Folder for temporary files.
+        selections: Pairs that were chosen already, by store.
+        stopped: Called now and then; raises to end the work.
+    """
+
+    data: Data
+    rules: PairFilter
+    excluded: str
+    work: Path
+    selections: dict[Path, Selection] = field(default_factory=dict)
+    stopped: Callable[[], None] = _never
+
+    def plan(self, chain: list[Job], choose: str) -> list[Plan] | None:
+        """Settings of all jobs of a chain.
+
+        Args:
+            choose: Which pairs to choose: ``none``, ``counts`` (where a later limit needs their number) or
+                ``all``.
+
+        Returns:
+            None if a number is not known and nothing may be chosen.
+        """
+        quota, plans = Quota(self.data), []
+        for place, job in enumerate(chain):
+            limit = self._limit(quota, job)
+            settings = self._settings(job, limit)
+            selection = self.selections.get(job.path)
+            before = prepared(job.path)
+            known = before is not None and _of_text(before) == settings
+            needed = choose == "all" or (place + 1 < len(chain) and not known)
+            if selection is None and limit != 0 and needed:
+                if choose == "none":
+                    return None
+                selection = self._select(job, limit)
+            plans.append(Plan(settings, selection))
+            if selection is not None:
+                quota.kept += selection.kept
+            elif known and before is not None:
+                quota.kept += _chosen(before)
+        return plans
+
+    def write(self, chain: list[Job], tokenizer: Path) -> list[CorpusReport]:
+        """Make the stores of a chain; those with the same settings are left as they are.
+
+        Args:
+            tokenizer: A file as `tokenizers` reads it.
+        """
+        backend, keeps_end, digest = load_backend(tokenizer.read_text(encoding="utf-8"))
+        quota, reports = Quota(self.data), []
+        for job in chain:
+            limit = self._limit(quota, job)
+            settings = self._settings(job, limit) | self._tokens(digest)
+            manifest = prepared(job.path)
+            reused = manifest is not None and manifest.settings == settings
+            if manifest is None or not reused:
+                selection = self.selections.get(job.path)
+                if selection is None and limit != 0:
+                    selection = self._select(job, limit)
+                manifest = self._tokenise(job, selection, backend, keeps_end, settings)
+                if selection is not None:
+                    selection.path.unlink(missing_ok=True)
+            quota.kept += _chosen(manifest)
+            reports.append(_report(job, manifest, reused, limit))
+        return reports
+
+    def finished(self, chain: list[Job], digest: str) -> list[CorpusReport] | None:
+        """The reports of a chain that was prepared before with the same settings; None if it was not."""
+        quota, reports = Quota(self.data), []
+        for job in chain:
+            limit = self._limit(quota, job)
+            manifest = prepared(job.path)
+            if manifest is None or manifest.settings != self._settings(job, limit) | self._tokens(digest):
+                return None
+            quota.kept += _chosen(manifest)
+            reports.append(_report(job, manifest, True, limit))
+        return reports
+
+    def _limit(self, quota: Quota, job: Job) -> int | None:
+        return quota.limit(job.corpus) if job.parts else 0
+
+    def _settings(self, job: Job, limit: int | None) -> dict[str, Any]:
+        """What decides about the text of a store; files that are not needed do not matter."""
+        wanted = job if limit != 0 else replace(job, parts=[], keep=None)
+        return wanted.settings | {"limit": limit, "cap_seed": CAP_SEED, "excluded": self.excluded}
+
+    def _tokens(self, digest: str) -> dict[str, Any]:
+        return dict(zip(_OF_TOKENS, (digest, self.data.max_tokens), strict=True))
+
+    def _select(self, job: Job, limit: int | None) -> Selection:
+        return select(job, self.rules, limit, self.work, self.stopped)
+
+    def _tokenise(
+        self,
+        job: Job,
+        selection: Selection | None,
+        tokenizer: Any,
+        keeps_end: bool,
+        settings: dict[str, Any],
+    ) -> BitextManifest:
+        """The second reading: write the store (an empty one where there is no selection)."""
+        limit = self.data.max_tokens - 2
+        kept = slice(-limit, None) if keeps_end else slice(limit)
+        truncated = bare = 0
+        pairs = selection.pairs(job, self.stopped) if selection is not None else iter(())
+        with BitextWriter(job.path, tokenizer.get_vocab_size()) as writer:
+            for batch in _batches(pairs):
+                sides = []
+                for texts in zip(*batch, strict=True):
+                    encodings = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+                    sides.append([encoding.ids for encoding in encodings])
+                both = [(source, target) for source, target in zip(*sides, strict=True) if source and target]
+                bare += len(batch) - len(both)
+                truncated += sum(len(ids) > limit for pair in both for ids in pair)
+                writer.write([source[kept] for source, _ in both], [target[kept] for _, target in both])
+            dropped = dict(selection.dropped) if selection is not None else {}
+            facts = {
+                "name": job.corpus.name,
+                "source_language": settings["source"],
+                "target_language": settings["target"],
+                "tokenizer_fingerprint": settings["tokenizer"],
+                "max_tokens": self.data.max_tokens,
+                "read": selection.read if selection is not None else 0,
+                "dropped": dropped | ({"no tokens": bare} if bare else {}),
+                "truncated": truncated,
+                "settings": settings,
+            }
+            return writer.finish(facts).manifest
+
+
+@lru_cache(maxsize=1)
+def load_backend(text: str) -> tuple[Any, bool, str]:
+    """From a file's text: a tokeniser that does not cut, whether it would keep the end, its fingerprint."""
+    backend = Tokenizer.from_str(text)
+    keeps_end = backend.truncation is not None
+    backend.no_truncation()
+    return backend, keeps_end, xxhash.xxh3_128_hexdigest(text.encode())
+
+
+def prepared(path: Path) -> BitextManifest | None:
+    """The manifest of a whole store, None if there is none or it is damaged: then it is made again."""
+    if not (path / MANIFEST).is_file():
+        return None
+    try:
+        return BitextStore.open(path).manifest
+    except MexmaError:
+        return None
+
+
+def _of_text(manifest: BitextManifest) -> dict[str, Any]:
+    return {key: value for key, value in manifest.settings.items() if key not in _OF_TOKENS}
+
+
+def _chosen(manifest: BitextManifest) -> int:
+    """Pairs that were chosen, before some turned out to have no tokens."""
+    return manifest.kept + manifest.dropped.get("no tokens", 0)
+
+
+def _batches(pairs: Iterator[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    while batch := list(islice(pairs, _BATCH)):
+        yield batch
+
+
+def _report(job: Job, manifest: BitextManifest, reused: bool, limit: int | None) -> CorpusReport:
+    return CorpusReport(
+        corpus=job.corpus.name,
+        language=job.language,
+        target=manifest.target_language,
+        read=manifest.read,
+        kept=manifest.kept,
+        dropped=manifest.dropped,
+        truncated=manifest.truncated,
+        tokens=sum(manifest.tokens.values()),
+        path=str(job.path),
+        reused=reused,
+        skipped="no files" if not job.parts else "not needed" if limit == 0 else "",
+    )

@@ -1,0 +1,103 @@
+"""What `prepare` would do: files, pairs and disk by language and corpus, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mexma_cli.recipe import Data
+from mexma_cli.stages.prepare.corpora import Job, find_jobs
+from mexma_cli.stages.prepare.language import Quota
+from mexma_cli.stages.prepare.prepare import chains_of, excluded_files
+from mexma_cli.stages.prepare.selection import BYTES_PER_PAIR
+from mexma_cli.text.lines import estimate_lines
+
+BYTES_PER_TOKEN = 4
+"""Of UTF-8 text; XLM-R has longer tokens in most languages, so that the estimate is rather too high."""
+_ID = 4
+_OFFSETS = 16
+
+
+@dataclass(frozen=True)
+class PlannedCorpus:
+    """One corpus in one language, before anything is done.
+
+    Attributes:
+        files: Files, or members of zips.
+        pairs: Pairs in the files, before any filter.
+        counted: `pairs` was counted, and not estimated from the beginnings and sizes of the files.
+        used: Pairs that the caps leave, if no pair is dropped for another reason.
+        disk: Bytes of the store, estimated.
+    """
+
+    corpus: str
+    language: str
+    target: str
+    files: int
+    pairs: int
+    counted: bool
+    used: int
+    disk: int
+    looked: str
+
+
+@dataclass(frozen=True)
+class PreparePlan:
+    """Attributes:
+    corpora: In the order of the recipe.
+    missing: What has to be found or taken out of the recipe before `prepare` can run.
+    temporary: Bytes of temporary files at most, with one process.
+    """
+
+    corpora: list[PlannedCorpus]
+    missing: list[str]
+    temporary: int
+
+
+def plan(data: Data, on_progress: Callable[[int, int, str], object]) -> PreparePlan:
+    """Look at the files of a recipe and write nothing.
+
+    Args:
+        on_progress: Called with corpora done, corpora in all, and the one that is looked at.
+
+    Raises:
+        MexmaError: A mistake in the recipe itself, or a file that cannot be read.
+    """
+    jobs, missing = find_jobs(data)
+    missing += excluded_files(data)[1]
+    planned: dict[str, PlannedCorpus] = {}
+    for chain in chains_of(data, jobs):
+        quota = Quota(data)
+        for job in chain:
+            on_progress(len(planned), len(jobs), job.label)
+            found = _look(job, quota)
+            planned[str(job.path)] = found
+            quota.kept += found.used
+    on_progress(len(jobs), len(jobs), "")
+    rows = [planned[str(job.path)] for job in jobs]
+    largest = max((row.pairs for row in rows if row.used), default=0)
+    return PreparePlan(rows, [error.message for error in missing], BYTES_PER_PAIR * largest)
+
+
+def _look(job: Job, quota: Quota) -> PlannedCorpus:
+    pairs = size = 0
+    counted = True
+    for part in job.parts:
+        found = [estimate_lines(file) for file in part.files]
+        pairs += found[0][0]
+        size += sum(text for _, text, _ in found)
+        counted &= found[0][2]
+    limit = quota.limit(job.corpus)
+    used = pairs if limit is None else min(pairs, limit)
+    disk = round(used * (size / max(1, pairs) / BYTES_PER_TOKEN * _ID + _OFFSETS)) if used else 0
+    return PlannedCorpus(
+        corpus=job.corpus.name,
+        language=job.language,
+        target=job.corpus.target,
+        files=len(job.files),
+        pairs=pairs,
+        counted=counted,
+        used=used,
+        disk=disk,
+        looked=job.looked,
+    )

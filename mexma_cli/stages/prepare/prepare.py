@@ -1,0 +1,263 @@
+"""Parallel text to BitextStores, language by language in several processes; finished stores are kept.
+
+Each corpus is read twice. The first reading decides about every pair (stages/selection.py), the second
+tokenises what is kept (stages/language.py). The stores have the same bytes whatever the number of processes.
+"""
+
+from __future__ import annotations
+
+import glob
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, as_completed
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import aside, check_outside_stores, left_aside, only_writer, read_json, write_json_atomic
+from mexma_cli.recipe import Data, Recipe
+from mexma_cli.stages.prepare.corpora import Job, find_jobs, store_path_of
+from mexma_cli.stages.prepare.language import CorpusReport, LanguageWorker, Plan
+from mexma_cli.stages.prepare.pool import processes, result, work_on
+from mexma_cli.stages.prepare.tokenizer import recipe_tokenizer
+from mexma_cli.stages.prepare.vocabulary import Weighed
+from mexma_cli.text.clean import PairFilter, folded
+from mexma_cli.text.lines import Member, read_lines
+
+__all__ = ["CorpusReport", "chains_of", "prepare", "store_path", "store_path_of"]
+
+CHECKSUMS = "files.json"
+"""In the folder of the stores: checksums of files that were read, so that they are not read for it again."""
+_WORK = "prepare"
+
+Progress = Callable[[int, int, str], object]
+
+
+def store_path(recipe: Recipe, corpus: str, language: str) -> Path:
+    """The folder of one corpus (its name in the recipe) in one language (as the recipe writes it)."""
+    return store_path_of(recipe.data, corpus, language)
+
+
+def prepare(recipe: Recipe, on_progress: Progress | None = None, workers: int = 1) -> list[CorpusReport]:
+    """Make the stores of all corpora of a recipe; those with the same settings are left as they are.
+
+    Args:
+        recipe: Its `data` says which text; its `encoder` which tokeniser, or that one is to be trained.
+        on_progress: Called with corpora done, corpora in all, and the one that is worked on.
+        workers: Processes. More than one needs a script that can be imported (``if __name__ == ...``).
+
+    Raises:
+        MexmaError: A file is missing or broken, a language unknown or without any data, no pair is left. All
+            files are looked for before any work starts.
+    """
+    jobs, missing = find_jobs(recipe.data)
+    if missing:
+        more = f" (and {len(missing) - 1} more like this: --dry-run lists them)" if len(missing) > 1 else ""
+        raise MexmaError(missing[0].message + more, missing[0].hint)
+    with _Crew(recipe.data, jobs, on_progress or (lambda done, jobs, label: None), workers) as crew:
+        reports = crew.reports(crew.tokenizer(recipe))
+    if not any(report.kept for report in reports):
+        raise MexmaError("no pair is left in any corpus", "look at the filters in `data`")
+    return reports
+
+
+def chains_of(data: Data, jobs: list[Job]) -> list[list[Job]]:
+    """What is done one after the other: a language's corpora if limits tie them together, else each alone.
+
+    Corpora keep the recipe's order, those with `top_up` come last.
+    """
+    if not data.cap_per_language and not data.minimum_per_language:
+        return [[job] for job in jobs]
+    chains: dict[tuple[str, str], list[Job]] = {}
+    for job in sorted(jobs, key=lambda job: job.corpus.top_up):
+        chains.setdefault(job.pair, []).append(job)
+    return list(chains.values())
+
+
+class _Crew:
+    """The processes of one `prepare`; there are none, and nothing is written, while all is found prepared."""
+
+    def __init__(self, data: Data, jobs: list[Job], tell: Progress, workers: int) -> None:
+        self._data, self._jobs, self._tell, self._workers = data, jobs, tell, workers
+        self._store = Path(data.store)
+        self._work = aside(self._store / _WORK)
+        excluded, fingerprint = excluded_sentences(data)
+        rules = PairFilter(data.min_chars, data.max_chars, data.max_length_ratio, excluded)
+        self._worker = LanguageWorker(data, rules, fingerprint, self._work)
+        self._known = _read_checksums(self._store)
+        self._before = dict(self._known)
+        for job in jobs:
+            job.known = self._known
+        self._chains = chains_of(data, jobs)
+        self._stack = ExitStack()
+        self._open = False
+
+    def __enter__(self) -> _Crew:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._stack.close()
+
+    def tokenizer(self, recipe: Recipe) -> str:
+        """The recipe's tokeniser as `tokenizers` writes it; it is trained first if it has to be."""
+        settings: dict[str, Any] = {}
+        if recipe.encoder.new is not None:
+            plans = self._plans("counts")
+            settings = {
+                "excluded": self._worker.excluded,
+                "corpora": [plans[job.path].settings for job in self._jobs],
+            }
+            wanted = recipe.encoder.tokenizer
+            if wanted is not None and wanted.words:  # only words are counted as often as they are seen
+                settings["repeats"] = [job.corpus.repeat for job in self._jobs]
+
+        def sentences() -> Iterator[Weighed]:
+            plans = self._plans("all")
+            for job in self._jobs:
+                selection = plans[job.path].selection
+                if selection is not None:
+                    for pair in selection.pairs(job, self._worker.stopped):
+                        yield from ((sentence, job.corpus.repeat) for sentence in pair)
+
+        tokens = recipe_tokenizer(recipe, settings, sentences)
+        backend = tokens.backend
+        backend.no_padding()
+        backend.no_truncation()
+        if tokens.keeps_end:  # only the side is read from it
+            backend.enable_truncation(recipe.data.max_tokens, direction="left")
+        return str(backend.to_str())
+
+    def reports(self, tokenizer: str) -> list[CorpusReport]:
+        """Make the stores that are not there yet; a report for each job, in the recipe's order."""
+        digest = xxhash.xxh3_128_hexdigest(tokenizer.encode())
+        done: dict[str, CorpusReport] = {}
+        left = []
+        for chain in self._chains:
+            found = self._worker.finished(chain, digest)
+            done |= {report.path: report for report in found or ()}
+            if found is None:
+                left.append(chain)
+        if left:
+            self._begin()
+            path = self._work / "tokenizer.json"
+            path.write_text(tokenizer, encoding="utf-8")
+            for found in self._run("write", left, path):
+                done |= {report.path: report for report in found}
+        self._keep_checksums()
+        self._tell(len(self._jobs), len(self._jobs), "")
+        return [done[str(job.path)] for job in self._jobs]
+
+    def _plans(self, choose: str) -> dict[Path, Plan]:
+        """The plans of all jobs, with their pairs chosen as far as `choose` says."""
+        plans: dict[Path, Plan] = {}
+        left = []
+        for chain in self._chains:
+            known = self._worker.plan(chain, "none") if choose == "counts" else None
+            if known is None:
+                left.append(chain)
+            else:
+                plans |= {job.path: plan for job, plan in zip(chain, known, strict=True)}
+        if left:
+            self._begin()
+            for chain, found in zip(left, self._run("plan", left, choose), strict=True):
+                plans |= {job.path: plan for job, plan in zip(chain, found, strict=True)}
+        self._worker.selections |= {
+            path: plan.selection for path, plan in plans.items() if plan.selection is not None
+        }
+        return plans
+
+    def _begin(self) -> None:
+        """Take the folder for this process alone, and make room for temporary files in it."""
+        if self._open:
+            return
+        check_outside_stores(self._store)
+        self._store.mkdir(parents=True, exist_ok=True)
+        self._stack.enter_context(only_writer(self._store))
+        for name in (_WORK, "tokenizer"):
+            for old in left_aside(self._store / name):
+                shutil.rmtree(old, ignore_errors=True)
+        for old in left_aside(self._store / CHECKSUMS):
+            old.unlink()
+        self._work.mkdir()
+        self._stack.callback(shutil.rmtree, self._work, ignore_errors=True)
+        self._open = True
+
+    def _run(self, what: str, chains: list[list[Job]], argument: Any) -> list[Any]:
+        """Results of a worker's method for all chains, in their order."""
+        total = len(self._jobs)
+        done = total - sum(map(len, chains))
+        if self._workers == 1 or len(chains) == 1:
+            results = []
+            for chain in chains:
+                self._tell(done, total, chain[0].label if len(chain) == 1 else chain[0].language)
+                results.append(getattr(self._worker, what)(chain, argument))
+                done += len(chain)
+            return results
+        with processes(min(self._workers, len(chains)), self._worker) as pool:
+            futures: dict[Future[Any], int] = {}
+            # The longest first, so that no process is alone at the end.
+            for place in sorted(range(len(chains)), key=lambda place: -_size(chains[place])):
+                chain = chains[place]
+                mine = {job.path: s for job in chain if (s := self._worker.selections.get(job.path))}
+                futures[pool.submit(work_on, what, chain, argument, mine)] = place
+            found: dict[int, Any] = {}
+            for future in as_completed(futures):
+                place = futures[future]
+                found[place], checksums = result(future)
+                self._known.update(checksums)
+                done += len(chains[place])
+                self._tell(done, total, chains[place][-1].label)
+                self._keep_checksums()
+            return [found[place] for place in range(len(chains))]
+
+    def _keep_checksums(self) -> None:
+        if self._open and self._known != self._before:
+            write_json_atomic(self._store / CHECKSUMS, dict(sorted(self._known.items())))
+            self._before = dict(self._known)
+
+
+def _size(chain: list[Job]) -> int:
+    files = [file for job in chain for file in job.files]
+    paths = {file.archive if isinstance(file, Member) else file for file in files}
+    return sum(path.stat().st_size for path in paths)
+
+
+def _read_checksums(store: Path) -> dict[str, list[Any]]:
+    try:
+        found = read_json(store / CHECKSUMS)
+    except MexmaError:
+        return {}  # none yet, or damaged: the files are read again
+    return found if isinstance(found, dict) else {}
+
+
+def excluded_files(data: Data) -> tuple[list[str], list[MexmaError]]:
+    """The `exclude` files, and what there is no file for."""
+    found: list[str] = []
+    missing: list[MexmaError] = []
+    for pattern in data.exclude:
+        here, there = data.pattern(pattern), pattern
+        paths = sorted(glob.glob(here, recursive=True) or glob.glob(there, recursive=True))
+        found += paths
+        if not paths:
+            hint = (
+                f"paths are taken from `data.root`, now {data.root} (`--set data.root=DIR`); `exclude: []` "
+                "in a recipe excludes nothing, also where the one that it extends does"
+            )
+            missing.append(MexmaError(f"data.exclude: no file is called {data.resolve(pattern)}", hint))
+    return found, missing
+
+
+def excluded_sentences(data: Data) -> tuple[set[int], str]:
+    """Hashes of the sentences in the `exclude` files, and one of them all."""
+    found: set[int] = set()
+    paths, missing = excluded_files(data)
+    if missing:
+        raise missing[0]
+    for path in paths:
+        found |= folded(read_lines(path))
+    hashes = np.sort(np.fromiter(found, dtype=np.uint64, count=len(found)))
+    return found, xxhash.xxh3_128_hexdigest(hashes.tobytes())

@@ -1,0 +1,186 @@
+"""Which pairs of a corpus are kept: the first of its two readings, in bounded memory.
+
+One byte a pair (kept, or why not) goes to a file. The hashes of the pairs that pass the filter are divided by
+their first byte, on disk where there are many, and each 256th is sorted alone: so exact duplicates are
+found, and a cap, which keeps the smallest hashes, takes the first parts whole. In memory are a buffer of
+`BUFFER` bytes and one part with its sorting, about 45 / 256 bytes a pair: 18 MB for 100 million pairs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import no_space_as_message
+from mexma_cli.stages.prepare.corpora import Job, Row
+from mexma_cli.text.clean import REASONS, PairFilter, pair_hash
+
+CAP_SEED = 42
+"""A cap keeps the pairs with the smallest hashes under this seed, in whatever order they stand."""
+BUFFER = 12 << 20
+BYTES_PER_PAIR = 13
+"""At most so much of the disk is taken for every pair while a corpus is worked on."""
+_BATCH = 1 << 14
+_CODES = {reason: code for code, reason in enumerate(["", *REASONS])}
+_HASHED = np.dtype([("hash", "<u8"), ("row", "<u4")])
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What was decided about the pairs of a corpus.
+
+    Attributes:
+        path: uint8 a pair, 0 for the kept ones.
+        read: Pairs in the files.
+        kept: Pairs that are kept.
+        dropped: Reason -> pairs.
+    """
+
+    path: Path
+    read: int
+    kept: int
+    dropped: dict[str, int]
+
+    def pairs(self, job: Job, stopped: Callable[[], None]) -> Iterator[tuple[str, str]]:
+        """The kept pairs, read again from the files.
+
+        Args:
+            stopped: Called now and then; raises to end the reading.
+        """
+        rows = job.rows()
+        with self.path.open("rb") as file:
+            while codes := file.read(_BATCH):
+                stopped()
+                for code, (_, source, target) in zip(codes, rows, strict=False):
+                    if not code:
+                        yield source, target
+
+
+def select(
+    job: Job, rules: PairFilter, limit: int | None, folder: Path, stopped: Callable[[], None]
+) -> Selection:
+    """Decide about every pair of a corpus.
+
+    Args:
+        limit: Keep at most so many pairs.
+        folder: For temporary files, and the result's.
+        stopped: Called now and then; raises to end the work.
+
+    Raises:
+        MexmaError: Files cannot be read, do not fit together, or have no lines; or the disk is full.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{job.path.name}.codes"
+    with no_space_as_message(path):
+        parts = _Parts(folder / job.path.name)
+        try:
+            read = 0
+            with path.open("wb") as file:
+                rows = job.rows()
+                while batch := list(islice(rows, _BATCH)):
+                    stopped()
+                    file.write(_filtered(batch, read, rules, parts))
+                    read += len(batch)
+            if not read:
+                raise MexmaError(f"{job.files[0]} has no lines")
+            codes = np.memmap(path, dtype=np.uint8, mode="r+")
+            left = read if limit is None else limit
+            for part in range(256):
+                stopped()
+                left -= _duplicates_and_cap(parts.sorted(part), codes, left, job.data.drop_duplicates)
+            codes.flush()
+        finally:
+            parts.remove()
+    counts = Counter({code: int(count) for code, count in enumerate(_counts(codes)) if count})
+    dropped = {reason: counts[code] for reason, code in _CODES.items() if code and counts[code]}
+    return Selection(path, read, counts[0], dropped)
+
+
+def _filtered(batch: list[Row], first: int, rules: PairFilter, parts: _Parts) -> bytes:
+    """The codes of a batch whose first pair is pair `first` of all; what passes goes to `parts`."""
+    codes = bytearray()
+    hashes, places = [], []
+    for place, (reason, source, target) in enumerate(batch):
+        code = _CODES[reason or rules.reason(source, target) or ""]
+        codes.append(code)
+        if not code:
+            hashes.append(pair_hash(source, target, CAP_SEED))
+            places.append(first + place)
+    parts.add(np.array(hashes, dtype=np.uint64), places)
+    return bytes(codes)
+
+
+def _duplicates_and_cap(part: np.ndarray, codes: np.ndarray, left: int, drop_duplicates: bool) -> int:
+    """Mark what is dropped among the pairs of a part, sorted by hash and row; how many are kept."""
+    if drop_duplicates and len(part):
+        again = np.zeros(len(part), dtype=bool)
+        again[1:] = part["hash"][1:] == part["hash"][:-1]
+        codes[part["row"][again]] = _CODES["duplicate"]
+        part = part[~again]
+    codes[part["row"][max(0, left) :]] = _CODES["cap"]
+    return min(len(part), max(0, left))
+
+
+def _counts(codes: np.ndarray) -> np.ndarray:
+    step = 1 << 24
+    return sum(
+        (np.bincount(codes[at : at + step], minlength=len(_CODES)) for at in range(0, len(codes), step)),
+        np.zeros(len(_CODES), dtype=np.int64),
+    )
+
+
+class _Parts:
+    """Hashes and rows, divided into 256 by the hash's first byte; what does not fit the buffer is on disk."""
+
+    def __init__(self, stem: Path) -> None:
+        self._stem = stem
+        self._blocks: list[np.ndarray] = []
+        self._size = 0
+        self._rest: list[np.ndarray] | None = None
+
+    def add(self, hashes: np.ndarray, rows: list[int]) -> None:
+        """Take uint64 [n] and as many rows, which ascend from call to call."""
+        if rows and rows[-1] >= 1 << 32:
+            raise MexmaError(
+                f"{self._stem.name}: more than {1 << 32:,} pairs in one corpus and language",
+                "divide it into several corpora",
+            )
+        entries = np.empty(len(rows), dtype=_HASHED)
+        entries["hash"], entries["row"] = hashes, rows
+        self._blocks.append(entries)
+        self._size += entries.nbytes
+        if self._size >= BUFFER:
+            for number, part in enumerate(self._divided()):
+                with self._path(number).open("ab") as file:
+                    file.write(part.tobytes())
+
+    def sorted(self, number: int) -> np.ndarray:
+        """The entries of a part by hash, equal ones by row; there is no `add` after this."""
+        if self._rest is None:
+            self._rest = self._divided()
+        path = self._path(number)
+        before = path.read_bytes() if path.is_file() else b""
+        entries = np.concatenate([np.frombuffer(before, dtype=_HASHED), self._rest[number]])
+        return entries[np.argsort(entries["hash"], kind="stable")]
+
+    def _divided(self) -> list[np.ndarray]:
+        """What is in memory, by the first byte of the hash, and no longer in the buffer."""
+        entries = np.concatenate([np.empty(0, dtype=_HASHED), *self._blocks])
+        self._blocks, self._size = [], 0
+        first = (entries["hash"] >> np.uint64(56)).astype(np.uint8)
+        ends = np.cumsum(np.bincount(first, minlength=256))
+        return np.split(entries[np.argsort(first, kind="stable")], ends[:-1])
+
+    def remove(self) -> None:
+        """Take the files away."""
+        for number in range(256):
+            self._path(number).unlink(missing_ok=True)
+
+    def _path(self, number: int) -> Path:
+        return self._stem.with_name(f"{self._stem.name}.hashes-{number:03}")

@@ -1,0 +1,98 @@
+"""An embedding store to the store of one part of its vectors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import MANIFEST
+from mexma_cli.stages.train.decompose import Part, TrainedDecomposer
+from mexma_cli.store.embeddings import ROWS_PER_SHARD, EmbeddingStore, EmbeddingWriter, Settings
+
+log = logging.getLogger(__name__)
+
+_BLOCK_BYTES = 16 << 20
+
+
+def project(
+    store: EmbeddingStore,
+    decomposer: TrainedDecomposer,
+    part: Part,
+    output: str | Path,
+    *,
+    argv: Sequence[str] = (),
+    overwrite: bool = False,
+    rows_per_shard: int = ROWS_PER_SHARD,
+    on_progress: Callable[[int, int], object] | None = None,
+) -> EmbeddingStore:
+    """Take one part of every vector of a store, block by block; the sentences go along.
+
+    A killed run goes on after its last whole shard, to the same bytes. A store that is there already of the
+    same rows and the same map is left as it is.
+
+    Args:
+        output: The folder to be, ``NAME.emb``. Its fingerprint is the part's: it mixes with its like only.
+        argv: The command line, for the manifest.
+        overwrite: Make the store anew, if one is there, whole or damaged.
+        on_progress: Called with rows done and rows in all.
+
+    Raises:
+        MexmaError: The store is of another encoder than the decomposer was trained on, or was made anew
+            meanwhile; the output is there and of other settings; or the disk is full.
+    """
+    output, manifest = Path(output), store.manifest
+    decomposer.check(manifest.encoder, manifest.fingerprint, str(store.path))
+    if output.resolve() == store.path.resolve():
+        raise MexmaError(f"{output} is to be projected and is the output too", "name another -o")
+    settings = Settings.of(manifest).model_copy(
+        update={"fingerprint": decomposer.manifest.fingerprints[part], "normalised": False}
+    )
+    if not overwrite and (output / MANIFEST).is_file():
+        there = EmbeddingStore.open(output)
+        if Settings.of(there.manifest) == settings and there.rows == store.rows:
+            there.verify()
+            log.info("%s is there already, of the same vectors and map: nothing to do", output)
+            return there
+    exported = decomposer.manifest.exported and part == "meaning"
+    writer = EmbeddingWriter(
+        output,
+        encoder=str(decomposer.run) if exported else f"{manifest.encoder}, {part} by {decomposer.run}",
+        source=manifest.source,
+        argv=argv,
+        rows_per_shard=rows_per_shard,
+        overwrite=overwrite,
+        **settings.model_dump(exclude={"source_checksum"}),
+    )
+    with writer:
+        _fill(writer, store, decomposer, part, on_progress or (lambda done, total: None))
+        store.check_unchanged()
+        return writer.finish(truncated=manifest.truncated, empty=manifest.empty)
+
+
+def _fill(
+    writer: EmbeddingWriter,
+    store: EmbeddingStore,
+    decomposer: TrainedDecomposer,
+    part: Part,
+    on_progress: Callable[[int, int], object],
+) -> None:
+    """The rows from where an earlier run stopped; a shard's counts go with its last row."""
+    rows = max(1, _BLOCK_BYTES // (4 * store.dim))
+    lines = islice(store.sentences(), writer.rows_done, None) if store.has_sentences else None
+    for shard in store.manifest.shards:
+        start, last = max(shard.offset, writer.rows_done), shard.offset + shard.rows - 1
+        while start <= last:
+            stop = min(start + rows, last) if start < last else last + 1
+            vectors = decomposer.part(store.vectors(start, stop), part)
+            counted = stop > last
+            writer.write(
+                vectors,
+                None if lines is None else list(islice(lines, stop - start)),
+                truncated=shard.truncated if counted else 0,
+                duplicates=shard.duplicates if counted else 0,
+            )
+            start = stop
+            on_progress(stop, store.rows)

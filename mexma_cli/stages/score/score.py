@@ -1,0 +1,221 @@
+"""An existing bitext in, the margin score of each of its lines out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.formats.bitext import (
+    Chunk,
+    MinedPair,
+    format_pairs,
+    is_jsonl,
+    other_format,
+    read_jsonl,
+    read_pairs,
+)
+from mexma_cli.knn.blocks import Side
+from mexma_cli.knn.exact import knn
+from mexma_cli.knn.kernels import dots
+from mexma_cli.mining.margin import margin as margin_of
+from mexma_cli.mining.margin import means
+from mexma_cli.stages.knn.knn import fill_repeated
+from mexma_cli.stages.knn.row_filter import usable_rows
+from mexma_cli.store.comparable import check_comparable
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.text.amounts import counted
+from mexma_cli.text.lines import is_blank, open_text, read_lines
+
+_BLOCK_BYTES = 16 << 20
+_LINES = 1 << 16
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """`scores` float32 [lines] in the order of the lines, nan where there is none; counts of lines."""
+
+    scores: np.ndarray
+    empty: int
+    """Lines with an empty side."""
+    unusable: int
+    """Other lines with a vector that is zero or not a number."""
+    fewest: int
+    """Sentences on the smaller side of what neighbours were looked for in."""
+
+
+def score(
+    source: EmbeddingStore,
+    target: EmbeddingStore,
+    *,
+    margin: str = "ratio",
+    k: int = 4,
+    background: tuple[EmbeddingStore, EmbeddingStore] | None = None,
+    on_progress: Progress | None = None,
+) -> Scored:
+    """Score row n of the source against row n of the target.
+
+    A row's neighbourhood is its k nearest sentences of the background's other side: as in `mine`, each
+    different sentence counts once there. A pair is scored by its own rows, also where its sentences occur
+    in other lines too (LASER's score mode looks such lines up in the wrong rows).
+
+    Args:
+        source, target: as many rows on either side.
+        margin: as in `mining.margin.margin`.
+        background: the sentences that neighbourhoods are made of; default: the bitext's own two sides.
+
+    Raises:
+        MexmaError: other numbers of rows, or stores of different encoders or dimensions.
+    """
+    if source.rows != target.rows:
+        raise MexmaError(f"{source.path} has {source.rows:,} rows, {target.path} has {target.rows:,}")
+    others = background or (source, target)
+    for other in (target, *others):
+        check_comparable(source, other)
+    empty = np.fromiter(
+        (is_blank(a) or is_blank(b) for a, b in zip(source.sentences(), target.sentences(), strict=True)),
+        dtype=bool,
+        count=source.rows,
+    )
+    cosines = pair_cosines(source, target)
+    unusable = np.isnan(cosines) & ~empty
+    wanted = ~(empty | unusable)
+    source_mean = target_mean = np.zeros(source.rows, dtype=np.float32)
+    fewest = k
+    if margin != "absolute" and wanted.any():
+        source_mean, target_mean, fewest = _neighbourhoods(
+            (source, target), wanted, background, k, on_progress
+        )
+    scores = margin_of(cosines, source_mean, target_mean, margin)
+    scores[~wanted] = np.nan
+    for store in (source, target, *others):
+        store.check_unchanged()
+    return Scored(scores, int(empty.sum()), int(unusable.sum()), fewest)
+
+
+def pair_cosines(source: EmbeddingStore, target: EmbeddingStore) -> np.ndarray:
+    """Cosine of row n of one with row n of the other, float32 [rows]; nan where a vector has no direction."""
+    cosines = np.empty(source.rows, dtype=np.float32)
+    step = max(1, _BLOCK_BYTES // (4 * source.dim))
+    for start in range(0, source.rows, step):
+        stop = min(start + step, source.rows)
+        x, y = units(source.vectors(start, stop)), units(target.vectors(start, stop))
+        rows = np.arange(stop - start)
+        cosines[start:stop] = dots(x, y, rows, rows)
+    return cosines
+
+
+def units(vectors: np.ndarray) -> np.ndarray:
+    """Rows of length 1, float32 [n, d], as the search makes them; rows without a direction are nan."""
+    norms = np.linalg.norm(vectors, axis=1)
+    usable = np.isfinite(norms) & (norms > 0)
+    unit = np.full_like(vectors, np.nan)
+    unit[usable] = Side(vectors, usable).units(0, len(vectors))
+    return unit
+
+
+def _neighbourhoods(
+    pair: tuple[EmbeddingStore, EmbeddingStore],
+    wanted: np.ndarray,
+    background: tuple[EmbeddingStore, EmbeddingStore] | None,
+    k: int,
+    on_progress: Progress | None,
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Mean cosines of the neighbourhoods of the wanted rows of both sides, float32 [rows] each, and the
+    number of sentences on the background's smaller side."""
+    source, target = pair
+    others = background or pair
+    keeps = [usable_rows(store)[0] for store in others]
+    for store, keep in zip(others, keeps, strict=True):
+        if not keep.any():
+            raise MexmaError(f"{store.manifest.source.path} has no sentence to make a neighbourhood of")
+    fewest = int(min(keep.sum() for keep in keeps))
+    if background is not None:
+        passes = [knn(source, others[1], k, keep_x=wanted, keep_y=keeps[1], on_progress=on_progress)]
+        passes.append(knn(target, others[0], k, keep_x=wanted, keep_y=keeps[0], on_progress=on_progress))
+        return means(passes[0])[0], means(passes[1])[0], fewest
+    both = knn(source, target, k, keep_x=keeps[0], keep_y=keeps[1], on_progress=on_progress)
+    arrays = (both.forward_scores, both.forward_ids), (both.backward_scores, both.backward_ids)
+    for side, found in enumerate(arrays):
+        fill_repeated(*found, pair[side], pair[1 - side], wanted & ~keeps[side], keeps[1 - side], k)
+    return *means(both), fewest
+
+
+def scored_lines(
+    source: EmbeddingStore, target: EmbeddingStore, scored: Scored, scores_only: bool = False
+) -> Iterator[Chunk]:
+    """For `stages.bitext.write_chunks`: `score TAB source TAB target` for each line, or the scores alone."""
+    scores = chain.from_iterable(
+        scored.scores[start : start + _LINES].tolist() for start in range(0, len(scored.scores), _LINES)
+    )
+    if scores_only:
+        yield from (((f"{value}\n",), 0) for value in scores)
+        return
+    for line, changed in format_pairs(zip(scores, source.sentences(), target.sentences(), strict=True)):
+        yield (line,), changed
+
+
+def split_sides(path: Path, where: str, source: Path, target: Path) -> None:
+    """Write the two sides of `source TAB target`, or of what `mexma mine` writes (TSV, JSONL), as two texts.
+
+    Args:
+        path: a regular file, maybe compressed.
+        where: its name in messages.
+
+    Raises:
+        MexmaError: a line with fewer or more fields than the first one, or without them (file and line are
+            named).
+    """
+    with open_text(source) as first, open_text(target) as second:
+        for left, right in _sides(read_lines(path, where), where):
+            first.write(f"{left}\n")
+            second.write(f"{right}\n")
+
+
+def _sides(lines: Iterator[str], where: str) -> Iterator[tuple[str, str]]:
+    first = next(lines, None)
+    if first is None:
+        return
+    lines = chain([first], lines)
+    if is_jsonl(first):
+        yield from ((pair.source, pair.target) for pair in read_jsonl(lines, where))
+    else:
+        yield from read_pairs(_without_scores(first, lines, where), where)
+
+
+def _without_scores(first: str, lines: Iterator[str], where: str) -> Iterator[str]:
+    """The lines, the first of which is `first`, less a first column of numbers if that has three columns, and
+    less what --with-ids puts behind the text."""
+    columns = first.count("\t") + 1
+    if columns == 1:
+        raise MexmaError(
+            f"{where}, line 1: 1 tab-separated field, expected 2 (source, target)",
+            other_format(first) or "is it one side of a bitext in two files? Name the other one too",
+        )
+    if columns < 3 or not _is_number(first.partition("\t")[0]):
+        yield from lines
+        return
+    for number, line in enumerate(lines, 1):
+        fields = line.split("\t")
+        if len(fields) < 3:
+            raise MexmaError(
+                f"{where}, line {number}: {counted(len(fields), 'tab-separated field')}, "
+                "expected 3 (score, source, target) as in line 1"
+            )
+        # A tab too many in other lines is left to the reader, which may undo quoting.
+        with_ids = len(fields) == columns == len(MinedPair._fields)
+        yield "\t".join(fields[1:3] if with_ids else fields[1:])
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,155 @@
+"""The nearest sentences of a store: for every row of another store, or for one vector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from mexma_cli.formats.bitext import Chunk, format_pairs
+from mexma_cli.knn.exact import Neighbours, knn
+from mexma_cli.knn.kernels import dots
+from mexma_cli.mining.margin import margin as margin_of
+from mexma_cli.mining.margin import means
+from mexma_cli.stages.knn.knn import fill_repeated
+from mexma_cli.stages.knn.row_filter import SideCounts, usable_rows
+from mexma_cli.stages.mine.texts import KeptTexts
+from mexma_cli.stages.score.score import units
+from mexma_cli.store.comparable import check_comparable
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.text.lines import is_blank
+
+_BLOCK = 1 << 14
+
+
+@dataclass(frozen=True)
+class Hits:
+    """The best rows of the target for every query, best first: `scores` float32 and `rows` int64
+    [queries, n]; nan and -1 where there is none (an empty query, or one whose vector has no direction)."""
+
+    scores: np.ndarray
+    rows: np.ndarray
+    without: int
+    """Queries without a hit."""
+    target: SideCounts
+
+
+def search(
+    queries: EmbeddingStore,
+    target: EmbeddingStore,
+    *,
+    top: int = 1,
+    margin: str = "ratio",
+    k: int = 4,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Hits:
+    """Find the best `top` different sentences of the target for every query.
+
+    They are the best by margin of the max(k, top) nearest; with top 1 that is what LASER's search mode finds.
+    Neighbourhoods are of k different sentences, of the target for a query and of the queries for a target.
+
+    Raises:
+        MexmaError: the stores are of different encoders or dimensions, or damaged.
+    """
+    check_comparable(queries, target)
+    keep_queries, _ = usable_rows(queries)
+    keep_target, counts = usable_rows(target)
+    width = max(k, top)
+    found = knn(queries, target, width, keep_x=keep_queries, keep_y=keep_target, on_progress=on_progress)
+    repeated = _searchable(queries) & ~keep_queries
+    fill_repeated(found.forward_scores, found.forward_ids, queries, target, repeated, keep_target, width)
+    scores, rows = _best(found, top, margin, k)
+    for store in (queries, target):
+        store.check_unchanged()
+    return Hits(scores, rows, int((rows[:, :1] < 0).sum()) if rows.shape[1] else queries.rows, counts)
+
+
+def hit_lines(
+    queries: EmbeddingStore, target: EmbeddingStore, hits: Hits, with_ranks: bool = False
+) -> Iterator[Chunk]:
+    """For `stages.bitext.write_chunks`: `score TAB query TAB hit` for each hit, in the order of the queries.
+
+    Ranks, from 1, are a fourth column. A query without a hit has one line: score nan, no text, rank 0.
+    """
+    texts = KeptTexts(target, hits.rows[hits.rows >= 0])
+    sentences = queries.sentences()
+    for start in range(0, queries.rows, _BLOCK):
+        rows = hits.rows[start : start + _BLOCK]
+        found = iter(texts.take(rows[rows >= 0]))
+        scores = hits.scores[start : start + _BLOCK]
+        for query, values, ids in zip(islice(sentences, _BLOCK), scores.tolist(), rows.tolist(), strict=True):
+            number = sum(row >= 0 for row in ids)
+            best = list(zip(values, islice(found, number), strict=False)) or [(float("nan"), "")]
+            for rank, (score, text) in enumerate(best, 1 if number else 0):
+                yield line_of(score, query, text, rank if with_ranks else None)
+
+
+def line_of(score: float, query: str, text: str, rank: int | None) -> Chunk:
+    """A line of output; tabs in the sentences are spaces."""
+    ((line, changed),) = format_pairs([(score, query, text)])
+    return (line if rank is None else f"{line[:-1]}\t{rank}\n",), changed
+
+
+def nearest(store: EmbeddingStore, vector: np.ndarray, top: int) -> list[tuple[float, str]]:
+    """The `top` different sentences nearest to a vector, with their cosines, best first.
+
+    Args:
+        vector: float32 [dim], with a direction.
+    """
+    cosines = np.empty(store.rows, dtype=np.float32)
+    query, done = units(vector[None]), 0
+    for block in store.blocks(_BLOCK):
+        rows = np.arange(len(block))
+        cosines[done : done + len(block)] = dots(units(block), query, rows, np.zeros_like(rows))
+        done += len(block)
+    cosines[np.isnan(cosines)] = -np.inf
+    looked_at = min(2 * top, store.rows)  # more where lines are empty or equal
+    while looked_at:
+        least = np.partition(cosines, store.rows - looked_at)[store.rows - looked_at]
+        rows = np.flatnonzero((cosines >= least) & (cosines > -np.inf))
+        rows = rows[np.lexsort((rows, -cosines[rows]))]
+        best: dict[str, float] = {}
+        for row, text in zip(rows.tolist(), KeptTexts(store, rows).take(rows), strict=True):
+            if not is_blank(text):
+                best.setdefault(text, float(cosines[row]))
+        if len(best) >= top or looked_at == store.rows:
+            return [(score, text) for text, score in islice(best.items(), top)]
+        looked_at = min(4 * looked_at, store.rows)
+    return []
+
+
+def _searchable(store: EmbeddingStore) -> np.ndarray:
+    """bool [rows], False for empty lines and vectors without a direction."""
+    filled = np.fromiter((not is_blank(line) for line in store.sentences()), dtype=bool, count=store.rows)
+    done = 0
+    for block in store.blocks(_BLOCK):
+        norms = np.linalg.norm(block, axis=1)
+        filled[done : done + len(block)] &= np.isfinite(norms) & (norms > 0)
+        done += len(block)
+    return filled
+
+
+def _best(found: Neighbours, top: int, margin: str, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """(scores, rows) [queries, top]; of equal scores the nearer comes first, then the lower row."""
+    ids = found.forward_ids
+    top = min(top, ids.shape[1])
+    neighbourhoods = Neighbours(
+        found.forward_scores[:, :k], ids[:, :k], found.backward_scores[:, :k], found.backward_ids[:, :k]
+    )
+    own_mean, other_mean = means(neighbourhoods)
+    scores = np.full((len(ids), top), np.nan, dtype=np.float32)
+    rows = np.full((len(ids), top), -1, dtype=np.int64)
+    if not top:
+        return scores, rows
+    with_hits = np.flatnonzero(ids[:, 0] >= 0)
+    for start in range(0, len(with_hits), _BLOCK):
+        chosen = with_hits[start : start + _BLOCK]
+        values = margin_of(
+            found.forward_scores[chosen], own_mean[chosen, None], other_mean[ids[chosen]], margin
+        )
+        order = np.argsort(-values, axis=1, kind="stable")[:, :top]
+        scores[chosen] = np.take_along_axis(values, order, axis=1)
+        rows[chosen] = np.take_along_axis(ids[chosen], order, axis=1)
+    return scores, rows

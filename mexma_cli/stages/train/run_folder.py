@@ -1,0 +1,204 @@
+"""A training run's folder: which recipe and which pairs it belongs to, and whether a run may go on there."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import check_outside_stores, read_json, whole_file, write_json_atomic
+from mexma_cli.recipe import DecomposeRecipe, Recipe, load, load_any
+from mexma_cli.text.amounts import counted
+
+RECIPE = "recipe.yaml"
+BATCHES = "pairs_per_step.json"
+TEXT = "text.json"
+"""Fingerprints of what the run was started with: the tokeniser and the prepared pairs, or the stores."""
+HARMLESS = frozenset(
+    {
+        "log_every",
+        "checkpoint_every",
+        "keep",
+        "dev_every",
+        "device",
+        "export",
+        "sharding",
+        "activation_checkpointing",
+        "loggers",
+        # as long as a step has as many pairs, which is checked for itself
+        "batch_pairs",
+        "accumulate",
+    }
+)
+"""Trainer keys that may differ on --resume: the run stays the same."""
+PLACES = frozenset({"run", "data.root", "data.store"})
+"""Keys that may differ, since what is there is checked for itself (`TEXT`)."""
+
+
+def claim(run: Path, recipe: Recipe, resume: bool, processes: int, text: dict[str, str]) -> None:
+    """Keep the resolved recipe in the run's folder, or make sure that the one there is the same run's.
+
+    Args:
+        processes: How many share each step.
+        text: As in `TEXT`.
+
+    Raises:
+        MexmaError: As `check_run`; or the run was started with other pairs or another tokeniser.
+    """
+    if check_run(run, recipe, resume, processes):
+        same_text(
+            run,
+            text,
+            "it needs the prepared pairs and the tokeniser that it began with: start anew with "
+            "--set run=FOLDER, and keep a data.store for each text",
+        )
+    run.mkdir(parents=True, exist_ok=True)
+    write_json_atomic(run / BATCHES, pairs_per_step(recipe, processes))
+    write_json_atomic(run / TEXT, text)
+    keep(run, recipe)
+
+
+def check_run(run: Path, recipe: Recipe, resume: bool, processes: int) -> bool:
+    """Whether the folder holds this recipe's run already; nothing is written.
+
+    Raises:
+        MexmaError: The folder holds a run already (without `resume`), another recipe's, or one with another
+            number of pairs a step (with it).
+    """
+    here = check(run, recipe, resume, PLACES)
+    if here:
+        _same_batches(run, recipe, processes)
+    return here
+
+
+def check(
+    run: Path, recipe: Recipe | DecomposeRecipe, resume: bool, places: frozenset[str] = frozenset({"run"})
+) -> bool:
+    """Whether the folder holds this recipe's run already.
+
+    Args:
+        places: Keys whose values may differ.
+
+    Raises:
+        MexmaError: It does (without `resume`), or another recipe's (with it), or nobody knows whose; or it
+            lies in a store.
+    """
+    check_outside_stores(run)
+    kept = run / RECIPE
+    if not kept.is_file():
+        _nothing_else(run, recipe)
+        return False
+    if not resume:
+        raise MexmaError(
+            f"{run} holds a training run already",
+            "--resume goes on with it; --set run=FOLDER starts another beside it",
+        )
+    before = load_any(kept)
+    found = differences(before.model_dump(by_alias=True), recipe.model_dump(by_alias=True))
+    if differing := [key + _values(was, now) for key, was, now in found if key not in places]:
+        raise MexmaError(
+            f"{run} was started with another recipe: {', '.join(differing)}",
+            f"resume with the same settings (they are in {kept}), or start anew with --set run=FOLDER",
+        )
+    return True
+
+
+def _nothing_else(run: Path, recipe: Recipe | DecomposeRecipe) -> None:
+    """Refuse a folder without a recipe whose checkpoints or encoders would be taken for this recipe's."""
+    parts = [run] if isinstance(recipe, DecomposeRecipe) else [run / phase.name for phase in recipe.phases]
+    for left in [part / name for part in parts for name in ("checkpoints", "encoder")]:
+        if left.is_dir():
+            raise MexmaError(
+                f"{left} is of a run whose {RECIPE} is gone",
+                f"put that back into {run}, or start anew with --set run=FOLDER",
+            )
+
+
+def keep(run: Path, recipe: Recipe | DecomposeRecipe) -> None:
+    """Write the resolved recipe into the run's folder."""
+    with whole_file(run / RECIPE) as file:
+        file.write(recipe.to_yaml().encode("utf-8"))
+
+
+def sweep(*folders: Path) -> None:
+    """Take away what killed runs were writing; nobody else writes there now."""
+    for old in [old for folder in folders for old in folder.glob("*.tmp-*")]:
+        if old.is_dir():
+            shutil.rmtree(old)
+        else:
+            old.unlink()
+
+
+def same_text(run: Path, text: dict[str, str], hint: str) -> None:
+    """Refuse to go on with other text than a run was started with.
+
+    Args:
+        text: As in `TEXT`.
+    """
+    before = text_of(run)
+    other = sorted(name for name in before.keys() | text if before.get(name) != text.get(name))
+    if before and other:
+        more = f" and {len(other) - 4} more" * (len(other) > 4)
+        raise MexmaError(f"{run} was started with other text: {', '.join(other[:4])}{more}", hint)
+
+
+def text_of(run: Path) -> dict[str, str]:
+    """What a run was started with, as in `TEXT`; nothing where it has not been started."""
+    return dict(read_json(run / TEXT)) if (run / TEXT).is_file() else {}
+
+
+def finished(run: Path, phase: str) -> bool:
+    """Whether a phase has been trained to its end."""
+    return (run / phase / "encoder" / "config.json").is_file()
+
+
+def pairs_per_step(recipe: Recipe, processes: int) -> dict[str, int]:
+    """By phase, of all processes together."""
+    return {
+        phase.name: phase.trainer.batch_pairs * phase.trainer.accumulate * processes
+        for phase in recipe.phases
+    }
+
+
+def _same_batches(run: Path, recipe: Recipe, processes: int) -> None:
+    """A step of what is left has as many pairs as before; how they are cut up is free."""
+    before = read_json(run / BATCHES) if (run / BATCHES).is_file() else pairs_per_step(load(run / RECIPE), 1)
+    now = pairs_per_step(recipe, processes)
+    for phase in recipe.phases:
+        if now[phase.name] != before[phase.name] and not finished(run, phase.name):
+            trainer = phase.trainer
+            raise MexmaError(
+                f"{run} takes {before[phase.name]:,} pairs a step in phase {phase.name}, and batch_pairs "
+                f"{trainer.batch_pairs} x accumulate {trainer.accumulate} x "
+                f"{counted(processes, 'process', 'processes')} are {now[phase.name]:,}",
+                "set trainer.batch_pairs or trainer.accumulate so that the product stays the same",
+            )
+
+
+def differences(old: Any, new: Any, key: str = "") -> list[tuple[str, Any, Any]]:
+    """Keys of two recipes whose values differ, with both, but for those that do not change the run.
+
+    A phase or a corpus is called by its name, as in --set.
+    """
+    if isinstance(old, dict) and isinstance(new, dict):
+        inner = [
+            differences(old.get(name), new.get(name), f"{key}.{name}" if key else name)
+            for name in old | new
+            if not (name in HARMLESS and key.endswith("trainer"))
+        ]
+        return [found for part in inner for found in part]
+    if isinstance(old, list | tuple) and isinstance(new, list | tuple) and len(old) == len(new):
+        pairs = enumerate(zip(old, new, strict=True))
+        return [found for i, (a, b) in pairs for found in differences(a, b, f"{key}.{_name(a, i)}")]
+    return [] if old == new else [(key, old, new)]
+
+
+def _values(was: Any, now: Any) -> str:
+    """Both values, unless they are lists or sections."""
+    short = all(value is None or isinstance(value, bool | int | float | str) for value in (was, now))
+    return f" ({was}, now {now})" if short else ""
+
+
+def _name(entry: Any, place: int) -> str:
+    return str(entry["name"]) if isinstance(entry, dict) and "name" in entry else str(place)

@@ -1,0 +1,266 @@
+"""Recipe and prepared pairs to a trained encoder: each phase in its own folder, resumable.
+
+run/recipe.yaml  run/log.jsonl  run/PHASE/checkpoints/  run/PHASE/encoder/  run/encoder/ (the last phase's)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.model.attention import Backend, choose_backend
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import checksum_file, fingerprint, only_writer
+from mexma_cli.recipe import ContrastiveObjective, Corpus, MexmaObjective, Phase, Recipe
+from mexma_cli.stages.prepare.prepare import store_path
+from mexma_cli.stages.prepare.tokenizer import check_length, load_tokenizer, tokenizer_path
+from mexma_cli.stages.train import objectives, run_folder
+from mexma_cli.store.pairs import BitextStore
+from mexma_cli.training import loggers
+from mexma_cli.training.checkpoint import BEST
+from mexma_cli.training.distributed import Processes
+from mexma_cli.training.log import TrainingLog
+from mexma_cli.training.loggers import LOGGERS, Logs
+from mexma_cli.training.masking import Vocabulary
+from mexma_cli.training.pairs import Pairs
+from mexma_cli.training.sampler import Sampler
+from mexma_cli.training.trainer import DevScore, Trainer
+
+log = logging.getLogger(__name__)
+
+SPELL = (MexmaObjective, ContrastiveObjective)
+"""Objectives that take spelled words; the others want all tokens to be the vocabulary's."""
+
+
+def train(
+    recipe: Recipe,
+    resume: bool = False,
+    dev_score: DevScore | None = None,
+    on_phase: Callable[[Phase, int, SentenceEncoder], object] = lambda phase, step, encoder: None,
+    on_step: Callable[[dict[str, Any]], object] = lambda record: None,
+    stopped: Callable[[], bool] = lambda: False,
+    processes: Processes | None = None,
+) -> Path | None:
+    """Run all phases of a recipe; the pairs must have been prepared.
+
+    Args:
+        recipe: What to run.
+        resume: Go on in a run folder that has been started.
+        dev_score: Scores an encoder during training.
+        on_phase: Called when a phase begins, with the step it begins at.
+        on_step: Called with every step's record.
+        stopped: Asked after every step; on True in any process the run is left with a checkpoint.
+        processes: Who shares the run; all of them call this, and the first one writes.
+
+    Returns:
+        The folder of the finished encoder, or None if the run was stopped.
+
+    Raises:
+        MexmaError: The folder holds a run already (without `resume`) or another recipe's (with it).
+    """
+    processes = processes or Processes()
+    stores = open_stores(recipe)
+    encoder = _start(recipe)
+    languages = _languages(recipe, encoder, stores)
+    _check(recipe, encoder, processes)
+    _warn(recipe, sum(map(len, stores)), processes)
+    run = Path(recipe.run)
+    if processes.first:
+        run_folder.claim(run, recipe, resume, processes.size, _text(recipe, stores))
+    processes.wait()
+    with only_writer(run) if processes.first else nullcontext():
+        if processes.first:
+            run_folder.sweep(run, *(run / phase.name for phase in recipe.phases))
+        for phase in recipe.phases:
+            if not run_folder.finished(run, phase.name):
+                trainer = _trainer(recipe, phase, encoder, stores, dev_score, processes)
+                step = trainer.resume()
+                on_phase(phase, step, encoder)
+                records = _log(run, phase, step, processes)
+                try:
+                    if not trainer.run(records, on_step, stopped):
+                        return None
+                finally:
+                    records.close()
+                _export(trainer, run / phase.name / "encoder")
+                del trainer  # its optimiser's memory is the next phase's
+                processes.wait()
+            done = str(run / phase.name / "encoder")
+            encoder = SentenceEncoder.load(done, "cpu", max_tokens=recipe.data.max_tokens)
+        if processes.first:
+            encoder.languages = languages
+            encoder.save(run / "encoder")
+    return run / "encoder"
+
+
+def _log(run: Path, phase: Phase, step: int, processes: Processes) -> Logs:
+    if not processes.first:
+        return Logs([])
+    others = [LOGGERS[name](run, phase.name, step) for name in phase.trainer.loggers]
+    return Logs([TrainingLog(run / "log.jsonl", phase.name, step), *others])
+
+
+def _export(trainer: Trainer, path: Path) -> None:
+    if trainer.settings.export == "best":
+        trainer.go_to(trainer.checkpoints / BEST)
+    with trainer.exported() as encoder:
+        if encoder is not None:
+            encoder.save(path)
+
+
+def _attention(recipe: Recipe, phase: Phase, processes: Processes) -> Backend:
+    """What computes it, refused where it cannot run."""
+    encoder = recipe.encoder
+    dropout = encoder.new.attention_dropout if encoder.new else encoder.attention_dropout
+    return choose_backend(encoder.attention, processes.device(phase.trainer.device), dropout)
+
+
+def _check(recipe: Recipe, encoder: SentenceEncoder, processes: Processes) -> None:
+    """Refuse what cannot run, here or at all, before the run's folder is claimed."""
+    for number, phase in enumerate(recipe.phases):
+        _attention(recipe, phase, processes)
+        loggers.check(phase.trainer.loggers)
+        if phase.trainer.export == "best" and recipe.dev is None:
+            raise MexmaError(
+                f"phase {phase.name}: trainer.export is `best`, and the recipe has no `dev` to tell which is",
+                "name a dev set, or take `last`",
+            )
+        objectives.check(recipe, number, encoder)
+    check_length(encoder.name, encoder.max_tokens, recipe.data.max_tokens)
+
+
+def _warn(recipe: Recipe, pairs: int, processes: Processes) -> None:
+    """Say it where a step sees the same pairs again: they are no negatives of each other."""
+    for phase, each in run_folder.pairs_per_step(recipe, processes.size).items():
+        if each > pairs:
+            log.warning(
+                "phase %s takes %s pairs a step, and there are only %s", phase, f"{each:,}", f"{pairs:,}"
+            )
+
+
+def has_its_text(recipe: Recipe) -> bool:
+    """Whether the pairs and the tokeniser that a run was started with are there, prepared."""
+    try:
+        return run_folder.text_of(Path(recipe.run)) == _text(recipe, open_stores(recipe))
+    except (MexmaError, OSError):
+        return False
+
+
+def _text(recipe: Recipe, stores: list[BitextStore]) -> dict[str, str]:
+    """Fingerprints, by name, of the prepared pairs, and of a tokeniser that was trained for them."""
+    found: dict[str, str] = {}
+    for store in stores:
+        manifest = store.manifest
+        name = f"{manifest.name}/{manifest.source_language}"
+        if name in found:  # the recipe spells a language in several ways
+            name = store.path.name
+        found[name] = fingerprint([manifest.tokenizer_fingerprint, manifest.checksums])
+    if recipe.encoder.new is not None:
+        found["tokeniser"] = checksum_file(tokenizer_path(recipe) / "tokenizer.json")
+    return found
+
+
+def _start(recipe: Recipe) -> SentenceEncoder:
+    """The encoder that the first phase trains."""
+    settings = recipe.encoder
+    if settings.new is None:
+        assert settings.start is not None
+        encoder = SentenceEncoder.load(
+            settings.start, "cpu", pooling=settings.pooling, max_tokens=recipe.data.max_tokens
+        )
+        if settings.pooling is not None:
+            encoder = SentenceEncoder(
+                encoder.name,
+                encoder.model,
+                encoder.tokenizer,
+                settings.pooling,
+                max_tokens=encoder.max_tokens,
+                spelling=encoder.spelling,
+                languages=encoder.languages,
+            )
+        return encoder
+    tokenizer = load_tokenizer(tokenizer_path(recipe))
+    seed = recipe.phases[0].trainer.seed
+    encoder = SentenceEncoder.new(settings.new, tokenizer, recipe.data.max_tokens, seed)
+    encoder.pooling = settings.pooling or encoder.pooling
+    return encoder
+
+
+def _languages(recipe: Recipe, start: SentenceEncoder, stores: list[BitextStore]) -> tuple[str, ...]:
+    """What the trained encoder knows; () if it starts from one of which that is not known."""
+    if recipe.encoder.new is None and not start.languages:
+        return ()
+    sides = [(store.manifest.source_language, store.manifest.target_language) for store in stores]
+    return tuple(sorted({*start.languages, *chain.from_iterable(sides)}))
+
+
+def open_stores(recipe: Recipe) -> list[BitextStore]:
+    """All prepared corpora of a recipe that have pairs.
+
+    Raises:
+        MexmaError: One was not prepared.
+    """
+    stores = [BitextStore.open(path) for _, path in _places(recipe)]
+    return [store for store in stores if len(store)]
+
+
+def _places(recipe: Recipe) -> list[tuple[Corpus, Path]]:
+    """Every corpus in every language, and its store."""
+    corpora = recipe.data.corpora
+    return [(one, store_path(recipe, one.name, language)) for one in corpora for language in one.languages]
+
+
+def _trainer(
+    recipe: Recipe,
+    phase: Phase,
+    encoder: SentenceEncoder,
+    stores: list[BitextStore],
+    dev_score: DevScore | None,
+    processes: Processes,
+) -> Trainer:
+    encoder.backend = _attention(recipe, phase, processes)
+    # By folder, since corpora of different languages may have one name.
+    repeats = {path: corpus.repeat for corpus, path in _places(recipe)}
+    sampler = Sampler(
+        [len(store) for store in stores],
+        [repeats[store.path] for store in stores],
+        [store.manifest.source_language for store in stores],
+        phase.trainer.temperature,
+        phase.trainer.seed,
+    )
+    pairs = Pairs(stores, sampler)
+    return Trainer(
+        objectives.build(recipe, phase, encoder, len(pairs.source_languages)),
+        pairs,
+        vocabulary_of(encoder, isinstance(phase.objective, SPELL)),
+        phase.trainer,
+        Path(recipe.run) / phase.name,
+        dev_score,
+        processes,
+    )
+
+
+def vocabulary_of(encoder: SentenceEncoder, spells: bool = False) -> Vocabulary:
+    """The ids that training needs from an encoder's tokeniser.
+
+    Args:
+        spells: Words in pieces are spelled as they are in use, if the encoder does that.
+    """
+    tokenizer, first = encoder.tokenizer, encoder.body.first_position
+    spelling = encoder.spelling if spells else None
+    return Vocabulary(
+        bos=tokenizer.cls_token_id,
+        eos=tokenizer.sep_token_id,
+        mask=tokenizer.mask_token_id,
+        special=frozenset(tokenizer.all_special_ids),
+        size=encoder.model.config.vocab_size,
+        first_position=first,
+        joint=tokenizer.sep_token_id if first else None,  # RoBERTa's family counts positions from its padding
+        spell=None if spelling is None else partial(spelling.replaced, tokenizer=encoder.tokens.backend),
+    )

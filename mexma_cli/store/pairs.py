@@ -1,0 +1,251 @@
+"""BitextStore: the token ids of a corpus in one language pair, memory-mapped, a pair by one integer.
+
+One folder holds ``source.ids.npy`` and ``target.ids.npy`` (all ids one after the other, without <s> and
+</s>), ``source.offsets.npy`` and ``target.offsets.npy`` (int64 [pairs + 1]) and, written last,
+``manifest.json``.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from mexma_cli import __version__
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import (
+    MANIFEST,
+    aside,
+    checksum_file,
+    commit_folder,
+    fsync_file,
+    left_aside,
+    no_space_as_message,
+    read_manifest,
+    write_json_atomic,
+)
+from mexma_cli.store.arrays import ArrayWriter, file_size
+
+FORMAT_VERSION = 1
+SIDES = ("source", "target")
+_OFFSET = "int64"
+
+
+class BitextManifest(BaseModel):
+    """What ``manifest.json`` says."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["bitext"] = "bitext"
+    format_version: int = FORMAT_VERSION
+    name: str
+    """Of the corpus in the recipe."""
+    source_language: str
+    target_language: str
+    pairs: int
+    tokens: dict[str, int]
+    """Ids on each side."""
+    dtype: Literal["uint16", "uint32"]
+    vocabulary: int
+    tokenizer_fingerprint: str
+    max_tokens: int
+    """Longest sentence with <s> and </s>."""
+    read: int
+    """Pairs in the files."""
+    kept: int
+    dropped: dict[str, int]
+    """Reason -> pairs."""
+    truncated: int
+    """Sentences cut to `max_tokens`."""
+    settings: dict[str, Any]
+    """All that decides the content: files with their checksums, filters, cap, tokeniser."""
+    checksums: dict[str, str]
+    """File -> xxh3_128."""
+    tool_version: str
+
+
+class BitextStore:
+    """A finished store. Make one with `open`; ``len(store)`` is its number of pairs."""
+
+    def __init__(self, path: Path, manifest: BitextManifest) -> None:
+        self.path = path
+        self.manifest = manifest
+        self._arrays: dict[str, np.ndarray] = {}
+
+    @classmethod
+    def open(cls, path: str | Path, verify: bool = False) -> BitextStore:
+        """Open a store and check that all its files are there in full length.
+
+        Raises:
+            MexmaError: No store, or a file that is missing, short or (with `verify`) changed.
+        """
+        folder = Path(path)
+        if not (folder / MANIFEST).is_file():
+            what = "has no manifest.json" if folder.exists() else "no such folder"
+            raise MexmaError(f"{folder} is no store of prepared pairs: {what}", "run `mexma prepare` first")
+        store = cls(folder, read_manifest(folder / MANIFEST, BitextManifest, FORMAT_VERSION))
+        store._check_sizes()
+        if verify:
+            store.verify()
+        return store
+
+    def __len__(self) -> int:
+        return self.manifest.pairs
+
+    def pair(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        """Ids of source and target sentence `index`, without special tokens; views on the mapped files."""
+        assert 0 <= index < len(self), (index, len(self))
+        if not self._arrays:
+            self._map()
+        source, target = (
+            self._arrays[f"{side}.ids"][slice(*self._arrays[f"{side}.offsets"][index : index + 2].tolist())]
+            for side in SIDES
+        )
+        return source, target
+
+    def verify(self) -> None:
+        """Read all files and compare their checksums with the manifest's.
+
+        Raises:
+            MexmaError: A file is not what was written; the message names it.
+        """
+        self._check_sizes()
+        for name, checksum in self.manifest.checksums.items():
+            if checksum_file(self.path / name) != checksum:
+                raise MexmaError(
+                    f"{self.path / name} is damaged: its checksum is not the manifest's",
+                    "run `mexma prepare` again",
+                )
+
+    def _check_sizes(self) -> None:
+        for side in SIDES:
+            wanted = {
+                f"{side}.ids.npy": file_size(self.manifest.tokens[side], self.manifest.dtype),
+                f"{side}.offsets.npy": file_size(len(self) + 1, _OFFSET),
+            }
+            for name, size in wanted.items():
+                path = self.path / name
+                found = path.stat().st_size if path.is_file() else None
+                if found != size:
+                    what = (
+                        "is missing" if found is None else f"is damaged: {found:,} bytes instead of {size:,}"
+                    )
+                    raise MexmaError(f"{path} {what}", "run `mexma prepare` again")
+
+    def _map(self) -> None:
+        for side in SIDES:
+            for part in ("ids", "offsets"):
+                path = self.path / f"{side}.{part}.npy"
+                try:
+                    # An empty file cannot be mapped.
+                    empty = part == "ids" and not self.manifest.tokens[side]
+                    array = np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
+                except ValueError as error:
+                    raise MexmaError(f"{path} is damaged ({error})", "run `mexma prepare` again") from None
+                # A plain array over the same mapping: taking a slice costs a third of a memmap's.
+                self._arrays[f"{side}.{part}"] = np.asarray(array)
+
+
+class BitextWriter:
+    """Writes a store pair by pair in constant memory; the folder gets its name when it is whole.
+
+    Args:
+        path: The folder to be; a store that is there is replaced at the end.
+        vocabulary: Size of the tokeniser's vocabulary: decides between uint16 and uint32.
+
+    Raises:
+        MexmaError: The disk is full, or `path` is something other than a store.
+    """
+
+    def __init__(self, path: str | Path, vocabulary: int) -> None:
+        self.path = Path(path)
+        if self.path.exists() and not (self.path / MANIFEST).is_file() and any(self.path.iterdir()):
+            raise MexmaError(
+                f"{self.path} is there and is no store of prepared pairs", "name another `data.store`"
+            )
+        self._part = aside(self.path)
+        self._vocabulary = vocabulary
+        self._dtype: Literal["uint16", "uint32"] = "uint16" if vocabulary <= 1 << 16 else "uint32"
+        self._stack = ExitStack()
+        self._tokens = dict.fromkeys(SIDES, 0)
+        self.pairs = 0
+
+    def __enter__(self) -> BitextWriter:
+        for old in left_aside(self.path):  # of a killed run
+            shutil.rmtree(old, ignore_errors=True)
+        with no_space_as_message(self._part):
+            self._part.mkdir(parents=True)
+            self._files = {
+                f"{side}.{part}.npy": self._stack.enter_context(
+                    (self._part / f"{side}.{part}.npy").open("wb")
+                )
+                for side in SIDES
+                for part in ("ids", "offsets")
+            }
+            self._ids = {side: ArrayWriter(self._files[f"{side}.ids.npy"], self._dtype) for side in SIDES}
+            self._offsets = {side: ArrayWriter(self._files[f"{side}.offsets.npy"], _OFFSET) for side in SIDES}
+            for side in SIDES:
+                self._offsets[side].write(np.zeros(1, dtype=_OFFSET))
+        return self
+
+    def write(self, source: list[list[int]], target: list[list[int]]) -> None:
+        """Append pairs: the ids of as many source as target sentences."""
+        assert len(source) == len(target), (len(source), len(target))
+        if not source:
+            return
+        with no_space_as_message(self._part):
+            for side, sentences in zip(SIDES, (source, target), strict=True):
+                ends = self._tokens[side] + np.cumsum([len(ids) for ids in sentences], dtype=np.int64)
+                flat = np.fromiter((token for ids in sentences for token in ids), dtype=np.int64)
+                assert not len(flat) or (flat.min() >= 0 and flat.max() < self._vocabulary), (
+                    "ids out of range"
+                )
+                self._ids[side].write(flat)
+                self._offsets[side].write(ends)
+                self._tokens[side] = int(ends[-1])
+        self.pairs += len(source)
+
+    def finish(self, facts: Mapping[str, Any]) -> BitextStore:
+        """Write the manifest and give the folder its name.
+
+        Args:
+            facts: The fields of `BitextManifest` that the writer does not count itself.
+        """
+        with no_space_as_message(self._part):
+            for array in (*self._ids.values(), *self._offsets.values()):
+                array.close()
+            for file in self._files.values():
+                fsync_file(file)
+            self._stack.close()
+        manifest = BitextManifest(
+            pairs=self.pairs,
+            kept=self.pairs,
+            tokens=self._tokens,
+            dtype=self._dtype,
+            vocabulary=self._vocabulary,
+            checksums={name: checksum_file(self._part / name) for name in self._files},
+            tool_version=__version__,
+            **facts,
+        )
+        write_json_atomic(self._part / MANIFEST, manifest.model_dump(mode="json"))
+        if self.path.is_dir() and not any(self.path.iterdir()):
+            self.path.rmdir()
+        commit_folder(self._part, self.path)
+        return BitextStore.open(self.path)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._stack.close()
+        except OSError:  # what is still buffered has no place on a full disk, and is thrown away here
+            if error is None:
+                raise
+        finally:
+            shutil.rmtree(self._part, ignore_errors=True)

@@ -1,0 +1,386 @@
+"""Folders and hub names that are no whole encoder: one clear message each, and exit code 1."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from hashlib import sha1
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from safetensors.torch import load_file, save_file
+from transformers import BertConfig, BertModel
+
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.loading import hub
+from mexma_cli.encoder.loading.folder import BUNDLED
+from mexma_cli.errors import MexmaError
+from mexma_cli.main import cli
+
+WEIGHTS = "model.safetensors"
+
+
+@pytest.fixture
+def folder(tiny_encoder: Path, tmp_path: Path) -> Path:
+    """A copy to break."""
+    return Path(shutil.copytree(tiny_encoder, tmp_path / "copy"))
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.txt"
+    path.write_text("Oui.\nNon.\n", encoding="utf-8")
+    return path
+
+
+def embed(model: str | Path, corpus: Path) -> Result:
+    return CliRunner().invoke(cli, ["embed", "--model", str(model), "--device", "cpu", str(corpus)])
+
+
+def edit(name: str, change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+    def apply(folder: Path) -> None:
+        content = json.loads((folder / name).read_text(encoding="utf-8"))
+        change(content)
+        (folder / name).write_text(json.dumps(content), encoding="utf-8")
+
+    return apply
+
+
+def fewer_words(folder: Path) -> None:
+    """Weights of a smaller model under the same tokeniser."""
+    tensors = load_file(folder / WEIGHTS)
+    name = next(name for name in tensors if name.endswith("word_embeddings.weight"))
+    tensors[name] = tensors[name][:100].clone()
+    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    edit("config.json", lambda config: config.update(vocab_size=100))(folder)
+
+
+def no_tokenizer(folder: Path) -> None:
+    (folder / "tokenizer.json").unlink()
+    edit("tokenizer_config.json", lambda config: config.update(tokenizer_class="BertTokenizer"))(folder)
+
+
+def no_room(folder: Path) -> None:
+    """A plain folder, whose length limit is the tokeniser's."""
+    (folder / "modules.json").unlink()
+    edit("tokenizer_config.json", lambda config: config.update(model_max_length=0))(folder)
+
+
+BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
+    "tokeniser of a larger model": (
+        fewer_words,
+        "it has token ids up to 144 (tokeniser: 145 tokens; weights: 100)",
+    ),
+    "nothing around a sentence": (
+        edit("tokenizer.json", lambda content: content.update(post_processor=None)),
+        "it puts 0 special tokens around a sentence, not one before and one after (tokeniser: 145",
+    ),
+    "other first token": (
+        edit("config.json", lambda config: config.update(bos_token_id=5)),
+        "bos_token_id is 5 in config.json and 0 in it (tokeniser: 145 tokens; weights: 145)",
+    ),
+    "other last token": (
+        edit("config.json", lambda config: config.update(eos_token_id=3)),
+        "eos_token_id is 3 in config.json and 2 in it",
+    ),
+    "other padding": (
+        edit("tokenizer_config.json", lambda config: config.update(pad_token="<unk>")),
+        "pad_token_id is 1 in config.json and 3 in it",
+    ),
+    "no unknown token": (
+        edit("tokenizer.json", lambda content: content["model"].update(unk_id=None)),
+        "the tokeniser does not work: ",
+    ),
+    "no tokeniser": (no_tokenizer, "it has no tokeniser (tokenizer.json)"),
+    "tokeniser cut off": (
+        lambda f: (f / "tokenizer.json").write_bytes((f / "tokenizer.json").read_bytes()[:999]),
+        "cannot be loaded as an encoder",
+    ),
+    "no weights": (lambda f: (f / WEIGHTS).unlink(), "no file named model.safetensors"),
+    "weights cut off": (
+        lambda f: (f / WEIGHTS).write_bytes((f / WEIGHTS).read_bytes()[:-100]),
+        "cannot be loaded as an encoder: ",
+    ),
+    "config not JSON": (lambda f: (f / "config.json").write_text("model_type: bert"), "not valid JSON"),
+    "config empty": (lambda f: (f / "config.json").write_text("{}"), "no config.json, or an empty one"),
+    "unknown activation": (
+        edit("config.json", lambda config: config.update(hidden_act="swoosh")),
+        "config.json: hidden_act 'swoosh' is not supported",
+    ),
+    "no heads": (
+        edit("config.json", lambda config: config.update(num_attention_heads=0)),
+        "config.json has num_attention_heads 0; at least 1 is needed",
+    ),
+    "heads that do not divide the width": (
+        edit("config.json", lambda config: config.update(num_attention_heads=5)),
+        "hidden size (32) is not a multiple of the number of attention heads (5)",
+    ),
+    "norms of no number": (
+        edit("config.json", lambda config: config.update(layer_norm_eps=None)),
+        "'layer_norm_eps' expected float, got NoneType",
+    ),
+    "no padding": (
+        edit("config.json", lambda config: config.update(pad_token_id=None)),
+        "config.json has pad_token_id null, without which xlm-roberta does not work",
+    ),
+    "no room for a sentence": (no_room, "model_max_length in tokenizer_config.json is 0"),
+    "config a list": (lambda f: (f / "config.json").write_text("[]"), "config.json: not a JSON object"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_folder_is_one_message(case: str, folder: Path, corpus: Path) -> None:
+    change, message = BROKEN[case]
+    change(folder)
+    done = embed(folder, corpus)
+    assert done.exit_code == 1, done.output
+    assert message in done.stderr
+    assert done.stderr.count("\n") <= 2 and "Traceback" not in done.stderr
+    assert done.stdout == "" and not corpus.with_suffix(".emb").exists()
+
+
+def test_a_run_without_its_encoder_is_told_from_other_folders(corpus: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    assert "is not an encoder's folder" in embed(run, corpus).stderr
+    for name in ("recipe.yaml", "log.jsonl"):
+        (run / name).touch()
+    done = embed(run, corpus)
+    assert done.exit_code == 1 and "a training run that holds no encoder" in done.stderr
+    assert "--resume" in done.stderr
+
+
+@pytest.mark.parametrize("padding", [0, 1, None])
+def test_ids_in_a_berts_config_mean_nothing(
+    padding: int | None, folder: Path, sentences: dict[str, list[str]]
+) -> None:
+    """Published BERTs carry RoBERTa's, or their own beside XLM-R's tokeniser, which is right all the same."""
+    config = BertConfig(
+        vocab_size=300, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=64, pad_token_id=padding, bos_token_id=7, eos_token_id=8,
+    )  # fmt: skip
+    model = BertModel(config, add_pooling_layer=False).eval()
+    model.save_pretrained(folder)
+    assert json.loads((folder / "config.json").read_text())["bos_token_id"] == 7
+    encoder = SentenceEncoder.load(str(folder), "cpu")
+    inputs = encoder.tokenizer(sentences["fra"], padding=True, return_tensors="pt")
+    with torch.no_grad():
+        expected = model(inputs["input_ids"], inputs["attention_mask"]).last_hidden_state[:, 0]
+    assert np.abs(encoder.embed(sentences["fra"]) - expected.numpy()).max() < 1e-5
+
+
+def test_a_line_of_unknown_characters_is_a_line(tiny_encoder: Path, corpus: Path) -> None:
+    encoder = SentenceEncoder.load(str(tiny_encoder), "cpu")
+    strange = ["\U000f1234\U000f1235", "漢字", "☃ " * 500]
+    vectors = encoder.embed([*strange, "Oui"])
+    assert vectors.shape == (4, 32) and np.isfinite(vectors).all()
+    assert encoder.truncated == 1
+    assert all(encoder.tokenizer.unk_token_id in ids for ids in encoder.tokenize(strange))
+    corpus.write_text("\U000f1234\n", encoding="utf-8")
+    assert embed(tiny_encoder, corpus).exit_code == 0
+
+
+def test_a_slash_at_the_end_is_the_same_folder(tiny_encoder: Path, corpus: Path) -> None:
+    encoder = SentenceEncoder.load(f"{tiny_encoder}/", "cpu")
+    assert encoder.name == str(tiny_encoder)
+    assert embed(f"{tiny_encoder}/", corpus).exit_code == 0
+
+
+# The hub.
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_a_hub_that_refuses_is_said_at_once(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
+        monkeypatch.setattr(
+            "huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{unused.getsockname()[1]}"
+        )
+        start = time.monotonic()
+        done = embed("owner/name", corpus)
+        assert time.monotonic() - start < 3
+    assert done.exit_code == 1
+    assert (
+        "encoder 'owner/name' cannot be loaded: it is not in the cache, and the hub cannot be" in done.stderr
+    )
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_a_hub_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "PATIENCE", 0.2)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        monkeypatch.setattr(
+            "huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}"
+        )
+        start = time.monotonic()
+        with pytest.raises(MexmaError, match="the hub cannot be reached"):
+            hub.fetch("owner/name")
+        assert time.monotonic() - start < 2
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_without_a_network_by_wish(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(MexmaError, match="HF_HUB_OFFLINE is set"):
+        hub.fetch("owner/name")
+
+
+def test_only_what_an_encoder_is_made_of_is_fetched() -> None:
+    wanted = ["config.json", "modules.json", "tokenizer.json", "vocab.txt", "sentencepiece.bpe.model"]
+    wanted += ["model-00001-of-00002.safetensors", "1_Pooling/config.json", "2_Dense/pytorch_model.bin"]
+    others = ["pytorch_model.bin", "tf_model.h5", "onnx/config.json", "training_args.bin", "onnx/README.md"]
+    others += ["0_Transformer/x/config.json", "modeling.py", "flax_model.msgpack", ".gitattributes"]
+    assert hub.wanted_files([*others, *wanted]) == wanted
+    assert hub.wanted_files(["modeling.py"], python=True) == ["modeling.py"]
+
+
+def test_of_an_encoder_that_mexma_wrote_all_is_fetched() -> None:
+    mini = BUNDLED / "mini"
+    names = [str(file.relative_to(mini)) for file in mini.rglob("*") if file.is_file()]
+    assert hub.wanted_files(names) == names
+
+
+class Hub(BaseHTTPRequestHandler):
+    """As much of the hub as a download needs: repositories' lists of files, and the files."""
+
+    repositories: dict[str, Path]
+    sha = "0123456789abcdef0123456789abcdef01234567"
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        path = self.path.split("?")[0].strip("/")
+        if path.startswith("api/models/"):
+            name = "/".join(path.split("/")[2:4])
+            if name not in self.repositories:
+                return self.answer(404, b"{}", {"X-Error-Code": "RepoNotFound"})
+            files = sorted(p for p in self.repositories[name].rglob("*") if p.is_file())
+            names = [str(file.relative_to(self.repositories[name])) for file in files]
+            if "/tree/" in path:
+                entries = [
+                    {"type": "file", "path": file, "oid": self.oid(name, file),
+                     "size": (self.repositories[name] / file).stat().st_size}
+                    for file in names
+                ]  # fmt: skip
+                return self.answer(200, json.dumps(entries).encode())
+            info = {"id": name, "sha": self.sha, "siblings": [{"rfilename": file} for file in names]}
+            return self.answer(200, json.dumps(info).encode())
+        owner, name, _, _, *file = path.split("/")
+        where = self.repositories[f"{owner}/{name}"] / "/".join(file)
+        headers = {"X-Repo-Commit": self.sha}
+        if not where.is_file():
+            return self.answer(404, b"", headers | {"X-Error-Code": "EntryNotFound"})
+        etag = self.oid(f"{owner}/{name}", "/".join(file))
+        return self.answer(200, where.read_bytes(), headers | {"ETag": f'"{etag}"'})
+
+    def oid(self, name: str, file: str) -> str:
+        return sha1((self.repositories[name] / file).read_bytes()).hexdigest()
+
+    def answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for key, value in (headers or {}).items():
+            self.send_header(key, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server(tiny_encoder: Path, tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
+    plain = Path(shutil.copytree(tiny_encoder, tmp_path / "plain"))
+    for file in ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json"):
+        (plain / file).unlink()
+    (plain / "flax_model.msgpack").write_bytes(b"x")
+    old = Path(shutil.copytree(tiny_encoder, tmp_path / "old"))
+    (old / "0_Transformer").mkdir()
+    for file in [file for file in old.glob("*.*") if file.name != "modules.json"]:
+        file.rename(old / "0_Transformer" / file.name)
+    modules = (old / "modules.json").read_text()
+    (old / "modules.json").write_text(modules.replace('"path": ""', '"path": "0_Transformer"'))
+    Hub.repositories = {"owner/tiny": tiny_encoder, "owner/plain": plain, "owner/old": old}
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+SESSION = """
+import sys
+from huggingface_hub import constants
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.errors import MexmaError
+for line in sys.stdin:
+    command, _, name = line.strip().partition(" ")
+    constants.HF_HUB_OFFLINE = command == "offline"
+    try:
+        print(SentenceEncoder.load(name, "cpu").fingerprint, flush=True)
+    except MexmaError as error:
+        print(error.message, flush=True)
+"""
+
+
+def test_a_hub_name_is_fetched_and_then_found_without_a_network(
+    server: ThreadingHTTPServer, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    environment = os.environ | {
+        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
+        "HF_HOME": str(tmp_path / "home"),
+        "OMP_NUM_THREADS": "1",
+    }
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_CACHE"):
+        environment.pop(name, None)
+    session = subprocess.Popen(
+        [sys.executable, "-c", SESSION],
+        env=environment,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with session:
+
+        def ask(line: str) -> str:
+            assert session.stdin is not None and session.stdout is not None
+            session.stdin.write(f"{line}\n")
+            session.stdin.flush()
+            return session.stdout.readline().strip()
+
+        expected = SentenceEncoder.load(str(tiny_encoder), "cpu").fingerprint
+        assert ask("online owner/tiny") == ask("online owner/old") == expected
+        plain = ask("online owner/plain")
+        assert len(plain) == 32
+        assert "the hub has no such repository" in ask("online owner/other")
+        server.shutdown()
+        server.server_close()
+        for command in ("online", "offline"):
+            assert ask(f"{command} owner/tiny") == ask(f"{command} owner/old") == expected
+            assert ask(f"{command} owner/plain") == plain  # that it has no modules.json is known
+        config = next((tmp_path / "home").rglob("models--owner--plain/.no_exist/*/modules.json"))
+        config.unlink()
+        assert "the cache does not know whether it has a modules.json" in ask("offline owner/plain")
+        session.communicate()
+    assert not list((tmp_path / "home").rglob("flax_model.msgpack"))

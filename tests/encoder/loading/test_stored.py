@@ -1,0 +1,149 @@
+"""Folders read without transformers: the same vectors; and what is not plain is left to it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.loading import stored
+from mexma_cli.encoder.loading.folder import read_settings
+from mexma_cli.encoder.loading.tokens import Tokens
+
+WEIGHTS = "model.safetensors"
+
+
+@pytest.fixture
+def folder(tiny_encoder: Path, tmp_path: Path) -> Path:
+    """A copy to change."""
+    return Path(shutil.copytree(tiny_encoder, tmp_path / "copy"))
+
+
+def edit(file: Path, **changes: object) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def never() -> Any:
+    raise AssertionError("transformers' tokeniser was asked for")
+
+
+def rename(folder: Path, change: Callable[[str], str]) -> None:
+    weights = {change(name): tensor for name, tensor in load_file(folder / WEIGHTS).items()}
+    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int3"])
+def test_it_is_what_transformers_reads(
+    dtype: str,
+    tiny_encoder: Path,
+    sentences: dict[str, list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    SentenceEncoder.load(str(tiny_encoder), "cpu").save(tmp_path / "saved", dtype)
+    plain = SentenceEncoder.load(str(tmp_path / "saved"), "cpu")
+    assert stored.read_model(read_settings(tmp_path / "saved")) and Tokens.plain(tmp_path / "saved", never)
+    monkeypatch.setattr(stored, "read_model", lambda settings: None)
+    monkeypatch.setattr(Tokens, "plain", lambda folder, load: None)
+    other = SentenceEncoder.load(str(tmp_path / "saved"), "cpu")
+    assert plain.fingerprint == other.fingerprint
+    texts = [*sentences["fra"], "", "漢字"]
+    assert np.array_equal(plain.embed(texts), other.embed(texts))
+    assert plain.body.first_position == other.body.first_position == 2
+    assert plain.tokenizer.backend_tokenizer.to_str() == plain.tokens.backend.to_str()
+
+
+def test_the_model_is_made_when_it_is_asked_for(tiny_encoder: Path, sentences: dict[str, list[str]]) -> None:
+    encoder = SentenceEncoder.load(str(tiny_encoder), "cpu")
+    before, weights = encoder.embed(sentences["fra"]), dict(encoder.body.weights)
+    model = encoder.model
+    assert encoder.model is model and not model.training
+    assert all(torch.equal(model.state_dict()[name], tensor) for name, tensor in weights.items())
+    assert np.array_equal(encoder.embed(sentences["fra"]), before)
+    with torch.no_grad():
+        model.get_input_embeddings().weight.mul_(2)
+    assert not np.allclose(encoder.embed(sentences["fra"]), before)
+
+
+def test_what_the_engine_does_not_compute(tiny_encoder: Path, sentences: dict[str, list[str]]) -> None:
+    """float16 on a processor: the model is made once, before several threads want it."""
+    half = SentenceEncoder.load(str(tiny_encoder), "cpu", "float16")
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        found = half.embed(sentences["fra"] * 300)[: len(sentences["fra"])]
+    finally:
+        torch.set_num_threads(before)
+    expected = SentenceEncoder.load(str(tiny_encoder), "cpu").embed(sentences["fra"])
+    assert half.model.dtype == torch.float16 and np.abs(found - expected).max() < 0.05
+
+
+LEFT: dict[str, Callable[[Path], object]] = {
+    "names with a prefix": lambda f: rename(f, "roberta.{}".format),
+    "a weight more": lambda f: rename(f, lambda name: name.replace("layer.1.output.dense.bias", "more")),
+    "weights of another type than stated": lambda f: edit(f / "config.json", dtype="float16"),
+    "no type stated": lambda f: edit(f / "config.json", dtype=None),
+    "cross-attention": lambda f: edit(f / "config.json", add_cross_attention=True),
+    "pickled": lambda f: (f / WEIGHTS).rename(f / "pytorch_model.bin"),
+    "sizes that are none": lambda f: edit(f / "config.json", num_hidden_layers="2"),
+}
+
+
+@pytest.mark.parametrize("case", LEFT)
+def test_weights_that_are_left_to_transformers(case: str, folder: Path) -> None:
+    assert stored.read_model(read_settings(folder))
+    LEFT[case](folder)
+    assert stored.read_model(read_settings(folder)) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tokenizer_class": "XLMRobertaTokenizer"},
+        {"add_bos_token": True},
+        {"mask_token": "<other>"},
+        {"model_max_length": None},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_tokenisers_that_are_left_to_transformers(changes: dict[str, object], folder: Path) -> None:
+    assert Tokens.plain(folder, never)
+    edit(folder / "tokenizer_config.json", **changes)
+    assert Tokens.plain(folder, never) is None
+
+
+def test_a_pooler_in_the_file_is_no_hindrance(folder: Path) -> None:
+    weights = load_file(folder / WEIGHTS) | {
+        "pooler.dense.weight": torch.ones(32, 32),
+        "pooler.dense.bias": torch.ones(32),
+        "embeddings.position_ids": torch.arange(66)[None],
+    }
+    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+    plain = stored.read_model(read_settings(folder))
+    assert plain and len(plain.weights) == len(weights) - 3
+
+
+EMBED = "from mexma_cli.main import cli; cli('embed --device cpu text'.split(), standalone_mode=False)"
+
+
+@pytest.mark.parametrize(
+    ("code", "unused"), [(EMBED, "transformers"), ("import mexma_cli.stages.prepare.prepare", "torch")]
+)
+def test_what_is_not_needed_is_not_loaded(code: str, unused: str, tmp_path: Path) -> None:
+    """A command's start is most of what a page of text costs."""
+    (tmp_path / "text").write_text("Le chat dort.\n")
+    code += f"; import sys; sys.exit({unused!r} in sys.modules and '{unused} was loaded')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, text=True, capture_output=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,302 @@
+"""Words without a token of their own, by their n-grams: against plain Python, on disk, and in sentences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from anyascii import anyascii
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors import safe_open
+
+from docs.make_mini.smaller import allotted, smaller
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.ngrams.embeddings import FILE, Spelling, ngram_keys
+from mexma_cli.errors import MexmaError
+from mexma_cli.numerics.trellis import BITS, Coded
+from mexma_cli.objectives.words import Words
+from mexma_cli.recipe import WordsObjective
+from tests.examples import demo_pairs, untrained_words
+
+SIZES, CONSONANTS, POWER = [2, 3], [2], 0.7
+SETTINGS = WordsObjective(
+    name="words", ngrams=SIZES, consonants=CONSONANTS, spelling=True, length_power=POWER
+)
+
+
+def ngrams(word: str, sizes: list[int], consonants: list[int]) -> list[str]:
+    """What `ngram_keys` has the hashes of, as strings."""
+    spelled = anyascii(word.replace("▁", "<")).lower()
+    bare = "".join(letter for letter in spelled if letter not in "aeiouyj")
+    found = [f"{size}{spelled[i : i + size]}" for size in sizes for i in range(len(spelled) - size + 1)]
+    found.append(f"={spelled.replace('<', '')}")
+    if consonants:
+        found += [f"#{size}{bare[i : i + size]}" for size in consonants for i in range(len(bare) - size + 1)]
+        found.append(f"#={bare.replace('<', '')}")
+    return found
+
+
+@given(
+    st.lists(
+        st.text(st.characters(exclude_characters="\0"), max_size=9)  # which counts as nothing
+        | st.text("▁aeioubcd<жñ漢", max_size=12),
+        max_size=8,
+    ),
+    *[st.lists(st.integers(1, 6), max_size=3, unique=True)] * 2,
+)
+def test_keys_are_of_the_ngrams(words: list[str], sizes: list[int], consonants: list[int]) -> None:
+    """As many as there are, in the words' order, and equal where the n-grams are."""
+    keys, counts = ngram_keys(words, sizes, consonants)
+    expected = [ngrams(word, sizes, consonants) for word in words]
+    assert counts.tolist() == [len(one) for one in expected]
+    strings = [ngram for one in expected for ngram in one]
+    assert len({*zip(keys.tolist(), strings, strict=True)}) == len({*strings}) == len({*keys.tolist()})
+
+
+def test_kindred_words_share_their_consonants() -> None:
+    """Milk in Russian, Belarusian and Czech, as the tokeniser writes it, which share no n-gram of three."""
+    milk = ["▁moloko", "▁malako", "▁mleko"]
+    apart, of_each = ngram_keys(milk, [3], [])
+    assert len({*apart[: of_each[0]].tolist()} & {*apart[of_each[0] : of_each[:2].sum()].tolist()}) == 0
+    keys, counts = ngram_keys(milk, [], [3, 4])
+    first, second, third = np.split(keys, np.cumsum(counts)[:-1])
+    assert len({*first.tolist()} & {*second.tolist()} & {*third.tolist()}) == 4  # <ml, mlk, <mlk, all of it
+
+
+def test_other_scripts_share_ngrams_with_latin() -> None:
+    cyrillic, latin = (ngram_keys([word], [3], [3])[0].tolist() for word in ("▁Москва", "▁moskva"))
+    assert cyrillic == latin
+    assert ngram_keys(["niño"], [3], [])[0].tolist() == ngram_keys(["nino"], [3], [])[0].tolist()
+
+
+@pytest.fixture(scope="module")
+def words() -> Words:
+    return untrained_words(SETTINGS)
+
+
+@pytest.fixture
+def encoder(words: Words) -> SentenceEncoder:
+    encoder = words.export()
+    encoder.truncated = 0
+    return encoder
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    pairs = [side for pair in demo_pairs(16) for side in pair.split("\t")]
+    return [*pairs, "", "Zweiundvierzig 42 Łódź!", "Женева", "漢字", "1998"]
+
+
+def cosines(x: np.ndarray) -> np.ndarray:
+    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+    return unit @ unit.T
+
+
+def split(encoder: SentenceEncoder, text: str) -> list[tuple[str, list[int]]]:
+    """The words of a text as the tokeniser writes them, and their tokens."""
+    ids = encoder.tokenize([text])[0][1:-1].tolist()
+    found: list[tuple[str, list[int]]] = []
+    for token, piece in zip(ids, encoder.tokenizer.convert_ids_to_tokens(ids), strict=True):
+        if piece.startswith("▁") or piece == "<unk>":
+            found.append((piece, [token]))
+        else:
+            found[-1] = (found[-1][0] + piece, [*found[-1][1], token])
+    return found
+
+
+@torch.no_grad()
+def test_a_split_word_is_the_sum_of_its_ngrams(
+    words: Words, encoder: SentenceEncoder, texts: list[str]
+) -> None:
+    """The encoder's cosines are those of sums in plain Python, with the n-grams that tokens share."""
+    assert words.keys is not None
+    table = {int(key): vector for key, vector in zip(words.keys, words.ngram_vectors, strict=True)}
+
+    def by_letters(word: str) -> torch.Tensor:
+        known = [table[key] for key in ngram_keys([word], SIZES, CONSONANTS)[0].tolist() if key in table]
+        return torch.stack(known).sum(dim=0) / len(known) ** 0.5
+
+    vectors, spelled = words.table(torch.arange(len(words.vectors))), 0
+    vectors[encoder.tokenizer.all_special_ids] = 0
+    sums = []
+    for text in texts[:-5]:
+        total = torch.zeros(vectors.shape[1])
+        for word, tokens in split(encoder, text):
+            alone = len(tokens) == 1 or not word[1:].isalpha()
+            parts = vectors[tokens] if alone else by_letters(word)[None]
+            total += (parts * parts.norm(dim=1, keepdim=True).clamp_min(1e-9) ** (POWER - 1)).sum(dim=0)
+            spelled += not alone
+        sums.append(total.numpy())
+    assert spelled > 20
+    found = cosines(encoder.embed(texts[:-5]))
+    assert np.abs(found - cosines(np.stack(sums))).max() < 5e-3
+    encoder.spelling = None
+    assert np.abs(found - cosines(encoder.embed(texts[:-5]))).max() > 0.1
+
+
+def test_the_model_itself_gives_the_same(
+    encoder: SentenceEncoder, texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU, without the engine; and among others as alone, with either pooling."""
+    for pooling in ("cls", "mean"):
+        encoder.pooling = pooling
+        found = encoder.embed(texts)
+        np.testing.assert_allclose(
+            np.concatenate([encoder.embed([text]) for text in texts]), found, atol=1e-4
+        )
+        with monkeypatch.context() as patch:
+            patch.setattr("mexma_cli.encoder.encoder.supported", lambda body: False)
+            np.testing.assert_allclose(encoder.embed(texts), found, atol=1e-4)
+
+
+def test_only_words_of_letters_are_spelled(encoder: SentenceEncoder) -> None:
+    """And those with an n-gram that is known; each is one token, and a sentence is cut after so many."""
+    size = encoder.model.config.vocab_size
+    assert encoder.spelling is not None
+    (ids,), rows = encoder.spelling.replaced(
+        encoder.tokenize(["zurbelnd 8765 漢字 zurbelnd"]), encoder.tokens.backend
+    )
+    assert len(rows) == 1 and (ids >= size).tolist().count(True) == 2
+    assert ids[1] == ids[-2] == size and encoder.tokenizer.unk_token_id in ids
+    long = "zurbelnd " * 38
+    encoder.embed([long, long + "ja"])
+    assert encoder.truncated == 1
+    encoder.count_cut([long, long + "ja"])
+    assert encoder.truncated == 2
+    encoder.tokenize([long])
+    assert encoder.truncated == 3  # in pieces it is longer
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-6), ("int3", 0.15)])
+def test_a_folder_keeps_its_spelling(
+    dtype: str, tolerance: float, encoder: SentenceEncoder, texts: list[str], tmp_path: Path
+) -> None:
+    encoder.save(tmp_path / "encoder", dtype)
+    loaded = SentenceEncoder.load(str(tmp_path / "encoder"), "cpu")
+    again = SentenceEncoder.load(str(tmp_path / "encoder"), "cpu")
+    assert loaded.fingerprint == again.fingerprint
+    assert (loaded.fingerprint == encoder.fingerprint) == (dtype == "float32")
+    meant = texts[:-5]  # and none whose vector is next to nothing
+    found, before = cosines(loaded.embed(meant)), cosines(encoder.embed(meant))
+    assert np.abs(found - before).max() < tolerance
+    (tmp_path / "encoder" / FILE).unlink()
+    pieces = SentenceEncoder.load(str(tmp_path / "encoder"), "cpu")
+    assert pieces.fingerprint != loaded.fingerprint
+    assert np.abs(cosines(pieces.embed(meant)) - before).max() > 0.2
+    assert pieces.embed(["1998"]) == pytest.approx(loaded.embed(["1998"]), abs=1e-4)
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_a_table_is_the_same_bytes_each_time(small: bool, encoder: SentenceEncoder, tmp_path: Path) -> None:
+    assert encoder.spelling is not None
+    found = set()
+    for _ in range(4):
+        encoder.spelling.save(tmp_path, small)
+        found.add((tmp_path / FILE).read_bytes())
+    assert len(found) == 1
+
+
+def test_a_damaged_table_is_refused(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    encoder.save(tmp_path)
+    file = tmp_path / FILE
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    with pytest.raises(MexmaError, match=FILE):
+        SentenceEncoder.load(str(tmp_path), "cpu")
+    assert encoder.spelling is not None
+    assert isinstance(encoder.spelling.vectors, torch.Tensor)
+    encoder.spelling.vectors = encoder.spelling.vectors[:, :-4].contiguous()
+    encoder.spelling.save(tmp_path, small=False)
+    with pytest.raises(MexmaError, match="n-grams of 64"):
+        SentenceEncoder.load(str(tmp_path), "cpu")
+
+
+def test_a_smaller_encoder_spells_the_words_that_it_lost(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    """The first tokens have their vectors, and what cannot be spelled; other words are their letters."""
+    tokenizer, spelling = encoder.tokenizer, encoder.spelling
+    assert spelling is not None
+    before = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    small = smaller(encoder, tokens=20, inner=3, size=10**6)
+    pieces = small.tokenizer.convert_ids_to_tokens(range(small.model.config.vocab_size))
+    assert pieces[:20] == before[:20] and pieces[-1] == before[-1] == "<mask>"
+    lost = [piece for piece in before if piece not in pieces]
+    inside = [piece for piece in before[20:-1] if piece.isalpha() and len(piece) > 1]
+    assert [piece for piece in pieces if piece in inside] == inside[:3] and len(inside) > 3
+    assert lost and all(len(piece.strip("▁")) > 1 and piece.strip("▁").isalpha() for piece in lost)
+    words = [piece.strip("▁") for piece in pieces[4:20] if piece.startswith("▁") and piece[1:].isalpha()]
+    texts = [" ".join(words), "12!", "", f"zurbelnd {words[0]}"]
+    found, expected = small.embed(texts), encoder.embed(texts)
+    np.testing.assert_allclose(found[:3], expected[:3], atol=1e-4)
+    assert cosines(np.stack([found[3], expected[3]]))[0, 1] > 0.99  # with 4 bits
+    fewer = smaller(encoder, tokens=20, inner=3, size=2000)
+    assert fewer.spelling is not None and set(fewer.spelling.keys) < set(spelling.keys)
+    fewer.save(tmp_path, "int3")
+    kept = spelling_bytes(tmp_path / FILE, fewer.spelling)
+    assert 1900 < kept <= 2000
+    loaded = SentenceEncoder.load(str(tmp_path), "cpu")
+    assert loaded.tokenize(["de zurbelnd 漢"])[0].tolist() == fewer.tokenize(["de zurbelnd 漢"])[0].tolist()
+    encoder.spelling = None
+    with pytest.raises(MexmaError, match="does not spell"):
+        smaller(encoder, tokens=20, inner=3, size=2000)
+
+
+def spelling_bytes(file: Path, spelling: Spelling) -> int:
+    """Of a table that is stored small, without its levels, of which three tables have as many."""
+    assert isinstance(spelling.vectors, Coded)
+    with safe_open(file, "pt") as stored:
+        names = [name for name in stored.keys() if not name.startswith("levels")]  # noqa: SIM118
+        assert {f"codes{bits}" for bits in spelling.vectors.parts} <= set(names)
+        return sum(stored.get_tensor(name).nbytes for name in names)
+
+
+@given(
+    st.lists(st.floats(0.01, 100), min_size=1, max_size=50),
+    st.sampled_from([24, 32, 64, 320]),
+    st.integers(0, 3000),
+)
+def test_more_bits_for_what_matters_more(worth: list[float], dim: int, size: int) -> None:
+    """No n-gram has fewer bits than one that matters less, they fit, and nothing more would."""
+    bits = allotted(np.array(worth), dim, size)
+    in_order = bits[np.argsort(worth, kind="stable")]
+    assert (np.diff(in_order.astype(int)) >= 0).all() or len(set(worth)) < len(worth)
+    bytes_of = {0: 0} | {count: -(dim * count // -8) + 7 for count in BITS}
+    spent = sum(bytes_of[int(count)] for count in bits)
+    assert spent <= size
+    assert (bits == 4).all() or spent + max(bytes_of.values()) > size
+
+
+def test_a_word_has_the_same_bits_whatever_stands_beside_it(encoder: SentenceEncoder) -> None:
+    assert encoder.spelling is not None
+    words = ["▁zurbelnd", *(f"▁casar{letter}" for letter in "abcdefghijklm")]
+    together = encoder.spelling.rows(words)[0]
+    assert torch.equal(torch.cat([encoder.spelling.rows([word])[0] for word in words]), together)
+
+
+def test_sums_that_are_too_much_for_float16() -> None:
+    """As of a word with some 100,000 letters, here for the vectors' length."""
+    words = ["▁" + "the" * 200, "▁the"]
+    keys = np.unique(ngram_keys(words, [3, 4], [])[0])
+    vectors = 4096 * torch.randn(len(keys), 32, generator=torch.Generator().manual_seed(0)).half()
+    long, short = (Spelling(keys, vectors / by, [3, 4], [], 0.5, 1 / by).rows(words)[0] for by in (1, 4096))
+    assert long.isfinite().all() and torch.allclose(long, short, atol=1e-2)
+    assert torch.equal(long[1], short[1])
+
+
+def test_rows_go_to_the_device_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not with every batch of a buffer: all batches have all of them."""
+    encoder = SentenceEncoder.load("mini", "cpu")
+    encoder.model.to("meta")
+    rows: list[torch.Tensor | None] = []
+
+    def embed(self: SentenceEncoder, ids: list[np.ndarray], spelled: torch.Tensor | None) -> np.ndarray:
+        rows.append(spelled)
+        return np.zeros((len(ids), self.dim), np.float32)
+
+    monkeypatch.setattr("mexma_cli.encoder.encoder.GPU_TOKENS_PER_BATCH", 16)
+    monkeypatch.setattr(SentenceEncoder, "_embed_batch", embed)
+    encoder.embed(["Xqzvwky and Wblmqrt.", "Another line with Qvxzkrm.", "Ein Zqkwvx."])
+    assert len(rows) > 1 and rows[0] is not None and rows[0].device.type == "meta"
+    assert all(one is rows[0] for one in rows)

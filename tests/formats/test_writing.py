@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import errno
+import gzip
+import lzma
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.formats import writing as bitext
+from mexma_cli.formats.bitext import Chunk, MinedPair
+from mexma_cli.formats.writing import (
+    format_of,
+    only_process,
+    outputs_of,
+    write_chunks,
+    write_mined,
+    write_pairs,
+)
+
+PAIRS = [MinedPair(1.5, "un", "one"), MinedPair(1.0, "deux", "two")]
+LANGUAGES = ("fra_Latn", "eng_Latn")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a.tsv", "tsv"),
+        ("a", "tsv"),
+        ("a.txt.gz", "tsv"),
+        ("a.jsonl", "jsonl"),
+        ("a.jsonl.zst", "jsonl"),
+        ("a.b.tmx", "tmx"),
+        ("a.tmx.gz", "tmx"),
+        ("jsonl", "tsv"),
+    ],
+)
+def test_the_name_says_the_format(name: str, kind: str) -> None:
+    assert format_of(Path(name)) == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "languages", "names"),
+    [
+        ("out", LANGUAGES, ["out.fra", "out.eng"]),
+        ("out.gz", LANGUAGES, ["out.fra.gz", "out.eng.gz"]),
+        ("corpus.v1.xz", ("deu_Latn", "eng_Latn"), ["corpus.v1.deu.xz", "corpus.v1.eng.xz"]),
+        ("out", ("zho_Hans", "zho_Hant"), ["out.zho_Hans", "out.zho_Hant"]),
+    ],
+)
+def test_moses_files_are_named_by_language(name: str, languages: tuple[str, str], names: list[str]) -> None:
+    assert outputs_of(Path("dir") / name, "moses", languages) == [Path("dir") / n for n in names]
+
+
+@pytest.mark.parametrize("kind", ["moses", "tmx"])
+@pytest.mark.parametrize("languages", [("und", "eng_Latn"), ("eng_Latn", "eng_Latn")])
+def test_formats_that_name_languages_need_two(kind: str, languages: tuple[str, str]) -> None:
+    with pytest.raises(MexmaError, match="tells the sides apart by their languages") as error:
+        outputs_of(Path("out"), kind, languages)
+    assert "--source-lang" in str(error.value.hint)
+
+
+def test_moses_files_are_compressed_and_aligned(tmp_path: Path) -> None:
+    paths = outputs_of(tmp_path / "out.gz", "moses", LANGUAGES)
+    assert write_mined(paths, PAIRS, "moses", LANGUAGES) == 0
+    assert [gzip.decompress(path.read_bytes()).decode() for path in paths] == ["un\ndeux\n", "one\ntwo\n"]
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
+
+
+def test_other_formats_are_one_file(tmp_path: Path) -> None:
+    for kind, start in (("tmx", "<?xml"), ("jsonl", '{"score": 1.5, "source": "un", "target": "one", "so')):
+        path = tmp_path / f"out.{kind}.xz"
+        write_mined([path], PAIRS, kind, LANGUAGES)
+        assert lzma.decompress(path.read_bytes()).decode().startswith(start)
+
+
+def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "out.tsv"
+    path.write_text("old\n")
+
+    def pairs() -> Iterator[tuple[float, str, str]]:
+        yield 1.0, "a", "b"
+        raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError):
+        write_pairs(path, pairs())
+    assert path.read_text() == "old\n" and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_disk_that_is_full_in_the_middle_leaves_no_half_file(tmp_path: Path, before: bool) -> None:
+    paths = [tmp_path / "out.fra.gz", tmp_path / "out.eng.gz"]
+    for path in paths if before else []:
+        path.write_text("old")
+
+    def chunks() -> Iterator[Chunk]:
+        yield ("a\n", "b\n"), 0
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(MexmaError, match=r"out\.fra\.gz: no space left on the disk") as error:
+        write_chunks(paths, chunks())
+    assert "free some space" in str(error.value.hint)
+    assert sorted(tmp_path.iterdir()) == (sorted(paths) if before else [])
+    assert not before or [path.read_text() for path in paths] == ["old", "old"]
+
+
+@pytest.mark.parametrize("links", [True, False])
+@pytest.mark.parametrize("before", [True, False])
+def test_moses_files_get_their_names_together_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bool, links: bool
+) -> None:
+    paths = outputs_of(tmp_path / "out", "moses", LANGUAGES)
+    for path in paths if before else []:
+        path.write_text("old")
+    replace = Path.replace
+
+    def fails_at_the_second(self: Path, target: Path) -> Path:
+        if Path(target) == paths[1] and ".tmp-" in self.name:
+            raise OSError(errno.EIO, "broken")
+        return replace(self, target)
+
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, "no links")
+
+    monkeypatch.setattr(Path, "replace", fails_at_the_second)
+    if not links:
+        monkeypatch.setattr(bitext.os, "link", no_links)
+    with pytest.raises(OSError, match="broken"):
+        write_mined(paths, PAIRS, "moses", LANGUAGES)
+    assert sorted(tmp_path.iterdir()) == (sorted(paths) if before else [])
+    assert not before or [path.read_text() for path in paths] == ["old", "old"]
+    monkeypatch.undo()
+    write_mined(paths, PAIRS, "moses", LANGUAGES)
+    assert [path.read_text() for path in paths] == ["un\ndeux\n", "one\ntwo\n"]
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+def test_a_device_that_is_full_is_a_message() -> None:
+    with pytest.raises(MexmaError, match="/dev/full: no space left on the disk"):
+        write_mined([Path("/dev/full")], PAIRS)
+
+
+def test_a_second_process_is_refused(tmp_path: Path) -> None:
+    path, link = tmp_path / "out.tsv", tmp_path / "link.tsv"
+    code = (
+        "import sys, pathlib; from mexma_cli.formats.writing import only_process\n"
+        "with only_process([pathlib.Path(sys.argv[1])]): print('held', flush=True); sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdin and holder.stdout and holder.stdout.readline() == "held\n"
+    link.symlink_to(path)
+    for name in (path, link):
+        with pytest.raises(MexmaError, match=r"out\.tsv: another process is about to write it"):
+            only_process([tmp_path / "other.tsv", name]).__enter__()
+    assert not (tmp_path / "other.tsv.lock").exists()
+    holder.communicate("")
+    with only_process([path]):
+        assert (tmp_path / "out.tsv.lock").exists()
+    assert sorted(tmp_path.iterdir()) == [link]
+
+
+def test_a_lock_that_a_killed_process_left_does_not_matter(tmp_path: Path) -> None:
+    (tmp_path / "out.tsv.lock").touch()
+    with only_process([tmp_path / "out.tsv"]):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_pipe_is_compressed_as_it_is_named(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.gz"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_mined([pipe], PAIRS)
+    packed = os.read(reader, 1 << 16)
+    os.close(reader)
+    write_mined([tmp_path / "plain.tsv"], PAIRS)
+    assert gzip.decompress(packed) == (tmp_path / "plain.tsv").read_bytes()
+
+
+def test_what_a_killed_process_wrote_goes_when_its_output_is_written_again(tmp_path: Path) -> None:
+    for name in ("out.tsv.tmp-77", "out.tsv.tmp-saved", "other.tsv.tmp-77"):
+        (tmp_path / name).touch()
+    with only_process([tmp_path / "out.tsv"]):
+        pass
+    assert {path.name for path in tmp_path.iterdir()} == {"out.tsv.tmp-saved", "other.tsv.tmp-77"}
+
+
+def test_a_file_of_the_users_that_is_called_like_a_lock_stays(tmp_path: Path) -> None:
+    theirs = tmp_path / "poetry.lock"
+    theirs.write_text("theirs")
+    with only_process([tmp_path / "poetry"]):
+        pass
+    assert theirs.read_text() == "theirs"

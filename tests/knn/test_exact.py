@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.knn import exact as neighbours
+from mexma_cli.knn import sweep, tiles
+from mexma_cli.knn.arithmetic import BFLOAT16, FLOAT32, INT8, Arithmetic
+from mexma_cli.knn.exact import Neighbours, knn
+from mexma_cli.knn.sweep import Place
+from tests.knn.searching import DEVICE, crowded, same, with_arithmetic
+
+
+def brute_force(x: np.ndarray, y: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Scores and ids from x to y, sorted by (score descending, id ascending), in float64."""
+
+    def units(vectors: np.ndarray) -> np.ndarray:
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors / np.where(norms == 0, 1, norms)
+
+    cosines = units(x.astype(np.float64)) @ units(y.astype(np.float64)).T
+    ids = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(cosines, ids, 1), ids
+
+
+def check(found: Neighbours, x: np.ndarray, y: np.ndarray, k: int) -> None:
+    for scores, ids, own, other in (
+        (found.forward_scores, found.forward_ids, x, y),
+        (found.backward_scores, found.backward_ids, y, x),
+    ):
+        wanted_scores, wanted_ids = brute_force(own, other, k)
+        assert scores.dtype == np.float32 and ids.dtype == np.int64
+        np.testing.assert_allclose(scores, wanted_scores, atol=1e-6)
+        np.testing.assert_array_equal(ids, wanted_ids)
+
+
+class Source:
+    """What an EmbeddingStore looks like from here."""
+
+    def __init__(self, vectors: np.ndarray) -> None:
+        self._vectors = vectors.astype(np.float16)
+        self.rows, self.dim = vectors.shape
+        self.longest = 0
+
+    def vectors(self, start: int, stop: int) -> np.ndarray:
+        self.longest = max(self.longest, stop - start)
+        return self._vectors[start:stop].astype(np.float32)
+
+
+@settings(max_examples=60)
+@given(
+    rows=st.integers(1, 90),
+    columns=st.integers(1, 90),
+    k=st.integers(1, 20),
+    seed=st.integers(0, 2**32 - 1),
+    x_tile=st.integers(1, 100),
+    y_tile=st.integers(1, 100),
+)
+def test_is_brute_force_for_any_tiling(
+    rows: int, columns: int, k: int, seed: int, x_tile: int, y_tile: int
+) -> None:
+    """Vectors whose cosines are exact in float32, with ties, zeros and equal rows everywhere."""
+    rng = np.random.default_rng(seed)
+    x, y = np.zeros((rows, 8), np.float32), np.zeros((columns, 8), np.float32)
+    for vectors in (x, y):
+        for row in vectors:  # one or four entries of one size: norms are powers of two
+            row[rng.permutation(8)[: rng.choice([0, 1, 4, 4])]] = rng.choice([1.0, -1.0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiles, "X_TILE", x_tile)
+        patch.setattr(tiles, "Y_TILE", y_tile)
+        check(knn(x, y, k), x, y, k)
+
+
+@pytest.mark.parametrize("shape", [(5000, 700, 16, 4), (300, 4500, 24, 16), (2600, 2600, 8, 1)])
+def test_is_brute_force_over_full_tiles(shape: tuple[int, int, int, int]) -> None:
+    rows, columns, dim, k = shape
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((rows, dim)).astype(np.float32)
+    y = rng.standard_normal((columns, dim)).astype(np.float32)
+    found = knn(x, y, k)
+    wanted_scores, wanted_ids = brute_force(x, y, k)
+    np.testing.assert_allclose(found.forward_scores, wanted_scores, atol=1e-6)
+    assert (found.forward_ids == wanted_ids).mean() > 0.999  # float32 ties a few
+    wanted_scores, wanted_ids = brute_force(y, x, k)
+    np.testing.assert_allclose(found.backward_scores, wanted_scores, atol=1e-6)
+    assert (found.backward_ids == wanted_ids).mean() > 0.999
+
+
+def test_a_pair_scores_the_same_in_both_directions() -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((50, 33)), rng.standard_normal((40, 33))
+    found = knn(x.astype(np.float32), y.astype(np.float32), 50)
+    forward = np.empty((50, 40), np.float32)
+    np.put_along_axis(forward, found.forward_ids, found.forward_scores, 1)
+    backward = np.empty((40, 50), np.float32)
+    np.put_along_axis(backward, found.backward_ids, found.backward_scores, 1)
+    np.testing.assert_array_equal(forward, backward.T)
+
+
+def test_rows_left_out_are_nobodys_neighbour_and_ids_stay_row_numbers() -> None:
+    rng = np.random.default_rng(2)
+    x, y = rng.standard_normal((60, 5)).astype(np.float32), rng.standard_normal((50, 5)).astype(np.float32)
+    keep_x, keep_y = rng.random(60) < 0.7, rng.random(50) < 0.5
+    x[~keep_x] = np.nan  # not even looked at
+    found = knn(x, y, 3, keep_x=keep_x, keep_y=keep_y)
+    assert (found.forward_ids[~keep_x] == -1).all() and np.isneginf(found.forward_scores[~keep_x]).all()
+    alone = knn(x[keep_x], y[keep_y], 3)
+    np.testing.assert_array_equal(found.forward_ids[keep_x], np.flatnonzero(keep_y)[alone.forward_ids])
+    np.testing.assert_array_equal(found.backward_ids[keep_y], np.flatnonzero(keep_x)[alone.backward_ids])
+    np.testing.assert_array_equal(found.backward_scores[keep_y], alone.backward_scores)
+
+
+def test_streams_a_source_in_blocks_and_reports_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "X_TILE", 2048)
+    monkeypatch.setattr(tiles, "Y_TILE", 2048)
+    rng = np.random.default_rng(3)
+    x, y = Source(rng.standard_normal((9000, 4))), Source(rng.standard_normal((3000, 4)))
+    seen: list[tuple[int, int]] = []
+    knn(x, y, 2, on_progress=lambda done, total: seen.append((done, total)))
+    assert x.longest <= 4096 and y.longest <= tiles.Y_TILE
+    assert seen == [(done, 10) for done in range(1, 11)]
+
+
+def test_an_empty_side_has_no_neighbours() -> None:
+    found = knn(np.ones((3, 2), np.float32), np.ones((2, 2), np.float32), 4, keep_y=np.zeros(2, bool))
+    assert found.forward_ids.shape == (3, 0) and found.backward_ids.shape == (2, 3)
+    assert (found.backward_ids == -1).all()
+
+
+def test_refuses_what_it_cannot_answer() -> None:
+    good, bad = np.ones((3, 2), np.float32), np.ones((3, 2), np.float32)
+    bad[1, 0] = np.inf
+    with pytest.raises(ValueError, match="row 1 is not finite"):
+        knn(good, bad, 1)
+    with pytest.raises(ValueError, match="2 and of 3 dimensions"):
+        knn(good, np.ones((3, 3), np.float32), 1)
+    with pytest.raises(ValueError, match="at least 1"):
+        knn(good, good, 0)
+
+
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 1000),
+    k=st.integers(1, 6),
+    arithmetic=st.sampled_from([FLOAT32, BFLOAT16, INT8, DEVICE]),
+    x_tile=st.integers(3, 80),
+    y_tile=st.integers(3, 80),
+    x_rows=st.integers(1, 200),
+    threads=st.integers(1, 3),
+)
+def test_the_same_bytes_however_it_is_cut(
+    seed: int, k: int, arithmetic: Arithmetic, x_tile: int, y_tile: int, x_rows: int, threads: int
+) -> None:
+    x, y = crowded(150, 9, seed), crowded(130, 9, seed + 1)
+    wanted = knn(x, y, k)
+    before = torch.get_num_threads()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            with_arithmetic(patch, arithmetic)
+            patch.setattr(tiles, "X_TILE", x_tile)
+            patch.setattr(tiles, "Y_TILE", y_tile)
+            patch.setattr(neighbours, "X_ROWS", x_rows)
+            patch.setattr(tiles, "GROUPS", 8)  # so that small tiles have floors, too
+            patch.setattr(sweep, "_QUEUE", y_tile + 20)  # and queues fill up
+            patch.setattr("mexma_cli.numerics.threads._PARALLEL_FROM", 0)
+            torch.set_num_threads(threads)
+            assert same(knn(x, y, k), wanted)
+    finally:
+        torch.set_num_threads(before)
+
+
+class Killed(Exception):
+    pass
+
+
+class Diary:
+    """A journal in memory that kills the search after some entries."""
+
+    def __init__(self, entries: int) -> None:
+        self.entries = entries
+        self.kept: tuple[Place, np.ndarray, np.ndarray] | None = None
+
+    def load(self, forward: np.ndarray, backward: np.ndarray) -> Place | None:
+        if self.kept is None:
+            return None
+        place, forward[:], backward[:] = self.kept
+        return place
+
+    def due(self) -> bool:
+        return True
+
+    def save(self, place: Place, forward: np.ndarray, backward: np.ndarray) -> None:
+        self.kept = place, forward.copy(), backward.copy()
+        self.entries -= 1
+        if self.entries < 0:
+            raise Killed
+
+
+@pytest.mark.parametrize("entries", [0, 1, 3, 4])
+def test_killed_and_started_again_gives_the_same_bytes(monkeypatch: pytest.MonkeyPatch, entries: int) -> None:
+    x, y = crowded(900, 16, 5), crowded(700, 16, 6)
+    wanted = knn(x, y, 5)
+    monkeypatch.setattr(tiles, "X_TILE", 128)
+    monkeypatch.setattr(tiles, "Y_TILE", 256)
+    monkeypatch.setattr(neighbours, "X_ROWS", 384)
+    diary = Diary(entries)
+    with pytest.raises(Killed):
+        knn(x, y, 5, journal=diary)
+    monkeypatch.setattr(neighbours, "X_ROWS", 256)  # the next run would choose other blocks
+    seen: list[int] = []
+    diary.entries = 100
+    again = knn(x, y, 5, journal=diary, on_progress=lambda done, total: seen.append(done))
+    assert same(again, wanted)
+    assert len(seen) < 8 * 3  # it did not begin at the beginning
+
+
+def test_keeps_to_its_memory_or_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "X_TILE", 2048)
+    rng = np.random.default_rng(9)
+    x, y = rng.standard_normal((9000, 8)), rng.standard_normal((3000, 8))
+    sources = Source(x), Source(y)
+    least = neighbours.bytes_needed(9000, 3000, 8, 4, tiles.X_TILE)
+    tracemalloc.start()
+    found = knn(*sources, 4, memory=least)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < least  # NumPy's part of it; torch's is not traced
+    assert same(found, knn(*sources, 4))
+    with pytest.raises(
+        MexmaError, match=r"4 neighbours of 9,000 and 3,000 rows of 8 dimensions need [1-9][0-9.]+ MB"
+    ):
+        knn(*sources, 4, memory=least - 1)
+
+
+def test_lists_and_tensors_are_arrays_and_one_vector_is_none() -> None:
+    x, y = crowded(40, 8, 1), crowded(30, 8, 2)
+    wanted = knn(x, y, 3)
+    assert same(knn(x.tolist(), y.tolist(), 3), wanted)
+    assert same(knn(torch.from_numpy(x), torch.from_numpy(y), 3), wanted)
+    with pytest.raises(ValueError, match=r"^an array of shape \(8,\), not rows of vectors$"):
+        knn(x[0], y, 3)
+
+
+def test_does_not_go_on_with_less_memory_than_it_began_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = crowded(900, 16, 5), crowded(700, 16, 6)
+    monkeypatch.setattr(tiles, "X_TILE", 64)
+    monkeypatch.setattr(tiles, "Y_TILE", 256)
+    diary = Diary(0)
+    with pytest.raises(Killed):
+        knn(x, y, 5, journal=diary)
+    with pytest.raises(MexmaError, match="begun with more memory"):
+        knn(x, y, 5, journal=diary, memory=neighbours.bytes_needed(900, 700, 16, 5, 64))

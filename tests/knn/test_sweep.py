@@ -1,0 +1,51 @@
+"""What a search holds at its peak."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+PEAK = """
+import resource, sys
+import numpy as np, torch
+from mexma_cli.mining import arithmetic, neighbours, tiles
+from mexma_cli.knn.exact import bytes_needed, knn
+
+class File:
+    def __init__(self, path, rows, dim):
+        self.path, self.rows, self.dim = path, rows, dim
+
+    def vectors(self, start, stop):
+        count = (stop - start) * self.dim
+        found = np.fromfile(self.path, np.float16, count, offset=2 * self.dim * start)
+        return found.reshape(-1, self.dim).astype(np.float32)
+
+torch.set_num_threads(2)
+kind = getattr(arithmetic, sys.argv[2])
+neighbours.choose_arithmetic = lambda *_: kind
+x, y = File(sys.argv[1], 4 * tiles.X_TILE, 768), File(sys.argv[1], 3 * tiles.Y_TILE, 768)
+small = np.random.default_rng(0).standard_normal((900, 768), dtype=np.float32)
+knn(small, small, 16)  # libraries and compiled code are no part of it
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+before, allowed = peak(), bytes_needed(x.rows, y.rows, x.dim, 16, tiles.X_TILE)
+knn(x, y, 16, memory=allowed)
+print(peak() - before, allowed)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts the peak as Linux does")
+@pytest.mark.parametrize("arithmetic", ["FLOAT32", "BFLOAT16"])
+def test_holds_no_more_than_it_is_given(tmp_path: Path, arithmetic: str) -> None:
+    """Two blocks of a side at a time, or results of products that the C library keeps, would be too much."""
+    path = tmp_path / "vectors"
+    vectors = np.random.default_rng(1).standard_normal((3 * 8192, 768), dtype=np.float32)
+    vectors.astype(np.float16).tofile(path)
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, str(path), arithmetic], check=True, capture_output=True, text=True
+    )
+    taken, allowed = map(int, done.stdout.split())
+    assert taken < allowed

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mexma_cli.knn.exact import Neighbours, knn
+from mexma_cli.mining import restricted as module
+from mexma_cli.mining.margin import KINDS, margin, means
+from mexma_cli.mining.match import match
+from mexma_cli.mining.restricted import within
+
+
+def some_vectors(seed: int, rows: int, columns: int, dim: int = 6) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x, y = (rng.standard_normal((n, dim)).astype(np.float32) + np.float32(0.4) for n in (rows, columns))
+    y[: columns // 3] = x[rng.integers(0, rows, columns // 3)]
+    return x, y
+
+
+def best_by_hand(
+    pairs: set[tuple[int, int]], x: np.ndarray, y: np.ndarray, neighbours: Neighbours, kind: str, k: int
+) -> list[list[int]]:
+    """The k best columns of every row, by sorting everything."""
+    forward, backward = means(neighbours)
+    a, b = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
+    found: list[list[tuple[float, float, int]]] = [[] for _ in x]
+    for i, j in pairs:
+        cosine = np.float32(a[i] @ b[j])
+        found[i].append((-float(margin(cosine, forward[i], backward[j], kind)), -float(cosine), j))
+    return [[j for _, _, j in sorted(row)[:k]] for row in found]
+
+
+@pytest.mark.parametrize(("tile", "exact"), [(1024, 1 << 12), (7, 1), (1024, 1)])
+@settings(max_examples=25)
+@given(seed=st.integers(0, 2**32 - 1), kind=st.sampled_from(KINDS), k=st.integers(1, 5))
+def test_finds_the_best_of_the_paired_documents(tile: int, exact: int, seed: int, kind: str, k: int) -> None:
+    """Against sorting all pairs, with and without estimates and tiles; rows 25 to 29 are in no document."""
+    x, y = some_vectors(seed, 30, 24)
+    documents = [(range(0, 9), range(0, 12)), (range(9, 10), range(12, 20)), (range(10, 25), range(0, 12))]
+    neighbours = knn(x, y, 4)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_TILE", tile)
+        patch.setattr(module, "_EXACT", exact)
+        arrays = [(np.array(own), np.array(other)) for own, other in documents]
+        found = within(x, y, arrays, k, means(neighbours), kind)
+    pairs = {(i, j) for own, other in documents for i in own for j in other}
+    wanted = best_by_hand(pairs, x, y, neighbours, kind, k)
+    assert [[j for j in row if j >= 0] for row in found.forward_ids.tolist()] == wanted
+    turned = Neighbours(
+        neighbours.backward_scores, neighbours.backward_ids, neighbours.forward_scores, neighbours.forward_ids
+    )
+    wanted = best_by_hand({(j, i) for i, j in pairs}, y, x, turned, kind, k)
+    assert [[i for i in row if i >= 0] for row in found.backward_ids.tolist()] == wanted
+    assert (found.forward_ids[25:] == -1).all() and np.isneginf(found.forward_scores[25:]).all()
+
+
+@pytest.mark.parametrize("retrieval", ["max", "intersect", "forward", "backward", "all"])
+def test_one_document_of_everything_is_as_without_documents(retrieval: str) -> None:
+    """With as many neighbours as rows: the same pairs, scores and cosines, bit for bit."""
+    x, y = some_vectors(1, 90, 80)
+    neighbours = knn(x, y, 90)
+    background = means(neighbours)
+    alone = within(x, y, [(np.arange(90), np.arange(80))], 90, background)
+    for name in ("scores", "source", "target", "cosines"):
+        plainly, found = (
+            getattr(match(n, "ratio", retrieval, 0.5, background=background), name)
+            for n in (neighbours, alone)
+        )
+        np.testing.assert_array_equal(found, plainly)

@@ -1,0 +1,18 @@
+"""Work in slices, side by side."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mexma_cli.numerics.threads import in_slices
+
+
+def test_a_slice_is_every_place_once(two_threads: None) -> None:
+    seen = np.zeros(1001, dtype=int)
+
+    def task(start: int, stop: int) -> None:
+        seen[start:stop] += 1
+
+    in_slices(1001, task)
+    assert (seen == 1).all()
+    in_slices(0, task)

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import commit_folder
+from mexma_cli.stages.convert.convert import raw_to_store, store_to_raw
+from mexma_cli.store import writer
+from mexma_cli.store.embeddings import EmbeddingStore
+
+ROWS = 20_000
+
+
+class Killed(Exception):
+    pass
+
+
+def killed(*_: object) -> None:
+    raise Killed
+
+
+def convert(folder: Path, raw: str, **options: Any) -> np.ndarray:
+    """The rows of the store that one of two raw files, `ones` and `twos`, of one text becomes."""
+    (folder / "text").write_text("a line\n" * ROWS)
+    for number, name in enumerate(("ones", "twos"), 1):
+        (folder / name).write_bytes(np.full((ROWS, 4), number, np.float32).tobytes())
+    how = {"dim": 4, "dtype": "float32", "language": "und", "argv": ()} | options
+    return raw_to_store(folder / raw, folder / "text", folder / "v.emb", **how).vectors(0, ROWS)
+
+
+def test_goes_on_with_the_same_vectors_only(tmp_path: Path) -> None:
+    with pytest.raises(Killed):
+        convert(tmp_path, "ones", on_progress=killed)
+    assert (tmp_path / "v.emb.partial").is_dir()
+    with pytest.raises(MexmaError, match=r"v\.emb was begun with other vectors than those of .*twos"):
+        convert(tmp_path, "twos")
+    assert (convert(tmp_path, "ones") == 1).all()
+    assert (convert(tmp_path, "twos", overwrite=True) == 2).all()
+
+
+@pytest.mark.parametrize("raw", ["ones", "twos"])
+def test_a_run_that_was_killed_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw: str) -> None:
+    monkeypatch.setattr(writer, "commit_folder", killed)
+    with pytest.raises(Killed):
+        convert(tmp_path, "ones")
+    monkeypatch.setattr(writer, "commit_folder", commit_folder)
+    if raw == "ones":
+        assert (convert(tmp_path, raw) == 1).all()
+    else:
+        with pytest.raises(MexmaError, match="other vectors"):
+            convert(tmp_path, raw)
+
+
+def test_a_store_that_is_made_anew_meanwhile_is_not_mixed_with_the_one_before(
+    tmp_path: Path, make_store: Callable[..., Path]
+) -> None:
+    def make(number: float) -> Path:
+        return make_store(tmp_path / "v.emb", np.full((ROWS, 4), number, np.float32), "und")
+
+    def overwrite(done: int, total: int) -> None:
+        shutil.rmtree(tmp_path / "v.emb")
+        make(2)
+
+    store = EmbeddingStore.open(make(1))
+    with pytest.raises(MexmaError, match=r"v\.emb was made anew while it was read"):
+        store_to_raw(store, tmp_path / "out", on_progress=overwrite)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,307 @@
+"""Text to store: every line a row, in order, and the same bytes however often the run was killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.errors import MexmaError
+from mexma_cli.stages.embed.embed import embed_file
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.text.lines import read_lines, scan
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_encoder: Path) -> SentenceEncoder:
+    return SentenceEncoder.load(str(tiny_encoder), device="cpu")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, sentences: dict[str, list[str]]) -> Path:
+    """100 lines; line 3 is empty, line 8 is too long for the encoder."""
+    rows = [f"{sentence} {number}" for number in range(13) for sentence in sentences["fra"]][:100]
+    rows[2], rows[7] = "", "mot " * 200
+    path = tmp_path / "corpus.txt"
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+def content(path: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in path.iterdir()}
+
+
+def test_every_line_is_a_row(encoder: SentenceEncoder, corpus: Path, tmp_path: Path) -> None:
+    told: list[tuple[int, int, int]] = []
+    store = embed_file(
+        encoder,
+        corpus,
+        tmp_path / "a.emb",
+        "fra_Latn",
+        store_dtype="float32",
+        argv=["mexma", "embed"],
+        rows_per_shard=32,
+        on_progress=lambda *done: told.append(done),
+    )
+    lines = list(read_lines(corpus))
+    manifest = store.manifest
+    assert list(store.sentences()) == lines
+    assert (store.rows, manifest.truncated, manifest.empty) == (100, 1, 1)
+    assert manifest.language == "fra_Latn"
+    assert (manifest.encoder, manifest.fingerprint) == (encoder.name, encoder.fingerprint)
+    assert (manifest.source.path, manifest.source.lines) == (str(corpus), 100)
+    for row in (0, 2, 7, 31, 32, 99):
+        np.testing.assert_allclose(store.vectors(row, row + 1)[0], encoder.embed([lines[row]])[0], atol=1e-4)
+    assert told[0] == (0, 100, 0)
+    assert told[-1] == (100, 100, sum(map(len, encoder.tokenize(lines))))
+    assert sorted(told) == told
+    store.verify()
+
+
+def test_a_file_whose_name_is_not_utf8(encoder: SentenceEncoder, corpus: Path, tmp_path: Path) -> None:
+    try:
+        latin1 = Path(shutil.copy(corpus, tmp_path / os.fsdecode(b"caf\xe9.txt")))
+    except OSError:
+        pytest.skip("file names are UTF-8 here")
+    store = embed_file(encoder, latin1, tmp_path / "a.emb", argv=["mexma", "embed", str(latin1)])
+    assert store.manifest.source.path == str(latin1)
+
+
+def test_the_same_again_is_no_work(encoder: SentenceEncoder, corpus: Path, tmp_path: Path) -> None:
+    embed_file(encoder, corpus, tmp_path / "a.emb", "fra_Latn")
+    before = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "a.emb").iterdir()}
+    embed_file(encoder, corpus, tmp_path / "a.emb", "fra_Latn", on_progress=lambda *_: pytest.fail("worked"))
+    assert {file.name: file.stat().st_mtime_ns for file in (tmp_path / "a.emb").iterdir()} == before
+
+
+@pytest.mark.parametrize("name", ["vectors-00000.npy", "lines-00000.txt.zst"])
+def test_a_damaged_store_is_not_taken_for_done(
+    name: str, encoder: SentenceEncoder, corpus: Path, tmp_path: Path
+) -> None:
+    embed_file(encoder, corpus, tmp_path / "a.emb", "fra_Latn")
+    path = tmp_path / "a.emb" / name
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:])
+    with pytest.raises(MexmaError, match=f"{name} is damaged: its checksum") as caught:
+        embed_file(encoder, corpus, tmp_path / "a.emb", "fra_Latn")
+    assert "--overwrite" in (caught.value.hint or "")
+    embed_file(encoder, corpus, tmp_path / "a.emb", "fra_Latn", overwrite=True)
+    assert path.read_bytes() == whole
+
+
+def test_other_settings_need_overwrite(encoder: SentenceEncoder, corpus: Path, tmp_path: Path) -> None:
+    embed_file(encoder, corpus, tmp_path / "a.emb", "fra_Latn")
+    with pytest.raises(MexmaError, match="language: fra_Latn there, eng_Latn now") as caught:
+        embed_file(encoder, corpus, tmp_path / "a.emb", "eng_Latn")
+    assert "--overwrite" in (caught.value.hint or "")
+    corpus.write_text("another text\n")
+    with pytest.raises(MexmaError, match=r"text \(checksum\)"):
+        embed_file(encoder, corpus, tmp_path / "a.emb", "fra_Latn")
+    assert embed_file(encoder, corpus, tmp_path / "a.emb", "fra_Latn", overwrite=True).rows == 1
+
+
+@pytest.mark.parametrize("broken", [b"", b"caf\xe9\n", b"x" * 10_000_000, b"a\0b\n"])
+def test_broken_text_is_refused_before_any_work(
+    broken: bytes, encoder: SentenceEncoder, corpus: Path, tmp_path: Path
+) -> None:
+    corpus.write_bytes(broken)
+    with pytest.raises(MexmaError, match=r"corpus\.txt"):
+        embed_file(encoder, corpus, tmp_path / "a.emb")
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus.txt"]
+
+
+def test_a_text_that_changes_meanwhile_is_refused(
+    encoder: SentenceEncoder, corpus: Path, tmp_path: Path
+) -> None:
+    from mexma_cli.text.lines import scan
+
+    found = scan(corpus)
+    corpus.write_text("only one line left\n")
+    with pytest.raises(MexmaError, match="changed while it was read: 100 lines before, 1 now"):
+        embed_file(encoder, found, tmp_path / "a.emb")
+    assert not (tmp_path / "a.emb").exists()
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_a_text_that_is_rewritten_or_grows_meanwhile(
+    encoder: SentenceEncoder, corpus: Path, tmp_path: Path, mark: bytes
+) -> None:
+    """Written anew with as many lines it is refused; what is added to a log while it is read is left out."""
+    whole = mark + corpus.read_bytes()
+    for name, after, fits in (
+        ("grown", whole + b"more\n", True),
+        ("other", whole.replace(b"neuf heures", b"dix heures"), False),
+    ):
+        corpus.write_bytes(whole)
+        text = scan(corpus)
+        corpus.write_bytes(after)
+        changed = pytest.raises(MexmaError, match="changed while it was read: what is embedded is neither")
+        with contextlib.nullcontext() if fits else changed:
+            store = embed_file(encoder, text, tmp_path / f"{name}.emb", "fra_Latn", argv=["mexma", "embed"])
+            assert store.rows == 100 and store.manifest.sources[0].checksum == text.checksum
+    assert not (tmp_path / "other.emb").exists()
+
+
+LONG, EMPTY, BLANK = 8, 9, 10
+KNOWN = [
+    *(f"Sentence {number} of the text." * (1 + number % 3) for number in range(8)),
+    "mot " * 200,
+    "",
+    "  ",
+]
+
+
+def repetitive(folder: Path, rows: Sequence[int]) -> Path:
+    """A text whose lines are these of `KNOWN`."""
+    path = folder / "rows.txt"
+    path.write_text("".join(f"{KNOWN[row]}\n" for row in rows), encoding="utf-8")
+    return path
+
+
+class Stopped(Exception):
+    pass
+
+
+@settings(max_examples=12)
+@given(
+    st.lists(st.integers(0, len(KNOWN) - 1), min_size=1, max_size=60), st.integers(0, 7), st.integers(1, 10)
+)
+def test_equal_lines_are_embedded_once_and_have_equal_vectors(
+    encoder: SentenceEncoder, rows: list[int], chunks: int, chunk: int
+) -> None:
+    """In a run that was stopped after some chunks and gone on with too, to the same bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = repetitive(Path(folder), rows)
+
+        def stop(done: int, total: int, tokens: int) -> None:
+            if done >= chunks * chunk and done < total:
+                raise Stopped
+
+        whole = embed_file(encoder, corpus, Path(folder) / "whole.emb", rows_per_shard=chunk)
+        with contextlib.suppress(Stopped):
+            embed_file(encoder, corpus, Path(folder) / "a.emb", rows_per_shard=chunk, on_progress=stop)
+        resumed = embed_file(encoder, corpus, Path(folder) / "a.emb", rows_per_shard=chunk)
+        assert content(resumed.path) == content(whole.path)
+        firsts = [rows.index(row) for row in rows]
+        vectors = whole.vectors(0, whole.rows)
+        np.testing.assert_array_equal(vectors, vectors[firsts])
+        assert list(whole.sentences()) == list(read_lines(corpus))
+        copies = [row for at, row in enumerate(rows) if firsts[at] != at]
+        assert whole.manifest.duplicates == sum(row not in (EMPTY, BLANK) for row in copies)
+        assert whole.manifest.truncated == rows.count(LONG)
+        assert whole.manifest.empty == rows.count(EMPTY) + rows.count(BLANK)
+
+
+def test_a_repeated_line_costs_nothing(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    told: list[tuple[int, int, int]] = []
+    rows = [0, 1, 0, 2] * 10
+    embed_file(
+        encoder,
+        repetitive(tmp_path, rows),
+        tmp_path / "a.emb",
+        rows_per_shard=6,
+        on_progress=lambda *done: told.append(done),
+    )
+    assert told[-1] == (40, 40, sum(map(len, encoder.tokenize(KNOWN[:3]))))
+
+
+def test_cleaned_lines_are_embedded_and_the_lines_themselves_kept(
+    encoder: SentenceEncoder, tmp_path: Path
+) -> None:
+    raw, plain = tmp_path / "raw.txt", tmp_path / "plain.txt"
+    raw.write_text("„Nein“,\tsagte er…\n“Nein”,  sagte er...\n", encoding="utf-8")
+    plain.write_text('"Nein", sagte er...\n' * 2, encoding="utf-8")
+    options = {"language": "deu_Latn", "store_dtype": "float32"}
+    cleaned = embed_file(encoder, raw, tmp_path / "raw.emb", clean=True, **options)  # type: ignore[arg-type]
+    expected = embed_file(encoder, plain, tmp_path / "plain.emb", **options)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(cleaned.vectors(0, 2), expected.vectors(0, 2))
+    assert list(cleaned.sentences()) == list(read_lines(raw))
+    assert cleaned.manifest.clean
+    assert cleaned.manifest.duplicates == 1
+    with pytest.raises(MexmaError, match="clean: yes there, no now"):
+        embed_file(encoder, raw, tmp_path / "raw.emb", **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("of", [1, 3, 7])
+def test_parts_are_the_rows_of_the_text(
+    of: int, encoder: SentenceEncoder, corpus: Path, tmp_path: Path
+) -> None:
+    corpus.write_text("".join(f"line {number % 4}\n" for number in range(5)))
+    stores = [
+        embed_file(encoder, corpus, tmp_path / "a.emb", part=(number, of), rows_per_shard=2)
+        for number in range(1, of + 1)
+    ]
+    assert [line for store in stores for line in store.sentences()] == list(read_lines(corpus))
+    assert [store.path.name for store in stores] == [f"a.{i:05}-of-{of:05}.emb" for i in range(1, of + 1)]
+    assert {(store.manifest.part, store.manifest.source.lines) for store in stores} == {
+        (f"{number}/{of}", 5) for number in range(1, of + 1)
+    }
+    assert not (tmp_path / "a.emb").exists()
+
+
+def test_an_appended_text_follows_and_resumes(encoder: SentenceEncoder, corpus: Path, tmp_path: Path) -> None:
+    more = repetitive(tmp_path, [0, LONG, 0, 1, EMPTY, 1, 0])
+    for name in ("a.emb", "b.emb"):
+        embed_file(encoder, corpus, tmp_path / name, rows_per_shard=32)
+
+    def stop(done: int, total: int, tokens: int) -> None:
+        if done > 4:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        embed_file(encoder, more, tmp_path / "a.emb", append=True, rows_per_shard=2, on_progress=stop)
+    assert EmbeddingStore.open(tmp_path / "a.emb").rows == 100
+    longer = embed_file(encoder, more, tmp_path / "a.emb", append=True, rows_per_shard=2)
+    at_once = embed_file(encoder, more, tmp_path / "b.emb", append=True, rows_per_shard=2)
+    assert content(longer.path) == content(at_once.path)
+    assert list(longer.sentences()) == [*read_lines(corpus), *read_lines(more)]
+    np.testing.assert_array_equal(longer.vectors(100, 101), longer.vectors(106, 107))
+    assert (longer.manifest.duplicates, longer.manifest.truncated) == (3, 2)
+
+
+WORKER = """
+import sys, time
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.stages.embed.embed import embed_file
+encoder = SentenceEncoder.load(sys.argv[1], device="cpu")
+slow = float(sys.argv[4])
+embed_file(encoder, sys.argv[2], sys.argv[3], rows_per_shard=8, on_progress=lambda *_: time.sleep(slow))
+"""
+
+
+def run(encoder: Path, corpus: Path, output: Path, slow: float = 0.0) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", WORKER, encoder, corpus, output, str(slow)])
+
+
+def test_killed_and_resumed_gives_the_same_bytes(
+    tiny_encoder: Path, encoder: SentenceEncoder, corpus: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "a.emb"
+    process = run(tiny_encoder, corpus, output, slow=0.1)
+    last = output.with_name("a.emb.partial") / "vectors-00003.npy"
+    deadline = time.monotonic() + 120
+    while not last.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not output.exists()
+    kept = last.with_name("vectors-00002.npy").stat().st_mtime_ns
+    assert run(tiny_encoder, corpus, output).wait(120) == 0
+    assert (output / "vectors-00002.npy").stat().st_mtime_ns == kept, "whole shards are not made again"
+    embed_file(encoder, corpus, tmp_path / "whole.emb", rows_per_shard=8)
+    assert content(output) == content(tmp_path / "whole.emb")
+    assert sorted(os.listdir(tmp_path)) == ["a.emb", "corpus.txt", "whole.emb"]
+    EmbeddingStore.open(output, verify=True)

@@ -1,0 +1,210 @@
+"""One text embedded by several processes: the rows of one process, whole or gone on with, one message."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.errors import MexmaError
+from mexma_cli.stages.embed.embed import embed_file
+from mexma_cli.stages.embed.workers import Rank, embed_on_devices, torchrun_rank, worker_report
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.layout import part_path, partial
+
+DEVICES = ["cpu", "cpu"]
+LINES = 101
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, sentences: dict[str, list[str]]) -> Path:
+    """101 lines, two of them empty."""
+    rows = [f"{sentence} {number}" for number in range(13) for sentence in sentences["fra"]][:LINES]
+    rows[2] = rows[70] = ""
+    path = tmp_path / "corpus.txt"
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def long_corpus(tmp_path: Path, sentences: dict[str, list[str]]) -> Path:
+    """36,000 different lines: several shards for each of two processes."""
+    rows = [f"{sentence} {number}" for number in range(4500) for sentence in sentences["fra"]]
+    path = tmp_path / "long.txt"
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+def arguments(corpus: Path, encoder: Path) -> list[str]:
+    return [str(corpus), "--lang", "fra", "--model", str(encoder), "--dtype", "fp32"]
+
+
+@pytest.fixture
+def whole(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> EmbeddingStore:
+    """The same text embedded by one process."""
+    encoder = SentenceEncoder.load(str(tiny_encoder), device="cpu", dtype="float32")
+    return embed_file(encoder, corpus, tmp_path / "whole.emb", "fra_Latn")
+
+
+def content(path: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in path.iterdir()}
+
+
+def stores(folder: Path) -> list[str]:
+    return sorted(name for name in os.listdir(folder) if ".emb" in name)
+
+
+def check_equal(store: EmbeddingStore, whole: EmbeddingStore) -> None:
+    store.verify()
+    assert list(store.sentences()) == list(whole.sentences())
+    # Other batches may round a float16 the other way.
+    np.testing.assert_allclose(store.vectors(0, LINES), whole.vectors(0, LINES), atol=4e-3)
+    assert store.manifest.sources == whole.manifest.sources
+    assert (store.manifest.part, store.manifest.empty) == (None, 2)
+
+
+def test_devices_make_what_one_process_makes(
+    tiny_encoder: Path,
+    corpus: Path,
+    whole: EmbeddingStore,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[tuple[int, int, int]] = []
+    output, words = tmp_path / "a.emb", arguments(corpus, tiny_encoder)
+    store = embed_on_devices(
+        DEVICES,
+        words,
+        output,
+        argv=["mexma", "embed"],
+        on_progress=lambda rows, total, tokens: told.append((rows, total, tokens)),
+    )
+    check_equal(store, whole)
+    assert store.manifest.argv == ("mexma", "embed")
+    assert stores(tmp_path) == ["a.emb", "whole.emb"]
+    assert told == sorted(told), "a bar does not go back"
+    rows, total, tokens = told[-1]
+    assert (rows, total) == (LINES, LINES)
+    assert tokens > LINES
+    before = content(output)
+    with caplog.at_level("INFO", logger="mexma_cli"):
+        embed_on_devices(DEVICES, words, output)
+    assert "nothing to do" in caplog.text
+    corpus.write_text("another text\n")
+    with pytest.raises(MexmaError, match=r"^cpu: .*of another run: text \(checksum\)"):
+        embed_on_devices(DEVICES, words, output)
+    assert content(output) == before
+
+
+def test_what_fails_in_one_ends_all_with_its_message(
+    tiny_encoder: Path, long_corpus: Path, tmp_path: Path
+) -> None:
+    blocked = part_path(tmp_path / "a.emb", 2, 2)
+    blocked.mkdir()
+    with pytest.raises(
+        MexmaError, match=r"cpu \(part 2/2\): .*no embedding store: not overwritten"
+    ) as caught:
+        embed_on_devices(DEVICES, arguments(long_corpus, tiny_encoder), tmp_path / "a.emb")
+    assert caught.value.hint == "name another output"
+    assert not (tmp_path / "a.emb").exists()
+
+
+def test_an_output_that_is_taken_is_refused_before_any_work(corpus: Path, tmp_path: Path) -> None:
+    words = arguments(corpus, tmp_path / "no encoder is needed to see this")
+    (tmp_path / "a.emb").mkdir()
+    with pytest.raises(MexmaError, match="no embedding store: not overwritten"):
+        embed_on_devices(DEVICES, words, tmp_path / "a.emb")
+    left = tmp_path / "b.emb.partial"
+    left.mkdir()
+    (left / "progress.json").write_text("{}")
+    with pytest.raises(MexmaError, match="is the beginning of another store"):
+        embed_on_devices(DEVICES, words, tmp_path / "b.emb")
+
+
+STARTER = """
+import sys
+from mexma_cli.stages.embed.workers import embed_on_devices
+embed_on_devices(["cpu", "cpu"], sys.argv[2:], sys.argv[1])
+"""
+
+
+def workers_of(output: Path) -> list[str]:
+    found = subprocess.run(["pgrep", "-f", f"embed .*--output {output}"], capture_output=True, text=True)
+    return found.stdout.split()
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    end = time.monotonic() + 120
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_killed_and_started_again_gives_the_same_bytes(
+    tiny_encoder: Path, long_corpus: Path, tmp_path: Path
+) -> None:
+    words = arguments(long_corpus, tiny_encoder)
+    whole = content(embed_on_devices(DEVICES, words, tmp_path / "whole.emb").path)
+    output = tmp_path / "a.emb"
+    first = part_path(output, 1, 2)
+    process = subprocess.Popen([sys.executable, "-c", STARTER, output, *words], stderr=subprocess.DEVNULL)
+    places = [folder / "vectors-00001.npy" for folder in (first, partial(first))]
+    wait_until(lambda: any(path.exists() for path in places))
+    process.kill()
+    process.wait()
+    wait_until(lambda: not workers_of(output))  # they notice that nobody hears them
+    assert not output.exists()
+    kept = places[1].with_name("vectors-00000.npy").stat().st_ino
+    store = embed_on_devices(DEVICES, words, output)
+    assert (store.path / "vectors-00000.npy").stat().st_ino == kept, "whole shards are not made again"
+    assert content(output) == whole
+    assert stores(tmp_path) == ["a.emb", "whole.emb"]
+
+
+def test_under_torchrun_processes_share_a_text(
+    tiny_encoder: Path, corpus: Path, whole: EmbeddingStore, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "mexma_cli"]
+    command += ["embed", *arguments(corpus, tiny_encoder), "--device", "cpu", "-o", str(tmp_path / "a.emb")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    check_equal(EmbeddingStore.open(tmp_path / "a.emb"), whole)
+    assert stores(tmp_path) == ["a.emb", "whole.emb"]
+
+
+def test_a_place_under_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert torchrun_rank() is None
+    for name, value in (("RANK", "3"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "1"), ("LOCAL_WORLD_SIZE", "2")):
+        monkeypatch.setenv(name, value)
+    rank = torchrun_rank()
+    assert rank == Rank(3, 4, 1, 2)
+    assert [rank.device(name) for name in ("cuda", "cuda:0", "cpu")] == ["cuda:1", "cuda:0", "cpu"]
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert torchrun_rank() is None, "alone"
+
+
+def test_a_worker_whose_starter_is_gone_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert worker_report() is None
+    read, write = os.pipe()
+    monkeypatch.setenv("MEXMA_WORKER_PIPE", str(write))
+    report = worker_report()
+    assert report is not None
+    report(3, 10, 40)
+    assert os.read(read, 100) == b"[3, 10, 40]\n"
+    os.close(read)
+    with pytest.raises(MexmaError, match="the process that started this one has ended"):
+        report(4, 10, 50)
+    os.close(write)
+    assert worker_report() is None, "what a worker starts is no worker"

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.knn import tiles
+from mexma_cli.knn.exact import knn
+from mexma_cli.mining.match import match
+from mexma_cli.stages.info.info import inspect
+from mexma_cli.stages.knn.knn import find_neighbours, read_neighbours
+from mexma_cli.stages.mine.mine import MineSettings, mine
+from mexma_cli.store import journal
+from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+from mexma_cli.store.neighbours import NeighbourStore
+
+
+def make_store(path: Path, sentences: list[str], vectors: np.ndarray, encoder: str = "f") -> EmbeddingStore:
+    with EmbeddingWriter(
+        path, encoder="test", fingerprint=encoder, pooling="cls", dim=vectors.shape[1], dtype="float32",
+        normalised=False, language="und", source=Source(path="text", checksum="c", lines=len(sentences)),
+        argv=(),
+    ) as writer:  # fmt: skip
+        writer.write(vectors, sentences)
+        return writer.finish()
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> tuple[EmbeddingStore, EmbeddingStore]:
+    """20 and 12 sentences; in the source one is empty, one comes twice, one has no direction."""
+    numbers = np.random.default_rng(1)
+    x, y = (numbers.standard_normal((rows, 8)).astype(np.float32) for rows in (20, 12))
+    x[7] = 0
+    sentences = [f"s{row}" for row in range(20)]
+    sentences[3], sentences[5] = " ", sentences[11]
+    return (
+        make_store(tmp_path / "s.emb", sentences, x),
+        make_store(tmp_path / "t.emb", [f"t{row}" for row in range(12)], y),
+    )
+
+
+def test_keeps_what_mine_would_find(stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path) -> None:
+    kept = find_neighbours(*stores, tmp_path / "a.knn", 4, argv=("mexma", "knn"))
+    keep = np.ones(20, dtype=bool)
+    keep[[3, 5, 7]] = False
+    wanted = knn(*stores, 4, keep_x=keep)
+    assert np.array_equal(kept.forward_scores, wanted.forward_scores)
+    assert np.array_equal(kept.forward_ids, wanted.forward_ids)
+    assert np.array_equal(kept.backward_scores, wanted.backward_scores)
+    assert np.array_equal(kept.backward_ids, wanted.backward_ids)
+    source = kept.manifest.source
+    assert (source.rows, source.duplicates, source.empty, source.unusable) == (20, 1, 1, 1)
+    assert (kept.manifest.k, kept.manifest.index, kept.manifest.recall) == (4, "exact", None)
+
+
+def test_a_store_that_is_made_anew_meanwhile_is_not_mixed_with_the_one_before(
+    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
+) -> None:
+    def overwrite(done: int, total: int) -> None:
+        shutil.rmtree(tmp_path / "t.emb")
+        make_store(tmp_path / "t.emb", ["other"], np.ones((1, 8), np.float32))
+
+    with pytest.raises(MexmaError, match=r"t\.emb was made anew while it was read"):
+        find_neighbours(*stores, tmp_path / "a.knn", 4, on_progress=overwrite)
+    assert not (tmp_path / "a.knn").exists()
+
+
+@pytest.mark.parametrize("k", [1, 3, 4])
+def test_fewer_neighbours_are_the_first_of_more(
+    k: int, stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
+) -> None:
+    find_neighbours(*stores, tmp_path / "a.knn", 4)
+    found = match(read_neighbours(tmp_path / "a.knn", *stores, k).neighbours)
+    wanted = mine(*stores, MineSettings(k=k)).candidates
+    assert len(wanted) > 3
+    assert np.array_equal(found.source, wanted.source) and np.array_equal(found.scores, wanted.scores)
+
+
+def test_neighbours_of_other_stores_or_too_few_are_refused(
+    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
+) -> None:
+    path = tmp_path / "a.knn"
+    find_neighbours(*stores, path, 4)
+    with pytest.raises(MexmaError, match=r"a\.knn has 4 neighbours a row, 5 are wanted"):
+        read_neighbours(path, *stores, 5)
+    with pytest.raises(MexmaError, match=r"t\.emb \(12 rows\) is another store"):
+        read_neighbours(path, stores[1], stores[1], 4)
+
+
+def test_more_than_a_side_has(stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path) -> None:
+    kept = find_neighbours(*stores, tmp_path / "a.knn", 15)
+    assert (kept.manifest.k, kept.manifest.forward_k, kept.manifest.backward_k) == (15, 12, 15)
+
+
+def test_what_cannot_be_searched_leaves_nothing(
+    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
+) -> None:
+    empty = make_store(tmp_path / "e.emb", ["", " "], np.ones((2, 8), np.float32))
+    other = make_store(tmp_path / "o.emb", ["a"], np.ones((1, 8), np.float32), encoder="g")
+    for wrong, message in (
+        (empty, r"e\.emb has no sentence to find neighbours of: 2 lines \(2 empty left out\)"),
+        (other, "different encoders"),
+    ):
+        with pytest.raises(MexmaError, match=message):
+            find_neighbours(stores[0], wrong, tmp_path / "a.knn")
+    assert not list(tmp_path.glob("*knn*"))
+
+
+def test_the_same_bytes_again(stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path) -> None:
+    paths = [find_neighbours(*stores, tmp_path / name, 4).path for name in ("a.knn", "b.knn")]
+    for file in paths[0].iterdir():
+        assert file.read_bytes() == (paths[1] / file.name).read_bytes()
+    assert NeighbourStore.open(paths[0], verify=True)
+
+
+class TestInterrupted:
+    """15 small tiles, and an entry in the journal after every 5, which are a strip."""
+
+    @pytest.fixture(autouse=True)
+    def small_steps(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("X_TILE", "Y_TILE"):
+            monkeypatch.setattr(tiles, name, 4)
+        monkeypatch.setattr(journal.FileJournal, "due", lambda self: True)
+
+    def stopped(
+        self, stores: tuple[EmbeddingStore, EmbeddingStore], path: Path, after: int, **options: bool
+    ) -> None:
+        def stop(done: int, total: int) -> None:
+            if done == after:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            find_neighbours(*stores, path, 4, on_progress=stop, **options)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("after", [6, 13])
+    def test_goes_on_to_the_same_bytes(
+        self, after: int, stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
+    ) -> None:
+        whole = find_neighbours(*stores, tmp_path / "whole.knn", 4)
+        path, steps = tmp_path / "a.knn", []
+        self.stopped(stores, path, after)
+        assert [entry.name for entry in tmp_path.glob("a.*")] == ["a.knn.partial"]
+        found = inspect(tmp_path / "a.knn.partial")
+        assert found.kind == "unfinished neighbours" and "the same `mexma knn`" in found.problems[0]
+        find_neighbours(*stores, path, 4, on_progress=lambda done, total: steps.append(done))
+        assert steps[0] > 1
+        assert sorted(entry.name for entry in path.iterdir()) == sorted(e.name for e in whole.path.iterdir())
+        for file in path.iterdir():
+            assert file.read_bytes() == (whole.path / file.name).read_bytes()
+        assert not list(tmp_path.glob("*.partial"))
+
+    @pytest.mark.parametrize("removed", [1, 2, 3])
+    def test_killed_while_the_journal_is_removed(
+        self,
+        removed: int,
+        stores: tuple[EmbeddingStore, EmbeddingStore],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        self.stopped(stores, tmp_path / "a.knn", 13)
+        unlink, gone = Path.unlink, []
+
+        def deadly(file: Path, missing_ok: bool = False) -> None:
+            if len(gone) == removed:
+                raise KeyboardInterrupt
+            gone.append(file.name)
+            unlink(file)
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Path, "unlink", deadly)
+            patch.setattr(shutil, "rmtree", lambda *_, **__: None)
+            find_neighbours(*stores, tmp_path / "a.knn", 4)
+        assert gone[0] == "progress.json"
+        assert find_neighbours(*stores, tmp_path / "a.knn", 4).manifest.k == 4
+
+    def test_another_search_does_not_go_on_with_it(
+        self, stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
+    ) -> None:
+        self.stopped(stores, tmp_path / "a.knn", 6)
+        with pytest.raises(MexmaError, match="is the beginning of another search: k differ"):
+            find_neighbours(*stores, tmp_path / "a.knn", 3)
+        found = find_neighbours(*stores, tmp_path / "a.knn", 3, overwrite=True)
+        assert found.manifest.k == 3 and not list(tmp_path.glob("*.partial"))

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import resource
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.stages.knn import row_filter as usable
+from mexma_cli.stages.knn.row_filter import usable_rows
+from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+
+
+def make_store(path: Path, sentences: list[str] | None, vectors: np.ndarray) -> EmbeddingStore:
+    with EmbeddingWriter(
+        path,
+        encoder="test",
+        fingerprint="f",
+        pooling="cls",
+        dim=vectors.shape[1],
+        dtype="float32",
+        normalised=False,
+        language="und",
+        source=Source(path="text", checksum="c", lines=len(vectors)),
+        argv=(),
+        rows_per_shard=16,
+    ) as writer:
+        writer.write(vectors, sentences)
+        return writer.finish(truncated=0, empty=0)
+
+
+@pytest.mark.parametrize("bucket", [1 << 20, 16])
+def test_the_last_of_equal_lines_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: int
+) -> None:
+    """In one piece, and sorted into many by way of temporary files."""
+    monkeypatch.setattr(usable, "_BUCKET", bucket)
+    monkeypatch.setattr(usable, "_LINES", 7)
+    rng = np.random.default_rng(1)
+    lines = [["", " ", "\u3000", *"abcdefghijklmnopqrstuvwxyz"][i] for i in rng.integers(0, 29, 200)]
+    lines += [f"line {i}" for i in range(50)]
+    vectors = rng.standard_normal((250, 3)).astype(np.float32)
+    vectors[[3, 210, 211]] = 0
+    last = {line: row for row, line in enumerate(lines)}
+    blank = [row for row, line in enumerate(lines) if not line.strip()]
+    wanted = sorted(set(last.values()) - set(blank) - {3, 210, 211})
+    store = make_store(tmp_path / "s.emb", lines, vectors)
+    shard = np.load(store.path / "vectors-00000.npy", mmap_mode="r+")
+    shard[3] = [0, np.nan, np.inf]  # a store has none; a damaged one may
+    shard.flush()
+    keep, counts = usable_rows(store)
+    assert np.flatnonzero(keep).tolist() == wanted
+    repeated = sum(n - 1 for line, n in Counter(lines).items() if line.strip())
+    assert (counts.rows, counts.duplicates, counts.empty) == (250, repeated, len(blank))
+    assert counts.unusable == 250 - repeated - len(blank) - len(wanted) >= 2
+    assert str(counts).startswith(f"250 lines ({repeated} duplicates, {len(blank)} empty, ")
+
+
+def test_so_many_lines_need_no_more_files_than_a_process_may_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usable, "_BUCKET", 1)
+    lines = [str(row % 500) for row in range(600)]
+    store = make_store(tmp_path / "s.emb", lines, np.ones((600, 2), np.float32))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (500, limits[1]))
+        keep, counts = usable_rows(store)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert counts.duplicates == 100 and np.flatnonzero(~keep).tolist() == list(range(100))
+
+
+def test_a_store_without_sentences_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MexmaError, match="vectors without their sentences"):
+        usable_rows(make_store(tmp_path / "s.emb", None, np.ones((2, 3), np.float32)))

@@ -1,0 +1,252 @@
+"""The search as stages do it: killed and resumed, in a memory budget, with an index."""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.knn import tiles
+from mexma_cli.knn.kernels import EMPTY
+from mexma_cli.knn.sweep import Place
+from mexma_cli.main import cli
+from mexma_cli.stages.knn.search import (
+    SearchSettings,
+    journal_beside,
+    journal_in,
+    least_bytes,
+    resident,
+    search,
+)
+from mexma_cli.stages.mine.mine import MineSettings, mine
+from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+
+EXACT = SearchSettings()
+
+
+def make(path: Path, rows: int, seed: int, dim: int = 12) -> EmbeddingStore:
+    rng = np.random.default_rng(seed)
+    topics = np.random.default_rng(0).standard_normal((9, dim))
+    vectors = topics[rng.integers(0, 9, rows)] + 0.5 * rng.standard_normal((rows, dim))
+    with EmbeddingWriter(
+        path, encoder="test", fingerprint="f", pooling="cls", dim=dim, dtype="float32", normalised=False,
+        language="und", source=Source(path="text", checksum="c", lines=rows), argv=(),
+    ) as writer:  # fmt: skip
+        writer.write(vectors.astype(np.float32), [f"{path.stem} {row}" for row in range(rows)])
+        return writer.finish()
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[EmbeddingStore, EmbeddingStore]:
+    folder = tmp_path_factory.mktemp("stores")
+    return make(folder / "a.emb", 700, 1), make(folder / "b.emb", 600, 2)
+
+
+KILLED = """
+import os, signal, sys
+from mexma_cli.main import cli
+from mexma_cli.mining import neighbours, tiles
+from mexma_cli.store import journal
+
+journal.SECONDS = journal._SHARE = 0
+tiles.X_TILE = tiles.Y_TILE = 100
+neighbours.X_ROWS = 200
+save, entries = journal.FileJournal.save, []
+
+def deadly(self, *arguments):
+    save(self, *arguments)
+    entries.append(arguments[0])
+    if len(entries) == 9:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+journal.FileJournal.save = deadly
+cli(sys.argv[1:])
+"""
+
+
+def test_a_killed_run_goes_on_and_gives_the_same_bytes(
+    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    paths = [str(store.path) for store in stores]
+    wanted, out = tmp_path / "wanted.tsv", tmp_path / "out.tsv"
+    command = ["mine", *paths, "-o", str(out)]
+    killed = subprocess.run([sys.executable, "-c", KILLED, *command], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert not out.exists() and (tmp_path / "out.tsv.partial" / "progress.json").is_file()
+    other = CliRunner().invoke(cli, [*command, "-k", "5"])
+    assert other.exit_code == 1 and "beginning of another search: k differ" in other.stderr
+    again = CliRunner().invoke(cli, command)
+    assert again.exit_code == 0 and "going on with the search that was interrupted" in again.stderr
+    assert not (tmp_path / "out.tsv.partial").exists()
+    assert CliRunner().invoke(cli, ["mine", *paths, "-o", str(wanted)]).exit_code == 0
+    assert out.read_bytes() == wanted.read_bytes() and out.stat().st_size > 1000
+
+
+KILLED_WITH_AN_INDEX = """
+import os, signal, sys
+from mexma_cli.main import cli
+from mexma_cli.mining import ann, faiss_index
+from mexma_cli.store import journal
+
+ann._WORKING = 1 << 20
+faiss_index.BLOCK = 100
+journal.FileJournal.due = lambda self: True
+enter, entries = journal.FileJournal._enter, []
+
+def deadly(self, *arguments):
+    enter(self, *arguments)
+    entries.append(1)
+    if len(entries) == int(sys.argv[1]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+journal.FileJournal._enter = deadly
+cli(sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("entries", "left"),
+    [
+        (1, {"index-y-trained.faiss"}),
+        (7, {"index-y-trained.faiss", "index-x-trained.faiss", "index-y-0.faiss"}),
+        (28, {"index-y-0.faiss", "index-x-0.faiss", "lists-a.keys"}),
+    ],
+)
+def test_a_killed_run_with_an_index_goes_on_and_gives_the_same_bytes(
+    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path, entries: int, left: set[str]
+) -> None:
+    """Killed when one index is trained, while the first is filled, and while both are asked."""
+    paths = [str(store.path) for store in stores]
+    out, part = tmp_path / "out.knn", tmp_path / "out.knn.partial"
+    command = ["knn", *paths, "-k", "4", "--index", "IVF8,PQ6x4fs", "--recall", "0.6", "-o", str(out)]
+    killed = subprocess.run([sys.executable, "-c", KILLED_WITH_AN_INDEX, str(entries), *command], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert left <= {file.name for file in part.iterdir()} and not out.exists()
+    other = CliRunner().invoke(cli, [*command, "--recall", "0.9"])
+    assert other.exit_code == 1 and "beginning of another search: recall differ" in other.stderr
+    again = CliRunner().invoke(cli, command)
+    assert again.exit_code == 0 and "going on with the search that was interrupted" in again.stderr
+    wanted = tmp_path / "wanted.knn"
+    assert not part.exists() and CliRunner().invoke(cli, [*command[:-1], str(wanted)]).exit_code == 0
+    for name in ("forward-ids", "forward-scores", "backward-ids", "backward-scores"):
+        assert (out / f"{name}.npy").read_bytes() == (wanted / f"{name}.npy").read_bytes()
+
+
+def test_an_error_keeps_what_was_found_and_nothing_else(
+    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
+) -> None:
+    output = tmp_path / "o.tsv"
+    with pytest.raises(ZeroDivisionError), journal_beside(output, stores, 4, EXACT):
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+    lists = np.zeros((700, 4), np.int64), np.zeros((600, 4), np.int64)
+    with pytest.raises(ZeroDivisionError), journal_beside(output, stores, 4, EXACT) as journal:
+        assert journal is not None
+        journal.save((100, 0, 200), *lists)
+        raise ZeroDivisionError
+    with journal_beside(output, stores, 4, EXACT) as journal:
+        assert journal is not None and journal.load(*lists) == (100, 0, 200)
+        with (
+            pytest.raises(MexmaError, match="another process is writing there"),
+            journal_beside(output, stores, 4, EXACT),
+        ):
+            pass
+    assert list(tmp_path.iterdir()) == []
+    with journal_beside(None, stores, 4, EXACT) as journal:
+        assert journal is None
+    with journal_beside(Path("/dev/null"), stores, 4, EXACT) as journal:
+        assert journal is None
+
+
+def test_a_journal_that_is_partly_removed_is_none(
+    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[set[str]] = []
+    monkeypatch.setattr(
+        shutil, "rmtree", lambda folder, **_: left.append({file.name for file in folder.iterdir()})
+    )
+    with journal_beside(tmp_path / "o.tsv", stores, 4, EXACT) as journal:
+        assert journal is not None
+        journal.save((100, 0, 200), np.zeros((700, 4), np.int64), np.zeros((600, 4), np.int64))
+    assert left == [{"found.keys", "lists-a.keys"}]
+
+
+def test_a_budget_that_is_too_small_is_refused(stores: tuple[EmbeddingStore, EmbeddingStore]) -> None:
+    with pytest.raises(MexmaError, match=r"--memory 1 kB is too little for 1,300 lines"):
+        mine(*stores, MineSettings(search=SearchSettings(memory=1000)))
+    enough = SearchSettings(memory=resident() + 200_000_000)
+    assert len(mine(*stores, MineSettings(search=enough)).candidates) > 100
+    just = SearchSettings(memory=resident() + 2_000_000)
+    with pytest.raises(MexmaError, match=r"finding their neighbours [0-9.]+ MB"):
+        mine(*stores, MineSettings(search=just))
+
+
+@pytest.mark.parametrize("index", ["exact", "IVF8,Flat"])
+def test_a_budget_that_is_too_small_is_told_one_that_is_enough(
+    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path, index: str
+) -> None:
+    """As a user does it: the number in the hint, in a new process."""
+
+    def run(memory: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "mexma_cli", "mine", *(str(store.path) for store in stores)]
+        command += ["-o", str(tmp_path / "out.tsv"), "--index", index, "--memory", memory]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    refused = run("1M")
+    assert refused.returncode == 1 and "--memory 1.0 MB is too little" in refused.stderr
+    said = re.search(r"--memory ([0-9.]+[KMG]) is enough", refused.stderr)
+    assert said is not None, refused.stderr
+    assert run(said[1]).returncode == 0
+
+
+def test_going_on_with_too_little_memory_is_told_what_it_was_begun_with(
+    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiles, "X_TILE", 64)  # or these stores are searched in one go with any limit
+    keep = np.ones(700, bool), np.ones(600, bool)
+    (tmp_path / "j").mkdir()
+    journal = journal_in(tmp_path / "j", stores, 4, EXACT)
+    journal.save(Place(700, 0, 0), np.full((700, 4), EMPTY), np.full((600, 4), EMPTY))
+    less = resident() + least_bytes(700, 600, 12, 4, "exact") + 30_000
+    journal = journal_in(tmp_path / "j", stores, 4, EXACT)
+    with pytest.raises(MexmaError, match="too little here: this search was begun with more memory") as caught:
+        search(stores, 4, keep, SearchSettings(memory=less), journal)
+    assert re.match(r"--memory [0-9.]+[MG] is enough", str(caught.value.hint))
+
+
+def test_an_index_says_what_it_found(
+    stores: tuple[EmbeddingStore, EmbeddingStore], caplog: pytest.LogCaptureFixture
+) -> None:
+    keep = np.ones(700, bool), np.ones(600, bool)
+    with caplog.at_level(logging.INFO):
+        found = search(stores, 4, keep, SearchSettings("IVF8,Flat", 0.9))
+        search(stores, 4, keep, SearchSettings("Flat"))
+    assert found.index == "IVF8,Flat" and found.recall is not None and 0.5 < found.recall <= 1
+    assert "source: IVF8,Flat nprobe=" in caplog.text and "source: Flat: 100.0 %" in caplog.text
+    exact = search(stores, 4, keep, SearchSettings())
+    auto = search(stores, 4, keep, SearchSettings("auto"))
+    assert (auto.index, auto.recall) == (exact.index, exact.recall) == ("exact", None)
+    assert np.array_equal(auto.neighbours.forward_ids, exact.neighbours.forward_ids)
+    same = found.neighbours.forward_ids[:, :, None] == exact.neighbours.forward_ids[:, None]
+    assert abs(float(same.any(axis=2).mean()) - found.recall) < 0.1
+
+
+def test_a_folder_of_the_users_that_is_called_like_an_unfinished_search_stays(
+    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
+) -> None:
+    theirs = tmp_path / "out.tsv.partial"
+    theirs.mkdir()
+    (theirs / "thesis.txt").write_text("all my work")
+    beside = journal_beside(tmp_path / "out.tsv", stores, 4, SearchSettings())
+    with pytest.raises(MexmaError, match=r"and it holds thesis\.txt"), beside:
+        pass
+    assert (theirs / "thesis.txt").read_text() == "all my work"

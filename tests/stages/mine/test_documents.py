@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.stages.mine.documents import DocumentPairs, read_documents
+
+
+def write(folder: Path, name: str, *lines: str) -> Path:
+    path = folder / name
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def rows(found: DocumentPairs, **masks: np.ndarray) -> list[tuple[list[int], list[int]]]:
+    keep_source = masks.get("source", np.ones(len(found.source), bool))
+    keep_target = masks.get("target", np.ones(len(found.target), bool))
+    return [(own.tolist(), other.tolist()) for own, other in found.rows(keep_source, keep_target)]
+
+
+def test_equal_ids_are_paired(tmp_path: Path) -> None:
+    found = read_documents(
+        write(tmp_path, "s", "a", "b", "a", "c"), write(tmp_path, "t", "x", "c", "a", "c", "y")
+    )
+    assert rows(found) == [([0, 2], [2]), ([3], [1, 3])]
+    assert found.documents == (3, 4) and found.alone == (1, 2)
+    assert rows(found, source=np.array([0, 1, 1, 0], bool)) == [([2], [2])]
+    found.check_lines((4, 5), ("s.emb", "t.emb"))
+    with pytest.raises(MexmaError, match=r"t has 5 lines, t\.emb has 6"):
+        found.check_lines((4, 6), ("s.emb", "t.emb"))
+
+
+def test_a_file_pairs_other_ids_and_one_with_many(tmp_path: Path) -> None:
+    source, target = write(tmp_path, "s", "1", "2", "1"), write(tmp_path, "t", "A", "B")
+    found = read_documents(source, target, write(tmp_path, "p", "2\tA", "1\tA", "2\tB", "2\tA"))
+    assert rows(found) == [([0, 2], [0]), ([1], [0]), ([1], [1])]
+    assert found.alone == (0, 0)
+
+
+class TestBadInput:
+    def fails(self, message: str, *paths: Path) -> MexmaError:
+        with pytest.raises(MexmaError, match=message) as error:
+            read_documents(*paths)
+        return error.value
+
+    def test_ids(self, tmp_path: Path) -> None:
+        good = write(tmp_path, "good", "a")
+        self.fails("blank, line 2: no document id", write(tmp_path, "blank", "a", " "), good)
+        self.fails("empty is empty", good, write(tmp_path, "empty"))
+        self.fails("none: no such file", tmp_path / "none", good)
+        error = self.fails("have no document id in common", write(tmp_path, "other", "b"), good)
+        assert "--document-pairs" in str(error.hint)
+
+    def test_pairs(self, tmp_path: Path) -> None:
+        source, target = write(tmp_path, "s", "1", "2"), write(tmp_path, "t", "A", "B")
+        self.fails(
+            "p, line 2: the document '3' is not in", source, target, write(tmp_path, "p", "1\tA", "3\tA")
+        )
+        error = self.fails("the document 'A' is not in", source, target, write(tmp_path, "q", "A\t1"))
+        assert "the other way round" in str(error.hint)
+        self.fails("line 1: 1 tab-separated field", source, target, write(tmp_path, "r", "1 A"))
+        self.fails("e is empty", source, target, write(tmp_path, "e"))

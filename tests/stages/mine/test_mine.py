@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.knn.exact import knn
+from mexma_cli.stages.knn.row_filter import usable_rows
+from mexma_cli.stages.knn.search import Found
+from mexma_cli.stages.mine.mine import Mined, MineSettings, mine
+from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+
+
+def make_store(
+    path: Path,
+    sentences: list[str],
+    vectors: np.ndarray,
+    encoder: str = "test",
+    fingerprint: str = "f",
+    overwrite: bool = False,
+    clean: bool = False,
+) -> EmbeddingStore:
+    with EmbeddingWriter(
+        path,
+        encoder=encoder,
+        fingerprint=fingerprint,
+        pooling="cls",
+        dim=vectors.shape[1],
+        dtype="float32",
+        normalised=False,
+        language="und",
+        source=Source(path="text", checksum=path.name, lines=len(sentences)),
+        argv=(),
+        rows_per_shard=3,
+        overwrite=overwrite,
+        clean=clean,
+    ) as writer:
+        writer.write(vectors, sentences)
+        return writer.finish(truncated=0)
+
+
+def vectors_of(sentences: list[str]) -> np.ndarray:
+    """Equal words have equal vectors whatever their case: `a` translates to `A`."""
+    return np.stack(
+        [np.random.default_rng(list(s.lower().encode())).standard_normal(16) for s in sentences]
+    ).astype(np.float32)
+
+
+def stores(tmp_path: Path, source: list[str], target: list[str]) -> tuple[EmbeddingStore, EmbeddingStore]:
+    return (
+        make_store(tmp_path / "s.emb", source, vectors_of(source)),
+        make_store(tmp_path / "t.emb", target, vectors_of(target)),
+    )
+
+
+def sentences(found: Mined) -> list[tuple[str, str]]:
+    return sorted((pair.source, pair.target) for pair in found.pairs())
+
+
+def test_finds_the_translations_and_their_text(tmp_path: Path) -> None:
+    source = ["one", "two", "three", "four", "five", "six", "seven"]
+    found = mine(
+        *stores(tmp_path, source, ["SEVEN", "FOUR", "ONE", "nine", "ten"]),
+        MineSettings("absolute", threshold=0.9),
+    )
+    assert sentences(found) == [("four", "FOUR"), ("one", "ONE"), ("seven", "SEVEN")]
+    scores = [pair.score for pair in found.pairs()]
+    assert scores == sorted(found.candidates.scores.tolist(), reverse=True)
+    for pair in found.pairs():
+        assert source[pair.source_line - 1] == pair.source
+        assert ["SEVEN", "FOUR", "ONE"][pair.target_line - 1] == pair.target
+
+
+def test_duplicates_count_once_and_empty_lines_never(tmp_path: Path) -> None:
+    source = ["a", "", "b", "a", " ", "c", "a"]
+    target = ["", "A", "A", "B", "C", "\t"]
+    found = mine(*stores(tmp_path, source, target))
+    assert sentences(found) == [("a", "A"), ("b", "B"), ("c", "C")]
+    assert (found.source.rows, found.source.duplicates, found.source.empty) == (7, 2, 2)
+    assert (found.target.rows, found.target.duplicates, found.target.empty) == (6, 1, 2)
+    clean = stores(tmp_path / "clean", ["b", "c", "a"], ["A", "B", "C"])
+    assert sorted(p[:3] for p in mine(*clean).pairs()) == sorted(
+        p[:3] for p in found.pairs()
+    )  # nor in neighbourhoods
+
+
+def test_one_text_cleaned_and_the_other_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    plain, cleaned = (
+        make_store(tmp_path / f"{name}.emb", ["a"], vectors_of(["a"]), clean=name == "cleaned")
+        for name in ("plain", "cleaned")
+    )
+    for stores_ in ((plain, cleaned), (cleaned, plain)):
+        mine(*stores_)
+        said = f"{cleaned.path} was embedded with --clean and {plain.path} was not"
+        assert [said in record.getMessage() for record in caplog.records] == [True]
+        caplog.clear()
+    mine(cleaned, cleaned)
+    assert "--clean" not in caplog.text
+
+
+def test_of_duplicates_the_last_vector_counts_as_in_laser(tmp_path: Path) -> None:
+    vectors = vectors_of(["x", "b", "a"])
+    source = make_store(tmp_path / "s.emb", ["a", "b", "a"], vectors)
+    target = make_store(tmp_path / "t.emb", ["A", "B", "X"], vectors_of(["A", "B", "X"]))
+    found = mine(source, target, MineSettings("absolute", threshold=0.9))
+    assert sentences(found) == [("a", "A"), ("b", "B")]
+
+
+def test_vectors_without_a_direction_are_left_out_and_counted(tmp_path: Path) -> None:
+    vectors = vectors_of(["a", "b", "c"])
+    vectors[1] = 0
+    source = make_store(tmp_path / "s.emb", ["a", "b", "c"], vectors)
+    found = mine(source, make_store(tmp_path / "t.emb", ["A", "B", "C"], vectors_of(["A", "B", "C"])))
+    assert found.source.unusable == 1 and found.target.unusable == 0
+    assert {source for source, _ in sentences(found)} == {"a", "c"}
+    assert not np.isnan(found.candidates.scores).any()
+
+
+def test_a_side_of_empty_lines_gives_no_pairs(tmp_path: Path) -> None:
+    found = mine(*stores(tmp_path, ["", " "], ["A", "B"]))
+    assert list(found.pairs()) == [] and found.source.empty == 2
+
+
+def test_refuses_different_encoders_and_dimensions(tmp_path: Path) -> None:
+    words = ["a", "b"]
+    plain = make_store(tmp_path / "a.emb", words, vectors_of(words))
+    other = make_store(tmp_path / "b.emb", words, vectors_of(words), encoder="LaBSE", fingerprint="g")
+    narrow = make_store(tmp_path / "c.emb", words, vectors_of(words)[:, :8])
+    with pytest.raises(
+        MexmaError, match=r"different encoders: test for .*a\.emb, LaBSE for .*b\.emb"
+    ) as error:
+        mine(plain, other)
+    assert error.value.hint is not None and "--model" in error.value.hint
+    with pytest.raises(MexmaError, match=r"a\.emb has 16, .*c\.emb has 8"):
+        mine(plain, narrow)
+
+
+def test_thresholds_top_and_copies_are_counted_by_reason(tmp_path: Path) -> None:
+    source = ["one", "two", "Three!", "four", "five"]
+    both = stores(tmp_path, source, ["ONE", "two", "Three?", "FOUR", "other"])
+    everything = mine(*both, MineSettings("absolute", retrieval="forward"))
+    assert everything.found == 5 and everything.dropped == {}
+    scores = [pair.score for pair in everything.pairs()]
+
+    found = mine(*both, MineSettings("absolute", retrieval="forward", threshold=scores[-1]))
+    assert found.dropped == {"threshold": 1} and found.found == 5
+    found = mine(*both, MineSettings("absolute", retrieval="forward", max_score=scores[-1]))
+    assert found.dropped == {"max-score": 4} and [p.score for p in found.pairs()] == scores[-1:]
+    found = mine(*both, MineSettings("absolute", retrieval="forward", top=2))
+    assert found.dropped == {"top": 3} and [p.score for p in found.pairs()] == scores[:2]
+
+
+def test_copies_are_dropped_before_the_best_are_counted(tmp_path: Path) -> None:
+    vectors = np.eye(5, dtype=np.float32)
+    source = ["On y va.", "IBM", "Version 1.2", "Le chat dort.", "Oui"]
+    target = ["Let us go.", "IBM", "version 2.0!", "The cat is asleep.", "Yes"]
+    both = [make_store(tmp_path / f"{i}.emb", side, vectors) for i, side in enumerate((source, target))]
+    found = mine(*both, MineSettings("absolute", drop_copies=True, top=2))
+    assert found.dropped == {"identical": 1, "near-identical": 1, "top": 1} and found.found == 5
+    assert [pair[1:3] for pair in found.pairs()] == [(source[i], target[i]) for i in (0, 3)]
+    assert len(mine(*both, MineSettings("absolute")).candidates) == 5
+
+
+def test_ids_are_lines_ranks_and_means(tmp_path: Path) -> None:
+    both = stores(tmp_path, ["x", "one", "", "two"], ["TWO", "ONE", "Y", "one more"])
+    found = mine(*both, MineSettings(k=3, with_ids=True))
+    assert found.details is not None and {"one", "two"} <= {pair.source for pair in found.pairs()}
+    for pair in found.pairs():
+        assert pair.score == pytest.approx(
+            pair.cosine / ((pair.source_mean + pair.target_mean) / 2), rel=1e-6
+        )
+        if pair.source in ("one", "two"):
+            assert pair.target == pair.source.upper() and pair.cosine == pytest.approx(1)
+            assert (pair.source_rank, pair.target_rank) == (1, 1)
+            assert (pair.source_line, pair.target_line) == ((2, 2) if pair.source == "one" else (4, 1))
+
+
+def test_known_neighbours_give_the_same_pairs(tmp_path: Path) -> None:
+    both = stores(tmp_path, ["a", "b", "", "c", "a"], ["C", "A", "B", "d"])
+    known = knn(*both, 4, keep_x=usable_rows(both[0])[0], keep_y=usable_rows(both[1])[0])
+    found = mine(*both, neighbours=Found(known, "IVF1", 0.5))
+    assert found.how == {"index": "IVF1", "recall": 0.5}
+    assert list(found.pairs()) == list(mine(*both).pairs())
+
+
+def test_a_store_that_is_made_anew_meanwhile_is_not_mixed_with_the_one_before(tmp_path: Path) -> None:
+    source, target = stores(tmp_path, ["a", "b"], ["A", "B"])
+
+    def overwrite(text: list[str]) -> None:
+        make_store(tmp_path / "t.emb", text, vectors_of(text), overwrite=True)
+
+    with pytest.raises(MexmaError, match=r"t\.emb was made anew while it was read"):
+        mine(source, target, on_progress=lambda done, total: overwrite(["C", "A"]))
+    target = EmbeddingStore.open(tmp_path / "t.emb")
+    found = mine(source, target, on_progress=lambda done, total: overwrite(["C", "A"]))
+    assert ("a", "A") in sentences(found)
+
+
+def test_one_text_on_both_sides_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    source, target = stores(tmp_path, ["a", "b"], ["A", "B"])
+    mine(source, target)
+    assert not caplog.text
+    mine(source, source)
+    assert "s.emb are of the same text" in caplog.text

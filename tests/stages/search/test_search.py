@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.mining.margin import margin as margin_of
+from mexma_cli.stages.mine.mine import MineSettings, mine
+from mexma_cli.stages.search.search import hit_lines, nearest, search
+from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+
+
+def make_store(
+    path: Path, sentences: list[str], vectors: np.ndarray, encoder: str = "f", rows_per_shard: int = 5
+) -> EmbeddingStore:
+    with EmbeddingWriter(
+        path, encoder=encoder, fingerprint=encoder, pooling="cls", dim=vectors.shape[1], dtype="float32",
+        normalised=False, language="und", source=Source(path="text", checksum="c", lines=len(sentences)),
+        argv=(), rows_per_shard=rows_per_shard,
+    ) as writer:  # fmt: skip
+        writer.write(vectors, sentences)
+        return writer.finish()
+
+
+def random_vectors(rows: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((rows, 8)).astype(np.float32)
+
+
+def stores(folder: Path, n: int = 20, m: int = 12) -> tuple[EmbeddingStore, EmbeddingStore]:
+    return (
+        make_store(folder / "q.emb", [f"q{row}" for row in range(n)], random_vectors(n)),
+        make_store(folder / "t.emb", [f"t{row}" for row in range(m)], random_vectors(m, 1)),
+    )
+
+
+def lines(queries: EmbeddingStore, target: EmbeddingStore, **options: object) -> list[list[str]]:
+    hits = search(queries, target, **options)  # type: ignore[arg-type]
+    return [
+        line[:-1].split("\t") for (line,), _ in hit_lines(queries, target, hits, with_ranks="top" in options)
+    ]
+
+
+@pytest.fixture(scope="module")
+def laser(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[EmbeddingStore, EmbeddingStore]:
+    """LASER's two sides."""
+    folder, sides = shared / "fixtures" / "laser", []
+    for side in ("src", "tgt"):
+        text = (folder / f"{side}.txt").read_text(encoding="utf-8").splitlines()
+        vectors = np.fromfile(folder / f"{side}.f32", np.float32).reshape(len(text), -1)
+        path = tmp_path_factory.mktemp("laser") / f"{side}.emb"
+        sides.append(make_store(path, text, vectors, rows_per_shard=1 << 13))
+    return sides[0], sides[1]
+
+
+@pytest.mark.parametrize("k", [4, 16])
+@pytest.mark.parametrize("kind", ["ratio", "distance", "absolute"])
+def test_finds_what_laser_finds(
+    kind: str, k: int, shared: Path, laser: tuple[EmbeddingStore, EmbeddingStore]
+) -> None:
+    folder = shared / "fixtures" / "laser"
+    theirs = (folder / f"search.max.{kind}.k{k}.tsv").read_text(encoding="utf-8").splitlines()
+    ours = lines(*laser, margin=kind, k=k)
+    assert len(theirs) == 3000
+    assert [row[2] for row in ours] == theirs
+    assert [row[1] for row in ours] == list(laser[0].sentences())
+
+
+@pytest.fixture(scope="module")
+def random_stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[EmbeddingStore, EmbeddingStore]:
+    return stores(tmp_path_factory.mktemp("random"))
+
+
+@settings(max_examples=25)
+@given(top=st.integers(1, 14), k=st.integers(1, 14), kind=st.sampled_from(["ratio", "distance", "absolute"]))
+def test_hits_are_the_best_by_margin_of_the_nearest(
+    random_stores: tuple[EmbeddingStore, EmbeddingStore], top: int, k: int, kind: str
+) -> None:
+    hits = search(*random_stores, top=top, k=k, margin=kind)
+    x, y = (
+        side / np.linalg.norm(side, axis=1, keepdims=True)
+        for side in (random_vectors(20), random_vectors(12, 1))
+    )
+    cosines = (x @ y.T).astype(np.float32)
+    forward, backward = (np.sort(-side, axis=1)[:, :k].mean(axis=1) * -1 for side in (cosines, cosines.T))
+    margins = margin_of(cosines, forward[:, None], backward[None], kind)
+    nearest_rows = np.argsort(-cosines, axis=1)[:, : max(k, top)]
+    assert hits.rows.shape == (20, min(top, 12)) and hits.without == 0
+    for row, (found, scores) in enumerate(zip(hits.rows, hits.scores, strict=True)):
+        among = nearest_rows[row]
+        best = among[np.argsort(-margins[row, among])][:top]
+        assert found.tolist() == best.tolist()
+        assert scores == pytest.approx(margins[row, best], rel=1e-4, abs=1e-4)
+
+
+def test_the_best_are_the_forward_pairs_of_mine(tmp_path: Path) -> None:
+    sides = stores(tmp_path)
+    found = mine(*sides, MineSettings(retrieval="forward")).candidates
+    hits = search(*sides)
+    order = np.argsort(found.source)
+    assert hits.rows[:, 0].tolist() == found.target[order].tolist()
+    assert np.array_equal(hits.scores[:, 0], found.scores[order])
+
+
+def test_every_query_has_its_line(tmp_path: Path) -> None:
+    """Repeated queries are answered each by its own vector; those that cannot be, in their place."""
+    x = random_vectors(6)
+    x[3] = 0
+    x[5] = x[0]
+    queries = make_store(tmp_path / "q.emb", ["same", "same", " ", "zero", "tab\there", "same"], x)
+    target = make_store(
+        tmp_path / "t.emb", ["A", "B", "A", "", "C"], np.concatenate([x[[4, 1, 0, 2]], x[:1] * -1])
+    )
+    for kind in ("absolute", "ratio"):
+        found = lines(queries, target, margin=kind, k=2)
+        assert [row[1] for row in found] == ["same", "same", " ", "zero", "tab here", "same"]
+        assert [row[2] for row in found][:4] == ["A", "B", "", ""]
+        assert found[0] == found[5]
+        assert [row[0] == "nan" for row in found] == [False, False, True, True, False, False]
+    several = lines(queries, target, margin="absolute", top=5)
+    assert [row[3] for row in several] == [*"123", *"123", "0", "0", *"123", *"123"]
+    assert {row[2] for row in several[:3]} == {"A", "B", "C"}  # A once, and never the empty line
+    assert search(queries, target).without == 2
+    one = make_store(tmp_path / "one.emb", ["A"], x[:1])
+    assert [row[3] for row in lines(queries, one, top=5)] == ["1", "1", "0", "0", "1", "1"]
+
+
+def test_nothing_to_search_in(tmp_path: Path) -> None:
+    queries = make_store(tmp_path / "q.emb", ["a", "b"], random_vectors(2))
+    target = make_store(tmp_path / "t.emb", ["", " "], random_vectors(2))
+    assert lines(queries, target) == [["nan", "a", ""], ["nan", "b", ""]]
+    assert nearest(target, random_vectors(1)[0], 3) == []
+    without_rows = make_store(tmp_path / "e.emb", [], random_vectors(0))
+    assert lines(queries, without_rows) == [["nan", "a", ""], ["nan", "b", ""]]
+    assert nearest(without_rows, random_vectors(1)[0], 3) == []
+
+
+def test_refuses_another_encoder(tmp_path: Path) -> None:
+    queries, _ = stores(tmp_path)
+    with pytest.raises(MexmaError, match="different encoders"):
+        search(queries, make_store(tmp_path / "o.emb", ["a"], random_vectors(1), encoder="other"))
+
+
+@settings(max_examples=25)
+@given(
+    texts=st.lists(st.sampled_from(["a", "b", "c", "d", "e", "f", " "]), min_size=1, max_size=30),
+    top=st.integers(1, 8),
+    seed=st.integers(0, 99),
+)
+def test_nearest_are_the_different_sentences_with_the_highest_cosines(
+    texts: list[str], top: int, seed: int
+) -> None:
+    vectors = random_vectors(len(texts), seed)
+    vectors[len(texts) // 2] = 0
+    query = random_vectors(1, seed + 100)[0]
+    norms = np.linalg.norm(vectors, axis=1) * np.linalg.norm(query)
+    cosines = {}
+    for text, vector, norm in zip(texts, vectors, norms, strict=True):
+        if text.strip() and norm:
+            cosines[text] = max(cosines.get(text, -1.0), float(vector @ query / norm))
+    wanted = sorted(((cosine, text) for text, cosine in cosines.items()), reverse=True)[:top]
+    with tempfile.TemporaryDirectory() as folder:
+        found = nearest(make_store(Path(folder) / "t.emb", texts, vectors), query, top)
+    assert [text for _, text in found] == [text for _, text in wanted]
+    assert [score for score, _ in found] == pytest.approx([score for score, _ in wanted], abs=1e-5)
+
+
+def test_a_store_that_is_made_anew_meanwhile_is_not_mixed_with_the_one_before(tmp_path: Path) -> None:
+    queries, target = stores(tmp_path)
+
+    def overwrite(done: int, total: int) -> None:
+        shutil.rmtree(tmp_path / "t.emb")
+        make_store(tmp_path / "t.emb", ["other"] * 12, random_vectors(12, 7))
+
+    with pytest.raises(MexmaError, match=r"t\.emb was made anew while it was read"):
+        search(queries, target, on_progress=overwrite)

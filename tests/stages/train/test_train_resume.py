@@ -1,0 +1,164 @@
+"""A run that is killed or stopped, wherever, and goes on as if it never had been."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.stages.train.train import train
+from tests.stages.train.training import MEXMA_STEPS, ROOT, WORDS_STEPS, log_of, settings, weights
+
+SLOWED = """
+import sys, time
+from mexma_cli.training.trainer import Trainer
+step = Trainer._one_step
+def slow(self):
+    time.sleep(0.05)
+    return step(self)
+Trainer._one_step = slow
+from mexma_cli.main import cli
+cli(sys.argv[1:])
+"""
+"""`mexma`, with time enough between two steps to be hit."""
+
+
+def started(recipe_file: Path, run: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", SLOWED, "train", str(recipe_file), "--set", f"run={run}", *arguments]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    )
+
+
+def environment() -> dict[str, str]:
+    """A subprocess sums in the same order as this process: equal numbers of threads."""
+    return os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
+
+
+def wait_for(run: Path, phase: str, step: int, process: subprocess.Popen[str]) -> None:
+    """Until the log has that step; a run that ended before is a failure."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        assert process.poll() is None, process.communicate()[1]
+        if (run / "log.jsonl").is_file():
+            whole = (run / "log.jsonl").read_text().split("\n")[:-1]
+            if any((r["phase"], r["step"]) == (phase, step) for r in map(json.loads, whole)):
+                return
+        time.sleep(0.01)
+    pytest.fail("the step never came")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_killed_and_resumed_is_the_run_that_would_have_been(
+    precision: str, finished: dict[str, Path], recipe_file: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    chosen = f"trainer.precision={precision}"
+    process = started(recipe_file, run, "--set", chosen)
+    wait_for(run, "mexma", 7, process)  # the last checkpoint is at 5
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not (run / "encoder").exists()
+    assert max(record["step"] for record in log_of(run) if record["phase"] == "mexma") >= 7
+    steps: list[int] = []
+    train(
+        settings(recipe_file, run, chosen),
+        resume=True,
+        on_phase=lambda phase, step, encoder: steps.append(step),
+    )
+    assert steps == [5]  # the words phase was finished and is not run again
+    assert log_of(run) == log_of(finished[precision])
+    assert weights(run) == weights(finished[precision])
+
+
+def test_sigterm_writes_a_checkpoint_and_resuming_goes_on_there(
+    finished: dict[str, Path], recipe_file: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    process = started(recipe_file, run, "--set", "trainer.precision=fp32")
+    wait_for(run, "mexma", 7, process)
+    process.terminate()
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM, stderr
+    assert stdout == "" and "--resume goes on from there" in stderr
+    last = log_of(run)[-1]["step"]
+    checkpoints = sorted(path.name for path in (run / "mexma" / "checkpoints").iterdir())
+    assert checkpoints[-1] == f"step-{last:08d}"
+    assert train(settings(recipe_file, run, "trainer.precision=fp32"), resume=True) == run / "encoder"
+    assert log_of(run) == log_of(finished["fp32"])
+    assert weights(run) == weights(finished["fp32"])
+
+
+def test_stopped_at_every_step_is_the_run_that_would_have_been(
+    finished: dict[str, Path], recipe_file: Path, tmp_path: Path
+) -> None:
+    recipe = settings(recipe_file, tmp_path / "run")
+    for _ in range(WORDS_STEPS + MEXMA_STEPS + 2):
+        if train(recipe, resume=True, stopped=lambda: True) is not None:
+            break
+    else:
+        pytest.fail("it never came to an end")
+    assert log_of(tmp_path / "run") == log_of(finished["fp32"])
+    assert weights(tmp_path / "run") == weights(finished["fp32"])
+
+
+@pytest.mark.parametrize("written", [0, 1, 2])
+def test_killed_between_the_last_step_and_the_encoder(
+    written: int,
+    finished: dict[str, Path],
+    recipe_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Encoders are written after each phase and at the end; the run dies before the n-th of them."""
+    save, done = SentenceEncoder.save, [0]
+
+    def dying(self: SentenceEncoder, path: Path) -> None:
+        if done[0] == written:
+            path.with_name("encoder.tmp-17").mkdir()
+            raise KeyboardInterrupt
+        done[0] += 1
+        save(self, path)
+
+    monkeypatch.setattr(SentenceEncoder, "save", dying)
+    recipe = settings(recipe_file, tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe)
+    monkeypatch.undo()
+    checkpoints = tmp_path / "run" / ("words", "mexma", "mexma")[written] / "checkpoints"
+    if written < 2:  # no step is left, after which it would go
+        (checkpoints / "step-00000001").mkdir()
+    torch.manual_seed(12345)  # another process has another state
+    train(recipe, resume=True)
+    assert not list((tmp_path / "run").rglob("*.tmp-*"))
+    assert len(list(checkpoints.iterdir())) == recipe.phases[0].trainer.keep == 2
+    assert log_of(tmp_path / "run") == log_of(finished["fp32"])
+    assert weights(tmp_path / "run") == weights(finished["fp32"])
+
+
+@pytest.mark.parametrize(("phase", "step"), [("words", 2), ("mexma", 3)])
+def test_killed_before_a_phases_first_checkpoint(
+    phase: str, step: int, finished: dict[str, Path], recipe_file: Path, tmp_path: Path
+) -> None:
+    begun: list[str] = []
+
+    def die(record: dict[str, Any]) -> None:
+        if (begun[-1], record["step"]) == (phase, step):
+            raise KeyboardInterrupt
+
+    recipe = settings(recipe_file, tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, on_phase=lambda phase, step, encoder: begun.append(phase.name), on_step=die)
+    torch.manual_seed(12345)  # another process has another state
+    train(recipe, resume=True)
+    assert log_of(tmp_path / "run") == log_of(finished["fp32"])
+    assert weights(tmp_path / "run") == weights(finished["fp32"])

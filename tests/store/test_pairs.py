@@ -1,0 +1,113 @@
+"""BitextStore: pairs come back by number; nothing half-written, nothing damaged unnoticed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mexma_cli import files as manifest
+from mexma_cli.errors import MexmaError
+from mexma_cli.store.pairs import BitextStore, BitextWriter
+
+FACTS: dict[str, Any] = {
+    "name": "tatoeba",
+    "source_language": "fra_Latn",
+    "target_language": "eng_Latn",
+    "tokenizer_fingerprint": "t" * 32,
+    "max_tokens": 200,
+    "read": 10,
+    "dropped": {"duplicate": 1},
+    "truncated": 0,
+    "settings": {"cap": 0},
+}
+Pairs = list[tuple[list[int], list[int]]]
+
+
+def make(path: Path, pairs: Pairs, vocabulary: int = 1000, step: int = 3) -> BitextStore:
+    with BitextWriter(path, vocabulary) as out:
+        for start in range(0, len(pairs), step):
+            some = pairs[start : start + step]
+            out.write([source for source, _ in some], [target for _, target in some])
+        return out.finish(FACTS)
+
+
+IDS = st.lists(st.integers(0, 99_999), max_size=5)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.tuples(IDS, IDS), max_size=12), st.integers(1, 5))
+def test_pairs_come_back(tmp_path_factory: pytest.TempPathFactory, pairs: Pairs, step: int) -> None:
+    store = make(tmp_path_factory.mktemp("b") / "s", pairs, 100_000, step)
+    assert len(store) == len(pairs)
+    for index in random.Random(0).sample(range(len(pairs)), len(pairs)):
+        source, target = store.pair(index)
+        assert (source.tolist(), target.tolist()) == pairs[index]
+        assert source.dtype == np.uint32
+    assert store.manifest.tokens["source"] == sum(len(source) for source, _ in pairs)
+
+
+def test_small_vocabularies_take_two_bytes(tmp_path: Path) -> None:
+    store = make(tmp_path / "s", [([1, 65_535], [2])], 65_536)
+    assert store.pair(0)[0].dtype == np.uint16
+    assert store.pair(0)[0].tolist() == [1, 65_535]
+    with pytest.raises(AssertionError, match="out of range"):
+        make(tmp_path / "t", [([1000], [2])], 1000)
+
+
+def test_a_store_replaces_an_older_one_and_nothing_else(tmp_path: Path) -> None:
+    make(tmp_path / "s", [([1], [2])])
+    (tmp_path / "s.tmp-1").mkdir()  # of a killed run
+    assert make(tmp_path / "s", [([3], [4]), ([5], [6])]).pair(1)[1].tolist() == [6]
+    assert [path.name for path in tmp_path.iterdir()] == ["s"]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "work.txt").write_text("work")
+    with pytest.raises(MexmaError, match="is no store of prepared pairs"):
+        make(tmp_path / "mine", [([1], [2])])
+
+
+def test_what_a_killed_run_left_goes_and_nothing_else(tmp_path: Path) -> None:
+    for name in ("s[1].tmp-1", "s[1].tmp-saved"):
+        (tmp_path / name).mkdir()
+    make(tmp_path / "s[1]", [([1], [2])])
+    assert {path.name for path in tmp_path.iterdir()} == {"s[1]", "s[1].tmp-saved"}
+
+
+def test_an_error_leaves_the_old_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path / "s", [([1], [2])])
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(manifest.os, "fsync", full)
+        with pytest.raises(MexmaError, match="no space left"):
+            make(tmp_path / "s", [([3], [4])])
+    assert BitextStore.open(tmp_path / "s", verify=True).pair(0)[0].tolist() == [1]
+    assert [path.name for path in tmp_path.iterdir()] == ["s"]
+
+
+def test_damage_is_named(tmp_path: Path) -> None:
+    make(tmp_path / "s", [([1, 2, 3], [4])])
+    path = tmp_path / "s" / "source.ids.npy"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(MexmaError, match=r"source\.ids\.npy is damaged: its checksum"):
+        BitextStore.open(tmp_path / "s", verify=True)
+    os.truncate(path, len(data) - 1)
+    with pytest.raises(MexmaError, match=r"source\.ids\.npy is damaged: 133 bytes instead of 134"):
+        BitextStore.open(tmp_path / "s")
+    path.unlink()
+    with pytest.raises(MexmaError, match=r"source\.ids\.npy is missing"):
+        BitextStore.open(tmp_path / "s")
+    with pytest.raises(MexmaError, match="no such folder") as caught:
+        BitextStore.open(tmp_path / "nowhere")
+    assert "mexma prepare" in (caught.value.hint or "")

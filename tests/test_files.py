@@ -1,0 +1,240 @@
+"""Whole files only, the same bytes for the same content, and one writer at a time."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from mexma_cli import files as manifest
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import commit_folder, make_parent, only_writer, read_json, whole_file, write_json_atomic
+from mexma_cli.store.arrays import ArrayWriter
+
+
+def full_disk(*_: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width"), [("float16", 7), ("float32", 1), ("uint16", None), ("int64", None)]
+)
+@pytest.mark.parametrize("parts", [[], [3], [1, 0, 70_000, 2]])
+def test_array_writer_makes_plain_npy(
+    dtype: str, width: int | None, parts: list[int], tmp_path: Path
+) -> None:
+    rows = sum(parts)
+    wanted = (
+        (np.arange(rows * (width or 1)) % 1000).astype(dtype).reshape((rows, width) if width else (rows,))
+    )
+    path = tmp_path / "a.npy"
+    with path.open("wb") as file:
+        writer, at = ArrayWriter(file, dtype, width), 0
+        for part in parts:
+            writer.write(wanted[at : at + part])
+            at += part
+        writer.close()
+    assert path.stat().st_size == manifest.file_size(rows, dtype, width)
+    for mode in ("r", None):
+        if rows or mode is None:
+            np.testing.assert_array_equal(np.load(path, mmap_mode=mode), wanted)
+
+
+def test_json_is_the_same_bytes_and_comes_back(tmp_path: Path) -> None:
+    write_json_atomic(tmp_path / "a.json", {"b": [1, "é"], "a": None})
+    write_json_atomic(tmp_path / "b.json", {"b": [1, "é"], "a": None})
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    assert read_json(tmp_path / "a.json") == {"b": [1, "é"], "a": None}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "b.json"]
+
+
+def test_a_name_that_is_not_utf8_comes_back(tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9.txt")
+    write_json_atomic(tmp_path / "a.json", [name, "é"])
+    assert (tmp_path / "a.json").read_bytes().decode("utf-8") == '[\n "caf\\udce9.txt",\n "é"\n]\n'
+    assert read_json(tmp_path / "a.json") == [name, "é"]
+
+
+def test_broken_json_and_manifests_are_refused(tmp_path: Path) -> None:
+    class Small(BaseModel):
+        format_version: int
+        rows: int
+
+    path = tmp_path / "m.json"
+    with pytest.raises(MexmaError, match="no such file"):
+        read_json(path)
+    path.write_text('{"rows": ')
+    with pytest.raises(MexmaError, match="is damaged: not JSON"):
+        read_json(path)
+    path.write_text('{"format_version": 1, "rows": "many"}')
+    with pytest.raises(MexmaError, match="is damaged: `rows`"):
+        manifest.read_manifest(path, Small, 1)
+    path.write_text('{"format_version": 9}')
+    with pytest.raises(MexmaError, match="format version 9"):
+        manifest.read_manifest(path, Small, 1)
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.json"
+    write_json_atomic(path, "old")
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(MexmaError, match="no space left on the disk"):
+        write_json_atomic(path, "new")
+    assert read_json(path) == "old"
+    assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_link_stays_one_and_a_pipe_is_written_to(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    for name in ("link", "pipe"):
+        with whole_file(tmp_path / name) as file:
+            file.write(b"new")
+    assert os.read(reader, 9) == (tmp_path / "file").read_bytes() == b"new"
+    os.close(reader)
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "pipe").is_fifo()
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), whole_file(tmp_path / "a") as file:
+        file.write(b"x" * (1 // 0))
+    with pytest.raises(FileNotFoundError), whole_file(tmp_path / "no" / "a"):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_folder_of_an_output_is_made(tmp_path: Path) -> None:
+    make_parent(tmp_path / "new" / "inner" / "a.tsv")
+    assert (tmp_path / "new" / "inner").is_dir() and not list((tmp_path / "new" / "inner").iterdir())
+    (tmp_path / "link").symlink_to(tmp_path / "other" / "a.tsv")
+    make_parent(tmp_path / "link")
+    assert (tmp_path / "other").is_dir()
+
+
+def test_an_output_that_cannot_be_is_called_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MexmaError) as caught:
+        make_parent(tmp_path / "file" / "a.tsv")
+    assert caught.value.message == f"{tmp_path / 'file'}: the folder cannot be made: File exists"
+    if not Path("/proc/self").exists():
+        pytest.skip("needs a folder that no one can write to")
+    with pytest.raises(MexmaError, match=r"^/proc/a\.tsv cannot be written: "):
+        make_parent(Path("/proc/a.tsv"))
+    with pytest.raises(MexmaError, match=r"^/proc/new: the folder cannot be made: "):
+        make_parent(Path("/proc/new/a.tsv"))
+
+
+@pytest.mark.parametrize(("name", "kind"), [("a.emb", "embeddings"), ("found", "neighbours")])
+def test_nothing_is_written_into_a_store(tmp_path: Path, name: str, kind: str) -> None:
+    store = tmp_path / name
+    store.mkdir()
+    write_json_atomic(store / "manifest.json", {"kind": kind})
+    (tmp_path / "link").symlink_to(store / "behind")
+    message = f"would lie in {re.escape(str(store))}, and a store holds nothing but"
+    for inside in (store / "x.tsv", store / "new" / "b.emb", tmp_path / "link"):
+        with pytest.raises(MexmaError, match=message) as caught:
+            make_parent(inside)
+        assert caught.value.hint == f"name one beside it: {tmp_path / inside.name}"
+    assert [file.name for file in store.iterdir()] == ["manifest.json"]
+    make_parent(store)  # its own name
+
+
+def test_a_folder_that_is_only_called_like_a_store_is_not_looked_for_above(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "project.emb").mkdir()
+    monkeypatch.chdir(tmp_path / "project.emb")
+    make_parent(Path("b.emb"))
+    with pytest.raises(MexmaError, match=r"new\.knn/b\.emb would lie in new\.knn, and"):
+        make_parent(Path("new.knn/b.emb"))
+    (tmp_path / "manifest.json").write_text("[")  # another program's
+    make_parent(Path("b.emb"))
+
+
+def test_commit_folder_replaces_at_the_end(tmp_path: Path) -> None:
+    for name in ("new", "final"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(name)
+    commit_folder(tmp_path / "new", tmp_path / "final")
+    assert (tmp_path / "final" / "file").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["final"]
+
+
+def test_commit_folder_removes_what_was_replaced_and_no_copy_of_the_users(tmp_path: Path) -> None:
+    for name in (
+        "new",
+        "final",
+        "final.old-backup",
+        "final.old-1",
+        "final.replaced-by-me",
+        "final.replaced-7",
+    ):
+        (tmp_path / name).mkdir()
+    commit_folder(tmp_path / "new", tmp_path / "final")
+    left = {"final", "final.old-backup", "final.old-1", "final.replaced-by-me"}
+    assert {path.name for path in tmp_path.iterdir()} == left
+
+
+def test_commit_folder_leaves_a_link_a_link(tmp_path: Path) -> None:
+    for name in ("disk/new", "disk/final", "disk/final.replaced-7"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "link").symlink_to(Path("disk", "final"))
+    (tmp_path / "disk" / "new" / "file").write_text("new")
+    commit_folder(tmp_path / "disk" / "new", tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "link" / "file").read_text() == "new"
+    assert [path.name for path in (tmp_path / "disk").iterdir()] == ["final"]
+
+
+def test_commit_folder_after_a_killed_run_with_the_same_process_number(tmp_path: Path) -> None:
+    left = tmp_path / f"final.replaced-{os.getpid()}"
+    for path in (tmp_path / "new", tmp_path / "final", left):
+        path.mkdir()
+        (path / "file").write_text(path.name)
+    commit_folder(tmp_path / "new", tmp_path / "final")
+    assert (tmp_path / "final" / "file").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["final"]
+
+
+def test_one_writer_at_a_time(tmp_path: Path) -> None:
+    with only_writer(tmp_path), pytest.raises(MexmaError, match="another process"), only_writer(tmp_path):
+        pass
+    with only_writer(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EIO])
+def test_a_file_system_without_locks(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(*_: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr("fcntl.flock", refused)
+    if code == errno.EIO:
+        with pytest.raises(OSError, match="Input/output error"), only_writer(tmp_path):
+            pass
+        return
+    with only_writer(tmp_path):
+        assert "no locks here" in caplog.text
+
+
+@given(st.dictionaries(st.text(max_size=3), st.integers() | st.text(max_size=3), max_size=4))
+def test_fingerprint_ignores_the_order_of_keys(settings: dict[str, Any]) -> None:
+    turned = dict(reversed(settings.items()))
+    assert manifest.fingerprint(settings) == manifest.fingerprint(turned)
+    assert manifest.fingerprint(settings) != manifest.fingerprint({**settings, "more": 1})
+
+
+def test_fingerprint_of_names_that_are_not_utf8() -> None:
+    names = [os.fsdecode(b"runs/caf\xe9"), os.fsdecode(b"runs/caf\xe8"), "runs/caf\\udce9", "runs/café"]
+    assert len({manifest.fingerprint([name]) for name in names}) == len(names)
