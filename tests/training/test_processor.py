@@ -6,11 +6,13 @@ import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from mexma_cli.training.processor import denormals_flushed
+from tests.examples import tiny_recipe
 
 SIZE = 1 << 28
 HELD = """
@@ -70,8 +72,12 @@ def test_denormals_are_flushed_inside_only() -> None:
     assert (tiny * 1).item() > 0
 
 
-def test_all_threads_of_a_training_command_flush_them() -> None:
+def test_all_threads_of_a_training_command_flush_them(
+    sentences: dict[str, list[str]], tmp_path: Path
+) -> None:
     """Threads keep what they were started with, so the command has to be first."""
+    trainer = {"batch_pairs": 4, "steps": 1, "warmup": 0, "device": "cpu"}
+    keys = {"trainer": trainer, "phases": [{"name": "one", "objective": {"name": "contrastive"}}]}
     program = """
 import sys, torch
 import mexma_cli.stages.prepare.prepare as stage
@@ -81,10 +87,10 @@ def prepare(*_):
     print(int((torch.full((1 << 22,), 1e-40) * 1 == 0).sum()) - (1 << 22))
     sys.exit(0)
 stage.prepare = prepare
-cli(["train", "mini"])
+cli(["train", sys.argv[1]])
 """
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", program, tiny_recipe(tmp_path, sentences, keys)],
         env={**os.environ, "OMP_NUM_THREADS": "2"},
         text=True,
         capture_output=True,
