@@ -24,7 +24,7 @@ from mexma_cli.errors import MexmaError
 
 log = logging.getLogger(__name__)
 
-BUNDLED = Path(__file__).parent.parent / "models"
+BUNDLED = Path(__file__).parents[2] / "models"
 HONOURED = ("Transformer", "Pooling", "Dense", "Normalize")
 OWN_TRANSFORMER = "mexma_cli.encoder.sentence_transformer.Transformer"
 """What sentence-transformers calls the first module of a model that `sentence_transformer` made."""
