@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from mexma_cli import files as manifest
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import commit_folder, make_parent, only_writer, read_json, whole_file, write_json_atomic
+from mexma_cli.store import arrays
 from mexma_cli.store.arrays import ArrayWriter
 
 
@@ -42,7 +43,7 @@ def test_array_writer_makes_plain_npy(
             writer.write(wanted[at : at + part])
             at += part
         writer.close()
-    assert path.stat().st_size == manifest.file_size(rows, dtype, width)
+    assert path.stat().st_size == arrays.file_size(rows, dtype, width)
     for mode in ("r", None):
         if rows or mode is None:
             np.testing.assert_array_equal(np.load(path, mmap_mode=mode), wanted)

@@ -12,7 +12,7 @@ import pytest
 PEAK = """
 import resource, sys
 import numpy as np, torch
-from mexma_cli.mining import arithmetic, neighbours, tiles
+from mexma_cli.knn import arithmetic, exact as neighbours, tiles
 from mexma_cli.knn.exact import bytes_needed, knn
 
 class File:

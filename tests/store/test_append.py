@@ -15,7 +15,7 @@ import pytest
 
 from mexma_cli import files as manifest
 from mexma_cli.errors import MexmaError
-from mexma_cli.store import shard
+from mexma_cli.store import arrays, shard
 from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
 
 DIM, SHARD = 8, 5
@@ -135,7 +135,8 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from mexma_cli.store import manifest, writer
+from mexma_cli import files as manifest
+from mexma_cli.store import writer
 from test_append import NEW, OLD, append
 
 def die(*_):
@@ -239,7 +240,7 @@ def test_a_full_disk_leaves_the_old_store_whole(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    for where, name in ((os, "link"), (manifest.ArrayWriter, "write"), (shard, "fsync_file")):
+    for where, name in ((os, "link"), (arrays.ArrayWriter, "write"), (shard, "fsync_file")):
         with monkeypatch.context() as patch:
             patch.setattr(where, name, full)
             with pytest.raises(MexmaError, match="no space left on the disk"):

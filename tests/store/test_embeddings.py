@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mexma_cli import files as manifest
 from mexma_cli.errors import MexmaError
+from mexma_cli.store import arrays
 from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
 
 ROWS, DIM, SHARD = 23, 8, 5
@@ -168,9 +168,9 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
 def test_a_full_disk_keeps_whole_shards_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path / "whole.emb", step=SHARD)
     written = 0
-    write = manifest.ArrayWriter.write
+    write = arrays.ArrayWriter.write
 
-    def limited(self: manifest.ArrayWriter, values: np.ndarray) -> None:
+    def limited(self: arrays.ArrayWriter, values: np.ndarray) -> None:
         nonlocal written
         written += len(values)
         if written > 12:
@@ -178,7 +178,7 @@ def test_a_full_disk_keeps_whole_shards_only(tmp_path: Path, monkeypatch: pytest
         write(self, values)
 
     with monkeypatch.context() as patch:
-        patch.setattr(manifest.ArrayWriter, "write", limited)
+        patch.setattr(arrays.ArrayWriter, "write", limited)
         with pytest.raises(MexmaError, match="no space left on the disk"):
             make(tmp_path / "a.emb", step=SHARD)
     assert not (tmp_path / "a.emb").exists()

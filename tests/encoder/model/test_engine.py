@@ -21,7 +21,7 @@ from mexma_cli.encoder.model.packing import pack
 from mexma_cli.numerics.devices import computes_bf16_fast
 from mexma_cli.text.lines import read_lines
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "spa-eng"
+EXAMPLES = Path(__file__).parents[3] / "examples" / "spa-eng"
 
 
 def model_of(kind: type[PreTrainedModel], config: type, **changes: object) -> PreTrainedModel:

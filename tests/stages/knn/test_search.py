@@ -54,7 +54,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[EmbeddingStore, Em
 KILLED = """
 import os, signal, sys
 from mexma_cli.main import cli
-from mexma_cli.mining import neighbours, tiles
+from mexma_cli.knn import exact as neighbours, tiles
 from mexma_cli.store import journal
 
 journal.SECONDS = journal._SHARE = 0
@@ -94,7 +94,7 @@ def test_a_killed_run_goes_on_and_gives_the_same_bytes(
 KILLED_WITH_AN_INDEX = """
 import os, signal, sys
 from mexma_cli.main import cli
-from mexma_cli.mining import ann, faiss_index
+from mexma_cli.knn import approximate as ann, faiss_index
 from mexma_cli.store import journal
 
 ann._WORKING = 1 << 20

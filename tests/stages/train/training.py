@@ -8,7 +8,7 @@ from typing import Any
 
 from mexma_cli.recipe import Recipe, load
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parent.parent.parent.parent
 WORDS_STEPS, MEXMA_STEPS = 8, 16
 
 
