@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import click
 
+from mexma_cli.mining.margin import MARGINS
+
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import Pooling, SentenceEncoder
     from mexma_cli.stages.knn.search import SearchSettings
@@ -24,12 +26,15 @@ BUNDLED = "mini"
 PRECISIONS = {"auto": "auto", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
+DEFAULT_MARGIN = next(iter(MARGINS))
+_FORMULAS = ", ".join(f"{margin.name} {margin.formula}" for margin in MARGINS.values())
+MARGIN_HELP = f"Score of a pair with cosine c whose neighbourhoods have the mean cosine b: {_FORMULAS}."
 margin_option = click.option(
     "--margin",
-    type=click.Choice(["ratio", "distance", "absolute"]),
-    default="ratio",
+    type=click.Choice(list(MARGINS)),
+    default=DEFAULT_MARGIN,
     show_default=True,
-    help="Score of a pair: its cosine divided by, or minus, the mean of its neighbourhoods; or as it is.",
+    help=MARGIN_HELP,
 )
 
 

@@ -20,6 +20,7 @@ from mexma_cli.commands.inputs import (
     refuse_inputs,
 )
 from mexma_cli.commands.options import EncoderChoice, encoder_options, margin_option, neighbourhood_option
+from mexma_cli.mining.margin import MARGINS
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.names import label_of
 
@@ -75,8 +76,8 @@ def command(
     """
     if len(bitext) > 2:
         raise click.UsageError(f"BITEXT is one file of pairs or two files, not {len(bitext)} files.")
-    if background and margin == "absolute":
-        raise click.UsageError("--margin absolute has no neighbourhoods: leave out --background.")
+    if background and not MARGINS[margin].uses_neighbourhoods:
+        raise click.UsageError(f"--margin {margin} has no neighbourhoods: leave out --background.")
     check_inputs([*bitext, *(background or ())])
     if len(bitext) == 1 and is_store(bitext[0]):
         raise click.UsageError(f"{bitext[0]} is one side of a bitext: name the store of the other side too.")

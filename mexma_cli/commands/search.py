@@ -21,8 +21,15 @@ from mexma_cli.commands.inputs import (
     refuse_formats,
     refuse_inputs,
 )
-from mexma_cli.commands.options import EncoderChoice, encoder_options, neighbourhood_option
+from mexma_cli.commands.options import (
+    DEFAULT_MARGIN,
+    MARGIN_HELP,
+    EncoderChoice,
+    encoder_options,
+    neighbourhood_option,
+)
 from mexma_cli.errors import MexmaError
+from mexma_cli.mining.margin import MARGINS
 from mexma_cli.text.amounts import counted
 
 log = logging.getLogger(__name__)
@@ -47,9 +54,8 @@ TYPED_TOP = 5
 )
 @click.option(
     "--margin",
-    type=click.Choice(["ratio", "distance", "absolute"]),
-    help="What is best: the cosine divided by, or minus, the mean of both neighbourhoods; or the cosine as "
-    "it is.  [default: ratio; with --query absolute]",
+    type=click.Choice(list(MARGINS)),
+    help=f"{MARGIN_HELP}  [default: {DEFAULT_MARGIN}; with --query absolute]",
 )
 @neighbourhood_option
 @click.option(
@@ -91,7 +97,7 @@ def command(
         )
         raise click.UsageError(f"Give {wanted}, not {len(inputs)} paths.")
     if query is not None:
-        if margin not in (None, "absolute"):
+        if margin is not None and MARGINS[margin].uses_neighbourhoods:
             raise click.UsageError(
                 f"--margin {margin} needs the neighbourhoods of many queries; --query has its cosine only."
             )
@@ -102,7 +108,7 @@ def command(
         _typed(inputs[0], query, top or TYPED_TOP, output, encoder)
         return
     check_inputs(inputs)
-    _every(inputs, top or 1, margin or "ratio", k, output, encoder)
+    _every(inputs, top or 1, margin or DEFAULT_MARGIN, k, output, encoder)
 
 
 def _every(

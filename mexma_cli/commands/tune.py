@@ -20,7 +20,7 @@ from mexma_cli.commands.inputs import (
     refuse_formats,
     refuse_inputs,
 )
-from mexma_cli.commands.options import ENCODER_NAMES, encoder_options, k_option
+from mexma_cli.commands.options import DEFAULT_MARGIN, ENCODER_NAMES, encoder_options, k_option
 from mexma_cli.commands.tune_output import (
     planted_json,
     print_languages,
@@ -28,6 +28,7 @@ from mexma_cli.commands.tune_output import (
     print_tuned,
     tuned_json,
 )
+from mexma_cli.mining.margin import MARGINS
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.names import label_of
 
@@ -97,8 +98,8 @@ _OF_PLANT = ("margin", "k", "retrieval", *ENCODER_NAMES)
 )
 @click.option(
     "--margin",
-    type=click.Choice(["ratio", "distance", "absolute"]),
-    default="ratio",
+    type=click.Choice(list(MARGINS)),
+    default=DEFAULT_MARGIN,
     show_default=True,
     help="With --plant, as for `mexma mine`.",
 )

@@ -1,13 +1,69 @@
-"""The margin: how much nearer a pair is than its neighbourhoods. There is one in the house; all use this."""
+"""The margins: how much nearer two sentences are than their neighbourhoods. All of the package uses these.
+
+A new margin is one more entry of `MARGINS`; commands, help and checks read that.
+"""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from mexma_cli.knn.exact import Neighbours
+if TYPE_CHECKING:  # --help reads the names, and waits neither for NumPy nor for torch
+    import numpy as np
 
-KINDS = ("ratio", "distance", "absolute")
-_ENTRIES = 1 << 20  # scores that are looked at together
+    from mexma_cli.knn.exact import Neighbours
+
+_ENTRIES = 1 << 20  # scores that are averaged together
+
+
+@dataclass(frozen=True)
+class Margin:
+    """A score for a pair with cosine c and background b, the mean of both neighbourhoods' mean cosines."""
+
+    name: str
+    formula: str
+    """In c and b, for help and docs."""
+    score: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    """(c, b) -> scores; float32, of shapes that broadcast, and never nan."""
+    slope: Callable[[np.ndarray], np.ndarray | float] | None = None
+    """b -> the most by which the score changes for a change of c by 1 (its Lipschitz constant in c).
+
+    Document-restricted search estimates cosines first and computes only those pairs exactly that, by this
+    bound, may be among the best. None: no bound is known, and every pair is computed exactly.
+    """
+    uses_neighbourhoods: bool = True
+    """False: the score is a function of c alone."""
+
+
+def _ratio(cosine: np.ndarray, background: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    cosine, background = np.broadcast_arrays(cosine, background)
+    return np.divide(cosine, background, out=np.zeros_like(cosine), where=background != 0)
+
+
+def _absolute(cosine: np.ndarray, background: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    return cosine + np.zeros_like(background)
+
+
+def _ratio_slope(background: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    return _ratio(np.ones_like(background), abs(background))
+
+
+MARGINS = {
+    margin.name: margin
+    for margin in (
+        Margin("ratio", "c / b", _ratio, _ratio_slope),
+        Margin("distance", "c - b", lambda c, b: c - b, lambda b: 1.0),
+        Margin("absolute", "c", _absolute, lambda b: 1.0, uses_neighbourhoods=False),
+    )
+}
+"""By name; the first is the default."""
 
 
 def margin(
@@ -20,17 +76,14 @@ def margin(
 
     Args:
         cosine, forward_mean, backward_mean: float32, of shapes that broadcast.
-        kind: one of KINDS.
+        kind: a name in `MARGINS`.
+
+    Raises:
+        ValueError: there is no margin of that name.
     """
-    if kind not in KINDS:
-        raise ValueError(f"margin {kind!r} is none of {', '.join(KINDS)}")
-    background = (forward_mean + backward_mean) / np.float32(2)
-    if kind == "absolute":
-        return cosine + np.zeros_like(background)
-    if kind == "distance":
-        return cosine - background
-    cosine, background = np.broadcast_arrays(cosine, background)
-    return np.divide(cosine, background, out=np.zeros_like(cosine), where=background != 0)
+    if kind not in MARGINS:
+        raise ValueError(f"margin {kind!r} is none of {', '.join(MARGINS)}")
+    return MARGINS[kind].score(cosine, (forward_mean + backward_mean) / 2)
 
 
 def means(neighbours: Neighbours) -> tuple[np.ndarray, np.ndarray]:
@@ -45,6 +98,8 @@ def means(neighbours: Neighbours) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _mean(scores: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    import numpy as np
+
     result = np.zeros(len(scores), dtype=np.float32)
     if scores.shape[1] == 0:
         return result

@@ -1,4 +1,4 @@
-"""Candidates from paired documents only: every sentence of one against every sentence of the other.
+"""Document-restricted search: each sentence is compared with those of the documents paired with its own.
 
 Neighbourhoods, and so scores and thresholds, are still those of the whole text.
 """
@@ -12,14 +12,14 @@ import numpy as np
 from mexma_cli.knn.blocks import Side, VectorSource
 from mexma_cli.knn.exact import Neighbours
 from mexma_cli.knn.kernels import dots
-from mexma_cli.mining.margin import margin
+from mexma_cli.mining.margin import MARGINS, margin
 from mexma_cli.mining.match import Means
 
 _TILE = 1024  # rows of a document that are compared at a time: about 40 MB of temporary arrays
 _EXACT = 1 << 12  # pairs from which it pays to estimate first which of them may be among the best
 
 
-def within(
+def restricted_search(
     x: np.ndarray | VectorSource,
     y: np.ndarray | VectorSource,
     documents: Iterable[tuple[np.ndarray, np.ndarray]],
@@ -29,8 +29,9 @@ def within(
 ) -> Neighbours:
     """Find the k best rows by margin among those of the paired documents, from x to y and from y to x.
 
-    Of equal margins the nearer row comes first, then the lower. The cosines are exact: matrix products only
-    say, with their largest possible error, which pairs need not be looked at.
+    Of equal margins the nearer row comes first, then the lower. The cosines are exact: a matrix product only
+    rules out pairs that cannot be among the best, by its largest possible error and the margin's slope. With
+    a margin whose slope is not known, no pair is ruled out.
 
     Args:
         x, y: [N, d] and [M, d].
@@ -98,7 +99,7 @@ def _compare(
     backward: _Best,
 ) -> None:
     """Merge the best pairs of [a] rows and [b] columns, unit vectors [a, d] and [b, d], into both lists."""
-    if len(rows) * len(columns) < _EXACT:
+    if len(rows) * len(columns) < _EXACT or MARGINS[kind].slope is None:
         a, b = (place.reshape(-1) for place in np.indices((len(rows), len(columns))))
     else:
         low = forward.margins[rows, -1], backward.margins[columns, -1]
@@ -123,12 +124,9 @@ def _promising(
     error = np.float32(2.1 * left.shape[1] * 2.0**-24 + 1e-7)
     own, other = means[0][:, None], means[1][None, :]
     estimate = margin(left @ right.T, own, other, kind)
-    if kind == "ratio":
-        middle = np.abs(own + other) / np.float32(2)
-        slack = np.divide(error, middle, out=np.zeros_like(middle), where=middle != 0)
-    else:
-        slack = np.full_like(estimate, error)
-    slack += np.float32(1e-6) * (np.abs(estimate) + 1)
+    slope = MARGINS[kind].slope
+    assert slope is not None
+    slack = error * slope((own + other) / 2) + np.float32(1e-6) * (np.abs(estimate) + 1)
     most = estimate + slack
     chosen = np.zeros(estimate.shape, dtype=bool)
     for axis in (0, 1):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mexma_cli.knn.exact import Neighbours
-from mexma_cli.mining.margin import margin, means
+from mexma_cli.mining.margin import MARGINS, margin, means
 
 
 def f32(*values: float) -> np.ndarray:
@@ -16,8 +16,20 @@ def test_the_three_margins() -> None:
     np.testing.assert_allclose(margin(cosine, forward, backward, "absolute"), [0.8, 0.3])
     np.testing.assert_allclose(margin(cosine, forward, backward, "distance"), [0.4, -0.1], atol=1e-7)
     np.testing.assert_allclose(margin(cosine, forward, backward, "ratio"), [2.0, 0.75], rtol=1e-6)
-    for kind in ("absolute", "distance", "ratio"):
+    for kind in MARGINS:
         assert margin(cosine, forward, backward, kind).dtype == np.float32
+
+
+@pytest.mark.parametrize("kind", MARGINS)
+def test_a_slope_bounds_how_much_a_score_changes_with_its_cosine(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    first, second, background = rng.uniform(-1, 1, (3, 1000)).astype(np.float32)
+    slope = MARGINS[kind].slope
+    assert slope is not None
+    changed = np.abs(
+        margin(first, background, background, kind) - margin(second, background, background, kind)
+    )
+    assert (changed <= 1.0001 * slope(background) * np.abs(first - second) + 1e-6).all()
 
 
 def test_a_ratio_to_nothing_is_zero_and_never_nan() -> None:

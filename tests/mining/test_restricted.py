@@ -5,11 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mexma_cli.knn.blocks import Side
 from mexma_cli.knn.exact import Neighbours, knn
+from mexma_cli.knn.kernels import dots
 from mexma_cli.mining import restricted as module
-from mexma_cli.mining.margin import KINDS, margin, means
+from mexma_cli.mining.margin import MARGINS, Margin, margin, means
 from mexma_cli.mining.match import match
-from mexma_cli.mining.restricted import within
+from mexma_cli.mining.restricted import restricted_search
 
 
 def some_vectors(seed: int, rows: int, columns: int, dim: int = 6) -> tuple[np.ndarray, np.ndarray]:
@@ -34,7 +36,7 @@ def best_by_hand(
 
 @pytest.mark.parametrize(("tile", "exact"), [(1024, 1 << 12), (7, 1), (1024, 1)])
 @settings(max_examples=25)
-@given(seed=st.integers(0, 2**32 - 1), kind=st.sampled_from(KINDS), k=st.integers(1, 5))
+@given(seed=st.integers(0, 2**32 - 1), kind=st.sampled_from(sorted(MARGINS)), k=st.integers(1, 5))
 def test_finds_the_best_of_the_paired_documents(tile: int, exact: int, seed: int, kind: str, k: int) -> None:
     """Against sorting all pairs, with and without estimates and tiles; rows 25 to 29 are in no document."""
     x, y = some_vectors(seed, 30, 24)
@@ -44,7 +46,7 @@ def test_finds_the_best_of_the_paired_documents(tile: int, exact: int, seed: int
         patch.setattr(module, "_TILE", tile)
         patch.setattr(module, "_EXACT", exact)
         arrays = [(np.array(own), np.array(other)) for own, other in documents]
-        found = within(x, y, arrays, k, means(neighbours), kind)
+        found = restricted_search(x, y, arrays, k, means(neighbours), kind)
     pairs = {(i, j) for own, other in documents for i in own for j in other}
     wanted = best_by_hand(pairs, x, y, neighbours, kind, k)
     assert [[j for j in row if j >= 0] for row in found.forward_ids.tolist()] == wanted
@@ -56,13 +58,29 @@ def test_finds_the_best_of_the_paired_documents(tile: int, exact: int, seed: int
     assert (found.forward_ids[25:] == -1).all() and np.isneginf(found.forward_scores[25:]).all()
 
 
+def test_a_margin_without_a_bound_loses_no_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounding of a cosine changes this score by a tenth: estimates say nothing about it."""
+    wild = Margin("wild", "sin(10^6 c) - b", lambda c, b: np.sin(np.float32(1e6) * c) - b)
+    monkeypatch.setitem(MARGINS, wild.name, wild)
+    monkeypatch.setattr(module, "_EXACT", 1)
+    x, y = some_vectors(2, 120, 110, dim=64)
+    a, b = (Side(side, None).units(0, len(side)) for side in (x, y))
+    cosines = dots(a, b, *(place.reshape(-1) for place in np.indices((120, 110)))).reshape(120, 110)
+    background = means(knn(x, y, 4))
+    scores = margin(cosines, background[0][:, None], background[1], wild.name)
+    found = restricted_search(x, y, [(np.arange(120), np.arange(110))], 3, background, wild.name)
+    for ids, own in ((found.forward_ids, scores), (found.backward_ids, scores.T)):
+        best = np.sort(own, axis=1)[:, :-4:-1]
+        np.testing.assert_array_equal(np.take_along_axis(own, ids, 1), best)
+
+
 @pytest.mark.parametrize("retrieval", ["max", "intersect", "forward", "backward", "all"])
 def test_one_document_of_everything_is_as_without_documents(retrieval: str) -> None:
     """With as many neighbours as rows: the same pairs, scores and cosines, bit for bit."""
     x, y = some_vectors(1, 90, 80)
     neighbours = knn(x, y, 90)
     background = means(neighbours)
-    alone = within(x, y, [(np.arange(90), np.arange(80))], 90, background)
+    alone = restricted_search(x, y, [(np.arange(90), np.arange(80))], 90, background)
     for name in ("scores", "source", "target", "cosines"):
         plainly, found = (
             getattr(match(n, "ratio", retrieval, 0.5, background=background), name)

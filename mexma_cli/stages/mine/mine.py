@@ -16,7 +16,7 @@ from mexma_cli.knn.exact import Neighbours
 from mexma_cli.mining.filters import copy_reason
 from mexma_cli.mining.margin import means
 from mexma_cli.mining.match import Candidates, Details, details, match
-from mexma_cli.mining.restricted import within
+from mexma_cli.mining.restricted import restricted_search
 from mexma_cli.stages.knn.row_filter import SideCounts, usable_rows
 from mexma_cli.stages.knn.search import Found, SearchSettings, search
 from mexma_cli.stages.mine.documents import DocumentPairs
@@ -129,7 +129,7 @@ def mine(
             background = means(nearest)
             rows = documents.rows(keep_source, keep_target)
             wanted = settings.k if settings.retrieval == "all" else 1  # the others look at the best alone
-            pool = within(source, target, rows, wanted, background, settings.margin)
+            pool = restricted_search(source, target, rows, wanted, background, settings.margin)
     with clock("matching"):
         found = match(pool, settings.margin, settings.retrieval, settings.threshold, background=background)
     chosen, texts, dropped = _chosen(found, source, target, settings, clock)

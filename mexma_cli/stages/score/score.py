@@ -22,8 +22,8 @@ from mexma_cli.formats.bitext import (
 from mexma_cli.knn.blocks import Side
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.kernels import dots
+from mexma_cli.mining.margin import MARGINS, means
 from mexma_cli.mining.margin import margin as margin_of
-from mexma_cli.mining.margin import means
 from mexma_cli.stages.knn.knn import fill_repeated
 from mexma_cli.stages.knn.row_filter import usable_rows
 from mexma_cli.store.comparable import check_comparable
@@ -88,7 +88,7 @@ def score(
     wanted = ~(empty | unusable)
     source_mean = target_mean = np.zeros(source.rows, dtype=np.float32)
     fewest = k
-    if margin != "absolute" and wanted.any():
+    if MARGINS[margin].uses_neighbourhoods and wanted.any():
         source_mean, target_mean, fewest = _neighbourhoods(
             (source, target), wanted, background, k, on_progress
         )
