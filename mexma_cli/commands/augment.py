@@ -45,7 +45,7 @@ def command(text: Path, output: Path, seed: int, as_json: bool) -> None:
     from mexma_cli.evaluation.augment import KINDS, augment
     from mexma_cli.evaluation.files import read_sentences
     from mexma_cli.evaluation.xsimpp import augmented_names, augmented_texts
-    from mexma_cli.formats.writing import only_process, prepare_output, write_chunks
+    from mexma_cli.text.writing import only_process, prepare_output, write_chunks
 
     lines = read_sentences(text)
     found = augment(lines, seed)

@@ -57,10 +57,10 @@ def command(
       mexma convert fra.emb -o vectors.f32
     """
     from mexma_cli.commands.progress import follow, progress
-    from mexma_cli.formats.laser import is_npy
-    from mexma_cli.formats.writing import prepare_output
     from mexma_cli.stages.convert.convert import raw_to_store, store_to_raw
+    from mexma_cli.stages.convert.raw import is_npy
     from mexma_cli.store.embeddings import EmbeddingStore
+    from mexma_cli.text.writing import prepare_output
 
     if is_store(vectors) and not vectors.is_file():
         if any(map(is_typed, ("dim", "text", "language"))):

@@ -16,7 +16,8 @@ from mexma_cli.commands.inputs import command_line
 from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder
 from mexma_cli.commands.progress import progress
 from mexma_cli.text.amounts import counted
-from mexma_cli.text.names import label_of, unpacked
+from mexma_cli.text.compression import plain_name
+from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
     from mexma_cli.stages.embed.workers import Rank
@@ -240,7 +241,7 @@ def default_output(corpus: Path) -> Path:
     """
     if str(corpus) == "-" or (corpus.exists() and not corpus.is_file() and not corpus.is_dir()):
         raise click.UsageError("-o NAME.emb is needed where the text comes from stdin or a pipe.")
-    name = unpacked(corpus.name)
+    name = plain_name(corpus.name)
     for ending in (".txt", ".text"):
         name = name.removesuffix(ending)
     return corpus.parent / f"{name}.emb"

@@ -76,7 +76,7 @@ def refuse_formats(output: Path | None) -> None:
     Raises:
         click.UsageError: saying so.
     """
-    from mexma_cli.formats.writing import format_of
+    from mexma_cli.formats.bitext import format_of
 
     if (kind := format_of(output)) != "tsv":
         raise click.UsageError(f"{output}: what is written is TSV, not {kind.upper()}: name it .tsv.")

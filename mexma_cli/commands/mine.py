@@ -73,13 +73,14 @@ def command(
     check_inputs(paths)
     if document_pairs is not None and within is None:
         raise click.UsageError("--document-pairs pairs the documents of --within: give that too.")
-    from mexma_cli.formats.writing import format_of, only_process, outputs_of, prepare_output
+    from mexma_cli.formats.bitext import format_of, formats, outputs_of
+    from mexma_cli.text.writing import only_process, prepare_output
 
     if neighbours is not None and (choices["index"] != "exact" or choices["memory"] is not None or dry_run):
         raise click.UsageError("--neighbours are found already: leave out --index, --memory and --dry-run.")
     kind = kind or format_of(output)
-    if kind == "moses" and (output is None or str(output) == "-"):
-        raise click.UsageError("--format moses writes two files: name them with --output.")
+    if formats()[kind].two_files and (output is None or str(output) == "-"):
+        raise click.UsageError(f"--format {kind} writes two files: name them with --output.")
     settings = settings_of(kind=kind, **choices)
     if dry_run:
         print_plan(paths, settings.k, settings.search, encoder)
@@ -112,10 +113,11 @@ class _Job:
 
 
 def _run(job: _Job, stack: ExitStack, encoder: EncoderChoice) -> None:
-    from mexma_cli.formats.writing import write_mined
+    from mexma_cli.formats.bitext import formats
     from mexma_cli.stages.knn.search import journal_beside
     from mexma_cli.stages.mine.mine import mine
     from mexma_cli.stages.mine.report import Run, write_report
+    from mexma_cli.text.writing import write_chunks
 
     started = time.monotonic()
     source, target = opened(stack, job.paths, encoder=encoder, languages=job.languages)
@@ -138,7 +140,8 @@ def _run(job: _Job, stack: ExitStack, encoder: EncoderChoice) -> None:
         on_progress=progress_bar(stack, "mining"),
     )
     writing = time.monotonic()
-    changed = write_mined(job.files, found.pairs(), job.kind, job.languages, job.settings.with_ids)
+    lines = formats()[job.kind].write(found.pairs(), job.languages, job.settings.with_ids)
+    changed = write_chunks(job.files, lines)
     if job.report is not None:
         run = Run(
             mined=found,

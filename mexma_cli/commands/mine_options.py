@@ -11,11 +11,24 @@ import click
 
 from mexma_cli.commands.inputs import is_typed
 from mexma_cli.commands.options import margin_option, neighbourhood_option, search_options, search_settings
+from mexma_cli.formats.bitext import DEFAULT, formats
 
 if TYPE_CHECKING:
     from mexma_cli.stages.mine.mine import MineSettings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _with(ids: str) -> str:
+    """The names of the formats with such `ids`."""
+    return ", ".join(name for name, found in formats().items() if found.ids == ids)
+
+
+def _format_help() -> str:
+    about = "".join(f"{name}: {found.about}. " for name, found in formats().items() if found.about)
+    named = [name for name, found in formats().items() if found.endings and name != DEFAULT]
+    return f"{about} [default: {' and '.join(named)} by the name of the output, else {DEFAULT}]"
+
 
 _SCORING = (margin_option, neighbourhood_option)
 _NEIGHBOURS = (
@@ -84,15 +97,14 @@ _OUTPUT = (
     click.option(
         "--format",
         "kind",
-        type=click.Choice(["tsv", "jsonl", "moses", "tmx"]),
-        help="moses: two files, OUTPUT.fra and OUTPUT.eng, or OUTPUT.fra.gz and OUTPUT.eng.gz for -o "
-        "OUTPUT.gz.  [default: jsonl and tmx by the name of the output, else tsv]",
+        type=click.Choice(list(formats())),
+        help=_format_help(),
     ),
     click.option(
         "--with-ids",
         is_flag=True,
-        help="TSV and TMX: add source line, target line, source rank, target rank, cosine, source mean and "
-        "target mean. JSONL has them always.",
+        help=f"{_with('wanted')}: add source line, target line, source rank, target rank, cosine, source "
+        f"mean and target mean. {_with('always')} has them always.",
     ),
     click.option(
         "--report",
@@ -129,14 +141,15 @@ def settings_of(
 
     if all_candidates and is_typed("retrieval"):
         raise click.UsageError("--all-candidates is instead of --retrieval: give one of them.")
-    if with_ids and kind == "moses":
-        raise click.UsageError("--with-ids: Moses files have no place for ids; tsv, jsonl and tmx have.")
+    if with_ids and formats()[kind].ids == "never":
+        others = ", ".join(name for name, found in formats().items() if found.ids != "never")
+        raise click.UsageError(f"--with-ids: {kind} files have no place for ids; these have: {others}.")
     for name in ("threshold", "max_score"):
         if choices[name] is not None and math.isnan(choices[name]):
             raise click.UsageError(f"--{name.replace('_', '-')} nan: no score is above or below that.")
     return MineSettings(
         retrieval="all" if all_candidates else retrieval,
-        with_ids=with_ids or kind == "jsonl",
+        with_ids=with_ids or formats()[kind].ids == "always",
         search=search_settings(index, recall, memory),
         **choices,
     )

@@ -96,10 +96,10 @@ def _instead(path: Path) -> str:
 
 
 def _runs(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
-    from mexma_cli.formats.writing import prepare_output
     from mexma_cli.reporting import curves
     from mexma_cli.reporting.curve_plot import FORMATS, draw_curves
     from mexma_cli.reporting.plot import check_plottable
+    from mexma_cli.text.writing import prepare_output
 
     if output is not None:
         check_plottable(output, FORMATS)
@@ -115,9 +115,9 @@ def _runs(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
 
 def _results(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
     from mexma_cli.errors import MexmaError
-    from mexma_cli.formats.writing import prepare_output
     from mexma_cli.reporting.page import write_page
     from mexma_cli.reporting.results import Result, text_lines
+    from mexma_cli.text.writing import prepare_output
 
     if output is not None and output.suffix.lower() != ".html":
         raise MexmaError(f"{output}: a page of results is .html", "give it another name")

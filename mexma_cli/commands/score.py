@@ -81,8 +81,9 @@ def command(
     check_inputs([*bitext, *(background or ())])
     if len(bitext) == 1 and is_store(bitext[0]):
         raise click.UsageError(f"{bitext[0]} is one side of a bitext: name the store of the other side too.")
-    from mexma_cli.formats.writing import only_process, outputs_of, prepare_output, write_chunks
+    from mexma_cli.formats.bitext import outputs_of
     from mexma_cli.stages.score.score import score, scored_lines
+    from mexma_cli.text.writing import only_process, prepare_output, write_chunks
 
     refuse_formats(output)
     prepare_output(output)

@@ -120,8 +120,9 @@ def _every(
     encoder: EncoderChoice,
 ) -> None:
     """The best sentences for every line of QUERIES."""
-    from mexma_cli.formats.writing import only_process, outputs_of, prepare_output, write_chunks
+    from mexma_cli.formats.bitext import outputs_of
     from mexma_cli.stages.search.search import hit_lines, search
+    from mexma_cli.text.writing import only_process, prepare_output, write_chunks
 
     refuse_formats(output)
     prepare_output(output)
@@ -159,10 +160,11 @@ def _typed(path: Path, query: str, top: int, output: Path | None, encoder: Encod
         raise click.UsageError(f"--query searches in a store: make one with `mexma embed {path}`.")
     if not query.strip():
         raise click.UsageError("--query is empty.")
-    from mexma_cli.formats.writing import outputs_of, prepare_output, write_chunks
+    from mexma_cli.formats.bitext import outputs_of
     from mexma_cli.languages import UNSTATED
     from mexma_cli.stages.search.search import line_of, nearest
     from mexma_cli.text.normalise import cleaner
+    from mexma_cli.text.writing import prepare_output, write_chunks
 
     refuse_formats(output)
     prepare_output(output)

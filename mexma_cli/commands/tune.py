@@ -273,7 +273,7 @@ def _check_outputs(output: Path | None, plot: Path | None, inputs: Iterable[Path
     Raises:
         click.UsageError: saying so.
     """
-    from mexma_cli.formats.writing import prepare_output
+    from mexma_cli.text.writing import prepare_output
 
     if str(output) == "-":
         raise click.UsageError("The threshold goes to stdout: name a file for the pairs.")
@@ -287,8 +287,9 @@ def _check_outputs(output: Path | None, plot: Path | None, inputs: Iterable[Path
 
 def _report(found: Tuned, name: str, output: Path | None, plot: Path | None, about: str = "") -> None:
     """Counts to stderr, picture and pairs to their files."""
-    from mexma_cli.formats.writing import only_process, write_pairs
+    from mexma_cli.formats.tsv import tsv_lines
     from mexma_cli.reporting.plot import draw_scores
+    from mexma_cli.text.writing import only_process, write_chunks
 
     log.info(
         "%s%s, %s, %s of these among the candidates",
@@ -307,7 +308,7 @@ def _report(found: Tuned, name: str, output: Path | None, plot: Path | None, abo
         draw_scores(plot, found.scores, found.is_gold, found.best.threshold, f"Scores of {name}")
     if output is not None:
         with only_process([output]):
-            write_pairs(output, found.kept())
+            write_chunks([output], tsv_lines(found.kept()))
 
 
 def _say_counts(about: str, *counts: tuple[int, str, str]) -> None:

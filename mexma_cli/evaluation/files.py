@@ -13,6 +13,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.languages import resolve
 from mexma_cli.recipe import load
 from mexma_cli.text.amounts import counted
+from mexma_cli.text.compression import ENDINGS
 from mexma_cli.text.lines import is_blank, read_lines
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ _FEW = 10
 """Languages that a message lists of those that are there."""
 _LACKING = 12
 """And of those of a published list that are not: NTREX-128 lacks eleven of the 81."""
-_PACKED = r"(?:\.(?:gz|xz|zst|bz2))?"
+_COMPRESSED = f"(?:{'|'.join(map(re.escape, ENDINGS))})?"
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def aligned_folder(folder: Path, split: str) -> AlignedFolder:
         (folder / "NTREX-128", ntrex, "NTREX-128/newstest2019-ref.<code>.txt"),
         (folder, r"([A-Za-z_-]+)\.txt", "<code>.txt"),
     ):
-        files = _files(where, pattern + _PACKED)
+        files = _files(where, pattern + _COMPRESSED)
         if files:
             return AlignedFolder(folder, layout, files)
     raise MexmaError(f"{folder}: no line-aligned files, split {split!r}", f"needed: {ALIGNED_HINT}")

@@ -12,8 +12,8 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.bucc import MiningSet, cosine_f1, ranked
-from mexma_cli.formats.bitext import read_pairs
 from mexma_cli.formats.ids import read_ids
+from mexma_cli.formats.tsv import read_pairs
 from mexma_cli.languages import resolve
 from mexma_cli.mining.resampling import Labelled, held_out
 from mexma_cli.mining.threshold import Threshold, best_f1, measured

@@ -17,7 +17,7 @@ from mexma_cli.evaluation.files import read_aligned, read_sentences
 from mexma_cli.knn.exact import knn
 from mexma_cli.languages import resolve
 from mexma_cli.reporting.results import Result
-from mexma_cli.text.names import plain_or_packed
+from mexma_cli.text.compression import plain_or_compressed
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ def read_tatoeba(folder: Path, languages: str | None = None) -> list[AlignedPair
 def _english(path: Path, language: str) -> Path:
     """The other side of a language's file."""
     plain = path.with_name(f"tatoeba.{language}-eng.eng")
-    if found := plain_or_packed(plain):
+    if found := plain_or_compressed(plain):
         return found
     raise MexmaError(f"{path.parent}: {plain.name} is missing beside {path.name}", f"needed: {HINT}")
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.text.compression import plain_or_compressed
 from mexma_cli.text.lines import is_blank, read_latin_lines, read_lines
-from mexma_cli.text.names import plain_or_packed
 
 TASKS = ("MR", "SST2", "TREC", "CR", "SUBJ", "MPQA", "MRPC")
 """In the order of the paper's Table 17."""
@@ -81,10 +81,10 @@ def read_task(task: str, folders: Sequence[Path]) -> dict[str, Examples]:
 def _read_split(task: str, split: str, folder: Path) -> Examples | None:
     """One split from one folder, or None where it has none."""
     if task in _BY_CLASS:
-        files = [plain_or_packed(folder / name) for name in _BY_CLASS[task]]
+        files = [plain_or_compressed(folder / name) for name in _BY_CLASS[task]]
         if any(files):
             return _by_class([folder / name for name in _BY_CLASS[task]], files)
-    elif path := plain_or_packed(folder / _OWN[task, split]):
+    elif path := plain_or_compressed(folder / _OWN[task, split]):
         # One letter of TREC is not UTF-8, and SentEval reads Latin-1.
         lines = read_latin_lines(path) if task == "TREC" else read_lines(path)
         return _checked(path, lines, {"SST2": _sst, "TREC": _trec, "MRPC": _mrpc}[task])
@@ -97,7 +97,7 @@ def _tables(task: str, split: str, folder: Path) -> Iterator[Path]:
     names = [f"{task}.tsv"] if split == "all" else [f"{task}.{split}.tsv", f"{task.lower()}/{split}.tsv"]
     if split != "all" and folder.name.lower() == task.lower():
         names.append(f"{split}.tsv")
-    yield from filter(None, (plain_or_packed(folder / name) for name in names))
+    yield from filter(None, (plain_or_compressed(folder / name) for name in names))
 
 
 def _by_class(named: Sequence[Path], files: Sequence[Path | None]) -> Examples:

@@ -13,8 +13,8 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.text.amounts import counted
+from mexma_cli.text.compression import plain_name, plain_or_compressed
 from mexma_cli.text.lines import is_blank, read_lines
-from mexma_cli.text.names import plain_or_packed, unpacked
 
 ENDINGS = (".tsv", ".csv", ".txt")
 SPLITS = ("train", "dev", "trial", "test")
@@ -73,7 +73,7 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
 def _plain(file: Path) -> Path:
     """Where a file is, and its name without that of its packing."""
     whole = file.absolute()
-    return whole.with_name(unpacked(whole.name))
+    return whole.with_name(plain_name(whole.name))
 
 
 def read_pairs(path: Path) -> Pairs:
@@ -98,14 +98,14 @@ def read_pairs(path: Path) -> Pairs:
 
 
 def _is_pairs(file: Path) -> bool:
-    name = unpacked(file.name)
+    name = plain_name(file.name)
     if not file.is_file() or not name.endswith(ENDINGS) or name.startswith(("STS.gs.", ".")):
         return False
     return not name.endswith(".txt") or name.startswith("SICK") or _SEMEVAL.match(name) is not None
 
 
 def _stem(path: Path) -> str:
-    name = unpacked(path.name)
+    name = plain_name(path.name)
     for ending in ENDINGS:
         name = name.removesuffix(ending)
     if name.partition(".")[0] in SPLITS:
@@ -171,8 +171,8 @@ def _named(
 
 
 def _read_semeval(path: Path) -> Pairs:
-    plain = path.with_name(unpacked(path.name).replace(".input.", ".gs.", 1))
-    gold = plain_or_packed(plain)
+    plain = path.with_name(plain_name(path.name).replace(".input.", ".gs.", 1))
+    gold = plain_or_compressed(plain)
     if gold is None:
         raise MexmaError(f"{plain}: no such file, the scores of {path.name}", LAYOUTS)
     sentences, scores = list(read_lines(path)), list(read_lines(gold))

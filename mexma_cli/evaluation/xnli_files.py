@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.text.compression import ENDINGS
 from mexma_cli.text.lines import is_blank, read_lines
-from mexma_cli.text.names import PACKED
 
 CLASSES = ("entailment", "neutral", "contradiction")
 LAYOUTS = """needed in the folder or below it: the English train set, multinli.train.en.tsv (XNLI-MT-1.0) or
@@ -43,7 +43,7 @@ def find(folder: Path, names: tuple[str, ...]) -> Path:
     if not folder.is_dir():
         raise MexmaError(f"{folder}: no such folder", LAYOUTS)
     for name in names:
-        for ending in ("", *PACKED):
+        for ending in ("", *ENDINGS):
             found = sorted(folder.rglob(name + ending))
             if found:
                 return found[0]

@@ -25,7 +25,7 @@ from mexma_cli.evaluation.xsim import XsimResult, xsim
 from mexma_cli.languages import name
 from mexma_cli.reporting.results import Result
 from mexma_cli.text.amounts import counted
-from mexma_cli.text.names import unpacked
+from mexma_cli.text.compression import plain_name
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Augmented:
 def augmented_names(text: Path) -> tuple[str, str]:
     """File names that go with a text: eng_Latn.devtest -> eng_Latn_augmented.devtest and
     eng_Latn_errtype.devtest.json."""
-    stem, dot, rest = unpacked(text.name).partition(".")
+    stem, dot, rest = plain_name(text.name).partition(".")
     return f"{stem}_augmented{dot}{rest}", f"{stem}_errtype{dot}{rest}.json"
 
 

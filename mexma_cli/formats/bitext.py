@@ -1,24 +1,29 @@
-"""Mined bitext as text: TSV (`score TAB source TAB target`, without quoting), JSONL and Moses files."""
+"""Formats of mined sentence pairs: what they share, and the registry that finds them by name and by ending.
+
+A format is one class in a file of this folder, under `@bitext_format`. Commands, their help and the docs
+learn of it from `formats`.
+"""
 
 from __future__ import annotations
 
-import csv
-import json
-import math
-import re
-from collections.abc import Iterable, Iterator
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib import import_module
 from itertools import chain
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.text.amounts import counted
+from mexma_cli.languages import UNSTATED
+from mexma_cli.text.compression import plain_name
 
-_BREAKS = re.compile(r"[\t\n\r]")
-_QUOTED = re.compile(r'"((?:[^"]|"")*)"')
-_SURROGATES = re.compile("[\ud800-\udfff]")
-_JSONL = "the first line is an object, so each must be one as `mexma mine --format jsonl` writes them"
-_OTHERS = {"{": "JSONL", "<": "XML"}
-"""What a line is that begins so, where it is no TSV."""
+if TYPE_CHECKING:
+    from mexma_cli.text.writing import Chunk
+
+DEFAULT = "tsv"
+"""The format where nothing says another one."""
 
 
 class ScoredPair(NamedTuple):
@@ -49,178 +54,128 @@ class MinedPair(NamedTuple):
     target_mean: float = 0.0
 
 
-Chunk = tuple[tuple[str, ...], int]
-"""What a formatter gives: text for each of the format's files, and how many sentences had to be changed."""
+class BitextFormat(ABC):
+    """A format of sentence pairs with their scores.
 
-
-def one_field(sentence: str) -> str:
-    """The sentence as it stands in a TSV field: tabs and line breaks are spaces."""
-    return _BREAKS.sub(" ", sentence)
-
-
-def format_pairs(pairs: Iterable[tuple[float, str, str]]) -> Iterator[tuple[str, int]]:
-    """(line with its line end, sentences changed by `one_field`: 0 to 2) for each pair.
-
-    A score is printed with all its digits, so that reading it back gives the number that was compared with
-    the threshold.
+    Attributes:
+        name: As in `mexma mine --format`.
+        endings: Of the files that are of this format without being asked for, before the compression's.
+        ids: Whether line numbers, ranks, cosine and means are written: where they are ``wanted``
+            (`--with-ids`), ``always`` or ``never``.
+        by_language: Whether the two sides are told apart by their languages.
+        two_files: Whether the sides are written to a file each.
+        about: A sentence for the help, where one is needed.
     """
-    for score, source, target in pairs:
-        clean = one_field(source), one_field(target)
-        yield f"{float(score)}\t{clean[0]}\t{clean[1]}\n", (clean[0] != source) + (clean[1] != target)
+
+    name: ClassVar[str]
+    endings: ClassVar[tuple[str, ...]] = ()
+    ids: ClassVar[Literal["wanted", "always", "never"]]
+    by_language: ClassVar[bool] = False
+    two_files: ClassVar[bool] = False
+    about: ClassVar[str] = ""
+
+    def files(self, path: Path, languages: tuple[str, str]) -> list[Path]:
+        """The files that are written for an output of that name."""
+        return [path]
+
+    @abstractmethod
+    def write(
+        self, pairs: Iterable[MinedPair], languages: tuple[str, str], with_ids: bool = False
+    ) -> Iterator[Chunk]:
+        """The text of the files, with the number of sentences that had to be changed.
+
+        Args:
+            languages: FLORES-200 codes of source and target.
+            with_ids: Line numbers, ranks, cosine and means too, where `ids` is ``wanted``.
+        """
+
+    def recognises(self, line: str) -> bool:
+        """Whether a text with that first line is of this format, and can be read."""
+        return False
+
+    def read(self, lines: Iterator[str], where: str) -> Iterator[ScoredPair]:
+        """Pairs with their scores.
+
+        Args:
+            lines: At least one, without their line ends.
+            where: The file's name, for messages.
+
+        Raises:
+            MexmaError: A line is of another format, or has a score that is no finite number.
+        """
+        raise NotImplementedError
+
+    def read_sides(self, lines: Iterator[str], where: str) -> Iterator[tuple[str, str]]:
+        """As `read`, but the sentences alone: lines need not have a score."""
+        raise NotImplementedError
 
 
-def tsv(pairs: Iterable[MinedPair], with_ids: bool = False) -> Iterator[Chunk]:
-    """`format_pairs`; with ids the other seven values of a `MinedPair` follow in more columns."""
-    for pair in pairs:
-        ((line, changed),) = format_pairs([pair[:3]])
-        if with_ids:
-            line = line[:-1] + "".join(f"\t{value}" for value in pair[3:]) + "\n"
-        yield (line,), changed
+_FOUND: dict[str, BitextFormat] = {}
 
 
-def jsonl(pairs: Iterable[MinedPair]) -> Iterator[Chunk]:
-    """One JSON object a line, with the names of a `MinedPair`; sentences stay as they are."""
-    for pair in pairs:
-        yield (json.dumps(pair._asdict(), ensure_ascii=False) + "\n",), 0
+def bitext_format(format_: type[BitextFormat]) -> type[BitextFormat]:
+    """Register a format (a decorator of its class)."""
+    assert format_.name not in _FOUND, format_.name
+    _FOUND[format_.name] = format_()
+    return format_
 
 
-def moses(pairs: Iterable[MinedPair]) -> Iterator[Chunk]:
-    """Two files, the sentences of a pair in the same line of both; changed as by `one_field`."""
-    for pair in pairs:
-        source, target = one_field(pair.source), one_field(pair.target)
-        yield (f"{source}\n", f"{target}\n"), (source != pair.source) + (target != pair.target)
+@cache
+def formats() -> Mapping[str, BitextFormat]:
+    """All formats of this folder by name, the default one first."""
+    folder = __package__ or ""
+    for module in pkgutil.iter_modules(import_module(folder).__path__):
+        import_module(f"{folder}.{module.name}")
+    return {name: _FOUND[name] for name in sorted(_FOUND, key=lambda name: (name != DEFAULT, name))}
+
+
+def format_of(path: Path | None) -> str:
+    """The format that a file's name says; the default one for other names, and for stdout (None)."""
+    if path is None:
+        return DEFAULT
+    suffix = Path(plain_name(path.name)).suffix
+    return next((name for name, found in formats().items() if suffix in found.endings), DEFAULT)
+
+
+def outputs_of(
+    path: Path | None, name: str = DEFAULT, languages: tuple[str, str] = (UNSTATED, UNSTATED)
+) -> list[Path]:
+    """The files that a format makes of an output's name; none for stdout (None or ``-``).
+
+    Args:
+        languages: FLORES-200 codes.
+
+    Raises:
+        MexmaError: The format needs two languages, and they are not stated, or not different.
+    """
+    if formats()[name].by_language and (UNSTATED in languages or languages[0] == languages[1]):
+        said = "are not stated" if UNSTATED in languages else f"are both {languages[0]}"
+        raise MexmaError(
+            f"{name} tells the sides apart by their languages, and these {said}",
+            "--source-lang and --target-lang state them, here or in `mexma embed --lang`",
+        )
+    if path is None or str(path) == "-":
+        return []
+    return formats()[name].files(path, languages)
 
 
 def read_scored(lines: Iterable[str], where: str) -> Iterator[ScoredPair]:
-    """Read mined bitext: ours, with or without ids, as TSV or JSONL, LASER's, or stopes' (which puts some
-    in quotes).
+    """Read mined bitext of any format that can be read, by its first line, as `BitextFormat.read` does."""
+    found, lines = _recognised(lines)
+    return found.read(lines, where) if found else iter(())
 
-    Args:
-        lines: without their line ends.
-        where: the file's name, for messages.
 
-    Raises:
-        MexmaError: a line without three fields, or with a score that is no finite number.
-    """
+def read_sides(lines: Iterable[str], where: str) -> Iterator[tuple[str, str]]:
+    """Read the sentences of bitext with or without scores, as `BitextFormat.read_sides` does."""
+    found, lines = _recognised(lines)
+    return found.read_sides(lines, where) if found else iter(())
+
+
+def _recognised(lines: Iterable[str]) -> tuple[BitextFormat | None, Iterator[str]]:
+    """The format of lines, None if there are none, and all the lines."""
     lines = iter(lines)
     first = next(lines, None)
     if first is None:
-        return
-    lines = chain([first], lines)
-    if is_jsonl(first):
-        for pair in read_jsonl(lines, where):
-            if not math.isfinite(pair.score):
-                raise MexmaError(f"{where}, line {pair.line}: `score` is not there, or not a number", _JSONL)
-            yield pair
-        return
-    for number, line in enumerate(lines, 1):
-        columns, with_ids = "score, source, target", len(MinedPair._fields)
-        score, source, target = _fields(line, 3, where, number, columns, with_ids)[:3]
-        try:
-            value = float(score)
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value):
-            raise MexmaError(
-                f"{where}, line {number}: the score {_short(score)} is not a number",
-                "each line must be: score TAB source TAB target",
-            )
-        yield ScoredPair(value, source, target, number)
-
-
-def is_jsonl(line: str) -> bool:
-    """Whether a first line is of JSONL: what begins so without a tab is no TSV."""
-    return line.startswith("{") and "\t" not in line
-
-
-def read_jsonl(lines: Iterable[str], where: str) -> Iterator[ScoredPair]:
-    """Read pairs as `jsonl` writes them, or others with the texts `source` and `target`.
-
-    Sentences come as by `one_field`, so that they are what TSV would have. A score that is not there, or is
-    not a number, is nan.
-
-    Raises:
-        MexmaError: a line that is no such object.
-    """
-    for number, line in enumerate(lines, 1):
-        try:
-            found = json.loads(line, parse_int=float)  # of any length
-        except ValueError:
-            found = None
-        sides = [found.get(side) for side in ("source", "target")] if isinstance(found, dict) else []
-        texts = [text for text in sides if isinstance(text, str) and not _SURROGATES.search(text)]
-        if len(texts) < 2:
-            raise MexmaError(
-                f"{where}, line {number}: not an object with the texts `source` and `target`: {_short(line)}",
-                _JSONL,
-            )
-        score = found["score"] if isinstance(found.get("score"), float) else math.nan
-        yield ScoredPair(score, one_field(texts[0]), one_field(texts[1]), number)
-
-
-def read_pairs(
-    lines: Iterable[str], where: str, columns: str = "source, target"
-) -> Iterator[tuple[str, str]]:
-    """Read lines of two fields.
-
-    Args:
-        columns: what the two are, for messages.
-
-    Raises:
-        MexmaError: a line without two fields.
-    """
-    for number, line in enumerate(lines, 1):
-        first, second = _fields(line, 2, where, number, columns)
-        yield first, second
-
-
-def _fields(
-    line: str, wanted: int, where: str, number: int, columns: str, also: int | None = None
-) -> list[str]:
-    fields = line.split("\t")
-    if '"' in line:
-        fields = _unquoted(fields, line, fits=len(fields) in (wanted, also))
-    if len(fields) not in (wanted, also):
-        raise MexmaError(
-            f"{where}, line {number}: {counted(len(fields), 'tab-separated field')}, "
-            f"expected {wanted} ({columns}): {_short(line)}",
-            other_format(line),
-        )
-    return fields
-
-
-def other_format(line: str) -> str | None:
-    """A hint, where a line looks like another format."""
-    other = _OTHERS.get(line[:1])
-    return (
-        other and f"it looks like {other}; read is TSV, as `mexma mine --format tsv` (the default) writes it"
-    )
-
-
-def _unquoted(fields: list[str], line: str, fits: bool) -> list[str]:
-    """Undo csv quoting where it shows: csv quotes a field only if it holds a quote (doubled) or a tab.
-
-    Args:
-        fits: There are as many fields as wanted. Then no tab was in quotes: marks that open in one field and
-            close in another are the sentences' own.
-    """
-    if not fits and any(field.startswith('"') != field.endswith('"') for field in fields[1:]):
-        joined = next(csv.reader([line], delimiter="\t", strict=False))
-        if len(joined) < len(fields) and line.count('"') % 2 == 0 and _is_csv(joined, line):
-            return joined
-    return [
-        match[1].replace('""', '"') if (match := _QUOTED.fullmatch(field)) and '""' in match[1] else field
-        for field in fields
-    ]
-
-
-def _is_csv(fields: list[str], line: str) -> bool:
-    """Whether writing the fields as csv gives the line again."""
-    quoted = [
-        '"' + field.replace('"', '""') + '"' if re.search(r'["\t]', field) else field for field in fields
-    ]
-    return "\t".join(quoted) == line
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 60 else text[:57] + "...")
+        return None, lines
+    found = next((found for found in formats().values() if found.recognises(first)), formats()[DEFAULT])
+    return found, chain([first], lines)

@@ -1,4 +1,4 @@
-"""Moses files and their names: which files, or members of a zip, are the two sides of which languages.
+"""Moses files, line n of one the translation of line n of the other: writing them, and finding them by name.
 
 OPUS and mtdata write the two languages into the name and one of them into the extension: ``DGT.en-fr.en``
 with ``DGT.en-fr.fr``, ``OPUS-nllb-v1-eng-zho_TW.eng.gz`` with ``OPUS-nllb-v1-eng-zho_TW.zho_TW.gz``. Codes
@@ -8,9 +8,40 @@ may have two or three letters, or be BCP-47 tags with ``-`` or ``_``, in either 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-PACKED = (".gz", ".xz", ".zst", ".bz2")
+from mexma_cli.formats.bitext import BitextFormat, MinedPair, bitext_format
+from mexma_cli.formats.tsv import one_field
+from mexma_cli.text.compression import plain_name, split_ending
+
+if TYPE_CHECKING:
+    from mexma_cli.text.writing import Chunk
+
+
+@bitext_format
+class Moses(BitextFormat):
+    """Two files, the sentences of a pair in the same line of both; changed as by `one_field`."""
+
+    name = "moses"
+    ids = "never"
+    by_language = True
+    two_files = True
+    about = "two files, OUTPUT.fra and OUTPUT.eng, or OUTPUT.fra.gz and OUTPUT.eng.gz for -o OUTPUT.gz"
+
+    def files(self, path: Path, languages: tuple[str, str]) -> list[Path]:
+        """NAME.fra and NAME.eng; where both languages have the same code, with their script."""
+        stem, ending = split_ending(path.name)
+        short = [code.partition("_")[0] for code in languages]
+        names = short if short[0] != short[1] else languages
+        return [path.with_name(f"{stem}.{name}{ending}") for name in names]
+
+    def write(
+        self, pairs: Iterable[MinedPair], languages: tuple[str, str], with_ids: bool = False
+    ) -> Iterator[Chunk]:
+        for pair in pairs:
+            source, target = one_field(pair.source), one_field(pair.target)
+            yield (f"{source}\n", f"{target}\n"), (source != pair.source) + (target != pair.target)
 
 
 class Sides(NamedTuple):
@@ -28,12 +59,11 @@ def sides_of(names: Iterable[str]) -> Iterator[Sides]:
     """The pairs of sides among file names, sorted; other files (readmes, scores, ids) are passed over.
 
     Args:
-        names: Names or paths with ``/``, packed or not.
+        names: Names or paths with ``/``, compressed or not.
     """
     stems: dict[str, dict[str, str]] = {}
     for name in sorted(names):
-        plain = next((name.removesuffix(end) for end in PACKED if name.endswith(end)), name)
-        stem, _, code = plain.rpartition(".")
+        stem, _, code = plain_name(name).rpartition(".")
         if stem and "/" not in code:
             stems.setdefault(stem, {})[code] = name
     for stem, found in stems.items():

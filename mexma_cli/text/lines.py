@@ -6,9 +6,7 @@ line is a line. Line numbers and byte positions in messages count from 1.
 
 from __future__ import annotations
 
-import bz2
 import io
-import lzma
 import os
 import shlex
 import shutil
@@ -16,7 +14,7 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +22,10 @@ from typing import IO, Any, Literal, NoReturn, cast
 
 import numpy as np
 import xxhash
-import zstandard
 from xopen import xopen
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.text.compression import Compression, found_in, named
 from mexma_cli.text.names import label_of
 from mexma_cli.text.temporary import temporary_space
 
@@ -36,22 +34,9 @@ LINE_LIMIT = 1 << 20
 
 _BLOCK = 4 << 20
 _BOM = b"\xef\xbb\xbf"
-_MAGIC = {
-    b"\x1f\x8b": "gz",
-    b"\x28\xb5\x2f\xfd": "zst",
-    b"\x50\x2a\x4d\x18": "zst",  # pzstd puts a frame to be skipped, with the length, before each of its own
-    b"\xfd7zXZ\x00": "xz",
-    b"BZh": "bz2",
-}
-_FRAMES: dict[str, Callable[[], Any]] = {
-    "zst": lambda: zstandard.ZstdDecompressor().decompressobj(),
-    "xz": lzma.LZMADecompressor,
-    "bz2": bz2.BZ2Decompressor,
-}
 _NO_TEXT = "is it a binary file? Vectors are read by `mexma convert`"
 _PACKED = 1 << 18  # packed bytes that are read at once: they may become a thousand times as many
 _ZIP = b"PK\x03\x04"
-_TESTERS = {"gz": "gzip -t", "zst": "zstd -t", "xz": "xz -t", "bz2": "bzip2 -t"}
 _SPACES = {b"\xc2\x85", b"\xc2\xa0", b"\xe1\x9a", b"\xe2\x80", b"\xe2\x81", b"\xe3\x80"}
 _SPACE_STARTS = np.array([int.from_bytes(pair, "big") for pair in sorted(_SPACES)], dtype=np.uint16)
 
@@ -255,20 +240,20 @@ def _pieces(path: str | Path | Member, where: str) -> Iterator[bytes]:
 
 
 def _unpacked_pieces(file: io.BufferedReader, where: str) -> Iterator[bytes]:
-    if file.peek(8).startswith(_ZIP):
+    start = file.peek(8)[:8]
+    if start.startswith(_ZIP):
         raise MexmaError(
             f"{where} is a zip archive, not a text file",
             "unpack it; in a recipe, `format: opus` reads zips with a file for each language",
         )
-    kind = next((kind for magic, kind in _MAGIC.items() if file.peek(8)[:8].startswith(magic)), None)
-    suffix = where.rpartition(".")[2]
-    if suffix in _MAGIC.values() and suffix != kind and file.peek(1):
-        raise MexmaError(f"{where} is not {suffix} data, in spite of its name", "rename or repack it")
-    if kind is None:
+    wanted, found = named(where), found_in(start)
+    if wanted and wanted is not found and start:
+        raise MexmaError(f"{where} is not {wanted.name} data, in spite of its name", "rename or repack it")
+    if found is None:
         while piece := file.read(_BLOCK):
             yield piece
         return
-    pieces = _ungz(file) if kind == "gz" else _frames(file, _FRAMES[kind])
+    pieces = _decompressed(file, found)
     while True:
         try:
             piece = next(pieces, b"")
@@ -276,28 +261,27 @@ def _unpacked_pieces(file: io.BufferedReader, where: str) -> Iterator[bytes]:
             if isinstance(error, OSError) and error.errno is not None:
                 raise  # the disk failed, not the compression
             raise MexmaError(
-                f"{where} is damaged or cut short: {kind} decompression failed ({error})",
-                f"fetch or make the file again; `{_TESTERS[kind]}` checks it",
+                f"{where} is damaged or cut short: {found.name} decompression failed ({error})",
+                f"fetch or make the file again; `{found.check}` checks it",
             ) from None
         if not piece:
             return
         yield piece
 
 
-def _ungz(file: io.BufferedReader) -> Iterator[bytes]:
-    with xopen(file, "rb", threads=0, format="gz") as unpacked:
-        while piece := unpacked.read(_BLOCK):
-            yield piece
-
-
-def _frames(file: io.BufferedReader, frame_of: Callable[[], Any]) -> Iterator[bytes]:
+def _decompressed(file: io.BufferedReader, compression: Compression) -> Iterator[bytes]:
     """Frames one after the other; unlike the packers' own readers this notices a zst file that is cut short
     and what follows xz or bz2 data and is none, lines too."""
+    if compression.decompressor is None:
+        with xopen(file, "rb", threads=0, format=compression.name) as unpacked:
+            while piece := unpacked.read(_BLOCK):
+                yield piece
+        return
     frame = None
     while packed := file.read(_PACKED):
         # Zeros may fill a file up after a frame; none begins with one.
         while packed := packed if frame else packed.lstrip(b"\0"):
-            frame = frame or frame_of()
+            frame = frame or compression.decompressor()
             if piece := frame.decompress(packed):
                 yield piece
             packed = frame.unused_data if frame.eof else b""

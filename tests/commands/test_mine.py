@@ -9,8 +9,8 @@ import pytest
 import zstandard
 from click.testing import CliRunner, Result
 
-from mexma_cli.formats.writing import only_process
 from mexma_cli.main import cli
+from mexma_cli.text.writing import only_process
 
 
 def run(*arguments: str | Path) -> Result:

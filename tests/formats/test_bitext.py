@@ -1,41 +1,44 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
+import lzma
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import (
-    MinedPair,
-    ScoredPair,
-    format_pairs,
-    jsonl,
-    moses,
-    read_pairs,
-    read_scored,
-    tsv,
-)
+from mexma_cli.formats.bitext import MinedPair, ScoredPair, format_of, formats, outputs_of, read_scored
+from mexma_cli.formats.tsv import read_pairs, tsv_lines
+from mexma_cli.text.writing import Chunk, write_chunks
+
+PAIRS = [MinedPair(1.5, "un", "one"), MinedPair(1.0, "deux", "two")]
+LANGUAGES = ("fra_Latn", "eng_Latn")
 
 sentence = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\t\0"), max_size=30)
 
 
+def written(name: str, pairs: list[MinedPair], with_ids: bool = False) -> list[Chunk]:
+    return list(formats()[name].write(pairs, LANGUAGES, with_ids))
+
+
 def test_a_pair_is_a_line() -> None:
-    assert list(format_pairs([(1.5, "à", "b c")])) == [("1.5\tà\tb c\n", 0)]
+    assert list(tsv_lines([(1.5, "à", "b c")])) == [(("1.5\tà\tb c\n",), 0)]
 
 
 def test_tabs_and_line_breaks_become_spaces_and_are_counted() -> None:
-    (first, changed), (second, unchanged) = format_pairs([(1, "a\tb\r", "c\nd"), (0.5, "a", "b")])
+    ((first,), changed), ((second,), unchanged) = tsv_lines([(1, "a\tb\r", "c\nd"), (0.5, "a", "b")])
     assert (first, changed, unchanged) == ("1.0\ta b \tc d\n", 2, 0)
     assert second == "0.5\ta\tb\n"
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), sentence, sentence)
 def test_comes_back_as_it_was_written(score: float, source: str, target: str) -> None:
-    ((line, _),) = format_pairs([(score, source, target)])
+    (((line,), _),) = tsv_lines([(score, source, target)])
     if '""' not in line:  # that would be read as the quoting of csv
         assert list(read_scored([line[:-1]], "f")) == [ScoredPair(score, source, target, 1)]
 
@@ -112,7 +115,7 @@ def test_a_list_of_two_fields_is_told_of_jsonl() -> None:
 @given(st.floats(allow_nan=False, allow_infinity=False), sentence, sentence)
 def test_jsonl_is_read_as_tsv_would_be(score: float, source: str, target: str) -> None:
     pair = MinedPair(score, source + "\t", target, 3, 4)
-    (((line,), _),) = jsonl([pair])
+    (((line,), _),) = written("jsonl", [pair])
     assert list(read_scored([line[:-1]], "f")) == [ScoredPair(score, source + " ", target, 1)]
 
 
@@ -146,21 +149,82 @@ PAIR = MinedPair(1.5, "a\tb", "c\rd", 3, 4, 1, 0, 0.5, 0.25, 0.75)
 
 
 def test_tsv_has_ids_after_the_text() -> None:
-    assert list(tsv([PAIR])) == [(("1.5\ta b\tc d\n",), 2)]
-    assert list(tsv([PAIR], with_ids=True)) == [(("1.5\ta b\tc d\t3\t4\t1\t0\t0.5\t0.25\t0.75\n",), 2)]
+    assert written("tsv", [PAIR]) == [(("1.5\ta b\tc d\n",), 2)]
+    assert written("tsv", [PAIR], with_ids=True) == [(("1.5\ta b\tc d\t3\t4\t1\t0\t0.5\t0.25\t0.75\n",), 2)]
 
 
 def test_tsv_with_ids_is_read_as_scored_pairs() -> None:
-    (((line,), _),) = tsv([PAIR], with_ids=True)
+    (((line,), _),) = written("tsv", [PAIR], with_ids=True)
     assert list(read_scored([line[:-1]], "f")) == [ScoredPair(1.5, "a b", "c d", 1)]
 
 
 @given(sentence, sentence)
 def test_jsonl_changes_nothing(source: str, target: str) -> None:
-    (((line,), changed),) = jsonl([PAIR._replace(source=source, target=target + "\t\r\0")])
+    (((line,), changed),) = written("jsonl", [PAIR._replace(source=source, target=target + "\t\r\0")])
     assert line.count("\n") == 1 and changed == 0
     assert MinedPair(**json.loads(line)) == PAIR._replace(source=source, target=target + "\t\r\0")
 
 
 def test_moses_is_a_line_in_each_file() -> None:
-    assert list(moses([PAIR, MinedPair(1.0, "e", "f")])) == [(("a b\n", "c d\n"), 2), (("e\n", "f\n"), 0)]
+    assert written("moses", [PAIR, MinedPair(1.0, "e", "f")]) == [
+        (("a b\n", "c d\n"), 2),
+        (("e\n", "f\n"), 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a.tsv", "tsv"),
+        ("a", "tsv"),
+        ("a.txt.gz", "tsv"),
+        ("a.jsonl", "jsonl"),
+        ("a.jsonl.zst", "jsonl"),
+        ("a.b.tmx", "tmx"),
+        ("a.tmx.gz", "tmx"),
+        ("jsonl", "tsv"),
+    ],
+)
+def test_the_name_says_the_format(name: str, kind: str) -> None:
+    assert format_of(Path(name)) == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "languages", "names"),
+    [
+        ("out", LANGUAGES, ["out.fra", "out.eng"]),
+        ("out.gz", LANGUAGES, ["out.fra.gz", "out.eng.gz"]),
+        ("corpus.v1.xz", ("deu_Latn", "eng_Latn"), ["corpus.v1.deu.xz", "corpus.v1.eng.xz"]),
+        ("out", ("zho_Hans", "zho_Hant"), ["out.zho_Hans", "out.zho_Hant"]),
+    ],
+)
+def test_moses_files_are_named_by_language(name: str, languages: tuple[str, str], names: list[str]) -> None:
+    assert outputs_of(Path("dir") / name, "moses", languages) == [Path("dir") / n for n in names]
+
+
+@pytest.mark.parametrize("kind", ["moses", "tmx"])
+@pytest.mark.parametrize("languages", [("und", "eng_Latn"), ("eng_Latn", "eng_Latn")])
+def test_formats_that_name_languages_need_two(kind: str, languages: tuple[str, str]) -> None:
+    with pytest.raises(MexmaError, match="tells the sides apart by their languages") as error:
+        outputs_of(Path("out"), kind, languages)
+    assert "--source-lang" in str(error.value.hint)
+
+
+def test_moses_files_are_compressed_and_aligned(tmp_path: Path) -> None:
+    paths = outputs_of(tmp_path / "out.gz", "moses", LANGUAGES)
+    assert write_chunks(paths, written("moses", PAIRS)) == 0
+    assert [gzip.decompress(path.read_bytes()).decode() for path in paths] == ["un\ndeux\n", "one\ntwo\n"]
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
+
+
+def test_other_formats_are_one_file(tmp_path: Path) -> None:
+    for kind, start in (("tmx", "<?xml"), ("jsonl", '{"score": 1.5, "source": "un", "target": "one", "so')):
+        path = tmp_path / f"out.{kind}.xz"
+        write_chunks([path], written(kind, PAIRS))
+        assert lzma.decompress(path.read_bytes()).decode().startswith(start)
+
+
+def test_the_formats_of_the_folder_are_found_and_no_ending_means_two() -> None:
+    assert list(formats()) == ["tsv", "jsonl", "moses", "tmx"]
+    endings = [ending for found in formats().values() for ending in found.endings]
+    assert len(set(endings)) == len(endings)

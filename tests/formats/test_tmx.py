@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.formats.bitext import MinedPair
-from mexma_cli.formats.tmx import bcp47, tmx
+from mexma_cli.formats.tmx import Tmx, bcp47
 
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 LANGUAGES = ("fra_Latn", "zho_Hant")
@@ -15,7 +15,7 @@ sentence = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="
 
 
 def document(pairs: list[MinedPair], with_ids: bool = False) -> tuple[ElementTree.Element, int]:
-    chunks = list(tmx(pairs, LANGUAGES, with_ids))
+    chunks = list(Tmx().write(pairs, LANGUAGES, with_ids))
     text = "".join(text for (text,), _ in chunks)
     return ElementTree.fromstring(text.encode("utf-8")), sum(changed for _, changed in chunks)
 

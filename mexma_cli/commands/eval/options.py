@@ -84,7 +84,7 @@ def check_result_output(output: Path | None) -> None:
     Raises:
         MexmaError: It cannot.
     """
-    from mexma_cli.formats.writing import prepare_output
+    from mexma_cli.text.writing import prepare_output
 
     prepare_output(output)
 

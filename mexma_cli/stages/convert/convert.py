@@ -11,7 +11,7 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import whole_file
-from mexma_cli.formats.laser import is_npy, npy_header, open_npy, open_raw, to_raw
+from mexma_cli.stages.convert.raw import is_npy, npy_header, open_npy, open_raw, to_raw
 from mexma_cli.store.comparable import RAW_FINGERPRINT
 from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
 from mexma_cli.text.lines import read_lines, scan, spooled

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import read_pairs
+from mexma_cli.formats.tsv import read_pairs
 from mexma_cli.text.lines import is_blank, read_lines
 
 

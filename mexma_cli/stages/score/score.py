@@ -10,15 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import (
-    Chunk,
-    MinedPair,
-    format_pairs,
-    is_jsonl,
-    other_format,
-    read_jsonl,
-    read_pairs,
-)
+from mexma_cli.formats.bitext import read_sides
+from mexma_cli.formats.tsv import tsv_lines
 from mexma_cli.knn.blocks import Side
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.kernels import dots
@@ -28,8 +21,8 @@ from mexma_cli.stages.knn.knn import fill_repeated
 from mexma_cli.stages.knn.row_filter import usable_rows
 from mexma_cli.store.comparable import check_comparable
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.text.amounts import counted
 from mexma_cli.text.lines import is_blank, open_text, read_lines
+from mexma_cli.text.writing import Chunk
 
 _BLOCK_BYTES = 16 << 20
 _LINES = 1 << 16
@@ -150,15 +143,14 @@ def _neighbourhoods(
 def scored_lines(
     source: EmbeddingStore, target: EmbeddingStore, scored: Scored, scores_only: bool = False
 ) -> Iterator[Chunk]:
-    """For `stages.bitext.write_chunks`: `score TAB source TAB target` for each line, or the scores alone."""
+    """For `text.writing.write_chunks`: `score TAB source TAB target` for each line, or the scores alone."""
     scores = chain.from_iterable(
         scored.scores[start : start + _LINES].tolist() for start in range(0, len(scored.scores), _LINES)
     )
     if scores_only:
         yield from (((f"{value}\n",), 0) for value in scores)
         return
-    for line, changed in format_pairs(zip(scores, source.sentences(), target.sentences(), strict=True)):
-        yield (line,), changed
+    yield from tsv_lines(zip(scores, source.sentences(), target.sentences(), strict=True))
 
 
 def split_sides(path: Path, where: str, source: Path, target: Path) -> None:
@@ -173,49 +165,6 @@ def split_sides(path: Path, where: str, source: Path, target: Path) -> None:
             named).
     """
     with open_text(source) as first, open_text(target) as second:
-        for left, right in _sides(read_lines(path, where), where):
+        for left, right in read_sides(read_lines(path, where), where):
             first.write(f"{left}\n")
             second.write(f"{right}\n")
-
-
-def _sides(lines: Iterator[str], where: str) -> Iterator[tuple[str, str]]:
-    first = next(lines, None)
-    if first is None:
-        return
-    lines = chain([first], lines)
-    if is_jsonl(first):
-        yield from ((pair.source, pair.target) for pair in read_jsonl(lines, where))
-    else:
-        yield from read_pairs(_without_scores(first, lines, where), where)
-
-
-def _without_scores(first: str, lines: Iterator[str], where: str) -> Iterator[str]:
-    """The lines, the first of which is `first`, less a first column of numbers if that has three columns, and
-    less what --with-ids puts behind the text."""
-    columns = first.count("\t") + 1
-    if columns == 1:
-        raise MexmaError(
-            f"{where}, line 1: 1 tab-separated field, expected 2 (source, target)",
-            other_format(first) or "is it one side of a bitext in two files? Name the other one too",
-        )
-    if columns < 3 or not _is_number(first.partition("\t")[0]):
-        yield from lines
-        return
-    for number, line in enumerate(lines, 1):
-        fields = line.split("\t")
-        if len(fields) < 3:
-            raise MexmaError(
-                f"{where}, line {number}: {counted(len(fields), 'tab-separated field')}, "
-                "expected 3 (score, source, target) as in line 1"
-            )
-        # A tab too many in other lines is left to the reader, which may undo quoting.
-        with_ids = len(fields) == columns == len(MinedPair._fields)
-        yield "\t".join(fields[1:3] if with_ids else fields[1:])
-
-
-def _is_number(field: str) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True

@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 
-from mexma_cli.formats.bitext import Chunk, format_pairs
+from mexma_cli.formats.tsv import tsv_lines
 from mexma_cli.knn.exact import Neighbours, knn
 from mexma_cli.knn.kernels import dots
 from mexma_cli.mining.margin import margin as margin_of
@@ -20,6 +20,7 @@ from mexma_cli.stages.score.score import units
 from mexma_cli.store.comparable import check_comparable
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.lines import is_blank
+from mexma_cli.text.writing import Chunk
 
 _BLOCK = 1 << 14
 
@@ -69,7 +70,7 @@ def search(
 def hit_lines(
     queries: EmbeddingStore, target: EmbeddingStore, hits: Hits, with_ranks: bool = False
 ) -> Iterator[Chunk]:
-    """For `stages.bitext.write_chunks`: `score TAB query TAB hit` for each hit, in the order of the queries.
+    """For `text.writing.write_chunks`: `score TAB query TAB hit` for each hit, in the order of the queries.
 
     Ranks, from 1, are a fourth column. A query without a hit has one line: score nan, no text, rank 0.
     """
@@ -88,8 +89,7 @@ def hit_lines(
 
 def line_of(score: float, query: str, text: str, rank: int | None) -> Chunk:
     """A line of output; tabs in the sentences are spaces."""
-    ((line, changed),) = format_pairs([(score, query, text)])
-    return (line if rank is None else f"{line[:-1]}\t{rank}\n",), changed
+    return next(tsv_lines([(score, query, text) if rank is None else (score, query, text, rank)]))
 
 
 def nearest(store: EmbeddingStore, vector: np.ndarray, top: int) -> list[tuple[float, str]]:

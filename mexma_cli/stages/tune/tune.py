@@ -10,8 +10,9 @@ import numpy as np
 import xxhash
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import ScoredPair, one_field, read_pairs, read_scored
+from mexma_cli.formats.bitext import ScoredPair, read_scored
 from mexma_cli.formats.ids import read_ids
+from mexma_cli.formats.tsv import one_field, read_pairs
 from mexma_cli.languages import resolve
 from mexma_cli.mining.resampling import HeldOut, Intervals, Labelled, bootstrap, held_out
 from mexma_cli.mining.threshold import Threshold, choose

@@ -1,10 +1,10 @@
-"""Pairs to disk or to stdout."""
+"""Writing text files: whole or not at all, compressed as they are named, by one process at a time."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -23,52 +23,10 @@ from mexma_cli.files import (
     no_space_as_message,
     replaced_name,
 )
-from mexma_cli.formats.bitext import Chunk, MinedPair, jsonl, moses, tsv
-from mexma_cli.formats.tmx import tmx
-from mexma_cli.languages import UNSTATED
+from mexma_cli.text.compression import named
 
-FORMATS = ("tsv", "jsonl", "moses", "tmx")
-
-_COMPRESSED = {".gz": "gz", ".xz": "xz", ".zst": "zst", ".bz2": "bz2"}
-
-
-def format_of(path: Path | None) -> str:
-    """What a file's name says that is in it: jsonl, tmx, or else tsv."""
-    if path is None:
-        return "tsv"
-    suffix = Path(path.stem).suffix if path.suffix in _COMPRESSED else path.suffix
-    return suffix[1:] if suffix in (".jsonl", ".tmx") else "tsv"
-
-
-def outputs_of(
-    path: Path | None, kind: str = "tsv", languages: tuple[str, str] = (UNSTATED, UNSTATED)
-) -> list[Path]:
-    """The files that a format makes of an output's name; none for stdout.
-
-    Moses files are named NAME.fra and NAME.eng, or NAME.fra.gz and NAME.eng.gz for NAME.gz; where both
-    languages have the same code, with their script.
-
-    Args:
-        languages: FLORES-200 codes.
-
-    Raises:
-        MexmaError: the format needs two languages, and they are not stated, or not different.
-    """
-    if kind in ("moses", "tmx") and (UNSTATED in languages or languages[0] == languages[1]):
-        said = "are not stated" if UNSTATED in languages else f"are both {languages[0]}"
-        raise MexmaError(
-            f"{kind} tells the sides apart by their languages, and these {said}",
-            "--source-lang and --target-lang state them, here or in `mexma embed --lang`",
-        )
-    if path is None or str(path) == "-":
-        return []
-    if kind != "moses":
-        return [path]
-    packed = path.suffix if path.suffix in _COMPRESSED else ""
-    stem = path.name.removesuffix(packed)
-    short = [code.partition("_")[0] for code in languages]
-    names = short if short[0] != short[1] else languages
-    return [path.with_name(f"{stem}.{name}{packed}") for name in names]
+Chunk = tuple[tuple[str, ...], int]
+"""Text for each of an output's files, and how many sentences had to be changed for it."""
 
 
 def prepare_output(path: Path | None) -> None:
@@ -103,47 +61,6 @@ def only_process(paths: Iterable[Path]) -> Iterator[None]:
         yield
 
 
-def write_pairs(path: Path | None, pairs: Iterable[tuple[float, str, str]]) -> int:
-    """Write pairs as `score TAB source TAB target`, compressed as the name says.
-
-    Args:
-        path: the file; None or "-" is stdout.
-        pairs: (score, source, target).
-
-    Returns:
-        The number of sentences in which tabs or line breaks were replaced by spaces.
-    """
-    paths = [] if path is None or str(path) == "-" else [path]
-    return write_chunks(paths, tsv(MinedPair(*pair) for pair in pairs))
-
-
-def write_mined(
-    paths: Sequence[Path],
-    pairs: Iterable[MinedPair],
-    kind: str = "tsv",
-    languages: tuple[str, str] = (UNSTATED, UNSTATED),
-    with_ids: bool = False,
-) -> int:
-    """Write pairs in one of FORMATS.
-
-    Args:
-        paths: what `outputs_of` gave; none is stdout.
-        languages: FLORES-200 codes of source and target, for TMX.
-        with_ids: line numbers, ranks, cosine and means too, in TSV and TMX. JSONL always has them.
-
-    Returns:
-        The number of sentences that had to be changed: TSV and Moses files have spaces for tabs and line
-        breaks, and TMX lacks the characters that XML forbids.
-    """
-    formatters: dict[str, Callable[[], Iterator[Chunk]]] = {
-        "tsv": lambda: tsv(pairs, with_ids),
-        "jsonl": lambda: jsonl(pairs),
-        "moses": lambda: moses(pairs),
-        "tmx": lambda: tmx(pairs, languages, with_ids),
-    }
-    return write_chunks(paths, formatters[kind]())
-
-
 def write_chunks(paths: Sequence[Path], chunks: Iterable[Chunk]) -> int:
     """Write text into files that get their names, together, when all are whole and on the disk.
 
@@ -162,7 +79,7 @@ def write_chunks(paths: Sequence[Path], chunks: Iterable[Chunk]) -> int:
         sys.stdout.buffer.flush()
         return changed
     if len(paths) == 1 and is_special(paths[0]):
-        with no_space_as_message(paths[0]), paths[0].open("wb") as file, _packed(file, paths[0]) as out:
+        with no_space_as_message(paths[0]), paths[0].open("wb") as file, _compressed(file, paths[0]) as out:
             return _write([out], chunks)
     finals = [path.resolve() for path in paths]
     parts = [aside(path) for path in finals]
@@ -170,8 +87,9 @@ def write_chunks(paths: Sequence[Path], chunks: Iterable[Chunk]) -> int:
         try:
             with ExitStack() as stack:
                 files = [stack.enter_context(part.open("wb")) for part in parts]
-                with ExitStack() as packing:
-                    outs = [packing.enter_context(_packed(*both)) for both in zip(files, finals, strict=True)]
+                with ExitStack() as inner:
+                    both = zip(files, finals, strict=True)
+                    outs = [inner.enter_context(_compressed(file, final)) for file, final in both]
                     changed = _write(outs, chunks)
                 for file in files:
                     fsync_file(file)
@@ -193,13 +111,13 @@ def _write(outs: Sequence[IO[bytes]], chunks: Iterable[Chunk]) -> int:
 
 
 @contextmanager
-def _packed(file: IO[bytes], path: Path) -> Iterator[IO[Any]]:
-    kind = _COMPRESSED.get(path.suffix)
-    if kind is None:
+def _compressed(file: IO[bytes], path: Path) -> Iterator[IO[Any]]:
+    compression = named(path.name)
+    if compression is None:
         yield file
     else:
-        with xopen(file, "wb", format=kind, threads=0) as packed:
-            yield packed
+        with xopen(file, "wb", format=compression.name, threads=0) as compressed:
+            yield compressed
 
 
 def _name(parts: Sequence[Path], finals: Sequence[Path]) -> None:

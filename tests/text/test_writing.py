@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import errno
 import gzip
-import lzma
 import os
 import subprocess
 import sys
@@ -12,83 +11,23 @@ from pathlib import Path
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats import writing as bitext
-from mexma_cli.formats.bitext import Chunk, MinedPair
-from mexma_cli.formats.writing import (
-    format_of,
-    only_process,
-    outputs_of,
-    write_chunks,
-    write_mined,
-    write_pairs,
-)
+from mexma_cli.text import writing
+from mexma_cli.text.writing import Chunk, only_process, write_chunks
 
-PAIRS = [MinedPair(1.5, "un", "one"), MinedPair(1.0, "deux", "two")]
-LANGUAGES = ("fra_Latn", "eng_Latn")
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("a.tsv", "tsv"),
-        ("a", "tsv"),
-        ("a.txt.gz", "tsv"),
-        ("a.jsonl", "jsonl"),
-        ("a.jsonl.zst", "jsonl"),
-        ("a.b.tmx", "tmx"),
-        ("a.tmx.gz", "tmx"),
-        ("jsonl", "tsv"),
-    ],
-)
-def test_the_name_says_the_format(name: str, kind: str) -> None:
-    assert format_of(Path(name)) == kind
-
-
-@pytest.mark.parametrize(
-    ("name", "languages", "names"),
-    [
-        ("out", LANGUAGES, ["out.fra", "out.eng"]),
-        ("out.gz", LANGUAGES, ["out.fra.gz", "out.eng.gz"]),
-        ("corpus.v1.xz", ("deu_Latn", "eng_Latn"), ["corpus.v1.deu.xz", "corpus.v1.eng.xz"]),
-        ("out", ("zho_Hans", "zho_Hant"), ["out.zho_Hans", "out.zho_Hant"]),
-    ],
-)
-def test_moses_files_are_named_by_language(name: str, languages: tuple[str, str], names: list[str]) -> None:
-    assert outputs_of(Path("dir") / name, "moses", languages) == [Path("dir") / n for n in names]
-
-
-@pytest.mark.parametrize("kind", ["moses", "tmx"])
-@pytest.mark.parametrize("languages", [("und", "eng_Latn"), ("eng_Latn", "eng_Latn")])
-def test_formats_that_name_languages_need_two(kind: str, languages: tuple[str, str]) -> None:
-    with pytest.raises(MexmaError, match="tells the sides apart by their languages") as error:
-        outputs_of(Path("out"), kind, languages)
-    assert "--source-lang" in str(error.value.hint)
-
-
-def test_moses_files_are_compressed_and_aligned(tmp_path: Path) -> None:
-    paths = outputs_of(tmp_path / "out.gz", "moses", LANGUAGES)
-    assert write_mined(paths, PAIRS, "moses", LANGUAGES) == 0
-    assert [gzip.decompress(path.read_bytes()).decode() for path in paths] == ["un\ndeux\n", "one\ntwo\n"]
-    assert sorted(tmp_path.iterdir()) == sorted(paths)
-
-
-def test_other_formats_are_one_file(tmp_path: Path) -> None:
-    for kind, start in (("tmx", "<?xml"), ("jsonl", '{"score": 1.5, "source": "un", "target": "one", "so')):
-        path = tmp_path / f"out.{kind}.xz"
-        write_mined([path], PAIRS, kind, LANGUAGES)
-        assert lzma.decompress(path.read_bytes()).decode().startswith(start)
+LINES: list[Chunk] = [(("un\n",), 0), (("deux\n",), 0)]
+SIDES: list[Chunk] = [(("un\n", "one\n"), 0), (("deux\n", "two\n"), 0)]
 
 
 def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "out.tsv"
     path.write_text("old\n")
 
-    def pairs() -> Iterator[tuple[float, str, str]]:
-        yield 1.0, "a", "b"
+    def chunks() -> Iterator[Chunk]:
+        yield ("1.0\ta\tb\n",), 0
         raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError):
-        write_pairs(path, pairs())
+        write_chunks([path], chunks())
     assert path.read_text() == "old\n" and list(tmp_path.iterdir()) == [path]
 
 
@@ -111,10 +50,10 @@ def test_a_disk_that_is_full_in_the_middle_leaves_no_half_file(tmp_path: Path, b
 
 @pytest.mark.parametrize("links", [True, False])
 @pytest.mark.parametrize("before", [True, False])
-def test_moses_files_get_their_names_together_or_not_at_all(
+def test_files_get_their_names_together_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bool, links: bool
 ) -> None:
-    paths = outputs_of(tmp_path / "out", "moses", LANGUAGES)
+    paths = [tmp_path / "out.fra", tmp_path / "out.eng"]
     for path in paths if before else []:
         path.write_text("old")
     replace = Path.replace
@@ -129,13 +68,13 @@ def test_moses_files_get_their_names_together_or_not_at_all(
 
     monkeypatch.setattr(Path, "replace", fails_at_the_second)
     if not links:
-        monkeypatch.setattr(bitext.os, "link", no_links)
+        monkeypatch.setattr(writing.os, "link", no_links)
     with pytest.raises(OSError, match="broken"):
-        write_mined(paths, PAIRS, "moses", LANGUAGES)
+        write_chunks(paths, SIDES)
     assert sorted(tmp_path.iterdir()) == (sorted(paths) if before else [])
     assert not before or [path.read_text() for path in paths] == ["old", "old"]
     monkeypatch.undo()
-    write_mined(paths, PAIRS, "moses", LANGUAGES)
+    write_chunks(paths, SIDES)
     assert [path.read_text() for path in paths] == ["un\ndeux\n", "one\ntwo\n"]
     assert sorted(tmp_path.iterdir()) == sorted(paths)
 
@@ -143,13 +82,13 @@ def test_moses_files_get_their_names_together_or_not_at_all(
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
 def test_a_device_that_is_full_is_a_message() -> None:
     with pytest.raises(MexmaError, match="/dev/full: no space left on the disk"):
-        write_mined([Path("/dev/full")], PAIRS)
+        write_chunks([Path("/dev/full")], LINES)
 
 
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
     path, link = tmp_path / "out.tsv", tmp_path / "link.tsv"
     code = (
-        "import sys, pathlib; from mexma_cli.formats.writing import only_process\n"
+        "import sys, pathlib; from mexma_cli.text.writing import only_process\n"
         "with only_process([pathlib.Path(sys.argv[1])]): print('held', flush=True); sys.stdin.read()"
     )
     holder = subprocess.Popen(
@@ -178,10 +117,10 @@ def test_a_pipe_is_compressed_as_it_is_named(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.gz"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    write_mined([pipe], PAIRS)
+    write_chunks([pipe], LINES)
     packed = os.read(reader, 1 << 16)
     os.close(reader)
-    write_mined([tmp_path / "plain.tsv"], PAIRS)
+    write_chunks([tmp_path / "plain.tsv"], LINES)
     assert gzip.decompress(packed) == (tmp_path / "plain.tsv").read_bytes()
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.laser import is_npy, npy_header, open_npy, open_raw, to_raw
+from mexma_cli.stages.convert.raw import is_npy, npy_header, open_npy, open_raw, to_raw
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

@@ -1,0 +1,172 @@
+"""Tab-separated text: pairs as `score TAB source TAB target`, without quoting, and lists of two fields."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.formats.bitext import BitextFormat, MinedPair, ScoredPair, bitext_format
+from mexma_cli.text.amounts import counted
+
+if TYPE_CHECKING:
+    from mexma_cli.text.writing import Chunk
+
+_BREAKS = re.compile(r"[\t\n\r]")
+_QUOTED = re.compile(r'"((?:[^"]|"")*)"')
+_OTHERS = {"{": "JSONL", "<": "XML"}
+"""What a line is that begins so, where it is no TSV."""
+
+
+@bitext_format
+class Tsv(BitextFormat):
+    """A line a pair. Read are our files, with or without ids, LASER's, and stopes' (which quotes some)."""
+
+    name = "tsv"
+    endings = (".tsv",)
+    ids = "wanted"
+
+    def write(
+        self, pairs: Iterable[MinedPair], languages: tuple[str, str], with_ids: bool = False
+    ) -> Iterator[Chunk]:
+        return tsv_lines(pair if with_ids else pair[:3] for pair in pairs)
+
+    def read(self, lines: Iterator[str], where: str) -> Iterator[ScoredPair]:
+        for number, line in enumerate(lines, 1):
+            columns, with_ids = "score, source, target", len(MinedPair._fields)
+            score, source, target = _fields(line, 3, where, number, columns, with_ids)[:3]
+            value = _number(score)
+            if value is None or not math.isfinite(value):
+                raise MexmaError(
+                    f"{where}, line {number}: the score {shortened(score)} is not a number",
+                    "each line must be: score TAB source TAB target",
+                )
+            yield ScoredPair(value, source, target, number)
+
+    def read_sides(self, lines: Iterator[str], where: str) -> Iterator[tuple[str, str]]:
+        """Raises:
+        MexmaError: A line with fewer or more fields than the first one, or without them.
+        """
+        return read_pairs(_without_scores(lines, where), where)
+
+
+def tsv_lines(rows: Iterable[Sequence[Any]]) -> Iterator[Chunk]:
+    """A line for each (score, source, target, more ...), with the sentences as by `one_field`.
+
+    A score is printed with all its digits, so that reading it back gives the number that was compared with
+    the threshold.
+    """
+    for score, source, target, *more in rows:
+        left, right = one_field(source), one_field(target)
+        line = f"{float(score)}\t{left}\t{right}" + "".join(f"\t{value}" for value in more) + "\n"
+        yield (line,), (left != source) + (right != target)
+
+
+def one_field(sentence: str) -> str:
+    """The sentence as it stands in a TSV field: tabs and line breaks are spaces."""
+    return _BREAKS.sub(" ", sentence)
+
+
+def read_pairs(
+    lines: Iterable[str], where: str, columns: str = "source, target"
+) -> Iterator[tuple[str, str]]:
+    """Read lines of two fields.
+
+    Args:
+        columns: What the two are, for messages.
+
+    Raises:
+        MexmaError: A line without two fields.
+    """
+    for number, line in enumerate(lines, 1):
+        first, second = _fields(line, 2, where, number, columns)
+        yield first, second
+
+
+def shortened(text: str) -> str:
+    """A text as a message quotes it."""
+    return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+def _without_scores(lines: Iterator[str], where: str) -> Iterator[str]:
+    """The lines, less a first column of numbers if the first one has three columns, and less the ids."""
+    first = next(lines)
+    lines = chain([first], lines)
+    columns = first.count("\t") + 1
+    if columns == 1:
+        raise MexmaError(
+            f"{where}, line 1: 1 tab-separated field, expected 2 (source, target)",
+            _other_format(first) or "is it one side of a bitext in two files? Name the other one too",
+        )
+    if columns < 3 or _number(first.partition("\t")[0]) is None:
+        yield from lines
+        return
+    for number, line in enumerate(lines, 1):
+        fields = line.split("\t")
+        if len(fields) < 3:
+            raise MexmaError(
+                f"{where}, line {number}: {counted(len(fields), 'tab-separated field')}, "
+                "expected 3 (score, source, target) as in line 1"
+            )
+        # A tab too many in other lines is left to the reader, which may undo quoting.
+        with_ids = len(fields) == columns == len(MinedPair._fields)
+        yield "\t".join(fields[1:3] if with_ids else fields[1:])
+
+
+def _number(field: str) -> float | None:
+    try:
+        return float(field)
+    except ValueError:
+        return None
+
+
+def _fields(
+    line: str, wanted: int, where: str, number: int, columns: str, also: int | None = None
+) -> list[str]:
+    fields = line.split("\t")
+    if '"' in line:
+        fields = _unquoted(fields, line, fits=len(fields) in (wanted, also))
+    if len(fields) not in (wanted, also):
+        raise MexmaError(
+            f"{where}, line {number}: {counted(len(fields), 'tab-separated field')}, "
+            f"expected {wanted} ({columns}): {shortened(line)}",
+            _other_format(line),
+        )
+    return fields
+
+
+def _other_format(line: str) -> str | None:
+    """A hint, where a line looks like another format."""
+    other = _OTHERS.get(line[:1])
+    return (
+        other and f"it looks like {other}; read is TSV, as `mexma mine --format tsv` (the default) writes it"
+    )
+
+
+def _unquoted(fields: list[str], line: str, fits: bool) -> list[str]:
+    """Undo csv quoting where it shows: csv quotes a field only if it holds a quote (doubled) or a tab.
+
+    Args:
+        fits: There are as many fields as wanted. Then no tab was in quotes: marks that open in one field and
+            close in another are the sentences' own.
+    """
+    if not fits and any(field.startswith('"') != field.endswith('"') for field in fields[1:]):
+        joined = next(csv.reader([line], delimiter="\t", strict=False))
+        if len(joined) < len(fields) and line.count('"') % 2 == 0 and _is_csv(joined, line):
+            return joined
+    return [
+        match[1].replace('""', '"') if (match := _QUOTED.fullmatch(field)) and '""' in match[1] else field
+        for field in fields
+    ]
+
+
+def _is_csv(fields: list[str], line: str) -> bool:
+    """Whether writing the fields as csv gives the line again."""
+    quoted = [
+        '"' + field.replace('"', '""') + '"' if re.search(r'["\t]', field) else field for field in fields
+    ]
+    return "\t".join(quoted) == line
