@@ -14,17 +14,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.neighbours import ARRAYS, NeighbourStore, NeighbourWriter, side_of
+from tests.stores import make_store
 
 
 def embeddings(path: Path, rows: int, value: float = 1, argv: tuple[str, ...] = ()) -> EmbeddingStore:
-    with EmbeddingWriter(
-        path, encoder="tiny", fingerprint="f", pooling="cls", dim=2, normalised=False, language="und",
-        source=Source(path="text", checksum="c", lines=rows), argv=argv,
-    ) as writer:  # fmt: skip
-        writer.write(np.full((rows, 2), value, np.float32), [str(row) for row in range(rows)])
-        return writer.finish()
+    vectors = np.full((rows, 2), value, np.float32)
+    return make_store(path, [str(row) for row in range(rows)], vectors, argv=argv)
 
 
 def arrays(rows: tuple[int, int], k: tuple[int, int]) -> dict[str, np.ndarray]:

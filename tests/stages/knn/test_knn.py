@@ -14,18 +14,9 @@ from mexma_cli.stages.info.info import inspect
 from mexma_cli.stages.knn.knn import find_neighbours, read_neighbours
 from mexma_cli.stages.mine.mine import MineSettings, mine
 from mexma_cli.store import journal
-from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.neighbours import NeighbourStore
-
-
-def make_store(path: Path, sentences: list[str], vectors: np.ndarray, encoder: str = "f") -> EmbeddingStore:
-    with EmbeddingWriter(
-        path, encoder="test", fingerprint=encoder, pooling="cls", dim=vectors.shape[1], dtype="float32",
-        normalised=False, language="und", source=Source(path="text", checksum="c", lines=len(sentences)),
-        argv=(),
-    ) as writer:  # fmt: skip
-        writer.write(vectors, sentences)
-        return writer.finish()
+from tests.stores import make_store
 
 
 @pytest.fixture
@@ -99,7 +90,7 @@ def test_what_cannot_be_searched_leaves_nothing(
     stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
 ) -> None:
     empty = make_store(tmp_path / "e.emb", ["", " "], np.ones((2, 8), np.float32))
-    other = make_store(tmp_path / "o.emb", ["a"], np.ones((1, 8), np.float32), encoder="g")
+    other = make_store(tmp_path / "o.emb", ["a"], np.ones((1, 8), np.float32), fingerprint="g")
     for wrong, message in (
         (empty, r"e\.emb has no sentence to find neighbours of: 2 lines \(2 empty left out\)"),
         (other, "different encoders"),

@@ -10,25 +10,7 @@ import pytest
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.knn import row_filter as usable
 from mexma_cli.stages.knn.row_filter import usable_rows
-from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
-
-
-def make_store(path: Path, sentences: list[str] | None, vectors: np.ndarray) -> EmbeddingStore:
-    with EmbeddingWriter(
-        path,
-        encoder="test",
-        fingerprint="f",
-        pooling="cls",
-        dim=vectors.shape[1],
-        dtype="float32",
-        normalised=False,
-        language="und",
-        source=Source(path="text", checksum="c", lines=len(vectors)),
-        argv=(),
-        rows_per_shard=16,
-    ) as writer:
-        writer.write(vectors, sentences)
-        return writer.finish(truncated=0, empty=0)
+from tests.stores import make_store
 
 
 @pytest.mark.parametrize("bucket", [1 << 20, 16])

@@ -28,7 +28,8 @@ from mexma_cli.stages.knn.search import (
     search,
 )
 from mexma_cli.stages.mine.mine import MineSettings, mine
-from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+from mexma_cli.store.embeddings import EmbeddingStore
+from tests.stores import make_store
 
 EXACT = SearchSettings()
 
@@ -37,12 +38,7 @@ def make(path: Path, rows: int, seed: int, dim: int = 12) -> EmbeddingStore:
     rng = np.random.default_rng(seed)
     topics = np.random.default_rng(0).standard_normal((9, dim))
     vectors = topics[rng.integers(0, 9, rows)] + 0.5 * rng.standard_normal((rows, dim))
-    with EmbeddingWriter(
-        path, encoder="test", fingerprint="f", pooling="cls", dim=dim, dtype="float32", normalised=False,
-        language="und", source=Source(path="text", checksum="c", lines=rows), argv=(),
-    ) as writer:  # fmt: skip
-        writer.write(vectors.astype(np.float32), [f"{path.stem} {row}" for row in range(rows)])
-        return writer.finish()
+    return make_store(path, [f"{path.stem} {row}" for row in range(rows)], vectors.astype(np.float32))
 
 
 @pytest.fixture(scope="module")

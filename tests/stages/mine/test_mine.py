@@ -10,35 +10,8 @@ from mexma_cli.knn.exact import knn
 from mexma_cli.stages.knn.row_filter import usable_rows
 from mexma_cli.stages.knn.search import Found
 from mexma_cli.stages.mine.mine import Mined, MineSettings, mine
-from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
-
-
-def make_store(
-    path: Path,
-    sentences: list[str],
-    vectors: np.ndarray,
-    encoder: str = "test",
-    fingerprint: str = "f",
-    overwrite: bool = False,
-    clean: bool = False,
-) -> EmbeddingStore:
-    with EmbeddingWriter(
-        path,
-        encoder=encoder,
-        fingerprint=fingerprint,
-        pooling="cls",
-        dim=vectors.shape[1],
-        dtype="float32",
-        normalised=False,
-        language="und",
-        source=Source(path="text", checksum=path.name, lines=len(sentences)),
-        argv=(),
-        rows_per_shard=3,
-        overwrite=overwrite,
-        clean=clean,
-    ) as writer:
-        writer.write(vectors, sentences)
-        return writer.finish(truncated=0)
+from mexma_cli.store.embeddings import EmbeddingStore
+from tests.stores import make_store
 
 
 def vectors_of(sentences: list[str]) -> np.ndarray:

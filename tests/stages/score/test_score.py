@@ -12,17 +12,8 @@ from hypothesis import strategies as st
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.mine.mine import MineSettings, mine
 from mexma_cli.stages.score.score import score, scored_lines, split_sides
-from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
-
-
-def make_store(path: Path, sentences: list[str], vectors: np.ndarray, encoder: str = "f") -> EmbeddingStore:
-    with EmbeddingWriter(
-        path, encoder=encoder, fingerprint=encoder, pooling="cls", dim=vectors.shape[1], dtype="float32",
-        normalised=False, language="und", source=Source(path="text", checksum="c", lines=len(sentences)),
-        argv=(),
-    ) as writer:  # fmt: skip
-        writer.write(vectors, sentences)
-        return writer.finish()
+from mexma_cli.store.embeddings import EmbeddingStore
+from tests.stores import make_store
 
 
 def random_vectors(rows: int, seed: int = 0) -> np.ndarray:
@@ -180,7 +171,7 @@ def test_few_sentences_are_told(tmp_path: Path) -> None:
 def test_refuses_what_does_not_fit(tmp_path: Path) -> None:
     stores = bitext(tmp_path, 3)
     longer = make_store(tmp_path / "l.emb", list("abcd"), random_vectors(4))
-    other = make_store(tmp_path / "o.emb", list("abc"), random_vectors(3), encoder="other")
+    other = make_store(tmp_path / "o.emb", list("abc"), random_vectors(3), fingerprint="other")
     empty = make_store(tmp_path / "e.emb", ["", " "], random_vectors(2))
     with pytest.raises(MexmaError, match=r"s\.emb has 3 rows, .*l\.emb has 4"):
         score(stores[0], longer)

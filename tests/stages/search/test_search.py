@@ -13,19 +13,8 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.mining.margin import margin as margin_of
 from mexma_cli.stages.mine.mine import MineSettings, mine
 from mexma_cli.stages.search.search import hit_lines, nearest, search
-from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
-
-
-def make_store(
-    path: Path, sentences: list[str], vectors: np.ndarray, encoder: str = "f", rows_per_shard: int = 5
-) -> EmbeddingStore:
-    with EmbeddingWriter(
-        path, encoder=encoder, fingerprint=encoder, pooling="cls", dim=vectors.shape[1], dtype="float32",
-        normalised=False, language="und", source=Source(path="text", checksum="c", lines=len(sentences)),
-        argv=(), rows_per_shard=rows_per_shard,
-    ) as writer:  # fmt: skip
-        writer.write(vectors, sentences)
-        return writer.finish()
+from mexma_cli.store.embeddings import EmbeddingStore
+from tests.stores import make_store
 
 
 def random_vectors(rows: int, seed: int = 0) -> np.ndarray:
@@ -143,7 +132,7 @@ def test_nothing_to_search_in(tmp_path: Path) -> None:
 def test_refuses_another_encoder(tmp_path: Path) -> None:
     queries, _ = stores(tmp_path)
     with pytest.raises(MexmaError, match="different encoders"):
-        search(queries, make_store(tmp_path / "o.emb", ["a"], random_vectors(1), encoder="other"))
+        search(queries, make_store(tmp_path / "o.emb", ["a"], random_vectors(1), fingerprint="other"))
 
 
 @settings(max_examples=25)

@@ -10,29 +10,10 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
 from mexma_cli.mining.match import match
 from mexma_cli.stages.tune.plant import _Chained, plant
-from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+from mexma_cli.store.embeddings import EmbeddingStore
+from tests.stores import make_store
 
 DIM = 12
-
-
-def make_store(
-    path: Path, sentences: list[str], vectors: np.ndarray, fingerprint: str = "f"
-) -> EmbeddingStore:
-    with EmbeddingWriter(
-        path,
-        encoder="test",
-        fingerprint=fingerprint,
-        pooling="cls",
-        dim=vectors.shape[1],
-        dtype="float32",
-        normalised=False,
-        language="und",
-        source=Source(path=path.stem, checksum=path.name, lines=len(sentences)),
-        argv=(),
-        rows_per_shard=50,
-    ) as writer:
-        writer.write(vectors, sentences)
-        return writer.finish(truncated=0)
 
 
 @pytest.fixture
