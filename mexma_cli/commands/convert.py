@@ -8,8 +8,9 @@ from typing import Literal
 
 import click
 
-from mexma_cli.commands.inputs import command_line, is_store, is_typed, refuse_inputs
+from mexma_cli.commands.inputs import command_line, is_typed, refuse_inputs
 from mexma_cli.languages import UNSTATED, resolve
+from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted
 
 log = logging.getLogger(__name__)

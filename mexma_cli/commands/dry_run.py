@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.commands.inputs import is_store, load_encoder_of, open_store
+from mexma_cli.stages.embed.inputs import is_store, load_encoder_of, open_store
 from mexma_cli.text.amounts import size, size_option
 from mexma_cli.text.names import label_of
 

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mexma_cli.commands.dry_run import print_plan
-from mexma_cli.commands.inputs import (
-    check_inputs,
-    command_line,
-    is_store,
-    open_store,
-    opened,
-    progress_bar,
-)
+from mexma_cli.commands.inputs import check_inputs, command_line, opened, progress_bar
 from mexma_cli.commands.options import (
     EncoderChoice,
     encoder_options,
@@ -26,6 +19,7 @@ from mexma_cli.commands.options import (
     search_options,
     search_settings,
 )
+from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.names import label_of
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.inputs import command_line, open_store, refuse_inputs
+from mexma_cli.commands.inputs import command_line, refuse_inputs
 from mexma_cli.commands.progress import follow, progress
+from mexma_cli.stages.embed.inputs import open_store
 from mexma_cli.text.amounts import counted
 
 log = logging.getLogger(__name__)

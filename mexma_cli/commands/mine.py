@@ -12,16 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mexma_cli.commands.dry_run import print_plan
-from mexma_cli.commands.inputs import (
-    check_inputs,
-    command_line,
-    is_store,
-    opened,
-    progress_bar,
-    refuse_inputs,
-)
+from mexma_cli.commands.inputs import check_inputs, command_line, opened, progress_bar, refuse_inputs
 from mexma_cli.commands.mine_options import mine_options, settings_of
 from mexma_cli.commands.options import EncoderChoice, encoder_options
+from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.names import label_of
 

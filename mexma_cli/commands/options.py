@@ -1,30 +1,28 @@
-"""Options that several commands share, and what they load."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
 import functools
-import logging
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import click
 
 from mexma_cli.mining.margin import MARGINS
+from mexma_cli.stages.embed.inputs import (
+    BUNDLED,
+    PRECISIONS,
+    EncoderChoice,
+    load_encoder,  # noqa: F401 - commands that need one import it from here
+)
 
 if TYPE_CHECKING:
-    from mexma_cli.encoder.encoder import Pooling, SentenceEncoder
     from mexma_cli.stages.knn.search import SearchSettings
 
-log = logging.getLogger(__name__)
-
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-BUNDLED = "mini"
-PRECISIONS = {"auto": "auto", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-
 
 DEFAULT_MARGIN = next(iter(MARGINS))
 _FORMULAS = ", ".join(f"{margin.name} {margin.formula}" for margin in MARGINS.values())
@@ -60,21 +58,6 @@ decomposer_option = click.option(
     metavar="RUN",
     help="The finished run of a decomposer.",
 )
-
-
-@dataclass(frozen=True)
-class EncoderChoice:
-    """What the user said about the encoder, by the options of `encoder_options`."""
-
-    model: str | None = None
-    """A folder, a hub id or a bundled encoder; None: `mini`, or the encoder of a store."""
-    device: str = "auto"
-    dtype: str = "auto"
-    """A key of `PRECISIONS`."""
-    pooling: Pooling | None = None
-    max_tokens: int | None = None
-    prefix: str | None = None
-    trust_remote_code: bool = False
 
 
 ENCODER_NAMES = tuple(field.name for field in fields(EncoderChoice))
@@ -190,28 +173,3 @@ def search_settings(index: str, recall: float | None, memory: int | None) -> Sea
     if index == EXACT and recall is not None:
         raise click.UsageError("--recall is for an approximate --index; the exact search finds everything.")
     return SearchSettings(index, 0.95 if recall is None else recall, memory)
-
-
-def load_encoder(choice: EncoderChoice) -> SentenceEncoder:
-    """Load the encoder that was asked for; without a model the bundled one, which is said on stderr.
-
-    Raises:
-        MexmaError: As `SentenceEncoder.load`.
-    """
-    from mexma_cli.encoder.encoder import SentenceEncoder
-
-    if choice.model is None:
-        log.info(
-            "no --model given: using the bundled encoder `mini`; for real work name --model facebook/MEXMA"
-        )
-    encoder = SentenceEncoder.load(
-        choice.model or BUNDLED,
-        choice.device,
-        PRECISIONS[choice.dtype],
-        pooling=choice.pooling,
-        max_tokens=choice.max_tokens,
-        trust_remote_code=choice.trust_remote_code,
-    )
-    if choice.prefix is not None:
-        encoder.prefix = choice.prefix
-    return encoder

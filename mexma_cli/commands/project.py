@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.commands.inputs import command_line, open_store, refuse_inputs
+from mexma_cli.commands.inputs import command_line, refuse_inputs
 from mexma_cli.commands.options import decomposer_option
 from mexma_cli.commands.progress import follow, progress
+from mexma_cli.stages.embed.inputs import open_store
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:

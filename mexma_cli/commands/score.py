@@ -11,16 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.commands.inputs import (
-    check_inputs,
-    is_store,
-    opened,
-    progress_bar,
-    refuse_formats,
-    refuse_inputs,
-)
+from mexma_cli.commands.inputs import check_inputs, opened, progress_bar, refuse_formats, refuse_inputs
 from mexma_cli.commands.options import EncoderChoice, encoder_options, margin_option, neighbourhood_option
 from mexma_cli.mining.margin import MARGINS
+from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.names import label_of
 

@@ -12,10 +12,7 @@ import click
 
 from mexma_cli.commands.inputs import (
     check_inputs,
-    is_store,
     is_typed,
-    load_encoder_of,
-    open_store,
     opened,
     progress_bar,
     refuse_formats,
@@ -30,6 +27,7 @@ from mexma_cli.commands.options import (
 )
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.margin import MARGINS
+from mexma_cli.stages.embed.inputs import is_store, load_encoder_of, open_store
 from mexma_cli.text.amounts import counted
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,204 @@
+"""What the stages work on: embedding stores, or texts that are embedded on the way, and with which encoder.
+
+Nothing heavy is imported before it is needed: the commands read their choices from here.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.text.names import label_of
+
+if TYPE_CHECKING:
+    from mexma_cli.encoder.encoder import Pooling, SentenceEncoder
+    from mexma_cli.store.embeddings import EmbeddingStore
+    from mexma_cli.text.lines import FileScan
+
+log = logging.getLogger(__name__)
+
+BUNDLED = "mini"
+PRECISIONS = {"auto": "auto", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+
+Progress = Callable[[int, int], None]
+"""Called with what is done (lines, tiles of the search) and how much there is in all."""
+
+
+@dataclass(frozen=True)
+class EncoderChoice:
+    """Which encoder, and how it embeds."""
+
+    model: str | None = None
+    """A folder, a hub id or a bundled encoder; None: `mini`, or the encoder of a store."""
+    device: str = "auto"
+    dtype: str = "auto"
+    """A key of `PRECISIONS`."""
+    pooling: Pooling | None = None
+    max_tokens: int | None = None
+    prefix: str | None = None
+    trust_remote_code: bool = False
+
+
+def load_encoder(choice: EncoderChoice) -> SentenceEncoder:
+    """Load the encoder that was asked for; without a model the bundled one, which is said in the log.
+
+    Raises:
+        MexmaError: As `SentenceEncoder.load`.
+    """
+    from mexma_cli.encoder.encoder import SentenceEncoder
+
+    if choice.model is None:
+        log.info(
+            "no --model given: using the bundled encoder `mini`; for real work name --model facebook/MEXMA"
+        )
+    encoder = SentenceEncoder.load(
+        choice.model or BUNDLED,
+        choice.device,
+        PRECISIONS[choice.dtype],
+        pooling=choice.pooling,
+        max_tokens=choice.max_tokens,
+        trust_remote_code=choice.trust_remote_code,
+    )
+    if choice.prefix is not None:
+        encoder.prefix = choice.prefix
+    return encoder
+
+
+def load_encoder_of(
+    stores: Sequence[EmbeddingStore | None], choice: EncoderChoice | SentenceEncoder, what: str
+) -> SentenceEncoder:
+    """The encoder for a text that goes with these stores: if none is named theirs, embedding as they do.
+
+    Args:
+        choice: Which one, or the loaded encoder itself.
+        what: The text, for the message.
+
+    Raises:
+        MexmaError: The stores are of another encoder.
+    """
+    from mexma_cli.stages.convert.convert import RAW_ENCODER
+    from mexma_cli.store.comparable import check_encoder
+
+    made = [store.manifest for store in stores if store and store.manifest.encoder != RAW_ENCODER]
+    if isinstance(choice, EncoderChoice) and choice.model is None and made:
+        first = made[0]
+        choice = replace(
+            choice,
+            model=first.encoder,
+            pooling=choice.pooling or cast("Pooling", first.pooling),
+            prefix=first.prefix if choice.prefix is None else choice.prefix,
+        )
+        log.info("no --model given: using the store's encoder, %s", first.encoder)
+    encoder = load_encoder(choice) if isinstance(choice, EncoderChoice) else choice
+    for store in filter(None, stores):
+        check_encoder(store, encoder.name, encoder.fingerprint, what)
+    return encoder
+
+
+def is_store(path: Path) -> bool:
+    """Whether a path is meant as an embedding store, not as a text."""
+    return path.is_dir() or path.suffix == ".emb"
+
+
+def open_store(path: Path) -> EmbeddingStore:
+    """Open an embedding store.
+
+    Raises:
+        MexmaError: As `EmbeddingStore.open`, or it is a store of neighbours.
+    """
+    from mexma_cli.store.embeddings import EmbeddingStore
+    from mexma_cli.store.layout import has_store_files
+    from mexma_cli.store.neighbours import is_neighbours
+
+    if not has_store_files(path) and is_neighbours(path):
+        raise MexmaError(
+            f"{path} holds neighbours, not embeddings", "name the embedding store: `mexma info` says which"
+        )
+    return EmbeddingStore.open(path)
+
+
+def open_inputs(
+    stack: ExitStack,
+    paths: Sequence[Path],
+    encoder: EncoderChoice | SentenceEncoder,
+    *,
+    labels: Sequence[str] | None = None,
+    languages: Sequence[str] | None = None,
+    aligned: bool = False,
+    on_progress: Progress | None = None,
+) -> list[EmbeddingStore]:
+    """The inputs as stores; texts are embedded into a folder that goes when the stack is closed.
+
+    What can be refused is refused before anything is embedded. Texts are cleaned if a store with them was.
+
+    Args:
+        encoder: For the texts; see `load_encoder_of`.
+        labels: Names for messages, where a path is a temporary copy.
+        languages: FLORES-200 codes, one a path.
+        aligned: The first two inputs must have as many lines as one another.
+        on_progress: Called with the lines embedded so far and the lines in all texts.
+
+    Raises:
+        MexmaError: An input that is missing, damaged, of another encoder, or not aligned.
+    """
+    from mexma_cli.text.lines import scan, spooled
+
+    labels = labels or [label_of(path) for path in paths]
+    stores: list[EmbeddingStore | None] = [open_store(path) if is_store(path) else None for path in paths]
+    texts: dict[int, FileScan] = {}
+    for place, (path, label, store) in enumerate(zip(paths, labels, stores, strict=True)):
+        if store is None:
+            texts[place] = scan(stack.enter_context(spooled(path)), label)
+    if aligned:
+        rows = [store.rows if store else texts[place].lines for place, store in enumerate(stores[:2])]
+        if rows[0] != rows[1]:
+            raise MexmaError(
+                f"{labels[0]} has {rows[0]:,} lines, {labels[1]} has {rows[1]:,}",
+                "line n of one must be the translation of line n of the other",
+            )
+    if texts:
+        from mexma_cli.stages.embed.embed import at_work
+
+        loaded = load_encoder_of(stores, encoder, "the text")
+        log.info("embedding on %s", at_work(loaded))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mexma-")))
+        clean = any(store is not None and store.manifest.clean for store in stores)
+        total, done = sum(text.lines for text in texts.values()), 0
+        for place, text in texts.items():
+            if on_progress is not None:
+                on_progress(done, total)
+            progress = on_progress and _after(done, total, on_progress)
+            language = languages[place] if languages else "und"
+            stores[place] = _embed(
+                loaded, text, folder / f"{place}.emb", labels[place], language, clean, progress
+            )
+            done += text.lines
+    return [store for store in stores if store is not None]
+
+
+def _embed(
+    encoder: SentenceEncoder,
+    text: FileScan,
+    output: Path,
+    label: str,
+    language: str,
+    clean: bool,
+    on_progress: Callable[[int, int, int], object] | None,
+) -> EmbeddingStore:
+    from mexma_cli.stages.embed.embed import embed_file
+    from mexma_cli.text.temporary import temporary_space
+
+    log.info("embedding %s into a temporary folder; `mexma embed` makes a store that stays", label)
+    with temporary_space():
+        return embed_file(encoder, text, output, language, clean=clean, label=label, on_progress=on_progress)
+
+
+def _after(before: int, total: int, on_progress: Progress) -> Callable[[int, int, int], object]:
+    """Progress in all texts, from that in one of them which has so many lines before it."""
+    return lambda done, *_: on_progress(before + done, total)
