@@ -141,20 +141,14 @@ def _train(settings: Recipe, resume: bool) -> None:
 
 
 def _prepare(settings: Recipe, resume: bool, processes: int) -> None:
-    """Prepare the text, unless the run cannot be, or goes on and has it; say how much is left of it."""
-    from mexma_cli.stages.prepare.prepare import prepare
-    from mexma_cli.stages.train.run_folder import check_run
-    from mexma_cli.stages.train.train import has_its_text
+    """Prepare the text if it is wanted, and say how much is left of it."""
+    from mexma_cli.stages.train.train import prepare_text
 
-    here = check_run(Path(settings.run), settings, resume, processes)
-    if here and has_its_text(settings):
-        return
-    if resume and not here:
-        log.info("nothing to resume in %s: training begins there", settings.run)
     with progress(desc="preparing", unit="corpus") as bar:
-        found = prepare(settings, follow(bar))
-    kept, read = sum(report.kept for report in found), sum(report.read for report in found)
-    log.info("%s of %s pairs; `mexma prepare` with this recipe lists them", f"{kept:,}", f"{read:,}")
+        found = prepare_text(settings, resume, processes, follow(bar))
+    if found:
+        kept, read = sum(report.kept for report in found), sum(report.read for report in found)
+        log.info("%s of %s pairs; `mexma prepare` with this recipe lists them", f"{kept:,}", f"{read:,}")
 
 
 class _Screen:

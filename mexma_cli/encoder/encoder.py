@@ -68,6 +68,12 @@ class SentenceEncoder:
         languages: FLORES-200 codes of those that it was trained on, by its model card; () if that is silent.
         precision: What `embed` computes in; sums, residuals and norms are float32 on a processor.
         truncated: Sentences cut since the encoder was loaded.
+
+    >>> from mexma_cli import SentenceEncoder
+    >>> encoder = SentenceEncoder.load("mini")  # bundled; or a folder, or a hub id
+    >>> vectors = encoder.embed(["Él nació en África.", "He was born in Africa."])
+    >>> vectors.shape, str(vectors.dtype)
+    ((2, 320), 'float32')
     """
 
     def __init__(

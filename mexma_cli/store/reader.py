@@ -27,7 +27,15 @@ from mexma_cli.store.shard import cut_short, read_rows
 
 
 class EmbeddingStore:
-    """A finished store, read in constant memory. Make one with `open`."""
+    """A finished store, read in constant memory: `mexma embed` writes them, `open` opens them.
+
+    >>> from mexma_cli import EmbeddingStore
+    >>> store = EmbeddingStore.open("spa.emb")  # from: mexma embed examples/spa-eng/spa.txt -o spa.emb
+    >>> store.vectors(0, 2).shape
+    (2, 320)
+    >>> next(store.sentences())
+    'Durante algunos meses, ella casi no salió de su cuarto.'
+    """
 
     def __init__(self, path: Path, manifest: EmbeddingManifest) -> None:
         self.path = path

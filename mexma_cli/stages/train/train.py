@@ -18,7 +18,7 @@ from mexma_cli.encoder.model.attention import Backend, choose_backend
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file, fingerprint, only_writer
 from mexma_cli.recipe import ContrastiveObjective, Corpus, MexmaObjective, Phase, Recipe
-from mexma_cli.stages.prepare.prepare import store_path
+from mexma_cli.stages.prepare.prepare import CorpusReport, prepare, store_path
 from mexma_cli.stages.prepare.tokenizer import check_length, load_tokenizer, tokenizer_path
 from mexma_cli.stages.train import objectives, run_folder
 from mexma_cli.store.pairs import BitextStore
@@ -142,6 +142,31 @@ def _warn(recipe: Recipe, pairs: int, processes: Processes) -> None:
             log.warning(
                 "phase %s takes %s pairs a step, and there are only %s", phase, f"{each:,}", f"{pairs:,}"
             )
+
+
+def prepare_text(
+    recipe: Recipe,
+    resume: bool = False,
+    processes: int = 1,
+    on_progress: Callable[[int, int, str], object] | None = None,
+) -> list[CorpusReport]:
+    """Prepare a recipe's text, unless a run of it is to go on that has its text already.
+
+    Args:
+        processes: How many will share the run.
+
+    Returns:
+        What was read and kept of each corpus; nothing if there was nothing to do.
+
+    Raises:
+        MexmaError: As `run_folder.check_run` and `prepare`.
+    """
+    here = run_folder.check_run(Path(recipe.run), recipe, resume, processes)
+    if here and has_its_text(recipe):
+        return []
+    if resume and not here:
+        log.info("nothing to resume in %s: training begins there", recipe.run)
+    return prepare(recipe, on_progress)
 
 
 def has_its_text(recipe: Recipe) -> bool:

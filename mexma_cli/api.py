@@ -1,0 +1,237 @@
+"""The functions of the public API: each does what the command of its name does, and returns what was found.
+
+Everything is imported when a function is called, so that `import mexma_cli` stays quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mexma_cli.encoder.encoder import SentenceEncoder
+    from mexma_cli.knn.exact import Neighbours
+    from mexma_cli.stages.mine.mine import Mined
+    from mexma_cli.stages.score.score import Scored
+    from mexma_cli.stages.tune.tune import Tuned
+    from mexma_cli.store.reader import EmbeddingStore
+
+    Text = str | Path | EmbeddingStore
+    """An embedding store, open or by its path, or a text file with one sentence a line."""
+
+
+def knn(source: np.ndarray | EmbeddingStore, target: np.ndarray | EmbeddingStore, k: int = 4) -> Neighbours:
+    """Find the k nearest rows of the other side by cosine, for every row of both sides, exactly.
+
+    Every row takes part, also one whose sentence occurs more than once; `mine` counts such a sentence once.
+
+    Args:
+        source: Vectors, float [N, dim], which need not have length 1, or a store that is read in blocks.
+        target: The same, [M, dim].
+        k: Neighbours of a row; a side with fewer rows has as many as it has.
+
+    Returns:
+        Cosines float32 [N, k] and row numbers int64 [N, k] of the neighbours, best first (`forward_scores`,
+        `forward_ids`), and the same for the rows of the target (`backward_scores`, `backward_ids`).
+
+    Raises:
+        ValueError: Vectors of different dimensions, or with numbers that are not finite.
+        MexmaError: Two stores of different encoders.
+
+    >>> import numpy as np
+    >>> from mexma_cli import knn
+    >>> found = knn(np.eye(3), np.array([[0.0, 2.0, 0.0], [0.0, 1.0, 1.0]]), k=1)
+    >>> found.forward_ids.ravel().tolist()
+    [0, 0, 1]
+    >>> found.backward_ids.ravel().tolist()
+    [1, 1]
+    """
+    from mexma_cli.knn import exact
+    from mexma_cli.store.comparable import check_comparable
+    from mexma_cli.store.reader import EmbeddingStore
+
+    if isinstance(source, EmbeddingStore) and isinstance(target, EmbeddingStore):
+        check_comparable(source, target)
+    return exact.knn(source, target, k)
+
+
+def mine(
+    source: Text,
+    target: Text,
+    *,
+    encoder: str | SentenceEncoder | None = None,
+    within: tuple[str | Path, str | Path] | None = None,
+    document_pairs: str | Path | None = None,
+    **settings: Any,
+) -> Mined:
+    """Find the translations in two texts, best first, as `mexma mine` does.
+
+    Args:
+        source: A store, or a text, which is embedded on the way.
+        target: The same.
+        encoder: For texts: a name or a loaded encoder. Default: that of the other side if this is a store,
+            else the bundled `mini`.
+        within: Two files with the document of every line; only documents of the same name are searched.
+        document_pairs: A file of `source id TAB target id`: which documents belong together instead.
+        settings: The fields of `stages.mine.mine.MineSettings`: `margin`, `k`, `retrieval`, `threshold`,
+            `max_score`, `drop_copies`, `top`, `with_ids` and `search`.
+
+    Returns:
+        The pairs, from `pairs()`, with their scores, lines and sentences; and what was left out.
+
+    Raises:
+        MexmaError: A file that is missing or damaged, or stores of different encoders.
+        TypeError: A setting that there is not.
+
+    >>> from mexma_cli import mine
+    >>> mined = mine("examples/spa-eng/spa.txt", "examples/spa-eng/eng.txt", encoder="mini", top=2)
+    >>> for pair in mined.pairs():
+    ...     print(f"{pair.score:.1f} {pair.source[:20]}… = {pair.target[:20]}…")
+    2.1 Ivy Bean, la usuaria… = Ivy Bean, the oldest…
+    2.1 El odio es un cáncer… = Hate is a cancer on …
+    """
+    from mexma_cli.stages.mine.documents import read_documents
+    from mexma_cli.stages.mine.mine import MineSettings
+    from mexma_cli.stages.mine.mine import mine as mine_stores
+
+    wanted = MineSettings(**settings)
+    documents = None
+    if within is not None:
+        pairs = None if document_pairs is None else Path(document_pairs)
+        documents = read_documents(Path(within[0]), Path(within[1]), pairs)
+    elif document_pairs is not None:
+        raise TypeError("document_pairs goes with within")
+    with ExitStack() as stack:
+        first, second = _stores(stack, (source, target), encoder)
+        return mine_stores(first, second, wanted, documents=documents)
+
+
+def score(
+    source: Text,
+    target: Text,
+    *,
+    encoder: str | SentenceEncoder | None = None,
+    background: tuple[Text, Text] | None = None,
+    margin: str = "ratio",
+    k: int = 4,
+) -> Scored:
+    """Score line n of one text as the translation of line n of the other, as `mexma score` does.
+
+    Args:
+        source: A store, or a text, which is embedded on the way.
+        target: The same, of as many lines.
+        encoder: For texts, as for `mine`.
+        background: What the neighbourhoods are made of. Default: the source and the target.
+        margin: `ratio`, `distance` or `absolute`.
+        k: Nearest sentences that make up a neighbourhood.
+
+    Returns:
+        `scores` float32 [lines], nan where a side is empty, and counts of what has no score.
+
+    Raises:
+        MexmaError: Other numbers of lines, a file that is missing or damaged, or different encoders.
+
+    >>> from pathlib import Path
+    >>> from mexma_cli import score
+    >>> _ = Path("corpus.spa").write_text("Nació en África.\\n¿Dónde está la estación?\\n")
+    >>> _ = Path("corpus.eng").write_text("He was born in Africa.\\nI like cheese.\\n")
+    >>> scored = score("corpus.spa", "corpus.eng", encoder="mini", margin="absolute")
+    >>> bool(scored.scores[0] > scored.scores[1])
+    True
+    """
+    from mexma_cli.stages.score.score import score as score_stores
+
+    with ExitStack() as stack:
+        stores = _stores(stack, (source, target, *(background or ())), encoder, aligned=True)
+        others = (stores[2], stores[3]) if background else None
+        return score_stores(stores[0], stores[1], margin=margin, k=k, background=others)
+
+
+def tune(
+    candidates: str | Path,
+    gold: str | Path,
+    *,
+    ids: tuple[str | Path, str | Path] | None = None,
+    precision: float | None = None,
+) -> Tuned:
+    """Find the score threshold with the best F1 for mined pairs, as `mexma tune --gold` does.
+
+    Args:
+        candidates: What `mexma mine` wrote, TSV or JSONL.
+        gold: The true pairs, `source TAB target` a line: sentences, or ids with `ids`.
+        ids: Two files `id TAB sentence`, of the source and of the target.
+        precision: Find the threshold that keeps the most pairs with at least this precision (0 to 1) instead.
+
+    Returns:
+        `best`, with `threshold`, `precision`, `recall` and `f1`; its `intervals`; and what the threshold from
+        one half of the gold pairs gives on the other (`held_out`).
+
+    Raises:
+        MexmaError: A file that is missing, empty or of another format, no gold pair among the candidates, or
+            no threshold with that precision.
+
+    >>> from pathlib import Path
+    >>> from mexma_cli import tune
+    >>> _ = Path("pairs.tsv").write_text("1.4\\tHola.\\tHello.\\n1.2\\tSí.\\tYes.\\n0.9\\tNo.\\tA cat.\\n")
+    >>> _ = Path("gold.tsv").write_text("Hola.\\tHello.\\nSí.\\tYes.\\nNo.\\tNo.\\n")
+    >>> best = tune("pairs.tsv", "gold.tsv").best
+    >>> best.precision, round(best.recall, 2)
+    (1.0, 0.67)
+    """
+    from mexma_cli.stages.tune.tune import tune as tune_files
+
+    source_ids, target_ids = ids or (None, None)
+    return tune_files(candidates, gold, source_ids, target_ids, precision)
+
+
+def train(recipe: str | Path, overrides: Sequence[str] = (), *, resume: bool = False) -> Path:
+    """Train an encoder from a recipe in this process, as `mexma train` does.
+
+    Text that was not prepared yet is prepared first.
+
+    Args:
+        recipe: A YAML file, or the name of a recipe that comes with the package.
+        overrides: Keys of the recipe to change, such as `trainer.steps=100`.
+        resume: Go on with a run that was stopped or killed.
+
+    Returns:
+        The folder of the trained encoder, for `SentenceEncoder.load`.
+
+    Raises:
+        MexmaError: A key or value that does not fit, text that is missing, or a run that is there already
+            (without `resume`) or of another recipe (with it).
+
+    >>> from mexma_cli import train
+    >>> train("examples/small.yaml", ["phases.words.trainer.steps=3", "phases.mexma.trainer.steps=2"])
+    PosixPath('runs/small/encoder')
+    """
+    from mexma_cli.evaluation.dev import dev_scorer
+    from mexma_cli.recipe import load
+    from mexma_cli.stages.train.train import prepare_text
+    from mexma_cli.stages.train.train import train as train_phases
+
+    settings = load(recipe, overrides)
+    dev_score = dev_scorer(settings.dev, settings.data.resolve) if settings.dev else None
+    prepare_text(settings, resume)
+    finished = train_phases(settings, resume, dev_score)
+    assert finished is not None, "nobody stops it"
+    return finished
+
+
+def _stores(
+    stack: ExitStack,
+    inputs: Sequence[Text],
+    encoder: str | SentenceEncoder | None,
+    *,
+    aligned: bool = False,
+) -> list[EmbeddingStore]:
+    """The inputs as open stores; texts are embedded into a folder that goes when the stack is closed."""
+    from mexma_cli.stages.embed.inputs import EncoderChoice, open_inputs
+
+    paths = [Path(one) if isinstance(one, str | Path) else one.path for one in inputs]
+    chosen = EncoderChoice(encoder) if encoder is None or isinstance(encoder, str) else encoder
+    return open_inputs(stack, paths, chosen, aligned=aligned)
