@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from mexma_cli.main import cli
 from mexma_cli.text.writing import only_process
+from tests.reference import laser, laser_mined, laser_text
 
 
 def run(*arguments: str | Path) -> Result:
@@ -38,24 +39,18 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
     return source, target
 
 
-def test_laser_raw_vectors_in_laser_pairs_out(shared: Path, tmp_path: Path) -> None:
-    folder = shared / "fixtures" / "laser"
+def test_laser_raw_vectors_in_laser_pairs_out(tmp_path: Path) -> None:
     for side in ("src", "tgt"):
-        options = ("--dim", "64", "--text", folder / f"{side}.txt")
-        assert run("convert", folder / f"{side}.f32", *options, "-o", tmp_path / f"{side}.emb").exit_code == 0
-    for retrieval, margin, k in (("max", "ratio", "4"), ("intersect", "distance", "16")):
+        raw_store(tmp_path, side, laser_text(side), laser()[side])
+    for retrieval, margin, k in (("max", "ratio", 4), ("intersect", "distance", 16)):
         result = run(
             "mine", tmp_path / "src.emb", tmp_path / "tgt.emb",
             "--margin", margin, "-k", k, "--retrieval", retrieval,
         )  # fmt: skip
         assert result.exit_code == 0, result.output
-
-        def parsed(text: str) -> dict[str, float]:
-            rows = [line.partition("\t") for line in text.splitlines()]
-            return {sentences: float(score) for score, _, sentences in rows}
-
-        ours = parsed(result.stdout)
-        theirs = parsed((folder / f"mine.{retrieval}.{margin}.k{k}.tsv").read_text())
+        rows = [line.partition("\t") for line in result.stdout.splitlines()]
+        ours = {sentences: float(score) for score, _, sentences in rows}
+        theirs = {f"s-{i}\tt-{j}": score for (i, j), score in laser_mined(retrieval, margin, k).items()}
         assert ours.keys() == theirs.keys()
         assert max(abs(ours[pair] - theirs[pair]) for pair in ours) < 1e-6
         assert list(ours.values()) == sorted(ours.values(), reverse=True)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import builtins
 import gzip
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mexma_cli.main import cli
+from tests.reference import laser, laser_mined, laser_printed, laser_text
 
 
 def run(*arguments: str | Path) -> Result:
@@ -33,34 +33,28 @@ def gold(tmp_path: Path) -> Path:
     return write(tmp_path / "gold.tsv", "a\tA", "b\tB", "c\tC")
 
 
-def test_numbers_as_laser_bucc(shared: Path, tmp_path: Path) -> None:
-    folder = shared / "fixtures" / "laser"
-    id_of = {}
+def test_numbers_as_laser_bucc(tmp_path: Path) -> None:
+    """Gold pairs of ids, which may be other than the sentences are called here, and of sentences."""
     for side in ("src", "tgt"):
-        ids, text = ((folder / name).read_text().splitlines() for name in (f"ids.{side}.txt", f"{side}.txt"))
-        lines = "".join(f"{i}\t{sentence}\n" for i, sentence in zip(ids, text, strict=True))
-        id_of |= dict(zip(text, ids, strict=True))
+        lines = "".join(f"id-{text}\t{text}\n" for text in laser_text(side))
         (tmp_path / f"{side}.gz").write_bytes(gzip.compress(lines.encode()))
-    pattern = r"(\w+) k=(\d+) - best threshold=(\S+): precision=(\S+), recall=(\S+), F1=(\S+)"
-    cases = re.findall(pattern, (folder / "bucc.thresholds.txt").read_text())
-    assert len(cases) == 6
-    for margin, k, threshold, precision, recall, f1 in cases:
-        mined = folder / f"mine.max.{margin}.k{k}.tsv"
+    gold = [(f"s-{i}", f"t-{j}") for i, j in laser()["gold"]]
+    text = write(tmp_path / "gold.tsv", *(f"{source}\t{target}" for source, target in gold))
+    ids = write(tmp_path / "gold.ids.tsv", *(f"id-{source}\tid-{target}" for source, target in gold))
+    for (margin, k), printed in laser_printed("bucc").items():
+        pairs = laser_mined("max", margin, k).items()
+        mined = write(tmp_path / "mined.tsv", *(f"{score!r}\ts-{i}\tt-{j}" for (i, j), score in pairs))
         with_ids = run(
-            "tune", mined, "--gold", folder / "gold.ids.tsv",
+            "tune", mined, "--gold", ids,
             "--source", tmp_path / "src.gz", "--target", tmp_path / "tgt.gz", "-o", tmp_path / "kept.tsv",
         )  # fmt: skip
-        with_text = run("tune", mined, "--gold", folder / "gold.tsv")
+        with_text = run("tune", mined, "--gold", text)
         for result in (with_ids, with_text):
             assert result.exit_code == 0, result.output
             found = dict(line.split()[:2] for line in result.stdout.splitlines())
-            assert (found["threshold"], found["precision"], found["recall"], found["F1"]) == (
-                threshold, precision, recall, f1,
-            )  # fmt: skip
-        extracted = (folder / f"bucc.max.{margin}.k{k}.ids.tsv").read_text().splitlines()
-        kept = [line.split("\t") for line in (tmp_path / "kept.tsv").read_text().splitlines()]
-        assert {f"{id_of[source]}\t{id_of[target]}" for _, source, target in kept} == set(extracted)
-        assert len(kept) == len(extracted)
+            assert [found[name] for name in ("threshold", "precision", "recall", "F1")] == printed
+        kept = [line.split("\t")[1:] for line in (tmp_path / "kept.tsv").read_text().splitlines()]
+        assert sorted(kept) == sorted([f"s-{i}", f"t-{j}"] for i, j in laser()[f"bucc.{margin}.k{k}.rows"])
 
 
 def test_prints_and_writes_what_is_above(tmp_path: Path, candidates: Path, gold: Path) -> None:

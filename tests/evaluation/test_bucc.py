@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +15,7 @@ from mexma_cli.evaluation.bucc import MiningSet, cosine_f1, ranked, weighted_f1
 from mexma_cli.evaluation.mining_sets import bucc_result, measure, read_sets
 from mexma_cli.evaluation.retrieval import precision_at_1
 from mexma_cli.mining.threshold import best_f1
+from tests.reference import laser, laser_printed, laser_text
 
 
 def test_weighted_f1_is_scikit_learns() -> None:
@@ -64,24 +64,15 @@ def test_mteb_finds_the_same() -> None:
     assert 50 < 100 * both[0]["accuracy"] < 100
 
 
-def test_thresholds_are_lasers(shared: Path) -> None:
-    folder = shared / "fixtures" / "laser"
-    x, y = (np.fromfile(folder / f"{side}.f32", np.float32).reshape(-1, 64) for side in ("src", "tgt"))
-    texts = [(folder / f"{side}.txt").read_text().splitlines() for side in ("src", "tgt")]
-    rows = [line.split("\t") for line in (folder / "gold.ids.tsv").read_text().splitlines()]
-    gold = np.array([[int(name[2:]) - 1 for name in pair] for pair in rows])
-    ids = [
-        [f"{side}-{row}" for row in range(1, 1 + len(text))]
-        for side, text in (("s", texts[0]), ("t", texts[1]))
-    ]
-    data = MiningSet("a-b", "", ids[0], texts[0], ids[1], texts[1], gold, False)
-    for line in (folder / "bucc.thresholds.txt").read_text().splitlines():
-        margin, k = re.findall(r"(\w+) k=(\d+)", line)[0]
-        threshold, *percent = map(float, re.findall(r"=([\d.]+)(?:[:,]|$)", line))
-        scored = ranked(data, x, y, margin, int(k))
+def test_thresholds_are_lasers() -> None:
+    texts = [laser_text("src"), laser_text("tgt")]
+    data = MiningSet("a-b", "", texts[0], texts[0], texts[1], texts[1], laser()["gold"].astype(int), False)
+    for (margin, k), printed in laser_printed("bucc").items():
+        threshold, *percent = map(float, printed)
+        scored = ranked(data, laser()["src"], laser()["tgt"], margin, k)
         best = best_f1(scored.scores, scored.is_gold, scored.gold)
         expected = pytest.approx([threshold, *(number / 100 for number in percent)], abs=6e-5)
-        assert [best.threshold, best.precision, best.recall, best.f1] == expected, line
+        assert [best.threshold, best.precision, best.recall, best.f1] == expected, (margin, k)
 
 
 def test_sentences_with_several_ids_take_no_part() -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from mexma_cli.evaluation.xsim import xsim
+from tests.reference import laser, laser_printed
 
 
 def plain_xsim(x: np.ndarray, y: np.ndarray, margin: str, k: int) -> np.ndarray:
@@ -33,16 +32,12 @@ def noisy(rows: int, more: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return x, np.concatenate([y, hard]).astype(np.float32)
 
 
-def test_counts_errors_as_laser(shared: Path) -> None:
-    folder = shared / "fixtures" / "laser"
-    x, y = (
-        np.fromfile(folder / name, np.float32).reshape(-1, 64) for name in ("xsim.src.f32", "xsim.tgt.f32")
-    )
+def test_counts_errors_as_laser() -> None:
+    x, y = laser()["xsim.src"], laser()["xsim.tgt"]
     before = x.copy()
-    for line in (folder / "xsim.txt").read_text().splitlines():
-        margin, k, errors, total = line.split()
-        found = xsim(x, y, margin, int(k))
-        assert (found.errors, found.total) == (int(errors), int(total)), line
+    for (margin, k), errors in laser_printed("xsim").items():
+        found = xsim(x, y, margin, k)
+        assert (found.errors, found.total) == (errors, len(x)), (margin, k)
         assert found.index_errors == found.errors
     np.testing.assert_array_equal(x, before)  # LASER normalises its caller's arrays in place
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,55 +14,38 @@ from mexma_cli.knn.exact import Neighbours, knn
 from mexma_cli.mining import match as module
 from mexma_cli.mining.margin import MARGINS, margin, means
 from mexma_cli.mining.match import RETRIEVALS, Candidates, best_of_each, details, match
+from tests.reference import laser, laser_mined
 
 
 @lru_cache
-def laser_case(folder: Path, k: int) -> tuple[np.ndarray, np.ndarray, list[str], list[str], Neighbours]:
-    x, y = (np.fromfile(folder / name, np.float32).reshape(-1, 64) for name in ("src.f32", "tgt.f32"))
-    source, target = ((folder / name).read_text().splitlines() for name in ("src.txt", "tgt.txt"))
-    return x, y, source, target, knn(x, y, k)
-
-
-def read_mined(path: Path) -> dict[tuple[str, str], float]:
-    rows = [line.split("\t") for line in path.read_text().splitlines()]
-    return {(source, target): float(score) for score, source, target in rows}
+def laser_neighbours(k: int) -> Neighbours:
+    return knn(laser()["src"], laser()["tgt"], k)
 
 
 @pytest.mark.parametrize("k", [4, 16])
 @pytest.mark.parametrize("kind", MARGINS)
 class TestLaserParity:
     @pytest.mark.parametrize("retrieval", ["max", "intersect"])
-    def test_mine(self, shared: Path, retrieval: str, kind: str, k: int) -> None:
-        folder = shared / "fixtures" / "laser"
-        _, _, source, target, found = laser_case(folder, k)
-        pairs = match(found, kind, retrieval)
-        ours = {
-            (source[i], target[j]): score
-            for score, i, j in zip(pairs.scores.tolist(), pairs.source, pairs.target, strict=True)
-        }
-        theirs = read_mined(folder / f"mine.{retrieval}.{kind}.k{k}.tsv")
+    def test_mine(self, retrieval: str, kind: str, k: int) -> None:
+        pairs = match(laser_neighbours(k), kind, retrieval)
+        ours = dict(zip(pairs_of(pairs), pairs.scores.tolist(), strict=True))
+        theirs = laser_mined(retrieval, kind, k)
         assert ours.keys() == theirs.keys()
         assert max(abs(ours[pair] - theirs[pair]) for pair in theirs) < 1e-6
         in_our_order = [theirs[pair] for pair in ours]
         assert all(a >= b - 1e-6 for a, b in pairwise(in_our_order))
 
-    def test_score(self, shared: Path, kind: str, k: int) -> None:
-        folder = shared / "fixtures" / "laser"
-        x, y, source, target, found = laser_case(folder, k)
-        forward, backward = means(found)
+    def test_score(self, kind: str, k: int) -> None:
+        x, y = laser()["src"], laser()["tgt"]
+        forward, backward = means(laser_neighbours(k))
         n = min(len(x), len(y))
         a, b = (m[:n] / np.linalg.norm(m[:n], axis=1, keepdims=True) for m in (x, y))
         ours = margin((a * b).sum(axis=1, dtype=np.float32), forward[:n], backward[:n], kind)
-        rows = [line.split("\t") for line in (folder / f"score.max.{kind}.k{k}.tsv").read_text().splitlines()]
-        assert [row[1:] for row in rows] == [list(pair) for pair in zip(source, target, strict=False)]
-        np.testing.assert_allclose(ours, [float(row[0]) for row in rows], atol=1e-6)
+        np.testing.assert_allclose(ours, laser()[f"score.max.{kind}.k{k}.scores"], atol=1e-6)
 
-    def test_search(self, shared: Path, kind: str, k: int) -> None:
-        folder = shared / "fixtures" / "laser"
-        _, _, _, target, found = laser_case(folder, k)
-        forward, _ = best_of_each(found, kind)
-        theirs = (folder / f"search.max.{kind}.k{k}.tsv").read_text().splitlines()
-        assert [target[j] for j in forward.target] == theirs
+    def test_search(self, kind: str, k: int) -> None:
+        forward, _ = best_of_each(laser_neighbours(k), kind)
+        assert forward.target.tolist() == laser()[f"search.max.{kind}.k{k}.rows"][:, 0].tolist()
 
 
 def random_neighbours(seed: int, rows: int, columns: int, dim: int = 3) -> Neighbours:

@@ -8,39 +8,41 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
-from transformers import AutoModel, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading.body import first_position
 from mexma_cli.encoder.model.attention import run_packed
 from mexma_cli.objectives.base import Masking, PairViews, split_views
+from mexma_cli.objectives.losses import koleo
 from mexma_cli.objectives.mexma import Mexma
 from mexma_cli.recipe import Head, MexmaObjective
 from mexma_cli.training.masking import Vocabulary, build_views
+from tests.reference import FIXTURES
 
+EXPECTED = json.loads((FIXTURES / "mexma.json").read_text())
+BATCH = dict(np.load(FIXTURES / "mexma_batch.npz"))
 AUTHORS_HEAD = Head(layers=2, heads=8, ffn=3072, layer_norm_eps=1e-12, dropout=0.0)
 
 
 @pytest.fixture(scope="module")
-def fixture(shared: Path) -> Path:
-    folder = shared / "fixtures" / "mexma"
-    if not folder.is_dir():
-        pytest.skip("the reference numbers are not there")
-    return folder
+def tokenizer(tiny_encoder: Path) -> PreTrainedTokenizerFast:
+    return SentenceEncoder.load(str(tiny_encoder), "cpu").tokenizer
 
 
-def objective(fixture: Path, tokenizer: PreTrainedTokenizerFast) -> Mexma:
+@pytest.fixture
+def mexma(tokenizer: PreTrainedTokenizerFast) -> Mexma:
     """The authors' weights in our modules; every one of them finds its place."""
-    model = AutoModel.from_pretrained(fixture / "encoder", add_pooling_layer=False, dtype=torch.float32)
-    encoder = SentenceEncoder("fixture", model, tokenizer, max_tokens=128)
-    mexma = Mexma(encoder, MexmaObjective(name="mexma", head=AUTHORS_HEAD))
-    weights = load_file(fixture / "mexma.safetensors")
-    assert torch.equal(weights["mlp_head.0.weight"], weights["encoder.embeddings.word_embeddings.weight"])
-    renamed = {our_name(name): value for name, value in weights.items() if name != "mlp_head.0.weight"}
-    missing, unexpected = mexma.load_state_dict(renamed, strict=False)
+    config = XLMRobertaConfig(**EXPECTED["config"])
+    encoder = SentenceEncoder(
+        "fixture", XLMRobertaModel(config, add_pooling_layer=False), tokenizer, max_tokens=128
+    )
+    ours = Mexma(encoder, MexmaObjective(name="mexma", head=AUTHORS_HEAD))
+    weights = dict(np.load(FIXTURES / "mexma_weights.npz"))
+    renamed = {our_name(name): torch.from_numpy(weight).float() for name, weight in weights.items()}
+    missing, unexpected = ours.load_state_dict(renamed, strict=False)
     assert not missing and not unexpected
-    return mexma.eval()
+    return ours.eval()
 
 
 def our_name(name: str) -> str:
@@ -54,17 +56,16 @@ def our_name(name: str) -> str:
     raise AssertionError(name)
 
 
-def views(fixture: Path) -> PairViews:
+def views() -> PairViews:
     """Their padded batch as our packed one, with their masks in place of ours."""
-    batch = np.load(fixture / "batch.npz")
     masked, clean, labels = {}, {}, {}
     for side, prefix in enumerate(("src", "tgt")):
-        for row, mask in enumerate(batch[f"{prefix}_attention_mask"].astype(bool)):
+        for row, mask in enumerate(BATCH[f"{prefix}_attention_mask"].astype(bool)):
             key = (side, row)
-            masked[key] = batch[f"{prefix}_input_ids"][row][mask]
-            labels[key] = batch[f"{prefix}_labels"][row][mask]
+            masked[key] = BATCH[f"{prefix}_input_ids"][row][mask]
+            labels[key] = BATCH[f"{prefix}_labels"][row][mask]
             clean[key] = np.where(labels[key] >= 0, labels[key], masked[key])
-    count = len(batch["src_labels"])
+    count = len(BATCH["src_labels"])
     keys = [(side, row) for side in (0, 1) for row in range(count)]
     order = sorted(range(2 * count), key=lambda i: len(clean[keys[i]]))
     pairs = [(clean[0, row][1:-1], clean[1, row][1:-1]) for row in range(count)]
@@ -94,15 +95,8 @@ def views(fixture: Path) -> PairViews:
     )
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tiny_encoder: Path) -> PreTrainedTokenizerFast:
-    return SentenceEncoder.load(str(tiny_encoder), "cpu").tokenizer
-
-
-def test_losses_are_the_authors(fixture: Path, tokenizer: PreTrainedTokenizerFast) -> None:
-    expected = json.loads((fixture / "expected.json").read_text())
-    mexma = objective(fixture, tokenizer)
-    terms = mexma(views(fixture))
+def test_losses_are_the_authors(mexma: Mexma) -> None:
+    terms = mexma(views())
     ours = {
         "src_mlm_loss": terms["unmask_source"],
         "trg_mlm_loss": terms["unmask_target"],
@@ -111,15 +105,25 @@ def test_losses_are_the_authors(fixture: Path, tokenizer: PreTrainedTokenizerFas
         "loss": sum(mexma.weights[name] * term for name, term in terms.items()),
     }
     for name, value in ours.items():
-        assert float(value) == pytest.approx(expected[name], abs=1e-5), name
+        assert float(value) == pytest.approx(EXPECTED[name], abs=1e-5), name
 
 
-def test_gradient_norms_are_the_authors(fixture: Path, tokenizer: PreTrainedTokenizerFast) -> None:
-    expected = json.loads((fixture / "expected.json").read_text())["grad_norms"]
-    mexma = objective(fixture, tokenizer)
-    terms = mexma(views(fixture))
+def test_koleo_of_the_authors_vectors_is_theirs() -> None:
+    """They add 1e-8 to every coordinate of a difference, and to its length.
+
+    At these distances, of 0.09 and more, that changes the logarithm by less than 1e-6; and no second
+    neighbour is so close that rounding could choose it (by 4e-3 on one side, 5e-4 on the other).
+    """
+    sides = [torch.from_numpy(BATCH[f"clean_{side}_cls"]) for side in ("src", "tgt")]
+    ours = sum(float(koleo(side)) for side in sides) / 2
+    assert ours == pytest.approx(EXPECTED["koleo_loss"], abs=1e-6)
+
+
+def test_gradient_norms_are_the_authors(mexma: Mexma) -> None:
+    terms = mexma(views())
     sum(mexma.weights[name] * term for name, term in terms.items()).backward()
     norms = {name: p.grad.norm() for name, p in mexma.named_parameters() if p.grad is not None}
+    expected = EXPECTED["grad_norms"]
     assert {our_name(name) for name in expected} == set(norms)
     for name, value in expected.items():
         # A key's bias moves no attention weight: its gradient is rounding noise, in theirs and in ours.
@@ -127,12 +131,11 @@ def test_gradient_norms_are_the_authors(fixture: Path, tokenizer: PreTrainedToke
         assert float(norms[our_name(name)]) == pytest.approx(value, **tolerance), name
 
 
-def test_clean_cls_is_the_authors(fixture: Path, tokenizer: PreTrainedTokenizerFast) -> None:
-    batch = np.load(fixture / "batch.npz")
-    mexma, ours = objective(fixture, tokenizer), views(fixture)
+def test_clean_cls_is_the_authors(mexma: Mexma) -> None:
+    ours = views()
     clean, _ = split_views(ours)
     with torch.no_grad():
         cls = run_packed(mexma.model, clean, "bucketed")[clean.cu_seqlens[:-1].long()]
-    assert np.abs(cls[ours.source_rows].numpy() - batch["clean_src_cls"]).max() < 1e-5
-    assert np.abs(cls[ours.target_rows].numpy() - batch["clean_tgt_cls"]).max() < 1e-5
+    assert np.abs(cls[ours.source_rows].numpy() - BATCH["clean_src_cls"]).max() < 1e-5
+    assert np.abs(cls[ours.target_rows].numpy() - BATCH["clean_tgt_cls"]).max() < 1e-5
     assert first_position(mexma.model) == 2

@@ -13,6 +13,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.stages.mine.mine import MineSettings, mine
 from mexma_cli.stages.score.score import score, scored_lines, split_sides
 from mexma_cli.store.embeddings import EmbeddingStore
+from tests.reference import laser, laser_text
 from tests.stores import make_store
 
 
@@ -54,21 +55,18 @@ def by_hand(
 
 @pytest.mark.parametrize("k", [4, 16])
 @pytest.mark.parametrize("kind", ["ratio", "distance", "absolute"])
-def test_scores_are_lasers(kind: str, k: int, shared: Path, tmp_path: Path) -> None:
+def test_scores_are_lasers(kind: str, k: int, tmp_path: Path) -> None:
     """LASER scores as many lines as the shorter file has, and takes both whole files for neighbourhoods."""
-    folder = shared / "fixtures" / "laser"
     whole, cut = [], []
     for side in ("src", "tgt"):
-        lines = (folder / f"{side}.txt").read_text(encoding="utf-8").splitlines()
-        vectors = np.fromfile(folder / f"{side}.f32", np.float32).reshape(len(lines), -1)
-        whole.append(make_store(tmp_path / f"{side}.emb", lines, vectors))
-        cut.append(make_store(tmp_path / f"{side}2500.emb", lines[:2500], vectors[:2500]))
+        text, vectors = laser_text(side), laser()[side]
+        whole.append(make_store(tmp_path / f"{side}.emb", text, vectors))
+        cut.append(make_store(tmp_path / f"{side}1000.emb", text[:1000], vectors[:1000]))
     found = score(cut[0], cut[1], margin=kind, k=k, background=(whole[0], whole[1]))
     ours = [line[:-1].split("\t") for (line,), _ in scored_lines(cut[0], cut[1], found)]
-    theirs = [line.split("\t") for line in (folder / f"score.max.{kind}.k{k}.tsv").read_text().splitlines()]
-    assert len(theirs) == 2500 and [row[1:] for row in ours] == [row[1:] for row in theirs]
-    differences = [abs(float(a[0]) - float(b[0])) for a, b in zip(ours, theirs, strict=True)]
-    assert max(differences) < 1e-6
+    assert [row[1:] for row in ours] == [[f"s-{row}", f"t-{row}"] for row in range(1000)]
+    theirs = laser()[f"score.max.{kind}.k{k}.scores"]
+    assert np.abs(np.array([float(row[0]) for row in ours]) - theirs).max() < 1e-6
 
 
 @settings(max_examples=30)

@@ -14,6 +14,7 @@ from mexma_cli.mining.margin import margin as margin_of
 from mexma_cli.stages.mine.mine import MineSettings, mine
 from mexma_cli.stages.search.search import hit_lines, nearest, search
 from mexma_cli.store.embeddings import EmbeddingStore
+from tests.reference import laser, laser_text
 from tests.stores import make_store
 
 
@@ -36,28 +37,24 @@ def lines(queries: EmbeddingStore, target: EmbeddingStore, **options: object) ->
 
 
 @pytest.fixture(scope="module")
-def laser(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[EmbeddingStore, EmbeddingStore]:
-    """LASER's two sides."""
-    folder, sides = shared / "fixtures" / "laser", []
-    for side in ("src", "tgt"):
-        text = (folder / f"{side}.txt").read_text(encoding="utf-8").splitlines()
-        vectors = np.fromfile(folder / f"{side}.f32", np.float32).reshape(len(text), -1)
-        path = tmp_path_factory.mktemp("laser") / f"{side}.emb"
-        sides.append(make_store(path, text, vectors, rows_per_shard=1 << 13))
-    return sides[0], sides[1]
+def laser_stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[EmbeddingStore, EmbeddingStore]:
+    folder = tmp_path_factory.mktemp("laser")
+    source, target = (
+        make_store(folder / f"{side}.emb", laser_text(side), laser()[side], rows_per_shard=1 << 13)
+        for side in ("src", "tgt")
+    )
+    return source, target
 
 
 @pytest.mark.parametrize("k", [4, 16])
 @pytest.mark.parametrize("kind", ["ratio", "distance", "absolute"])
 def test_finds_what_laser_finds(
-    kind: str, k: int, shared: Path, laser: tuple[EmbeddingStore, EmbeddingStore]
+    kind: str, k: int, laser_stores: tuple[EmbeddingStore, EmbeddingStore]
 ) -> None:
-    folder = shared / "fixtures" / "laser"
-    theirs = (folder / f"search.max.{kind}.k{k}.tsv").read_text(encoding="utf-8").splitlines()
-    ours = lines(*laser, margin=kind, k=k)
-    assert len(theirs) == 3000
+    ours = lines(*laser_stores, margin=kind, k=k)
+    theirs = [f"t-{row}" for row in laser()[f"search.max.{kind}.k{k}.rows"][:, 0]]
     assert [row[2] for row in ours] == theirs
-    assert [row[1] for row in ours] == list(laser[0].sentences())
+    assert [row[1] for row in ours] == list(laser_stores[0].sentences())
 
 
 @pytest.fixture(scope="module")
