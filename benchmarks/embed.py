@@ -95,13 +95,13 @@ def run_one(program: str, folder: str, text: str, output: str) -> dict[str, floa
 
     if program.startswith("mexma"):
         from mexma_cli.encoder.encoder import SentenceEncoder
-        from mexma_cli.stages.embed.embed import embed_file
+        from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 
         dtype = "bfloat16" if program.endswith("bf16") else "float32"
         encoder = SentenceEncoder.load(folder, "cpu", dtype)
         encoder.embed(["warm up"])  # packs the weights, which is part of loading
         began = time.perf_counter()
-        store = embed_file(encoder, text, output + ".emb", store_dtype="float32")
+        store = embed_file(encoder, text, output + ".emb", EmbedOptions(store_dtype="float32"))
         seconds = time.perf_counter() - began
         np.save(output, store.vectors(0, store.rows))
         return {"seconds": seconds}

@@ -24,22 +24,23 @@ from mexma_cli.commands.dry_run import show_plan
 from mexma_cli.commands.options import Size
 from mexma_cli.stages.knn.plan import Input
 from mexma_cli.stages.knn.search import SearchSettings
-from mexma_cli.store.embeddings import EmbeddingWriter, Source
+from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingWriter, Source
 
 
 def store(vectors: np.ndarray, path: Path, language: str) -> None:
     rows, dim = vectors.shape
-    with EmbeddingWriter(
-        path,
-        encoder="made up",
+    settings = EmbeddingSettings(
         fingerprint="made up",
         pooling="cls",
         dim=dim,
+        dtype="float16",
+        precision="float32",
         normalised=False,
         language=language,
-        source=Source(path="made up", checksum="made up", lines=rows),
-        argv=(),
-    ) as writer:
+        source_checksum="made up",
+    )
+    source = Source(path="made up", checksum="made up", lines=rows)
+    with EmbeddingWriter(path, settings, source, encoder="made up") as writer:
         for start in range(0, rows, BLOCK):
             block = vectors[start : start + BLOCK]
             writer.write(block, [f"{language} line {start + row}" for row in range(len(block))])

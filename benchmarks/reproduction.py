@@ -33,7 +33,7 @@ from mexma_cli.evaluation.retrieval import read_tatoeba
 from mexma_cli.files import write_json_atomic
 from mexma_cli.recipe import Recipe, load, load_any
 from mexma_cli.recipe.decompose import DecomposeRecipe
-from mexma_cli.stages.embed.embed import embed_file
+from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 from mexma_cli.stages.prepare.prepare import prepare
 from mexma_cli.stages.train import run_folder
 from mexma_cli.stages.train.decompose import PARTS, TrainedDecomposer, decompose
@@ -187,7 +187,8 @@ class Runs:
             for column, side in enumerate((language, "eng")):
                 text = folder / f"{side}.txt"
                 text.write_text("".join(f"{row[column]}\n" for row in rows), encoding="utf-8")
-                embed_file(encoder, text, folder / f"{side}.emb", "eng_Latn" if side == "eng" else side)
+                options = EmbedOptions("eng_Latn" if side == "eng" else side)
+                embed_file(encoder, text, folder / f"{side}.emb", options)
 
 
 def interval(values: list[float]) -> str:

@@ -187,25 +187,19 @@ def two_threads() -> Iterator[None]:
 @pytest.fixture
 def make_store() -> Callable[..., Path]:
     """Write an embedding store of any vectors: (path, float [N, dim], language, **of the manifest)."""
-    from mexma_cli.store.embeddings import EmbeddingWriter, Source
+    from mexma_cli.store.embeddings import Source
+    from tests import stores
 
     def make(path: Path, vectors: np.ndarray, language: str, **other: Any) -> Path:
-        settings: dict[str, Any] = {
+        settings = {
             "encoder": "some encoder",
             "fingerprint": "f" * 32,
-            "pooling": "cls",
-            "dim": vectors.shape[1],
-            "dtype": "float32",
-            "normalised": False,
             "language": language,
             "source": Source(path=path.name, checksum=path.name, lines=len(vectors)),
             "argv": ["mexma", "embed"],
             "rows_per_shard": 7,
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with EmbeddingWriter(path, **(settings | other)) as writer:
-            writer.write(vectors, [f"{language} {row}" for row in range(len(vectors))])
-            writer.finish()
-        return path
+        sentences = [f"{language} {row}" for row in range(len(vectors))]
+        return stores.make_store(path, sentences, vectors, **(settings | other)).path
 
     return make

@@ -8,26 +8,36 @@ from typing import Any
 
 import numpy as np
 
-from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore, EmbeddingWriter, Source
+
+
+def embedding_writer(path: Path, dim: int, lines: int, **other: Any) -> EmbeddingWriter:
+    """A writer of so many rows, in shards of 16 and float32.
+
+    Args:
+        other: Fields of `EmbeddingSettings` and arguments of `EmbeddingWriter` that matter in a test.
+    """
+    source = other.pop("source", Source(path=path.stem, checksum=path.name, lines=lines))
+    settings: dict[str, Any] = {
+        "fingerprint": "f",
+        "pooling": "cls",
+        "dim": dim,
+        "dtype": "float32",
+        "precision": "float32",
+        "normalised": False,
+        "language": "und",
+        "source_checksum": source.checksum,
+    }
+    settings |= {name: other.pop(name) for name in EmbeddingSettings.model_fields if name in other}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    how: dict[str, Any] = {"encoder": "test", "rows_per_shard": 16} | other
+    return EmbeddingWriter(path, EmbeddingSettings.model_validate(settings), source, **how)
 
 
 def make_store(
     path: Path, sentences: Sequence[str] | None, vectors: np.ndarray, **other: Any
 ) -> EmbeddingStore:
-    """Write a store of these rows, in shards of 16; `other` are the writer's arguments that matter here."""
-    settings: dict[str, Any] = {
-        "encoder": "test",
-        "fingerprint": "f",
-        "pooling": "cls",
-        "dim": vectors.shape[1],
-        "dtype": "float32",
-        "normalised": False,
-        "language": "und",
-        "source": Source(path=path.stem, checksum=path.name, lines=len(vectors)),
-        "argv": (),
-        "rows_per_shard": 16,
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with EmbeddingWriter(path, **(settings | other)) as writer:
+    """Write a store of these rows; `other` as in `embedding_writer`."""
+    with embedding_writer(path, vectors.shape[1], len(vectors), **other) as writer:
         writer.write(vectors, sentences)
         return writer.finish()

@@ -59,7 +59,7 @@ def command(
     """
     from mexma_cli.commands.progress import follow, progress
     from mexma_cli.stages.convert.convert import raw_to_store, store_to_raw
-    from mexma_cli.stages.convert.raw import is_npy
+    from mexma_cli.stages.convert.raw import VectorFile, is_npy
     from mexma_cli.store.embeddings import EmbeddingStore
     from mexma_cli.text.writing import prepare_output
 
@@ -85,11 +85,9 @@ def command(
         )
     with progress(unit=" rows", unit_scale=True) as bar:
         store = raw_to_store(
-            vectors,
+            VectorFile(vectors, dim, dtype),
             text,
             output,
-            dim=dim,
-            dtype=dtype,
             language=resolve(language),
             argv=command_line(),
             overwrite=overwrite,

@@ -152,13 +152,14 @@ class _Meter:
 
 def _here(job: Job, part: tuple[int, int] | None, description: str | None = None) -> EmbeddingStore:
     """The text, or a part of it, in this process."""
-    from mexma_cli.stages.embed.embed import at_work, embed_file
+    from mexma_cli.stages.embed.embed import EmbedOptions, at_work, embed_file
     from mexma_cli.stages.embed.workers import worker_report
     from mexma_cli.text.lines import scan, spooled
 
-    report, label = worker_report(), label_of(job.corpus)
+    report = worker_report()
+    options = EmbedOptions(job.language, job.store_dtype, job.clean, part, job.overwrite, job.append)
     with ExitStack() as stack:
-        text = scan(stack.enter_context(spooled(job.corpus)), label)
+        text = scan(stack.enter_context(spooled(job.corpus)), label_of(job.corpus))
         loaded = load_encoder(job.encoder)
         log.info("embedding on %s", at_work(loaded))
         meter = _Meter(stack, description)
@@ -166,14 +167,8 @@ def _here(job: Job, part: tuple[int, int] | None, description: str | None = None
             loaded,
             text,
             job.output,
-            job.language,
-            label=label,
-            store_dtype=job.store_dtype,
+            options,
             argv=command_line(),
-            overwrite=job.overwrite,
-            append=job.append,
-            part=part,
-            clean=job.clean,
             on_progress=report or meter,
         )
     _tell(store, f" to {loaded.max_tokens} tokens", meter)

@@ -7,8 +7,15 @@ finished the folder is called ``NAME.emb.partial/`` and has a ``progress.json`` 
 
 from __future__ import annotations
 
-from mexma_cli.store.layout import EmbeddingManifest, Settings, Source
+from mexma_cli.store.layout import EmbeddingManifest, EmbeddingSettings, Source
 from mexma_cli.store.reader import EmbeddingStore
 from mexma_cli.store.writer import ROWS_PER_SHARD, EmbeddingWriter
 
-__all__ = ["ROWS_PER_SHARD", "EmbeddingManifest", "EmbeddingStore", "EmbeddingWriter", "Settings", "Source"]
+__all__ = [
+    "ROWS_PER_SHARD",
+    "EmbeddingManifest",
+    "EmbeddingSettings",
+    "EmbeddingStore",
+    "EmbeddingWriter",
+    "Source",
+]

@@ -132,7 +132,7 @@ class EmbeddingManifest(_Frozen):
         )
 
 
-class Settings(_Frozen):
+class EmbeddingSettings(_Frozen):
     """What decides every byte of a store's vectors and sentences; a run with others is another run."""
 
     fingerprint: str
@@ -148,12 +148,12 @@ class Settings(_Frozen):
     part: str | None = None
 
     @classmethod
-    def of(cls, manifest: EmbeddingManifest) -> Settings:
+    def of(cls, manifest: EmbeddingManifest) -> EmbeddingSettings:
         """The settings that a finished store was made with."""
         values = {name: getattr(manifest, name) for name in cls.model_fields if name != "source_checksum"}
         return cls(**values, source_checksum=manifest.source.checksum)
 
-    def differences(self, other: Settings, places: tuple[str, str] = ("there", "now")) -> list[str]:
+    def differences(self, other: EmbeddingSettings, places: tuple[str, str] = ("there", "now")) -> list[str]:
         """In words, what is not equal; `places` says where each of the two is found."""
         return [
             f"{_WORDS.get(name, name)}: {_said(getattr(self, name))} {places[0]}, "
@@ -163,11 +163,11 @@ class Settings(_Frozen):
         ]
 
 
-class Progress(_Frozen):
+class UnfinishedStore(_Frozen):
     """What ``progress.json`` says: the settings, and the shards that are whole."""
 
     format_version: int = FORMAT_VERSION
-    settings: Settings
+    settings: EmbeddingSettings
     rows_per_shard: int
     base: str | None = None
     """xxh3_128 of the manifest of the store that is appended to; its shards come first."""

@@ -12,7 +12,7 @@ from mexma_cli.files import MANIFEST, commit_folder, make_parent, no_space_as_me
 from mexma_cli.store.layout import (
     PROGRESS,
     EmbeddingManifest,
-    Settings,
+    EmbeddingSettings,
     Shard,
     Source,
     check_replaceable,
@@ -98,7 +98,7 @@ def _manifest(
     stores: Sequence[EmbeddingStore], shards: list[Shard], sources: Sequence[Source], argv: Sequence[str]
 ) -> EmbeddingManifest:
     first = stores[0].manifest
-    settings = Settings.of(first).model_dump(exclude={"source_checksum", "part"})
+    settings = EmbeddingSettings.of(first).model_dump(exclude={"source_checksum", "part"})
     return EmbeddingManifest(
         encoder=first.encoder,
         rows=sum(store.rows for store in stores),

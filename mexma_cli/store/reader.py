@@ -17,7 +17,7 @@ from mexma_cli.store.layout import (
     FORMAT_VERSION,
     PROGRESS,
     EmbeddingManifest,
-    Settings,
+    EmbeddingSettings,
     check_shard,
     files_of,
     has_store_files,
@@ -93,7 +93,7 @@ class EmbeddingStore:
         """
         assert not len(rows) or 0 <= rows.min() <= rows.max() < self.rows, self.rows
         files = [(shard.offset, self.path / shard.vectors.name) for shard in self.manifest.shards]
-        return read_rows(files, rows, Settings.of(self.manifest)).astype(np.float32)
+        return read_rows(files, rows, EmbeddingSettings.of(self.manifest)).astype(np.float32)
 
     def blocks(self, rows: int) -> Iterator[np.ndarray]:
         """All vectors in order, float32 [at most `rows`, dim] at a time."""

@@ -15,7 +15,7 @@ import zstandard
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import aside, checksum_file, fsync_file, fsync_folder, whole_file
 from mexma_cli.store.arrays import ArrayWriter, file_size
-from mexma_cli.store.layout import AGAIN, File, Settings, Shard
+from mexma_cli.store.layout import AGAIN, EmbeddingSettings, File, Shard
 
 _NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 """What systems say where a file cannot get a second name: other disk, other owner, no such thing at all."""
@@ -62,7 +62,7 @@ def _link_or_copy(source: Path, target: Path, checksum: str) -> None:
             raise MexmaError(f"{source} is damaged: its checksum is not the manifest's", AGAIN)
 
 
-def read_rows(files: Sequence[tuple[int, Path]], rows: np.ndarray, settings: Settings) -> np.ndarray:
+def read_rows(files: Sequence[tuple[int, Path]], rows: np.ndarray, settings: EmbeddingSettings) -> np.ndarray:
     """Some rows of a store as they are stored: `dtype` [n, dim].
 
     Args:
@@ -92,7 +92,7 @@ def cut_short(path: Path) -> MexmaError:
 class OpenShard:
     """The shard that is being written, under other names than its own."""
 
-    def __init__(self, folder: Path, index: int, settings: Settings, with_sentences: bool) -> None:
+    def __init__(self, folder: Path, index: int, settings: EmbeddingSettings, with_sentences: bool) -> None:
         self._vectors_path = folder / vectors_name(index)
         self._lines_path = folder / lines_name(index) if with_sentences else None
         self.rows = self.truncated = self.empty = self.duplicates = 0

@@ -29,11 +29,10 @@ from mexma_cli.store.layout import (
     FORMAT_VERSION,
     PROGRESS,
     EmbeddingManifest,
-    Progress,
-    Settings,
+    EmbeddingSettings,
     Shard,
     Source,
-    StoreType,
+    UnfinishedStore,
     check_replaceable,
     check_shard,
     files_of,
@@ -64,15 +63,10 @@ class EmbeddingWriter:
 
     Args:
         path: The folder to be, ``NAME.emb``.
-        encoder: Name of the encoder; `fingerprint` of its weights; its `pooling` and `dim`.
-        dtype: Type of the stored values.
-        normalised: Whether the vectors have length 1.
-        language: FLORES-200 code.
+        settings: What decides the bytes of the store; `source_checksum` is that of `source`.
         source: The text.
+        encoder: Its name.
         argv: The command line, for the manifest.
-        precision: What the encoder computed in.
-        clean: Whether the sentences were cleaned; `prefix`: what was put before each.
-        part: ``3/10`` where the rows are the third of ten parts of the source.
         rows_per_shard: Rows in the first shards, see `shard_rows`.
         overwrite: Start anew over a finished or unfinished store; a finished one goes when the new one is
             whole.
@@ -87,40 +81,20 @@ class EmbeddingWriter:
     def __init__(
         self,
         path: str | Path,
+        settings: EmbeddingSettings,
+        source: Source,
         *,
         encoder: str,
-        fingerprint: str,
-        pooling: str,
-        dim: int,
-        dtype: StoreType = "float16",
-        normalised: bool,
-        language: str,
-        source: Source,
-        argv: Sequence[str],
-        precision: str = "float32",
-        clean: bool = False,
-        prefix: str = "",
-        part: str | None = None,
+        argv: Sequence[str] = (),
         rows_per_shard: int = ROWS_PER_SHARD,
         overwrite: bool = False,
         append: bool = False,
     ) -> None:
         assert not (overwrite and append), "a store is made anew or made longer"
+        assert settings.source_checksum == source.checksum
         self.path = Path(path)
-        self._part = partial(self.path)
-        self._settings = Settings(
-            fingerprint=fingerprint,
-            pooling=pooling,
-            dim=dim,
-            dtype=dtype,
-            precision=precision,
-            normalised=normalised,
-            language=language,
-            source_checksum=source.checksum,
-            clean=clean,
-            prefix=prefix,
-            part=part,
-        )
+        self._folder = partial(self.path)
+        self._settings = settings
         self._encoder, self._source, self._argv = encoder, source, tuple(argv)
         self.rows_per_shard, self._overwrite, self._append = rows_per_shard, overwrite, append
         self.rows_before = 0
@@ -149,14 +123,14 @@ class EmbeddingWriter:
     def __enter__(self) -> EmbeddingWriter:
         self._check_place()
         make_parent(self.path)
-        self._stack.enter_context(unfinished(self._part))
+        self._stack.enter_context(unfinished(self._folder))
         try:
             self._check_place()  # another process may have finished there meanwhile
-            with no_space_as_message(self._part):
+            with no_space_as_message(self._folder):
                 self._take_up()
         except BaseException:
             with contextlib.suppress(OSError):
-                self._part.rmdir()  # if nothing is in it
+                self._folder.rmdir()  # if nothing is in it
             self._stack.close()
             raise
         return self
@@ -181,11 +155,11 @@ class EmbeddingWriter:
         assert not self._finished
         stored = self._as_stored(vectors)
         at = 0
-        with no_space_as_message(self._part):
+        with no_space_as_message(self._folder):
             while at < len(stored):
                 if self._open is None:
                     self._open = OpenShard(
-                        self._part, len(self._shards), self._settings, sentences is not None
+                        self._folder, len(self._shards), self._settings, sentences is not None
                     )
                 full = shard_rows(len(self._shards), self.rows_per_shard)
                 step = min(len(stored) - at, full - self._open.rows)
@@ -207,10 +181,10 @@ class EmbeddingWriter:
             rows: int64 [n], of this source, below `rows_done`.
         """
         assert not len(rows) or 0 <= rows.min() <= rows.max() < self.rows_done, self.rows_done
-        folder = self.path if self._finished else self._part
+        folder = self.path if self._finished else self._folder
         files = [(shard.offset, folder / shard.vectors.name) for shard in self._shards]
         if self._open:
-            with no_space_as_message(self._part):
+            with no_space_as_message(self._folder):
                 files.append((self._rows - self._open.rows, self._open.so_far()))
         return read_rows(files, rows + self.rows_before, self._settings)
 
@@ -222,11 +196,13 @@ class EmbeddingWriter:
             empty: Number of empty ones, if the store has no sentences to count them in.
         """
         if not self._finished:
-            with no_space_as_message(self._part):
+            with no_space_as_message(self._folder):
                 if self._open is not None:
                     self._close_shard()
-            write_json_atomic(self._part / MANIFEST, self._manifest(truncated, empty).model_dump(mode="json"))
-            (self._part / PROGRESS).unlink(missing_ok=True)
+            write_json_atomic(
+                self._folder / MANIFEST, self._manifest(truncated, empty).model_dump(mode="json")
+            )
+            (self._folder / PROGRESS).unlink(missing_ok=True)
             self._commit()
         if self._append:
             log.info("%s had %s rows, and has %s now", self.path, f"{self.rows_before:,}", f"{self._rows:,}")
@@ -241,9 +217,9 @@ class EmbeddingWriter:
         if not self._finished:
             if len(self._shards) > self._kept:
                 kept = "%s rows are kept in %s; the same command goes on there"
-                log.info(kept, f"{self.rows_done:,}", self._part)
+                log.info(kept, f"{self.rows_done:,}", self._folder)
             else:
-                shutil.rmtree(self._part)
+                shutil.rmtree(self._folder)
         self._stack.close()
 
     def _manifest(self, truncated: int | None, empty: int | None) -> EmbeddingManifest:
@@ -270,7 +246,7 @@ class EmbeddingWriter:
         if not self.path.exists():
             return
         self._base, self._base_checksum = EmbeddingStore.open(self.path), checksum_file(self.path / MANIFEST)
-        there = Settings.of(self._base.manifest)
+        there = EmbeddingSettings.of(self._base.manifest)
         there = there.model_copy(update={"source_checksum": self._settings.source_checksum})
         if differences := there.differences(self._settings):
             raise MexmaError(
@@ -284,7 +260,7 @@ class EmbeddingWriter:
         """Go on with what an earlier run left, after checking that it is of the same run."""
         if self._overwrite:
             self._sweep()
-        elif (self._part / PROGRESS).is_file():
+        elif (self._folder / PROGRESS).is_file():
             self._go_on()
         elif not self._was_at_its_end():
             self._sweep()
@@ -294,7 +270,7 @@ class EmbeddingWriter:
             self._mark()
 
     def _go_on(self) -> None:
-        progress = read_manifest(self._part / PROGRESS, Progress, FORMAT_VERSION)
+        progress = read_manifest(self._folder / PROGRESS, UnfinishedStore, FORMAT_VERSION)
         differences = progress.settings.differences(self._settings)
         if progress.rows_per_shard != self.rows_per_shard:
             differences.append(f"rows in a shard: {progress.rows_per_shard} there, {self.rows_per_shard} now")
@@ -303,13 +279,13 @@ class EmbeddingWriter:
                 f"appended to: {progress.base or 'nothing'} there, {self._base_checksum or 'nothing'} now"
             )
         if differences:
-            anew = f"remove {self._part}" if self._append else "--overwrite"
+            anew = f"remove {self._folder}" if self._append else "--overwrite"
             raise MexmaError(
-                f"{self._part} is the beginning of another run: {'; '.join(differences)}",
+                f"{self._folder} is the beginning of another run: {'; '.join(differences)}",
                 f"give the settings of that run to go on with it, or {anew} to start anew",
             )
         for shard in progress.shards:
-            check_shard(self._part, shard, self._settings.dtype, self._settings.dim)
+            check_shard(self._folder, shard, self._settings.dtype, self._settings.dim)
         self._shards = list(progress.shards)
         self.rows_before = self._base.rows if self._base else 0
         self._sweep()
@@ -320,8 +296,8 @@ class EmbeddingWriter:
         Where two names were swapped, the store that was appended to may be left: here, or to be removed.
         """
         there, left = self._base.manifest.sources if self._base else (), None
-        if (self._part / MANIFEST).is_file():
-            left = read_manifest(self._part / MANIFEST, EmbeddingManifest, FORMAT_VERSION)
+        if (self._folder / MANIFEST).is_file():
+            left = read_manifest(self._folder / MANIFEST, EmbeddingManifest, FORMAT_VERSION)
         swapped = there[:-1] == left.sources if left else there[1:] and replaced(self.path)
         begun = left is not None and (left.sources[:-1] == there or (self._append and not there))
         if left and begun and self._made_by_this_run(left):
@@ -329,7 +305,7 @@ class EmbeddingWriter:
             self._commit()
         elif swapped and self._base and self._made_by_this_run(self._base.manifest):
             whole = self._base.manifest
-            shutil.rmtree(self._part)
+            shutil.rmtree(self._folder)
             remove_replaced(self.path)
             self._finished = True
         else:
@@ -339,33 +315,35 @@ class EmbeddingWriter:
         return True
 
     def _made_by_this_run(self, manifest: EmbeddingManifest) -> bool:
-        settings = Settings.of(manifest).model_copy(update={"source_checksum": manifest.sources[-1].checksum})
+        settings = EmbeddingSettings.of(manifest).model_copy(
+            update={"source_checksum": manifest.sources[-1].checksum}
+        )
         return settings == self._settings
 
     def _commit(self) -> None:
-        commit_folder(self._part, self.path)
+        commit_folder(self._folder, self.path)
         self._finished = True
 
     def _take_base(self, base: EmbeddingStore) -> None:
         for shard in base.manifest.shards:
-            self._shards.append(take_over(shard, base.path, self._part, len(self._shards), shard.offset))
+            self._shards.append(take_over(shard, base.path, self._folder, len(self._shards), shard.offset))
         self.rows_before = base.rows
 
     def _sweep(self) -> None:
         """Remove what belongs to no whole shard: one that was being written when a run was killed."""
         whole = {file.name for shard in self._shards for file in files_of(shard)} | {PROGRESS}
-        for stray in self._part.iterdir():
+        for stray in self._folder.iterdir():
             if stray.name not in whole:
                 stray.unlink()
 
     def _mark(self) -> None:
-        progress = Progress(
+        progress = UnfinishedStore(
             settings=self._settings,
             rows_per_shard=self.rows_per_shard,
             base=self._base_checksum,
             shards=tuple(self._shards),
         )
-        write_json_atomic(self._part / PROGRESS, progress.model_dump(mode="json"))
+        write_json_atomic(self._folder / PROGRESS, progress.model_dump(mode="json"))
 
     def _close_shard(self) -> None:
         assert self._open is not None

@@ -62,6 +62,7 @@ class FileScan:
         empty: Lines without any character but white space.
         bytes: Size of the text in bytes, uncompressed.
         checksum: xxh3_128 of the uncompressed bytes, in hex.
+        label: The file's name for messages and manifests.
     """
 
     path: Path | Member
@@ -69,6 +70,7 @@ class FileScan:
     empty: int
     bytes: int
     checksum: str
+    label: str
 
 
 def scan(path: str | Path | Member, label: str | None = None) -> FileScan:
@@ -89,7 +91,8 @@ def scan(path: str | Path | Member, label: str | None = None) -> FileScan:
         lines, empty, size = lines + count, empty + blank, size + len(block)
     if lines == 0:
         raise MexmaError(f"{where} has no lines", "give a text file with one sentence a line")
-    return FileScan(path if isinstance(path, Member) else Path(path), lines, empty, size, digest.hexdigest())
+    source = path if isinstance(path, Member) else Path(path)
+    return FileScan(source, lines, empty, size, digest.hexdigest(), where)
 
 
 def read_lines(path: str | Path | Member, label: str | None = None, digest: Any = None) -> Iterator[str]:

@@ -12,20 +12,14 @@ from click.testing import CliRunner
 
 from mexma_cli.commands.options import Size
 from mexma_cli.main import cli
-from mexma_cli.store.embeddings import EmbeddingWriter, Source
+from tests.stores import make_store
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     path = tmp_path / "a.emb"
     vectors = np.random.default_rng(0).standard_normal((500, 16)).astype(np.float32)
-    with EmbeddingWriter(
-        path, encoder="test", fingerprint="f", pooling="cls", dim=16, normalised=False, language="und",
-        source=Source(path="text", checksum="c", lines=500), argv=(),
-    ) as writer:  # fmt: skip
-        writer.write(vectors, [f"a line {row}" for row in range(500)])
-        writer.finish()
-    return path
+    return make_store(path, [f"a line {row}" for row in range(500)], vectors, dtype="float16").path
 
 
 def test_says_what_it_would_take_and_does_nothing(store: Path, tmp_path: Path) -> None:

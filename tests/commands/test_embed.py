@@ -22,7 +22,7 @@ from mexma_cli.commands.options import EncoderChoice
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
-from mexma_cli.store.embeddings import EmbeddingStore, Settings
+from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -303,7 +303,7 @@ def test_what_a_process_with_a_part_is_told(tiny_encoder: Path, corpus: Path, tm
     options += ["--lang", "fra_Latn", "--clean", "--store-dtype", "float32", "-o", str(tmp_path / "b.emb")]
     assert embed(tiny_encoder, corpus, *options).exit_code == 0
     alone = EmbeddingStore.open(tmp_path / "b.emb")
-    assert Settings.of(store.manifest) == Settings.of(alone.manifest)
+    assert EmbeddingSettings.of(store.manifest) == EmbeddingSettings.of(alone.manifest)
     np.testing.assert_allclose(store.vectors(0, 9), alone.vectors(0, 9), atol=1e-4)
 
 

@@ -13,9 +13,10 @@ from click.testing import CliRunner, Result
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.main import cli
-from mexma_cli.store.embeddings import EmbeddingWriter, Source
+from mexma_cli.store.embeddings import Source
 from mexma_cli.store.journal import FileJournal
 from mexma_cli.store.pairs import BitextWriter
+from tests.stores import embedding_writer
 
 
 def info(*arguments: str | Path) -> Result:
@@ -34,18 +35,11 @@ def store(tmp_path: Path) -> Path:
 
 
 def make_store(path: Path, finish: bool) -> Path:
-    with EmbeddingWriter(
-        path,
-        encoder="tiny",
-        fingerprint="f" * 32,
-        pooling="cls",
-        dim=4,
-        normalised=True,
-        language="fra_Latn",
-        source=Source(path="a.txt", checksum="c", lines=3),
+    with embedding_writer(
+        path, 4, 3, encoder="tiny", fingerprint="f" * 32, dtype="float16", normalised=True, rows_per_shard=2,
+        language="fra_Latn", source=Source(path="a.txt", checksum="c", lines=3),
         argv=["mexma", "embed", "a.txt"],
-        rows_per_shard=2,
-    ) as out:
+    ) as out:  # fmt: skip
         out.write(np.ones((3, 4), dtype=np.float32), ["a", "", "c"])
         if finish:
             out.finish()

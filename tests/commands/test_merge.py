@@ -10,8 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mexma_cli.main import cli
-from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+from mexma_cli.store.embeddings import EmbeddingStore, Source
 from mexma_cli.store.layout import part_path, part_rows
+from tests.stores import make_store
 
 ROWS, OF = 10, 3
 
@@ -25,20 +26,15 @@ def parts(tmp_path: Path) -> list[Path]:
     vectors = np.random.default_rng(0).normal(size=(ROWS, 4)).astype(np.float32)
     for number in range(1, OF + 1):
         start, stop = part_rows(number, OF, ROWS)
-        with EmbeddingWriter(
+        make_store(
             part_path(tmp_path / "fra.emb", number, OF),
-            encoder="tiny",
-            fingerprint="f",
-            pooling="cls",
-            dim=4,
-            normalised=False,
+            [f"line {row}" for row in range(start, stop)],
+            vectors[start:stop],
+            dtype="float16",
             language="fra_Latn",
             source=Source(path="fra.txt", checksum="c", lines=ROWS),
-            argv=[],
             part=f"{number}/{OF}",
-        ) as out:
-            out.write(vectors[start:stop], [f"line {row}" for row in range(start, stop)])
-            out.finish()
+        )
     return [part_path(tmp_path / "fra.emb", number, OF) for number in range(1, OF + 1)]
 
 

@@ -16,7 +16,8 @@ import pytest
 from mexma_cli import files as manifest
 from mexma_cli.errors import MexmaError
 from mexma_cli.store import arrays, shard
-from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+from mexma_cli.store.embeddings import EmbeddingStore, Source
+from tests.stores import embedding_writer
 
 DIM, SHARD = 8, 5
 OLD, NEW = 23, 12
@@ -35,19 +36,14 @@ def append(
 ) -> None:
     """Append rows `start` to `stop` of the fixed ones as text `name`; stop before row `until` unfinished."""
     settings: dict[str, Any] = {
-        "encoder": "tiny",
         "fingerprint": "f" * 32,
-        "pooling": "cls",
-        "dim": DIM,
-        "dtype": "float32",
-        "normalised": False,
         "language": "fra_Latn",
         "source": Source(path=f"{name}.txt", checksum=name, lines=stop - start),
         "argv": ["mexma", "embed"],
         "rows_per_shard": SHARD,
         "append": True,
     }
-    with EmbeddingWriter(path, **(settings | other)) as out:
+    with embedding_writer(path, DIM, stop - start, **(settings | other)) as out:
         for at in range(start + out.rows_done, stop if until is None else until, SHARD):
             end = min(at + SHARD, stop)
             out.write(VECTORS[at:end], SENTENCES[at:end] if sentences else None)
@@ -101,18 +97,7 @@ def test_the_same_again_adds_again(old: Path) -> None:
 def test_truncated_and_empty_are_added_up(tmp_path: Path) -> None:
     for name in ("old", "new"):
         source = Source(path=name, checksum=name, lines=2)
-        with EmbeddingWriter(
-            tmp_path / "a.emb",
-            encoder="tiny",
-            fingerprint="f",
-            pooling="cls",
-            dim=DIM,
-            normalised=False,
-            language="und",
-            source=source,
-            argv=[],
-            append=True,
-        ) as out:
+        with embedding_writer(tmp_path / "a.emb", DIM, 2, source=source, append=True) as out:
             out.write(VECTORS[:2], ["", "long"], truncated=1)
             out.finish()
     manifest = EmbeddingStore.open(tmp_path / "a.emb").manifest

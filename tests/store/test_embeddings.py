@@ -13,6 +13,7 @@ import pytest
 from mexma_cli.errors import MexmaError
 from mexma_cli.store import arrays
 from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+from tests.stores import embedding_writer
 
 ROWS, DIM, SHARD = 23, 8, 5
 VECTORS = np.random.default_rng(0).normal(size=(ROWS, DIM)).astype(np.float32)
@@ -23,15 +24,13 @@ def writer(path: Path, **other: Any) -> EmbeddingWriter:
     settings: dict[str, Any] = {
         "encoder": "tiny",
         "fingerprint": "f" * 32,
-        "pooling": "cls",
-        "dim": DIM,
-        "normalised": False,
+        "dtype": "float16",
         "language": "fra_Latn",
         "source": Source(path="a.txt", checksum="c" * 32, lines=ROWS),
         "argv": ["mexma", "embed"],
         "rows_per_shard": SHARD,
     }
-    return EmbeddingWriter(path, **(settings | other))
+    return embedding_writer(path, DIM, ROWS, **(settings | other))
 
 
 def make(path: Path, stop: int = ROWS, step: int = 3, **other: Any) -> None:

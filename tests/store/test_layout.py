@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mexma_cli.store.layout import EmbeddingManifest, Settings, part_path, part_rows
+from mexma_cli.store.layout import EmbeddingManifest, EmbeddingSettings, part_path, part_rows
 
 MANIFEST: dict[str, Any] = {
     "kind": "embeddings",
@@ -38,7 +38,7 @@ def test_a_manifest_of_version_1_is_read() -> None:
     manifest = EmbeddingManifest.model_validate(json.loads(json.dumps(MANIFEST)))
     assert manifest.source.path == "a.txt"
     assert (manifest.clean, manifest.prefix, manifest.part) == (False, "", None)
-    assert Settings.of(manifest).source_checksum == "c"
+    assert EmbeddingSettings.of(manifest).source_checksum == "c"
     assert EmbeddingManifest.model_validate(manifest.model_dump(mode="json")) == manifest
 
 
@@ -54,7 +54,7 @@ def test_several_sources_are_told_as_one() -> None:
 
 
 def test_differences_are_told_in_words() -> None:
-    there = Settings.of(EmbeddingManifest.model_validate(MANIFEST))
+    there = EmbeddingSettings.of(EmbeddingManifest.model_validate(MANIFEST))
     now = there.model_copy(update={"clean": True, "prefix": "query: ", "part": "3/10"})
     assert there.differences(now) == [
         "clean: no there, yes now",

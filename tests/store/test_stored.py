@@ -8,25 +8,14 @@ import numpy as np
 import pytest
 
 from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+from tests.stores import embedding_writer
 
 DIM = 6
 
 
 def writer(path: Path, dtype: str, rows: int, append: bool = False) -> EmbeddingWriter:
-    return EmbeddingWriter(
-        path,
-        encoder="random",
-        fingerprint="0",
-        pooling="cls",
-        dim=DIM,
-        dtype=dtype,  # type: ignore[arg-type]
-        normalised=False,
-        language="und",
-        source=Source(path="text", checksum="0", lines=rows),
-        argv=[],
-        rows_per_shard=4,
-        append=append,
-    )
+    source = Source(path="text", checksum="0", lines=rows)
+    return embedding_writer(path, DIM, rows, dtype=dtype, source=source, rows_per_shard=4, append=append)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])

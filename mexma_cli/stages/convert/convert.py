@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import whole_file
-from mexma_cli.stages.convert.raw import is_npy, npy_header, open_npy, open_raw, to_raw
+from mexma_cli.stages.convert.raw import RawType, VectorFile, npy_header, to_raw
 from mexma_cli.store.comparable import RAW_FINGERPRINT
-from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore, EmbeddingWriter, Source
 from mexma_cli.text.lines import read_lines, scan, spooled
 from mexma_cli.text.names import label_of
 
@@ -22,12 +22,10 @@ _BLOCK = 1 << 13
 
 
 def raw_to_store(
-    raw: Path,
+    raw: VectorFile,
     text: str | Path,
     output: Path,
     *,
-    dim: int | None,
-    dtype: Literal["float32", "float16"],
     language: str,
     argv: Sequence[str],
     overwrite: bool = False,
@@ -40,54 +38,46 @@ def raw_to_store(
 
     A killed run goes on after its last whole shard.
 
-    Args:
-        dim: needed for a raw file; `dtype` is that of a raw file, too. A .npy file says both.
-
     Raises:
         MexmaError: the file is no whole number of rows, or has other rows than the text has lines, or a row
             that is not a number; or what a killed run left is of other vectors.
     """
-    vectors = _opened(raw, dim, dtype)
-    width, kind = vectors.shape[1], cast("Literal['float32', 'float16']", vectors.dtype.name)
+    vectors = raw.open()
+    width, kind = vectors.shape[1], cast(RawType, vectors.dtype.name)
     label = label_of(text)
     with spooled(text) as copy:
         found = scan(copy, label=label)
         if found.lines != len(vectors):
             raise MexmaError(
-                f"{raw} has {len(vectors):,} rows of {width} x {kind}, {label} has {found.lines:,} lines",
+                f"{raw.path} has {len(vectors):,} rows of {width} x {kind}, {label} has "
+                f"{found.lines:,} lines",
                 "row i must be the vector of line i: check --dim, --dtype and the text",
             )
         lines = read_lines(copy, label=label)
-        with EmbeddingWriter(
-            output,
-            encoder=RAW_ENCODER,
+        settings = EmbeddingSettings(
             fingerprint=RAW_FINGERPRINT,
             pooling="unknown",
             dim=width,
             dtype=kind,
+            precision="float32",
             normalised=False,
             language=language,
-            source=Source(path=label, checksum=found.checksum, lines=found.lines),
-            argv=argv,
-            overwrite=overwrite,
+            source_checksum=found.checksum,
+        )
+        source = Source(path=label, checksum=found.checksum, lines=found.lines)
+        with EmbeddingWriter(
+            output, settings, source, encoder=RAW_ENCODER, argv=argv, overwrite=overwrite
         ) as writer:
-            _check_begun(writer, vectors, raw)
+            _check_begun(writer, vectors, raw.path)
             done = writer.rows_done
             next(islice(lines, done, done), None)  # these are in it
             for start in range(done, len(vectors), _BLOCK):
                 block = np.asarray(vectors[start : start + _BLOCK])
-                _check_numbers(block, start, raw)
+                _check_numbers(block, start, raw.path)
                 writer.write(block, list(islice(lines, len(block))))
                 if on_progress is not None:
                     on_progress(start + len(block), len(vectors))
             return writer.finish(truncated=0)
-
-
-def _opened(raw: Path, dim: int | None, dtype: str) -> np.ndarray:
-    if is_npy(raw):
-        return open_npy(raw, dim)
-    assert dim is not None
-    return open_raw(raw, dim, dtype)
 
 
 def _check_numbers(block: np.ndarray, start: int, raw: Path) -> None:
@@ -114,7 +104,7 @@ def store_to_raw(
     store: EmbeddingStore,
     output: Path,
     *,
-    dtype: Literal["float32", "float16"] = "float32",
+    dtype: RawType = "float32",
     on_progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """Write a store's vectors as LASER does, row after row without a header, or as NumPy's file (.npy).

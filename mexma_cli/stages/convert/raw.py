@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from mexma_cli.errors import MexmaError
+
+RawType = Literal["float32", "float16"]
+
+
+@dataclass(frozen=True)
+class VectorFile:
+    """A file of vectors: a raw one, which does not say its `dim` and `dtype`, or NumPy's, which does."""
+
+    path: Path
+    dim: int | None = None
+    dtype: RawType = "float32"
+
+    def open(self) -> np.ndarray:
+        """Map it into memory: [rows, dim].
+
+        Raises:
+            MexmaError: As `open_npy` and `open_raw`.
+        """
+        if is_npy(self.path):
+            return open_npy(self.path, self.dim)
+        assert self.dim is not None
+        return open_raw(self.path, self.dim, self.dtype)
 
 
 def open_raw(path: Path, dim: int, dtype: str = "float32") -> np.ndarray:

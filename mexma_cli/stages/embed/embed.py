@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -16,7 +17,13 @@ from mexma_cli import languages
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST
-from mexma_cli.store.embeddings import ROWS_PER_SHARD, EmbeddingStore, EmbeddingWriter, Settings, Source
+from mexma_cli.store.embeddings import (
+    ROWS_PER_SHARD,
+    EmbeddingSettings,
+    EmbeddingStore,
+    EmbeddingWriter,
+    Source,
+)
 from mexma_cli.store.layout import StoreType, part_path, part_rows
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.duplicates import Seen
@@ -29,20 +36,35 @@ Progress = Callable[[int, int, int], object]
 """Called with rows done, rows in all, and tokens that this run has embedded."""
 
 
+@dataclass(frozen=True)
+class EmbedOptions:
+    """How a text becomes a store, apart from the encoder.
+
+    Attributes:
+        language: FLORES-200 code.
+        store_dtype: Type of the stored values.
+        clean: Embed what `normalise.cleaner` makes of a line; the store has the line as it is.
+        part: (3, 10): only the third of ten parts of the text, to `layout.part_path` of the output.
+        overwrite: Make the store anew, if one is there, whole or damaged.
+        append: Make the store that is there longer, see `EmbeddingWriter`.
+    """
+
+    language: str = languages.UNSTATED
+    store_dtype: StoreType = "float16"
+    clean: bool = False
+    part: tuple[int, int] | None = None
+    overwrite: bool = False
+    append: bool = False
+
+
 def embed_file(
     encoder: SentenceEncoder,
     source: str | Path | FileScan,
     output: str | Path,
-    language: str = languages.UNSTATED,
+    options: EmbedOptions = EmbedOptions(),
     *,
-    label: str | None = None,
-    store_dtype: StoreType = "float16",
     argv: Sequence[str] = (),
-    overwrite: bool = False,
     rows_per_shard: int = ROWS_PER_SHARD,
-    append: bool = False,
-    part: tuple[int, int] | None = None,
-    clean: bool = False,
     on_progress: Progress | None = None,
 ) -> EmbeddingStore:
     """Embed every line of a text, equal lines once, in memory that does not grow with the text.
@@ -53,46 +75,41 @@ def embed_file(
     Args:
         source: A regular file (see `lines.spooled`), or what `lines.scan` found in it.
         output: The folder to be, ``NAME.emb``.
-        language: FLORES-200 code.
-        label: Name of the text for messages and the manifest, where `source` is a temporary copy.
         argv: The command line, for the manifest.
-        overwrite: Make the store anew, if one is there, whole or damaged.
         rows_per_shard: Rows in the first shards.
-        append: Make the store that is there longer, see `EmbeddingWriter`.
-        part: (3, 10): only the third of ten parts of the text, to `layout.part_path` of `output`.
-        clean: Embed what `normalise.cleaner` makes of a line; the store has the line as it is.
 
     Raises:
         MexmaError: The text is broken or changed while it was read, the output is there with other
             settings or damaged, or the disk is full.
     """
-    text = source if isinstance(source, FileScan) else scan(source, label)
+    text, part = source if isinstance(source, FileScan) else scan(source), options.part
     path = part_path(Path(output), *part) if part else Path(output)
-    settings = _settings(encoder, text, store_dtype, language, clean, part)
-    if not (overwrite or append) and (done := _already(path, settings)) is not None:
+    settings = _settings(encoder, text, options)
+    if not (options.overwrite or options.append) and (done := _already(path, settings)) is not None:
         log.info("%s is there already, of the same text and settings: nothing to do", path)
         return done
     if part is None or part[0] == 1:  # once for a text, not once for each process
-        _note_language(encoder, language)
-    name = label or str(text.path)
+        _note_language(encoder, options.language)
     writer = EmbeddingWriter(
         path,
+        settings,
+        Source(path=text.label, checksum=text.checksum, lines=text.lines),
         encoder=encoder.name,
-        source=Source(path=name, checksum=text.checksum, lines=text.lines),
         argv=argv,
         rows_per_shard=rows_per_shard,
-        overwrite=overwrite,
-        append=append,
-        **settings.model_dump(exclude={"source_checksum"}),
+        overwrite=options.overwrite,
+        append=options.append,
     )
     first, last = part_rows(*part, text.lines) if part else (0, text.lines)
-    filling = _Filling(writer, encoder, cleaner(language) if clean else None, last - first, on_progress)
+    clean = cleaner(options.language) if options.clean else None
+    embedding = _Embedding(writer, encoder, clean, last - first, on_progress)
     read = _Checksum(text.bytes)
     with writer:
-        filling.run(islice(read_lines(text.path, name, read), first, last), name)
+        embedding.run(islice(read_lines(text.path, text.label, read), first, last), text.label)
         if last == text.lines and read.hexdigest() != text.checksum:  # a part before ends in the middle
             raise MexmaError(
-                f"{name} changed while it was read: what is embedded is neither the old text nor the new one",
+                f"{text.label} changed while it was read: what is embedded is neither the old text nor the "
+                "new one",
                 "make the store anew when the text is whole: --overwrite",
             )
         return writer.finish()
@@ -138,8 +155,8 @@ def at_work(encoder: SentenceEncoder) -> str:
     return f"{place}, {encoder.precision_name}"
 
 
-class _Filling:
-    """The rows of a store from where an earlier run stopped."""
+class _Embedding:
+    """Embeds the rows of a store from where an earlier run stopped."""
 
     def __init__(
         self,
@@ -211,34 +228,27 @@ def _chunks(lines: Iterator[str], size: int) -> Iterator[list[str]]:
         yield chunk
 
 
-def _settings(
-    encoder: SentenceEncoder,
-    text: FileScan,
-    store_dtype: StoreType,
-    language: str,
-    clean: bool,
-    part: tuple[int, int] | None,
-) -> Settings:
-    return Settings(
+def _settings(encoder: SentenceEncoder, text: FileScan, options: EmbedOptions) -> EmbeddingSettings:
+    return EmbeddingSettings(
         fingerprint=encoder.fingerprint,
         pooling=encoder.pooling,
         dim=encoder.dim,
-        dtype=store_dtype,
+        dtype=options.store_dtype,
         precision=encoder.precision_name,
         normalised=encoder.normalised,
-        language=language,
+        language=options.language,
         source_checksum=text.checksum,
-        clean=clean,
+        clean=options.clean,
         prefix=encoder.prefix,
-        part=f"{part[0]}/{part[1]}" if part else None,
+        part="{}/{}".format(*options.part) if options.part else None,
     )
 
 
-def _already(path: Path, settings: Settings) -> EmbeddingStore | None:
+def _already(path: Path, settings: EmbeddingSettings) -> EmbeddingStore | None:
     if not (path / MANIFEST).is_file():
         return None
     store = EmbeddingStore.open(path)
-    differences = Settings.of(store.manifest).differences(settings)
+    differences = EmbeddingSettings.of(store.manifest).differences(settings)
     if differences:
         raise MexmaError(
             f"{path} is there already, of another run: {'; '.join(differences)}",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.languages import UNSTATED
 from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
@@ -163,7 +164,8 @@ def open_inputs(
                 "line n of one must be the translation of line n of the other",
             )
     if texts:
-        from mexma_cli.stages.embed.embed import at_work
+        from mexma_cli.stages.embed.embed import EmbedOptions, at_work, embed_file
+        from mexma_cli.text.temporary import temporary_space
 
         loaded = load_encoder_of(stores, encoder, "the text")
         log.info("embedding on %s", at_work(loaded))
@@ -174,29 +176,15 @@ def open_inputs(
             if on_progress is not None:
                 on_progress(done, total)
             progress = on_progress and _after(done, total, on_progress)
-            language = languages[place] if languages else "und"
-            stores[place] = _embed(
-                loaded, text, folder / f"{place}.emb", labels[place], language, clean, progress
+            options = EmbedOptions(languages[place] if languages else UNSTATED, clean=clean)
+            log.info(
+                "embedding %s into a temporary folder; `mexma embed` makes a store that stays", text.label
             )
+            with temporary_space():
+                output = folder / f"{place}.emb"
+                stores[place] = embed_file(loaded, text, output, options, on_progress=progress)
             done += text.lines
     return [store for store in stores if store is not None]
-
-
-def _embed(
-    encoder: SentenceEncoder,
-    text: FileScan,
-    output: Path,
-    label: str,
-    language: str,
-    clean: bool,
-    on_progress: Callable[[int, int, int], object] | None,
-) -> EmbeddingStore:
-    from mexma_cli.stages.embed.embed import embed_file
-    from mexma_cli.text.temporary import temporary_space
-
-    log.info("embedding %s into a temporary folder; `mexma embed` makes a store that stays", label)
-    with temporary_space():
-        return embed_file(encoder, text, output, language, clean=clean, label=label, on_progress=on_progress)
 
 
 def _after(before: int, total: int, on_progress: Progress) -> Callable[[int, int, int], object]:

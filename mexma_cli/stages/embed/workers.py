@@ -24,7 +24,7 @@ from pathlib import Path
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST
 from mexma_cli.stages.merge.merge import merge_stores
-from mexma_cli.store.embeddings import EmbeddingStore, Settings
+from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore
 from mexma_cli.store.layout import part_path, partial
 from mexma_cli.store.merge import check_output
 
@@ -206,12 +206,12 @@ def _merged(output: Path, of: int, argv: Sequence[str], overwrite: bool) -> Embe
 
 def _remove_parts(store: EmbeddingStore, of: int) -> None:
     """Remove the parts that a store was merged of; other stores of such names stay."""
-    wanted = Settings.of(store.manifest)
+    wanted = EmbeddingSettings.of(store.manifest)
     for number in range(1, of + 1):
         path = part_path(store.path, number, of)
         if not (path / MANIFEST).is_file():
             continue
-        settings = Settings.of(EmbeddingStore.open(path).manifest)
+        settings = EmbeddingSettings.of(EmbeddingStore.open(path).manifest)
         if settings != wanted.model_copy(update={"part": f"{number}/{of}"}):
             continue
         going = partial(path)  # where, if this is killed, the next run sweeps

@@ -114,7 +114,7 @@ def _unfinished(where: Path) -> Info:
         return Info(
             str(where), "unfinished neighbours", {"place": list(search.place), **search.search}, [problem]
         )
-    progress = read_manifest(where / layout.PROGRESS, layout.Progress, layout.FORMAT_VERSION)
+    progress = read_manifest(where / layout.PROGRESS, layout.UnfinishedStore, layout.FORMAT_VERSION)
     rows = sum(shard.rows for shard in progress.shards)
     facts = {"rows so far": rows, **progress.settings.model_dump(exclude_none=True)}
     problem = f"{where} is unfinished: the same `mexma embed` command goes on where it stopped"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.store.embeddings import EmbeddingStore, Settings, Source
+from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore, Source
 from mexma_cli.store.layout import part_rows
 from mexma_cli.store.merge import concatenate
 
@@ -54,9 +54,9 @@ def merge_stores(
 
 def _check_settings(stores: Sequence[EmbeddingStore]) -> None:
     first = stores[0]
-    wanted = Settings.of(first.manifest)
+    wanted = EmbeddingSettings.of(first.manifest)
     for store in stores[1:]:
-        there = Settings.of(store.manifest)
+        there = EmbeddingSettings.of(store.manifest)
         there = there.model_copy(
             update={"source_checksum": wanted.source_checksum, "part": wanted.part}  # compared elsewhere
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST
 from mexma_cli.stages.train.decompose import Part, TrainedDecomposer
-from mexma_cli.store.embeddings import ROWS_PER_SHARD, EmbeddingStore, EmbeddingWriter, Settings
+from mexma_cli.store.embeddings import ROWS_PER_SHARD, EmbeddingSettings, EmbeddingStore, EmbeddingWriter
 
 log = logging.getLogger(__name__)
 
@@ -47,24 +47,24 @@ def project(
     decomposer.check(manifest.encoder, manifest.fingerprint, str(store.path))
     if output.resolve() == store.path.resolve():
         raise MexmaError(f"{output} is to be projected and is the output too", "name another -o")
-    settings = Settings.of(manifest).model_copy(
+    settings = EmbeddingSettings.of(manifest).model_copy(
         update={"fingerprint": decomposer.manifest.fingerprints[part], "normalised": False}
     )
     if not overwrite and (output / MANIFEST).is_file():
         there = EmbeddingStore.open(output)
-        if Settings.of(there.manifest) == settings and there.rows == store.rows:
+        if EmbeddingSettings.of(there.manifest) == settings and there.rows == store.rows:
             there.verify()
             log.info("%s is there already, of the same vectors and map: nothing to do", output)
             return there
     exported = decomposer.manifest.exported and part == "meaning"
     writer = EmbeddingWriter(
         output,
+        settings,
+        manifest.source,
         encoder=str(decomposer.run) if exported else f"{manifest.encoder}, {part} by {decomposer.run}",
-        source=manifest.source,
         argv=argv,
         rows_per_shard=rows_per_shard,
         overwrite=overwrite,
-        **settings.model_dump(exclude={"source_checksum"}),
     )
     with writer:
         _fill(writer, store, decomposer, part, on_progress or (lambda done, total: None))

@@ -11,6 +11,7 @@ import pytest
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import commit_folder
 from mexma_cli.stages.convert.convert import raw_to_store, store_to_raw
+from mexma_cli.stages.convert.raw import VectorFile
 from mexma_cli.store import writer
 from mexma_cli.store.embeddings import EmbeddingStore
 
@@ -30,8 +31,9 @@ def convert(folder: Path, raw: str, **options: Any) -> np.ndarray:
     (folder / "text").write_text("a line\n" * ROWS)
     for number, name in enumerate(("ones", "twos"), 1):
         (folder / name).write_bytes(np.full((ROWS, 4), number, np.float32).tobytes())
-    how = {"dim": 4, "dtype": "float32", "language": "und", "argv": ()} | options
-    return raw_to_store(folder / raw, folder / "text", folder / "v.emb", **how).vectors(0, ROWS)
+    how: dict[str, Any] = {"language": "und", "argv": ()} | options
+    vectors = VectorFile(folder / raw, 4)
+    return raw_to_store(vectors, folder / "text", folder / "v.emb", **how).vectors(0, ROWS)
 
 
 def test_goes_on_with_the_same_vectors_only(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
-from mexma_cli.stages.embed.embed import embed_file
+from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.lines import read_lines, scan
 
@@ -50,8 +51,7 @@ def test_every_line_is_a_row(encoder: SentenceEncoder, corpus: Path, tmp_path: P
         encoder,
         corpus,
         tmp_path / "a.emb",
-        "fra_Latn",
-        store_dtype="float32",
+        EmbedOptions("fra_Latn", "float32"),
         argv=["mexma", "embed"],
         rows_per_shard=32,
         on_progress=lambda *done: told.append(done),
@@ -81,9 +81,15 @@ def test_a_file_whose_name_is_not_utf8(encoder: SentenceEncoder, corpus: Path, t
 
 
 def test_the_same_again_is_no_work(encoder: SentenceEncoder, corpus: Path, tmp_path: Path) -> None:
-    embed_file(encoder, corpus, tmp_path / "a.emb", "fra_Latn")
+    embed_file(encoder, corpus, tmp_path / "a.emb", EmbedOptions("fra_Latn"))
     before = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "a.emb").iterdir()}
-    embed_file(encoder, corpus, tmp_path / "a.emb", "fra_Latn", on_progress=lambda *_: pytest.fail("worked"))
+    embed_file(
+        encoder,
+        corpus,
+        tmp_path / "a.emb",
+        EmbedOptions("fra_Latn"),
+        on_progress=lambda *_: pytest.fail("worked"),
+    )
     assert {file.name: file.stat().st_mtime_ns for file in (tmp_path / "a.emb").iterdir()} == before
 
 
@@ -91,26 +97,26 @@ def test_the_same_again_is_no_work(encoder: SentenceEncoder, corpus: Path, tmp_p
 def test_a_damaged_store_is_not_taken_for_done(
     name: str, encoder: SentenceEncoder, corpus: Path, tmp_path: Path
 ) -> None:
-    embed_file(encoder, corpus, tmp_path / "a.emb", "fra_Latn")
+    embed_file(encoder, corpus, tmp_path / "a.emb", EmbedOptions("fra_Latn"))
     path = tmp_path / "a.emb" / name
     whole = path.read_bytes()
     path.write_bytes(whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:])
     with pytest.raises(MexmaError, match=f"{name} is damaged: its checksum") as caught:
-        embed_file(encoder, corpus, tmp_path / "a.emb", "fra_Latn")
+        embed_file(encoder, corpus, tmp_path / "a.emb", EmbedOptions("fra_Latn"))
     assert "--overwrite" in (caught.value.hint or "")
-    embed_file(encoder, corpus, tmp_path / "a.emb", "fra_Latn", overwrite=True)
+    embed_file(encoder, corpus, tmp_path / "a.emb", EmbedOptions("fra_Latn", overwrite=True))
     assert path.read_bytes() == whole
 
 
 def test_other_settings_need_overwrite(encoder: SentenceEncoder, corpus: Path, tmp_path: Path) -> None:
-    embed_file(encoder, corpus, tmp_path / "a.emb", "fra_Latn")
+    embed_file(encoder, corpus, tmp_path / "a.emb", EmbedOptions("fra_Latn"))
     with pytest.raises(MexmaError, match="language: fra_Latn there, eng_Latn now") as caught:
-        embed_file(encoder, corpus, tmp_path / "a.emb", "eng_Latn")
+        embed_file(encoder, corpus, tmp_path / "a.emb", EmbedOptions("eng_Latn"))
     assert "--overwrite" in (caught.value.hint or "")
     corpus.write_text("another text\n")
     with pytest.raises(MexmaError, match=r"text \(checksum\)"):
-        embed_file(encoder, corpus, tmp_path / "a.emb", "fra_Latn")
-    assert embed_file(encoder, corpus, tmp_path / "a.emb", "fra_Latn", overwrite=True).rows == 1
+        embed_file(encoder, corpus, tmp_path / "a.emb", EmbedOptions("fra_Latn"))
+    assert embed_file(encoder, corpus, tmp_path / "a.emb", EmbedOptions("fra_Latn", overwrite=True)).rows == 1
 
 
 @pytest.mark.parametrize("broken", [b"", b"caf\xe9\n", b"x" * 10_000_000, b"a\0b\n"])
@@ -150,7 +156,9 @@ def test_a_text_that_is_rewritten_or_grows_meanwhile(
         corpus.write_bytes(after)
         changed = pytest.raises(MexmaError, match="changed while it was read: what is embedded is neither")
         with contextlib.nullcontext() if fits else changed:
-            store = embed_file(encoder, text, tmp_path / f"{name}.emb", "fra_Latn", argv=["mexma", "embed"])
+            store = embed_file(
+                encoder, text, tmp_path / f"{name}.emb", EmbedOptions("fra_Latn"), argv=["mexma", "embed"]
+            )
             assert store.rows == 100 and store.manifest.sources[0].checksum == text.checksum
     assert not (tmp_path / "other.emb").exists()
 
@@ -224,15 +232,15 @@ def test_cleaned_lines_are_embedded_and_the_lines_themselves_kept(
     raw, plain = tmp_path / "raw.txt", tmp_path / "plain.txt"
     raw.write_text("„Nein“,\tsagte er…\n“Nein”,  sagte er...\n", encoding="utf-8")
     plain.write_text('"Nein", sagte er...\n' * 2, encoding="utf-8")
-    options = {"language": "deu_Latn", "store_dtype": "float32"}
-    cleaned = embed_file(encoder, raw, tmp_path / "raw.emb", clean=True, **options)  # type: ignore[arg-type]
-    expected = embed_file(encoder, plain, tmp_path / "plain.emb", **options)  # type: ignore[arg-type]
+    options = EmbedOptions("deu_Latn", "float32")
+    cleaned = embed_file(encoder, raw, tmp_path / "raw.emb", replace(options, clean=True))
+    expected = embed_file(encoder, plain, tmp_path / "plain.emb", options)
     np.testing.assert_array_equal(cleaned.vectors(0, 2), expected.vectors(0, 2))
     assert list(cleaned.sentences()) == list(read_lines(raw))
     assert cleaned.manifest.clean
     assert cleaned.manifest.duplicates == 1
     with pytest.raises(MexmaError, match="clean: yes there, no now"):
-        embed_file(encoder, raw, tmp_path / "raw.emb", **options)  # type: ignore[arg-type]
+        embed_file(encoder, raw, tmp_path / "raw.emb", options)
 
 
 @pytest.mark.parametrize("of", [1, 3, 7])
@@ -241,7 +249,7 @@ def test_parts_are_the_rows_of_the_text(
 ) -> None:
     corpus.write_text("".join(f"line {number % 4}\n" for number in range(5)))
     stores = [
-        embed_file(encoder, corpus, tmp_path / "a.emb", part=(number, of), rows_per_shard=2)
+        embed_file(encoder, corpus, tmp_path / "a.emb", EmbedOptions(part=(number, of)), rows_per_shard=2)
         for number in range(1, of + 1)
     ]
     assert [line for store in stores for line in store.sentences()] == list(read_lines(corpus))
@@ -262,10 +270,12 @@ def test_an_appended_text_follows_and_resumes(encoder: SentenceEncoder, corpus: 
             raise Stopped
 
     with pytest.raises(Stopped):
-        embed_file(encoder, more, tmp_path / "a.emb", append=True, rows_per_shard=2, on_progress=stop)
+        embed_file(
+            encoder, more, tmp_path / "a.emb", EmbedOptions(append=True), rows_per_shard=2, on_progress=stop
+        )
     assert EmbeddingStore.open(tmp_path / "a.emb").rows == 100
-    longer = embed_file(encoder, more, tmp_path / "a.emb", append=True, rows_per_shard=2)
-    at_once = embed_file(encoder, more, tmp_path / "b.emb", append=True, rows_per_shard=2)
+    longer = embed_file(encoder, more, tmp_path / "a.emb", EmbedOptions(append=True), rows_per_shard=2)
+    at_once = embed_file(encoder, more, tmp_path / "b.emb", EmbedOptions(append=True), rows_per_shard=2)
     assert content(longer.path) == content(at_once.path)
     assert list(longer.sentences()) == [*read_lines(corpus), *read_lines(more)]
     np.testing.assert_array_equal(longer.vectors(100, 101), longer.vectors(106, 107))

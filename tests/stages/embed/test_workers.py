@@ -14,7 +14,7 @@ import pytest
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
-from mexma_cli.stages.embed.embed import embed_file
+from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 from mexma_cli.stages.embed.workers import Rank, embed_on_devices, torchrun_rank, worker_report
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import part_path, partial
@@ -55,7 +55,7 @@ def arguments(corpus: Path, encoder: Path) -> list[str]:
 def whole(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> EmbeddingStore:
     """The same text embedded by one process."""
     encoder = SentenceEncoder.load(str(tiny_encoder), device="cpu", dtype="float32")
-    return embed_file(encoder, corpus, tmp_path / "whole.emb", "fra_Latn")
+    return embed_file(encoder, corpus, tmp_path / "whole.emb", EmbedOptions("fra_Latn"))
 
 
 def content(path: Path) -> dict[str, bytes]:

@@ -17,8 +17,9 @@ import pytest
 from mexma_cli import files as manifest
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.merge.merge import merge_stores
-from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+from mexma_cli.store.embeddings import EmbeddingStore, Source
 from mexma_cli.store.layout import part_path, part_rows
+from tests.stores import embedding_writer
 
 ROWS, DIM, OF = 41, 8, 4
 VECTORS = np.random.default_rng(0).normal(size=(ROWS, DIM)).astype(np.float32)
@@ -32,15 +33,12 @@ def write(
     settings: dict[str, Any] = {
         "encoder": "tiny",
         "fingerprint": "f" * 32,
-        "pooling": "cls",
-        "dim": DIM,
-        "normalised": False,
+        "dtype": "float16",
         "language": "fra_Latn",
         "source": TEXT,
-        "argv": [],
         "rows_per_shard": 4,
     }
-    with EmbeddingWriter(path, **(settings | other)) as out:
+    with embedding_writer(path, DIM, stop - start, **(settings | other)) as out:
         out.write(VECTORS[start:stop], SENTENCES[start:stop] if sentences else None)
         return out.finish(truncated=1)
 

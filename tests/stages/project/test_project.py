@@ -17,8 +17,9 @@ from mexma_cli.stages.project import project as stage
 from mexma_cli.stages.project.project import project
 from mexma_cli.stages.train.decompose import DecomposerManifest, TrainedDecomposer
 from mexma_cli.store.comparable import check_encoder
-from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
+from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import partial
+from tests.stores import embedding_writer
 
 DIM, ROWS = 5, 31
 
@@ -71,10 +72,9 @@ def test_every_row(part: Any, block: int, store: EmbeddingStore, monkeypatch: py
 def test_counts_go_along(tmp_path: Path) -> None:
     vectors = np.random.default_rng(0).normal(size=(9, DIM)).astype(np.float32)
     sentences = ["a", "b", "", "c", "a", "d", "e", "f", "a"]
-    writer = EmbeddingWriter(
-        tmp_path / "a.emb", encoder="some encoder", fingerprint="f" * 32, pooling="cls", dim=DIM,
-        normalised=True, language="fra_Latn", source=Source(path="a", checksum="c", lines=9), argv=[],
-        rows_per_shard=4, clean=True, prefix="query: ", part="1/1",
+    writer = embedding_writer(
+        tmp_path / "a.emb", DIM, 9, encoder="some encoder", fingerprint="f" * 32, dtype="float16",
+        normalised=True, language="fra_Latn", rows_per_shard=4, clean=True, prefix="query: ", part="1/1",
     )  # fmt: skip
     with writer:
         writer.write(vectors[:4], sentences[:4], truncated=2)
