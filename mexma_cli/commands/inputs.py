@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -16,6 +15,8 @@ from mexma_cli.commands.progress import follow, progress
 from mexma_cli.stages.embed.inputs import EncoderChoice, is_store, open_inputs
 
 if TYPE_CHECKING:
+    from tqdm import tqdm
+
     from mexma_cli.store.embeddings import EmbeddingStore
 
 
@@ -70,15 +71,32 @@ def refuse_formats(output: Path | None) -> None:
 def opened(
     stack: ExitStack, paths: Sequence[Path], encoder: EncoderChoice, **how: Any
 ) -> list[EmbeddingStore]:
-    """`open_inputs`, with a bar from when the first text is embedded until all are."""
-    with ExitStack() as bars:
-        bar = functools.cache(lambda: progress_bar(bars, "embedding", " lines"))
-        return open_inputs(stack, paths, encoder, **how, on_progress=lambda done, total: bar()(done, total))
+    """`open_inputs`, with a bar while texts are embedded."""
+    return open_inputs(stack, paths, encoder, **how, on_progress=embedding_bar(stack))
+
+
+def embedding_bar(stack: ExitStack) -> Callable[[int, int], None]:
+    """`progress_bar` for texts that are embedded on the way."""
+    return progress_bar(stack, "embedding", " lines")
 
 
 def progress_bar(stack: ExitStack, description: str, unit: str = " tiles") -> Callable[[int, int], None]:
-    """A bar on the terminal until the stack is closed; call it with what is done and how much there is."""
-    return follow(stack.enter_context(progress(desc=description, unit=unit)))
+    """A function to call with what is done and how much there is.
+
+    It shows a bar on the terminal, from the first call until all is done or the stack is closed.
+    """
+    bar: tqdm[Any] | None = None
+
+    def tell(done: int, total: int) -> None:
+        nonlocal bar
+        if bar is None:
+            bar = stack.enter_context(progress(desc=description, unit=unit, initial=done, total=total))
+        follow(bar)(done, total)
+        if done >= total:
+            bar.close()
+            bar = None
+
+    return tell
 
 
 def command_line() -> list[str]:

@@ -65,6 +65,7 @@ class BitextFormat(ABC):
         by_language: Whether the two sides are told apart by their languages.
         two_files: Whether the sides are written to a file each.
         about: A sentence for the help, where one is needed.
+        changes: What is done to a sentence that the format has no place for as it is.
     """
 
     name: ClassVar[str]
@@ -73,6 +74,7 @@ class BitextFormat(ABC):
     by_language: ClassVar[bool] = False
     two_files: ClassVar[bool] = False
     about: ClassVar[str] = ""
+    changes: ClassVar[str] = "tabs or line breaks became spaces"
 
     def files(self, path: Path, languages: tuple[str, str]) -> list[Path]:
         """The files that are written for an output of that name."""

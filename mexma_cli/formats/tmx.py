@@ -28,6 +28,7 @@ class Tmx(BitextFormat):
     name = "tmx"
     endings = (".tmx",)
     ids = "wanted"
+    changes = "characters that XML forbids were removed"
     by_language = True
 
     def write(

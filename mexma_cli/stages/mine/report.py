@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import version
-from pathlib import Path
 from platform import python_version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,38 +15,34 @@ from mexma_cli.files import write_json_atomic
 from mexma_cli.stages.knn.row_filter import SideCounts
 from mexma_cli.stages.knn.search import peak_memory
 from mexma_cli.stages.mine.documents import DocumentPairs
-from mexma_cli.stages.mine.mine import Mined, MineSettings
+from mexma_cli.stages.mine.mine import Mined
 from mexma_cli.store.embeddings import EmbeddingStore
+
+if TYPE_CHECKING:
+    from mexma_cli.stages.mine.files import MiningJob
 
 QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
 
-@dataclass(frozen=True)
-class Run:
-    """A run that is over."""
+def write_report(
+    job: MiningJob,
+    stores: tuple[EmbeddingStore, EmbeddingStore],
+    mined: Mined,
+    changed: int,
+    argv: Sequence[str],
+    seconds: dict[str, float],
+) -> None:
+    """Write the report of a job that is done as JSON.
 
-    mined: Mined
-    stores: tuple[EmbeddingStore, EmbeddingStore]
-    names: tuple[str, str]
-    """What the user called the two sides."""
-    settings: MineSettings
-    documents: DocumentPairs | None
-    kept: str | None
-    """Where the neighbours were taken from, if they were not searched."""
-    output: dict[str, Any]
-    """The files, their format, and how many sentences were changed in them."""
-    argv: Sequence[str]
-    seconds: dict[str, float]
-    """Time by stage outside of `mine`."""
-
-
-def write_report(path: Path, run: Run) -> None:
-    """Write the report as JSON.
+    Args:
+        changed: Sentences that were changed to fit the output's format.
+        argv: The command line.
+        seconds: Time by stage outside of `mine`.
 
     Raises:
         MexmaError: the disk is full.
     """
-    mined = run.mined
+    assert job.report is not None
     scores = mined.candidates.scores
     report = {
         "kind": "mining report",
@@ -56,12 +51,12 @@ def write_report(path: Path, run: Run) -> None:
             "python": python_version(),
             **{name: version(name) for name in ("numpy", "torch")},
         },
-        "argv": list(run.argv),
-        "source": _side(run.stores[0], run.names[0], mined.source),
-        "target": _side(run.stores[1], run.names[1], mined.target),
-        "settings": asdict(run.settings),
-        "documents": _documents(run.documents),
-        "search": {**mined.how, "neighbours": run.kept},
+        "argv": list(argv),
+        "source": _side(stores[0], job.names[0], mined.source),
+        "target": _side(stores[1], job.names[1], mined.target),
+        "settings": asdict(job.settings),
+        "documents": _documents(job.documents),
+        "search": {**mined.how, "neighbours": str(job.neighbours) if job.neighbours else None},
         "counts": {
             "candidates": mined.found,
             "dropped": mined.dropped,
@@ -70,11 +65,11 @@ def write_report(path: Path, run: Run) -> None:
         "scores": {
             f"{quantile:g}": float(np.quantile(scores, quantile)) for quantile in QUANTILES if len(scores)
         },
-        "output": run.output,
-        "seconds": {stage: round(spent, 3) for stage, spent in {**mined.seconds, **run.seconds}.items()},
+        "output": {"files": list(map(str, job.files)), "format": job.kind, "changed_sentences": changed},
+        "seconds": {stage: round(spent, 3) for stage, spent in {**mined.seconds, **seconds}.items()},
         "peak_memory_bytes": peak_memory(),
     }
-    write_json_atomic(path, report)
+    write_json_atomic(job.report, report)
 
 
 def _documents(found: DocumentPairs | None) -> dict[str, Any] | None:

@@ -1,0 +1,146 @@
+"""Mining from disk to disk: stores or texts in; a file of pairs, and perhaps a report, out."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.formats.bitext import formats
+from mexma_cli.languages import UNSTATED, resolve
+from mexma_cli.stages.embed.inputs import EncoderChoice, Progress, is_store, open_inputs
+from mexma_cli.stages.knn.knn import read_neighbours
+from mexma_cli.stages.knn.search import journal_beside
+from mexma_cli.stages.mine.documents import DocumentPairs, read_documents
+from mexma_cli.stages.mine.mine import Mined, MineSettings, mine
+from mexma_cli.stages.mine.report import write_report
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.text.lines import scan
+from mexma_cli.text.names import label_of
+from mexma_cli.text.writing import only_process, write_chunks
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class MiningJob:
+    """What is mined, how, and where to.
+
+    Attributes:
+        paths: Source and target, stores or texts.
+        languages: FLORES-200 codes of both.
+        files: Of the format; none for stdout.
+        kind: The format's name.
+        documents: Only sentences of documents that are paired here make pairs.
+        neighbours: Where `mexma knn` kept them; they are not searched then.
+        report: A file for the report of the run.
+    """
+
+    paths: tuple[Path, Path]
+    languages: tuple[str, str]
+    settings: MineSettings
+    files: list[Path]
+    kind: str
+    documents: DocumentPairs | None = None
+    neighbours: Path | None = None
+    report: Path | None = None
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What messages call source and target."""
+        return label_of(self.paths[0]), label_of(self.paths[1])
+
+
+def mine_files(
+    job: MiningJob,
+    encoder: EncoderChoice,
+    argv: Sequence[str] = (),
+    on_embedding: Progress | None = None,
+    on_progress: Progress | None = None,
+) -> tuple[Mined, int]:
+    """Mine, and write the pairs and the report. A search that was killed goes on where it stopped.
+
+    Args:
+        argv: The command line, for the report.
+        on_embedding: Called with lines done and lines in all, where texts are embedded on the way.
+        on_progress: Called with tiles of the search done and tiles in all.
+
+    Returns:
+        What was mined, and the number of sentences that were changed to fit the format.
+
+    Raises:
+        MexmaError: As `open_inputs` and `mine`; the neighbours are of other stores; the disk is full, or
+            another process writes the same files.
+    """
+    started = time.monotonic()
+    with only_process(job.files), ExitStack() as stack:
+        stores = open_inputs(stack, job.paths, encoder, languages=job.languages, on_progress=on_embedding)
+        source, target = stores
+        if job.documents is not None:
+            job.documents.check_lines((source.rows, target.rows), job.names)
+        seconds = {"opening": time.monotonic() - started}
+        known = searched = None
+        if job.neighbours is not None:
+            known = read_neighbours(job.neighbours, source, target, job.settings.k)
+        elif job.files:
+            searched = job.files[0]
+        journal = stack.enter_context(
+            journal_beside(searched, (source, target), job.settings.k, job.settings.search)
+        )
+        mined = mine(
+            source,
+            target,
+            job.settings,
+            neighbours=known,
+            documents=job.documents,
+            journal=journal,
+            on_progress=on_progress,
+        )
+        writing = time.monotonic()
+        lines = formats()[job.kind].write(mined.pairs(), job.languages, job.settings.with_ids)
+        changed = write_chunks(job.files, lines)
+        seconds["writing"] = time.monotonic() - writing
+        if job.report is not None:
+            write_report(job, (source, target), mined, changed, argv, seconds)
+    return mined, changed
+
+
+def language_of(path: Path, code: str) -> str:
+    """What an input is in, a FLORES-200 code: by its store's manifest or, where that is silent, by the user.
+
+    Raises:
+        MexmaError: The store is in another language, or the code is unknown.
+    """
+    given = resolve(code)
+    said = EmbeddingStore.open(path).manifest.language if is_store(path) else UNSTATED
+    if said == UNSTATED:
+        return given
+    if given not in (UNSTATED, said):
+        raise MexmaError(f"{path} is in {said}, not in {given}", "leave the language to the store")
+    return said
+
+
+def documents_of(texts: tuple[Path, Path], within: tuple[Path, Path], pairs: Path | None) -> DocumentPairs:
+    """The documents of both texts, compared with what is known of these before they are embedded.
+
+    Raises:
+        MexmaError: As `read_documents`, or a text has another number of lines.
+    """
+    found = read_documents(*within, pairs)
+    lines = [len(found.source), len(found.target)]
+    for side, path in enumerate(texts):
+        if is_store(path):
+            lines[side] = EmbeddingStore.open(path).rows
+        elif path.is_file():
+            lines[side] = scan(path).lines
+    found.check_lines((lines[0], lines[1]), (label_of(texts[0]), label_of(texts[1])))
+    log.info(
+        "documents: %s paired; in no pair: %s of %s of the source and %s of %s of the target",
+        f"{len(found.pairs):,}",
+        *(f"{number:,}" for side in (0, 1) for number in (found.alone[side], found.documents[side])),
+    )
+    return found
