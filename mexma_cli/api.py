@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.knn.exact import Neighbours
+    from mexma_cli.stages.embed.inputs import EncoderChoice
     from mexma_cli.stages.mine.mine import Mined
     from mexma_cli.stages.score.score import Scored
     from mexma_cli.stages.tune.tune import Tuned
@@ -94,6 +95,7 @@ def mine(
     2.1 Ivy Bean, la usuaria… = Ivy Bean, the oldest…
     2.1 El odio es un cáncer… = Hate is a cancer on …
     """
+    from mexma_cli.stages.embed.inputs import open_inputs
     from mexma_cli.stages.mine.documents import read_documents
     from mexma_cli.stages.mine.mine import MineSettings
     from mexma_cli.stages.mine.mine import mine as mine_stores
@@ -106,13 +108,13 @@ def mine(
     elif document_pairs is not None:
         raise TypeError("document_pairs goes with within")
     with ExitStack() as stack:
-        first, second = _stores(stack, (source, target), encoder)
+        first, second = open_inputs(stack, [_path(source), _path(target)], _choice(encoder))
         return mine_stores(first, second, wanted, documents=documents)
 
 
 def score(
     source: Text,
-    target: Text,
+    target: Text | None = None,
     *,
     encoder: str | SentenceEncoder | None = None,
     background: tuple[Text, Text] | None = None,
@@ -122,8 +124,9 @@ def score(
     """Score line n of one text as the translation of line n of the other, as `mexma score` does.
 
     Args:
-        source: A store, or a text, which is embedded on the way.
-        target: The same, of as many lines.
+        source: A store, or a text, which is embedded on the way. Without a target a file of pairs: source TAB
+            target, or what `mexma mine` writes as TSV or JSONL.
+        target: A store or a text, of as many lines.
         encoder: For texts, as for `mine`.
         background: What the neighbourhoods are made of. Default: the source and the target.
         margin: `ratio`, `distance` or `absolute`.
@@ -137,16 +140,18 @@ def score(
 
     >>> from pathlib import Path
     >>> from mexma_cli import score
-    >>> _ = Path("corpus.spa").write_text("Nació en África.\\n¿Dónde está la estación?\\n")
-    >>> _ = Path("corpus.eng").write_text("He was born in Africa.\\nI like cheese.\\n")
-    >>> scored = score("corpus.spa", "corpus.eng", encoder="mini", margin="absolute")
+    >>> text = "Nació en África.\\tHe was born in Africa.\\n¿Dónde está la estación?\\tI like cheese.\\n"
+    >>> _ = Path("corpus.tsv").write_text(text)
+    >>> scored = score("corpus.tsv", encoder="mini", margin="absolute")
     >>> bool(scored.scores[0] > scored.scores[1])
     True
     """
+    from mexma_cli.stages.score.files import open_bitext
     from mexma_cli.stages.score.score import score as score_stores
 
+    bitext = [_path(source)] if target is None else [_path(source), _path(target)]
     with ExitStack() as stack:
-        stores = _stores(stack, (source, target, *(background or ())), encoder, aligned=True)
+        stores = open_bitext(stack, bitext, list(map(_path, background or ())), _choice(encoder))
         others = (stores[2], stores[3]) if background else None
         return score_stores(stores[0], stores[1], margin=margin, k=k, background=others)
 
@@ -222,16 +227,11 @@ def train(recipe: str | Path, overrides: Sequence[str] = (), *, resume: bool = F
     return finished
 
 
-def _stores(
-    stack: ExitStack,
-    inputs: Sequence[Text],
-    encoder: str | SentenceEncoder | None,
-    *,
-    aligned: bool = False,
-) -> list[EmbeddingStore]:
-    """The inputs as open stores; texts are embedded into a folder that goes when the stack is closed."""
-    from mexma_cli.stages.embed.inputs import EncoderChoice, open_inputs
+def _path(text: Text) -> Path:
+    return Path(text) if isinstance(text, str | Path) else text.path
 
-    paths = [Path(one) if isinstance(one, str | Path) else one.path for one in inputs]
-    chosen = EncoderChoice(encoder) if encoder is None or isinstance(encoder, str) else encoder
-    return open_inputs(stack, paths, chosen, aligned=aligned)
+
+def _choice(encoder: str | SentenceEncoder | None) -> EncoderChoice | SentenceEncoder:
+    from mexma_cli.stages.embed.inputs import EncoderChoice
+
+    return EncoderChoice(encoder) if encoder is None or isinstance(encoder, str) else encoder

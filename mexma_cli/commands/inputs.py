@@ -56,16 +56,22 @@ def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
             raise click.UsageError(f"{path} lies in an input: name another output.")
 
 
-def refuse_formats(output: Path | None) -> None:
-    """Refuse an output whose name says another format than TSV, which `mexma mine` alone writes.
+def tsv_outputs(output: Path | None, inputs: Iterable[Path] = ()) -> list[Path]:
+    """The file that an output of TSV is written to; none for stdout. It can be written, and is no input.
 
     Raises:
-        click.UsageError: saying so.
+        click.UsageError: Its name says another format, which `mexma mine` alone writes, or it is an input.
+        MexmaError: It cannot be written.
     """
-    from mexma_cli.formats.bitext import format_of
+    from mexma_cli.formats.bitext import format_of, outputs_of
+    from mexma_cli.text.writing import prepare_output
 
     if (kind := format_of(output)) != "tsv":
         raise click.UsageError(f"{output}: what is written is TSV, not {kind.upper()}: name it .tsv.")
+    prepare_output(output)
+    outputs = outputs_of(output)
+    refuse_inputs(outputs, inputs)
+    return outputs
 
 
 def opened(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,12 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.commands.inputs import check_inputs, opened, progress_bar, refuse_formats, refuse_inputs
+from mexma_cli.commands.inputs import check_inputs, embedding_bar, progress_bar, tsv_outputs
 from mexma_cli.commands.options import EncoderChoice, encoder_options, margin_option, neighbourhood_option
 from mexma_cli.mining.margin import MARGINS
 from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted
-from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
     from mexma_cli.stages.score.score import Scored
@@ -75,19 +73,14 @@ def command(
     check_inputs([*bitext, *(background or ())])
     if len(bitext) == 1 and is_store(bitext[0]):
         raise click.UsageError(f"{bitext[0]} is one side of a bitext: name the store of the other side too.")
-    from mexma_cli.formats.bitext import outputs_of
+    from mexma_cli.stages.score.files import open_bitext
     from mexma_cli.stages.score.score import score, scored_lines
-    from mexma_cli.text.writing import only_process, prepare_output, write_chunks
+    from mexma_cli.text.writing import only_process, write_chunks
 
-    refuse_formats(output)
-    prepare_output(output)
-    outputs = outputs_of(output)
-    refuse_inputs(outputs, (*bitext, *(background or ())))
+    outputs = tsv_outputs(output, (*bitext, *(background or ())))
     started = time.monotonic()
-    with ExitStack() as stack:
-        stack.enter_context(only_process(outputs))
-        paths, labels = _inputs(stack, bitext, background or ())
-        stores = opened(stack, paths, encoder, labels=labels, aligned=True)
+    with only_process(outputs), ExitStack() as stack:
+        stores = open_bitext(stack, bitext, background or (), encoder, embedding_bar(stack))
         scored = score(
             stores[0],
             stores[1],
@@ -100,28 +93,6 @@ def command(
     _report(scored, k, time.monotonic() - started)
     if replaced:
         log.info("tabs or line breaks became spaces in %s", counted(replaced, "sentence"))
-
-
-def _inputs(
-    stack: ExitStack, bitext: tuple[Path, ...], background: tuple[Path, ...]
-) -> tuple[list[Path], list[str]]:
-    """Both sides of the bitext and of the background, and their names for messages; the sides of one file
-    are files that go when the stack is closed."""
-    from mexma_cli.stages.score.score import split_sides
-    from mexma_cli.text.lines import scan, spooled
-    from mexma_cli.text.temporary import temporary_space
-
-    paths, labels = [*bitext, *background], [label_of(path) for path in (*bitext, *background)]
-    if len(bitext) == 1:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mexma-")))
-        sides = [folder / "source", folder / "target"]
-        with spooled(paths[0]) as copy:
-            scan(copy, labels[0])
-            with temporary_space():
-                split_sides(copy, labels[0], *sides)
-        paths[:1] = sides
-        labels[:1] = [f"{labels[0]} ({side.name})" for side in sides]
-    return paths, labels
 
 
 def _report(scored: Scored, k: int, seconds: float) -> None:

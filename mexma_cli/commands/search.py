@@ -15,8 +15,7 @@ from mexma_cli.commands.inputs import (
     is_typed,
     opened,
     progress_bar,
-    refuse_formats,
-    refuse_inputs,
+    tsv_outputs,
 )
 from mexma_cli.commands.options import (
     DEFAULT_MARGIN,
@@ -25,9 +24,8 @@ from mexma_cli.commands.options import (
     encoder_options,
     neighbourhood_option,
 )
-from mexma_cli.errors import MexmaError
 from mexma_cli.mining.margin import MARGINS
-from mexma_cli.stages.embed.inputs import is_store, load_encoder_of, open_store
+from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.text.amounts import counted
 
 log = logging.getLogger(__name__)
@@ -118,26 +116,15 @@ def _every(
     encoder: EncoderChoice,
 ) -> None:
     """The best sentences for every line of QUERIES."""
-    from mexma_cli.formats.bitext import outputs_of
     from mexma_cli.stages.search.search import hit_lines, search
-    from mexma_cli.text.writing import only_process, prepare_output, write_chunks
+    from mexma_cli.text.writing import only_process, write_chunks
 
-    refuse_formats(output)
-    prepare_output(output)
+    outputs = tsv_outputs(output, inputs)
     started = time.monotonic()
-    outputs = outputs_of(output)
-    refuse_inputs(outputs, inputs)
-    with ExitStack() as stack:
-        stack.enter_context(only_process(outputs))
+    with only_process(outputs), ExitStack() as stack:
         queries, target = opened(stack, inputs, encoder)
-        hits = search(
-            queries,
-            target,
-            top=top,
-            margin=margin,
-            k=k,
-            on_progress=progress_bar(stack, "searching"),
-        )
+        bar = progress_bar(stack, "searching")
+        hits = search(queries, target, top=top, margin=margin, k=k, on_progress=bar)
         replaced = write_chunks(outputs, hit_lines(queries, target, hits, top > 1))
     seconds = time.monotonic() - started
     queries_done = counted(len(hits.rows), "query", "queries")
@@ -158,24 +145,14 @@ def _typed(path: Path, query: str, top: int, output: Path | None, encoder: Encod
         raise click.UsageError(f"--query searches in a store: make one with `mexma embed {path}`.")
     if not query.strip():
         raise click.UsageError("--query is empty.")
-    from mexma_cli.formats.bitext import outputs_of
-    from mexma_cli.languages import UNSTATED
-    from mexma_cli.stages.search.search import line_of, nearest
-    from mexma_cli.text.normalise import cleaner
-    from mexma_cli.text.writing import prepare_output, write_chunks
+    from mexma_cli.stages.search.typed import nearest_lines, nearest_to_sentence
+    from mexma_cli.text.writing import write_chunks
 
-    refuse_formats(output)
-    prepare_output(output)
+    outputs = tsv_outputs(output)
     query = " ".join(query.splitlines())
-    store = open_store(path)
-    cleaned = cleaner(UNSTATED)(query) if store.manifest.clean else query
-    found = nearest(store, load_encoder_of([store], encoder, "the query").embed([cleaned])[0], top)
-    if not found:
-        raise MexmaError(f"{path} has no sentence with a usable vector")
+    found = nearest_to_sentence(query, open_store(path), encoder, top)
     if output is None and sys.stdout.isatty():
         for score, text in found:
             click.echo(f"{score:7.4f}  {text}")
-        return
-    ranks = range(1, len(found) + 1) if top > 1 else [None]
-    lines = (line_of(score, query, text, rank) for (score, text), rank in zip(found, ranks, strict=True))
-    write_chunks(outputs_of(output), lines)
+    else:
+        write_chunks(outputs, nearest_lines(query, found, top > 1))

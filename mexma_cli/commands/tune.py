@@ -17,8 +17,8 @@ from mexma_cli.commands.inputs import (
     is_typed,
     opened,
     progress_bar,
-    refuse_formats,
     refuse_inputs,
+    tsv_outputs,
 )
 from mexma_cli.commands.options import DEFAULT_MARGIN, ENCODER_NAMES, encoder_options, k_option
 from mexma_cli.commands.tune_output import (
@@ -275,14 +275,14 @@ def _check_outputs(output: Path | None, plot: Path | None, inputs: Iterable[Path
     """
     from mexma_cli.text.writing import prepare_output
 
+    read = [path for path in inputs if path is not None]
     if str(output) == "-":
         raise click.UsageError("The threshold goes to stdout: name a file for the pairs.")
     if output is not None and plot is not None and output.resolve() == plot.resolve():
         raise click.UsageError(f"{output} cannot be the pairs and the picture.")
-    refuse_formats(output)
-    for path in (output, plot):
-        prepare_output(path)
-    refuse_inputs(filter(None, (output, plot)), filter(None, inputs))
+    tsv_outputs(output, read)
+    prepare_output(plot)
+    refuse_inputs(filter(None, [plot]), read)
 
 
 def _report(found: Tuned, name: str, output: Path | None, plot: Path | None, about: str = "") -> None:
