@@ -62,7 +62,7 @@ def measured(mode: str, recipe: Path, workers: int) -> dict[str, float]:
 def work(mode: str, recipe_path: Path, workers: int) -> None:
     """In a process of its own: one of the modes; prints seconds and megabytes."""
     from mexma_cli.recipe import load
-    from mexma_cli.stages.prepare.corpora import find_jobs
+    from mexma_cli.stages.prepare.corpora import find_bitexts
     from mexma_cli.stages.prepare.selection import select
     from mexma_cli.text.clean import PairFilter
 
@@ -73,8 +73,8 @@ def work(mode: str, recipe_path: Path, workers: int) -> None:
     start = time.perf_counter()
     if mode == "select":
         with tempfile.TemporaryDirectory(dir=recipe.run) as folder:
-            for job in find_jobs(recipe.data)[0]:
-                select(job, PairFilter(), recipe.data.cap_per_language, Path(folder), lambda: None)
+            for bitext in find_bitexts(recipe.data)[0]:
+                select(bitext, PairFilter(), recipe.data.cap_per_language, Path(folder), lambda: None)
     else:
         prepare(recipe, workers=workers)
     print(json.dumps({"seconds": time.perf_counter() - start, "mb": _peak(), "before": before}))

@@ -12,7 +12,7 @@ import pytest
 import xxhash
 
 from mexma_cli.recipe import load
-from mexma_cli.stages.prepare.corpora import find_jobs
+from mexma_cli.stages.prepare.corpora import find_bitexts
 from mexma_cli.stages.prepare.prepare import excluded_sentences
 from mexma_cli.text.clean import PairFilter
 from mexma_cli.text.lines import read_lines
@@ -45,10 +45,10 @@ def training(data: Path) -> Iterator[str]:
     rules = PairFilter(
         settings.min_chars, settings.max_chars, settings.max_length_ratio, excluded_sentences(settings)[0]
     )
-    jobs, missing = find_jobs(settings)
-    assert jobs and not missing
-    for job in jobs:
-        for reason, source, target in job.rows():
+    bitexts, missing = find_bitexts(settings)
+    assert bitexts and not missing
+    for bitext in bitexts:
+        for reason, source, target in bitext.rows():
             if reason is None and rules.reason(source, target) is None:
                 yield source
                 yield target

@@ -15,7 +15,7 @@ from mexma_cli.errors import MexmaError
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class Part(click.ParamType):
+class PartNumber(click.ParamType):
     """One of several parts, such as 3/10: (3, 10)."""
 
     name = "I/N"
@@ -29,7 +29,7 @@ class Part(click.ParamType):
         return int(found[1]), int(found[2])
 
 
-class Gpus(click.ParamType):
+class GpuCount(click.ParamType):
     """A number of GPUs, or all of them: 0."""
 
     name = "N|all"
@@ -65,13 +65,13 @@ _OPTIONS = (
     ),
     click.option(
         "--gpus",
-        type=Gpus(),
+        type=GpuCount(),
         metavar="N|all",
         help="Embed on the first N GPUs of this machine, or on all, a process each.",
     ),
     click.option(
         "--shard",
-        type=Part(),
+        type=PartNumber(),
         metavar="I/N",
         help="Embed part I of N parts of the text, into NAME.0000I-of-0000N.emb; `mexma merge` puts the "
         "parts together.",

@@ -1,4 +1,4 @@
-"""BitextStore: the token ids of a corpus in one language pair, memory-mapped, a pair by one integer.
+"""TokenisedPairs: the token ids of a corpus in one language pair, memory-mapped, a pair by one integer.
 
 One folder holds ``source.ids.npy`` and ``target.ids.npy`` (all ids one after the other, without <s> and
 </s>), ``source.offsets.npy`` and ``target.offsets.npy`` (int64 [pairs + 1]) and, written last,
@@ -37,7 +37,7 @@ SIDES = ("source", "target")
 _OFFSET = "int64"
 
 
-class BitextManifest(BaseModel):
+class TokenisedPairsManifest(BaseModel):
     """What ``manifest.json`` says."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -70,16 +70,16 @@ class BitextManifest(BaseModel):
     tool_version: str
 
 
-class BitextStore:
+class TokenisedPairs:
     """A finished store. Make one with `open`; ``len(store)`` is its number of pairs."""
 
-    def __init__(self, path: Path, manifest: BitextManifest) -> None:
+    def __init__(self, path: Path, manifest: TokenisedPairsManifest) -> None:
         self.path = path
         self.manifest = manifest
         self._arrays: dict[str, np.ndarray] = {}
 
     @classmethod
-    def open(cls, path: str | Path, verify: bool = False) -> BitextStore:
+    def open(cls, path: str | Path, verify: bool = False) -> TokenisedPairs:
         """Open a store and check that all its files are there in full length.
 
         Raises:
@@ -89,7 +89,7 @@ class BitextStore:
         if not (folder / MANIFEST).is_file():
             what = "has no manifest.json" if folder.exists() else "no such folder"
             raise MexmaError(f"{folder} is no store of prepared pairs: {what}", "run `mexma prepare` first")
-        store = cls(folder, read_manifest(folder / MANIFEST, BitextManifest, FORMAT_VERSION))
+        store = cls(folder, read_manifest(folder / MANIFEST, TokenisedPairsManifest, FORMAT_VERSION))
         store._check_sizes()
         if verify:
             store.verify()
@@ -152,7 +152,7 @@ class BitextStore:
                 self._arrays[f"{side}.{part}"] = np.asarray(array)
 
 
-class BitextWriter:
+class TokenisedPairsWriter:
     """Writes a store pair by pair in constant memory; the folder gets its name when it is whole.
 
     Args:
@@ -176,7 +176,7 @@ class BitextWriter:
         self._tokens = dict.fromkeys(SIDES, 0)
         self.pairs = 0
 
-    def __enter__(self) -> BitextWriter:
+    def __enter__(self) -> TokenisedPairsWriter:
         for old in left_aside(self.path):  # of a killed run
             shutil.rmtree(old, ignore_errors=True)
         with no_space_as_message(self._part):
@@ -211,11 +211,11 @@ class BitextWriter:
                 self._tokens[side] = int(ends[-1])
         self.pairs += len(source)
 
-    def finish(self, facts: Mapping[str, Any]) -> BitextStore:
+    def finish(self, facts: Mapping[str, Any]) -> TokenisedPairs:
         """Write the manifest and give the folder its name.
 
         Args:
-            facts: The fields of `BitextManifest` that the writer does not count itself.
+            facts: The fields of `TokenisedPairsManifest` that the writer does not count itself.
         """
         with no_space_as_message(self._part):
             for array in (*self._ids.values(), *self._offsets.values()):
@@ -223,7 +223,7 @@ class BitextWriter:
             for file in self._files.values():
                 fsync_file(file)
             self._stack.close()
-        manifest = BitextManifest(
+        manifest = TokenisedPairsManifest(
             pairs=self.pairs,
             kept=self.pairs,
             tokens=self._tokens,
@@ -237,7 +237,7 @@ class BitextWriter:
         if self.path.is_dir() and not any(self.path.iterdir()):
             self.path.rmdir()
         commit_folder(self._part, self.path)
-        return BitextStore.open(self.path)
+        return TokenisedPairs.open(self.path)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

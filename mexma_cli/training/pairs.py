@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mexma_cli.store.pairs import BitextStore
+from mexma_cli.store.pairs import TokenisedPairs
 from mexma_cli.training.sampler import Sampler
 
 
@@ -21,7 +21,7 @@ class Pairs:
         source_languages: Codes of the stores' source languages, in the order of the alphabet.
     """
 
-    def __init__(self, stores: Sequence[BitextStore], sampler: Sampler) -> None:
+    def __init__(self, stores: Sequence[TokenisedPairs], sampler: Sampler) -> None:
         self._stores, self._sampler = stores, sampler
         self.source_languages = sorted({store.manifest.source_language for store in stores})
         languages = [self.source_languages.index(store.manifest.source_language) for store in stores]

@@ -15,7 +15,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.main import cli
 from mexma_cli.store.embeddings import Source
 from mexma_cli.store.journal import FileJournal
-from mexma_cli.store.pairs import BitextWriter
+from mexma_cli.store.pairs import TokenisedPairsWriter
 from tests.stores import embedding_writer
 
 
@@ -48,7 +48,7 @@ def make_store(path: Path, finish: bool) -> Path:
 
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
-    with BitextWriter(tmp_path / "data" / "tatoeba.fra", 100) as out:
+    with TokenisedPairsWriter(tmp_path / "data" / "tatoeba.fra", 100) as out:
         out.write([[5, 6], [7]], [[8], [9]])
         out.finish(
             {

@@ -1,4 +1,4 @@
-"""BitextStore: pairs come back by number; nothing half-written, nothing damaged unnoticed."""
+"""TokenisedPairs: pairs come back by number; nothing half-written, nothing damaged unnoticed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mexma_cli import files as manifest
 from mexma_cli.errors import MexmaError
-from mexma_cli.store.pairs import BitextStore, BitextWriter
+from mexma_cli.store.pairs import TokenisedPairs, TokenisedPairsWriter
 
 FACTS: dict[str, Any] = {
     "name": "tatoeba",
@@ -31,8 +31,8 @@ FACTS: dict[str, Any] = {
 Pairs = list[tuple[list[int], list[int]]]
 
 
-def make(path: Path, pairs: Pairs, vocabulary: int = 1000, step: int = 3) -> BitextStore:
-    with BitextWriter(path, vocabulary) as out:
+def make(path: Path, pairs: Pairs, vocabulary: int = 1000, step: int = 3) -> TokenisedPairs:
+    with TokenisedPairsWriter(path, vocabulary) as out:
         for start in range(0, len(pairs), step):
             some = pairs[start : start + step]
             out.write([source for source, _ in some], [target for _, target in some])
@@ -90,7 +90,7 @@ def test_an_error_leaves_the_old_store(tmp_path: Path, monkeypatch: pytest.Monke
         patch.setattr(manifest.os, "fsync", full)
         with pytest.raises(MexmaError, match="no space left"):
             make(tmp_path / "s", [([3], [4])])
-    assert BitextStore.open(tmp_path / "s", verify=True).pair(0)[0].tolist() == [1]
+    assert TokenisedPairs.open(tmp_path / "s", verify=True).pair(0)[0].tolist() == [1]
     assert [path.name for path in tmp_path.iterdir()] == ["s"]
 
 
@@ -101,13 +101,13 @@ def test_damage_is_named(tmp_path: Path) -> None:
     data[-1] ^= 1
     path.write_bytes(data)
     with pytest.raises(MexmaError, match=r"source\.ids\.npy is damaged: its checksum"):
-        BitextStore.open(tmp_path / "s", verify=True)
+        TokenisedPairs.open(tmp_path / "s", verify=True)
     os.truncate(path, len(data) - 1)
     with pytest.raises(MexmaError, match=r"source\.ids\.npy is damaged: 133 bytes instead of 134"):
-        BitextStore.open(tmp_path / "s")
+        TokenisedPairs.open(tmp_path / "s")
     path.unlink()
     with pytest.raises(MexmaError, match=r"source\.ids\.npy is missing"):
-        BitextStore.open(tmp_path / "s")
+        TokenisedPairs.open(tmp_path / "s")
     with pytest.raises(MexmaError, match="no such folder") as caught:
-        BitextStore.open(tmp_path / "nowhere")
+        TokenisedPairs.open(tmp_path / "nowhere")
     assert "mexma prepare" in (caught.value.hint or "")

@@ -15,7 +15,7 @@ from mexma_cli.files import MANIFEST, kind_of, read_json, read_manifest
 from mexma_cli.store import journal, layout
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.neighbours import NeighbourStore
-from mexma_cli.store.pairs import BitextStore
+from mexma_cli.store.pairs import TokenisedPairs
 from mexma_cli.text.lines import scan
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _unfinished(where: Path) -> Info:
 def _bitext(where: Path) -> Info:
     info = Info(str(where), "prepared pairs")
     try:
-        store = BitextStore.open(where)
+        store = TokenisedPairs.open(where)
         info.facts = store.manifest.model_dump(mode="json", exclude={"kind", "checksums"})
         store.verify()
     except MexmaError as error:

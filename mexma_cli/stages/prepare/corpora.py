@@ -25,7 +25,7 @@ Row = tuple[str | None, str, str]
 
 
 @dataclass(frozen=True)
-class Part:
+class PairFiles:
     """One file of pairs (tsv), or two: source, target."""
 
     files: tuple[Path | Member, ...]
@@ -39,13 +39,13 @@ class Part:
 
 
 @dataclass
-class Job:
+class Bitext:
     """One corpus in one language: what becomes one store."""
 
     data: Data
     corpus: Corpus
     language: str
-    parts: list[Part]
+    parts: list[PairFiles]
     looked: str
     """Where its files were looked for."""
     keep: Path | None = None
@@ -125,30 +125,34 @@ def store_path_of(data: Data, corpus: str, language: str) -> Path:
     return Path(data.store) / f"{corpus}.{language}"
 
 
-def find_jobs(data: Data) -> tuple[list[Job], list[MexmaError]]:
+def find_bitexts(data: Data) -> tuple[list[Bitext], list[MexmaError]]:
     """Every corpus in every language, in the recipe's order, with its files.
 
     Returns:
-        The jobs, of which those of an `optional` corpus may have no files; and what is missing: files of
+        The bitexts, of which those of an `optional` corpus may have no files; and what is missing: files of
         corpora that are not optional, and languages that no corpus has.
 
     Raises:
         MexmaError: A mistake in the recipe itself: a name, a language code, no `{lang}`.
     """
-    jobs: dict[Path, Job] = {}
+    bitexts: dict[Path, Bitext] = {}
     missing: list[MexmaError] = []
     for corpus in data.corpora:
         _check(corpus)
         listed = None if corpus.format in ("tsv", "aligned") else _Listing(data, corpus)
         for language in corpus.languages:
             languages.resolve(language)
-            job = _named(data, corpus, language, missing) if listed is None else listed.job(language, missing)
-            if job.path in jobs:
+            bitext = (
+                _named(data, corpus, language, missing)
+                if listed is None
+                else listed.bitext(language, missing)
+            )
+            if bitext.path in bitexts:
                 raise MexmaError(
                     f"corpus {corpus.name!r} has {language} twice", "give each corpus its own name"
                 )
-            jobs[job.path] = job
-    return list(jobs.values()), missing + _without_data(list(jobs.values()), missing)
+            bitexts[bitext.path] = bitext
+    return list(bitexts.values()), missing + _without_data(list(bitexts.values()), missing)
 
 
 def _check(corpus: Corpus) -> None:
@@ -173,8 +177,8 @@ def _check(corpus: Corpus) -> None:
                 )
 
 
-def _named(data: Data, corpus: Corpus, language: str, missing: list[MexmaError]) -> Job:
-    """The job of a corpus whose files are named in the recipe."""
+def _named(data: Data, corpus: Corpus, language: str, missing: list[MexmaError]) -> Bitext:
+    """The bitext of a corpus whose files are named in the recipe."""
     files = _files(data, corpus, language)
     keep = data.resolve(corpus.keep.path.replace("{lang}", language)) if corpus.keep else None
     lacking = [path for path in [*files, *([keep] if keep else [])] if not path.is_file()]
@@ -189,7 +193,7 @@ def _named(data: Data, corpus: Corpus, language: str, missing: list[MexmaError])
             )
         )
     looked = ", ".join(map(str, files)) + there
-    return Job(data, corpus, language, [] if lacking else [Part(tuple(files))], looked, keep)
+    return Bitext(data, corpus, language, [] if lacking else [PairFiles(tuple(files))], looked, keep)
 
 
 def _files(data: Data, corpus: Corpus, language: str) -> list[Path]:
@@ -214,7 +218,7 @@ class _Listing:
         self._data, self._corpus = data, corpus
         self._looked = str(data.resolve(corpus.path or ""))
         self._spelled = {spelling.lower(): code for code, all_ in data.codes.items() for spelling in all_}
-        self._found: dict[str, list[Part]] = {}
+        self._found: dict[str, list[PairFiles]] = {}
         target = languages.resolve(corpus.target)
         pattern = data.pattern((corpus.path or "").replace("{lang}", "*"))
         for part, codes in _parts(_under(pattern, corpus.format)):
@@ -222,9 +226,9 @@ class _Listing:
             if first and second and target in (first, second):
                 other = first if second == target else second
                 ordered = part.files if second == target else part.files[::-1]
-                self._found.setdefault(other, []).append(Part(ordered))
+                self._found.setdefault(other, []).append(PairFiles(ordered))
 
-    def job(self, language: str, missing: list[MexmaError]) -> Job:
+    def bitext(self, language: str, missing: list[MexmaError]) -> Bitext:
         parts = self._found.get(languages.resolve(language), [])
         if not parts and not self._corpus.optional:
             missing.append(
@@ -235,7 +239,7 @@ class _Listing:
                     "spell one",
                 )
             )
-        return Job(self._data, self._corpus, language, parts, self._looked)
+        return Bitext(self._data, self._corpus, language, parts, self._looked)
 
     def _resolve(self, code: str) -> str | None:
         if code.lower() in self._spelled:
@@ -256,7 +260,7 @@ def _under(pattern: str, format_: str) -> list[Path]:
     return sorted(found)
 
 
-def _parts(paths: list[Path]) -> Iterator[tuple[Part, tuple[str, str]]]:
+def _parts(paths: list[Path]) -> Iterator[tuple[PairFiles, tuple[str, str]]]:
     """The pairs of sides in zips, and among plain and packed files."""
     for path in paths:
         if path.suffix == ".zip":
@@ -266,22 +270,22 @@ def _parts(paths: list[Path]) -> Iterator[tuple[Part, tuple[str, str]]]:
             except zipfile.BadZipFile as error:
                 raise MexmaError(f"{path} is damaged: {error}", "fetch it again") from None
             for sides in sides_of(names):
-                yield Part(tuple(Member(path, name) for name in sides.names)), sides.codes
+                yield PairFiles(tuple(Member(path, name) for name in sides.names)), sides.codes
     for sides in sides_of(str(path) for path in paths):
-        yield Part(tuple(map(Path, sides.names))), sides.codes
+        yield PairFiles(tuple(map(Path, sides.names))), sides.codes
 
 
-def _without_data(jobs: list[Job], missing: list[MexmaError]) -> list[MexmaError]:
+def _without_data(bitexts: list[Bitext], missing: list[MexmaError]) -> list[MexmaError]:
     """Complaints about languages without a file, if there are none about their corpora yet."""
-    having = {job.pair for job in jobs if job.parts}
-    lacking: dict[tuple[str, str], list[Job]] = {}
-    for job in jobs:
-        if job.pair not in having:
-            lacking.setdefault(job.pair, []).append(job)
+    having = {bitext.pair for bitext in bitexts if bitext.parts}
+    lacking: dict[tuple[str, str], list[Bitext]] = {}
+    for bitext in bitexts:
+        if bitext.pair not in having:
+            lacking.setdefault(bitext.pair, []).append(bitext)
     alike: dict[tuple[str, str], list[str]] = {}  # target and where was looked -> languages
     for (source, target), all_ in lacking.items():
-        if all(job.corpus.optional for job in all_):
-            looked = ", ".join(dict.fromkeys(job.looked for job in all_[:3]))
+        if all(bitext.corpus.optional for bitext in all_):
+            looked = ", ".join(dict.fromkeys(bitext.looked for bitext in all_[:3]))
             more = f" and {len(all_) - 3} more corpora" if len(all_) > 3 else ""
             alike.setdefault((target, looked + more), []).append(source)
     errors = []

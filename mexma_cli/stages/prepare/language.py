@@ -19,9 +19,9 @@ from tokenizers import Tokenizer
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST
 from mexma_cli.recipe import Corpus, Data
-from mexma_cli.stages.prepare.corpora import Job
-from mexma_cli.stages.prepare.selection import CAP_SEED, Selection, select
-from mexma_cli.store.pairs import BitextManifest, BitextStore, BitextWriter
+from mexma_cli.stages.prepare.corpora import Bitext
+from mexma_cli.stages.prepare.selection import CAP_SEED, PairSelection, select
+from mexma_cli.store.pairs import TokenisedPairs, TokenisedPairsManifest, TokenisedPairsWriter
 from mexma_cli.text.clean import PairFilter
 
 _BATCH = 2000
@@ -71,11 +71,11 @@ class Quota:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CorpusPlan:
     """What is to be done with a corpus: settings without the tokeniser's, and the pairs as far as known."""
 
     settings: dict[str, Any]
-    selection: Selection | None
+    selection: PairSelection | None
 
 
 def _never() -> None:
@@ -84,7 +84,7 @@ def _never() -> None:
 
 @dataclass
 class LanguageWorker:
-    """Does one chain of jobs (the corpora of a language, or a single corpus) at a time.
+    """Does one chain of bitexts (the corpora of a language, or a single corpus) at a time.
 
     Attributes:
         excluded: Fingerprint of the sentences that `rules` excludes.
@@ -97,11 +97,11 @@ class LanguageWorker:
     rules: PairFilter
     excluded: str
     work: Path
-    selections: dict[Path, Selection] = field(default_factory=dict)
+    selections: dict[Path, PairSelection] = field(default_factory=dict)
     stopped: Callable[[], None] = _never
 
-    def plan(self, chain: list[Job], choose: str) -> list[Plan] | None:
-        """Settings of all jobs of a chain.
+    def plan(self, chain: list[Bitext], choose: str) -> list[CorpusPlan] | None:
+        """Settings of all bitexts of a chain.
 
         Args:
             choose: Which pairs to choose: ``none``, ``counts`` (where a later limit needs their number) or
@@ -111,25 +111,25 @@ class LanguageWorker:
             None if a number is not known and nothing may be chosen.
         """
         quota, plans = Quota(self.data), []
-        for place, job in enumerate(chain):
-            limit = self._limit(quota, job)
-            settings = self._settings(job, limit)
-            selection = self.selections.get(job.path)
-            before = prepared(job.path)
+        for place, bitext in enumerate(chain):
+            limit = self._limit(quota, bitext)
+            settings = self._settings(bitext, limit)
+            selection = self.selections.get(bitext.path)
+            before = prepared(bitext.path)
             known = before is not None and _of_text(before) == settings
             needed = choose == "all" or (place + 1 < len(chain) and not known)
             if selection is None and limit != 0 and needed:
                 if choose == "none":
                     return None
-                selection = self._select(job, limit)
-            plans.append(Plan(settings, selection))
+                selection = self._select(bitext, limit)
+            plans.append(CorpusPlan(settings, selection))
             if selection is not None:
                 quota.kept += selection.kept
             elif known and before is not None:
                 quota.kept += _chosen(before)
         return plans
 
-    def write(self, chain: list[Job], tokenizer: Path) -> list[CorpusReport]:
+    def write(self, chain: list[Bitext], tokenizer: Path) -> list[CorpusReport]:
         """Make the stores of a chain; those with the same settings are left as they are.
 
         Args:
@@ -137,62 +137,62 @@ class LanguageWorker:
         """
         backend, keeps_end, digest = load_backend(tokenizer.read_text(encoding="utf-8"))
         quota, reports = Quota(self.data), []
-        for job in chain:
-            limit = self._limit(quota, job)
-            settings = self._settings(job, limit) | self._tokens(digest)
-            manifest = prepared(job.path)
+        for bitext in chain:
+            limit = self._limit(quota, bitext)
+            settings = self._settings(bitext, limit) | self._tokens(digest)
+            manifest = prepared(bitext.path)
             reused = manifest is not None and manifest.settings == settings
             if manifest is None or not reused:
-                selection = self.selections.get(job.path)
+                selection = self.selections.get(bitext.path)
                 if selection is None and limit != 0:
-                    selection = self._select(job, limit)
-                manifest = self._tokenise(job, selection, backend, keeps_end, settings)
+                    selection = self._select(bitext, limit)
+                manifest = self._tokenise(bitext, selection, backend, keeps_end, settings)
                 if selection is not None:
                     selection.path.unlink(missing_ok=True)
             quota.kept += _chosen(manifest)
-            reports.append(_report(job, manifest, reused, limit))
+            reports.append(_report(bitext, manifest, reused, limit))
         return reports
 
-    def finished(self, chain: list[Job], digest: str) -> list[CorpusReport] | None:
+    def finished(self, chain: list[Bitext], digest: str) -> list[CorpusReport] | None:
         """The reports of a chain that was prepared before with the same settings; None if it was not."""
         quota, reports = Quota(self.data), []
-        for job in chain:
-            limit = self._limit(quota, job)
-            manifest = prepared(job.path)
-            if manifest is None or manifest.settings != self._settings(job, limit) | self._tokens(digest):
+        for bitext in chain:
+            limit = self._limit(quota, bitext)
+            manifest = prepared(bitext.path)
+            if manifest is None or manifest.settings != self._settings(bitext, limit) | self._tokens(digest):
                 return None
             quota.kept += _chosen(manifest)
-            reports.append(_report(job, manifest, True, limit))
+            reports.append(_report(bitext, manifest, True, limit))
         return reports
 
-    def _limit(self, quota: Quota, job: Job) -> int | None:
-        return quota.limit(job.corpus) if job.parts else 0
+    def _limit(self, quota: Quota, bitext: Bitext) -> int | None:
+        return quota.limit(bitext.corpus) if bitext.parts else 0
 
-    def _settings(self, job: Job, limit: int | None) -> dict[str, Any]:
+    def _settings(self, bitext: Bitext, limit: int | None) -> dict[str, Any]:
         """What decides about the text of a store; files that are not needed do not matter."""
-        wanted = job if limit != 0 else replace(job, parts=[], keep=None)
+        wanted = bitext if limit != 0 else replace(bitext, parts=[], keep=None)
         return wanted.settings | {"limit": limit, "cap_seed": CAP_SEED, "excluded": self.excluded}
 
     def _tokens(self, digest: str) -> dict[str, Any]:
         return dict(zip(_OF_TOKENS, (digest, self.data.max_tokens), strict=True))
 
-    def _select(self, job: Job, limit: int | None) -> Selection:
-        return select(job, self.rules, limit, self.work, self.stopped)
+    def _select(self, bitext: Bitext, limit: int | None) -> PairSelection:
+        return select(bitext, self.rules, limit, self.work, self.stopped)
 
     def _tokenise(
         self,
-        job: Job,
-        selection: Selection | None,
+        bitext: Bitext,
+        selection: PairSelection | None,
         tokenizer: Any,
         keeps_end: bool,
         settings: dict[str, Any],
-    ) -> BitextManifest:
+    ) -> TokenisedPairsManifest:
         """The second reading: write the store (an empty one where there is no selection)."""
         limit = self.data.max_tokens - 2
         kept = slice(-limit, None) if keeps_end else slice(limit)
         truncated = bare = 0
-        pairs = selection.pairs(job, self.stopped) if selection is not None else iter(())
-        with BitextWriter(job.path, tokenizer.get_vocab_size()) as writer:
+        pairs = selection.pairs(bitext, self.stopped) if selection is not None else iter(())
+        with TokenisedPairsWriter(bitext.path, tokenizer.get_vocab_size()) as writer:
             for batch in _batches(pairs):
                 sides = []
                 for texts in zip(*batch, strict=True):
@@ -204,7 +204,7 @@ class LanguageWorker:
                 writer.write([source[kept] for source, _ in both], [target[kept] for _, target in both])
             dropped = dict(selection.dropped) if selection is not None else {}
             facts = {
-                "name": job.corpus.name,
+                "name": bitext.corpus.name,
                 "source_language": settings["source"],
                 "target_language": settings["target"],
                 "tokenizer_fingerprint": settings["tokenizer"],
@@ -226,21 +226,21 @@ def load_backend(text: str) -> tuple[Any, bool, str]:
     return backend, keeps_end, xxhash.xxh3_128_hexdigest(text.encode())
 
 
-def prepared(path: Path) -> BitextManifest | None:
+def prepared(path: Path) -> TokenisedPairsManifest | None:
     """The manifest of a whole store, None if there is none or it is damaged: then it is made again."""
     if not (path / MANIFEST).is_file():
         return None
     try:
-        return BitextStore.open(path).manifest
+        return TokenisedPairs.open(path).manifest
     except MexmaError:
         return None
 
 
-def _of_text(manifest: BitextManifest) -> dict[str, Any]:
+def _of_text(manifest: TokenisedPairsManifest) -> dict[str, Any]:
     return {key: value for key, value in manifest.settings.items() if key not in _OF_TOKENS}
 
 
-def _chosen(manifest: BitextManifest) -> int:
+def _chosen(manifest: TokenisedPairsManifest) -> int:
     """Pairs that were chosen, before some turned out to have no tokens."""
     return manifest.kept + manifest.dropped.get("no tokens", 0)
 
@@ -250,17 +250,19 @@ def _batches(pairs: Iterator[tuple[str, str]]) -> Iterator[list[tuple[str, str]]
         yield batch
 
 
-def _report(job: Job, manifest: BitextManifest, reused: bool, limit: int | None) -> CorpusReport:
+def _report(
+    bitext: Bitext, manifest: TokenisedPairsManifest, reused: bool, limit: int | None
+) -> CorpusReport:
     return CorpusReport(
-        corpus=job.corpus.name,
-        language=job.language,
+        corpus=bitext.corpus.name,
+        language=bitext.language,
         target=manifest.target_language,
         read=manifest.read,
         kept=manifest.kept,
         dropped=manifest.dropped,
         truncated=manifest.truncated,
         tokens=sum(manifest.tokens.values()),
-        path=str(job.path),
+        path=str(bitext.path),
         reused=reused,
-        skipped="no files" if not job.parts else "not needed" if limit == 0 else "",
+        skipped="no files" if not bitext.parts else "not needed" if limit == 0 else "",
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mexma_cli.recipe import Data
-from mexma_cli.stages.prepare.corpora import Job, find_jobs
+from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.language import Quota
 from mexma_cli.stages.prepare.prepare import chains_of, excluded_files
 from mexma_cli.stages.prepare.selection import BYTES_PER_PAIR
@@ -63,41 +63,41 @@ def plan(data: Data, on_progress: Callable[[int, int, str], object]) -> PrepareP
     Raises:
         MexmaError: A mistake in the recipe itself, or a file that cannot be read.
     """
-    jobs, missing = find_jobs(data)
+    bitexts, missing = find_bitexts(data)
     missing += excluded_files(data)[1]
     planned: dict[str, PlannedCorpus] = {}
-    for chain in chains_of(data, jobs):
+    for chain in chains_of(data, bitexts):
         quota = Quota(data)
-        for job in chain:
-            on_progress(len(planned), len(jobs), job.label)
-            found = _look(job, quota)
-            planned[str(job.path)] = found
+        for bitext in chain:
+            on_progress(len(planned), len(bitexts), bitext.label)
+            found = _look(bitext, quota)
+            planned[str(bitext.path)] = found
             quota.kept += found.used
-    on_progress(len(jobs), len(jobs), "")
-    rows = [planned[str(job.path)] for job in jobs]
+    on_progress(len(bitexts), len(bitexts), "")
+    rows = [planned[str(bitext.path)] for bitext in bitexts]
     largest = max((row.pairs for row in rows if row.used), default=0)
     return PreparePlan(rows, [error.message for error in missing], BYTES_PER_PAIR * largest)
 
 
-def _look(job: Job, quota: Quota) -> PlannedCorpus:
+def _look(bitext: Bitext, quota: Quota) -> PlannedCorpus:
     pairs = size = 0
     counted = True
-    for part in job.parts:
+    for part in bitext.parts:
         found = [estimate_lines(file) for file in part.files]
         pairs += found[0][0]
         size += sum(text for _, text, _ in found)
         counted &= found[0][2]
-    limit = quota.limit(job.corpus)
+    limit = quota.limit(bitext.corpus)
     used = pairs if limit is None else min(pairs, limit)
     disk = round(used * (size / max(1, pairs) / BYTES_PER_TOKEN * _ID + _OFFSETS)) if used else 0
     return PlannedCorpus(
-        corpus=job.corpus.name,
-        language=job.language,
-        target=job.corpus.target,
-        files=len(job.files),
+        corpus=bitext.corpus.name,
+        language=bitext.language,
+        target=bitext.corpus.target,
+        files=len(bitext.files),
         pairs=pairs,
         counted=counted,
         used=used,
         disk=disk,
-        looked=job.looked,
+        looked=bitext.looked,
     )

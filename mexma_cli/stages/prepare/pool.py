@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.stages.prepare.corpora import Job
+from mexma_cli.stages.prepare.corpora import Bitext
 from mexma_cli.stages.prepare.language import LanguageWorker
-from mexma_cli.stages.prepare.selection import Selection
+from mexma_cli.stages.prepare.selection import PairSelection
 
 _here: LanguageWorker
 """In a process of the pool: what does the work."""
@@ -67,7 +67,7 @@ def _start(worker: LanguageWorker, stop: Any) -> None:
 
 
 def work_on(
-    what: str, chain: list[Job], argument: Any, selections: dict[Path, Selection]
+    what: str, chain: list[Bitext], argument: Any, selections: dict[Path, PairSelection]
 ) -> tuple[Any, dict[str, list[Any]]]:
     """In a process of the pool: the result, and the checksums that are known now."""
     _here.selections = selections

@@ -1,7 +1,7 @@
-"""Parallel text to BitextStores, language by language in several processes; finished stores are kept.
+"""Parallel text to tokenised pairs, language by language in several processes; finished stores are kept.
 
-Each corpus is read twice. The first reading decides about every pair (stages/selection.py), the second
-tokenises what is kept (stages/language.py). The stores have the same bytes whatever the number of processes.
+Each corpus is read twice. The first reading decides about every pair (selection.py), the second
+tokenises what is kept (language.py). The stores have the same bytes whatever the number of processes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import xxhash
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import aside, check_outside_stores, left_aside, only_writer, read_json, write_json_atomic
 from mexma_cli.recipe import Data, Recipe
-from mexma_cli.stages.prepare.corpora import Job, find_jobs, store_path_of
-from mexma_cli.stages.prepare.language import CorpusReport, LanguageWorker, Plan
+from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts, store_path_of
+from mexma_cli.stages.prepare.language import CorpusPlan, CorpusReport, LanguageWorker
 from mexma_cli.stages.prepare.pool import processes, result, work_on
 from mexma_cli.stages.prepare.tokenizer import recipe_tokenizer
 from mexma_cli.stages.prepare.vocabulary import Weighed
@@ -54,35 +54,37 @@ def prepare(recipe: Recipe, on_progress: Progress | None = None, workers: int = 
         MexmaError: A file is missing or broken, a language unknown or without any data, no pair is left. All
             files are looked for before any work starts.
     """
-    jobs, missing = find_jobs(recipe.data)
+    bitexts, missing = find_bitexts(recipe.data)
     if missing:
         more = f" (and {len(missing) - 1} more like this: --dry-run lists them)" if len(missing) > 1 else ""
         raise MexmaError(missing[0].message + more, missing[0].hint)
-    with _Crew(recipe.data, jobs, on_progress or (lambda done, jobs, label: None), workers) as crew:
-        reports = crew.reports(crew.tokenizer(recipe))
+    with _Preparation(
+        recipe.data, bitexts, on_progress or (lambda done, bitexts, label: None), workers
+    ) as preparation:
+        reports = preparation.reports(preparation.tokenizer(recipe))
     if not any(report.kept for report in reports):
         raise MexmaError("no pair is left in any corpus", "look at the filters in `data`")
     return reports
 
 
-def chains_of(data: Data, jobs: list[Job]) -> list[list[Job]]:
+def chains_of(data: Data, bitexts: list[Bitext]) -> list[list[Bitext]]:
     """What is done one after the other: a language's corpora if limits tie them together, else each alone.
 
     Corpora keep the recipe's order, those with `top_up` come last.
     """
     if not data.cap_per_language and not data.minimum_per_language:
-        return [[job] for job in jobs]
-    chains: dict[tuple[str, str], list[Job]] = {}
-    for job in sorted(jobs, key=lambda job: job.corpus.top_up):
-        chains.setdefault(job.pair, []).append(job)
+        return [[bitext] for bitext in bitexts]
+    chains: dict[tuple[str, str], list[Bitext]] = {}
+    for bitext in sorted(bitexts, key=lambda bitext: bitext.corpus.top_up):
+        chains.setdefault(bitext.pair, []).append(bitext)
     return list(chains.values())
 
 
-class _Crew:
+class _Preparation:
     """The processes of one `prepare`; there are none, and nothing is written, while all is found prepared."""
 
-    def __init__(self, data: Data, jobs: list[Job], tell: Progress, workers: int) -> None:
-        self._data, self._jobs, self._tell, self._workers = data, jobs, tell, workers
+    def __init__(self, data: Data, bitexts: list[Bitext], tell: Progress, workers: int) -> None:
+        self._data, self._jobs, self._tell, self._workers = data, bitexts, tell, workers
         self._store = Path(data.store)
         self._work = aside(self._store / _WORK)
         excluded, fingerprint = excluded_sentences(data)
@@ -90,13 +92,13 @@ class _Crew:
         self._worker = LanguageWorker(data, rules, fingerprint, self._work)
         self._known = _read_checksums(self._store)
         self._before = dict(self._known)
-        for job in jobs:
-            job.known = self._known
-        self._chains = chains_of(data, jobs)
+        for bitext in bitexts:
+            bitext.known = self._known
+        self._chains = chains_of(data, bitexts)
         self._stack = ExitStack()
         self._open = False
 
-    def __enter__(self) -> _Crew:
+    def __enter__(self) -> _Preparation:
         return self
 
     def __exit__(self, *problem: object) -> None:
@@ -109,19 +111,19 @@ class _Crew:
             plans = self._plans("counts")
             settings = {
                 "excluded": self._worker.excluded,
-                "corpora": [plans[job.path].settings for job in self._jobs],
+                "corpora": [plans[bitext.path].settings for bitext in self._jobs],
             }
             wanted = recipe.encoder.tokenizer
             if wanted is not None and wanted.words:  # only words are counted as often as they are seen
-                settings["repeats"] = [job.corpus.repeat for job in self._jobs]
+                settings["repeats"] = [bitext.corpus.repeat for bitext in self._jobs]
 
         def sentences() -> Iterator[Weighed]:
             plans = self._plans("all")
-            for job in self._jobs:
-                selection = plans[job.path].selection
+            for bitext in self._jobs:
+                selection = plans[bitext.path].selection
                 if selection is not None:
-                    for pair in selection.pairs(job, self._worker.stopped):
-                        yield from ((sentence, job.corpus.repeat) for sentence in pair)
+                    for pair in selection.pairs(bitext, self._worker.stopped):
+                        yield from ((sentence, bitext.corpus.repeat) for sentence in pair)
 
         tokens = recipe_tokenizer(recipe, settings, sentences)
         backend = tokens.backend
@@ -132,7 +134,7 @@ class _Crew:
         return str(backend.to_str())
 
     def reports(self, tokenizer: str) -> list[CorpusReport]:
-        """Make the stores that are not there yet; a report for each job, in the recipe's order."""
+        """Make the stores that are not there yet; a report for each bitext, in the recipe's order."""
         digest = xxhash.xxh3_128_hexdigest(tokenizer.encode())
         done: dict[str, CorpusReport] = {}
         left = []
@@ -149,22 +151,22 @@ class _Crew:
                 done |= {report.path: report for report in found}
         self._keep_checksums()
         self._tell(len(self._jobs), len(self._jobs), "")
-        return [done[str(job.path)] for job in self._jobs]
+        return [done[str(bitext.path)] for bitext in self._jobs]
 
-    def _plans(self, choose: str) -> dict[Path, Plan]:
-        """The plans of all jobs, with their pairs chosen as far as `choose` says."""
-        plans: dict[Path, Plan] = {}
+    def _plans(self, choose: str) -> dict[Path, CorpusPlan]:
+        """The plans of all bitexts, with their pairs chosen as far as `choose` says."""
+        plans: dict[Path, CorpusPlan] = {}
         left = []
         for chain in self._chains:
             known = self._worker.plan(chain, "none") if choose == "counts" else None
             if known is None:
                 left.append(chain)
             else:
-                plans |= {job.path: plan for job, plan in zip(chain, known, strict=True)}
+                plans |= {bitext.path: plan for bitext, plan in zip(chain, known, strict=True)}
         if left:
             self._begin()
             for chain, found in zip(left, self._run("plan", left, choose), strict=True):
-                plans |= {job.path: plan for job, plan in zip(chain, found, strict=True)}
+                plans |= {bitext.path: plan for bitext, plan in zip(chain, found, strict=True)}
         self._worker.selections |= {
             path: plan.selection for path, plan in plans.items() if plan.selection is not None
         }
@@ -186,7 +188,7 @@ class _Crew:
         self._stack.callback(shutil.rmtree, self._work, ignore_errors=True)
         self._open = True
 
-    def _run(self, what: str, chains: list[list[Job]], argument: Any) -> list[Any]:
+    def _run(self, what: str, chains: list[list[Bitext]], argument: Any) -> list[Any]:
         """Results of a worker's method for all chains, in their order."""
         total = len(self._jobs)
         done = total - sum(map(len, chains))
@@ -202,7 +204,7 @@ class _Crew:
             # The longest first, so that no process is alone at the end.
             for place in sorted(range(len(chains)), key=lambda place: -_size(chains[place])):
                 chain = chains[place]
-                mine = {job.path: s for job in chain if (s := self._worker.selections.get(job.path))}
+                mine = {bitext.path: s for bitext in chain if (s := self._worker.selections.get(bitext.path))}
                 futures[pool.submit(work_on, what, chain, argument, mine)] = place
             found: dict[int, Any] = {}
             for future in as_completed(futures):
@@ -220,8 +222,8 @@ class _Crew:
             self._before = dict(self._known)
 
 
-def _size(chain: list[Job]) -> int:
-    files = [file for job in chain for file in job.files]
+def _size(chain: list[Bitext]) -> int:
+    files = [file for bitext in chain for file in bitext.files]
     paths = {file.archive if isinstance(file, Member) else file for file in files}
     return sum(path.stat().st_size for path in paths)
 

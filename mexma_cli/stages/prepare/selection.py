@@ -18,7 +18,7 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import no_space_as_message
-from mexma_cli.stages.prepare.corpora import Job, Row
+from mexma_cli.stages.prepare.corpora import Bitext, Row
 from mexma_cli.text.clean import REASONS, PairFilter, pair_hash
 
 CAP_SEED = 42
@@ -32,7 +32,7 @@ _HASHED = np.dtype([("hash", "<u8"), ("row", "<u4")])
 
 
 @dataclass(frozen=True)
-class Selection:
+class PairSelection:
     """What was decided about the pairs of a corpus.
 
     Attributes:
@@ -47,13 +47,13 @@ class Selection:
     kept: int
     dropped: dict[str, int]
 
-    def pairs(self, job: Job, stopped: Callable[[], None]) -> Iterator[tuple[str, str]]:
+    def pairs(self, bitext: Bitext, stopped: Callable[[], None]) -> Iterator[tuple[str, str]]:
         """The kept pairs, read again from the files.
 
         Args:
             stopped: Called now and then; raises to end the reading.
         """
-        rows = job.rows()
+        rows = bitext.rows()
         with self.path.open("rb") as file:
             while codes := file.read(_BATCH):
                 stopped()
@@ -63,8 +63,8 @@ class Selection:
 
 
 def select(
-    job: Job, rules: PairFilter, limit: int | None, folder: Path, stopped: Callable[[], None]
-) -> Selection:
+    bitext: Bitext, rules: PairFilter, limit: int | None, folder: Path, stopped: Callable[[], None]
+) -> PairSelection:
     """Decide about every pair of a corpus.
 
     Args:
@@ -76,33 +76,33 @@ def select(
         MexmaError: Files cannot be read, do not fit together, or have no lines; or the disk is full.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{job.path.name}.codes"
+    path = folder / f"{bitext.path.name}.codes"
     with no_space_as_message(path):
-        parts = _Parts(folder / job.path.name)
+        parts = _HashPartitions(folder / bitext.path.name)
         try:
             read = 0
             with path.open("wb") as file:
-                rows = job.rows()
+                rows = bitext.rows()
                 while batch := list(islice(rows, _BATCH)):
                     stopped()
                     file.write(_filtered(batch, read, rules, parts))
                     read += len(batch)
             if not read:
-                raise MexmaError(f"{job.files[0]} has no lines")
+                raise MexmaError(f"{bitext.files[0]} has no lines")
             codes = np.memmap(path, dtype=np.uint8, mode="r+")
             left = read if limit is None else limit
             for part in range(256):
                 stopped()
-                left -= _duplicates_and_cap(parts.sorted(part), codes, left, job.data.drop_duplicates)
+                left -= _duplicates_and_cap(parts.sorted(part), codes, left, bitext.data.drop_duplicates)
             codes.flush()
         finally:
             parts.remove()
     counts = Counter({code: int(count) for code, count in enumerate(_counts(codes)) if count})
     dropped = {reason: counts[code] for reason, code in _CODES.items() if code and counts[code]}
-    return Selection(path, read, counts[0], dropped)
+    return PairSelection(path, read, counts[0], dropped)
 
 
-def _filtered(batch: list[Row], first: int, rules: PairFilter, parts: _Parts) -> bytes:
+def _filtered(batch: list[Row], first: int, rules: PairFilter, parts: _HashPartitions) -> bytes:
     """The codes of a batch whose first pair is pair `first` of all; what passes goes to `parts`."""
     codes = bytearray()
     hashes, places = [], []
@@ -135,7 +135,7 @@ def _counts(codes: np.ndarray) -> np.ndarray:
     )
 
 
-class _Parts:
+class _HashPartitions:
     """Hashes and rows, divided into 256 by the hash's first byte; what does not fit the buffer is on disk."""
 
     def __init__(self, stem: Path) -> None:

@@ -21,7 +21,7 @@ from mexma_cli.recipe import ContrastiveObjective, Corpus, MexmaObjective, Phase
 from mexma_cli.stages.prepare.prepare import CorpusReport, prepare, store_path
 from mexma_cli.stages.prepare.tokenizer import check_length, load_tokenizer, tokenizer_path
 from mexma_cli.stages.train import objectives, run_folder
-from mexma_cli.store.pairs import BitextStore
+from mexma_cli.store.pairs import TokenisedPairs
 from mexma_cli.training import loggers
 from mexma_cli.training.checkpoint import BEST
 from mexma_cli.training.distributed import Processes
@@ -177,7 +177,7 @@ def has_its_text(recipe: Recipe) -> bool:
         return False
 
 
-def _text(recipe: Recipe, stores: list[BitextStore]) -> dict[str, str]:
+def _text(recipe: Recipe, stores: list[TokenisedPairs]) -> dict[str, str]:
     """Fingerprints, by name, of the prepared pairs, and of a tokeniser that was trained for them."""
     found: dict[str, str] = {}
     for store in stores:
@@ -217,7 +217,7 @@ def _start(recipe: Recipe) -> SentenceEncoder:
     return encoder
 
 
-def _languages(recipe: Recipe, start: SentenceEncoder, stores: list[BitextStore]) -> tuple[str, ...]:
+def _languages(recipe: Recipe, start: SentenceEncoder, stores: list[TokenisedPairs]) -> tuple[str, ...]:
     """What the trained encoder knows; () if it starts from one of which that is not known."""
     if recipe.encoder.new is None and not start.languages:
         return ()
@@ -225,13 +225,13 @@ def _languages(recipe: Recipe, start: SentenceEncoder, stores: list[BitextStore]
     return tuple(sorted({*start.languages, *chain.from_iterable(sides)}))
 
 
-def open_stores(recipe: Recipe) -> list[BitextStore]:
+def open_stores(recipe: Recipe) -> list[TokenisedPairs]:
     """All prepared corpora of a recipe that have pairs.
 
     Raises:
         MexmaError: One was not prepared.
     """
-    stores = [BitextStore.open(path) for _, path in _places(recipe)]
+    stores = [TokenisedPairs.open(path) for _, path in _places(recipe)]
     return [store for store in stores if len(store)]
 
 
@@ -245,7 +245,7 @@ def _trainer(
     recipe: Recipe,
     phase: Phase,
     encoder: SentenceEncoder,
-    stores: list[BitextStore],
+    stores: list[TokenisedPairs],
     dev_score: DevScore | None,
     processes: Processes,
 ) -> Trainer:

@@ -10,7 +10,7 @@ import yaml
 from mexma_cli.recipe import Recipe, load
 from mexma_cli.stages.prepare.prepare import CorpusReport
 from mexma_cli.stages.prepare.tokenizer import load_tokenizer
-from mexma_cli.store.pairs import BitextStore
+from mexma_cli.store.pairs import TokenisedPairs
 
 
 def recipe(folder: Path, encoder: dict[str, Any], **data: Any) -> Recipe:
@@ -45,5 +45,5 @@ def recipe(folder: Path, encoder: dict[str, Any], **data: Any) -> Recipe:
 
 
 def texts(report: CorpusReport, tokenizer: Path) -> list[tuple[str, str]]:
-    store, decoder = BitextStore.open(report.path, verify=True), load_tokenizer(tokenizer)
+    store, decoder = TokenisedPairs.open(report.path, verify=True), load_tokenizer(tokenizer)
     return [tuple(decoder.decode(ids) for ids in store.pair(row)) for row in range(len(store))]  # type: ignore[misc]

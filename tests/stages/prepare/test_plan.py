@@ -20,7 +20,7 @@ PAPERS = [
 
 
 def look(data: Data) -> PreparePlan:
-    return plan(data, lambda done, jobs, label: None)
+    return plan(data, lambda done, bitexts, label: None)
 
 
 def opus(path: Path, languages: tuple[str, ...], pairs: int = 1) -> None:

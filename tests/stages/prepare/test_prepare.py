@@ -21,7 +21,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file, only_writer
 from mexma_cli.stages.prepare.prepare import prepare, store_path
 from mexma_cli.stages.prepare.tokenizer import load_tokenizer, tokenizer_path
-from mexma_cli.store.pairs import BitextStore
+from mexma_cli.store.pairs import TokenisedPairs
 from tests.stages.prepare.preparing import recipe, texts
 
 
@@ -63,7 +63,7 @@ def test_kept_and_dropped_with_reasons(
     assert tsv.read == tsv.kept + sum(tsv.dropped.values())
     assert texts(tsv, tiny_encoder) == list(zip(sentences["fra"], sentences["eng"], strict=True))
     assert (verses.read, verses.kept, verses.dropped) == (8, 5, {"missing": 1, "other part": 2})
-    store = BitextStore.open(store_path(recipe(folder, start), "tsv", "fra"))
+    store = TokenisedPairs.open(store_path(recipe(folder, start), "tsv", "fra"))
     assert store.manifest.source_language == "fra_Latn"
     assert tsv.tokens == sum(len(side) for row in range(8) for side in store.pair(row))
     special = set(load_tokenizer(tiny_encoder).all_special_ids) - {3}
@@ -100,7 +100,7 @@ def test_a_cap_chooses_the_same_pairs_in_any_order(
 
 def test_long_sentences_are_cut_and_counted(folder: Path, start: dict[str, Any]) -> None:
     (report, _) = prepare(recipe(folder, start, max_tokens=12))
-    store = BitextStore.open(report.path)
+    store = TokenisedPairs.open(report.path)
     lengths = [len(side) for row in range(len(store)) for side in store.pair(row)]
     assert max(lengths) == 10
     assert report.truncated >= sum(length == 10 for length in lengths) - 3 > 0
@@ -149,7 +149,7 @@ def test_a_tokeniser_is_trained_on_what_is_kept_and_used_again(folder: Path) -> 
     assert not any("x" * 5 in piece for piece in tokenizer.get_vocab()), "trained on a dropped pair"
     assert all(report.reused for report in prepare(made))
     assert (tokenizer_path(made) / "tokenizer.json").stat().st_mtime_ns == note
-    assert BitextStore.open(first[0].path).manifest.vocabulary == len(tokenizer)
+    assert TokenisedPairs.open(first[0].path).manifest.vocabulary == len(tokenizer)
 
 
 def test_another_tokeniser_in_the_same_process(folder: Path) -> None:
@@ -158,7 +158,9 @@ def test_another_tokeniser_in_the_same_process(folder: Path) -> None:
         made = recipe(folder, {"new": shape, "tokenizer": {"vocabulary": 300, "lowercase": lowercase}})
         report = prepare(made)[0]
         assert not report.reused
-        assert BitextStore.open(report.path).manifest.vocabulary == len(load_tokenizer(tokenizer_path(made)))
+        assert TokenisedPairs.open(report.path).manifest.vocabulary == len(
+            load_tokenizer(tokenizer_path(made))
+        )
 
 
 @pytest.mark.parametrize("odd", ["text in lower case", "a folder for the transformer", "the end is kept"])
@@ -182,7 +184,7 @@ def test_the_tokens_are_those_that_the_encoder_embeds(
         modules[0]["path"] = "0_Transformer"
         (encoder / "modules.json").write_text(json.dumps(modules))
     report = prepare(recipe(folder, {"from": str(encoder)}, max_tokens=12))[0]
-    store = BitextStore.open(report.path)
+    store = TokenisedPairs.open(report.path)
     loaded = SentenceEncoder.load(str(encoder), "cpu", max_tokens=12)
     for row, pair in enumerate(zip(sentences["fra"], sentences["eng"], strict=True)):
         for ids, wanted in zip(store.pair(row), loaded.tokenize(pair), strict=True):

@@ -10,16 +10,16 @@ import pytest
 
 from mexma_cli.recipe import Data
 from mexma_cli.stages.prepare import selection
-from mexma_cli.stages.prepare.corpora import Job, find_jobs
+from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.selection import CAP_SEED, select
 from mexma_cli.text.clean import PairFilter, pair_hash
 
 
-def job(folder: Path, rows: list[tuple[str, str]], drop_duplicates: bool = True) -> Job:
+def bitext(folder: Path, rows: list[tuple[str, str]], drop_duplicates: bool = True) -> Bitext:
     (folder / "a.tsv").write_text("\n".join("\t".join(row) for row in rows))
     corpora = [{"name": "a", "format": "tsv", "path": "a.tsv", "languages": ["fra"]}]
     data = {"root": str(folder), "store": "s", "corpora": corpora, "drop_duplicates": drop_duplicates}
-    return find_jobs(Data.model_validate(data))[0][0]
+    return find_bitexts(Data.model_validate(data))[0][0]
 
 
 def expected(rows: list[tuple[str, str]], limit: int | None, drop_duplicates: bool) -> list[int]:
@@ -42,7 +42,7 @@ def test_the_smallest_hashes_and_the_first_of_equals(
     random.seed(3)
     rows = [(f"phrase {random.randrange(800)}", "a sentence") for _ in range(1500)]
     work = tmp_path / "work"
-    made = job(tmp_path, rows, drop_duplicates)
+    made = bitext(tmp_path, rows, drop_duplicates)
     found = select(made, PairFilter(), limit, work, lambda: None)
     wanted = expected(rows, limit, drop_duplicates)
     assert np.flatnonzero(np.fromfile(found.path, dtype=np.uint8) == 0).tolist() == wanted
@@ -64,5 +64,5 @@ def test_stopping_leaves_no_parts_behind(tmp_path: Path, monkeypatch: pytest.Mon
 
     rows = [(f"phrase {number}", "a sentence") for number in range(1500)]
     with pytest.raises(InterruptedError):
-        select(job(tmp_path, rows), PairFilter(), None, tmp_path / "work", stopped)
+        select(bitext(tmp_path, rows), PairFilter(), None, tmp_path / "work", stopped)
     assert not list((tmp_path / "work").glob("*.hashes-*"))
