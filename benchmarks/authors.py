@@ -104,7 +104,7 @@ class Packed(nn.Module):
 
     def _pack(self, sentences: list[torch.Tensor]) -> PackedBatch:
         lengths = tuple(map(len, sentences))
-        borders = pack([np.zeros(length) for length in lengths], self.encoder.body.first_position)
+        borders = pack([np.zeros(length) for length in lengths], self.encoder.transformer.first_position)
         return replace(borders.to(sentences[0].device), input_ids=torch.cat(sentences))
 
     def _run(self, batch: PackedBatch) -> torch.Tensor:

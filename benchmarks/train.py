@@ -124,7 +124,7 @@ def spread(
 def make(shape: str, vocabulary: int | None = None) -> tuple[Any, Any]:
     """An untrained encoder, and MEXMA on it."""
     from mexma_cli.encoder.encoder import SentenceEncoder
-    from mexma_cli.encoder.loading.hugging_face import new_model
+    from mexma_cli.encoder.model.hugging_face import new_model
     from mexma_cli.objectives.mexma import Mexma
     from mexma_cli.recipe import MexmaObjective
 

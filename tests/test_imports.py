@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,8 @@ ROOMS = [
     "lazy",
 ]
 VERSION = "mexma_cli.__version__"  # beside the public API, and no part of it: every room may write it
+# The encoder's modules and sub-rooms, in the same order.
+ENCODER = ["sentence_transformer", "encoder", "ngrams", "loading", "model", "quiet", "__init__"]
 FLOORS = {name: len(ROOMS) - place for place, name in enumerate(ROOMS)}
 WITHOUT_TORCH = ["formats", "store", "text", "languages", "recipe", "errors"]
 # Where the import's name is not the package's.
@@ -100,6 +103,38 @@ def test_imports_go_down() -> None:
             if there != here and FLOORS[there] >= FLOORS[here]:
                 wrong.append(f"{path.relative_to(ROOT)}:{line} imports {name}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_imports_within_the_encoder_go_down() -> None:
+    wrong = []
+    for path in sorted((PACKAGE / "encoder").rglob("*.py")):
+        here = path.relative_to(PACKAGE / "encoder").parts[0].removesuffix(".py")
+        for line, name in imports(path):
+            there = name.removeprefix("mexma_cli.encoder.").split(".")[0]
+            if there in ENCODER and there != here and ENCODER.index(there) <= ENCODER.index(here):
+                wrong.append(f"{path.relative_to(ROOT)}:{line} imports {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_nothing_imports_itself_in_a_circle() -> None:
+    """No module, and no folder beside others."""
+    known = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in modules()}
+    arrows: dict[str, set[str]] = {}
+    for module, path in known.items():
+        for _, name in imports(path):
+            package = name.rpartition(".")[0]
+            names = (name, package, f"{name}.__init__", f"{package}.__init__")
+            imported = next((one for one in names if one in known), module)
+            if imported != module and name != VERSION:
+                ends = module.split("."), imported.split(".")
+                depth = next(i for i, (one, other) in enumerate(zip(*ends, strict=False)) if one != other)
+                for end in (depth + 1, None):  # where their folders part, and the modules themselves
+                    importer, target = (".".join(parts[:end]) for parts in ends)
+                    arrows.setdefault(importer, set()).add(target)
+    try:
+        TopologicalSorter(arrows).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
 
 
 def test_ground_never_imports_torch() -> None:

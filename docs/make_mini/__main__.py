@@ -143,7 +143,7 @@ def main() -> None:
         facts = json.loads(manifest.read_text())
         kept[facts["name"]] = kept.get(facts["name"], 0) + facts["pairs"]
     minutes, phases = cost(arguments.run, recipe)
-    config, spelling = encoder.model.config, encoder.spelling
+    config, spelling = encoder.model.config, encoder.ngrams
     assert spelling is not None
     languages = dict.fromkeys(code for corpus in recipe.data.corpora for code in corpus.languages)
     card = CARD.format(

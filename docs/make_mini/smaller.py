@@ -13,7 +13,8 @@ from transformers import PreTrainedTokenizerFast
 
 from docs.make_mini.sums import Members, coded_together
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.ngrams.embeddings import WORD_START, Spelling, needed, ngram_keys, pieces_of
+from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
+from mexma_cli.encoder.ngrams.hashing import WORD_START, ngram_keys, pieces_of, tokens_to_keep
 from mexma_cli.errors import MexmaError
 from mexma_cli.numerics import trellis
 from mexma_cli.numerics.trellis import Coded
@@ -40,10 +41,10 @@ def smaller(encoder: SentenceEncoder, tokens: int, inner: int, size: int) -> Sen
     Raises:
         MexmaError: The encoder does not spell, or its tokeniser is no Unigram model.
     """
-    if encoder.spelling is None:
+    if encoder.ngrams is None:
         raise MexmaError(f"{encoder.name!r} does not spell words: none of its tokens can be spared")
-    pieces = pieces_of(encoder.tokens.backend)
-    wanted = needed(pieces, tokens)
+    pieces = pieces_of(encoder.fast_tokenizer.backend)
+    wanted = tokens_to_keep(pieces, tokens)
     inside = ~wanted & [not piece.startswith(WORD_START) for piece in pieces]
     kept = np.flatnonzero(wanted | (inside & (inside.cumsum() <= inner)))
     model = copy.deepcopy(encoder.model)
@@ -52,17 +53,14 @@ def smaller(encoder: SentenceEncoder, tokens: int, inner: int, size: int) -> Sen
         torch.nn.Embedding.from_pretrained(embeddings.weight[kept], True, embeddings.padding_idx)
     )
     model.config.vocab_size = len(kept)
-    return SentenceEncoder(
-        encoder.name,
-        model,
-        _tokenizer(encoder.tokenizer, kept.tolist()),
-        encoder.pooling,
-        list(encoder.modules),
-        encoder.max_tokens,
-        prefix=encoder.prefix,
-        spelling=_spelling(pieces, encoder.spelling, size),
-        prompts=encoder.prompts,
+    tokenizer = _tokenizer(encoder.tokenizer, kept.tolist())
+    ngrams = _most_important(pieces, encoder.ngrams, size)
+    modules = list(encoder.modules)
+    small = SentenceEncoder(
+        encoder.name, model, tokenizer, encoder.pooling, modules, encoder.max_tokens, ngrams
     )
+    small.prefix, small.prompts = encoder.prefix, encoder.prompts
+    return small
 
 
 def _tokenizer(tokenizer: PreTrainedTokenizerFast, kept: list[int]) -> PreTrainedTokenizerFast:
@@ -79,7 +77,7 @@ def _tokenizer(tokenizer: PreTrainedTokenizerFast, kept: list[int]) -> PreTraine
     return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(content)), **named)
 
 
-def _spelling(pieces: Sequence[str], spelling: Spelling, size: int) -> Spelling:
+def _most_important(pieces: Sequence[str], spelling: NgramEmbeddings, size: int) -> NgramEmbeddings:
     """The n-grams that matter most: those of long vectors, in many tokens, with few others beside them."""
     if isinstance(spelling.vectors, Coded):
         raise MexmaError("n-grams that are stored small cannot be made smaller")
@@ -91,7 +89,7 @@ def _spelling(pieces: Sequence[str], spelling: Spelling, size: int) -> Spelling:
     worth *= spelling.vectors.float().square().sum(dim=1).numpy()
     bits = allotted(worth**_EVENED, spelling.vectors.shape[1], size)
     coded = coded_together(spelling.vectors, bits, tokens, spelling.power)
-    return Spelling(
+    return NgramEmbeddings(
         spelling.keys[bits > 0],
         coded,
         spelling.sizes,

@@ -14,29 +14,21 @@ import torch
 import xxhash
 
 from mexma_cli.encoder.loading import card, folder, int3
-from mexma_cli.encoder.loading.body import Body
-from mexma_cli.encoder.loading.tokens import Tokens, check_strings, puts_in_lower_case
-from mexma_cli.encoder.loading.transformer import load_tokenizer, load_transformer
+from mexma_cli.encoder.loading.load import load_tokenizer, load_transformer
+from mexma_cli.encoder.loading.modules import load_dense, save_modules
+from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, check_strings, puts_in_lower_case
 from mexma_cli.encoder.model.attention import IMPLEMENTATION, choose_backend, run_packed
 from mexma_cli.encoder.model.engine import Engine, supported
-from mexma_cli.encoder.model.modules import (
-    Dense,
-    Normalize,
-    Pooling,
-    check_widths,
-    load_dense,
-    pool,
-    save_modules,
-)
 from mexma_cli.encoder.model.packing import by_token_budget, pack
-from mexma_cli.encoder.ngrams.embeddings import Spelling
+from mexma_cli.encoder.model.pooling import Dense, Normalize, Pooling, check_widths, pool
+from mexma_cli.encoder.model.transformer import LazyTransformer
+from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
 from mexma_cli.errors import MexmaError
 from mexma_cli.numerics.devices import pick_device, pick_precision, precision_of
 from mexma_cli.numerics.threads import one_thread_each
 from mexma_cli.recipe import NewEncoder
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 log = logging.getLogger(__name__)
@@ -56,18 +48,19 @@ class SentenceEncoder:
 
     Attributes:
         name: As it was asked for.
-        body: The transformer.
-        tokens: The tokeniser.
+        transformer: Its weights and config.
+        fast_tokenizer: The tokeniser.
         pooling: `cls`, `mean`, or `pooler`: the first token through BERT's pooler, first of `modules`.
         modules: `Dense` and `Normalize` after the pooling, in order, always float32.
-        max_tokens: Longer sentences are cut, with <s> and </s> kept: the end goes, or the beginning where the
-            tokeniser says so.
+        max_tokens: Longer sentences are cut at the end, or at the beginning if the tokeniser says so; <s> and
+            </s> are kept.
+        ngrams: Embeds words that the tokeniser splits; None: they are embedded as their pieces.
         prefix: Put before every sentence (`query: ` and the like).
-        prompts: Those of sentence-transformers by name, which `save` writes again.
-        spelling: How `embed` takes words that the tokeniser splits; None: as their pieces.
-        languages: FLORES-200 codes of those that it was trained on, by its model card; () if that is silent.
-        precision: What `embed` computes in; sums, residuals and norms are float32 on a processor.
-        truncated: Sentences cut since the encoder was loaded.
+        prompts: The prompts of sentence-transformers by name, which `save` writes again.
+        languages: FLORES-200 codes of the languages it was trained on, from its model card; () if unknown.
+        precision: What `embed` computes in. Sums, residuals and norms are float32 on a processor.
+        backend: The attention in use.
+        truncated: Number of sentences cut since the encoder was loaded.
 
     >>> from mexma_cli import SentenceEncoder
     >>> encoder = SentenceEncoder.load("mini")  # bundled; or a folder, or a hub id
@@ -79,32 +72,28 @@ class SentenceEncoder:
     def __init__(
         self,
         name: str,
-        model: PreTrainedModel | Body,
-        tokenizer: PreTrainedTokenizerFast | Tokens,
+        model: PreTrainedModel | LazyTransformer,
+        tokenizer: PreTrainedTokenizerFast | LazyTokenizer,
         pooling: Pooling = "cls",
         modules: Sequence[torch.nn.Module] = (),
         max_tokens: int = MAX_TOKENS,
-        attention: str = "auto",
-        prefix: str = "",
-        precision: torch.dtype = torch.float32,
-        spelling: Spelling | None = None,
-        languages: Sequence[str] = (),
-        prompts: Mapping[str, str] | None = None,
+        ngrams: NgramEmbeddings | None = None,
     ) -> None:
         self.name = name
-        self.body = model if isinstance(model, Body) else Body(model)
-        self.tokens = tokenizer if isinstance(tokenizer, Tokens) else Tokens.of(tokenizer)
+        self.transformer = model if isinstance(model, LazyTransformer) else LazyTransformer(model)
+        of_transformers = not isinstance(tokenizer, LazyTokenizer)
+        self.fast_tokenizer = LazyTokenizer.of(tokenizer) if of_transformers else tokenizer
         self.pooling = pooling
         self.modules = torch.nn.Sequential(*modules)
         self.max_tokens = max_tokens
-        self.prefix = prefix
-        self.precision = precision
-        self.spelling = spelling
-        self.languages = tuple(languages)
-        self.prompts = prompts or {}
+        self.ngrams = ngrams
+        self.prefix = ""
+        self.prompts: Mapping[str, str] = {}
+        self.languages: tuple[str, ...] = ()
+        self.precision = torch.float32
+        self.backend = choose_backend("auto", self.device)
         self.truncated = 0
         self._engine: Engine | None = None
-        self.backend = choose_backend(attention, self.body.device)
         self._fingerprint: str | None = None
 
     @classmethod
@@ -122,17 +111,17 @@ class SentenceEncoder:
         """An encoder by name: `mini` (bundled), a folder, or a hub id such as `facebook/MEXMA`.
 
         Args:
-            name_or_path: A Path is a folder, whatever its name.
+            name_or_path: A Path is always a folder.
             device: `cpu`, `cuda`, `cuda:1`, or `auto` (the GPU where there is one).
             dtype: What `embed` computes in: `float32`, `bfloat16`, `float16`, or `auto`: bfloat16 where the
                 device has instructions for it, else float32 on a processor and float16 on a GPU.
             pooling: In place of the folder's own.
-            max_tokens: Length limit; the folder's own where that is smaller, MAX_TOKENS where this is None.
-            trust_remote_code: Run the Python code that the folder brings, if it brings some.
+            max_tokens: Length limit, MAX_TOKENS by default; a smaller limit of the folder's own holds.
+            trust_remote_code: Run the Python code that the folder has, if it has any.
 
         Raises:
-            MexmaError: No such encoder, not an encoder's folder, a module that is not honoured, or a
-                device that is not there.
+            MexmaError: No such encoder, not an encoder's folder, a module that is not supported, or a
+                device that this machine does not have.
         """
         if max_tokens is not None and max_tokens < 2:
             raise MexmaError(f"a length limit of {max_tokens} tokens has no room for a sentence")
@@ -141,30 +130,22 @@ class SentenceEncoder:
         name = name_or_path.rstrip("/") or name_or_path
         where = Path(folder.locate(name_or_path, trust_remote_code))
         settings = folder.read_settings(where, trust_remote_code)
-        body, pooler = load_transformer(name, settings, with_pooler=pooling == "pooler")
-        tokens = load_tokenizer(name, settings.transformer, settings, body.vocabulary)
+        transformer, pooler = load_transformer(name, settings, with_pooler=pooling == "pooler")
+        tokenizer = load_tokenizer(name, settings, transformer.vocabulary)
         modules: list[torch.nn.Module] = [] if pooler is None else [pooler]
         for kind, path, config in settings.modules:
             modules.append(load_dense(path, config) if kind == "Dense" else Normalize())
-        width = body.config.hidden_size
+        width = transformer.config.hidden_size
         check_widths(name, width, modules)
-        positions = body.config.max_position_embeddings - body.first_position
-        limit = min(tokens.limit(name, settings.max_tokens), positions)
+        positions = transformer.config.max_position_embeddings - transformer.first_position
+        limit = min(tokenizer.limit(name, settings.max_tokens), positions)
         if max_tokens is not None and max_tokens > limit:
             log.warning("%s takes %d tokens at most: the limit is %d, not %d", name, limit, limit, max_tokens)
-        encoder = cls(
-            name,
-            body,
-            tokens,
-            pooling or settings.pooling,
-            modules,
-            min(max_tokens or MAX_TOKENS, limit),
-            "bucketed",
-            settings.prefix,
-            spelling=Spelling.load(settings.transformer, width),
-            languages=card.languages(where),
-            prompts=settings.prompts,
-        )
+        length = min(max_tokens or MAX_TOKENS, limit)
+        ngrams = NgramEmbeddings.load(settings.transformer, width)
+        encoder = cls(name, transformer, tokenizer, pooling or settings.pooling, modules, length, ngrams)
+        encoder.prefix, encoder.prompts = settings.prefix, settings.prompts
+        encoder.languages = card.languages(where)
         if settings.own_code:
             encoder._check_own_code()
         _ = encoder.fingerprint  # of the weights as they are stored, whatever they are cast to
@@ -181,7 +162,7 @@ class SentenceEncoder:
         Raises:
             MexmaError: The heads do not divide the width.
         """
-        from mexma_cli.encoder.loading.hugging_face import new_model
+        from mexma_cli.encoder.model.hugging_face import new_model
 
         model = new_model(shape, len(tokenizer), max_tokens, seed)
         return cls("new", model, tokenizer, max_tokens=max_tokens)
@@ -189,25 +170,25 @@ class SentenceEncoder:
     @property
     def model(self) -> PreTrainedModel:
         """Transformers' unmodified model, attending by packed sentences."""
-        return self.body.model
+        return self.transformer.model
 
     @property
     def tokenizer(self) -> PreTrainedTokenizerFast:
         """Transformers' fast tokeniser."""
-        return self.tokens.full
+        return self.fast_tokenizer.full
 
     def _move(self, device: torch.device, dtype: str) -> None:
         self.precision = pick_precision(dtype, device)
         # On a processor the weights stay float32, and the engine has copies for its products.
         on_cpu = device.type == "cpu" and self.precision != torch.float16
-        self.body.to(device, torch.float32 if on_cpu else self.precision)
+        self.transformer.to(device, torch.float32 if on_cpu else self.precision)
         self.modules.to(device)
 
     @property
     def dim(self) -> int:
-        """Numbers in a sentence vector."""
+        """Length of a sentence vector."""
         layers = [module.linear.out_features for module in self.modules if isinstance(module, Dense)]
-        return layers[-1] if layers else self.body.config.hidden_size
+        return layers[-1] if layers else self.transformer.config.hidden_size
 
     @property
     def normalised(self) -> bool:
@@ -216,30 +197,30 @@ class SentenceEncoder:
 
     @property
     def precision_name(self) -> str:
-        """`precision` as users and manifests have it: `bfloat16`."""
+        """`precision` as manifests write it: `bfloat16`."""
         return str(self.precision).removeprefix("torch.")
 
     @property
     def device(self) -> torch.device:
-        """Where the transformer is."""
-        return self.body.device
+        """The transformer's device."""
+        return self.transformer.device
 
     @property
     def fingerprint(self) -> str:
-        """Hash of weights, tokeniser, pooling, modules and length limit: equal only if vectors are.
+        """Hash of weights, tokeniser, pooling, modules and length limit: equal only if the vectors are.
 
-        The prefix is not in it: queries and passages are of one encoder.
+        The prefix is left out, so that queries and passages can be compared.
         """
         if self._fingerprint is None:
             digest = xxhash.xxh3_128()
-            _hash_weights(digest, self.body.weights)
-            digest.update(self._uncut().to_str().encode())
+            _hash_weights(digest, self.transformer.weights)
+            digest.update(self.fast_tokenizer.unlimited.to_str().encode())
             pooling = "mean" if self.pooling == "mean" else "cls"  # a pooler is one of the modules
             digest.update(f"{pooling} {self.normalised} {self.max_tokens}".encode())
-            if self.tokens.keeps_end:
+            if self.fast_tokenizer.keeps_end:
                 digest.update(b" of the end")
-            if self.spelling:
-                self.spelling.hash_into(digest)
+            if self.ngrams:
+                self.ngrams.hash_into(digest)
             if any(isinstance(module, Dense) for module in self.modules):
                 for module in self.modules:
                     digest.update(repr(module).encode())
@@ -256,35 +237,29 @@ class SentenceEncoder:
         self.inputs(sentences)
 
     def _tokens(self, sentences: Sequence[str]) -> list[np.ndarray]:
-        backend = self._uncut()
         try:
-            encodings = backend.encode_batch_fast([self.prefix + sentence for sentence in sentences])
-            return [np.asarray(encoding.ids, dtype=np.int64) for encoding in encodings]
+            return self.fast_tokenizer.encode([self.prefix + sentence for sentence in sentences])
         except TypeError:
             check_strings((self.prefix, *sentences))
             raise
-
-    def _uncut(self) -> Tokenizer:
-        """The tokeniser, whose file or transformers' object may ask it to cut and to pad, without that."""
-        backend = self.tokens.backend
-        backend.no_truncation()
-        backend.no_padding()
-        return backend
 
     def _cut(self, ids: np.ndarray) -> np.ndarray:
         if len(ids) <= self.max_tokens:
             return ids
         self.truncated += 1
-        if self.tokens.keeps_end:
-            return np.append(ids[:1], ids[1 - self.max_tokens :])
-        return np.append(ids[: self.max_tokens - 1], ids[-1])
+        return self.fast_tokenizer.cut(ids, self.max_tokens)
 
     def inputs(self, sentences: Sequence[str]) -> tuple[list[np.ndarray], torch.Tensor | None]:
-        """Token ids as `embed` takes them, and the rows that ids above the vocabulary stand for."""
-        tokens, rows = self._tokens(sentences), None
-        if self.spelling and tokens:
-            tokens, rows = self.spelling.replaced(tokens, self.tokens.backend)
-        return [self._cut(ids) for ids in tokens], rows
+        """Token ids as `embed` takes them, cut to `max_tokens`, and embeddings of ids above the vocabulary.
+
+        Returns:
+            int64 arrays, and float32 [rows, width of the transformer]: the id vocabulary size + i stands for
+            row i. None if the encoder embeds split words as their pieces.
+        """
+        tokens, extra = self._tokens(sentences), None
+        if self.ngrams and tokens:
+            tokens, extra = self.ngrams.merge_split_words(tokens, self.fast_tokenizer.backend)
+        return [self._cut(ids) for ids in tokens], extra
 
     def embed(
         self, sentences: Sequence[str], on_progress: Callable[[int, int], object] | None = None
@@ -299,7 +274,7 @@ class SentenceEncoder:
             float32 [N, dim], unit length where the encoder normalises.
 
         Raises:
-            MexmaError: One string in place of several, what is no string, or text that is not UTF-8.
+            MexmaError: One string in place of a list, an item that is no string, or text that is not UTF-8.
         """
         if isinstance(sentences, str):
             raise MexmaError("embed takes a list of sentences, not one string", "embed([sentence])[0]")
@@ -308,13 +283,13 @@ class SentenceEncoder:
         self._prepare()
         with one_thread_each(torch.get_num_threads() if on_cpu else 1) as in_order:
             for start in range(0, len(sentences), SENTENCES_PER_BUFFER):
-                tokens, spelled = self.inputs(sentences[start : start + SENTENCES_PER_BUFFER])
-                if spelled is not None:
-                    spelled = spelled.to(self.device)  # once, since all batches have the same rows
+                tokens, extra = self.inputs(sentences[start : start + SENTENCES_PER_BUFFER])
+                if extra is not None:
+                    extra = extra.to(self.device)  # once for all batches of the buffer
                 lengths = [len(ids) for ids in tokens]
                 batches = list(by_token_budget(lengths, TOKENS_PER_BATCH if on_cpu else GPU_TOKENS_PER_BATCH))
                 parts = ([tokens[row] for row in rows] for rows in batches)
-                embed = partial(self._embed_batch, spelled=spelled)
+                embed = partial(self._embed_batch, extra_embeddings=extra)
                 for rows, found in zip(batches, in_order(embed, parts), strict=True):
                     vectors[start + rows] = found
                     if on_progress:
@@ -322,18 +297,18 @@ class SentenceEncoder:
         return vectors
 
     def _prepare(self) -> None:
-        """On a processor an engine with the weights as they are now; else the model in evaluation mode."""
-        if self.precision == torch.float16 or not supported(self.body):
+        """Make an engine with the current weights, or put the model in evaluation mode if no engine fits."""
+        if self.precision == torch.float16 or not supported(self.transformer):
             self._engine = None
             self.model.eval()
         elif self._engine is None or self._engine.dtype != self.precision or self._engine.stale:
-            self._engine = Engine(self.body, self.precision)
+            self._engine = Engine(self.transformer, self.precision)
 
     @torch.inference_mode()
     def _embed_batch(
-        self, sentences: Sequence[np.ndarray], spelled: torch.Tensor | None = None
+        self, sentences: Sequence[np.ndarray], extra_embeddings: torch.Tensor | None = None
     ) -> np.ndarray:
-        batch = pack(sentences, self.body.first_position, spelled).to(self.device)
+        batch = pack(sentences, self.transformer.first_position, extra_embeddings).to(self.device)
         if self._engine is None:
             pooled = pool(run_packed(self.model, batch, self.backend).float(), batch, self.pooling)
         elif self.pooling == "mean":
@@ -343,10 +318,12 @@ class SentenceEncoder:
         return self.modules(pooled).cpu().numpy()
 
     def _check_own_code(self) -> None:
-        """A sentence among others has the vector that it has alone, or the code attends in its own way.
+        """Check that a folder's own code attends within each packed sentence only.
+
+        If it does, a sentence has the same vector alone and among others.
 
         Raises:
-            MexmaError: It has not.
+            MexmaError: It does not.
         """
         ids = self.tokenize(["a", "b c", "a"])
         reason = ""
@@ -367,30 +344,30 @@ class SentenceEncoder:
         """Write a folder that transformers, sentence-transformers and `load` read; whole or not at all.
 
         Args:
-            dtype: Of the stored weights: `float32`, `bfloat16` or `float16`; or `int3`, the word embeddings
-                with 3 bits on average and all else as float16, which `load` alone reads.
+            dtype: Of the stored weights: `float32`, `bfloat16` or `float16`; or `int3`, token embeddings with
+                3 bits a number on average and all else as float16, which only `load` reads.
 
         Raises:
-            MexmaError: Another type, a full disk, or something else than an encoder is there.
+            MexmaError: Another type, a full disk, or the path holds something that is no encoder.
         """
         folder.check_replaceable(Path(path))
         with folder.written_aside(Path(path)) as aside:
             stored = self.save_transformer(aside, dtype)
-            save_modules(aside, self.pooling, self.body.config.hidden_size, list(self.modules), stored)
+            save_modules(aside, self.pooling, self.transformer.config.hidden_size, list(self.modules), stored)
             if self.languages:
                 card.write(aside, self.languages)
 
     def save_transformer(self, where: Path, dtype: str) -> torch.dtype:
-        """Write all of that folder but the card, the pooling and the modules, into a folder that is there.
+        """Write everything but the card, the pooling and the modules, into an existing folder.
 
         Returns:
-            What the other weights are stored in.
+            The type in which the modules are to be stored.
         """
         stored = torch.float16 if dtype == "int3" else precision_of(dtype)
         self.tokenizer.save_pretrained(where)
         if dtype == "int3":
             first = int(self.tokenize([""])[0][0])
-            int3.save(self.model, first, self.tokenizer.all_special_ids, where, self.body.coded)
+            int3.save(self.model, first, self.tokenizer.all_special_ids, where, self.transformer.int3_file)
             folder.shorten_tokenizer(where)
         else:
             weights = self.model.state_dict()  # a folder's own code may count in integers
@@ -398,9 +375,9 @@ class SentenceEncoder:
             self.model.save_pretrained(where, state_dict=weights | cast)
         self.model.config.dtype = stored  # transformers writes the model's own
         self.model.config.save_pretrained(where)
-        if self.spelling:
-            self.spelling.save(where, small=dtype == "int3")
-        lower_case = puts_in_lower_case(self.tokens.backend)
+        if self.ngrams:
+            self.ngrams.save(where, small=dtype == "int3")
+        lower_case = puts_in_lower_case(self.fast_tokenizer.backend)
         folder.write_settings(where, self.max_tokens, lower_case, self.prefix, self.prompts)
         return stored
 

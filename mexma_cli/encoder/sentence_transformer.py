@@ -1,7 +1,8 @@
-"""An encoder inside sentence-transformers, for its losses, its trainer and what is built on it, such as mteb.
+"""An encoder as a model of sentence-transformers: for its losses, its trainer, and for mteb.
 
-A folder that `SentenceEncoder.save` wrote loads there by itself, but not with 3-bit weights, and words
-that the tokeniser splits are their pieces there. Here they are spelled, as in `SentenceEncoder.embed`.
+sentence-transformers loads a folder of `SentenceEncoder.save` without this module, too, but not with 3-bit
+weights, and it embeds words that the tokeniser splits as their pieces. Here these words have their n-gram
+embeddings, as in `SentenceEncoder.embed`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from transformers import PreTrainedTokenizerFast
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading.folder import prompt_settings
-from mexma_cli.encoder.model.modules import Dense
-from mexma_cli.encoder.ngrams.embeddings import word_embeddings
+from mexma_cli.encoder.model.packing import token_embeddings
+from mexma_cli.encoder.model.pooling import Dense
 from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def sentence_transformer(name_or_path: str | Path = "mini") -> SentenceTransform
 
 
 class Transformer(torch.nn.Module):
-    """The first module of such a model: from text to token states, one for each spelled word.
+    """The first module of such a model: from text to hidden states, one for each token or split word.
 
     Args:
         encoder: Its transformer attends to padded sentences from now on.
@@ -90,20 +91,20 @@ class Transformer(torch.nn.Module):
     def preprocess(
         self, inputs: Sequence[str], prompt: str | None = None, **_: Any
     ) -> dict[str, torch.Tensor]:
-        """Token ids of N sentences, padded, int64 [N, L], and what ids above the vocabulary stand for."""
-        tokens, spelled = self.encoder.inputs([(prompt or "") + text for text in inputs])
+        """Token ids of N sentences, padded, int64 [N, L], and the embeddings of ids above the vocabulary."""
+        tokens, extra = self.encoder.inputs([(prompt or "") + text for text in inputs])
         longest = max(map(len, tokens))
         padding = self.tokenizer.pad_token_id
         padded = [np.pad(ids, (0, longest - len(ids)), constant_values=padding) for ids in tokens]
         lengths = torch.tensor([len(ids) for ids in tokens])
         mask = (torch.arange(longest) < lengths[:, None]).long()
         features = {"input_ids": torch.from_numpy(np.stack(padded)), "attention_mask": mask}
-        return features if spelled is None else features | {"spelled": spelled}
+        return features if extra is None else features | {"extra_embeddings": extra}
 
     def forward(self, features: dict[str, torch.Tensor], **_: Any) -> dict[str, torch.Tensor]:
         """The features with `token_embeddings`, [N, L, dim]."""
-        words = self.auto_model.get_input_embeddings().weight
-        embeddings = word_embeddings(words, features["input_ids"], features.get("spelled"))
+        vocabulary = self.auto_model.get_input_embeddings().weight
+        embeddings = token_embeddings(vocabulary, features["input_ids"], features.get("extra_embeddings"))
         output = self.auto_model(inputs_embeds=embeddings, attention_mask=features["attention_mask"])
         return features | {"token_embeddings": output.last_hidden_state}
 
@@ -113,7 +114,7 @@ class Transformer(torch.nn.Module):
 
     @classmethod
     def load(cls, path: str, **_: Any) -> Transformer:
-        """From a folder, or a hub id, of a model that has this module."""
+        """From the folder or hub id of a model that has this module."""
         encoder = SentenceEncoder.load(path, "cpu")
         encoder.prefix, encoder.prompts = "", {}
         return cls(encoder)

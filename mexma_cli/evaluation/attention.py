@@ -43,7 +43,7 @@ def attention_rows(encoder: SentenceEncoder, sentences: Sequence[str]) -> Iterat
     tokens = encoder.tokenize(sentences)
     encoder.model.eval()
     for rows in by_token_budget([len(ids) for ids in tokens], TOKENS_PER_BATCH):
-        batch = pack([tokens[row] for row in rows], encoder.body.first_position).to(encoder.device)
+        batch = pack([tokens[row] for row in rows], encoder.transformer.first_position).to(encoder.device)
         for row, weights in zip(rows.tolist(), first_rows(encoder.model, batch), strict=True):
             names = encoder.tokenizer.convert_ids_to_tokens(tokens[row].tolist())
             yield Row(row, tuple(names), weights)

@@ -57,11 +57,11 @@ def token_blocks(encoder: SentenceEncoder, sentences: Sequence[str]) -> Iterator
     tokens = encoder.tokenize(sentences)
     budget = TOKENS_PER_BATCH if encoder.device.type == "cpu" else GPU_TOKENS_PER_BATCH
     for rows in by_token_budget([len(ids) for ids in tokens], budget):
-        batch = pack([tokens[row] for row in rows], encoder.body.first_position).to(encoder.device)
+        batch = pack([tokens[row] for row in rows], encoder.transformer.first_position).to(encoder.device)
         states = run_packed(encoder.model, batch, encoder.backend).float()
         lengths = torch.tensor(batch.lengths, device=encoder.device)
         lines = torch.from_numpy(rows).to(encoder.device).repeat_interleave(lengths)
-        places = batch.position_ids - encoder.body.first_position
+        places = batch.position_ids - encoder.transformer.first_position
         words = (places > 0) & (places < (lengths - 1).repeat_interleave(lengths))
         vectors = torch.nn.functional.normalize(states[words], dim=1)
         yield TokenBlock(vectors, lines[words], places[words])

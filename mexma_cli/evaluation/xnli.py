@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from mexma_cli.encoder.loading.body import first_position
 from mexma_cli.encoder.model.attention import attention_arguments
 from mexma_cli.encoder.model.packing import by_token_budget, pack
+from mexma_cli.encoder.model.transformer import first_position
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.xnli_files import CLASSES, Inference
 from mexma_cli.training.trainer import SMALLEST_SCALE

@@ -144,14 +144,14 @@ def split_views(views: PairViews) -> tuple[PackedBatch, PackedBatch]:
         batch.position_ids[:tokens],
         batch.cu_seqlens[: count + 1],
         batch.lengths[:count],
-        batch.spelled,
+        batch.extra_embeddings,
     )
     masked = PackedBatch(
         batch.input_ids[tokens:],
         batch.position_ids[tokens:],
         batch.cu_seqlens[count:] - tokens,
         batch.lengths[count:],
-        batch.spelled,
+        batch.extra_embeddings,
     )
     return clean, masked
 

@@ -13,8 +13,8 @@ from torch.nn import functional
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.attention import run_packed
-from mexma_cli.encoder.model.modules import pool
 from mexma_cli.encoder.model.packing import PackedBatch
+from mexma_cli.encoder.model.pooling import pool
 from mexma_cli.objectives import losses
 from mexma_cli.objectives.base import Objective, PairViews, encoder_players
 from mexma_cli.recipe.objectives import ClftObjective

@@ -129,7 +129,7 @@ def check_checkpoint(encoder: SentenceEncoder, start: str, layers: int) -> None:
             f"objective.rtl.layers is {layers}, and {start} has {config.num_hidden_layers} layers",
             "the head is cut from its last ones: take fewer",
         )
-    room = config.max_position_embeddings - encoder.body.first_position
+    room = config.max_position_embeddings - encoder.transformer.first_position
     if 2 * encoder.max_tokens > room:
         raise MexmaError(
             f"RTL puts two sentences of up to {encoder.max_tokens} tokens one behind the other, and {start} "
@@ -151,5 +151,5 @@ def _fresh(encoder: SentenceEncoder, layers: int) -> tuple[Any, VocabularyHead]:
     """An untrained one of the encoder's shape, with positions for two sentences."""
     config = copy.deepcopy(encoder.model.config)
     config.num_hidden_layers = layers
-    config.max_position_embeddings = 2 * encoder.max_tokens + encoder.body.first_position
+    config.max_position_embeddings = 2 * encoder.max_tokens + encoder.transformer.first_position
     return type(encoder.model)(config, add_pooling_layer=False), VocabularyHead.fresh(config)

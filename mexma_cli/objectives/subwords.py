@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.ngrams.embeddings import WORD_START, ngram_keys, pieces_of
+from mexma_cli.encoder.ngrams.hashing import WORD_START, ngram_keys, pieces_of
 
 
 class Parts:
@@ -42,7 +42,7 @@ def token_ngrams(
 
     N-grams of one token only are left out.
     """
-    pieces = pieces_of(encoder.tokens.backend)
+    pieces = pieces_of(encoder.fast_tokenizer.backend)
     tokens = [token for token, piece in enumerate(pieces) if piece]
     keys, counts = ngram_keys([pieces[token] for token in tokens], sizes, consonants)
     owners = np.repeat(tokens, counts)
@@ -55,4 +55,4 @@ def token_ngrams(
 
 def word_starts(encoder: SentenceEncoder) -> torch.Tensor:
     """Whether each token begins a word, bool [vocabulary]."""
-    return torch.tensor([piece.startswith(WORD_START) for piece in pieces_of(encoder.tokens.backend)])
+    return torch.tensor([piece.startswith(WORD_START) for piece in pieces_of(encoder.fast_tokenizer.backend)])

@@ -14,8 +14,13 @@ from torch import nn
 from torch.nn import functional
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.model.bag import RESERVED, frame, word_rows
-from mexma_cli.encoder.ngrams.embeddings import Spelling, needed, pieces_of
+from mexma_cli.encoder.model.weighted_embeddings import (
+    RESERVED,
+    weight_axis_and_basis,
+    weighted_embeddings,
+)
+from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
+from mexma_cli.encoder.ngrams.hashing import pieces_of, tokens_to_keep
 from mexma_cli.objectives import losses
 from mexma_cli.objectives.base import Objective, PairViews
 from mexma_cli.objectives.gather import all_rows
@@ -41,8 +46,8 @@ class Words(Objective):
         self.settings = settings
         vocabulary = encoder.model.config.vocab_size
         dim = settings.width or encoder.dim - RESERVED
-        pieces = pieces_of(encoder.tokens.backend)
-        own = torch.from_numpy(needed(pieces, settings.own_tokens or vocabulary))
+        pieces = pieces_of(encoder.fast_tokenizer.backend)
+        own = torch.from_numpy(tokens_to_keep(pieces, settings.own_tokens or vocabulary))
         self.places: torch.Tensor  # of tokens' own vectors; -1: none
         self.register_buffer("places", torch.where(own, own.cumsum(0) - 1, -1), persistent=False)
         self.vectors = nn.Parameter(torch.randn(int(own.sum()), dim) * dim**-0.5)
@@ -118,16 +123,16 @@ class Words(Objective):
             vectors = self._main(vectors * lengths ** (settings.length_power - 1) * weights[:, None])
             mean = write_bag(self.encoder.model, vectors, self.special.tolist())
             spells = settings.spelling and len(self.keys) > 0
-            self.encoder.spelling = self._spelling(mean) if spells else None
+            self.encoder.ngrams = self._ngram_embeddings(mean) if spells else None
         return self.encoder
 
-    def _spelling(self, mean: float) -> Spelling:
+    def _ngram_embeddings(self, mean: float) -> NgramEmbeddings:
         """The n-grams, for words whose weight is 1 where a token's mean log length is."""
         settings = self.settings
         vectors = self._main(self.ngram_vectors)
-        return Spelling(
+        return NgramEmbeddings(
             self.keys,
-            (vectors @ frame(self.encoder.dim)[1].to(vectors)).half().cpu(),
+            (vectors @ weight_axis_and_basis(self.encoder.dim)[1].to(vectors)).half().cpu(),
             settings.ngrams,
             settings.consonants,
             settings.length_power,
@@ -157,8 +162,8 @@ def principal(moment: torch.Tensor, dim: int, power: float) -> torch.Tensor:
 def write_bag(model: Any, vectors: torch.Tensor, special: list[int]) -> float:
     """Set an XLM-R's weights so that CLS is, up to its length, the sum of token vectors.
 
-    Word embeddings are those of `word_rows`, a weight being a vector's length. In layer 0 a constant query
-    meets keys that read the log weights, so the attention weights are the lengths; values are the
+    Token embeddings are `weighted_embeddings`, whose weights are the vectors' lengths. In layer 0 a constant
+    query meets keys that read the log weights, so the attention weights are the lengths; values are the
     directions. All other residual branches end in zeros, which makes their layers the identity.
 
     Args:
@@ -172,11 +177,11 @@ def write_bag(model: Any, vectors: torch.Tensor, special: list[int]) -> float:
     width = vectors.shape[1] + RESERVED
     embeddings, layers = model.embeddings, model.encoder.layer
     heads = layers[0].attention.self.num_attention_heads
-    norm_direction, basis = (part.to(vectors) for part in frame(width))
+    norm_direction, basis = (part.to(vectors) for part in weight_axis_and_basis(width))
 
     log_norms = vectors.norm(dim=1).clamp_min(1e-6).log()
     mean = log_norms.mean()
-    words = word_rows(vectors @ basis, log_norms - mean)
+    words = weighted_embeddings(vectors @ basis, log_norms - mean)
     # Not zeros: LayerNorm would blow up any step away from them by 1 / sqrt(epsilon), and a phase that trains
     # on from here would begin by burying the sum under <s>. A token without log norm weighs next to nothing,
     # values leave that direction out, and layer 0's bias takes it from CLS (with dropout it cannot).

@@ -26,7 +26,7 @@ class Vocabulary:
         joint: What stands for the second sentence's first token where two are one sequence: </s> in
             RoBERTa's family (<s> x </s></s> y </s>), and nothing in BERT's ([CLS] x [SEP] y [SEP]).
         spell: From sentences to those with one id, from `size` on, for each word in pieces, and what these
-            ids stand for (`Spelling.replaced`); None: words stay in pieces.
+            ids stand for (`NgramEmbeddings.merge_split_words`); None: words stay in pieces.
     """
 
     bos: int
@@ -220,7 +220,7 @@ def _with_masked(
             torch.cat([batch.position_ids, torch.from_numpy(whole.positions + vocabulary.first_position)]),
             torch.cat([batch.cu_seqlens, ends]),
             batch.lengths + lengths,
-            batch.spelled,
+            batch.extra_embeddings,
         ),
         masked_tokens=torch.from_numpy(places.astype(np.int64)),
         labels=torch.from_numpy(flat[places].astype(np.int64)),

@@ -46,7 +46,7 @@ def test_vectors_are_ours(
     again = SentenceEncoder.load(str(tmp_path / "saved"), "cpu")
     assert (again.prefix, again.max_tokens) == (encoder.prefix, encoder.max_tokens)
     assert again.prompts.items() >= encoder.prompts.items()
-    assert (again.spelling is None) == (encoder.spelling is None)
+    assert (again.ngrams is None) == (encoder.ngrams is None)
     np.testing.assert_allclose(again.embed(lines), ours, atol=1e-4)
 
 

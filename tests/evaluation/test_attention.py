@@ -11,9 +11,9 @@ import torch
 from transformers import AutoModel, BertConfig, BertModel
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.loading.body import first_position
 from mexma_cli.encoder.model.attention import use_packed_attention
 from mexma_cli.encoder.model.packing import pack
+from mexma_cli.encoder.model.transformer import first_position
 from mexma_cli.evaluation.attention import attention_rows, entropy, first_rows, mean_entropy
 from mexma_cli.reporting.attention_plot import Row, draw_attention
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.model.modules import Dense, Normalize
 from mexma_cli.encoder.model.packing import PackedBatch
+from mexma_cli.encoder.model.pooling import Dense, Normalize
 from mexma_cli.objectives.base import PairViews
 from mexma_cli.objectives.clft import Clft, chosen
 from mexma_cli.recipe import ClftObjective

@@ -11,8 +11,8 @@ import torch
 from transformers import PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.loading.body import first_position
 from mexma_cli.encoder.model.attention import run_packed
+from mexma_cli.encoder.model.transformer import first_position
 from mexma_cli.objectives.base import Masking, PairViews, split_views
 from mexma_cli.objectives.losses import koleo
 from mexma_cli.objectives.mexma import Mexma

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.ngrams.embeddings import ngram_keys
+from mexma_cli.encoder.ngrams.hashing import ngram_keys
 from mexma_cli.objectives.subwords import token_ngrams
 
 

@@ -10,8 +10,8 @@ import torch
 from pydantic import ValidationError
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.loading.body import first_position
-from mexma_cli.encoder.ngrams.embeddings import needed, pieces_of
+from mexma_cli.encoder.model.transformer import first_position
+from mexma_cli.encoder.ngrams.hashing import pieces_of, tokens_to_keep
 from mexma_cli.objectives.base import PairViews
 from mexma_cli.objectives.words import Words, principal, write_bag
 from mexma_cli.recipe import NewEncoder, WordsObjective
@@ -123,8 +123,8 @@ def test_tokens_without_vectors_of_their_own_are_their_ngrams(
     """They are spelled by the encoder as they were trained, and those with vectors are not changed."""
     settings = WordsObjective(name="words", ngrams=[2, 3], own_tokens=20, spelling=True)
     words = Words(encoder, settings)
-    pieces = pieces_of(encoder.tokens.backend)
-    own = needed(pieces, 20)
+    pieces = pieces_of(encoder.fast_tokenizer.backend)
+    own = tokens_to_keep(pieces, 20)
     assert words.vectors.shape[0] == own.sum() < len(pieces)
     tokens = torch.arange(len(pieces))
     before = words.table(tokens).detach()
@@ -134,9 +134,9 @@ def test_tokens_without_vectors_of_their_own_are_their_ngrams(
     assert torch.equal((before != after).any(dim=1), torch.from_numpy(own))
     known = [piece for piece in np.array(pieces)[~own] if piece.startswith("▁")]
     assert known
-    spelling = words.export().spelling
+    spelling = words.export().ngrams
     assert spelling is not None
-    rows, _ = spelling.rows(known)
+    rows, _ = spelling.embed(known)
     table = encoder.model.get_input_embeddings().weight[encoder.tokenizer.convert_tokens_to_ids(known)]
     torch.testing.assert_close(rows, table.detach(), atol=2e-2, rtol=1e-2)
 

@@ -51,12 +51,12 @@ def test_spelled_words_are_seen_and_never_sought(
     in_pieces = build_views(pairs, ALL, vocabulary_of(encoder))
     views = build_views(pairs, ALL, vocabulary_of(encoder, spells=True))
     clean, masked = split_views(views)
-    assert views.batch.spelled is not None and len(views.batch.spelled) > 20
-    assert int(clean.input_ids.max()) == size + len(views.batch.spelled) - 1
+    assert views.batch.extra_embeddings is not None and len(views.batch.extra_embeddings) > 20
+    assert int(clean.input_ids.max()) == size + len(views.batch.extra_embeddings) - 1
     spelled = clean.input_ids >= size
     assert torch.equal(spelled, masked.input_ids >= size)
     assert int(views.labels.max()) < size and int((~spelled).sum()) > len(views.labels) > 20
-    assert in_pieces.batch.spelled is None and int(in_pieces.batch.input_ids.max()) < size
+    assert in_pieces.batch.extra_embeddings is None and int(in_pieces.batch.input_ids.max()) < size
     assert set(in_pieces.identities.tolist()) == set(views.identities.tolist())
     for rows in ("source_rows", "target_rows"):
         same = [getattr(one, rows) for one in (in_pieces, views)]
@@ -67,10 +67,13 @@ def test_mexma_learns_from_them(encoder: SentenceEncoder, pairs: list[tuple[np.n
     """The terms depend on the spelled words' vectors, and gradients go through the layers that read them."""
     mexma = Mexma(encoder, MexmaObjective(name="mexma", head=Head(layers=1, heads=4, ffn=64, dropout=0.0)))
     views = build_views(pairs, mexma.views(), vocabulary_of(encoder, spells=True))
-    assert views.batch.spelled is not None
-    views.batch.spelled.requires_grad_()
+    assert views.batch.extra_embeddings is not None
+    views.batch.extra_embeddings.requires_grad_()
     terms = mexma(views)
     sum(terms.values()).backward()
-    assert views.batch.spelled.grad is not None and views.batch.spelled.grad.abs().sum(dim=1).min() > 0
+    assert (
+        views.batch.extra_embeddings.grad is not None
+        and views.batch.extra_embeddings.grad.abs().sum(dim=1).min() > 0
+    )
     words = encoder.model.get_input_embeddings().weight
     assert words.grad is not None and words.grad.isfinite().all()

@@ -25,6 +25,8 @@ from mexma_cli.errors import MexmaError
 log = logging.getLogger(__name__)
 
 BUNDLED = Path(__file__).parents[2] / "models"
+NGRAMS_FILE = "spelling.safetensors"
+"""The table of subword n-gram embeddings (`ngrams`), if the encoder has one."""
 HONOURED = ("Transformer", "Pooling", "Dense", "Normalize")
 OWN_TRANSFORMER = "mexma_cli.encoder.sentence_transformer.Transformer"
 """What sentence-transformers calls the first module of a model that `sentence_transformer` made."""

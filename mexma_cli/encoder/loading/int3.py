@@ -1,10 +1,11 @@
-"""Weights stored with word embeddings of 3 bits on average; all others as float16.
+"""Weights stored with token embeddings of 3 bits a number on average, and all others as float16.
 
-Most of a small encoder are word embeddings, and these are a tenth of what float32 takes: the vocabulary's
-first half, which is the more frequent one, has 4 bits a number, the other half 2 (`trellis.py`). What is off
-by chance mostly cancels out in a sentence, but for two things, which are kept as float16: the special
-tokens, which every sentence has, and one direction of every row, the one from which the first token takes
-its attention in layer 0. Computing is another matter: what is read is float32.
+Token embeddings are most of a small encoder, and take a tenth of their size in float32 here: the first,
+more frequent half of the vocabulary has 4 bits a number, the other half 2 (`numerics.trellis`). Random
+rounding errors of many tokens mostly cancel out in a sentence. Two kinds do not, and are corrected with
+float16 numbers: the embeddings of special tokens, which every sentence has, and every embedding's component
+along the direction that decides how much attention the first token pays to it in layer 0. Only the storage
+is small: the weights are float32 once they are read.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch.nn import functional
 
-from mexma_cli.encoder.model.modules import damaged
+from mexma_cli.encoder.loading.weights import damaged
 from mexma_cli.numerics.trellis import Coded
 
 if TYPE_CHECKING:
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 FILE = "model.int3.safetensors"
 """Not model.safetensors, which other programs would misread."""
 _BITS = ".bits"
-"""Behind the name of word embeddings, for the first of their parts."""
+"""Suffix of the first part of quantised embeddings, behind their name in the model."""
 _BLOCK = 2048
-"""So many rows at once: what is between codes and numbers stays in the processor's cache."""
+"""Rows restored at once, so that intermediate results stay in the processor's cache."""
 
 
 def save(
@@ -39,10 +40,10 @@ def save(
     """Write the weights.
 
     Args:
-        first: The token that every sentence begins with.
-        special: Tokens whose rows are kept as float16.
-        origin: The file of this kind that the weights were read from, if they were. Word embeddings that are
-            still what it says are written as they stand there: to code them again would lose again.
+        first: Id of the token that every sentence begins with.
+        special: Ids of tokens whose embeddings are stored as float16.
+        origin: The file of this kind that the weights were read from, if there is one. Embeddings that have
+            not changed since are copied from it, since quantising them again would add new errors.
     """
     words = model.get_input_embeddings().weight
     stored: dict[str, torch.Tensor] = {}
@@ -57,14 +58,14 @@ def save(
     save_file(stored, folder / FILE)
 
 
-def coded(words: torch.Tensor) -> Coded:
-    """Word embeddings [vocabulary, D] in 4 and 2 bits."""
+def quantised(words: torch.Tensor) -> Coded:
+    """Token embeddings [vocabulary, D] with 4 and 2 bits a number."""
     frequent = np.arange(len(words)) < len(words) // 2
     return Coded.of(words, np.where(frequent, 4, 2).astype(np.uint8))
 
 
 def _parts(words: torch.Tensor, direction: torch.Tensor, special: torch.Tensor) -> dict[str, torch.Tensor]:
-    stored = coded(words)
+    stored = quantised(words)
     return stored.tensors() | {
         "direction": direction,
         "errors": ((words - stored.restore().float()) @ direction).half(),
@@ -74,21 +75,21 @@ def _parts(words: torch.Tensor, direction: torch.Tensor, special: torch.Tensor) 
 
 
 def _unchanged(name: str, words: torch.Tensor, origin: Path | None) -> dict[str, torch.Tensor] | None:
-    """The parts in that file if they stand for these very word embeddings [vocabulary, D]."""
+    """The parts in that file, if they stand for exactly these embeddings [vocabulary, D]."""
     if origin is None:
         return None
     try:
         parts = _parts_of(load_file(origin), name)
         return parts if torch.equal(_restored(parts), words) else None
-    except (SafetensorError, OSError, LookupError, ValueError):  # it is gone, or another by now
+    except (SafetensorError, OSError, LookupError, ValueError):  # it was removed or replaced
         return None
 
 
 def load(path: Path) -> dict[str, torch.Tensor]:
-    """The weights of such a file, float32.
+    """The weights in such a file, float32.
 
     Raises:
-        MexmaError: It is damaged.
+        MexmaError: The file is damaged.
     """
     try:
         stored = load_file(path)
@@ -108,21 +109,22 @@ def _parts_of(stored: Mapping[str, torch.Tensor], name: str) -> dict[str, torch.
 
 
 def _restored(parts: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """The word embeddings, float32 [vocabulary, D]."""
+    """The token embeddings, float32 [vocabulary, D]."""
     direction, errors = parts["direction"], parts["errors"].float()
     words = Coded.read(parts, len(errors), len(direction)).restore().float()
-    # A product, then a sum, so that every processor gets the same bits, and the same fingerprint.
-    for part, off in zip(words.split(_BLOCK), errors.split(_BLOCK), strict=True):
-        part += off[:, None] * direction
+    # First a product, then a sum: every processor gets the same bits, and so the same fingerprint.
+    for block, error in zip(words.split(_BLOCK), errors.split(_BLOCK), strict=True):
+        block += error[:, None] * direction
     words[parts["special"]] = parts["rows"].float()
     return words
 
 
 @torch.no_grad()
 def attended(model: Any, first: int) -> torch.Tensor:
-    """The unit direction [dim] of word embeddings by which the token `first` attends in layer 0.
+    """The unit direction [dim] of token embeddings that decides how the token `first` attends in layer 0.
 
-    The mean of the heads' keys times that token's query; zero for a model that is not of BERT's shape.
+    This is the mean over heads of the key matrix times that token's query; zero for a model that is not of
+    BERT's shape.
     """
     words = model.get_input_embeddings().weight
     try:

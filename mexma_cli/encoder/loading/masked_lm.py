@@ -1,4 +1,4 @@
-"""What a masked-LM checkpoint has on top of its encoder, for objectives that predict words with it."""
+"""A masked-LM checkpoint: the encoder, and the head over the vocabulary that predicts masked words."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from transformers.activations import ACT2FN
 
 from mexma_cli.encoder.loading import folder
 from mexma_cli.encoder.loading.hugging_face import read_masked_lm
-from mexma_cli.encoder.loading.transformer import refused
+from mexma_cli.encoder.loading.load import refused
 
 log = logging.getLogger(__name__)
 
 
 class VocabularyHead(nn.Module):
-    """A linear layer, an activation, LayerNorm, and a bias a word; the word embeddings are what follows.
+    """The head of XLM-R and BERT: a linear layer, an activation, LayerNorm, and a bias for each token.
 
-    This is the head of XLM-R and BERT; `fresh` has it with PyTorch's defaults but for the weights, which
-    are normal with the configuration's `initializer_range`.
+    The caller multiplies the result with the token embeddings and adds the bias.
     """
 
     def __init__(
@@ -32,7 +31,7 @@ class VocabularyHead(nn.Module):
 
     @classmethod
     def fresh(cls, config: PreTrainedConfig) -> VocabularyHead:
-        """An untrained one."""
+        """An untrained head: weights are normal with the config's `initializer_range`, biases zero."""
         width = config.hidden_size
         dense = nn.Linear(width, width)
         nn.init.normal_(dense.weight, std=config.initializer_range)
@@ -41,14 +40,14 @@ class VocabularyHead(nn.Module):
         return cls(dense, ACT2FN["gelu"], norm, nn.Parameter(torch.zeros(config.vocab_size)))
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """[M, dim] to [M, dim]: what is multiplied with the word embeddings, before the bias."""
+        """[M, dim] to [M, dim], to be multiplied with the token embeddings."""
         return self.norm(self.activation(self.dense(hidden)))
 
 
 def load_masked_lm(name: str) -> tuple[PreTrainedModel, VocabularyHead]:
     """The transformer of a checkpoint, float32, and its head.
 
-    Where the checkpoint has no head there is a warning, and an untrained one.
+    A checkpoint without a head gets an untrained one, with a warning.
 
     Args:
         name: As for `SentenceEncoder.load`.

@@ -1,50 +1,27 @@
-"""An encoder's weights read without transformers, where they are plain: those that mexma writes are.
+"""Weights of BERT's family read without transformers, if they are stored as mexma stores them.
 
-Importing transformers' models takes longer than loading `mini` and embedding a page of text. What is not
-plain is left to transformers, and so is every complaint about it.
+Any other folder is left to transformers (`hugging_face`), which also reports what is wrong with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch.nn.functional import gelu, relu
 
 from mexma_cli.encoder.loading import int3
 from mexma_cli.encoder.loading.folder import FolderSettings
+from mexma_cli.encoder.model.transformer import ACTIVATIONS, StoredModel
 
 _IGNORED = ("pooler.dense.weight", "pooler.dense.bias", "embeddings.position_ids")
-"""What files have, and the model without its pooler has not."""
+"""Tensors that files may have and the model without its pooler does not."""
 _USED = {"hidden_act", "layer_norm_eps", "pad_token_id"}
-ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "gelu": gelu,
-    "gelu_new": partial(gelu, approximate="tanh"),
-    "relu": relu,
-}
-"""By their names in config.json, `hidden_act`."""
-
-
-@dataclass
-class StoredModel:
-    """A transformer of BERT's family as its files have it.
-
-    Attributes:
-        config: config.json.
-        weights: By their names in transformers' model without pooler, all of one type.
-    """
-
-    config: dict[str, Any]
-    weights: dict[str, torch.Tensor]
 
 
 def read_model(settings: FolderSettings) -> StoredModel | None:
-    """The folder's weights; None if they are not just those that config.json speaks of.
+    """The folder's weights; None if they are not exactly those that config.json describes.
 
     Raises:
         MexmaError: `int3` weights that are damaged.
@@ -67,14 +44,14 @@ def read_model(settings: FolderSettings) -> StoredModel | None:
 
 
 def _computed(config: dict[str, Any]) -> bool:
-    """Whether what is used besides the weights is there, and of its kind."""
+    """Whether the settings that the engine uses are there and of the right type."""
     if not set(config) >= _USED or config["hidden_act"] not in ACTIVATIONS:
         return False
     return isinstance(config["layer_norm_eps"], float) and isinstance(config["pad_token_id"], int)
 
 
 def _shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Of all weights of BERT's family without pooler."""
+    """The shapes of all weights of BERT's family without pooler, by name."""
     width, inner = config["hidden_size"], config["intermediate_size"]
     if width % config["num_attention_heads"]:
         raise ValueError("the heads do not divide the width")

@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from mexma_cli.encoder.model.packing import PackedBatch
+from mexma_cli.encoder.model.packing import PackedBatch, token_embeddings
 from mexma_cli.encoder.model.short_attention import attend, within_short
-from mexma_cli.encoder.ngrams.embeddings import word_embeddings
 from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:
@@ -108,9 +107,9 @@ def run_packed(
     Returns:
         [T, dim] in the model's dtype (or autocast's).
     """
-    if inputs_embeds is None and batch.spelled is not None:
-        words = model.get_input_embeddings().weight
-        inputs_embeds = word_embeddings(words, batch.input_ids, batch.spelled)
+    if inputs_embeds is None and batch.extra_embeddings is not None:
+        vocabulary = model.get_input_embeddings().weight
+        inputs_embeds = token_embeddings(vocabulary, batch.input_ids, batch.extra_embeddings)
     inputs: dict[str, Any] = (
         {"input_ids": batch.input_ids[None]}
         if inputs_embeds is None

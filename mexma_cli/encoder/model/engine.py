@@ -17,22 +17,20 @@ import numpy as np
 import torch
 from torch.nn.functional import layer_norm, linear, pad, scaled_dot_product_attention
 
-from mexma_cli.encoder.loading.body import Body
-from mexma_cli.encoder.loading.stored import ACTIVATIONS
-from mexma_cli.encoder.model.packing import PackedBatch
-from mexma_cli.encoder.ngrams.embeddings import word_embeddings
+from mexma_cli.encoder.model.packing import PackedBatch, token_embeddings
+from mexma_cli.encoder.model.transformer import ACTIVATIONS, LazyTransformer
 from mexma_cli.numerics.kernels import add_norm, add_norm_bf16, plain
 
 ROWS = 64
 """Products have a multiple of so many rows: oneDNN compiles and keeps a kernel for every size it meets."""
 
 
-def supported(body: Body) -> bool:
+def supported(transformer: LazyTransformer) -> bool:
     """Whether an engine can be made for a transformer: BERT's family, on the processor, in float32."""
-    config = body.config
-    if not body.of_berts_family or config.hidden_act not in ACTIVATIONS or config.num_hidden_layers < 1:
+    config = transformer.config
+    if not transformer.is_bert or config.hidden_act not in ACTIVATIONS or config.num_hidden_layers < 1:
         return False
-    return all(w.dtype == torch.float32 and w.device.type == "cpu" for w in body.weights.values())
+    return all(w.dtype == torch.float32 and w.device.type == "cpu" for w in transformer.weights.values())
 
 
 _LOOKED_AT = 16
@@ -43,27 +41,27 @@ class Engine:
     """A transformer's inference forward, with packed copies of its weights (`stale` if they have changed).
 
     Args:
-        body: One that is `supported`.
+        transformer: One that is `supported`.
         dtype: float32 or bfloat16, what products are computed in. Sums, residuals and norms are float32.
     """
 
-    def __init__(self, body: Body, dtype: torch.dtype) -> None:
-        assert supported(body) and dtype in (torch.float32, torch.bfloat16)
+    def __init__(self, transformer: LazyTransformer, dtype: torch.dtype) -> None:
+        assert supported(transformer) and dtype in (torch.float32, torch.bfloat16)
         self.dtype = dtype
-        self._body, self._eps = body, float(body.config.layer_norm_eps)
-        weights = body.weights
+        config, weights = transformer.config, transformer.weights
+        self._transformer, self._eps = transformer, float(config.layer_norm_eps)
         self._states = _states(weights)
         self._tables = _below(weights, "embeddings.")
         with torch.no_grad():
             self._layers = [
-                _Layer(_below(weights, f"encoder.layer.{i}."), body.config, dtype)
-                for i in range(body.config.num_hidden_layers)
+                _Layer(_below(weights, f"encoder.layer.{i}."), config, dtype)
+                for i in range(config.num_hidden_layers)
             ]
 
     @property
     def stale(self) -> bool:
         """Whether a weight was changed, or moved, since the engine was made."""
-        return self._states != _states(self._body.weights)
+        return self._states != _states(self._transformer.weights)
 
     @torch.inference_mode()
     def hidden(self, batch: PackedBatch, first_only: bool) -> torch.Tensor:
@@ -88,7 +86,7 @@ class Engine:
         ids, positions = (
             pad(tensor, (0, -len(tensor) % ROWS)) for tensor in (batch.input_ids, batch.position_ids)
         )
-        x = word_embeddings(tables["word_embeddings.weight"], ids, batch.spelled)
+        x = token_embeddings(tables["word_embeddings.weight"], ids, batch.extra_embeddings)
         x += tables["token_type_embeddings.weight"][0]
         x += tables["position_embeddings.weight"][positions]
         weight, bias = tables["LayerNorm.weight"], tables["LayerNorm.bias"]

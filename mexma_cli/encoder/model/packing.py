@@ -1,4 +1,4 @@
-"""Sentences without padding: the batch that everything that runs a transformer takes."""
+"""Sentences without padding: the batch that every run of a transformer takes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class PackedBatch:
         position_ids: int64 [T], from the model's first position on.
         cu_seqlens: int32 [B + 1], where each sentence starts and the last one ends.
         lengths: The B lengths in tokens, on the host, so that nothing waits for the device.
-        spelled: float32 [R, dim], the word embeddings that ids from the vocabulary's size on stand for (see
-            `spelling`); None where there are no such ids.
+        extra_embeddings: float32 [R, dim]. The id vocabulary size + i stands for row i: a word that is no
+            token of the vocabulary (see `ngrams`). None if the batch has no such ids.
     """
 
     input_ids: torch.Tensor
     position_ids: torch.Tensor
     cu_seqlens: torch.Tensor
     lengths: tuple[int, ...]
-    spelled: torch.Tensor | None = None
+    extra_embeddings: torch.Tensor | None = None
 
     @property
     def max_seqlen(self) -> int:
@@ -35,17 +35,18 @@ class PackedBatch:
 
     def to(self, device: torch.device | str) -> PackedBatch:
         """The same batch on another device."""
+        extra = self.extra_embeddings
         return replace(
             self,
             input_ids=self.input_ids.to(device, non_blocking=True),
             position_ids=self.position_ids.to(device, non_blocking=True),
             cu_seqlens=self.cu_seqlens.to(device, non_blocking=True),
-            spelled=None if self.spelled is None else self.spelled.to(device, non_blocking=True),
+            extra_embeddings=None if extra is None else extra.to(device, non_blocking=True),
         )
 
 
 def pack(
-    sentences: Sequence[np.ndarray], first_position: int, spelled: torch.Tensor | None = None
+    sentences: Sequence[np.ndarray], first_position: int, extra_embeddings: torch.Tensor | None = None
 ) -> PackedBatch:
     """Put token id arrays (with their <s> and </s>) one after the other, in the order given.
 
@@ -54,7 +55,7 @@ def pack(
     Args:
         sentences: B integer arrays, none empty.
         first_position: The model's position of a sentence's first token (2 for XLM-R, 0 for BERT).
-        spelled: As the batch has it.
+        extra_embeddings: As the batch has it.
     """
     lengths = np.fromiter((len(sentence) for sentence in sentences), dtype=np.int64, count=len(sentences))
     assert len(lengths) and lengths.min() > 0, "a packed sentence has at least one token"
@@ -66,7 +67,7 @@ def pack(
         torch.from_numpy(positions),
         torch.from_numpy(np.concatenate([[0], ends]).astype(np.int32)),
         tuple(lengths.tolist()),
-        spelled,
+        extra_embeddings,
     )
 
 
@@ -86,3 +87,14 @@ def by_token_budget(lengths: Sequence[int] | np.ndarray, budget: int) -> Iterato
         tokens += int(lengths[row])
     if start < len(order):
         yield order[start:]
+
+
+def token_embeddings(vocabulary: torch.Tensor, ids: torch.Tensor, extra: torch.Tensor | None) -> torch.Tensor:
+    """The token embeddings [..., D] of ids [...]; ids above the vocabulary [V, D] are rows of `extra`."""
+    if extra is None:
+        return vocabulary[ids]
+    size = len(vocabulary)
+    embeddings = vocabulary[ids.clamp(max=size - 1)]
+    above = ids >= size
+    embeddings[above] = extra.to(embeddings)[ids[above] - size]
+    return embeddings

@@ -1,8 +1,8 @@
-"""Words that the tokeniser has no token for, embedded as one token made of their letters' n-grams.
+"""Subword n-gram embeddings: a word that the tokeniser splits becomes one token, made of its letter n-grams.
 
-A word in pieces is a bag of pieces that training may have seen in other words; its n-grams overlap, so that
-each letter is seen with its neighbours, as in fastText. A table of n-grams stands beside the weights
-(`FILE`), and a sentence's split words become ids above the vocabulary, rows of a matrix made for them.
+The embedding of such a word is the sum of the vectors of its n-grams, as in fastText (Bojanowski et al.
+2017). The table of n-grams is a file beside the weights. In a sentence, split words get ids above the
+vocabulary, which stand for rows of a matrix made for these sentences (`PackedBatch.extra_embeddings`).
 """
 
 from __future__ import annotations
@@ -15,92 +15,34 @@ from typing import Any
 import numpy as np
 import torch
 import xxhash
-from anyascii import anyascii
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers import Tokenizer
 from torch.nn import functional
 
-from mexma_cli.encoder.model.bag import word_rows
-from mexma_cli.encoder.model.modules import damaged
+from mexma_cli.encoder.loading.folder import NGRAMS_FILE
+from mexma_cli.encoder.loading.weights import damaged
+from mexma_cli.encoder.model.weighted_embeddings import weighted_embeddings
+from mexma_cli.encoder.ngrams.hashing import WORD_START, ngram_keys, pieces_of
 from mexma_cli.numerics.trellis import Coded
 
-FILE = "spelling.safetensors"
-WORD_START = pre_tokenizers.Metaspace().replacement
-"""Stands before the first token of a word in a Unigram vocabulary."""
 _DAMAGE = (SafetensorError, OSError, LookupError, ValueError, TypeError, AttributeError, RuntimeError)
-_PLAIN, _CONSONANTS = 1, 3  # kinds of n-grams; the whole words of each are the next kind
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)
-_VOWELS = np.frombuffer(b"aeiouyj", np.uint8)
 
 
-def ngram_keys(
-    words: Sequence[str], sizes: Sequence[int], consonants: Sequence[int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Hashes of all n-grams of words as the tokeniser writes them, spelled in lower-case Latin letters.
+class NgramEmbeddings:
+    """A table of n-gram vectors, and the token embeddings of words that follow from it.
 
-    So a Russian or Greek name has n-grams of its English form. `<` stands for the start of a word. The whole
-    spelling counts as one more, that tokens with and without a word's start share.
+    A word's vector is the sum of the vectors of its n-grams in the table, divided by the square root of
+    their number. Its direction and its length make a token embedding (`weighted_embeddings`): the length
+    decides how much the word weighs in its sentence.
 
     Args:
-        consonants: Sizes of n-grams of the spelling without vowels; if there are any, its whole is one too.
-
-    Returns:
-        uint32 [N], the words' n-grams one word after the other, and int64 [words], how many each has.
-    """
-    spelled = [word.replace(WORD_START, "<") for word in words]
-    spelled = [(word if word.isascii() else anyascii(word)).lower() for word in spelled]
-    letters = np.frombuffer("".join(spelled).encode(), np.uint8)
-    word = np.repeat(np.arange(len(words)), [len(one) for one in spelled])
-    found = _of_letters(letters, word, len(words), sizes, _PLAIN)
-    if consonants:
-        kept = ~np.isin(letters, _VOWELS)
-        found += _of_letters(letters[kept], word[kept], len(words), consonants, _CONSONANTS)
-    keys, owners = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    return keys[np.argsort(owners, kind="stable")], np.bincount(owners, minlength=len(words))
-
-
-def _of_letters(
-    letters: np.ndarray, word: np.ndarray, words: int, sizes: Sequence[int], kind: int
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Keys and words, of the n-grams of each size and of the whole words (`kind` + 1)."""
-    codes, found = letters.astype(np.uint64), []
-    for size in sizes:
-        starts = max(0, len(codes) - size + 1)
-        inside = np.flatnonzero(word[:starts] == word[len(word) - starts :])
-        keys = np.full(len(inside), kind << 8 | size, np.uint64)
-        for place in range(size):
-            keys = (keys + codes[inside + place]) * _FACTOR
-        found.append((_folded(keys), word[inside]))
-    first = np.searchsorted(word, word)  # where each letter's word begins
-    own = letters != ord("<")
-    powers = np.cumprod(np.full(int((np.arange(len(word)) - first).max(initial=0)) + 2, _FACTOR))
-    place = np.cumsum(own) - own
-    within = place - place[first] if len(first) else place
-    sums = np.zeros(words, np.uint64)
-    np.add.at(sums, word[own], codes[own] * powers[within[own]])
-    found.append((_folded(sums * _FACTOR + np.uint64(kind + 1)), np.arange(words)))
-    return found
-
-
-def _folded(keys: np.ndarray) -> np.ndarray:
-    keys = (keys ^ keys >> np.uint64(29)) * _FACTOR
-    return (keys >> np.uint64(32)).astype(np.uint32)
-
-
-class Spelling:
-    """N-grams with vectors, and the word embeddings that words have by them.
-
-    A word's vector is the sum of those of its n-grams that are in the table, over the root of their number;
-    its direction and its weight in a sentence are written into a word embedding as `bag.word_rows` has it.
-
-    Args:
-        keys: uint32 [N], ascending (`ngram_keys`).
-        vectors: float16 [N, D], D the model's width, or as they are stored small.
-        sizes: Of n-grams.
-        consonants: Of n-grams of the letters without vowels.
-        power: What a vector's length is raised to, for the word's weight.
-        unit: The length whose weight is that of the vocabulary's mean token.
+        keys: uint32 [N], hashes of the n-grams, ascending (`ngram_keys`).
+        vectors: float16 [N, D], D being the model's width; or the same quantised.
+        sizes: Lengths in letters of the n-grams.
+        consonants: Lengths of the n-grams of the word without its vowels.
+        power: A word's weight is the length of its vector to this power.
+        unit: The length at which a word weighs as much as the vocabulary's mean token.
     """
 
     def __init__(
@@ -117,8 +59,8 @@ class Spelling:
         self.power, self.unit = power, unit
         self._pieces: tuple[np.ndarray, np.ndarray] | None = None
 
-    def rows(self, words: Sequence[str]) -> tuple[torch.Tensor, np.ndarray]:
-        """Word embeddings, float32 [words, D], and whether any of a word's n-grams is known, bool [words]."""
+    def embed(self, words: Sequence[str]) -> tuple[torch.Tensor, np.ndarray]:
+        """Token embeddings, float32 [words, D], and whether any n-gram of a word is known, bool [words]."""
         keys, counts = ngram_keys(words, self.sizes, self.consonants)
         places = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
         known = self.keys[places] == keys
@@ -129,25 +71,25 @@ class Spelling:
         vectors = self.vectors.rows(places) if isinstance(self.vectors, Coded) else self.vectors
         sums = functional.embedding_bag(torch.from_numpy(places), vectors, starts, mode="sum").float()
         for word in torch.nonzero(~sums.isfinite().all(dim=1)).flatten().tolist():
-            # A word of some 100,000 letters, too much for float16.
+            # The sum for a word of some 100,000 letters overflows float16.
             own = places[starts[word] :][: counts[word]]
             own, times = np.unique(own, return_counts=True)
             sums[word] = torch.from_numpy(times).float() @ vectors[own].float()
         sums = sums / torch.from_numpy(counts).clamp_min(1).sqrt()[:, None]
         lengths = (sums.norm(dim=1) / self.unit).clamp_min(1e-6)
-        return word_rows(sums, self.power * lengths.log()), counts > 0
+        return weighted_embeddings(sums, self.power * lengths.log()), counts > 0
 
-    def replaced(
+    def merge_split_words(
         self, tokens: Sequence[np.ndarray], tokenizer: Tokenizer
     ) -> tuple[list[np.ndarray], torch.Tensor]:
-        """Sentences with one id for each word that is in pieces, and what these ids stand for.
+        """Replace the tokens of each split word by one id, if the table knows any of its n-grams.
 
         Args:
-            tokens: Sentences of token ids.
+            tokens: Token ids of each sentence.
 
         Returns:
-            The sentences, in which the vocabulary's size plus i stands for row i, and the rows, float32
-            [rows, D].
+            The sentences, in which the vocabulary's size plus i stands for row i of the embeddings; and
+            these embeddings, float32 [rows, D].
         """
         if self._pieces is None:
             listed = pieces_of(tokenizer)
@@ -163,7 +105,7 @@ class Spelling:
             word = "".join(pieces[flat[start : start + length]])
             if word[1:].isalpha():
                 places.append((start, length, words.setdefault(word, len(words))))
-        rows, known = self.rows(list(words))
+        rows, known = self.embed(list(words))
         keep = np.ones(len(flat), bool)
         for start, length, row in places:
             if known[row]:
@@ -175,7 +117,7 @@ class Spelling:
         ], rows
 
     def hash_into(self, digest: xxhash.xxh3_128) -> None:
-        """Add all that its rows depend on."""
+        """Add everything that the embeddings depend on."""
         digest.update(self.keys.tobytes())
         if isinstance(self.vectors, Coded):
             self.vectors.hash_into(digest)
@@ -190,7 +132,7 @@ class Spelling:
         """Write the table beside the weights.
 
         Args:
-            small: Vectors in few bits, 2 if they are float16 now.
+            small: Write quantised vectors. Those that are float16 now get 2 bits a number.
         """
         vectors = self.vectors
         if small and not isinstance(vectors, Coded):
@@ -200,16 +142,16 @@ class Spelling:
         stored = {"keys": torch.from_numpy(self.keys.view(np.int32))}
         stored |= vectors.tensors() if isinstance(vectors, Coded) else {"vectors": vectors}
         facts = {name: json.dumps(value) for name, value in self._facts().items()}
-        (folder / FILE).write_bytes(_in_order(save(stored, facts)))
+        (folder / NGRAMS_FILE).write_bytes(_in_order(save(stored, facts)))
 
     @classmethod
-    def load(cls, folder: Path, width: int) -> Spelling | None:
-        """The folder's table, if it has one.
+    def load(cls, folder: Path, width: int) -> NgramEmbeddings | None:
+        """The table in a folder; None if the folder has none.
 
         Raises:
-            MexmaError: It is damaged, or not of this width.
+            MexmaError: The file is damaged, or its vectors are not of this width.
         """
-        path = folder / FILE
+        path = folder / NGRAMS_FILE
         if not path.is_file():
             return None
         try:
@@ -228,42 +170,10 @@ class Spelling:
 
 
 def _in_order(content: bytes) -> bytes:
-    """A safetensors file with its facts in order: the library shuffles them, and equal tables differ."""
+    """A safetensors file with sorted metadata: the library shuffles it, and bytes would differ each time."""
     end = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:end])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
     ordered = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     assert len(ordered) <= end - 8
     return content[:8] + ordered.ljust(end - 8) + content[end:]
-
-
-def word_embeddings(
-    vocabulary: torch.Tensor, ids: torch.Tensor, spelled: torch.Tensor | None
-) -> torch.Tensor:
-    """The word embeddings [..., D] of ids [...]; those above the vocabulary are rows of `spelled`."""
-    if spelled is None:
-        return vocabulary[ids]
-    size = len(vocabulary)
-    words = vocabulary[ids.clamp(max=size - 1)]
-    above = ids >= size
-    words[above] = spelled.to(words)[ids[above] - size]
-    return words
-
-
-def pieces_of(tokenizer: Tokenizer) -> list[str]:
-    """The vocabulary's tokens as they are written; of <s> and the like, which have no letters, nothing."""
-    special = {id for id, token in tokenizer.get_added_tokens_decoder().items() if token.special}
-    pieces = (tokenizer.id_to_token(id) for id in range(tokenizer.get_vocab_size()))
-    return ["" if id in special or piece is None else piece for id, piece in enumerate(pieces)]
-
-
-def needed(pieces: Sequence[str], first: int) -> np.ndarray:
-    """Which tokens an encoder that spells cannot do without, bool [vocabulary].
-
-    Args:
-        first: So many of the vocabulary's first tokens, and beside them all that is not spelled: single
-            letters, and what is not of letters.
-    """
-    letters = [piece.removeprefix(WORD_START) for piece in pieces]
-    spelled = np.array([len(part) > 1 and part.isalpha() for part in letters])
-    return ~spelled | (np.arange(len(pieces)) < first)

@@ -237,7 +237,7 @@ def _encoder(where: Path) -> Info:
     except Exception as error:  # damaged weights make the libraries raise whatever they like
         info.problems.append(f"{where} cannot be loaded: {error}")
         return info
-    config = encoder.body.config
+    config = encoder.transformer.config
     info.facts = {
         "model type": config.model_type,
         "dim": encoder.dim,
@@ -246,7 +246,7 @@ def _encoder(where: Path) -> Info:
         "vocabulary": config.vocab_size,
         "parameters": sum(
             weights.numel()
-            for part in (encoder.body.weights, encoder.modules.state_dict())
+            for part in (encoder.transformer.weights, encoder.modules.state_dict())
             for weights in part.values()
         ),
         "pooling": encoder.pooling,
@@ -256,8 +256,8 @@ def _encoder(where: Path) -> Info:
     }
     if len(encoder.modules):
         info.facts["modules"] = ", ".join(map(str, encoder.modules))
-    if encoder.spelling:
-        info.facts["n-grams of unseen words"] = len(encoder.spelling.keys)
+    if encoder.ngrams:
+        info.facts["n-grams of unseen words"] = len(encoder.ngrams.keys)
     if encoder.prefix:
         info.facts["prefix"] = encoder.prefix
     if encoder.languages:

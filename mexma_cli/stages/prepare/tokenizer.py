@@ -13,7 +13,7 @@ import xxhash
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from mexma_cli.encoder.loading.folder import locate, read_settings, written_aside
-from mexma_cli.encoder.loading.tokens import Tokens, put_in_lower_case, with_transformers
+from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, put_in_lower_case, with_transformers
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import read_json, write_json_atomic
 from mexma_cli.recipe import Recipe, TrainTokenizer
@@ -52,7 +52,7 @@ def load_tokenizer(where: str | Path) -> PreTrainedTokenizerFast:
 
 def recipe_tokenizer(
     recipe: Recipe, settings: dict[str, Any], sentences: Callable[[], Iterator[Weighed]]
-) -> Tokens:
+) -> LazyTokenizer:
     """The tokeniser that a recipe asks for; one that was trained with equal settings is taken again.
 
     Args:
@@ -83,7 +83,7 @@ def check_length(encoder: str, takes: int, wanted: int) -> None:
         )
 
 
-def _tokenizer_of(encoder: str, max_tokens: int) -> Tokens:
+def _tokenizer_of(encoder: str, max_tokens: int) -> LazyTokenizer:
     """The tokeniser that an encoder embeds with, if sentences of so many tokens are not too long for it."""
     settings = read_settings(locate(encoder))
     tokens = read_tokenizer(settings.transformer)
@@ -93,13 +93,13 @@ def _tokenizer_of(encoder: str, max_tokens: int) -> Tokens:
     return tokens
 
 
-def read_tokenizer(folder: str | Path) -> Tokens:
+def read_tokenizer(folder: str | Path) -> LazyTokenizer:
     """A folder's tokeniser, without transformers if that is not needed.
 
     Raises:
         MexmaError: There is none.
     """
-    return Tokens.read(Path(folder), partial(load_tokenizer, folder))
+    return LazyTokenizer.read(Path(folder), partial(load_tokenizer, folder))
 
 
 def train_tokenizer(

@@ -20,7 +20,8 @@ from pydantic import BaseModel, ConfigDict
 from mexma_cli import __version__, languages
 from mexma_cli.encoder.encoder import Pooling, SentenceEncoder
 from mexma_cli.encoder.loading.folder import written_aside
-from mexma_cli.encoder.model.modules import Dense, load_dense, save_dense
+from mexma_cli.encoder.loading.modules import load_dense, save_dense
+from mexma_cli.encoder.model.pooling import Dense
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import fingerprint, only_writer, read_json, read_manifest, write_json_atomic
 from mexma_cli.numerics.devices import pick_device

@@ -8,7 +8,7 @@ import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.attention import set_attention_dropout
-from mexma_cli.encoder.model.modules import Dense
+from mexma_cli.encoder.model.pooling import Dense
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.base import Objective
 from mexma_cli.objectives.clft import Clft

@@ -200,15 +200,16 @@ def _start(recipe: Recipe) -> SentenceEncoder:
             settings.start, "cpu", pooling=settings.pooling, max_tokens=recipe.data.max_tokens
         )
         if settings.pooling is not None:
-            encoder = SentenceEncoder(
+            without_modules = SentenceEncoder(
                 encoder.name,
                 encoder.model,
                 encoder.tokenizer,
                 settings.pooling,
                 max_tokens=encoder.max_tokens,
-                spelling=encoder.spelling,
-                languages=encoder.languages,
+                ngrams=encoder.ngrams,
             )
+            without_modules.languages = encoder.languages
+            return without_modules
         return encoder
     tokenizer = load_tokenizer(tokenizer_path(recipe))
     seed = recipe.phases[0].trainer.seed
@@ -277,8 +278,8 @@ def vocabulary_of(encoder: SentenceEncoder, spells: bool = False) -> Vocabulary:
     Args:
         spells: Words in pieces are spelled as they are in use, if the encoder does that.
     """
-    tokenizer, first = encoder.tokenizer, encoder.body.first_position
-    spelling = encoder.spelling if spells else None
+    tokenizer, first = encoder.tokenizer, encoder.transformer.first_position
+    ngrams, backend = encoder.ngrams, encoder.fast_tokenizer.backend
     return Vocabulary(
         bos=tokenizer.cls_token_id,
         eos=tokenizer.sep_token_id,
@@ -287,5 +288,5 @@ def vocabulary_of(encoder: SentenceEncoder, spells: bool = False) -> Vocabulary:
         size=encoder.model.config.vocab_size,
         first_position=first,
         joint=tokenizer.sep_token_id if first else None,  # RoBERTa's family counts positions from its padding
-        spell=None if spelling is None else partial(spelling.replaced, tokenizer=encoder.tokens.backend),
+        spell=partial(ngrams.merge_split_words, tokenizer=backend) if spells and ngrams else None,
     )

@@ -12,7 +12,7 @@ from transformers import AutoTokenizer, DistilBertConfig, DistilBertModel
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading import int3
-from mexma_cli.encoder.loading.body import Body
+from mexma_cli.encoder.model.transformer import LazyTransformer
 from mexma_cli.errors import MexmaError
 
 WORDS = "embeddings.word_embeddings.weight"
@@ -21,7 +21,7 @@ WORDS = "embeddings.word_embeddings.weight"
 def test_the_first_half_is_stored_better() -> None:
     """What is off of normal numbers, with 4 bits and with 2."""
     weight = torch.randn(4000, 64, generator=torch.Generator().manual_seed(1))
-    coded = int3.coded(weight)
+    coded = int3.quantised(weight)
     assert coded.bits.tolist() == [4] * 2000 + [2] * 2000
     off = (weight - coded.restore().float()).square().mean(dim=1)
     assert float(off[:2000].mean()) == pytest.approx(0.0055, rel=0.1)
@@ -42,7 +42,7 @@ def test_it_computes_with_exactly_what_is_stored(
     encoder, folder = stored
     loaded = SentenceEncoder.load(str(folder), "cpu")
     weight, direction = encoder.model.state_dict()[WORDS], int3.attended(encoder.model, 0)
-    rounded = int3.coded(weight).restore().float()
+    rounded = int3.quantised(weight).restore().float()
     rounded += ((weight - rounded) @ direction).half().float()[:, None] * direction
     special = encoder.tokenizer.all_special_ids
     rounded[special] = weight[special].half().float()
@@ -64,7 +64,7 @@ def test_the_first_tokens_attention_stays(
     direction = int3.attended(encoder.model, 0)
     assert float(direction.norm()) == pytest.approx(1, abs=1e-5)
     before, after = (e.model.state_dict()[WORDS] @ direction for e in (encoder, loaded))
-    rounded = int3.coded(encoder.model.state_dict()[WORDS]).restore().float() @ direction
+    rounded = int3.quantised(encoder.model.state_dict()[WORDS]).restore().float() @ direction
     assert (before - after).abs().max() < 0.01 * (before - rounded).abs().max()
 
 
@@ -100,7 +100,10 @@ def test_what_was_rounded_is_not_rounded_again(
     loaded = SentenceEncoder.load(str(folder), "cpu")
     if through == "transformers":
         loaded = SentenceEncoder(
-            "same", Body(loaded.model, loaded.body.coded), loaded.tokenizer, max_tokens=loaded.max_tokens
+            "same",
+            LazyTransformer(loaded.model, loaded.transformer.int3_file),
+            loaded.tokenizer,
+            max_tokens=loaded.max_tokens,
         )
     loaded.save(tmp_path / "again", dtype="int3")
     assert (tmp_path / "again" / int3.FILE).read_bytes() == (folder / int3.FILE).read_bytes()

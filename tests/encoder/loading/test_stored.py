@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading import stored
 from mexma_cli.encoder.loading.folder import read_settings
-from mexma_cli.encoder.loading.tokens import Tokens
+from mexma_cli.encoder.loading.tokenizer import LazyTokenizer
 
 WEIGHTS = "model.safetensors"
 
@@ -52,20 +52,22 @@ def test_it_is_what_transformers_reads(
 ) -> None:
     SentenceEncoder.load(str(tiny_encoder), "cpu").save(tmp_path / "saved", dtype)
     plain = SentenceEncoder.load(str(tmp_path / "saved"), "cpu")
-    assert stored.read_model(read_settings(tmp_path / "saved")) and Tokens.plain(tmp_path / "saved", never)
+    assert stored.read_model(read_settings(tmp_path / "saved")) and LazyTokenizer.plain(
+        tmp_path / "saved", never
+    )
     monkeypatch.setattr(stored, "read_model", lambda settings: None)
-    monkeypatch.setattr(Tokens, "plain", lambda folder, load: None)
+    monkeypatch.setattr(LazyTokenizer, "plain", lambda folder, load: None)
     other = SentenceEncoder.load(str(tmp_path / "saved"), "cpu")
     assert plain.fingerprint == other.fingerprint
     texts = [*sentences["fra"], "", "漢字"]
     assert np.array_equal(plain.embed(texts), other.embed(texts))
-    assert plain.body.first_position == other.body.first_position == 2
-    assert plain.tokenizer.backend_tokenizer.to_str() == plain.tokens.backend.to_str()
+    assert plain.transformer.first_position == other.transformer.first_position == 2
+    assert plain.tokenizer.backend_tokenizer.to_str() == plain.fast_tokenizer.backend.to_str()
 
 
 def test_the_model_is_made_when_it_is_asked_for(tiny_encoder: Path, sentences: dict[str, list[str]]) -> None:
     encoder = SentenceEncoder.load(str(tiny_encoder), "cpu")
-    before, weights = encoder.embed(sentences["fra"]), dict(encoder.body.weights)
+    before, weights = encoder.embed(sentences["fra"]), dict(encoder.transformer.weights)
     model = encoder.model
     assert encoder.model is model and not model.training
     assert all(torch.equal(model.state_dict()[name], tensor) for name, tensor in weights.items())
@@ -117,9 +119,9 @@ def test_weights_that_are_left_to_transformers(case: str, folder: Path) -> None:
     ids=lambda changes: next(iter(changes)),
 )
 def test_tokenisers_that_are_left_to_transformers(changes: dict[str, object], folder: Path) -> None:
-    assert Tokens.plain(folder, never)
+    assert LazyTokenizer.plain(folder, never)
     edit(folder / "tokenizer_config.json", **changes)
-    assert Tokens.plain(folder, never) is None
+    assert LazyTokenizer.plain(folder, never) is None
 
 
 def test_a_pooler_in_the_file_is_no_hindrance(folder: Path) -> None:

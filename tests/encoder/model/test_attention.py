@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModel, BertConfig, BertModel, PreTrainedModel
 
-from mexma_cli.encoder.loading.body import first_position
 from mexma_cli.encoder.model import attention
 from mexma_cli.encoder.model.attention import choose_backend, run_packed, use_packed_attention
 from mexma_cli.encoder.model.packing import pack
+from mexma_cli.encoder.model.transformer import first_position
 from mexma_cli.errors import MexmaError
 
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from transformers import BertConfig, BertModel, PreTrainedModel, RobertaConfig, RobertaModel
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.loading.body import Body, first_position
 from mexma_cli.encoder.model import engine as engine_module
 from mexma_cli.encoder.model.engine import Engine, supported
 from mexma_cli.encoder.model.packing import pack
+from mexma_cli.encoder.model.transformer import LazyTransformer, first_position
 from mexma_cli.numerics.devices import computes_bf16_fast
 from mexma_cli.text.lines import read_lines
 
@@ -46,9 +46,9 @@ MODELS = {
 }
 
 
-def body_of(model: PreTrainedModel) -> Body:
+def lazy(model: PreTrainedModel) -> LazyTransformer:
     """Of a copy: the model itself attends in its own way, to be compared with."""
-    return Body(copy.deepcopy(model))
+    return LazyTransformer(copy.deepcopy(model))
 
 
 def padded(model: PreTrainedModel, sentences: list[np.ndarray]) -> torch.Tensor:
@@ -69,7 +69,7 @@ def sentences_of(lengths: list[int]) -> list[np.ndarray]:
 def test_float32_is_the_models_own(kind: str, lengths: list[int]) -> None:
     model, sentences = MODELS[kind], sentences_of(lengths)
     batch = pack(sentences, first_position(model))
-    engine = Engine(body_of(model), torch.float32)
+    engine = Engine(lazy(model), torch.float32)
     hidden, expected = engine.hidden(batch, first_only=False), padded(model, sentences)
     assert hidden.dtype == torch.float32
     assert (hidden - expected).abs().max() < 1e-5
@@ -83,20 +83,20 @@ def test_what_it_does_not_compute() -> None:
     class Own(BertModel):
         pass
 
-    assert supported(Body(model_of(BertModel, BertConfig)))
-    assert not supported(Body(model_of(BertModel, BertConfig, hidden_act="silu")))
-    assert not supported(Body(model_of(BertModel, BertConfig, num_hidden_layers=0)))
-    assert not supported(Body(model_of(BertModel, BertConfig).half()))
-    assert not supported(Body(model_of(Own, BertConfig)))
+    assert supported(LazyTransformer(model_of(BertModel, BertConfig)))
+    assert not supported(LazyTransformer(model_of(BertModel, BertConfig, hidden_act="silu")))
+    assert not supported(LazyTransformer(model_of(BertModel, BertConfig, num_hidden_layers=0)))
+    assert not supported(LazyTransformer(model_of(BertModel, BertConfig).half()))
+    assert not supported(LazyTransformer(model_of(Own, BertConfig)))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_without_packed_products(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     model, sentences = MODELS["bert"], sentences_of([3, 3, 70, 12])
     batch = pack(sentences, 0)
-    packed = Engine(body_of(model), dtype).hidden(batch, first_only=False)
+    packed = Engine(lazy(model), dtype).hidden(batch, first_only=False)
     monkeypatch.setattr(engine_module, "_packs", lambda dtype: False)
-    plain = Engine(body_of(model), dtype).hidden(batch, first_only=False)
+    plain = Engine(lazy(model), dtype).hidden(batch, first_only=False)
     assert (plain - packed).abs().max() < (1e-5 if dtype == torch.float32 else 0.1)
 
 

@@ -16,10 +16,10 @@ from tokenizers import Tokenizer
 from transformers import AutoModel, AutoTokenizer, BertModel, PreTrainedModel, XLMRobertaForMaskedLM
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.loading.body import first_position
 from mexma_cli.encoder.model.attention import run_packed, use_packed_attention
-from mexma_cli.encoder.model.modules import Dense, pool
 from mexma_cli.encoder.model.packing import pack
+from mexma_cli.encoder.model.pooling import Dense, pool
+from mexma_cli.encoder.model.transformer import first_position
 from mexma_cli.errors import MexmaError
 from tests.encoder.conftest import LONG
 
@@ -78,7 +78,7 @@ def test_a_tokeniser_that_cuts_the_beginning_off(
         (folder / kept_in).write_text(json.dumps(config))
     encoder = SentenceEncoder.load(str(folder), "cpu")
     assert encoder.fingerprint != before.fingerprint
-    whole, cut = before._tokens([LONG])[0], encoder.tokenize([LONG])[0]
+    whole, cut = before.fast_tokenizer.encode([LONG])[0], encoder.tokenize([LONG])[0]
     assert cut.tolist() == [whole[0], *whole[-19:]] and encoder.truncated == 1
     ours = encoder.embed(texts)
     assert np.abs(ours - sentence_transformers(folder, texts)).max() < 1e-5

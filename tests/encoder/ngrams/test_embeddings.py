@@ -14,7 +14,9 @@ from safetensors import safe_open
 
 from docs.make_mini.smaller import allotted, smaller
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.ngrams.embeddings import FILE, Spelling, ngram_keys
+from mexma_cli.encoder.loading.folder import NGRAMS_FILE
+from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
+from mexma_cli.encoder.ngrams.hashing import ngram_keys
 from mexma_cli.errors import MexmaError
 from mexma_cli.numerics.trellis import BITS, Coded
 from mexma_cli.objectives.words import Words
@@ -133,7 +135,7 @@ def test_a_split_word_is_the_sum_of_its_ngrams(
     assert spelled > 20
     found = cosines(encoder.embed(texts[:-5]))
     assert np.abs(found - cosines(np.stack(sums))).max() < 5e-3
-    encoder.spelling = None
+    encoder.ngrams = None
     assert np.abs(found - cosines(encoder.embed(texts[:-5]))).max() > 0.1
 
 
@@ -155,9 +157,9 @@ def test_the_model_itself_gives_the_same(
 def test_only_words_of_letters_are_spelled(encoder: SentenceEncoder) -> None:
     """And those with an n-gram that is known; each is one token, and a sentence is cut after so many."""
     size = encoder.model.config.vocab_size
-    assert encoder.spelling is not None
-    (ids,), rows = encoder.spelling.replaced(
-        encoder.tokenize(["zurbelnd 8765 漢字 zurbelnd"]), encoder.tokens.backend
+    assert encoder.ngrams is not None
+    (ids,), rows = encoder.ngrams.merge_split_words(
+        encoder.tokenize(["zurbelnd 8765 漢字 zurbelnd"]), encoder.fast_tokenizer.backend
     )
     assert len(rows) == 1 and (ids >= size).tolist().count(True) == 2
     assert ids[1] == ids[-2] == size and encoder.tokenizer.unk_token_id in ids
@@ -182,7 +184,7 @@ def test_a_folder_keeps_its_spelling(
     meant = texts[:-5]  # and none whose vector is next to nothing
     found, before = cosines(loaded.embed(meant)), cosines(encoder.embed(meant))
     assert np.abs(found - before).max() < tolerance
-    (tmp_path / "encoder" / FILE).unlink()
+    (tmp_path / "encoder" / NGRAMS_FILE).unlink()
     pieces = SentenceEncoder.load(str(tmp_path / "encoder"), "cpu")
     assert pieces.fingerprint != loaded.fingerprint
     assert np.abs(cosines(pieces.embed(meant)) - before).max() > 0.2
@@ -191,32 +193,32 @@ def test_a_folder_keeps_its_spelling(
 
 @pytest.mark.parametrize("small", [False, True])
 def test_a_table_is_the_same_bytes_each_time(small: bool, encoder: SentenceEncoder, tmp_path: Path) -> None:
-    assert encoder.spelling is not None
+    assert encoder.ngrams is not None
     found = set()
     for _ in range(4):
-        encoder.spelling.save(tmp_path, small)
-        found.add((tmp_path / FILE).read_bytes())
+        encoder.ngrams.save(tmp_path, small)
+        found.add((tmp_path / NGRAMS_FILE).read_bytes())
     assert len(found) == 1
 
 
 def test_a_damaged_table_is_refused(encoder: SentenceEncoder, tmp_path: Path) -> None:
     encoder.save(tmp_path)
-    file = tmp_path / FILE
+    file = tmp_path / NGRAMS_FILE
     whole = file.read_bytes()
     file.write_bytes(whole[:-1])
-    with pytest.raises(MexmaError, match=FILE):
+    with pytest.raises(MexmaError, match=NGRAMS_FILE):
         SentenceEncoder.load(str(tmp_path), "cpu")
-    assert encoder.spelling is not None
-    assert isinstance(encoder.spelling.vectors, torch.Tensor)
-    encoder.spelling.vectors = encoder.spelling.vectors[:, :-4].contiguous()
-    encoder.spelling.save(tmp_path, small=False)
+    assert encoder.ngrams is not None
+    assert isinstance(encoder.ngrams.vectors, torch.Tensor)
+    encoder.ngrams.vectors = encoder.ngrams.vectors[:, :-4].contiguous()
+    encoder.ngrams.save(tmp_path, small=False)
     with pytest.raises(MexmaError, match="n-grams of 64"):
         SentenceEncoder.load(str(tmp_path), "cpu")
 
 
 def test_a_smaller_encoder_spells_the_words_that_it_lost(encoder: SentenceEncoder, tmp_path: Path) -> None:
     """The first tokens have their vectors, and what cannot be spelled; other words are their letters."""
-    tokenizer, spelling = encoder.tokenizer, encoder.spelling
+    tokenizer, spelling = encoder.tokenizer, encoder.ngrams
     assert spelling is not None
     before = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     small = smaller(encoder, tokens=20, inner=3, size=10**6)
@@ -232,18 +234,18 @@ def test_a_smaller_encoder_spells_the_words_that_it_lost(encoder: SentenceEncode
     np.testing.assert_allclose(found[:3], expected[:3], atol=1e-4)
     assert cosines(np.stack([found[3], expected[3]]))[0, 1] > 0.99  # with 4 bits
     fewer = smaller(encoder, tokens=20, inner=3, size=2000)
-    assert fewer.spelling is not None and set(fewer.spelling.keys) < set(spelling.keys)
+    assert fewer.ngrams is not None and set(fewer.ngrams.keys) < set(spelling.keys)
     fewer.save(tmp_path, "int3")
-    kept = spelling_bytes(tmp_path / FILE, fewer.spelling)
+    kept = spelling_bytes(tmp_path / NGRAMS_FILE, fewer.ngrams)
     assert 1900 < kept <= 2000
     loaded = SentenceEncoder.load(str(tmp_path), "cpu")
     assert loaded.tokenize(["de zurbelnd 漢"])[0].tolist() == fewer.tokenize(["de zurbelnd 漢"])[0].tolist()
-    encoder.spelling = None
+    encoder.ngrams = None
     with pytest.raises(MexmaError, match="does not spell"):
         smaller(encoder, tokens=20, inner=3, size=2000)
 
 
-def spelling_bytes(file: Path, spelling: Spelling) -> int:
+def spelling_bytes(file: Path, spelling: NgramEmbeddings) -> int:
     """Of a table that is stored small, without its levels, of which three tables have as many."""
     assert isinstance(spelling.vectors, Coded)
     with safe_open(file, "pt") as stored:
@@ -269,10 +271,10 @@ def test_more_bits_for_what_matters_more(worth: list[float], dim: int, size: int
 
 
 def test_a_word_has_the_same_bits_whatever_stands_beside_it(encoder: SentenceEncoder) -> None:
-    assert encoder.spelling is not None
+    assert encoder.ngrams is not None
     words = ["▁zurbelnd", *(f"▁casar{letter}" for letter in "abcdefghijklm")]
-    together = encoder.spelling.rows(words)[0]
-    assert torch.equal(torch.cat([encoder.spelling.rows([word])[0] for word in words]), together)
+    together = encoder.ngrams.embed(words)[0]
+    assert torch.equal(torch.cat([encoder.ngrams.embed([word])[0] for word in words]), together)
 
 
 def test_sums_that_are_too_much_for_float16() -> None:
@@ -280,7 +282,9 @@ def test_sums_that_are_too_much_for_float16() -> None:
     words = ["▁" + "the" * 200, "▁the"]
     keys = np.unique(ngram_keys(words, [3, 4], [])[0])
     vectors = 4096 * torch.randn(len(keys), 32, generator=torch.Generator().manual_seed(0)).half()
-    long, short = (Spelling(keys, vectors / by, [3, 4], [], 0.5, 1 / by).rows(words)[0] for by in (1, 4096))
+    long, short = (
+        NgramEmbeddings(keys, vectors / by, [3, 4], [], 0.5, 1 / by).embed(words)[0] for by in (1, 4096)
+    )
     assert long.isfinite().all() and torch.allclose(long, short, atol=1e-2)
     assert torch.equal(long[1], short[1])
 
@@ -289,14 +293,16 @@ def test_rows_go_to_the_device_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not with every batch of a buffer: all batches have all of them."""
     encoder = SentenceEncoder.load("mini", "cpu")
     encoder.model.to("meta")
-    rows: list[torch.Tensor | None] = []
+    rows: list[torch.Tensor] = []
 
-    def embed(self: SentenceEncoder, ids: list[np.ndarray], spelled: torch.Tensor | None) -> np.ndarray:
-        rows.append(spelled)
+    def embed(
+        self: SentenceEncoder, ids: list[np.ndarray], extra_embeddings: torch.Tensor | None
+    ) -> np.ndarray:
+        rows.append(extra_embeddings)
         return np.zeros((len(ids), self.dim), np.float32)
 
     monkeypatch.setattr("mexma_cli.encoder.encoder.GPU_TOKENS_PER_BATCH", 16)
     monkeypatch.setattr(SentenceEncoder, "_embed_batch", embed)
     encoder.embed(["Xqzvwky and Wblmqrt.", "Another line with Qvxzkrm.", "Ein Zqkwvx."])
-    assert len(rows) > 1 and rows[0] is not None and rows[0].device.type == "meta"
+    assert len(rows) > 1 and rows[0].device.type == "meta"
     assert all(one is rows[0] for one in rows)

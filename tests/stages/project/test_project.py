@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from mexma_cli.encoder.model.modules import Dense
+from mexma_cli.encoder.model.pooling import Dense
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.project import project as stage
 from mexma_cli.stages.project.project import project

@@ -14,7 +14,7 @@ import torch
 import yaml
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.model.modules import Dense, Normalize
+from mexma_cli.encoder.model.pooling import Dense, Normalize
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import Recipe, load, shipped
 from mexma_cli.recipe.load import load_any

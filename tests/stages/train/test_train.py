@@ -236,7 +236,7 @@ def test_a_run_keeps_the_spelling_of_its_first_phase(recipe_file: Path, tmp_path
     recipe = settings(recipe_file, tmp_path / "run", *spelling)
     train(recipe)
     whole = SentenceEncoder.load(str(tmp_path / "run"), "cpu")
-    assert whole.spelling is not None
+    assert whole.ngrams is not None
     assert not np.allclose(whole.embed(["casarillo"]), _in_pieces(whole).embed(["casarillo"]), atol=0.1)
     shutil.rmtree(tmp_path / "run" / "mexma")
     shutil.rmtree(tmp_path / "run" / "encoder")

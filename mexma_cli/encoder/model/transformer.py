@@ -1,47 +1,72 @@
-"""A transformer, with transformers' code around its weights only once somebody asks for that.
+"""A transformer whose weights can be used before transformers' model around them is built.
 
-`SentenceEncoder.embed` on a processor needs the weights and a few numbers of config.json.
+`SentenceEncoder.embed` on a processor needs only the weights and a few numbers of config.json. Importing
+transformers' models takes longer than loading `mini` and embedding a page of text.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from torch.nn.functional import gelu, relu
 
-from mexma_cli.encoder.loading.stored import StoredModel
 from mexma_cli.encoder.model.attention import use_packed_attention
+from mexma_cli.encoder.quiet import quieten_transformers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "gelu": gelu,
+    "gelu_new": partial(gelu, approximate="tanh"),
+    "relu": relu,
+}
+"""The activations that the engine computes, by their names in config.json (`hidden_act`)."""
 _FAMILY = ("BertModel", "CamembertModel", "RobertaModel", "XLMRobertaModel")
 
 
-class Body:
-    """A transformer: transformers' model, or the weights of which one is made when it is asked for.
+@dataclass
+class StoredModel:
+    """A transformer of BERT's family as its files have it.
 
-    Args:
-        source: A model attends by packed sentences from now on.
-        coded: The file that the weights were read from, if they are stored in few bits there.
+    Attributes:
+        config: config.json.
+        weights: By their names in transformers' model without pooler, all of one type.
     """
 
-    def __init__(self, source: PreTrainedModel | StoredModel, coded: Path | None = None) -> None:
+    config: dict[str, Any]
+    weights: dict[str, torch.Tensor]
+
+
+class LazyTransformer:
+    """A transformer: either transformers' model, or stored weights from which that model is built on demand.
+
+    Args:
+        source: The model or the weights. A model attends by packed sentences from now on.
+        int3_file: The file that the weights were read from, if it is one of `loading.int3`.
+    """
+
+    def __init__(self, source: PreTrainedModel | StoredModel, int3_file: Path | None = None) -> None:
         if not isinstance(source, StoredModel):
             use_packed_attention(source)
         self._source = source
-        self.coded = coded
+        self.int3_file = int3_file
 
     @property
     def model(self) -> PreTrainedModel:
-        """Transformers' model, always the same one; from then on it holds the weights."""
+        """Transformers' model, always the same one. Once built, it holds the weights."""
         if isinstance(self._source, StoredModel):
-            from mexma_cli.encoder.loading.hugging_face import model_of
+            from mexma_cli.encoder.model.hugging_face import build_model
 
-            model = model_of(self._source)
-            use_packed_attention(model)
+            quieten_transformers()
+            model, _ = build_model(self._source.config, self._source.weights, with_pooler=False)
+            use_packed_attention(model.eval())
             self._source = model
         return self._source
 
@@ -53,20 +78,20 @@ class Body:
 
     @property
     def weights(self) -> dict[str, torch.Tensor]:
-        """By their names in the model; training changes them."""
+        """The tensors by their names in the model, not copied: training changes them."""
         source = self._source
         return source.weights if isinstance(source, StoredModel) else source.state_dict()
 
     @property
     def vocabulary(self) -> int:
-        """Token embeddings."""
+        """Number of token embeddings."""
         if isinstance(self._source, StoredModel):
             return int(self._source.config["vocab_size"])
         return cast(torch.nn.Embedding, self._source.get_input_embeddings()).num_embeddings
 
     @property
-    def of_berts_family(self) -> bool:
-        """Whether it computes what transformers' BERT or RoBERTa does: no code of a folder's own."""
+    def is_bert(self) -> bool:
+        """Whether it computes what transformers' BERT or RoBERTa does, without code of a folder's own."""
         kind = type(self._source)
         if kind is StoredModel:
             return True
@@ -95,7 +120,7 @@ class Body:
 
 
 def first_position(model: PreTrainedModel) -> int:
-    """The position id of a sentence's first token: after the padding index in RoBERTa's family, else 0."""
+    """The position id of a sentence's first token: padding id + 1 in RoBERTa's family, else 0."""
     embeddings = getattr(model, "embeddings", None)
     padding = getattr(embeddings, "padding_idx", None)
     return 0 if padding is None else cast(int, padding) + 1

@@ -1,4 +1,4 @@
-"""The transformer and the tokeniser of an encoder's folder, and whether they belong together."""
+"""Load the transformer and the tokeniser of an encoder's folder, and check that they belong together."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 
 from mexma_cli.encoder.loading import int3, stored
-from mexma_cli.encoder.loading.body import Body
 from mexma_cli.encoder.loading.folder import FolderSettings
-from mexma_cli.encoder.loading.tokens import Tokens, put_in_lower_case, with_transformers
-from mexma_cli.encoder.model.modules import Dense, damaged
+from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, put_in_lower_case, with_transformers
+from mexma_cli.encoder.loading.weights import damaged
+from mexma_cli.encoder.model.pooling import Dense
+from mexma_cli.encoder.model.transformer import LazyTransformer
 from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:
@@ -23,19 +24,21 @@ if TYPE_CHECKING:
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
 UNSEEN = "\U000f1234"
-"""A private character, in no vocabulary."""
+"""A private-use character that is in no vocabulary."""
 
 
-def load_transformer(name: str, settings: FolderSettings, with_pooler: bool) -> tuple[Body, Dense | None]:
-    """The transformer as it is stored, in evaluation mode, and its pooler apart, if that is wanted.
+def load_transformer(
+    name: str, settings: FolderSettings, with_pooler: bool
+) -> tuple[LazyTransformer, Dense | None]:
+    """The transformer as it is stored, in evaluation mode; and its pooler, if that is wanted.
 
     Raises:
         MexmaError: Weights that cannot be read, are missing or do not fit config.json.
     """
     small = settings.transformer / int3.FILE
-    coded = small if small.is_file() else None
+    int3_file = small if small.is_file() else None
     if not with_pooler and (plain := stored.read_model(settings)):
-        return Body(plain, coded), None
+        return LazyTransformer(plain, int3_file), None
     from mexma_cli.encoder.loading import hugging_face
 
     try:
@@ -57,7 +60,7 @@ def load_transformer(name: str, settings: FolderSettings, with_pooler: bool) -> 
     layer = _pooler(name, model) if with_pooler else None
     if getattr(model, "pooler", None) is not None:
         model.pooler = None
-    return Body(model.eval(), coded), layer
+    return LazyTransformer(model.eval(), int3_file), layer
 
 
 def _pooler(name: str, model: PreTrainedModel) -> Dense:
@@ -68,6 +71,7 @@ def _pooler(name: str, model: PreTrainedModel) -> Dense:
 
 
 def refused(name: str, folder: Path, error: Exception) -> MexmaError:
+    """The error for an exception of transformers or tokenizers, which raise many kinds."""
     if isinstance(error, pickle.UnpicklingError):
         return damaged(folder, error)
     reason, *details = (str(error) or type(error).__name__).splitlines()
@@ -79,22 +83,23 @@ def refused(name: str, folder: Path, error: Exception) -> MexmaError:
     )
 
 
-def load_tokenizer(name: str, folder: Path, settings: FolderSettings, vocabulary: int) -> Tokens:
+def load_tokenizer(name: str, settings: FolderSettings, vocabulary: int) -> LazyTokenizer:
     """The folder's tokeniser, checked against config.json.
 
     Args:
-        vocabulary: Token embeddings that the weights have.
+        vocabulary: Number of token embeddings.
 
     Raises:
-        MexmaError: There is none, or it is slow, damaged, or of another model.
+        MexmaError: The folder has no fast tokeniser, or it is damaged, or it belongs to another model.
     """
+    folder = settings.transformer
     if not any((folder / file).is_file() for file in TOKENIZER_FILES):
         raise MexmaError(f"{name!r} cannot be loaded as an encoder: it has no tokeniser (tokenizer.json)")
-    tokens = Tokens.read(folder, partial(_with_transformers, name, folder, settings))
+    tokenizer = LazyTokenizer.read(folder, partial(_with_transformers, name, folder, settings))
     if settings.lower_case:
-        put_in_lower_case(tokens.backend)
-    _check(name, tokens, settings.config, vocabulary)
-    return tokens
+        put_in_lower_case(tokenizer.backend)
+    _check(name, tokenizer, settings.config, vocabulary)
+    return tokenizer
 
 
 def _with_transformers(name: str, folder: Path, settings: FolderSettings) -> PreTrainedTokenizerFast:
@@ -110,14 +115,14 @@ def _with_transformers(name: str, folder: Path, settings: FolderSettings) -> Pre
 
 
 def _highest_id(backend: Tokenizer) -> int:
-    if isinstance(backend.model, Unigram):  # ids are places in a list, and reading them all takes its time
+    if isinstance(backend.model, Unigram):  # ids are places in a list, and listing them all is slow
         pieces = backend.get_vocab_size(with_added_tokens=False)
         return max(pieces - 1, *backend.get_added_tokens_decoder(), 0)
     return max(backend.get_vocab().values(), default=0)
 
 
-def _check(name: str, tokens: Tokens, config: dict[str, Any], vocabulary: int) -> None:
-    backend = tokens.backend
+def _check(name: str, tokenizer: LazyTokenizer, config: dict[str, Any], vocabulary: int) -> None:
+    backend = tokenizer.backend
     highest = _highest_id(backend)
     sizes = f"(tokeniser: {backend.get_vocab_size():,} tokens; weights: {vocabulary:,})"
     wrong = f"{name!r}: the tokeniser does not belong to the weights"
@@ -136,8 +141,8 @@ def _check(name: str, tokens: Tokens, config: dict[str, Any], vocabulary: int) -
             hint,
         )
     if config.get("model_type") == "bert":
-        return  # it reads none of these ids: multilingual-e5-small has BERT's beside XLM-R's tokeniser
-    expected = {"pad_token_id": tokens.padding, "bos_token_id": ends[0], "eos_token_id": ends[1]}
+        return  # BERT reads none of these ids; multilingual-e5-small states BERT's and has XLM-R's tokeniser
+    expected = {"pad_token_id": tokenizer.padding, "bos_token_id": ends[0], "eos_token_id": ends[1]}
     for key, found in expected.items():
         stated = config.get(key)
         if stated is not None and stated != found:

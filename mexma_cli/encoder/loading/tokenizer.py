@@ -1,4 +1,4 @@
-"""Tokenisers: of the tokenizers library, with transformers' object around one only once it is asked for."""
+"""Tokenisers of the tokenizers library; transformers' object around one is made only on demand."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from tokenizers import Tokenizer
 from tokenizers.normalizers import Lowercase, Sequence
 
+from mexma_cli.encoder.quiet import quieten_transformers
 from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:
@@ -31,10 +33,10 @@ _SETTINGS = {
 
 
 def check_strings(texts: Iterable[object]) -> None:
-    """Refuse what no tokeniser takes.
+    """Refuse texts that no tokeniser takes.
 
     Raises:
-        MexmaError: One is no string, or has what Python makes of other bytes in a command line.
+        MexmaError: A text is no string, or has the surrogates that Python makes of bytes that are not UTF-8.
     """
     for text in texts:
         if not isinstance(text, str):
@@ -43,15 +45,15 @@ def check_strings(texts: Iterable[object]) -> None:
             raise MexmaError(f"{text!r} is not UTF-8", "is the terminal in another encoding?")
 
 
-class Tokens:
-    """A tokeniser.
+class LazyTokenizer:
+    """A tokeniser of the tokenizers library, and transformers' object around it if that is asked for.
 
     Args:
-        backend: Of the tokenizers library, which does the work.
-        load: Gives transformers' object around it.
-        padding: Id of the padding token, if there is one.
+        backend: The tokenizers library's object.
+        load: Makes transformers' object.
+        padding: Id of the padding token; None if there is none.
         max_tokens: Length limit.
-        keeps_end: Whether of a longer sentence the end is kept, not the beginning (`truncation_side: left`).
+        keeps_end: Whether a longer sentence keeps its end, not its beginning (`truncation_side: left`).
     """
 
     def __init__(
@@ -69,15 +71,15 @@ class Tokens:
         self.keeps_end = keeps_end
 
     @classmethod
-    def of(cls, tokenizer: PreTrainedTokenizerFast) -> Tokens:
-        """Of one that is there."""
+    def of(cls, tokenizer: PreTrainedTokenizerFast) -> LazyTokenizer:
+        """Around transformers' object."""
         backend, padding = tokenizer.backend_tokenizer, tokenizer.pad_token_id
         keeps_end = tokenizer.truncation_side == "left"
         return cls(backend, lambda: tokenizer, padding, tokenizer.model_max_length, keeps_end)
 
     @classmethod
-    def plain(cls, folder: Path, load: Callable[[], PreTrainedTokenizerFast]) -> Tokens | None:
-        """A folder's; None where transformers would not take tokenizer.json as it is, or cannot."""
+    def plain(cls, folder: Path, load: Callable[[], PreTrainedTokenizerFast]) -> LazyTokenizer | None:
+        """From a folder; None if transformers would change tokenizer.json, or cannot read it."""
         try:
             config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
             if not set(config) <= _SETTINGS or config["tokenizer_class"] != "TokenizersBackend":
@@ -93,12 +95,12 @@ class Tokens:
             return None
 
     @classmethod
-    def read(cls, folder: Path, load: Callable[[], PreTrainedTokenizerFast]) -> Tokens:
-        """A folder's: `plain`, or else of what `load` gives."""
+    def read(cls, folder: Path, load: Callable[[], PreTrainedTokenizerFast]) -> LazyTokenizer:
+        """From a folder: `plain` if possible, else through transformers."""
         return cls.plain(folder, load) or cls.of(load())
 
     def limit(self, name: str, stated: int | None) -> int:
-        """Tokens of the longest sentence that the encoder `name` takes: what it states, or its tokeniser.
+        """The length limit of the encoder `name`: the one that it states, or its tokeniser's.
 
         Raises:
             MexmaError: The tokeniser has no room for a sentence.
@@ -108,6 +110,24 @@ class Tokens:
             raise MexmaError(f"{name!r}: model_max_length in tokenizer_config.json is {limit!r}")
         return int(limit)
 
+    @property
+    def unlimited(self) -> Tokenizer:
+        """The backend without truncation and padding, which its file or transformers' object may ask for."""
+        self.backend.no_truncation()
+        self.backend.no_padding()
+        return self.backend
+
+    def encode(self, texts: list[str]) -> list[np.ndarray]:
+        """Token ids with <s> and </s>, int64, of texts of any length."""
+        encodings = self.unlimited.encode_batch_fast(texts)
+        return [np.asarray(encoding.ids, dtype=np.int64) for encoding in encodings]
+
+    def cut(self, ids: np.ndarray, length: int) -> np.ndarray:
+        """Token ids with the end cut off, or the beginning (`keeps_end`), so that <s> and </s> stay."""
+        if self.keeps_end:
+            return np.append(ids[:1], ids[1 - length :])
+        return np.append(ids[: length - 1], ids[-1])
+
     @cached_property
     def full(self) -> PreTrainedTokenizerFast:
         """Transformers' tokeniser, for training and for other programs' files."""
@@ -115,9 +135,9 @@ class Tokens:
 
 
 def put_in_lower_case(backend: Tokenizer) -> None:
-    """As sentence-transformers does for `do_lower_case`: before all else, unless it is done anyway.
+    """Lower-case text before all other steps, as sentence-transformers does for `do_lower_case`.
 
-    A second time it changes nothing.
+    A tokeniser that already lower-cases text is left as it is.
     """
     steps = _steps(backend)
     done = any(isinstance(step, Lowercase) for step in steps)
@@ -125,15 +145,16 @@ def put_in_lower_case(backend: Tokenizer) -> None:
 
 
 def puts_in_lower_case(backend: Tokenizer) -> bool:
-    """Whether it does so before all else, which a folder has to say apart.
+    """Whether lower-casing is the first step.
 
-    BERT's and RoBERTa's tokenisers lose that step when transformers reads them again.
+    A folder has to say this outside tokenizer.json, since transformers drops that step when it reads BERT's
+    and RoBERTa's tokenisers.
     """
     return any(isinstance(step, Lowercase) for step in _steps(backend)[:1])
 
 
 def _steps(backend: Tokenizer) -> list[Any]:
-    """What it does to a text before it cuts it, step by step."""
+    """The steps of its normaliser."""
     normalizer = backend.normalizer
     if isinstance(normalizer, Sequence):
         return [normalizer[i] for i in range(len(normalizer))]
@@ -148,13 +169,5 @@ def with_transformers(folder: str | Path, own_code: bool = False) -> PreTrainedT
     """
     from transformers import AutoTokenizer
 
-    quieten()
+    quieten_transformers()
     return AutoTokenizer.from_pretrained(folder, trust_remote_code=own_code)
-
-
-def quieten() -> None:
-    """Transformers' bars and reports are about files, not about the user's text."""
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()

@@ -1,0 +1,98 @@
+"""modules.json and the folders of Dense modules, as sentence-transformers reads and writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from mexma_cli.encoder.loading.folder import write_json
+from mexma_cli.encoder.loading.weights import FILES, read_weights
+from mexma_cli.encoder.model.pooling import Dense, Pooling
+from mexma_cli.errors import MexmaError
+
+ACTIVATIONS: dict[str, type[torch.nn.Module]] = {
+    kind.__name__: kind for kind in (torch.nn.Tanh, torch.nn.Identity, torch.nn.GELU, torch.nn.ReLU)
+}
+
+
+def load_dense(folder: Path, config: dict[str, Any]) -> Dense:
+    """A Dense module from its folder, in float32.
+
+    Args:
+        config: Its config.json.
+
+    Raises:
+        MexmaError: The activation is not known, or the weights are missing, damaged or of another shape.
+    """
+    name = str(config.get("activation_function", "torch.nn.modules.activation.Tanh"))
+    activation = ACTIVATIONS.get(name.rsplit(".", 1)[-1]) if name.startswith("torch.nn.") else None
+    if activation is None:
+        raise MexmaError(
+            f"{folder}: the activation {name!r} is not supported", f"{', '.join(ACTIVATIONS)} of torch.nn are"
+        )
+    try:
+        sizes = int(config["in_features"]), int(config["out_features"])
+    except (KeyError, TypeError, ValueError):
+        raise MexmaError(f"{folder}: config.json does not say in_features and out_features") from None
+    linear = torch.nn.utils.skip_init(torch.nn.Linear, *sizes, bias=bool(config.get("bias", True)))
+    weights = {key.removeprefix("linear."): tensor.float() for key, tensor in read_weights(folder).items()}
+    try:
+        linear.load_state_dict(weights)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise MexmaError(f"{folder}: weights and config.json do not belong together: {reason}") from None
+    return Dense(linear, activation())
+
+
+def save_modules(
+    where: Path, pooling: Pooling, width: int, modules: Sequence[Any], dtype: torch.dtype
+) -> None:
+    """Write modules.json and the modules' folders as sentence-transformers reads them.
+
+    The pooler is written as what it is: the first token and a Dense.
+
+    Args:
+        width: Of the transformer's hidden states.
+        modules: `Dense` and `Normalize`, in order.
+        dtype: Of the stored weights.
+    """
+    kinds = ["Transformer", "Pooling", *(type(module).__name__ for module in modules)]
+    paths = [f"{i}_{kind}" if i else "" for i, kind in enumerate(kinds)]
+    entries = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (kind, path) in enumerate(zip(kinds, paths, strict=True))
+    ]
+    write_json(where / "modules.json", entries)
+    for path in paths[1:]:
+        (where / path).mkdir()
+    modes = {"cls_token": pooling != "mean", "mean_tokens": pooling == "mean", "max_tokens": False}
+    write_json(
+        where / paths[1] / "config.json",
+        {"word_embedding_dimension": width} | {f"pooling_mode_{mode}": on for mode, on in modes.items()},
+    )
+    for path, module in zip(paths[2:], modules, strict=True):
+        if isinstance(module, Dense):
+            save_dense(where / path, module, dtype)
+
+
+def save_dense(folder: Path, module: Dense, dtype: torch.dtype) -> None:
+    """Write config.json and the weights into a folder that is there; `load_dense` reads them."""
+    kind = type(module.activation)
+    linear = module.linear
+    write_json(
+        folder / "config.json",
+        {
+            "in_features": linear.in_features,
+            "out_features": linear.out_features,
+            "bias": linear.bias is not None,
+            "activation_function": f"{kind.__module__}.{kind.__name__}",
+        },
+    )
+    tensors = {
+        f"linear.{key}": tensor.to("cpu", dtype).contiguous() for key, tensor in linear.state_dict().items()
+    }
+    save_file(tensors, folder / FILES[0], metadata={"format": "pt"})

@@ -1,0 +1,67 @@
+"""What comes after the transformer: pooling, then sentence-transformers' Dense and Normalize."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+
+from mexma_cli.encoder.model.packing import PackedBatch
+from mexma_cli.errors import MexmaError
+
+Pooling = Literal["cls", "mean", "pooler"]
+
+
+class Dense(torch.nn.Module):
+    """A linear layer and its activation, float32 [B, in] to [B, out]."""
+
+    def __init__(self, linear: torch.nn.Linear, activation: torch.nn.Module) -> None:
+        super().__init__()
+        self.linear = linear
+        self.activation = activation
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """One layer up."""
+        return self.activation(self.linear(vectors))
+
+    def __repr__(self) -> str:
+        kind = type(self.activation).__name__
+        return f"Dense({self.linear.in_features}, {self.linear.out_features}, {kind})"
+
+
+class Normalize(torch.nn.Module):
+    """Vectors to unit length."""
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """float32 [B, dim], as it came but for the length."""
+        return torch.nn.functional.normalize(vectors, dim=-1)
+
+
+def pool(hidden: torch.Tensor, batch: PackedBatch, pooling: Pooling) -> torch.Tensor:
+    """Sentence vectors [B, dim] from packed hidden states [T, dim]: the first token, or the mean of all.
+
+    `pooler` is the first token too: its layer is the first of the encoder's modules.
+    """
+    starts = batch.cu_seqlens[:-1].long()
+    if pooling != "mean":
+        return hidden[starts]
+    # Of what is on the device already, and with its size named, so that nothing waits for the device.
+    lengths = batch.cu_seqlens.diff().long()
+    rows = torch.arange(len(lengths), device=hidden.device)
+    rows = rows.repeat_interleave(lengths, output_size=len(hidden))
+    sums = torch.zeros(len(lengths), hidden.shape[1], dtype=hidden.dtype, device=hidden.device)
+    return sums.index_add(0, rows, hidden) / lengths[:, None]
+
+
+def check_widths(name: str, width: int, modules: Sequence[torch.nn.Module]) -> None:
+    """Refuse a Dense module of the encoder `name` that does not take the vectors that come to it.
+
+    Args:
+        width: Of the transformer's hidden states.
+    """
+    for module in modules:
+        if isinstance(module, Dense):
+            if module.linear.in_features != width:
+                raise MexmaError(f"{name!r}: {module} does not take vectors of {width} numbers")
+            width = module.linear.out_features
