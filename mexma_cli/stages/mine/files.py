@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
@@ -16,7 +15,8 @@ from mexma_cli.stages.embed.inputs import EncoderChoice, Progress, is_store, ope
 from mexma_cli.stages.knn.knn import read_neighbours
 from mexma_cli.stages.knn.search import journal_beside
 from mexma_cli.stages.mine.documents import DocumentPairs, read_documents
-from mexma_cli.stages.mine.mine import Mined, MineSettings, mine
+from mexma_cli.stages.mine.job import MiningJob
+from mexma_cli.stages.mine.mine import Mined, mine
 from mexma_cli.stages.mine.report import write_report
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.lines import scan
@@ -24,35 +24,6 @@ from mexma_cli.text.names import label_of
 from mexma_cli.text.writing import only_process, write_chunks
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class MiningJob:
-    """What is mined, how, and where to.
-
-    Attributes:
-        paths: Source and target, stores or texts.
-        languages: FLORES-200 codes of both.
-        files: Of the format; none for stdout.
-        kind: The format's name.
-        documents: Only sentences of documents that are paired here make pairs.
-        neighbours: Where `mexma knn` kept them; they are not searched then.
-        report: A file for the report of the run.
-    """
-
-    paths: tuple[Path, Path]
-    languages: tuple[str, str]
-    settings: MineSettings
-    files: list[Path]
-    kind: str
-    documents: DocumentPairs | None = None
-    neighbours: Path | None = None
-    report: Path | None = None
-
-    @property
-    def names(self) -> tuple[str, str]:
-        """What messages call source and target."""
-        return label_of(self.paths[0]), label_of(self.paths[1])
 
 
 def mine_files(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from platform import python_version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +15,9 @@ from mexma_cli.files import write_json_atomic
 from mexma_cli.stages.knn.row_filter import SideCounts
 from mexma_cli.stages.knn.search import peak_memory
 from mexma_cli.stages.mine.documents import DocumentPairs
+from mexma_cli.stages.mine.job import MiningJob
 from mexma_cli.stages.mine.mine import Mined
 from mexma_cli.store.embeddings import EmbeddingStore
-
-if TYPE_CHECKING:
-    from mexma_cli.stages.mine.files import MiningJob
 
 QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
