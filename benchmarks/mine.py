@@ -85,10 +85,11 @@ def ours(x: np.ndarray, y: np.ndarray, k: int, folder: Path) -> tuple[float, np.
 def with_index(
     x: np.ndarray, y: np.ndarray, k: int, index: str, recall: float, folder: Path
 ) -> tuple[float, np.ndarray]:
-    from mexma_cli.knn.approximate import ann
+    from mexma_cli.knn.approximate import IndexSettings, ann
 
     began = time.perf_counter()
-    return finished(began, ann(x, y, k, index=index, recall=recall).neighbours, folder / "approximate")
+    found = ann(x, y, k, IndexSettings(index, recall)).neighbours
+    return finished(began, found, folder / "approximate")
 
 
 def finished(began: float, neighbours: Neighbours, folder: Path) -> tuple[float, np.ndarray]:

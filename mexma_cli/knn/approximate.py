@@ -11,21 +11,21 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
 
 import faiss
 import numpy as np
 import torch
 
-from mexma_cli.knn import faiss_index, kernels, sweep
-from mexma_cli.knn.answers import Direction, Search
+from mexma_cli.knn import faiss_index, kernels
 from mexma_cli.knn.blocks import Side, VectorSource
-from mexma_cli.knn.effort import tune
+from mexma_cli.knn.effort import tune_effort
 from mexma_cli.knn.exact import Neighbours, TooLittleMemory, knn, unpack
 from mexma_cli.knn.faiss_index import SideIndex, choose
+from mexma_cli.knn.index_search import DirectionReport, IndexSearch
+from mexma_cli.knn.journal import IndexJournal, Place
 from mexma_cli.text.amounts import size
 
 _WORKING = 4 << 30  # bytes where no limit is given
@@ -33,31 +33,32 @@ _OVERHEAD = 64 << 20  # what samples and faiss itself take
 _LEAST = 32 << 20
 
 
-class Journal(sweep.Journal, faiss_index.Keeper, Protocol):
-    """Keeps indexes, how they are searched and what was found, so that a search that was killed goes on."""
+@dataclass(frozen=True)
+class IndexSettings:
+    """How indexes are made and searched."""
 
-    @property
-    def folder(self) -> Path:
-        """Where indexes are kept."""
-        ...
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What was noted by this run or one before it."""
-        ...
-
-    def note(self, began: float | None = None, **facts: Any) -> None:
-        """Keep facts, what JSON can hold."""
-        ...
+    index: str = "auto"
+    """What `faiss.index_factory` takes, for inner products of unit vectors, or "auto": by the number of rows,
+    from `faiss_index.SIZES`, or none for `faiss_index.EXACT_PAIRS` and fewer. A sample of the rows trains it.
+    """
+    recall: float = 0.95
+    """The fraction of neighbours wanted. As many lists (nprobe; of an HNSW graph efSearch) are searched as
+    give that on a sample, doubling from few, but never more than half of them. 1.0 is as much as the index
+    can."""
+    memory: int | None = None
+    """Bytes that may be taken, x and y not counted. An index that needs more than half of what the results
+    leave of it is cut into parts that lie in temporary files and are loaded in turn. None: no limit."""
+    seed: int = 42
+    """Of the samples and of the training."""
 
 
 @dataclass(frozen=True)
-class Approximate:
-    """What was found, and how much of what there is that was. `forward` asked for the rows of x."""
+class ApproximateNeighbours:
+    """The neighbours that were found, and how; `forward` is the search for neighbours of the rows of x."""
 
     neighbours: Neighbours
-    forward: Direction
-    backward: Direction
+    forward: DirectionReport
+    backward: DirectionReport
 
     @property
     def recall(self) -> float:
@@ -79,36 +80,22 @@ def ann(
     x: np.ndarray | VectorSource,
     y: np.ndarray | VectorSource,
     k: int,
+    settings: IndexSettings | None = None,
     *,
-    index: str = "auto",
-    recall: float = 0.95,
     keep_x: np.ndarray | None = None,
     keep_y: np.ndarray | None = None,
-    memory: int | None = None,
-    scratch: Path | None = None,
-    journal: Journal | None = None,
-    seed: int = 42,
+    journal: IndexJournal | None = None,
     on_progress: Callable[[int, int], None] | None = None,
-) -> Approximate:
+) -> ApproximateNeighbours:
     """Find about the k nearest rows by cosine, from x to y and from y to x.
 
     The same seed, memory and number of threads (torch's, which faiss is given too) give the same result for
     indexes with lists; graphs (HNSW) that more than one thread builds differ a little from run to run.
 
     Args:
-        x, y, k, keep_x, keep_y: As for `neighbours.knn`.
-        index: What `faiss.index_factory` takes, for inner products of unit vectors, or "auto": by the number
-            of rows, from `faiss_index.SIZES`, or none for `faiss_index.EXACT_PAIRS` and fewer. A sample of
-            the rows trains it.
-        recall: The fraction of neighbours wanted. As many lists (nprobe; of an HNSW graph efSearch) are
-            searched as give that on a sample, doubling from few, but never more than half of them. 1.0 is as
-            much as the index can.
-        memory: Bytes that may be taken, x and y not counted. An index that needs more than half of what the
-            results leave of it is cut into parts that lie in files and are loaded in turn. Default: no limit.
-        scratch: Folder for those files, which are gone afterwards. Default: the system's for such things.
+        x, y, k, keep_x, keep_y: As for `exact.knn`.
         journal: Keeps the indexes and what has been found, and gives them back to the next run of the same
             search; that goes on with the memory that it was begun with.
-        seed: Of the samples and of the training.
         on_progress: Called with (rows done, rows in all), where a row counts once when it is put into an
             index and once when it is answered.
 
@@ -121,76 +108,86 @@ def ann(
         TooLittleMemory: It cannot be done in that much memory.
         ValueError: As for `knn`; `recall` not in (0, 1].
     """
-    if k < 1 or not 0 < recall <= 1:
-        raise ValueError(f"k must be at least 1 and recall between 0 and 1, not {k} and {recall}")
+    settings = settings or IndexSettings()
+    if k < 1 or not 0 < settings.recall <= 1:
+        raise ValueError(f"k must be at least 1 and recall between 0 and 1, not {k} and {settings.recall}")
     left, right = Side(x, keep_x), Side(y, keep_y)
     if left.dim != right.dim:
         raise ValueError(f"vectors of {left.dim} and of {right.dim} dimensions")
-    if not faiss_index.needed(index, len(left) * len(right)):
+    if not faiss_index.needed(settings.index, len(left) * len(right)):
         found = knn(
-            x, y, k, keep_x=keep_x, keep_y=keep_y, memory=memory, journal=journal, on_progress=on_progress
+            x,
+            y,
+            k,
+            keep_x=keep_x,
+            keep_y=keep_y,
+            memory=settings.memory,
+            journal=journal,
+            on_progress=on_progress,
         )
-        exact = Direction("exact", "", min(k, len(right)), 0, 1.0, 1.0, len(left))
-        return Approximate(found, exact, exact)
-    with _threads(), ExitStack() as stack:
-        folder = journal.folder if journal else Path(stack.enter_context(_temporary(scratch)))
-        return _approximate(left, right, k, index, recall, memory, folder, journal, seed, on_progress)
+        exact = DirectionReport("exact", "", min(k, len(right)), 0, 1.0, 1.0, len(left))
+        return ApproximateNeighbours(found, exact, exact)
+    if journal is not None and "memory" in journal.facts:
+        settings = replace(settings, memory=journal.facts["memory"])
+    progress = _Progress(2 * (len(left) + len(right)), on_progress)
+    with _threads(), _folder_for(journal) as folder:
+        return _approximate(left, right, k, settings, folder, journal, progress)
 
 
 def _approximate(
     left: Side,
     right: Side,
     k: int,
-    index: str,
-    recall: float,
-    memory: int | None,
+    settings: IndexSettings,
     folder: Path,
-    journal: Journal | None,
-    seed: int,
-    on_progress: Callable[[int, int], None] | None,
-) -> Approximate:
+    journal: IndexJournal | None,
+    progress: Callable[[int], None],
+) -> ApproximateNeighbours:
     """With an index over each side, in `folder` where they are in files."""
     forward = np.full((len(left), min(k, len(right))), kernels.EMPTY, dtype=np.int64)
     backward = np.full((len(right), min(k, len(left))), kernels.EMPTY, dtype=np.int64)
-    if journal is not None and "memory" in journal.facts:
-        memory = journal.facts["memory"]
-    working = _working(memory, len(left), len(right), k)
-    share = None if memory is None else working // 4
-    progress = _Progress(2 * (len(left) + len(right)), on_progress)
+    working = _working(settings.memory, len(left), len(right), k)
+    share = None if settings.memory is None else working // 4
     indexes = []
     for name, side in (("y", right), ("x", left)):
-        factory = choose(len(side), side.dim) if index == "auto" else index
-        indexes.append(SideIndex(side, factory, share, folder / f"index-{name}", seed, journal))
+        factory = choose(len(side), side.dim) if settings.index == "auto" else settings.index
+        indexes.append(SideIndex(side, factory, share, folder / f"index-{name}", settings.seed, journal))
         if journal is not None:
-            journal.note(memory=memory)
+            journal.note(memory=settings.memory)
     for built in indexes:
         built.fill(progress)
-    ahead = Search(left, right, indexes[0], forward, backward, working)
-    back = Search(right, left, indexes[1], backward, forward, working)
-    _set(ahead, back, recall, seed, journal)
-    _answer(ahead, back, seed, journal, progress)
-    return Approximate(
+    ahead = IndexSearch(left, right, indexes[0], forward, backward, working)
+    back = IndexSearch(right, left, indexes[1], backward, forward, working)
+    _set_effort(ahead, back, settings, journal)
+    _answer(ahead, back, settings.seed, journal, progress)
+    return ApproximateNeighbours(
         Neighbours(*unpack(forward, left, right), *unpack(backward, right, left)),
         ahead.report(),
         back.report(),
     )
 
 
-def _set(ahead: Search, back: Search, recall: float, seed: int, journal: Journal | None) -> None:
+def _set_effort(
+    ahead: IndexSearch, back: IndexSearch, settings: IndexSettings, journal: IndexJournal | None
+) -> None:
     """Find out how hard to search, or take what an earlier run found out."""
     known = journal.facts.get("searched") if journal else None
     if known:
         ahead.hits, ahead.index.effort, back.index.effort = known
     else:
         began = time.monotonic()
-        ahead.hits = tune(ahead, back, recall, seed)
+        ahead.hits = tune_effort(ahead, back, settings.recall, settings.seed)
         if journal is not None:
             journal.note(began, searched=[ahead.hits, ahead.index.effort, back.index.effort])
     back.hits = ahead.hits
 
 
 def _answer(
-    ahead: Search, back: Search, seed: int, journal: Journal | None, progress: Callable[[int], None]
+    ahead: IndexSearch,
+    back: IndexSearch,
+    seed: int,
+    journal: IndexJournal | None,
+    progress: Callable[[int], None],
 ) -> None:
     """Ask both indexes about all rows, and enter from time to time what they answered."""
     rows = len(ahead.own)
@@ -204,7 +201,7 @@ def _answer(
         done += count
         progress(count)
         if journal is not None and journal.due():
-            journal.save(sweep.Place(rows, 0, done), *lists)
+            journal.save(Place(rows, 0, done), *lists)
 
     ahead.measure(seed)
     ahead.run(min(done, rows), answered)
@@ -214,8 +211,14 @@ def _answer(
         search.complete()
 
 
-def _temporary(scratch: Path | None) -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="mexma-", dir=scratch)
+@contextmanager
+def _folder_for(journal: IndexJournal | None) -> Iterator[Path]:
+    """Where the files of indexes lie: the journal's folder, or a temporary one."""
+    if journal is not None:
+        yield journal.folder
+        return
+    with tempfile.TemporaryDirectory(prefix="mexma-") as folder:
+        yield Path(folder)
 
 
 def least_bytes(n: int, m: int, k: int) -> int:
@@ -252,6 +255,8 @@ def _threads() -> Iterator[None]:
 
 
 class _Progress:
+    """Adds up rows for a callback."""
+
     def __init__(self, total: int, callback: Callable[[int, int], None] | None) -> None:
         self._done, self._total, self._callback = 0, total, callback
 

@@ -36,12 +36,12 @@ class Arithmetic:
     device: str | None = None
 
     def empty(self, *shape: int) -> np.ndarray:
-        """Room for such numbers, from torch: its products take twice as long where rows of NumPy's 16-byte
+        """Memory for such numbers, from torch: its products take twice as long where rows of NumPy's 16-byte
         aligned memory are multiplied."""
         return _as_array(torch.empty(shape, dtype=self.dtype))
 
-    def room(self, numbers: int) -> np.ndarray | None:
-        """Room for the results of a `product`; None for int8, whose results come in memory of their own."""
+    def buffer(self, numbers: int) -> np.ndarray | None:
+        """Memory for the results of a `product`; None for int8, whose results come in memory of their own."""
         return None if self.dtype == torch.int8 else self.empty(numbers)
 
     def product(self, y: np.ndarray, steps: np.ndarray, height: int) -> Product:
@@ -57,11 +57,11 @@ class Arithmetic:
         right = as_tensor(y)
         if self.dtype == torch.int8:
             multiply = _int8_product(right, torch.from_numpy(steps), height)
-            return lambda x, room: _as_array(multiply(as_tensor(x)))
+            return lambda x, buffer: _as_array(multiply(as_tensor(x)))
 
-        def product(x: np.ndarray, room: np.ndarray | None) -> np.ndarray:
-            assert room is not None
-            out = room[: len(x) * len(y)].reshape(len(x), len(y))
+        def product(x: np.ndarray, buffer: np.ndarray | None) -> np.ndarray:
+            assert buffer is not None
+            out = buffer[: len(x) * len(y)].reshape(len(x), len(y))
             torch.matmul(as_tensor(x), right.T, out=as_tensor(out))
             return out
 
@@ -69,7 +69,7 @@ class Arithmetic:
 
 
 Product = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
-"""What `Arithmetic.product` makes: multiplies rows, in a room from `Arithmetic.room` that is large enough."""
+"""What `Arithmetic.product` makes: it multiplies rows, into large enough memory from `Arithmetic.buffer`."""
 
 FLOAT32 = Arithmetic(torch.float32, 0.0)
 BFLOAT16 = Arithmetic(torch.bfloat16, 2.0**-8)
@@ -104,10 +104,10 @@ def _seconds(arithmetic: Arithmetic, dim: int, fastest: float) -> float:
     than all of it in the fastest so far: int8 is far slower where oneDNN has no kernel for it."""
     rng = np.random.default_rng(0)
     x, y = (_as_array(torch.from_numpy(_extremes(rng, rows, dim)).to(arithmetic.dtype)) for rows in _PROBE)
-    room = arithmetic.room(len(x) * len(y))
+    buffer = arithmetic.buffer(len(x) * len(y))
     try:
         multiply = arithmetic.product(y, np.ones(len(y), dtype=np.float32), len(x))
-        found = as_tensor(multiply(x[:16], room)).double().numpy()
+        found = as_tensor(multiply(x[:16], buffer)).double().numpy()
     except (
         AttributeError,
         NotImplementedError,
@@ -118,9 +118,9 @@ def _seconds(arithmetic: Arithmetic, dim: int, fastest: float) -> float:
     exact = as_tensor(x[:16]).double().numpy() @ as_tensor(y).double().numpy().T
     if (np.abs(found - exact) > np.abs(exact) * arithmetic.spread + (_ENDS * dim) ** 2 * 2.0**-24).any():
         return np.inf  # sums of int8 overflow on processors that have no instruction for them
-    if _timed(lambda: multiply(x[:16], room)) > fastest:
+    if _timed(lambda: multiply(x[:16], buffer)) > fastest:
         return np.inf
-    return min(_timed(lambda: multiply(x, room)) for _ in range(3))
+    return min(_timed(lambda: multiply(x, buffer)) for _ in range(3))
 
 
 def _extremes(rng: np.random.Generator, rows: int, dim: int) -> np.ndarray:

@@ -34,7 +34,7 @@ def load_libraries() -> None:
         torch.matmul(one, one)
 
 
-class Found(NamedTuple):
+class DeviceHits(NamedTuple):
     """Pairs that may be among the nearest: int32 [2, p], rows (ascending) and columns of a tile, and their
     estimates without biases, float32 [p]."""
 
@@ -113,7 +113,7 @@ class Device:
         row_bound: np.ndarray,
         column_bound: np.ndarray,
         most: int,
-    ) -> Iterator[Found]:
+    ) -> Iterator[DeviceHits]:
         """Pairs whose cosine may reach its row's or its column's bound, some at a time, rows ascending.
 
         Args:
@@ -137,7 +137,7 @@ class Device:
                     pairs = reached[first:last].nonzero().T
                     estimates = product[first:last][reached[first:last]]
                     pairs[0] += start + first
-                    found = Found(pairs.int().cpu().numpy(), estimates.cpu().numpy())
+                    found = DeviceHits(pairs.int().cpu().numpy(), estimates.cpu().numpy())
                 yield found
 
     def _estimates(self, x: OnDevice, y: OnDevice) -> tuple[torch.Tensor, torch.Tensor]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from mexma_cli.knn import kernels
-from mexma_cli.knn.answers import Search, draw, exact
 from mexma_cli.knn.faiss_index import gather
+from mexma_cli.knn.index_search import IndexSearch, draw, exact
 
 _SPARE_HITS, _FEWEST_HITS = 4, 64
 
 
-def tune(ahead: Search, back: Search, recall: float, seed: int) -> int:
+def tune_effort(ahead: IndexSearch, back: IndexSearch, recall: float, seed: int) -> int:
     """Set how hard both indexes are searched, and say how many of their answers are to be scored."""
     probes = [_Probe(ahead, back, seed), _Probe(back, ahead, seed)]
     fewest = max(_SPARE_HITS * max(ahead.k, back.k), _FEWEST_HITS)
@@ -32,7 +32,7 @@ def tune(ahead: Search, back: Search, recall: float, seed: int) -> int:
 class _Probe:
     """Some rows of one side and who their true neighbours are."""
 
-    def __init__(self, search: Search, reverse: Search, seed: int) -> None:
+    def __init__(self, search: IndexSearch, reverse: IndexSearch, seed: int) -> None:
         self._index, self._reverse = search.index, reverse.index
         self._rows = draw(len(search.own), seed)[0]
         self._queries = gather(search.own, self._rows)

@@ -10,7 +10,8 @@ import numpy as np
 from mexma_cli.knn import exact as neighbours
 from mexma_cli.knn import kernels, tiles
 from mexma_cli.knn.blocks import Side, pairs_expected
-from mexma_cli.knn.sweep import Place, Sweep
+from mexma_cli.knn.journal import Place
+from mexma_cli.knn.sweep import Sweep
 
 _PROBED = 3
 

@@ -19,7 +19,8 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.knn import kernels, tiles
 from mexma_cli.knn.arithmetic import FLOAT32, Arithmetic, choose_arithmetic
 from mexma_cli.knn.blocks import Side, VectorSource, pairs_expected
-from mexma_cli.knn.sweep import Journal, Place, Sweep, bytes_needed
+from mexma_cli.knn.journal import Journal, Place
+from mexma_cli.knn.sweep import Sweep, bytes_needed
 from mexma_cli.text import amounts
 
 log = logging.getLogger(__name__)

@@ -8,13 +8,13 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 import faiss
 import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.blocks import Side
+from mexma_cli.knn.journal import IndexJournal
 
 log = logging.getLogger(__name__)
 
@@ -101,18 +101,6 @@ def bytes_needed(rows: int, dim: int, factory: str) -> int:
     return round(rows * _bytes_per_row(index, sample[:64]))
 
 
-class Keeper(Protocol):
-    """Says when a file should be written, so that a search that is killed goes on with it."""
-
-    def due(self) -> bool:
-        """Whether it is time to write something."""
-        ...
-
-    def note(self, began: float | None = None) -> None:
-        """Something was written; that began then, by `time.monotonic`."""
-        ...
-
-
 class SideIndex:
     """A faiss index over the kept rows of a side, in memory or, in parts, in files.
 
@@ -127,30 +115,30 @@ class SideIndex:
         share: int | None,
         stem: Path,
         seed: int,
-        keeper: Keeper | None = None,
+        journal: IndexJournal | None = None,
     ) -> None:
         """Train it, or go on with what is there.
 
         Args:
             share: Bytes that it may take, or None for no limit: then it is in memory.
             stem: Folder and beginning of the names of its files.
-            keeper: Where it is given, the index is kept in files even if it is in memory, and what is in
+            journal: Where there is one, the index is kept in files even if it is in memory, and what is in
                 these files already is not made again.
 
         Raises:
             MexmaError: faiss does not know the factory string, there are too few rows to train it, or it
                 cannot be written.
         """
-        self._side, self.factory, self._stem, self._keeper = side, factory, stem, keeper
+        self._side, self.factory, self._stem, self._journal = side, factory, stem, journal
         trained = self._file("trained")
-        if keeper is not None and trained.exists():
+        if journal is not None and trained.exists():
             self._trained = _read(trained)
         else:
             began = time.monotonic()
             self._trained = self._train(share, seed)
-            if keeper is not None:
+            if journal is not None:
                 _write(self._trained, trained)
-                keeper.note(began)
+                journal.note(began)
         self._whole: faiss.Index | None = None
         self._parts: list[Path] = []
         self._rows = len(side)
@@ -217,17 +205,17 @@ class SideIndex:
         for number, first in enumerate(range(0, len(self._side), self._rows)):
             last = min(first + self._rows, len(self._side))
             path = self._file(str(number))
-            there = self._keeper is not None and path.exists()
+            there = self._journal is not None and path.exists()
             part = _read(path) if there else faiss.clone_index(self._trained)
             done = part.ntotal
             progress(done)
             self._add(part, first + done, last, path, progress)
             in_parts = self._rows < len(self._side)
-            if done < last - first and (in_parts or self._keeper is not None):
+            if done < last - first and (in_parts or self._journal is not None):
                 began = time.monotonic()
                 _write(part, path)
-                if self._keeper is not None:
-                    self._keeper.note(began)
+                if self._journal is not None:
+                    self._journal.note(began)
             if in_parts:
                 self._parts.append(path)
             else:
@@ -241,10 +229,10 @@ class SideIndex:
             rows = self._side.units(start, min(start + BLOCK, last))
             part.add(rows)
             progress(len(rows))
-            if self._keeper is not None and self._by_halves and start + BLOCK < last and self._keeper.due():
+            if self._journal is not None and self._by_halves and start + BLOCK < last and self._journal.due():
                 began = time.monotonic()
                 _write(part, path)
-                self._keeper.note(began)
+                self._journal.note(began)
 
     def _file(self, what: str) -> Path:
         return self._stem.with_name(f"{self._stem.name}-{what}.faiss")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numba import types
@@ -134,36 +135,75 @@ def kth_best(groups: np.ndarray, k: int, floors: np.ndarray) -> None:
         floors[j] = _kth_largest(column, k)
 
 
+class Rows(NamedTuple):
+    """The rows of x in a tile, as in `blocks.Block`: unit vectors float32 [r, d], the others float32 [r]."""
+
+    unit: np.ndarray
+    step: np.ndarray
+    bias: np.ndarray
+    length: np.ndarray
+    slack: np.ndarray
+
+
+class Columns(NamedTuple):
+    """The rows of y in a tile, as in `blocks.Block`: unit vectors float32 [c, d], the others float32 [c].
+
+    `bound` is what an estimate without y's bias must reach to be among the column's k best.
+    """
+
+    unit: np.ndarray
+    bias: np.ndarray
+    error: np.ndarray
+    bound: np.ndarray
+
+
+class Lists(NamedTuple):
+    """Where the pairs of a tile go.
+
+    Attributes:
+        best: int64 [r, k], keys of the rows' k best, ascending, updated in place.
+        worst: int64 [c], the lowest key in each column's list.
+        ids: global numbers of the tile's first row and first column.
+        keys, columns: int64 [q] and int32 [q], a queue of keys for columns, and which; the caller merges it.
+        counts: int64 [2], added to: pairs computed exactly, and those further off than they may be.
+    """
+
+    best: np.ndarray
+    worst: np.ndarray
+    ids: tuple[int, int]
+    keys: np.ndarray
+    columns: np.ndarray
+    counts: np.ndarray
+
+
+class _Row(NamedTuple):
+    """What a row's estimates are made with: x's step, that times the spread, and x's length; what an estimate
+    (less x's bias and slack) must reach for the row, and what must be added to reach a column's bound."""
+
+    step: np.float32
+    wide: np.float32
+    length: np.float32
+    bound: np.float32
+    above: np.float32
+
+
 @compiled()
 def scan(
     tile: np.ndarray,
     spread: np.float32,
-    x: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray],
-    y: tuple[np.ndarray, np.ndarray, np.ndarray],
-    column_bound: np.ndarray,
+    x: Rows,
+    y: Columns,
     groups: np.ndarray,
-    best: np.ndarray,
-    worst: np.ndarray,
-    ids: tuple[int, int],
-    queue: tuple[np.ndarray, np.ndarray],
+    lists: Lists,
     rows: tuple[int, int],
-    counts: np.ndarray,
 ) -> tuple[int, int]:
     """Look at some rows of a tile: what may be among the k best of its row or column is computed exactly.
 
     Args:
         tile: [r, c]. A pair's estimate is its number here times x's step plus both biases, off by at most
             spread times the first of these three, plus x's length times y's error, plus x's slack.
-        x: (unit vectors float32 [r, d], step, bias, length, slack, each float32 [r]).
-        y: (unit vectors float32 [c, d], bias, error, each float32 [c]).
-        column_bound: float32 [c], what a column's estimate (without y's bias) must reach.
         groups: float32 [g] scratch, g >= k; empty where the tile is too small for floors.
-        best: int64 [r, k] keys of the rows' k best, ascending, updated in place.
-        worst: int64 [c], the lowest key in each column's list.
-        ids: global numbers of the tile's first row and first column.
-        queue: int64 [q] and int32 [q]: keys for columns, and which; to be merged by the caller.
         rows: first row to look at, and the row to stop before.
-        counts: int64 [2], added to: pairs computed exactly, and those further off than they may be.
 
     Returns:
         The row that comes next (less than `rows[1]` when the queue is full), and the queue's length.
@@ -172,51 +212,39 @@ def scan(
     hits = np.empty((2, max(_HITS, tile.shape[1] + 1)), dtype=np.int32)
     estimates = np.empty(hits.shape[1], dtype=np.float32)
     while i < rows[1]:
-        room = min(len(queue[0]) - queued, hits.shape[1] - 1)
+        room = min(len(lists.keys) - queued, hits.shape[1] - 1)
         if room < tile.shape[1]:
             break
         count = 0
         while i < rows[1] and room - count >= tile.shape[1]:
-            kth = score_of(best[i, 0])
-            if best[i, 0] == EMPTY and len(groups):
-                kth = _row_floor(tile[i], x[1][i], spread, x[3][i], y[1], y[2], groups, best.shape[1])
-                kth += x[2][i] - x[4][i]
-            wide, above = x[1][i] * spread, x[2][i] + x[4][i]
-            found = _hits(
-                tile[i], x[1][i], wide, x[3][i], y[1], y[2], kth - above, column_bound, above, hits[1, count:]
-            )
+            best, step, above = lists.best[i], x.step[i], x.bias[i] + x.slack[i]
+            kth = score_of(best[0])
+            if best[0] == EMPTY and len(groups):
+                kth = _row_floor(tile[i], step, spread, x.length[i], y.bias, y.error, groups, len(best))
+                kth += x.bias[i] - x.slack[i]
+            row = _Row(step, step * spread, x.length[i], kth - above, above)
+            found = _hits(tile[i], row, y, hits[1, count:])
             for place in range(count, count + found):
-                hits[0, place], estimates[place] = i, decode(tile[i, hits[1, place]]) * x[1][i]
+                hits[0, place], estimates[place] = i, decode(tile[i, hits[1, place]]) * step
             count, i = count + found, i + 1
-        order = _by_column(hits[1, :count], max(1, _NEAR // (4 * x[0].shape[1])), tile.shape[1])
-        queued = _compute(
-            (hits, estimates), spread, x, y, column_bound, order, best, worst, ids, queue, queued, counts
-        )
+        order = _by_column(hits[1, :count], max(1, _NEAR // (4 * x.unit.shape[1])), tile.shape[1])
+        queued = _compute((hits, estimates), order, spread, x, y, lists, queued)
     return i, queued
 
 
 @compiled()
 def compute(
-    found: tuple[np.ndarray, np.ndarray],
-    spread: np.float32,
-    x: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray],
-    y: tuple[np.ndarray, np.ndarray, np.ndarray],
-    column_bound: np.ndarray,
-    best: np.ndarray,
-    worst: np.ndarray,
-    ids: tuple[int, int],
-    queue: tuple[np.ndarray, np.ndarray],
-    counts: np.ndarray,
+    found: tuple[np.ndarray, np.ndarray], spread: np.float32, x: Rows, y: Columns, lists: Lists
 ) -> int:
     """Compute pairs that were found elsewhere exactly; returns the queue's length.
 
     Args:
         found: int32 [2, p], row and column of each in a tile, and float32 [p], their estimates without
             biases; no more pairs than the queue has places.
-        spread, x, y, column_bound, best, worst, ids, queue, counts: As for `scan`.
+        spread: As for `scan`.
     """
-    order = _by_column(found[0][1], max(1, _NEAR // (4 * x[0].shape[1])), len(worst))
-    return _compute(found, spread, x, y, column_bound, order, best, worst, ids, queue, 0, counts)
+    order = _by_column(found[0][1], max(1, _NEAR // (4 * x.unit.shape[1])), len(lists.worst))
+    return _compute(found, order, spread, x, y, lists, 0)
 
 
 @compiled()
@@ -237,31 +265,25 @@ def _by_column(columns: np.ndarray, block: int, width: int) -> np.ndarray:
 @compiled()
 def _compute(
     found: tuple[np.ndarray, np.ndarray],
-    spread: np.float32,
-    x: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray],
-    y: tuple[np.ndarray, np.ndarray, np.ndarray],
-    column_bound: np.ndarray,
     order: np.ndarray,
-    best: np.ndarray,
-    worst: np.ndarray,
-    ids: tuple[int, int],
-    queue: tuple[np.ndarray, np.ndarray],
+    spread: np.float32,
+    x: Rows,
+    y: Columns,
+    lists: Lists,
     queued: int,
-    counts: np.ndarray,
 ) -> int:
-    """Compute pairs exactly (rows and columns, int32 [2, h], and estimates without biases, float32 [h]), for
-    the rows' lists and the columns' queue."""
+    """Compute pairs exactly (rows and columns, int32 [2, h], and estimates without biases, float32 [h]), in
+    this order, for the rows' lists and the columns' queue; returns the queue's length."""
     hits, estimates = found
-    unit_x, _, bias_x, length_x, slack_x = x
-    unit_y, bias_y, error_y = y
+    best, worst, ids, keys, columns, counts = lists
     for place in order:
         i, j = hits[0, place], hits[1, place]
-        estimate, bias = estimates[place], bias_x[i] + bias_y[j]
-        error = abs(estimate) * spread + length_x[i] * error_y[j] + slack_x[i]
+        estimate, bias = estimates[place], x.bias[i] + y.bias[j]
+        error = abs(estimate) * spread + x.length[i] * y.error[j] + x.slack[i]
         upper = estimate + bias + error
-        if upper < score_of(best[i, 0]) and upper - bias_y[j] < column_bound[j]:
+        if upper < score_of(best[i, 0]) and upper - y.bias[j] < y.bound[j]:
             continue  # the row's list has become better since it was looked at
-        exact = dot(unit_x[i], unit_y[j])
+        exact = dot(x.unit[i], y.unit[j])
         counts[0] += 1
         counts[1] += abs(exact - (estimate + bias)) > error
         new = key(exact, ids[1] + j)
@@ -269,39 +291,25 @@ def _compute(
             _insert(best[i], new)
         new = key(exact, ids[0] + i)
         if new > worst[j]:
-            queue[0][queued], queue[1][queued] = new, j
+            keys[queued], columns[queued] = new, j
             queued += 1
     return queued
 
 
 @compiled()
-def _hits(
-    tile: np.ndarray,
-    step: np.float32,
-    wide: np.float32,
-    length: np.float32,
-    bias_y: np.ndarray,
-    error_y: np.ndarray,
-    bound: np.float32,
-    column_bound: np.ndarray,
-    above: np.float32,
-    found: np.ndarray,
-) -> int:
+def _hits(tile: np.ndarray, row: _Row, y: Columns, found: np.ndarray) -> int:
     """Places in a tile's row that reach its bound or their column's, into `found`; returns how many.
 
-    In three loops of their own, and with numbers one by one rather than in tuples: otherwise LLVM does not
-    make vector instructions of the first, and all takes four times as long.
+    In three loops of their own: otherwise LLVM does not make vector instructions of the first, and all takes
+    four times as long.
     """
     count = 0
     near = np.empty(len(tile) // _LANES + 2, dtype=np.int32)
     flags = np.empty(_LANES, dtype=np.bool_)
     eights = flags.view(np.uint64)
-    for place in range(_lanes(tile, step, wide, length, bias_y, error_y, bound, column_bound, above, near)):
-        start, stop = near[place], near[place] + _LANES
-        lanes, limits = tile[start:stop], column_bound[start:stop]
-        biases, errors = bias_y[start:stop], error_y[start:stop]
-        flags[len(lanes) :] = False
-        _reach(lanes, step, wide, length, biases, errors, bound, limits, above, flags)
+    for place in range(_lanes(tile, row, y, near)):
+        start = near[place]
+        _reach(tile, row, y, start, flags)
         for eight in range(len(eights)):
             if eights[eight]:
                 for j in range(8 * eight, 8 * eight + 8):
@@ -311,23 +319,13 @@ def _hits(
 
 
 @_scanning()
-def _lanes(
-    tile: np.ndarray,
-    step: np.float32,
-    wide: np.float32,
-    length: np.float32,
-    bias_y: np.ndarray,
-    error_y: np.ndarray,
-    bound: np.float32,
-    column_bound: np.ndarray,
-    above: np.float32,
-    near: np.ndarray,
-) -> int:
+def _lanes(tile: np.ndarray, row: _Row, y: Columns, near: np.ndarray) -> int:
     """Where the lanes begin in which some number reaches a bound, into `near`; returns how many there are."""
+    step, wide, length, bound, above = row
     count = 0
     for start in range(0, len(tile), _LANES):
-        lanes, biases = tile[start : start + _LANES], bias_y[start : start + _LANES]
-        errors, limits = error_y[start : start + _LANES], column_bound[start : start + _LANES]
+        lanes, biases = tile[start : start + _LANES], y.bias[start : start + _LANES]
+        errors, limits = y.error[start : start + _LANES], y.bound[start : start + _LANES]
         reached = False
         for j in range(len(lanes)):  # over slices from 0 on: what may be negative is not vectorised
             value = decode(lanes[j])
@@ -339,23 +337,16 @@ def _lanes(
 
 
 @_scanning()
-def _reach(
-    tile: np.ndarray,
-    step: np.float32,
-    wide: np.float32,
-    length: np.float32,
-    bias_y: np.ndarray,
-    error_y: np.ndarray,
-    bound: np.float32,
-    column_bound: np.ndarray,
-    above: np.float32,
-    flags: np.ndarray,
-) -> None:
-    """Which numbers reach a bound."""
-    for j in range(len(tile)):
-        value = decode(tile[j])
-        upper = value * step + abs(value) * wide + error_y[j] * length
-        flags[j] = (upper + bias_y[j] >= bound) | (upper + above >= column_bound[j])
+def _reach(tile: np.ndarray, row: _Row, y: Columns, start: int, flags: np.ndarray) -> None:
+    """Which numbers of the lanes from `start` on reach a bound: bool [_LANES], False beyond the tile."""
+    step, wide, length, bound, above = row
+    lanes, biases = tile[start : start + _LANES], y.bias[start : start + _LANES]
+    errors, limits = y.error[start : start + _LANES], y.bound[start : start + _LANES]
+    flags[len(lanes) :] = False
+    for j in range(len(lanes)):
+        value = decode(lanes[j])
+        upper = value * step + abs(value) * wide + errors[j] * length
+        flags[j] = (upper + biases[j] >= bound) | (upper + above >= limits[j])
 
 
 @compiled()

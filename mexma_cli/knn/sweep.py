@@ -9,7 +9,6 @@ its bound.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -17,38 +16,15 @@ import torch
 from mexma_cli.knn import kernels, scanning, tiles
 from mexma_cli.knn.arithmetic import Arithmetic
 from mexma_cli.knn.blocks import Block, Side
-from mexma_cli.knn.device import Device, Found, OnDevice
-from mexma_cli.knn.tiles import Rooms, Tile, groups_of, pieces_of
+from mexma_cli.knn.device import Device, DeviceHits, OnDevice
+from mexma_cli.knn.journal import Journal, Place
+from mexma_cli.knn.scanning import Columns, Lists, Rows
+from mexma_cli.knn.tiles import Buffers, Tile, groups_of, pieces_of
 from mexma_cli.numerics.threads import InOrder, one_thread_each
 
 _QUEUE = 1 << 18  # hits for columns that a thread may have found before they are merged
 _FIRST_ROWS = 64  # of a piece, that are looked at before a column has any list
 _COPIES = 1 << 25  # bytes that a thread's product takes besides its result, at most
-
-
-class Place(NamedTuple):
-    """How far a search is: the next tiles are those of x from row `top` on, `rows` rows of them, with y from
-    row `start` on."""
-
-    rows: int
-    top: int
-    start: int
-
-
-class Journal(Protocol):
-    """Keeps what has been found, so that a search that was killed goes on from there."""
-
-    def load(self, forward: np.ndarray, backward: np.ndarray) -> tuple[int, int, int] | None:
-        """Fill both lists with what was kept, and return its place; None if nothing was kept."""
-        ...
-
-    def due(self) -> bool:
-        """Whether it is time to keep something."""
-        ...
-
-    def save(self, place: Place, forward: np.ndarray, backward: np.ndarray) -> None:
-        """Keep both lists, int64 keys. Rows of `forward` from place.top + place.rows on are empty yet."""
-        ...
 
 
 def bytes_needed(n: int, m: int, dim: int, k: int, rows: int) -> int:
@@ -95,7 +71,7 @@ class Sweep:
         # What glibc is once given back in one piece, up to 32 MiB, it keeps from then on: int8's products.
         torch.empty((1 << 25) - (1 << 16), dtype=torch.uint8)
         most = min(tiles.PIECE, len(left)) * min(tiles.Y_TILE, len(right))
-        self.rooms = Rooms(lambda: arithmetic.room(most))
+        self.buffers = Buffers(lambda: arithmetic.buffer(most))
         self.device = Device(arithmetic) if arithmetic.device else None
         pieces = range(pieces_of(min(tiles.X_TILE, len(left))))
         self.queues = [(np.empty(_QUEUE, np.int64), np.empty(_QUEUE, np.int32)) for _ in pieces]
@@ -159,7 +135,7 @@ class Sweep:
         multiply = self.arithmetic.product(y.low, y.step, tiles.PIECE)
 
         def take(x: Block, first: int) -> None:
-            tile = Tile(x, y, self.spread, multiply, self.rooms, in_order)
+            tile = Tile(x, y, self.spread, multiply, self.buffers, in_order)
             self._scan(tile, columns, (first, first_column))
 
         return take
@@ -187,16 +163,11 @@ class Sweep:
                 done, found[piece] = scanning.scan(
                     tile.piece(piece),
                     self.spread,
-                    (x.unit[own], x.step[own], x.bias[own], x.length[own], tile.slack[own]),
-                    (y.unit, y.bias, y.error),
-                    bound,
+                    Rows(x.unit[own], x.step[own], x.bias[own], x.length[own], tile.slack[own]),
+                    Columns(y.unit, y.bias, y.error, bound),
                     np.empty(groups, dtype=np.float32),
-                    rows[own],
-                    worst,
-                    (ids[0] + own.start, ids[1]),
-                    self.queues[piece],
+                    Lists(rows[own], worst, (ids[0] + own.start, ids[1]), *self.queues[piece], counts[piece]),
                     (places[piece] - own.start, min(places[piece] + at_once, ends[piece]) - own.start),
-                    counts[piece],
                 )
                 places[piece] = own.start + done
                 if places[piece] == ends[piece]:
@@ -233,20 +204,15 @@ class Sweep:
             borders = cuts.tolist()
 
             def compute(
-                piece: int, found: Found = found, borders: list[int] = borders, worst: np.ndarray = worst
+                piece: int, found: DeviceHits = found, borders: list[int] = borders, worst: np.ndarray = worst
             ) -> int:
                 own = slice(borders[piece], borders[piece + 1])
                 count: int = scanning.compute(
                     (found.pairs[:, own], found.estimates[own]),
                     self.spread,
-                    (x.unit, x.step, x.bias, x.length, slack),
-                    (y.unit, y.bias, y.error),
-                    bound,
-                    rows,
-                    worst,
-                    ids,
-                    self.queues[piece],
-                    counts[piece],
+                    Rows(x.unit, x.step, x.bias, x.length, slack),
+                    Columns(y.unit, y.bias, y.error, bound),
+                    Lists(rows, worst, ids, *self.queues[piece], counts[piece]),
                 )
                 return count
 

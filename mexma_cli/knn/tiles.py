@@ -20,7 +20,7 @@ the processor's cache still when they are looked at."""
 GROUPS = 128
 
 
-class Rooms:
+class Buffers:
     """Memory for pieces of tiles, used again and again: fresh pages would cost as much as the product itself,
     and the C library keeps up to three times as much as is in use."""
 
@@ -35,8 +35,8 @@ class Rooms:
         except IndexError:
             return self._make()
 
-    def give_back(self, room: np.ndarray | None) -> None:
-        self._free.append(room)
+    def give_back(self, buffer: np.ndarray | None) -> None:
+        self._free.append(buffer)
 
 
 def pieces_of(rows: int) -> int:
@@ -59,7 +59,7 @@ class Tile:
         y: Block,
         spread: np.float32,
         multiply: Product,
-        rooms: Rooms,
+        buffers: Buffers,
         in_order: InOrder[int, object],
     ) -> None:
         self.x, self.y = x, y
@@ -68,20 +68,20 @@ class Tile:
         self._spread = spread
         self._in_order = in_order
         self._multiply = multiply
-        self._rooms = rooms
+        self._buffers = buffers
         self._made: dict[int, tuple[np.ndarray, np.ndarray | None]] = {}
 
     def piece(self, number: int) -> np.ndarray:
         """Estimates of a piece; kept until it is dropped."""
         if number not in self._made:
-            room = self._rooms.take()
+            buffer = self._buffers.take()
             rows = self.x.low[self.borders[number] : self.borders[number + 1]]
-            self._made[number] = self._multiply(rows, room), room
+            self._made[number] = self._multiply(rows, buffer), buffer
         return self._made[number][0]
 
     def drop(self, number: int) -> None:
         """Give a piece's memory back."""
-        self._rooms.give_back(self._made.pop(number)[1])
+        self._buffers.give_back(self._made.pop(number)[1])
 
     def each_piece(self, task: Callable[[int], object]) -> None:
         """Run `task(0)` to `task(pieces - 1)`, each on a thread."""

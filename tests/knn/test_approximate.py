@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import resource
+import tempfile
 from pathlib import Path
 
 import faiss
@@ -9,12 +10,13 @@ import pytest
 import torch
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.knn import answers, faiss_index
 from mexma_cli.knn import approximate as module
-from mexma_cli.knn.approximate import Approximate, ann
+from mexma_cli.knn import faiss_index, index_search
+from mexma_cli.knn.approximate import ApproximateNeighbours, IndexSettings, ann
 from mexma_cli.knn.exact import Neighbours, knn
 from mexma_cli.knn.faiss_index import SIZES, choose
 from mexma_cli.store.journal import FileJournal
+from tests.knn.searching import same
 
 K = 8
 
@@ -54,17 +56,12 @@ def check_honest(found: Neighbours, x: np.ndarray, y: np.ndarray) -> None:
         assert (np.diff(np.sort(ids, axis=1), axis=1) > 0).all()
 
 
-def same(a: Neighbours, b: Neighbours) -> bool:
-    names = ("forward_scores", "forward_ids", "backward_scores", "backward_ids")
-    return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in names)
-
-
 @pytest.mark.parametrize(
     "index", ["IVF32,PQ16x4fs", "IVF64_HNSW16,Flat", "PCA16,IVF32,SQ8", "HNSW16,SQ8", "PQ16x4fs,RFlat"]
 )
 def test_finds_what_it_says_it_finds(sides: tuple[np.ndarray, np.ndarray], index: str) -> None:
     x, y = sides
-    found = ann(x, y, K, index=index, recall=0.9)
+    found = ann(x, y, K, IndexSettings(index, recall=0.9))
     check_honest(found.neighbours, x, y)
     exact = knn(x, y, K)
     assert found.recall >= 0.87 and found.recall_first >= 0.87
@@ -73,14 +70,14 @@ def test_finds_what_it_says_it_finds(sides: tuple[np.ndarray, np.ndarray], index
 
 
 def test_searches_as_hard_as_the_recall_wants(sides: tuple[np.ndarray, np.ndarray]) -> None:
-    runs = [ann(*sides, K, index="IVF64,PQ16x4fs", recall=recall) for recall in (0.5, 0.99)]
+    runs = [ann(*sides, K, IndexSettings("IVF64,PQ16x4fs", recall=recall)) for recall in (0.5, 0.99)]
     probed = [int(run.forward.effort.removeprefix("nprobe=")) for run in runs]
     assert probed[0] < probed[1]
     assert runs[0].recall < runs[1].recall and runs[1].recall > 0.97
 
 
 def test_a_flat_index_is_exact(sides: tuple[np.ndarray, np.ndarray]) -> None:
-    found = ann(*sides, K, index="Flat")
+    found = ann(*sides, K, IndexSettings("Flat"))
     assert same(found.neighbours, knn(*sides, K)) and found.recall == found.recall_first == 1
     assert found.forward.effort == ""
 
@@ -110,7 +107,7 @@ def test_every_choice_is_an_index_that_faiss_knows() -> None:
 
 
 def test_the_same_seed_gives_the_same_bytes(sides: tuple[np.ndarray, np.ndarray]) -> None:
-    runs = [ann(*sides, K, index="IVF64,PQ8x4fs", recall=0.6, seed=seed) for seed in (1, 1, 2)]
+    runs = [ann(*sides, K, IndexSettings("IVF64,PQ8x4fs", recall=0.6, seed=seed)) for seed in (1, 1, 2)]
     assert same(runs[0].neighbours, runs[1].neighbours) and runs[0].forward == runs[1].forward
     assert not same(runs[0].neighbours, runs[2].neighbours)
 
@@ -134,14 +131,16 @@ def test_what_does_not_fit_is_cut_into_files(
     monkeypatch.setattr(module, "_OVERHEAD", 0)
     monkeypatch.setattr(module, "_LEAST", 1 << 18)
     monkeypatch.setattr(faiss_index, "BLOCK", 512)
-    monkeypatch.setattr(answers, "BLOCK", 512)
+    monkeypatch.setattr(index_search, "BLOCK", 512)
     seen: list[int] = []
     x, y = Source(sides[0]), Source(sides[1])
 
     def look(done: int, total: int) -> None:
         seen.append(len(list(tmp_path.rglob("*.faiss"))))
 
-    small = ann(x, y, K, index="IVF16,SQ8", memory=results + (1 << 19), scratch=tmp_path, on_progress=look)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    settings = IndexSettings("IVF16,SQ8", memory=results + (1 << 19))
+    small = ann(x, y, K, settings, on_progress=look)
     assert small.forward.parts > 1 and small.backward.parts > 1 and max(seen) >= small.forward.parts
     assert not list(tmp_path.iterdir())
     assert x.longest < 3000 and y.longest < 2500
@@ -151,7 +150,7 @@ def test_what_does_not_fit_is_cut_into_files(
 
 def test_too_little_memory_is_a_message(sides: tuple[np.ndarray, np.ndarray]) -> None:
     with pytest.raises(MexmaError, match=r"need .* kB and the search .* MB, 1.0 MB are there") as caught:
-        ann(*sides, K, index="IVF16,Flat", memory=1 << 20)
+        ann(*sides, K, IndexSettings("IVF16,Flat", memory=1 << 20))
     assert "--memory" in str(caught.value.hint)
 
 
@@ -166,8 +165,9 @@ def test_a_folder_that_cannot_be_written_is_a_message(
     monkeypatch.setattr(module, "_OVERHEAD", 0)
     monkeypatch.setattr(module, "_LEAST", 1 << 18)
     monkeypatch.setattr(faiss, "write_index", full)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(MexmaError, match=r"cannot be written.*: write error: No space left"):
-        ann(*sides, K, index="IVF16,SQ8", memory=20 * K * 5500 + (1 << 19), scratch=tmp_path)
+        ann(*sides, K, IndexSettings("IVF16,SQ8", memory=20 * K * 5500 + (1 << 19)))
     assert not list(tmp_path.iterdir())
 
 
@@ -189,7 +189,7 @@ def test_rows_left_out_are_nobodys_neighbour(sides: tuple[np.ndarray, np.ndarray
     rng = np.random.default_rng(3)
     keep_x, keep_y = rng.random(len(x)) < 0.6, rng.random(len(y)) < 0.6
     x[~keep_x] = np.nan  # not even looked at
-    found = ann(x, y, K, index="IVF16,Flat", recall=1.0, keep_x=keep_x, keep_y=keep_y).neighbours
+    found = ann(x, y, K, IndexSettings("IVF16,Flat", recall=1.0), keep_x=keep_x, keep_y=keep_y).neighbours
     assert (found.forward_ids[~keep_x] == -1).all() and np.isneginf(found.forward_scores[~keep_x]).all()
     assert keep_y[found.forward_ids[keep_x]].all() and keep_x[found.backward_ids[keep_y]].all()
     exact = knn(x, y, K, keep_x=keep_x, keep_y=keep_y)
@@ -202,7 +202,7 @@ def test_rows_that_the_index_answers_with_too_little_are_answered_exactly() -> N
     y = rng.standard_normal((600, 8)).astype(np.float32) * 0.01
     y[:590, 0] += 1
     y[590:, 0] -= 1
-    found = ann(y, y, 20, index="IVF2,Flat", recall=0.1)
+    found = ann(y, y, 20, IndexSettings("IVF2,Flat", recall=0.1))
     assert (found.neighbours.forward_ids >= 0).all() and (found.neighbours.backward_ids >= 0).all()
     check_honest(found.neighbours, y, y)
 
@@ -210,16 +210,16 @@ def test_rows_that_the_index_answers_with_too_little_are_answered_exactly() -> N
 def test_k_is_at_most_the_rows_of_the_other_side_and_an_empty_side_has_none() -> None:
     rng = np.random.default_rng(5)
     x, y = rng.standard_normal((300, 8)).astype(np.float32), rng.standard_normal((5, 8)).astype(np.float32)
-    found = ann(x, y, 7, index="Flat").neighbours
+    found = ann(x, y, 7, IndexSettings("Flat")).neighbours
     assert found.forward_ids.shape == (300, 5) and found.backward_ids.shape == (5, 7)
     assert same(found, knn(x, y, 7))
-    none = ann(x, y, 7, index="IVF2,Flat", keep_y=np.zeros(5, bool))
+    none = ann(x, y, 7, IndexSettings("IVF2,Flat"), keep_y=np.zeros(5, bool))
     assert none.neighbours.forward_ids.shape == (300, 0) and (none.neighbours.backward_ids == -1).all()
 
 
 def test_progress_ends_with_all_rows(sides: tuple[np.ndarray, np.ndarray]) -> None:
     seen: list[tuple[int, int]] = []
-    ann(*sides, K, index="IVF16,Flat", on_progress=lambda done, total: seen.append((done, total)))
+    ann(*sides, K, IndexSettings("IVF16,Flat"), on_progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (11_000, 11_000) and seen == sorted(seen)
 
 
@@ -235,21 +235,21 @@ def test_an_index_that_faiss_refuses_is_a_message(
     sides: tuple[np.ndarray, np.ndarray], index: str, message: str
 ) -> None:
     with pytest.raises(MexmaError, match=message) as caught:
-        ann(*sides, K, index=index)
+        ann(*sides, K, IndexSettings(index))
     assert "/" not in caught.value.message and caught.value.hint
 
 
 def test_refuses_what_it_cannot_answer(sides: tuple[np.ndarray, np.ndarray]) -> None:
     x, y = sides
-    for wrong in ({"k": 0}, {"k": 1, "recall": 0.0}, {"k": 1, "recall": 1.5}):
+    for k, recall in ((0, 0.95), (1, 0.0), (1, 1.5)):
         with pytest.raises(ValueError, match="at least 1"):
-            ann(x, y, **wrong, index="IVF16,Flat")  # type: ignore[arg-type]
+            ann(x, y, k, IndexSettings("IVF16,Flat", recall))
     with pytest.raises(ValueError, match="32 and of 31 dimensions"):
         ann(x, y[:, :31], 1)
     bad = y.copy()
     bad[7, 0] = np.inf
     with pytest.raises(ValueError, match="row 7 is not finite"):
-        ann(x, bad, 1, index="IVF16,Flat")
+        ann(x, bad, 1, IndexSettings("IVF16,Flat"))
 
 
 @pytest.mark.parametrize("memory", [None, 20 * K * 5500 + (1 << 19)])
@@ -259,9 +259,10 @@ def test_an_interrupted_search_trains_fills_and_asks_nothing_twice(
     for name, value in (("_OVERHEAD", 0), ("_LEAST", 1 << 18), ("_WORKING", 1 << 19)):
         monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(FileJournal, "due", lambda self: True)
-    wanted = ann(*sides, K, index="IVF16,PQ8x4fs", recall=0.6, memory=memory, scratch=tmp_path)
+    settings = IndexSettings("IVF16,PQ8x4fs", recall=0.6, memory=memory)
+    wanted = ann(*sides, K, settings)
 
-    def run(stop: int) -> tuple[Approximate | None, list[int]]:
+    def run(stop: int) -> tuple[ApproximateNeighbours | None, list[int]]:
         seen: list[int] = []
 
         def watch(done: int, total: int) -> None:
@@ -270,9 +271,8 @@ def test_an_interrupted_search_trains_fills_and_asks_nothing_twice(
                 raise KeyboardInterrupt
 
         journal = FileJournal(tmp_path, {})
-        settings = {"index": "IVF16,PQ8x4fs", "recall": 0.6, "memory": memory}
         try:
-            return ann(*sides, K, **settings, journal=journal, on_progress=watch), seen  # type: ignore
+            return ann(*sides, K, settings, journal=journal, on_progress=watch), seen
         except KeyboardInterrupt:
             return None, seen
 
@@ -290,7 +290,7 @@ def test_faiss_keeps_its_number_of_threads(sides: tuple[np.ndarray, np.ndarray])
     torch.set_num_threads(1)
     try:
         faiss.omp_set_num_threads(2)
-        run: Approximate = ann(*sides, K, index="IVF16,Flat")
+        run: ApproximateNeighbours = ann(*sides, K, IndexSettings("IVF16,Flat"))
         assert faiss.omp_get_max_threads() == 2 and run.recall > 0.9
     finally:
         torch.set_num_threads(mine)

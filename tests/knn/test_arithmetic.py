@@ -32,7 +32,7 @@ def test_a_product_is_no_further_off_than_its_spread(kind: Arithmetic, dim: int)
         else:
             side[:] = numbers
     steps = rng.random(50, dtype=np.float32) if kind is INT8 else np.ones(50, dtype=np.float32)
-    found = as_float(kind.product(y, steps, 64)(x, kind.room(70 * 50)))
+    found = as_float(kind.product(y, steps, 64)(x, kind.buffer(70 * 50)))
     exact = as_float(x) @ as_float(y).T * steps
     assert (
         np.abs(found - exact) <= np.abs(exact) * (kind.spread + 2.0**-22) + dim * 1e-3 * (kind is FLOAT32)

@@ -13,7 +13,7 @@ from mexma_cli.knn import exact as neighbours
 from mexma_cli.knn import sweep, tiles
 from mexma_cli.knn.arithmetic import BFLOAT16, FLOAT32, INT8, Arithmetic
 from mexma_cli.knn.exact import Neighbours, knn
-from mexma_cli.knn.sweep import Place
+from mexma_cli.knn.journal import Place
 from tests.knn.searching import DEVICE, crowded, same, with_arithmetic
 
 

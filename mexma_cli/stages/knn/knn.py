@@ -11,7 +11,7 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import Neighbours, knn
 from mexma_cli.stages.knn.row_filter import SideCounts, usable_rows
-from mexma_cli.stages.knn.search import EXACT, Found, SearchSettings, journal_in, search
+from mexma_cli.stages.knn.search import EXACT, SearchResult, SearchSettings, journal_in, search
 from mexma_cli.store.comparable import check_comparable
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.neighbours import NeighbourStore, NeighbourWriter, Side, is_neighbours, side_of
@@ -97,7 +97,7 @@ def kept_already(
     return store
 
 
-def read_neighbours(path: str | Path, source: EmbeddingStore, target: EmbeddingStore, k: int) -> Found:
+def read_neighbours(path: str | Path, source: EmbeddingStore, target: EmbeddingStore, k: int) -> SearchResult:
     """The k nearest of kept neighbours, memory-mapped.
 
     Raises:
@@ -116,7 +116,7 @@ def read_neighbours(path: str | Path, source: EmbeddingStore, target: EmbeddingS
         store.backward_scores[:, :k],
         store.backward_ids[:, :k],
     )
-    return Found(nearest, store.manifest.index, store.manifest.recall)
+    return SearchResult(nearest, store.manifest.index, store.manifest.recall)
 
 
 def fill_repeated(

@@ -84,7 +84,7 @@ class SearchSettings:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """Neighbours, and how they were found: `index`, and `recall` as measured, None where all were."""
 
     neighbours: Neighbours
@@ -103,7 +103,7 @@ def search(
     settings: SearchSettings,
     journal: FileJournal | None = None,
     on_progress: Callable[[int, int], None] | None = None,
-) -> Found:
+) -> SearchResult:
     """Find the k nearest neighbours of both stores' rows in the other.
 
     Args:
@@ -135,7 +135,7 @@ def _found(
     memory: int | None,
     journal: FileJournal | None,
     on_progress: Callable[[int, int], None] | None,
-) -> Found:
+) -> SearchResult:
     """`search`, in the memory that is left for it."""
     source, target = stores
     if settings.index == EXACT:
@@ -149,24 +149,22 @@ def _found(
             journal=journal,
             on_progress=on_progress,
         )
-        return Found(found, EXACT, None)
-    from mexma_cli.knn.approximate import ann
+        return SearchResult(found, EXACT, None)
+    from mexma_cli.knn.approximate import IndexSettings, ann
 
     near = ann(
         source,
         target,
         k,
-        index=settings.index,
-        recall=settings.recall,
+        IndexSettings(settings.index, settings.recall, memory),
         keep_x=keep[0],
         keep_y=keep[1],
-        memory=memory,
         journal=journal,
         on_progress=on_progress,
     )
     if near.index == EXACT:
         log.info("so few lines are searched exactly")
-        return Found(near.neighbours, EXACT, None)
+        return SearchResult(near.neighbours, EXACT, None)
     for side, how in (("source", near.forward), ("target", near.backward)):
         index = f"{how.index} {how.effort}".rstrip()
         log.info(
@@ -175,7 +173,7 @@ def _found(
         )
     if near.recall < settings.recall - _TOLERATED:
         log.warning("warning: %.1f %% were asked for; the exact search finds all", 100 * settings.recall)
-    return Found(near.neighbours, near.index, near.recall)
+    return SearchResult(near.neighbours, near.index, near.recall)
 
 
 def journal_in(
@@ -238,9 +236,9 @@ def least_bytes(n: int, m: int, dim: int, k: int, index: str) -> int:
     """Bytes that a search of n and m rows takes at least."""
     if not has_index(n, m, index):
         return neighbours.least_bytes(n, m, dim, k)
-    from mexma_cli.knn import approximate as ann
+    from mexma_cli.knn import approximate
 
-    return ann.least_bytes(n, m, k)
+    return approximate.least_bytes(n, m, k)
 
 
 def enough(held: int, needed: int) -> int:

@@ -18,7 +18,7 @@ from mexma_cli.mining.margin import means
 from mexma_cli.mining.match import Candidates, Details, details, match
 from mexma_cli.mining.restricted import restricted_search
 from mexma_cli.stages.knn.row_filter import SideCounts, usable_rows
-from mexma_cli.stages.knn.search import Found, SearchSettings, search
+from mexma_cli.stages.knn.search import SearchResult, SearchSettings, search
 from mexma_cli.stages.mine.documents import DocumentPairs
 from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.store.comparable import check_comparable
@@ -89,7 +89,7 @@ def mine(
     target: EmbeddingStore,
     settings: MineSettings | None = None,
     *,
-    neighbours: Found | None = None,
+    neighbours: SearchResult | None = None,
     documents: DocumentPairs | None = None,
     journal: FileJournal | None = None,
     on_progress: Callable[[int, int], None] | None = None,

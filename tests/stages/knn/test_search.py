@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn import tiles
+from mexma_cli.knn.journal import Place
 from mexma_cli.knn.kernels import EMPTY
-from mexma_cli.knn.sweep import Place
 from mexma_cli.main import cli
 from mexma_cli.stages.knn.search import (
     SearchSettings,

@@ -1,4 +1,4 @@
-"""What an index over one side answers about the rows of the other, with exact cosines."""
+"""The rows of one side looked up in an index over the other, with exact cosines of what it finds."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _HIT_BYTES = 64  # an id, an approximate and an exact cosine, their order, and c
 
 
 @dataclass(frozen=True)
-class Direction:
-    """How the rows of one side were answered.
+class DirectionReport:
+    """How the neighbours of the rows of one side were found.
 
     `index` is the factory string over the other side; `effort` its search parameter, such as "nprobe=64", or
     "" if it has none; `hits` how many of its answers were scored again, a row; `parts` the files that it was
@@ -36,7 +36,7 @@ class Direction:
     sample: int
 
 
-class Search:
+class IndexSearch:
     """The rows of one side and an index over the other."""
 
     def __init__(
@@ -95,11 +95,11 @@ class Search:
             rows = short[start : start + BLOCK]
             self.best[rows] = exact(gather(self.own, rows), self.other, self.best.shape[1])
 
-    def report(self) -> Direction:
+    def report(self) -> DirectionReport:
         """How it was done and, on the sample, how well."""
         found = kernels.scores_of(self.best[self._sample])
         true = kernels.scores_of(self._truth)
-        return Direction(
+        return DirectionReport(
             index=self.index.factory,
             effort=self.index.effort,
             hits=self.hits,
