@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,14 +30,15 @@ from mexma_cli.commands.tune_output import (
 )
 from mexma_cli.mining.margin import MARGINS
 from mexma_cli.text.amounts import counted
-from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
     from mexma_cli.stages.tune.tune import Tuned
 
 log = logging.getLogger(__name__)
 
-_OF_GOLD = ("gold", "source_ids", "target_ids", "languages", "output")
+_FILES = ("gold", "source_ids", "target_ids", "output", "plot")
+_NAMES = {"source_ids": "--source", "target_ids": "--target", "output": "-o"}
+_OF_GOLD = ("gold", "source_ids", "target_ids", "output", "languages")
 _OF_PLANT = ("margin", "k", "retrieval", *ENCODER_NAMES)
 
 
@@ -142,8 +143,6 @@ def command(inputs: tuple[Path, ...], as_json: bool, precision: float | None, **
         check_plottable(options["plot"])
     if options["plant"]:
         _plant(inputs, as_json, precision, options)
-    elif options["languages"] is not None:
-        _languages(inputs[0], as_json, precision, options)
     else:
         _gold(inputs[0], as_json, precision, options)
 
@@ -172,9 +171,9 @@ def _check_usage(inputs: tuple[Path, ...], options: dict[str, Any]) -> None:
     if (options["source_ids"] is None) != (options["target_ids"] is None):
         raise click.UsageError("Give --source and --target together, or neither.")
     if options["languages"] is not None:
-        files = {"CANDIDATES": inputs[0], "--gold": options["gold"], "-o": options["output"]}
-        files |= {"--source": options["source_ids"], "--target": options["target_ids"]}
-        for name, path in (files | {"--plot": options["plot"]}).items():
+        named = {"CANDIDATES": inputs[0]}
+        named |= {_NAMES.get(name, f"--{name}"): options[name] for name in _FILES}
+        for name, path in named.items():
             if path is not None and "{lang}" not in str(path):
                 raise click.UsageError(f"With --languages, {name} needs {{lang}} in its name: {path}")
         if not all(code.strip() for code in options["languages"].split(",")):
@@ -182,65 +181,49 @@ def _check_usage(inputs: tuple[Path, ...], options: dict[str, Any]) -> None:
 
 
 def _gold(candidates: Path, as_json: bool, precision: float | None, options: dict[str, Any]) -> None:
-    from mexma_cli.stages.tune.tune import tune
-
-    read = candidates, options["gold"], options["source_ids"], options["target_ids"]
-    check_inputs([path for path in read if path is not None])
-    _check_outputs(options["output"], options["plot"], read)
-    found = tune(candidates, options["gold"], options["source_ids"], options["target_ids"], precision)
-    _report(found, label_of(candidates.name), options["output"], options["plot"])
-    if as_json:
-        click.echo(json.dumps(tuned_json(found)))
-    else:
-        print_tuned(found)
-
-
-def _languages(candidates: Path, as_json: bool, precision: float | None, options: dict[str, Any]) -> None:
+    """A threshold from a gold list, or one for each language from its own."""
     from mexma_cli.languages import resolve
-    from mexma_cli.stages.tune.tune import filled, tune_languages
+    from mexma_cli.stages.tune.files import TuningFiles, tune_files
 
-    languages = [code.strip() for code in options["languages"].split(",")]
-
-    def file_of(option: str, language: str) -> Path | None:
-        return None if options[option] is None else filled(options[option], language)
-
-    for language in languages:
-        read = [file_of(name, language) for name in ("gold", "source_ids", "target_ids")]
-        read.append(filled(candidates, language))
-        _check_outputs(file_of("output", language), file_of("plot", language), read)
+    files = TuningFiles(candidates, **{name: options[name] for name in _FILES})
+    jobs = {"": files}
+    if options["languages"] is not None:
+        jobs = files.of_all([code.strip() for code in options["languages"].split(",")])
+    for job in jobs.values():
+        check_inputs(job.inputs)
+        _check_outputs(job.output, job.plot, job.inputs)
     tuned = {}
-    for language, found in tune_languages(
-        languages, candidates, options["gold"], options["source_ids"], options["target_ids"], precision
-    ):
-        name = filled(candidates, language).name
-        _report(found, name, file_of("output", language), file_of("plot", language), f"{language}: ")
+    for language, job in jobs.items():
+        found = tune_files(job, precision)
+        _tell(found, f"{language}: " if language else "")
         tuned[language] = found.without_pairs()
-    if as_json:
-        records = [
-            {"language": language, "code": resolve(language)} | tuned_json(found)
-            for language, found in tuned.items()
-        ]
-        click.echo(json.dumps(records))
+    if options["languages"] is None:
+        if as_json:
+            click.echo(json.dumps(tuned_json(tuned[""])))
+        else:
+            print_tuned(tuned[""])
+    elif as_json:
+        codes = [{"language": language, "code": resolve(language)} for language in tuned]
+        click.echo(json.dumps([code | tuned_json(tuned[code["language"]]) for code in codes]))
     else:
         print_languages(tuned)
 
 
 def _plant(inputs: tuple[Path, ...], as_json: bool, precision: float | None, options: dict[str, Any]) -> None:
-    import numpy as np
-
     from mexma_cli.mining.calibration import FEW
-    from mexma_cli.reporting.plot import draw_scores
+    from mexma_cli.stages.tune.files import draw_planted
     from mexma_cli.stages.tune.plant import plant
 
     _check_outputs(None, options["plot"], [*inputs, *options["plant"]])
     with ExitStack() as stack:
-        known = opened(stack, [*options["plant"], *inputs], options["encoder"], aligned=True)
-        source, target = known[2:]
+        known_source, known_target, source, target = opened(
+            stack, [*options["plant"], *inputs], options["encoder"], aligned=True
+        )
         found = plant(
             source,
             target,
-            known[0],
-            known[1],
+            known_source,
+            known_target,
             **{name: options[name] for name in ("margin", "k", "retrieval")},
             precision=precision,
             on_progress=progress_bar(stack, "mining"),
@@ -256,18 +239,14 @@ def _plant(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
         (found.copies[1], "line", "of TARGET left out, planted sentences too"),
     )
     if options["plot"] is not None:
-        scores = np.concatenate([found.found.right, found.found.others])
-        is_planted = np.arange(len(scores)) < len(found.found.right)
-        title = f"Scores of translations planted in {inputs[0].name} and {inputs[1].name}"
-        labels = "planted pairs", "pairs of the text"
-        draw_scores(options["plot"], scores, is_planted, found.best.threshold, title, labels)
+        draw_planted(options["plot"], found, inputs)
     if as_json:
         click.echo(json.dumps(planted_json(found)))
     else:
         print_planted(found)
 
 
-def _check_outputs(output: Path | None, plot: Path | None, inputs: Iterable[Path | None]) -> None:
+def _check_outputs(output: Path | None, plot: Path | None, inputs: Sequence[Path]) -> None:
     """Refuse outputs before the work that would be lost or would destroy something.
 
     Raises:
@@ -275,22 +254,16 @@ def _check_outputs(output: Path | None, plot: Path | None, inputs: Iterable[Path
     """
     from mexma_cli.text.writing import prepare_output
 
-    read = [path for path in inputs if path is not None]
     if str(output) == "-":
         raise click.UsageError("The threshold goes to stdout: name a file for the pairs.")
     if output is not None and plot is not None and output.resolve() == plot.resolve():
         raise click.UsageError(f"{output} cannot be the pairs and the picture.")
-    tsv_outputs(output, read)
+    tsv_outputs(output, inputs)
     prepare_output(plot)
-    refuse_inputs(filter(None, [plot]), read)
+    refuse_inputs([plot] if plot else [], inputs)
 
 
-def _report(found: Tuned, name: str, output: Path | None, plot: Path | None, about: str = "") -> None:
-    """Counts to stderr, picture and pairs to their files."""
-    from mexma_cli.formats.tsv import tsv_lines
-    from mexma_cli.reporting.plot import draw_scores
-    from mexma_cli.text.writing import only_process, write_chunks
-
+def _tell(found: Tuned, about: str) -> None:
     log.info(
         "%s%s, %s, %s of these among the candidates",
         about,
@@ -304,11 +277,6 @@ def _report(found: Tuned, name: str, output: Path | None, plot: Path | None, abo
         (found.ambiguous, "line", "left out: a sentence has more than one id"),
         (found.unknown, "line", "left out: a sentence has no id"),
     )
-    if plot is not None:
-        draw_scores(plot, found.scores, found.is_gold, found.best.threshold, f"Scores of {name}")
-    if output is not None:
-        with only_process([output]):
-            write_chunks([output], tsv_lines(found.kept()))
 
 
 def _say_counts(about: str, *counts: tuple[int, str, str]) -> None:

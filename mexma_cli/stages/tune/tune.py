@@ -13,7 +13,6 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import ScoredPair, read_scored
 from mexma_cli.formats.ids import read_ids
 from mexma_cli.formats.tsv import one_field, read_pairs
-from mexma_cli.languages import resolve
 from mexma_cli.mining.resampling import HeldOut, Intervals, Labelled, bootstrap, held_out
 from mexma_cli.mining.threshold import Threshold, choose
 from mexma_cli.text.lines import read_lines
@@ -131,51 +130,6 @@ def _each_once(keyed: Iterable[tuple[Pair, ScoredPair]]) -> dict[Pair, ScoredPai
         if key not in best_of or pair.score > best_of[key].score:
             best_of[key] = pair
     return best_of
-
-
-def tune_languages(
-    languages: Sequence[str],
-    candidates: str | Path,
-    gold: str | Path,
-    source_ids: str | Path | None = None,
-    target_ids: str | Path | None = None,
-    precision: float | None = None,
-) -> Iterator[tuple[str, Tuned]]:
-    """`tune` for one language after the other: (language as given, what was found).
-
-    Args:
-        languages: codes that `languages.resolve` knows; as they are, they stand for `{lang}` in the paths.
-
-    Raises:
-        MexmaError: an unknown language or one given twice; a file that is missing for one of them, before
-            any work; or as `tune`.
-    """
-    known: dict[str, str] = {}
-    for language in languages:
-        code = resolve(language)
-        if code in known:
-            raise MexmaError(f"--languages: {known[code]} and {language} are the same language")
-        known[code] = language
-    for language in languages:
-        for pattern in (candidates, gold, source_ids, target_ids):
-            if pattern is not None and not (path := filled(pattern, language)).exists():
-                raise MexmaError(f"language {language}: there is no {path}")
-    for language in languages:
-        yield (
-            language,
-            tune(
-                filled(candidates, language),
-                filled(gold, language),
-                None if source_ids is None else filled(source_ids, language),
-                None if target_ids is None else filled(target_ids, language),
-                precision,
-            ),
-        )
-
-
-def filled(pattern: str | Path, language: str) -> Path:
-    """The path of one language: with its code, as the user wrote it, for `{lang}`."""
-    return Path(str(pattern).replace("{lang}", language))
 
 
 def _hashes(sentences: Iterable[str]) -> np.ndarray:
