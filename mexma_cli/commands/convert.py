@@ -71,7 +71,7 @@ def command(
         refuse_inputs([output], [vectors])
         prepare_output(output)
         store = EmbeddingStore.open(vectors)
-        with progress(unit=" rows", unit_scale=True) as bar:
+        with progress(unit="row", unit_scale=True) as bar:
             store_to_raw(store, output, dtype=dtype, on_progress=follow(bar))
         log.info("%s: %s of %s x %s", output, counted(store.rows, "row"), store.dim, dtype)
         return
@@ -83,7 +83,7 @@ def command(
         raise click.UsageError(
             "--dtype is for a raw file; a .npy file says it itself, and the store keeps it."
         )
-    with progress(unit=" rows", unit_scale=True) as bar:
+    with progress(unit="row", unit_scale=True) as bar:
         store = raw_to_store(
             VectorFile(vectors, dim, dtype),
             text,

@@ -121,7 +121,7 @@ class _Meter:
         self._bar = stack.enter_context(
             progress(
                 desc=description,
-                unit=" sentences",
+                unit="sentence",
                 unit_scale=True,
                 smoothing=0,  # sentences come sorted by length: only the mean says how long it takes
             )

@@ -83,10 +83,10 @@ def opened(
 
 def embedding_bar(stack: ExitStack) -> Callable[[int, int], None]:
     """`progress_bar` for texts that are embedded on the way."""
-    return progress_bar(stack, "embedding", " lines")
+    return progress_bar(stack, "embedding", "line")
 
 
-def progress_bar(stack: ExitStack, description: str, unit: str = " tiles") -> Callable[[int, int], None]:
+def progress_bar(stack: ExitStack, description: str, unit: str = "tile") -> Callable[[int, int], None]:
     """A function to call with what is done and how much there is.
 
     It shows a bar on the terminal, from the first call until all is done or the stack is closed.

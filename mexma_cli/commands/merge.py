@@ -47,7 +47,7 @@ def command(stores: tuple[Path, ...], output: Path, overwrite: bool) -> None:
 
     refuse_inputs([output], stores)
     opened = [open_store(path) for path in stores]
-    with progress(unit=" rows", unit_scale=True) as bar:
+    with progress(unit="row", unit_scale=True) as bar:
         merged = merge_stores(
             opened, output, argv=command_line(), overwrite=overwrite, on_progress=follow(bar)
         )

@@ -41,7 +41,7 @@ def progress(items: Iterable[Any] | None = None, leave: bool = False, **settings
         leave: The bar stays on the terminal.
         settings: tqdm's other ones.
     """
-    from mexma_cli.commands.bar import Bar
+    from tqdm import tqdm
 
     if not sys.stderr.isatty():
         how: dict[str, Any] = {
@@ -51,7 +51,7 @@ def progress(items: Iterable[Any] | None = None, leave: bool = False, **settings
         }
     else:
         how = {"file": sys.stderr, "dynamic_ncols": True}
-    return Bar(items, leave=leave, disable=not log.isEnabledFor(logging.INFO), **how, **settings)
+    return tqdm(items, leave=leave, disable=not log.isEnabledFor(logging.INFO), **how, **settings)
 
 
 def follow(bar: tqdm[Any]) -> Callable[..., None]:

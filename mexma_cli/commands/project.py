@@ -62,7 +62,7 @@ def command(store: Path, run: Path, part: Part, output: Path | None, overwrite: 
         plain = opened.path.resolve()
         output = opened.path.parent / f"{plain.name.removesuffix('.emb')}.{part}.emb"
     refuse_inputs([output], [store])
-    with progress(unit=" rows", unit_scale=True) as bar:
+    with progress(unit="row", unit_scale=True) as bar:
         made = project(
             opened,
             decomposer,

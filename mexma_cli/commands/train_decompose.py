@@ -26,7 +26,7 @@ def train_decomposer(settings: DecomposeRecipe, resume: bool, stop: list[int]) -
     """
     from mexma_cli.stages.train.decompose import decompose
 
-    with progress(unit=" epochs", leave=True) as bar:
+    with progress(unit="epoch", leave=True) as bar:
 
         def on_start(training: DecomposerTraining) -> None:
             log.info(

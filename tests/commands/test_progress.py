@@ -14,7 +14,7 @@ from mexma_cli.main import _set_up_logging
 
 
 def walked(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, seconds: float, unit: str = " lines"
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, seconds: float, unit: str = "line"
 ) -> list[str]:
     """What is logged of 30 units of two seconds each, with a line wanted every so many."""
     clock = [0.0]
@@ -37,7 +37,7 @@ def test_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch, caplog: pytest.Log
 
 
 @pytest.mark.parametrize(
-    ("unit", "rate"), [(" tiles", "2.00s/tile]"), (" rows", "2.00s/row]"), ("corpus", "2.00s/corpus]")]
+    ("unit", "rate"), [("tile", "2.00s/tile]"), ("row", "2.00s/row]"), ("corpus", "2.00s/corpus]")]
 )
 def test_the_unit_of_slow_work(
     unit: str, rate: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

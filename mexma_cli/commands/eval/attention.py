@@ -128,7 +128,7 @@ def _rows(encoder: SentenceEncoder, texts: dict[str, list[str]]) -> list[dict[st
     from mexma_cli.evaluation.attention import attention_rows, mean_entropy
 
     rows: list[dict[str, Any]] = []
-    with progress(texts.items(), unit=" languages") as bar:
+    with progress(texts.items(), unit="language") as bar:
         for language, lines in bar:
             found = mean_entropy(attention_rows(encoder, lines))
             if found is None:

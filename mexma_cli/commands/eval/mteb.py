@@ -80,7 +80,7 @@ def _measured(
     handed = MtebEncoder(loaded, cache)
     rows: list[dict[str, Any]] = []
     failed: MexmaError | None = None
-    with progress(tasks, unit=" tasks") as bar:
+    with progress(tasks, unit="task") as bar:
         for task in bar:
             bar.set_postfix_str(task.metadata.name)
             try:

@@ -103,7 +103,7 @@ def cached_embedding(
     from mexma_cli.stages.embed.embed import at_work
 
     log.info("embedding on %s", at_work(encoder))
-    with progress(total=sentences, desc="embedding", unit=" sentences") as bar:
+    with progress(total=sentences, desc="embedding", unit="sentence") as bar:
         yield lambda texts: embed_cached(
             encoder, texts, folder=cache, on_progress=lambda done, _: bar.update(done)
         )

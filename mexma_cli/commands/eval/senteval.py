@@ -119,7 +119,7 @@ def _rows(tasks: dict[str, Splits], kfold: int, bar: AbstractContextManager[Embe
     protocols = {task: protocol(task, splits, kfold) for task, splits in tasks.items()}
     rows = []
     total = sum(one.fits for one in protocols.values())
-    with progress(total=total, desc="fitting", unit=" fits") as fitting:
+    with progress(total=total, desc="fitting", unit="fit") as fitting:
         for task, steps in protocols.items():
             fitting.set_postfix_str(task)
             found = run_task(task, parts[task], kfold, fitting.update)

@@ -66,7 +66,7 @@ def command(
     loaded.truncated = 0  # the sentences of the queries come again
     texts = [data.lines, *data.texts.values()]
     tokens = 0
-    with progress(total=len(texts), unit=" languages") as bar:
+    with progress(total=len(texts), unit="language") as bar:
         for number, lines in enumerate(texts):
             for block in token_blocks(loaded, lines):
                 nearest.add(number, block)

@@ -138,7 +138,7 @@ def _measured(
     torch.manual_seed(settings.seed)
     model = PairClassifier(encoder, settings.max_tokens).to(encoder.device)
     total = settings.epochs * len(train.classes)
-    with progress(total=total, desc="fine-tuning", unit=" pairs") as bar:
+    with progress(total=total, desc="fine-tuning", unit="pair") as bar:
 
         def on_step(pairs: int, loss: float) -> None:
             bar.update(pairs)
