@@ -1,4 +1,4 @@
-"""How Numba compiles the inner loops of all rooms, and a word to those who wait for it."""
+"""How Numba compiles inner loops, and a message to the user who waits for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 def _kept() -> bool:
-    """Whether there is a place for compiled loops: NUMBA_CACHE_DIR, the package, the user's cache folder."""
+    """Whether Numba can keep compiled loops: in NUMBA_CACHE_DIR, the package or the user's cache folder."""
     try:
         njit(cache=True)(_kept)
     except RuntimeError:  # as in a container without a home
@@ -22,15 +22,15 @@ def _kept() -> bool:
 
 KEPT = _kept()
 compiled = functools.partial(njit, nogil=True, cache=KEPT, error_model="numpy")
-# Sums may be reordered, so that they become vector instructions; not-a-number keeps its meaning.
+# Sums may be reordered, so that they become vector instructions. NaN is still handled correctly.
 summing = functools.partial(compiled, fastmath={"reassoc", "contract", "nsz"})
-# A part of the function that calls it: compiled apart it would be merged with it or not, and sums differ in
-# the last bit, by whether another process has left it in the cache.
+# Always inlined. LLVM would otherwise inline a function or not, depending on whether it was in the cache of
+# compiled code, and sums would differ in the last bit.
 inlined = functools.partial(summing, inline="always")
 
 
 class _FirstUse(Listener):
-    """Says once why an installation's first run is slow; later ones find compiled code on the disk."""
+    """Says once why the first run is slow. Later runs find compiled code on the disk."""
 
     told = False
 

@@ -1,4 +1,4 @@
-"""Where an encoder computes, and in which numbers: from what users type."""
+"""Devices and precisions by the names that users type."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ import torch
 from mexma_cli.errors import MexmaError
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 def precision_of(name: str) -> torch.dtype:
-    """The type of that name.
+    """The type of a name such as `bfloat16` or, as recipes and flags call it, `bf16`.
 
     Raises:
-        MexmaError: It is none that weights are computed with or stored in.
+        MexmaError: There is no precision of that name.
     """
-    if name not in PRECISIONS:
+    precision = PRECISIONS.get(_SHORT.get(name, name))
+    if precision is None:
         raise MexmaError(f"unknown precision {name!r}", ", ".join(PRECISIONS))
-    return PRECISIONS[name]
+    return precision
 
 
 def pick_precision(wanted: str, device: torch.device) -> torch.dtype:
     """The type for `auto`, `float32`, `bfloat16`, `float16` on a device.
 
     Raises:
-        MexmaError: It is none of these.
+        MexmaError: There is no precision of that name.
     """
     if wanted != "auto":
         return precision_of(wanted)
@@ -34,7 +36,7 @@ def pick_precision(wanted: str, device: torch.device) -> torch.dtype:
 
 
 def computes_bf16_fast() -> bool:
-    """Whether this processor has instructions for products of bfloat16 numbers."""
+    """Whether this processor has instructions that multiply bfloat16 numbers."""
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
@@ -42,7 +44,7 @@ def pick_device(wanted: str) -> torch.device:
     """The device for `auto`, `cpu`, `cuda`, `cuda:N`.
 
     Raises:
-        MexmaError: Unknown, or not on this machine.
+        MexmaError: The name is unknown, or this machine has no such device.
     """
     if wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")

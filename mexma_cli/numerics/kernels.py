@@ -1,6 +1,6 @@
-"""The inner loops of the processor's forward pass, by Numba: several steps in one walk over memory.
+"""Numba loops that several rooms share: bfloat16, exponentials, dropout, LayerNorm.
 
-NumPy does not know bfloat16: such arrays are uint16 here, the upper halves of float32's bits.
+NumPy has no bfloat16: such arrays are uint16 here, the upper halves of float32's bits.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from mexma_cli.numerics.compiling import inlined, summing
 
 @inlined
 def widen(low: np.ndarray, bits: np.ndarray) -> None:
-    """bfloat16 to the bits of float32, uint32."""
+    """Convert bfloat16 to the bits of float32, uint32."""
     for j in range(len(low)):
         bits[j] = np.uint32(low[j]) << np.uint32(16)
 
 
 @inlined
 def narrow(bits: np.ndarray, low: np.ndarray) -> None:
-    """The bits of float32, uint32, to bfloat16: to the nearest, ties to even."""
+    """Round float32, given as uint32 bits, to the nearest bfloat16, ties to even."""
     for j in range(len(bits)):
         odd = (bits[j] >> np.uint32(16)) & np.uint32(1)
         low[j] = np.uint16((bits[j] + np.uint32(0x7FFF) + odd) >> np.uint32(16))
@@ -28,7 +28,7 @@ def narrow(bits: np.ndarray, low: np.ndarray) -> None:
 
 @inlined
 def read(low: np.ndarray, row: np.ndarray) -> None:
-    """float32 or bfloat16 to float32."""
+    """Copy float32 or bfloat16 to float32."""
     if low.itemsize == 2:
         widen(low, row.view(np.uint32))
     else:
@@ -38,7 +38,7 @@ def read(low: np.ndarray, row: np.ndarray) -> None:
 
 @inlined
 def write(row: np.ndarray, low: np.ndarray) -> None:
-    """The same back."""
+    """Copy float32 to float32 or bfloat16, rounding to nearest."""
     if low.itemsize == 2:
         narrow(row[: len(low)].view(np.uint32), low)
     else:
@@ -47,16 +47,16 @@ def write(row: np.ndarray, low: np.ndarray) -> None:
 
 
 def plain(tensor: torch.Tensor) -> np.ndarray:
-    """A tensor's memory as the kernels take it; bfloat16 is uint16."""
+    """A tensor's memory as an array for the kernels; bfloat16 becomes uint16."""
     return tensor.view(torch.uint16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
 
 
 @inlined
 def exponentials(block: np.ndarray, top: np.float32, power: np.ndarray) -> None:
-    """exp(block - top) as a product: `block` becomes one factor, and `power`, bits of float32, the other.
+    """exp(block - top) as two factors: `block` becomes one, and `power` the other, as bits of float32.
 
-    exp(x) is 2**n exp(x - n log 2), and the latter a polynomial to 1e-7 (Cephes' expf). What is below
-    exp(-87) is that, which is no denormal number.
+    exp(x) is 2**n exp(x - n log 2), and the second factor is a polynomial, exact to 1e-7 (Cephes' expf).
+    Smaller results than exp(-87) are rounded up to it, so that none is a denormal number.
     """
     for j in range(len(block)):
         x = block[j] - top
@@ -76,9 +76,9 @@ def exponentials(block: np.ndarray, top: np.float32, power: np.ndarray) -> None:
 
 @inlined
 def draw(kept: np.ndarray, row: int, seed: np.uint32, dropout: np.float32) -> None:
-    """Factors of a row's numbers for dropout, 0 for the share that is left out.
+    """Dropout factors of the numbers in a row: 0 for the share to drop, 1 / (1 - dropout) for the others.
 
-    They follow from places and seed alone, by the last step of MurmurHash3.
+    They depend on row, column and seed only, through the finaliser of MurmurHash3.
     """
     limit = np.uint32(dropout * np.float32(4294967040))
     factor = np.float32(1) / (np.float32(1) - dropout)
@@ -114,7 +114,7 @@ def add_norm(x: np.ndarray, y: np.ndarray, weight: np.ndarray, bias: np.ndarray,
 def add_norm_bf16(
     x: np.ndarray, y: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: np.float32, out: np.ndarray
 ) -> None:
-    """``x = LayerNorm(x + y)`` in place, and once more rounded to bfloat16 for the next product.
+    """``x = LayerNorm(x + y)`` in place; `out` receives the same, rounded to bfloat16.
 
     Args:
         x: float32 [T, D].

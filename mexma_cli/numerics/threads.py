@@ -1,4 +1,4 @@
-"""Work on the processor's cores: a batch a thread, or parts of one task side by side."""
+"""Threads on the processor: one batch a thread, or one task cut into parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-_PARALLEL_FROM = 1 << 22  # multiplications; below that a thread costs more than it brings
+_PARALLEL_FROM = 1 << 22  # multiplications; for fewer, a thread costs more than it saves
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 InOrder = Callable[[Callable[[Item], Result], Iterable[Item]], Iterator[Result]]
@@ -20,10 +20,10 @@ InOrder = Callable[[Callable[[Item], Result], Iterable[Item]], Iterator[Result]]
 
 @contextmanager
 def one_thread_each(threads: int) -> Iterator[InOrder]:
-    """A `map` over that many threads, each with torch's operations on itself alone; results come in order.
+    """A `map` over so many threads, on each of which torch runs single-threaded; results come in order.
 
-    A result depends on its item only, not on the number of threads. What has not begun when the block is
-    left with an error is dropped.
+    A result depends on its item only, not on the number of threads. If the block ends with an error, items
+    that have not begun are dropped.
     """
     if threads == 1:
         yield map
@@ -38,11 +38,11 @@ def one_thread_each(threads: int) -> Iterator[InOrder]:
 
 
 def in_slices(count: int, task: Callable[[int, int], object], work: int = _PARALLEL_FROM) -> None:
-    """Run `task(start, stop)` over [0, count), on as many threads as torch may use; Numba code is free of
-    the interpreter's lock.
+    """Run `task(start, stop)` on slices of [0, count), on as many threads as torch may use.
 
     Args:
-        work: About how many multiplications there are in all.
+        task: Should release the interpreter's lock, as compiled loops do.
+        work: Approximate number of multiplications in all; little work is done on one thread.
     """
     if work < _PARALLEL_FROM or count < 2:
         task(0, count)
@@ -53,7 +53,7 @@ def in_slices(count: int, task: Callable[[int, int], object], work: int = _PARAL
 
 
 def each(count: int, task: Callable[[int], object], work: int = _PARALLEL_FROM) -> None:
-    """Run `task(0)` to `task(count - 1)`, each on a thread of its own where there is enough work."""
+    """Run `task(0)` to `task(count - 1)`, each on its own thread if there is enough work."""
     if count == 1 or work < _PARALLEL_FROM:
         for number in range(count):
             task(number)

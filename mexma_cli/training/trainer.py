@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.numerics.devices import precision_of
 from mexma_cli.objectives.base import Objective
 from mexma_cli.recipe import Trainer as Settings
 from mexma_cli.training import checkpoint, distributed
@@ -36,7 +37,6 @@ from mexma_cli.training.processor import KeptMemory, denormals_flushed
 
 DevScore = Callable[[SentenceEncoder], dict[str, float]]
 """Scores an encoder; the smallest `xsim` is the best."""
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 SMALLEST_SCALE = 1e-4
 """Of the loss in fp16: where gradients overflow with this one it is not the scale that does it."""
 
@@ -158,7 +158,7 @@ class Trainer:
             tokens += len(views.batch.input_ids)
             with self.shared.accumulating(last=micro == settings.accumulate - 1):
                 with torch.autocast(
-                    self.device.type, PRECISIONS[settings.precision], enabled=settings.precision != "fp32"
+                    self.device.type, precision_of(settings.precision), enabled=settings.precision != "fp32"
                 ):
                     terms = self.shared.model(views.to(self.device))
                     loss = sum(self.objective.weights[name] * term for name, term in terms.items())

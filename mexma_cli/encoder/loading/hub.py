@@ -1,10 +1,11 @@
-"""Encoders from the Hugging Face hub: one question with a short patience, then a local snapshot."""
+"""Encoders from the Hugging Face hub, through huggingface_hub's own cache."""
 
 from __future__ import annotations
 
 import logging
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from mexma_cli.errors import MexmaError
@@ -12,17 +13,17 @@ from mexma_cli.errors import MexmaError
 log = logging.getLogger(__name__)
 
 PATIENCE = 3.0
-"""Seconds for the hub's first answer."""
+"""Seconds to wait for the hub's first answer."""
 SETTINGS = ("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
-"""Files that change the vectors, and that a cache may lack though the repository has them."""
+"""Files that change the vectors. Another program may have cached a repository without them."""
 _TEXT = {".json", ".txt", ".model"}
 _OURS = {"spelling.safetensors", "README.md"}
-"""What mexma's encoders have besides: n-grams of words, and the card that names the languages."""
+"""Files of mexma's encoders: the n-gram embeddings, and the card that names the languages."""
 _MODULE = re.compile(r"\d+_\w+")
 
 
 def is_id(name: str) -> bool:
-    """Whether a name can be one of the hub's, `owner/name`: not a folder that is written otherwise."""
+    """Whether a name has the form of a hub id, `owner/name`."""
     if name.count("/") != 1:
         return False
     from huggingface_hub.errors import HFValidationError
@@ -36,19 +37,19 @@ def is_id(name: str) -> bool:
 
 
 def fetch(repository: str, trust_remote_code: bool = False) -> Path:
-    """The local snapshot of an encoder's repository: newest where the hub answers, else the cached one.
+    """The local snapshot of an encoder's repository: the newest if the hub answers, else the cached one.
 
-    Only what an encoder is made of is downloaded: weights in one format, settings and the tokeniser.
+    Only the files that an encoder needs are downloaded: weights in one format, settings and the tokeniser.
     HF_HUB_OFFLINE is respected.
 
     Args:
         repository: Hub id, `owner/name`.
-        trust_remote_code: Python files too.
+        trust_remote_code: Download Python files, too.
 
     Raises:
-        MexmaError: The hub has no such repository, or cannot be reached and the cache does not have all.
+        MexmaError: The hub has no such repository; or it cannot be reached, and the cache is not complete.
     """
-    from huggingface_hub import HfApi, constants, snapshot_download
+    from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download, try_to_load_from_cache
     from huggingface_hub.errors import HfHubHTTPError
 
     if constants.HF_HUB_OFFLINE:
@@ -58,9 +59,8 @@ def fetch(repository: str, trust_remote_code: bool = False) -> Path:
     except HfHubHTTPError as error:
         code = error.response.status_code
         if code in (401, 403, 404):
-            raise _error(
-                repository, "the hub has no such repository, or it is private or gated", str(error)
-            ) from None
+            reason = "the hub has no such repository, or it is private or gated"
+            raise _error(repository, reason, str(error)) from None
         return _cached(repository, f"the hub answers with error {code}", str(error))
     except Exception as error:  # whatever the client's HTTP library raises: no name, no route, too slow
         return _cached(repository, "the hub cannot be reached", str(error))
@@ -71,14 +71,16 @@ def fetch(repository: str, trust_remote_code: bool = False) -> Path:
         where = Path(snapshot_download(repository, allow_patterns=names))
     except Exception as error:
         raise _error(repository, "the download failed", str(error)) from None
-    for name in SETTINGS:
-        if name not in names:
-            _note_absent(repository, name)
+    for name in set(SETTINGS).difference(names):
+        if try_to_load_from_cache(repository, name) is None:
+            # The cache remembers the failure, so that `_cached` knows that the repository has no such file.
+            with suppress(HfHubHTTPError, OSError):
+                hf_hub_download(repository, name, etag_timeout=PATIENCE)
     return where
 
 
 def wanted_files(names: Sequence[str], python: bool = False) -> list[str]:
-    """Those of a repository's files that an encoder is loaded from, in its root and in `N_Module` folders."""
+    """The files in a repository's root and in its `N_Module` folders that an encoder is loaded from."""
     chosen = []
     for name in names:
         path = PurePosixPath(name)
@@ -98,40 +100,27 @@ def wanted_files(names: Sequence[str], python: bool = False) -> list[str]:
 
 
 def _cached(repository: str, reason: str, details: str = "") -> Path:
-    """The snapshot that the cache has, for want of a hub."""
+    """The snapshot in the cache, since the hub cannot be asked."""
     from huggingface_hub import try_to_load_from_cache
 
     where = _snapshot(repository)
     if where is None:
         raise _error(repository, f"it is not in the cache, and {reason}", details)
     for name in SETTINGS:
-        # None: never asked for. Going on without it would mean guessing the pooling.
+        # None: nobody has asked for it yet. Without it the pooling would be a guess.
         if try_to_load_from_cache(repository, name) is None:
-            raise _error(
-                repository, f"the cache does not know whether it has a {name}, and {reason}", details
-            )
+            unknown = f"the cache does not know whether it has a {name}, and {reason}"
+            raise _error(repository, unknown, details)
     log.info("%s: the copy in the cache; %s", repository, reason)
     return where
 
 
 def _snapshot(repository: str) -> Path | None:
-    """Where the cache has an encoder's files; old ones have their config.json in a folder (0_Transformer)."""
+    """The repository's folder in the cache; old encoders have their config.json in a folder of its own."""
     from huggingface_hub import try_to_load_from_cache
 
     found = (try_to_load_from_cache(repository, name) for name in ("config.json", "modules.json"))
     return next((Path(file).parent for file in found if isinstance(file, str)), None)
-
-
-def _note_absent(repository: str, name: str) -> None:
-    """Have the cache remember that a repository lacks a file, for later runs without a network."""
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache
-    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
-
-    if try_to_load_from_cache(repository, name) is None:
-        try:
-            hf_hub_download(repository, name, etag_timeout=PATIENCE)
-        except (EntryNotFoundError, HfHubHTTPError, OSError):
-            log.debug("%s has no %s", repository, name)
 
 
 def _error(repository: str, reason: str, details: str = "") -> MexmaError:
