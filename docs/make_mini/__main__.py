@@ -2,10 +2,10 @@
 
     python -m docs.make_mini runs/mini --data DIR      (DIR: mining/, ntrex128/ and tatoeba/ below it)
 
-It is made smaller first: to the tokens that have vectors of their own, some that stand inside words, and the
-n-grams that matter most. Word embeddings are stored with 4 or 2 bits, n-grams with 1, 2 or 4, all other
-weights as float16. What the card says of cost is read from the run's log, what it says of quality is measured
-here, with benchmarks/encoder.py, on the folder as shipped.
+The encoder is made smaller first. It keeps the tokens that have vectors of their own, some tokens inside
+words, and the most important n-grams. Token embeddings are stored with 4 or 2 bits a number, n-grams with 1,
+2 or 4, and all other weights as float16. The card's costs are read from the run's log; its scores are
+measured with benchmarks/encoder.py on the folder as shipped.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ ROOT = Path(__file__).parent.parent.parent
 MODEL = ROOT / "mexma_cli" / "models" / "mini"
 LARGEST = 24_000_000
 INNER = 10_000
-"""Tokens that do not begin a word."""
+"""Tokens kept that do not begin a word."""
 NGRAMS = 16_750_000
-"""Bytes."""
+"""Bytes for n-grams."""
 
 CARD = """{head}
 # mini
@@ -143,8 +143,8 @@ def main() -> None:
         facts = json.loads(manifest.read_text())
         kept[facts["name"]] = kept.get(facts["name"], 0) + facts["pairs"]
     minutes, phases = cost(arguments.run, recipe)
-    config, spelling = encoder.model.config, encoder.ngrams
-    assert spelling is not None
+    config, ngrams = encoder.model.config, encoder.ngrams
+    assert ngrams is not None
     languages = dict.fromkeys(code for corpus in recipe.data.corpora for code in corpus.languages)
     card = CARD.format(
         head=head([*languages, "eng_Latn"], "cc-by-sa-4.0"),
@@ -153,10 +153,10 @@ def main() -> None:
         layers=config.num_hidden_layers,
         width=config.hidden_size,
         vocabulary=config.vocab_size,
-        ngrams=len(spelling.keys),
+        ngrams=len(ngrams.keys),
         max_tokens=encoder.max_tokens,
         parameters=sum(p.numel() for p in encoder.model.parameters()) / 1e6,
-        numbers=len(spelling.vectors) * config.hidden_size / 1e6,
+        numbers=len(ngrams.vectors) * config.hidden_size / 1e6,
         megabytes=size / 1e6,
         minutes=minutes,
         machine=arguments.machine,

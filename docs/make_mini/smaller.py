@@ -1,4 +1,4 @@
-"""An encoder that spells with fewer tokens and n-grams: its spelling makes up for the words that it loses."""
+"""Make an encoder smaller: fewer tokens and n-grams. Its n-gram embeddings replace the tokens that go."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ import torch
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
-from docs.make_mini.sums import Members, coded_together
+from docs.make_mini.sums import Members, quantised_together
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
 from mexma_cli.encoder.ngrams.hashing import WORD_START, ngram_keys, pieces_of, tokens_to_keep
 from mexma_cli.errors import MexmaError
 from mexma_cli.numerics import trellis
-from mexma_cli.numerics.trellis import Coded
+from mexma_cli.numerics.trellis import QuantisedMatrix
 
 _OVERHEAD = 7
-"""Bytes of an n-gram beside its vector's: its key, its scale and how many bits it has."""
+"""Bytes of an n-gram beside its vector: its key, its scale, and its number of bits."""
 _EVENED = 0.6
-"""What an n-gram's worth is raised to. An n-gram that is left out costs more than its share, since those
-beside it point where it does; what is off in few bits points anywhere."""
+"""The power that an n-gram's importance is raised to. Leaving n-grams out does more harm than the sum of
+their importances, since neighbouring n-grams point in similar directions; rounding errors point anywhere."""
 
 
 def smaller(encoder: SentenceEncoder, tokens: int, inner: int, size: int) -> SentenceEncoder:
-    """The encoder with the vocabulary's first tokens, and its n-grams in so many bytes once they are stored.
+    """The encoder with the first tokens of its vocabulary, and with n-grams that fit into so many bytes.
 
-    Single letters stay, and all that is not of letters.
+    Single letters stay, and all tokens that are not only letters.
 
     Args:
-        tokens: The first of the vocabulary (the most frequent, in a tokeniser of words).
-        inner: So many of the others that do not begin a word, for programs that do not spell: without them a
-            word that is lost would be single letters to these.
-        size: Bytes for n-grams as `int3` stores them: they get the more bits the more they matter, or are
-            left out.
+        tokens: How many of the vocabulary's first tokens stay (the most frequent, in a tokeniser of words).
+        inner: How many other tokens that do not begin a word stay. Programs without n-gram embeddings need
+            them: to them, a removed word would otherwise be single letters.
+        size: Bytes for n-grams as `int3` stores them. Important n-grams get more bits; the least important
+            are left out.
 
     Raises:
-        MexmaError: The encoder does not spell, or its tokeniser is no Unigram model.
+        MexmaError: The encoder has no n-gram embeddings, or its tokeniser is no Unigram model.
     """
     if encoder.ngrams is None:
-        raise MexmaError(f"{encoder.name!r} does not spell words: none of its tokens can be spared")
+        raise MexmaError(f"{encoder.name!r} has no n-gram embeddings, so that it needs all of its tokens")
     pieces = pieces_of(encoder.fast_tokenizer.backend)
     wanted = tokens_to_keep(pieces, tokens)
     inside = ~wanted & [not piece.startswith(WORD_START) for piece in pieces]
@@ -64,7 +64,7 @@ def smaller(encoder: SentenceEncoder, tokens: int, inner: int, size: int) -> Sen
 
 
 def _tokenizer(tokenizer: PreTrainedTokenizerFast, kept: list[int]) -> PreTrainedTokenizerFast:
-    """The tokeniser with these tokens of its own, renumbered in their order."""
+    """The tokeniser with only these tokens, renumbered in their order."""
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     if content["model"]["type"] != "Unigram":
         raise MexmaError(f"only a Unigram tokeniser can be made smaller, not {content['model']['type']}")
@@ -77,41 +77,41 @@ def _tokenizer(tokenizer: PreTrainedTokenizerFast, kept: list[int]) -> PreTraine
     return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(content)), **named)
 
 
-def _most_important(pieces: Sequence[str], spelling: NgramEmbeddings, size: int) -> NgramEmbeddings:
-    """The n-grams that matter most: those of long vectors, in many tokens, with few others beside them."""
-    if isinstance(spelling.vectors, Coded):
-        raise MexmaError("n-grams that are stored small cannot be made smaller")
-    keys, counts = ngram_keys(pieces, spelling.sizes, spelling.consonants)
-    known = np.isin(keys, spelling.keys)
-    places = np.searchsorted(spelling.keys, keys[known])
+def _most_important(pieces: Sequence[str], ngrams: NgramEmbeddings, size: int) -> NgramEmbeddings:
+    """The n-grams that matter most: they have long vectors, and are in many tokens with few other n-grams."""
+    if isinstance(ngrams.vectors, QuantisedMatrix):
+        raise MexmaError("n-grams that are already quantised cannot be made smaller")
+    keys, counts = ngram_keys(pieces, ngrams.sizes, ngrams.consonants)
+    known = np.isin(keys, ngrams.keys)
+    places = np.searchsorted(ngrams.keys, keys[known])
     tokens = Members(places, np.repeat(np.arange(len(pieces)), counts)[known], len(pieces))
-    worth = np.bincount(places, tokens.shares**2, len(spelling.keys))
-    worth *= spelling.vectors.float().square().sum(dim=1).numpy()
-    bits = allotted(worth**_EVENED, spelling.vectors.shape[1], size)
-    coded = coded_together(spelling.vectors, bits, tokens, spelling.power)
+    importance = np.bincount(places, tokens.shares**2, len(ngrams.keys))
+    importance *= ngrams.vectors.float().square().sum(dim=1).numpy()
+    bits = allotted(importance**_EVENED, ngrams.vectors.shape[1], size)
+    coded = quantised_together(ngrams.vectors, bits, tokens, ngrams.power)
     return NgramEmbeddings(
-        spelling.keys[bits > 0],
+        ngrams.keys[bits > 0],
         coded,
-        spelling.sizes,
-        spelling.consonants,
-        spelling.power,
-        spelling.unit,
+        ngrams.sizes,
+        ngrams.consonants,
+        ngrams.power,
+        ngrams.unit,
     )
 
 
-def allotted(worth: np.ndarray, dim: int, size: int) -> np.ndarray:
-    """Bits for a number of each n-gram, uint8 [N], so that the least of their worth is lost; 0: left out.
+def allotted(importance: np.ndarray, dim: int, size: int) -> np.ndarray:
+    """Bits a number for each n-gram, uint8 [N], so that the total error is smallest; 0: left out.
 
-    Step by step, from no bits to 1, to 2 and to 4, always the one that saves most for its bytes.
+    Greedy: of all steps from 0 bits to 1, to 2 and to 4, the one that saves most error a byte comes first.
 
     Args:
-        worth: float64 [N], what is lost with the whole vector.
-        dim: Numbers of a vector, at least 24: of fewer, the first bit costs more than it saves.
+        importance: float64 [N], the error of leaving an n-gram out.
+        dim: Length of a vector, at least 24: with a shorter one, the first bit costs more than it saves.
         size: Bytes in all.
     """
     saved = -np.diff([1, *trellis.ERRORS])
     costs = np.diff([0, *(-(dim * bits // -8) + _OVERHEAD for bits in trellis.BITS)])
-    best_first = np.argsort(-(worth[:, None] * saved / costs).ravel(), kind="stable")
-    spent = np.tile(costs, len(worth))[best_first].cumsum()
-    steps = np.bincount(best_first[spent <= size] // len(costs), minlength=len(worth))
+    best_first = np.argsort(-(importance[:, None] * saved / costs).ravel(), kind="stable")
+    spent = np.tile(costs, len(importance))[best_first].cumsum()
+    steps = np.bincount(best_first[spent <= size] // len(costs), minlength=len(importance))
     return np.array([0, *trellis.BITS], np.uint8)[steps]

@@ -1,8 +1,9 @@
-"""Rows in few bits that are right in sum: what one is off by, the others beside it make up for.
+"""Quantise rows jointly: the rounding error of a row is spread over its neighbours, so that sums stay exact.
 
-A word is the sum of a dozen n-grams, so it is the sums that should be right, and not each row. Rows are coded
-one part after the other (as GPTQ does with a weight's columns, Frantar et al. 2023), each part with what is
-left of the sums then, and once more from the start.
+A word is the sum of a dozen n-grams, so the error of the sums matters, and not the error of each row. The
+rows are cut into parts, and one part is quantised after the other, so that each corrects the error that the
+sums still have (as GPTQ does with the columns of a weight, Frantar et al. 2023). All parts are done several
+times.
 """
 
 from __future__ import annotations
@@ -13,22 +14,23 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from mexma_cli.numerics.trellis import Coded
+from mexma_cli.numerics.trellis import QuantisedMatrix
 
 _PARTS = 16
-"""Rows of one part do not know of each other: the more parts, the fewer of a word's n-grams are in one."""
+"""Rows in one part do not correct each other. With more parts, a word has fewer n-grams in the same one."""
 _ROUNDS = 3
+"""How often all parts are quantised."""
 _OWN = 1.0
-"""What a row's own error weighs beside those of its sums: it is in sums, too, that nobody has listed."""
+"""Weight of a row's own error beside the errors of its sums: the row will be in other words' sums, too."""
 
 
 @dataclass(frozen=True)
 class Members:
-    """Which rows are in which sums; a sum is divided by the root of their number.
+    """Which rows are in which sums. A sum is divided by the square root of the number of its rows.
 
     Attributes:
-        rows, sums: int64 [P], ascending by sum.
-        count: Of sums.
+        rows, sums: int64 [P], pairs of a row and a sum that it is in, ascending by sum.
+        count: Number of sums.
     """
 
     rows: np.ndarray
@@ -41,23 +43,25 @@ class Members:
 
     @property
     def shares(self) -> np.ndarray:
-        """float32 [P]: one over the root of the number of rows that a row's sum has."""
+        """float32 [P], the factor of each row in its sum: 1 / sqrt(number of the sum's rows)."""
         return (1 / np.sqrt(np.bincount(self.sums, minlength=self.count).clip(min=1)))[self.sums].astype("f4")
 
     def only(self, kept: np.ndarray) -> Members:
-        """Without the rows that are not in `kept` (ascending), the others renumbered."""
+        """Only the rows in `kept` (ascending), renumbered."""
         inside = np.isin(self.rows, kept)
         return Members(np.searchsorted(kept, self.rows[inside]), self.sums[inside], self.count)
 
 
-def coded_together(rows: torch.Tensor, bits: np.ndarray, members: Members, power: float) -> Coded:
-    """Those of the rows that have bits, coded so that the sums are as they were.
+def quantised_together(
+    rows: torch.Tensor, bits: np.ndarray, members: Members, power: float
+) -> QuantisedMatrix:
+    """Quantise rows so that their sums change as little as possible.
 
     Args:
         rows: [N, D].
-        bits: uint8 [N], of `trellis.BITS`; 0: the row is left out, and the others stand in for it.
-        members: Of the sums.
-        power: Of a sum its direction counts, and its length to this power.
+        bits: uint8 [N], of `trellis.BITS`; 0: the row is left out, and the others replace it in its sums.
+        members: The rows of each sum.
+        power: A sum counts by its direction and by its length to this power.
     """
     kept = np.flatnonzero(bits)
     bits = bits[kept]
@@ -71,7 +75,7 @@ def coded_together(rows: torch.Tensor, bits: np.ndarray, members: Members, power
     pull = np.bincount(members.rows, weights[members.sums] * shares**2, len(kept)).astype(np.float32)
     own = np.bincount(members.rows, shares**2, len(kept)).astype(np.float32) * _OWN
     part_of = np.random.default_rng(0).integers(0, _PARTS, len(kept))
-    now, coded = rows.clone(), Coded.empty(rows, bits)
+    now, coded = rows.clone(), QuantisedMatrix.empty(rows, bits)
     for part in [*range(_PARTS)] * _ROUNDS:
         places = np.flatnonzero(part_of == part)
         inside = part_of[members.rows] == part
@@ -92,7 +96,7 @@ def coded_together(rows: torch.Tensor, bits: np.ndarray, members: Members, power
 def _bags(
     matrix: torch.Tensor, rows: np.ndarray, bags: np.ndarray, factors: np.ndarray, count: int
 ) -> torch.Tensor:
-    """Sums of rows times factors, float32 [count, D]; `bags`, ascending, says which sum each belongs to."""
+    """Sums of rows times factors, float32 [count, D]; `bags`, ascending, are the sums that they belong to."""
     starts = np.searchsorted(bags, np.arange(count))
     return functional.embedding_bag(
         torch.from_numpy(rows),

@@ -1,8 +1,9 @@
-"""Rows of numbers in 1, 2 or 4 bits each: a number is looked up by its own bits and the eight before them.
+"""Trellis-coded quantisation: matrices whose rows are stored with 1, 2 or 4 bits a number.
 
-Trellis-coded quantisation (Marcellin and Fischer 1990) with the trellis of a shift register, as in QTIP
-(Tseng et al. 2024): a table of 256 << bits levels where rounding has 1 << bits, since the bits before choose
-among 256 sets of them. What is off is less by a third with 2 bits, and reading is one lookup for every byte.
+The method is Marcellin and Fischer's (1990), with the trellis of a shift register, as in QTIP (Tseng et al.
+2024). Plain rounding with b bits chooses among 2**b levels. Here a number is looked up by its own b bits and
+the 8 bits before them, so that there are 2**(8 + b) levels. The squared error is a third smaller with 2 bits,
+and reading takes one table lookup for each byte.
 """
 
 from __future__ import annotations
@@ -18,52 +19,54 @@ from torch.nn import functional
 from mexma_cli.numerics.compiling import summing
 
 BITS = (1, 2, 4)
-"""Those that divide a byte."""
+"""The supported bits a number: they divide a byte."""
 ERRORS = (0.27, 0.076, 0.0055)
-"""Of normal numbers of variance 1, the mean square of what is off (measured)."""
+"""The mean squared error for normal numbers of variance 1, for each of BITS (measured)."""
 _MEMORY = 8
+"""Bits of earlier numbers that help to choose a level."""
 _LANES = 64
-"""Rows at once: they fill vector registers, and a step of the search stays in the processor's cache."""
+"""Rows searched together: they fill vector registers, and one step stays in the processor's cache."""
 _RESTORED = 1024
-"""Rows at once where they are read."""
+"""Rows restored together."""
 _SAMPLE = 1024
 """Rows that levels are fitted to."""
 _ROUNDS = 8
+"""Rounds of fitting levels."""
 _TINY = torch.finfo(torch.float32).tiny
 
 
 Part = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
-class Coded:
-    """A matrix [N, D] whose rows have so many bits a number each.
+class QuantisedMatrix:
+    """A matrix [N, D] whose rows are quantised, each with its own number of bits.
 
     Args:
-        bits: uint8 [N], of `BITS`.
-        parts: For each number of bits that occurs, codes, scales and levels of its rows, as of `encode`.
+        bits: uint8 [N], bits a number of each row, of `BITS`.
+        parts: For each number of bits that occurs: the codes, scales and levels of its rows (see `encode`).
         dim: D.
     """
 
     def __init__(self, bits: np.ndarray, parts: Mapping[int, Part], dim: int) -> None:
         self.bits, self.parts, self.dim = bits, dict(parts), dim
-        self._within = np.empty(len(bits), np.int64)  # where each row is among those with as many bits
+        self._within = np.empty(len(bits), np.int64)  # each row's place among the rows with as many bits
         for each in self.parts:
             own = bits == each
             self._within[own] = np.arange(np.count_nonzero(own))
-        with torch.inference_mode(False):  # it is written to whatever the mode is then
-            self._matrix = torch.empty(len(bits), dim, dtype=torch.float16)  # takes memory where it is used
+        with torch.inference_mode(False):  # so that it can be written to in every mode later
+            self._matrix = torch.empty(len(bits), dim, dtype=torch.float16)  # takes memory only where written
         self._computed = np.zeros(len(bits), bool)
 
     @classmethod
-    def of(cls, rows: torch.Tensor, bits: np.ndarray) -> Coded:
-        """Rows [N, D] with these bits."""
+    def of(cls, rows: torch.Tensor, bits: np.ndarray) -> QuantisedMatrix:
+        """Quantise rows [N, D]."""
         coded = cls.empty(rows, bits)
         coded.write(np.arange(len(rows)), rows)
         return coded
 
     @classmethod
-    def empty(cls, rows: torch.Tensor, bits: np.ndarray) -> Coded:
-        """One that rows such as these can be written to."""
+    def empty(cls, rows: torch.Tensor, bits: np.ndarray) -> QuantisedMatrix:
+        """A matrix to write to, with levels fitted to rows such as these [N, D]."""
         parts = {}
         for each in np.unique(bits).tolist():
             own = rows[torch.from_numpy(bits == each)]
@@ -72,7 +75,7 @@ class Coded:
         return cls(bits, parts, rows.shape[1])
 
     def write(self, places: np.ndarray, rows: torch.Tensor) -> None:
-        """Code rows [P, D] for these places, int64 [P]."""
+        """Quantise rows [P, D] and put them in these places, int64 [P]."""
         for each, (codes, scales, levels) in self.parts.items():
             own = self.bits[places] == each
             within = torch.from_numpy(self._within[places[own]])
@@ -83,13 +86,13 @@ class Coded:
         return len(self.bits)
 
     def rows(self, places: np.ndarray) -> torch.Tensor:
-        """The matrix, float16, of which these can be read: a row is computed when it is first asked for."""
+        """The matrix [N, D], float16, in which the rows at `places` are valid; each is computed only once."""
         new = np.unique(places[~self._computed[places]])
         for each, (codes, scales, _) in self.parts.items():
             own = new[self.bits[new] == each]
             if len(own):
                 within = torch.from_numpy(self._within[own])
-                rows = _read(codes[within], scales[within], self._tables[each], self.dim)
+                rows = restore(codes[within], scales[within], self._tables[each], self.dim)
                 self._matrix[torch.from_numpy(own)] = rows
         self._computed[new] = True
         return self._matrix
@@ -100,21 +103,21 @@ class Coded:
 
     @cached_property
     def _tables(self) -> dict[int, torch.Tensor]:
-        return {each: _table(levels) for each, (_, _, levels) in self.parts.items()}
+        return {each: lookup_table(levels) for each, (_, _, levels) in self.parts.items()}
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """What is stored; `read` takes it."""
+        """The tensors to store; `read` takes them."""
         stored = {"bits": torch.from_numpy(self.bits)}
         for each, part in self.parts.items():
             stored |= {f"{name}{each}": tensor for name, tensor in zip(_PARTS, part, strict=True)}
         return stored
 
     @classmethod
-    def read(cls, stored: Mapping[str, torch.Tensor], count: int, dim: int) -> Coded:
-        """From its tensors, and perhaps others: so many rows.
+    def read(cls, stored: Mapping[str, torch.Tensor], count: int, dim: int) -> QuantisedMatrix:
+        """The matrix [count, dim] from its tensors, among which there may be others.
 
         Raises:
-            LookupError, ValueError: They do not fit together.
+            LookupError, ValueError: The tensors do not fit together.
         """
         bits, parts = stored["bits"].numpy(), {}
         if bits.shape != (count,):
@@ -128,7 +131,7 @@ class Coded:
         return cls(bits, parts, dim)
 
     def hash_into(self, digest: xxhash.xxh3_128) -> None:
-        """Add all of it."""
+        """Add all that is stored."""
         for name, tensor in sorted(self.tensors().items()):
             digest.update(name.encode())
             digest.update(tensor.contiguous().view(torch.uint8).numpy().data)
@@ -140,12 +143,12 @@ _PARTS = ("codes", "scales", "levels")
 def encode(
     rows: torch.Tensor, bits: int, levels: torch.Tensor | None = None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Codes with the least squared error, found by a Viterbi search.
+    """Quantise rows with the least squared error, found by a Viterbi search.
 
     Args:
         rows: [N, D].
-        bits: A number's, of `BITS`.
-        levels: For numbers of variance 1; fitted to the rows if there are none.
+        bits: Bits a number, of `BITS`.
+        levels: For numbers of variance 1; None: fitted to the rows.
 
     Returns:
         Codes, uint8 [N, D * bits / 8] rounded up, float16 scales [N], and float16 levels [256 << bits].
@@ -160,12 +163,8 @@ def encode(
     return (own << shifts).sum(dim=2).to(torch.uint8), scales.half(), levels
 
 
-def restore(codes: torch.Tensor, scales: torch.Tensor, levels: torch.Tensor, dim: int) -> torch.Tensor:
-    """The matrix, float16 [N, dim], that codes and scales stand for."""
-    return _read(codes, scales, _table(levels), dim)
-
-
-def _read(codes: torch.Tensor, scales: torch.Tensor, table: torch.Tensor, dim: int) -> torch.Tensor:
+def restore(codes: torch.Tensor, scales: torch.Tensor, table: torch.Tensor, dim: int) -> torch.Tensor:
+    """The matrix, float16 [N, dim], that codes and scales stand for; `table` is of `lookup_table`."""
     restored = torch.empty(len(codes), dim, dtype=torch.float16)
     for part, own, scale in zip(
         *(whole.split(_RESTORED) for whole in (restored, codes, scales)), strict=True
@@ -177,15 +176,18 @@ def _read(codes: torch.Tensor, scales: torch.Tensor, table: torch.Tensor, dim: i
     return restored
 
 
-def _table(levels: torch.Tensor) -> torch.Tensor:
-    """The numbers of a byte behind another, for all pairs of bytes: [65536, 8 / bits]."""
+def lookup_table(levels: torch.Tensor) -> torch.Tensor:
+    """The numbers that a byte stands for after another byte, for all pairs of bytes: [65536, 8 / bits]."""
     bits = len(levels).bit_length() - 1 - _MEMORY
     two_bytes = torch.arange(1 << 16)[:, None] >> torch.arange(8 - bits, -1, -bits)
     return levels[two_bytes & len(levels) - 1]
 
 
 def fitted(rows: torch.Tensor, bits: int) -> torch.Tensor:
-    """Levels for such rows, float16, by Lloyd's rounds, from those of normal numbers in no order."""
+    """Levels for such rows, float16 [256 << bits], by Lloyd's algorithm.
+
+    The first levels are quantiles of the normal distribution, shuffled.
+    """
     size = 1 << _MEMORY + bits
     generator = torch.Generator().manual_seed(0)
     quantiles = (torch.arange(size) + 0.5) / size
@@ -200,7 +202,7 @@ def fitted(rows: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 def _padded(rows: torch.Tensor, bits: int) -> torch.Tensor:
-    """With zeros, to whole bytes."""
+    """Rows with zeros behind them, so that their codes fill whole bytes."""
     return functional.pad(rows.float(), (0, -rows.shape[1] % (8 // bits)))
 
 
@@ -209,7 +211,7 @@ def _unit(rows: torch.Tensor) -> torch.Tensor:
 
 
 def _searched(unit: torch.Tensor, levels: torch.Tensor) -> torch.Tensor:
-    """The places of levels, int64 [N, D], that are nearest to rows and can follow each other."""
+    """The places of the best levels, int64 [N, D], of those sequences that the trellis allows."""
     places = np.empty(unit.shape, np.int64)
     _search(unit.contiguous().numpy(), levels.numpy(), places)
     return torch.from_numpy(places)
@@ -217,10 +219,10 @@ def _searched(unit: torch.Tensor, levels: torch.Tensor) -> torch.Tensor:
 
 @summing
 def _search(unit: np.ndarray, levels: np.ndarray, places: np.ndarray) -> None:
-    """Viterbi's algorithm, for rows float32 [N, D] and as many places.
+    """Viterbi's algorithm on rows, float32 [N, D]; writes `places`, int64 [N, D].
 
-    A state is the eight bits before a number, at first zeros. With its own bits behind them they are the
-    place of its level, and the last eight of that are the next state.
+    The state is the 8 bits before a number, zeros at first. The state's bits and then the number's own are
+    the place of its level, and the last 8 bits of that place are the next state.
     """
     states = 1 << _MEMORY
     choices = len(levels) // states
@@ -230,7 +232,7 @@ def _search(unit: np.ndarray, levels: np.ndarray, places: np.ndarray) -> None:
     dim = unit.shape[1]
     column, best, way = np.empty((3, _LANES), np.float32)
     cost, after = np.empty((2, states, _LANES), np.float32)
-    dropped = np.empty((dim, states, _LANES), np.uint8)  # the oldest bits of the best way to a state
+    dropped = np.empty((dim, states, _LANES), np.uint8)  # the oldest bits of the best path to a state
     for start in range(0, len(unit), _LANES):
         rows = min(_LANES, len(unit) - start)
         column[:] = 0

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mexma_cli.numerics.trellis import BITS, ERRORS, Coded, encode, restore
+from mexma_cli.numerics.trellis import BITS, ERRORS, QuantisedMatrix, encode, lookup_table, restore
 
 MAX_1960 = {1: 0.3634, 2: 0.1175, 4: 0.009497}
 """What rounding to the best levels leaves of normal numbers (table I)."""
@@ -25,7 +25,7 @@ def test_it_is_off_by_less_than_rounding_is(bits: int, error: float) -> None:
     rows = normal(64, 320, 1) * torch.logspace(-3, 3, 64)[:, None]
     codes, scales, _ = encode(rows, bits, levels)
     assert codes.dtype == torch.uint8 and codes.shape == (64, 40 * bits)
-    restored = restore(codes, scales, levels, 320)
+    restored = restore(codes, scales, lookup_table(levels), 320)
     assert restored.dtype == torch.float16
     off = ((restored - rows).square().sum(dim=1) / rows.square().sum(dim=1)).mean().item()
     assert off == pytest.approx(error, rel=0.08)
@@ -39,7 +39,7 @@ def test_the_search_finds_the_best_of_all_paths() -> None:
     rows = normal(5, 8, 3)
     unit = rows / rows.square().mean(dim=1, keepdim=True).sqrt()
     every = torch.arange(256, dtype=torch.uint8)[:, None]
-    choices = restore(every, torch.ones(256).half(), levels, 8).float()
+    choices = restore(every, torch.ones(256).half(), lookup_table(levels), 8).float()
     best = (unit[:, None] - choices).square().sum(dim=2).argmin(dim=1)
     assert encode(rows, 1, levels)[0].flatten().tolist() == best.tolist()
 
@@ -49,12 +49,12 @@ def test_the_search_finds_the_best_of_all_paths() -> None:
 def test_any_shape(dim: int, rows: int, bits: int) -> None:
     codes, scales, levels = encode(normal(rows, dim), bits)
     assert codes.shape == (rows, -(dim * bits // -8))
-    restored = restore(codes, scales, levels, dim)
+    restored = restore(codes, scales, lookup_table(levels), dim)
     assert restored.shape == (rows, dim) and restored.isfinite().all()
 
 
 def test_zeros_stay_zeros() -> None:
-    assert not restore(*encode(torch.zeros(3, 8), 2), 8).any()
+    assert not QuantisedMatrix.of(torch.zeros(3, 8), np.full(3, 2, np.uint8)).restore().any()
 
 
 def test_it_is_the_same_every_time() -> None:
@@ -66,11 +66,12 @@ def test_it_is_the_same_every_time() -> None:
 def test_rows_of_different_bits() -> None:
     """Each is what it is by itself; they are read when they are asked for, stored, and written anew."""
     rows, bits = normal(90, 20), np.resize(np.array([2, 1, 4], np.uint8), 90)
-    coded = Coded.of(rows, bits)
+    coded = QuantisedMatrix.of(rows, bits)
     for count in BITS:
         own = torch.from_numpy(bits == count)
-        assert torch.equal(coded.restore()[own], restore(*encode(rows[own], count), 20))
-    again = Coded.read(coded.tensors(), 90, 20)
+        codes, scales, levels = encode(rows[own], count)
+        assert torch.equal(coded.restore()[own], restore(codes, scales, lookup_table(levels), 20))
+    again = QuantisedMatrix.read(coded.tensors(), 90, 20)
     places = np.array([5, 3, 5, 88])
     assert torch.equal(again.rows(places)[places], coded.restore()[places])
     assert torch.equal(again.restore(), coded.restore())
@@ -82,14 +83,14 @@ def test_rows_of_different_bits() -> None:
 
 @pytest.mark.parametrize("name", ["codes2", "scales2", "levels2", "bits"])
 def test_parts_that_do_not_fit_are_refused(name: str) -> None:
-    stored = Coded.of(normal(8, 20), np.full(8, 2, np.uint8)).tensors()
+    stored = QuantisedMatrix.of(normal(8, 20), np.full(8, 2, np.uint8)).tensors()
     stored[name] = stored[name][1:].contiguous()
     with pytest.raises(ValueError, match=r"rows"):
-        Coded.read(stored, 8, 20)
+        QuantisedMatrix.read(stored, 8, 20)
 
 
 def test_rows_that_were_first_read_for_inference_can_be_read_in_training() -> None:
-    coded = Coded.of(normal(8, 16), np.full(8, 2, np.uint8))
+    coded = QuantisedMatrix.of(normal(8, 16), np.full(8, 2, np.uint8))
     with torch.inference_mode():
         coded.rows(np.array([1]))
     assert coded.rows(np.array([1, 2]))[2].any()

@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional
 
 from mexma_cli.encoder.loading.weights import damaged
-from mexma_cli.numerics.trellis import Coded
+from mexma_cli.numerics.trellis import QuantisedMatrix
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -58,10 +58,10 @@ def save(
     save_file(stored, folder / FILE)
 
 
-def quantised(words: torch.Tensor) -> Coded:
+def quantised(words: torch.Tensor) -> QuantisedMatrix:
     """Token embeddings [vocabulary, D] with 4 and 2 bits a number."""
     frequent = np.arange(len(words)) < len(words) // 2
-    return Coded.of(words, np.where(frequent, 4, 2).astype(np.uint8))
+    return QuantisedMatrix.of(words, np.where(frequent, 4, 2).astype(np.uint8))
 
 
 def _parts(words: torch.Tensor, direction: torch.Tensor, special: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -111,7 +111,7 @@ def _parts_of(stored: Mapping[str, torch.Tensor], name: str) -> dict[str, torch.
 def _restored(parts: Mapping[str, torch.Tensor]) -> torch.Tensor:
     """The token embeddings, float32 [vocabulary, D]."""
     direction, errors = parts["direction"], parts["errors"].float()
-    words = Coded.read(parts, len(errors), len(direction)).restore().float()
+    words = QuantisedMatrix.read(parts, len(errors), len(direction)).restore().float()
     # First a product, then a sum: every processor gets the same bits, and so the same fingerprint.
     for block, error in zip(words.split(_BLOCK), errors.split(_BLOCK), strict=True):
         block += error[:, None] * direction

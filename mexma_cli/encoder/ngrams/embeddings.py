@@ -24,7 +24,7 @@ from mexma_cli.encoder.loading.folder import NGRAMS_FILE
 from mexma_cli.encoder.loading.weights import damaged
 from mexma_cli.encoder.model.weighted_embeddings import weighted_embeddings
 from mexma_cli.encoder.ngrams.hashing import WORD_START, ngram_keys, pieces_of
-from mexma_cli.numerics.trellis import Coded
+from mexma_cli.numerics.trellis import QuantisedMatrix
 
 _DAMAGE = (SafetensorError, OSError, LookupError, ValueError, TypeError, AttributeError, RuntimeError)
 
@@ -48,7 +48,7 @@ class NgramEmbeddings:
     def __init__(
         self,
         keys: np.ndarray,
-        vectors: torch.Tensor | Coded,
+        vectors: torch.Tensor | QuantisedMatrix,
         sizes: Sequence[int],
         consonants: Sequence[int],
         power: float,
@@ -68,7 +68,7 @@ class NgramEmbeddings:
         counts = np.bincount(owners, minlength=len(words))
         starts = torch.from_numpy(np.cumsum(counts) - counts)
         places = places[known]
-        vectors = self.vectors.rows(places) if isinstance(self.vectors, Coded) else self.vectors
+        vectors = self.vectors.rows(places) if isinstance(self.vectors, QuantisedMatrix) else self.vectors
         sums = functional.embedding_bag(torch.from_numpy(places), vectors, starts, mode="sum").float()
         for word in torch.nonzero(~sums.isfinite().all(dim=1)).flatten().tolist():
             # The sum for a word of some 100,000 letters overflows float16.
@@ -119,7 +119,7 @@ class NgramEmbeddings:
     def hash_into(self, digest: xxhash.xxh3_128) -> None:
         """Add everything that the embeddings depend on."""
         digest.update(self.keys.tobytes())
-        if isinstance(self.vectors, Coded):
+        if isinstance(self.vectors, QuantisedMatrix):
             self.vectors.hash_into(digest)
         else:
             digest.update(self.vectors.numpy().tobytes())
@@ -135,12 +135,12 @@ class NgramEmbeddings:
             small: Write quantised vectors. Those that are float16 now get 2 bits a number.
         """
         vectors = self.vectors
-        if small and not isinstance(vectors, Coded):
-            vectors = Coded.of(vectors, np.full(len(vectors), 2, np.uint8))
-        elif not small and isinstance(vectors, Coded):
+        if small and not isinstance(vectors, QuantisedMatrix):
+            vectors = QuantisedMatrix.of(vectors, np.full(len(vectors), 2, np.uint8))
+        elif not small and isinstance(vectors, QuantisedMatrix):
             vectors = vectors.restore()
         stored = {"keys": torch.from_numpy(self.keys.view(np.int32))}
-        stored |= vectors.tensors() if isinstance(vectors, Coded) else {"vectors": vectors}
+        stored |= vectors.tensors() if isinstance(vectors, QuantisedMatrix) else {"vectors": vectors}
         facts = {name: json.dumps(value) for name, value in self._facts().items()}
         (folder / NGRAMS_FILE).write_bytes(_in_order(save(stored, facts)))
 
@@ -160,7 +160,7 @@ class NgramEmbeddings:
                 stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             keys = stored["keys"].numpy().view(np.uint32)
             if "vectors" not in stored:
-                return cls(keys, Coded.read(stored, len(keys), width), **facts)
+                return cls(keys, QuantisedMatrix.read(stored, len(keys), width), **facts)
             if stored["vectors"].shape != (len(keys), width):
                 shape = tuple(stored["vectors"].shape)
                 raise ValueError(f"{shape} numbers for {len(keys):,} n-grams of {width}")

@@ -1,4 +1,4 @@
-"""Words without a token of their own, by their n-grams: against plain Python, on disk, and in sentences."""
+"""N-gram embeddings of split words: against plain Python, on disk, and in sentences."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ import torch
 from anyascii import anyascii
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors import safe_open
 
-from docs.make_mini.smaller import allotted, smaller
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading.folder import NGRAMS_FILE
 from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
 from mexma_cli.encoder.ngrams.hashing import ngram_keys
 from mexma_cli.errors import MexmaError
-from mexma_cli.numerics.trellis import BITS, Coded
 from mexma_cli.objectives.words import Words
 from mexma_cli.recipe import WordsObjective
 from tests.examples import demo_pairs, untrained_words
@@ -154,8 +151,8 @@ def test_the_model_itself_gives_the_same(
             np.testing.assert_allclose(encoder.embed(texts), found, atol=1e-4)
 
 
-def test_only_words_of_letters_are_spelled(encoder: SentenceEncoder) -> None:
-    """And those with an n-gram that is known; each is one token, and a sentence is cut after so many."""
+def test_only_words_of_letters_have_ngram_embeddings(encoder: SentenceEncoder) -> None:
+    """And only those with a known n-gram. Each is one token when a sentence is cut."""
     size = encoder.model.config.vocab_size
     assert encoder.ngrams is not None
     (ids,), rows = encoder.ngrams.merge_split_words(
@@ -173,7 +170,7 @@ def test_only_words_of_letters_are_spelled(encoder: SentenceEncoder) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-6), ("int3", 0.15)])
-def test_a_folder_keeps_its_spelling(
+def test_a_folder_keeps_its_ngram_embeddings(
     dtype: str, tolerance: float, encoder: SentenceEncoder, texts: list[str], tmp_path: Path
 ) -> None:
     encoder.save(tmp_path / "encoder", dtype)
@@ -214,60 +211,6 @@ def test_a_damaged_table_is_refused(encoder: SentenceEncoder, tmp_path: Path) ->
     encoder.ngrams.save(tmp_path, small=False)
     with pytest.raises(MexmaError, match="n-grams of 64"):
         SentenceEncoder.load(str(tmp_path), "cpu")
-
-
-def test_a_smaller_encoder_spells_the_words_that_it_lost(encoder: SentenceEncoder, tmp_path: Path) -> None:
-    """The first tokens have their vectors, and what cannot be spelled; other words are their letters."""
-    tokenizer, spelling = encoder.tokenizer, encoder.ngrams
-    assert spelling is not None
-    before = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
-    small = smaller(encoder, tokens=20, inner=3, size=10**6)
-    pieces = small.tokenizer.convert_ids_to_tokens(range(small.model.config.vocab_size))
-    assert pieces[:20] == before[:20] and pieces[-1] == before[-1] == "<mask>"
-    lost = [piece for piece in before if piece not in pieces]
-    inside = [piece for piece in before[20:-1] if piece.isalpha() and len(piece) > 1]
-    assert [piece for piece in pieces if piece in inside] == inside[:3] and len(inside) > 3
-    assert lost and all(len(piece.strip("▁")) > 1 and piece.strip("▁").isalpha() for piece in lost)
-    words = [piece.strip("▁") for piece in pieces[4:20] if piece.startswith("▁") and piece[1:].isalpha()]
-    texts = [" ".join(words), "12!", "", f"zurbelnd {words[0]}"]
-    found, expected = small.embed(texts), encoder.embed(texts)
-    np.testing.assert_allclose(found[:3], expected[:3], atol=1e-4)
-    assert cosines(np.stack([found[3], expected[3]]))[0, 1] > 0.99  # with 4 bits
-    fewer = smaller(encoder, tokens=20, inner=3, size=2000)
-    assert fewer.ngrams is not None and set(fewer.ngrams.keys) < set(spelling.keys)
-    fewer.save(tmp_path, "int3")
-    kept = spelling_bytes(tmp_path / NGRAMS_FILE, fewer.ngrams)
-    assert 1900 < kept <= 2000
-    loaded = SentenceEncoder.load(str(tmp_path), "cpu")
-    assert loaded.tokenize(["de zurbelnd 漢"])[0].tolist() == fewer.tokenize(["de zurbelnd 漢"])[0].tolist()
-    encoder.ngrams = None
-    with pytest.raises(MexmaError, match="does not spell"):
-        smaller(encoder, tokens=20, inner=3, size=2000)
-
-
-def spelling_bytes(file: Path, spelling: NgramEmbeddings) -> int:
-    """Of a table that is stored small, without its levels, of which three tables have as many."""
-    assert isinstance(spelling.vectors, Coded)
-    with safe_open(file, "pt") as stored:
-        names = [name for name in stored.keys() if not name.startswith("levels")]  # noqa: SIM118
-        assert {f"codes{bits}" for bits in spelling.vectors.parts} <= set(names)
-        return sum(stored.get_tensor(name).nbytes for name in names)
-
-
-@given(
-    st.lists(st.floats(0.01, 100), min_size=1, max_size=50),
-    st.sampled_from([24, 32, 64, 320]),
-    st.integers(0, 3000),
-)
-def test_more_bits_for_what_matters_more(worth: list[float], dim: int, size: int) -> None:
-    """No n-gram has fewer bits than one that matters less, they fit, and nothing more would."""
-    bits = allotted(np.array(worth), dim, size)
-    in_order = bits[np.argsort(worth, kind="stable")]
-    assert (np.diff(in_order.astype(int)) >= 0).all() or len(set(worth)) < len(worth)
-    bytes_of = {0: 0} | {count: -(dim * count // -8) + 7 for count in BITS}
-    spent = sum(bytes_of[int(count)] for count in bits)
-    assert spent <= size
-    assert (bits == 4).all() or spent + max(bytes_of.values()) > size
 
 
 def test_a_word_has_the_same_bits_whatever_stands_beside_it(encoder: SentenceEncoder) -> None:
