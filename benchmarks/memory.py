@@ -22,7 +22,7 @@ from mine import BLOCK, make_up
 
 from mexma_cli.commands.dry_run import show_plan
 from mexma_cli.commands.options import Size
-from mexma_cli.stages.knn.plan import Input
+from mexma_cli.stages.knn.estimate import SearchInput
 from mexma_cli.stages.knn.search import SearchSettings
 from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingWriter, Source
 
@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--plan", action="store_true")
     settings = parser.parse_args()
     if settings.plan:
-        sides = (Input("x.emb", settings.rows, 100 * settings.rows),) * 2
+        sides = (SearchInput("x.emb", settings.rows, 100 * settings.rows),) * 2
         memory = Size().convert(settings.memory, None, None)
         show_plan((sides[0], sides[1]), settings.dim, settings.k, SearchSettings(memory=memory), None)
         return

@@ -15,7 +15,7 @@ from mexma_cli.text.names import label_of
 if TYPE_CHECKING:
     from mexma_cli.commands.options import EncoderChoice
     from mexma_cli.encoder.encoder import SentenceEncoder
-    from mexma_cli.stages.knn.plan import Input, Plan
+    from mexma_cli.stages.knn.estimate import SearchEstimate, SearchInput
     from mexma_cli.stages.knn.search import SearchSettings
 
 
@@ -37,36 +37,40 @@ def print_plan(paths: tuple[Path, Path], k: int, settings: SearchSettings, choic
 
 
 def show_plan(
-    inputs: tuple[Input, Input], dim: int, k: int, settings: SearchSettings, encoder: SentenceEncoder | None
+    inputs: tuple[SearchInput, SearchInput],
+    dim: int,
+    k: int,
+    settings: SearchSettings,
+    encoder: SentenceEncoder | None,
 ) -> None:
     """Print memory, disk and time, a line each."""
-    from mexma_cli.stages.knn.plan import plan
+    from mexma_cli.stages.knn.estimate import estimate
 
     for side in inputs:
         click.echo(f"{side.label:<24} {side.rows:>14,} lines x {dim}")
-    for name, value in _lines(plan(inputs, dim, k, settings, encoder), settings):
+    for name, value in _lines(estimate(inputs, dim, k, settings, encoder), settings):
         click.echo(f"{name:<24} {value}")
 
 
-def _input(path: Path) -> Input:
-    from mexma_cli.stages.knn.plan import Input, sample
+def _input(path: Path) -> SearchInput:
+    from mexma_cli.stages.knn.estimate import SearchInput, sample
     from mexma_cli.text.lines import read_lines, scan
 
     if is_store(path):
         store = open_store(path)
-        return Input(label_of(path), store.rows, _text_bytes(store.sentences(), store.rows))
+        return SearchInput(label_of(path), store.rows, _text_bytes(store.sentences(), store.rows))
     found = scan(path)
-    return Input(label_of(path), found.lines, found.bytes, sample(read_lines(path)))
+    return SearchInput(label_of(path), found.lines, found.bytes, sample(read_lines(path)))
 
 
 def _text_bytes(sentences: Iterator[str], rows: int) -> int:
-    from mexma_cli.stages.knn.plan import sample
+    from mexma_cli.stages.knn.estimate import sample
 
     lines = sample(sentences)
     return sum(len(line.encode()) + 1 for line in lines) * rows // max(len(lines), 1)
 
 
-def _lines(found: Plan, settings: SearchSettings) -> list[tuple[str, str]]:
+def _lines(found: SearchEstimate, settings: SearchSettings) -> list[tuple[str, str]]:
     time = [("embedding", _time(found.embedding))] if found.embedding else []
     searching = "found out on the way" if found.searching is None else _time(found.searching)
     return [

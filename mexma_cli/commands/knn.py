@@ -90,8 +90,7 @@ def command(
     with ExitStack() as stack:
         stores = opened(stack, (source, target), encoder)
         found = find_neighbours(
-            stores[0],
-            stores[1],
+            (stores[0], stores[1]),
             output,
             k,
             settings,

@@ -117,11 +117,11 @@ def _tell(found: Mined, settings: MineSettings, seconds: float) -> None:
         reasons = ", ".join(f"{number:,} {names.get(why, why)}" for why, number in found.dropped.items())
         log.info("dropped of %s: %s", counted(found.found, "candidate"), reasons)
     for side, name in ((found.source, "source"), (found.target, "target")):
-        if not side.usable:
+        if not side.kept:
             log.warning("warning: the %s has no sentence that can be mined", name)
-        elif side.usable < settings.k:
+        elif side.kept < settings.k:
             few = "warning: the %s has %s, so neighbourhoods there are of as many, not of %s"
-            log.warning(few, name, counted(side.usable, "sentence"), settings.k)
+            log.warning(few, name, counted(side.kept, "sentence"), settings.k)
     if not count:
         above = "" if settings.threshold is None else f" above {settings.threshold}"
         log.warning("warning: no pair was found%s", above)

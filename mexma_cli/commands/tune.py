@@ -211,19 +211,18 @@ def _gold(candidates: Path, as_json: bool, precision: float | None, options: dic
 
 def _plant(inputs: tuple[Path, ...], as_json: bool, precision: float | None, options: dict[str, Any]) -> None:
     from mexma_cli.mining.calibration import FEW
+    from mexma_cli.stages.tune.calibrate import calibrate
     from mexma_cli.stages.tune.files import draw_planted
-    from mexma_cli.stages.tune.plant import plant
 
     _check_outputs(None, options["plot"], [*inputs, *options["plant"]])
     with ExitStack() as stack:
         known_source, known_target, source, target = opened(
             stack, [*options["plant"], *inputs], options["encoder"], aligned=True
         )
-        found = plant(
+        found = calibrate(
             source,
             target,
-            known_source,
-            known_target,
+            (known_source, known_target),
             **{name: options[name] for name in ("margin", "k", "retrieval")},
             precision=precision,
             on_progress=progress_bar(stack, "mining"),

@@ -10,10 +10,10 @@ import click
 from mexma_cli.reporting.tables import aligned
 
 if TYPE_CHECKING:
-    from mexma_cli.mining.calibration import PlantCut
+    from mexma_cli.mining.calibration import CalibratedThreshold
     from mexma_cli.mining.resampling import HeldOut, Intervals
     from mexma_cli.mining.threshold import Threshold
-    from mexma_cli.stages.tune.plant import Planted
+    from mexma_cli.stages.tune.calibrate import Calibration
     from mexma_cli.stages.tune.tune import Tuned
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ def print_languages(tuned: dict[str, Tuned]) -> None:
     click.echo("\n".join(aligned([header, *rows], names=1)))
 
 
-def print_planted(found: Planted) -> None:
+def print_planted(found: Calibration) -> None:
     """The lines for a threshold from planted pairs, and the table of others."""
     log.info("precision and F1 are estimates; in parentheses: 95 % intervals, from resampled pairs")
     best, held = found.best, found.held_out
@@ -70,7 +70,7 @@ def print_planted(found: Planted) -> None:
     click.echo("\n".join(aligned([header, *rows], names=0)))
 
 
-def _figures(cut: Threshold | PlantCut) -> dict[str, float]:
+def _figures(cut: Threshold | CalibratedThreshold) -> dict[str, float]:
     return {"threshold": cut.threshold, "precision": cut.precision, "recall": cut.recall, "f1": cut.f1}
 
 
@@ -86,18 +86,18 @@ def tuned_json(found: Tuned) -> dict[str, Any]:
     }
 
 
-def planted_json(found: Planted) -> dict[str, Any]:
+def planted_json(found: Calibration) -> dict[str, Any]:
     """A threshold from planted pairs, and the table."""
-    return _plant_cut_json(found.best) | {
+    return _calibrated_json(found.best) | {
         "left_out": {"empty": found.empty, "repeated": found.repeated},
         "copies": {"source": found.copies[0], "target": found.copies[1]},
         "intervals": vars(found.intervals),
-        "held_out": _plant_cut_json(found.held_out) if found.held_out else None,
-        "table": [_plant_cut_json(step) for step in found.steps],
+        "held_out": _calibrated_json(found.held_out) if found.held_out else None,
+        "table": [_calibrated_json(step) for step in found.steps],
     }
 
 
-def _plant_cut_json(cut: PlantCut) -> dict[str, Any]:
+def _calibrated_json(cut: CalibratedThreshold) -> dict[str, Any]:
     derived = {name: getattr(cut, name) for name in ("precision", "recall", "f1", "planted_precision")}
     return derived | vars(cut)
 
@@ -109,7 +109,7 @@ def _held_out_json(held: HeldOut | None) -> dict[str, Any] | None:
     return _figures(held.result) | counts
 
 
-def _print_figures(best: Threshold | PlantCut, intervals: Intervals) -> None:
+def _print_figures(best: Threshold | CalibratedThreshold, intervals: Intervals) -> None:
     low, high = intervals.threshold
     click.echo(f"threshold  {_threshold(best.threshold)}  ({low:.4f} to {high:.4f})")
     click.echo(f"precision  {100 * best.precision:.2f}  ({_interval(intervals.precision)})")
@@ -117,7 +117,7 @@ def _print_figures(best: Threshold | PlantCut, intervals: Intervals) -> None:
     click.echo(f"F1         {100 * best.f1:.2f}  ({_interval(intervals.f1)})")
 
 
-def _other_half(cut: Threshold | PlantCut, count: int, what: str) -> str:
+def _other_half(cut: Threshold | CalibratedThreshold, count: int, what: str) -> str:
     f1, precision, recall = (100 * x for x in (cut.f1, cut.precision, cut.recall))
     return (
         f"F1 {f1:.2f}, precision {precision:.2f}, recall {recall:.2f} on {count} {what}; "
@@ -125,7 +125,7 @@ def _other_half(cut: Threshold | PlantCut, count: int, what: str) -> str:
     )
 
 
-def _cells(cut: Threshold | PlantCut) -> list[str]:
+def _cells(cut: Threshold | CalibratedThreshold) -> list[str]:
     return [_threshold(cut.threshold), *(f"{100 * x:.2f}" for x in (cut.precision, cut.recall, cut.f1))]
 
 

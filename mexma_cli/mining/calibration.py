@@ -19,7 +19,7 @@ FEW = 100
 
 
 @dataclass(frozen=True)
-class Found:
+class PlantedScores:
     """Scores, float64, of what was mined: `right` [d], the planted pairs that came back; `wrong` [w], the
     other pairs with a planted sentence; `others` [o], pairs without. `right_of` and `wrong_of`, int64 [d] and
     [w], number the planted pairs that these are of, from 0; there are `planted` in all."""
@@ -33,7 +33,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class PlantCut:
+class CalibratedThreshold:
     """A cut: of scores greater than `threshold` there are `found` of the `planted` pairs, `wrong` pairs with
     a planted sentence and `others` without, about `right` of which are translations; the text has about
     `translations` in all."""
@@ -67,7 +67,7 @@ class PlantCut:
         return self.found / (self.found + self.wrong) if self.found else 0.0
 
 
-class PlantCurve:
+class CalibrationCurve:
     """The cuts after each pair with a planted sentence (between these nothing is known), highest first,
     and an estimate of how many translations the text has.
 
@@ -81,7 +81,7 @@ class PlantCurve:
     2021, "Mixture proportion estimation and PU learning: a modern approach").
     """
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: PlantedScores) -> None:
         if len(found.right) < FEWEST:
             raise MexmaError(
                 f"{len(found.right)} of {found.planted:,} planted pairs came back; "
@@ -123,17 +123,17 @@ class PlantCurve:
             )
         return place
 
-    def cut(self, place: int) -> PlantCut:
+    def cut(self, place: int) -> CalibratedThreshold:
         """What a cut keeps."""
         return self.measured(self.threshold(place))
 
-    def measured(self, threshold: float) -> PlantCut:
+    def measured(self, threshold: float) -> CalibratedThreshold:
         """What any threshold keeps."""
         found, planted = self._found, self._found.planted
         kept, wrong = (int((scores > threshold).sum()) for scores in (found.right, found.wrong))
         others = len(self._others) - int(np.searchsorted(self._others, threshold, side="right"))
         right = min(self.translations * kept / planted, others * kept / max(kept + wrong, 1))
-        return PlantCut(threshold, kept, planted, wrong, others, right, self.translations)
+        return CalibratedThreshold(threshold, kept, planted, wrong, others, right, self.translations)
 
     def threshold(self, place: int) -> float:
         """The number between the scores on both sides of a cut."""
@@ -182,7 +182,7 @@ class PlantCurve:
         return len(self._cuts) - 1 - np.searchsorted(self._cuts[::-1], scores)
 
 
-def held_out(found: Found, precision: float | None = None) -> PlantCut | None:
+def held_out(found: PlantedScores, precision: float | None = None) -> CalibratedThreshold | None:
     """Choose by one half of the planted pairs, and measure with the other, which estimates anew.
 
     The halves depend on the pairs' numbers only (their hash). The pairs of the text itself serve both.
@@ -197,18 +197,18 @@ def held_out(found: Found, precision: float | None = None) -> PlantCut | None:
     first = np.zeros(found.planted, dtype=bool)
     first[np.argsort(np.array(hashes, dtype=np.uint64), kind="stable")[: found.planted // 2]] = True
     try:
-        curves = [PlantCurve(_part(found, half)) for half in (first, ~first)]
+        curves = [CalibrationCurve(_part(found, half)) for half in (first, ~first)]
         tuned, other = curves
         return other.measured(tuned.threshold(tuned.choose(precision)))
     except MexmaError:
         return None
 
 
-def _part(found: Found, half: np.ndarray) -> Found:
+def _part(found: PlantedScores, half: np.ndarray) -> PlantedScores:
     """With some of the planted pairs (bool [planted]), and all others."""
     right, wrong = half[found.right_of], half[found.wrong_of]
     number = np.cumsum(half) - 1
-    return Found(
+    return PlantedScores(
         right=found.right[right],
         right_of=number[found.right_of[right]],
         wrong=found.wrong[wrong],

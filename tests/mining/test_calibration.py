@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.mining.calibration import FEWEST, Found, PlantCurve, held_out
+from mexma_cli.mining.calibration import FEWEST, CalibrationCurve, PlantedScores, held_out
 
 
-def found(right: list[float], wrong: list[float], others: list[float], planted: int) -> Found:
-    return Found(
+def found(right: list[float], wrong: list[float], others: list[float], planted: int) -> PlantedScores:
+    return PlantedScores(
         np.array(right),
         np.arange(len(right)),
         np.array(wrong),
@@ -26,7 +26,7 @@ BY_HAND = found([1.5] * 20 + [1.3] * 20, [1.3] * 10, [1.5] * 50 + [1.3] * 110, 4
 
 
 def test_worked_out_by_hand() -> None:
-    curve = PlantCurve(BY_HAND)
+    curve = CalibrationCurve(BY_HAND)
     assert curve.translations == 100  # 50 * 40 / 20; further down 160 * 40 / 50 = 128
     top, all_of_it = curve.cut(0), curve.cut(1)
     assert (top.threshold, top.found, top.wrong, top.others, top.right) == (1.4, 20, 0, 50, 50)
@@ -39,14 +39,14 @@ def test_worked_out_by_hand() -> None:
 
 
 def test_precision_is_never_above_that_of_the_planted() -> None:
-    curve = PlantCurve(found([1.5] * 20, [1.6, 1.5], [1.5] * 44, 25))
+    curve = CalibrationCurve(found([1.5] * 20, [1.6, 1.5], [1.5] * 44, 25))
     best = curve.cut(curve.choose())
     assert best.translations == 50  # 44 * 25 / 22
     assert best.precision == pytest.approx(20 / 22) and best.planted_precision == pytest.approx(20 / 22)
     with pytest.raises(MexmaError, match=r"99\.00 %: the highest is about 90\.91 %, above 1\.49"):
         curve.choose(0.99)
     with pytest.raises(MexmaError, match=r"the highest is about 0\.66 %") as caught:
-        PlantCurve(found([1.5] * 20, [1.6] * 3000, [1.5] * 4000, 25)).choose(0.99)
+        CalibrationCurve(found([1.5] * 20, [1.6] * 3000, [1.5] * 4000, 25)).choose(0.99)
     assert caught.value.hint is None  # --precision 0 is none
 
 
@@ -57,7 +57,7 @@ def test_precision_is_never_above_that_of_the_planted() -> None:
     others=st.lists(st.integers(0, 9), min_size=30, max_size=60),
 )
 def test_no_cut_is_better(right: list[int], wrong: list[int], others: list[int]) -> None:
-    curve = PlantCurve(
+    curve = CalibrationCurve(
         found([float(x) for x in right], [float(x) for x in wrong], [float(x) for x in others], 30)
     )
     cuts = []
@@ -81,15 +81,15 @@ def test_no_cut_is_better(right: list[int], wrong: list[int], others: list[int])
 
 
 def test_half_way_to_the_next_score_of_any_pair() -> None:
-    curve = PlantCurve(found([3.0] * 20 + [1.0], [2.0], [5.0, 2.5, 2.5, 0.5], 30))
+    curve = CalibrationCurve(found([3.0] * 20 + [1.0], [2.0], [5.0, 2.5, 2.5, 0.5], 30))
     assert [curve.threshold(place) for place in range(3)] == [2.75, 1.5, 0.75]
     assert [curve.cut(place).others for place in range(3)] == [1, 3, 3]
-    assert PlantCurve(found([3.0] * 20, [], [4.0], 30)).threshold(0) == pytest.approx(3 - 1e-6)
+    assert CalibrationCurve(found([3.0] * 20, [], [4.0], 30)).threshold(0) == pytest.approx(3 - 1e-6)
 
 
 def drawn(
     seed: int, planted: int = 800, translations: int = 1500, lines: int = 12000
-) -> tuple[Found, np.ndarray]:
+) -> tuple[PlantedScores, np.ndarray]:
     """Scores of text with few translations among its lines, and which of its pairs are right."""
     rng = np.random.default_rng(seed)
     is_right = np.arange(lines) < translations
@@ -99,7 +99,7 @@ def drawn(
     others = np.where(is_right & (rng.random(lines) > 0.9), rng.normal(1.0, 0.06, lines), others)
     wrong = rng.normal(1.0, 0.06, 2 * int((~came_back).sum()))
     which = np.flatnonzero(came_back)
-    return Found(
+    return PlantedScores(
         right[came_back], which, wrong, np.repeat(np.flatnonzero(~came_back), 2), others, planted
     ), is_right
 
@@ -108,7 +108,7 @@ def test_the_estimate_is_near_the_truth_where_the_planted_precision_is_not() -> 
     inside = 0
     for seed in range(10):
         sample, is_right = drawn(seed)
-        curve = PlantCurve(sample)
+        curve = CalibrationCurve(sample)
         assert curve.translations == pytest.approx(1500, rel=0.2)
         place = curve.choose()
         cut = curve.cut(place)
@@ -125,7 +125,7 @@ def test_the_estimate_is_near_the_truth_where_the_planted_precision_is_not() -> 
 
 
 def test_intervals() -> None:
-    curve = PlantCurve(drawn(0)[0])
+    curve = CalibrationCurve(drawn(0)[0])
     place = curve.choose()
     cut, intervals = curve.cut(place), curve.bootstrap(place)
     assert intervals == curve.bootstrap(place)
@@ -142,7 +142,7 @@ def test_held_out_uses_other_planted_pairs() -> None:
     assert half == held_out(sample)
     kept = sample.right > half.threshold
     assert 0 < half.found < kept.sum() and half.f1 == pytest.approx(
-        PlantCurve(sample).measured(half.threshold).f1, abs=0.08
+        CalibrationCurve(sample).measured(half.threshold).f1, abs=0.08
     )
     assert held_out(found([1.5] * 100, [], [1.5] * 50, 100)) is not None
     assert held_out(found([1.5] * 99, [], [1.5] * 50, 99)) is None  # too few were planted
@@ -153,6 +153,6 @@ def test_what_cannot_be_measured_is_refused() -> None:
     with pytest.raises(
         MexmaError, match="19 of 30 planted pairs came back; to measure with, 20 are the least"
     ):
-        PlantCurve(found([1.0] * 19, [], [1.0] * 50, 30))
+        CalibrationCurve(found([1.0] * 19, [], [1.0] * 50, 30))
     with pytest.raises(MexmaError, match="it seems to hold no translations"):
-        PlantCurve(found([1.0] * 30, [], [], 30)).choose()
+        CalibrationCurve(found([1.0] * 30, [], [], 30)).choose()

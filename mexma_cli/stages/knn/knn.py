@@ -10,7 +10,7 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import Neighbours, knn
-from mexma_cli.stages.knn.row_filter import SideCounts, usable_rows
+from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
 from mexma_cli.stages.knn.search import EXACT, SearchResult, SearchSettings, journal_in, search
 from mexma_cli.store.comparable import check_comparable
 from mexma_cli.store.embeddings import EmbeddingStore
@@ -18,8 +18,7 @@ from mexma_cli.store.neighbours import NeighbourStore, NeighbourWriter, Side, is
 
 
 def find_neighbours(
-    source: EmbeddingStore,
-    target: EmbeddingStore,
+    stores: tuple[EmbeddingStore, EmbeddingStore],
     output: str | Path,
     k: int = 16,
     settings: SearchSettings | None = None,
@@ -36,37 +35,29 @@ def find_neighbours(
     journal ends when it is called again for the same output, to the same bytes.
 
     Args:
+        stores: Source and target.
         names: What messages and the manifest call the stores, where they are temporary ones.
 
     Raises:
         MexmaError: the stores do not fit each other, a side has nothing to search for, the output is there
             already or was begun with others, or the disk is full.
     """
-    check_comparable(source, target)
+    check_comparable(*stores)
     settings = settings or SearchSettings()
-    names = names or (str(source.path), str(target.path))
+    names = names or (str(stores[0].path), str(stores[1].path))
     with NeighbourWriter(output, overwrite) as writer:
-        keep_source, source_counts = usable_rows(source)
-        keep_target, target_counts = usable_rows(target)
-        for name, keep, counts in zip(
-            names, (keep_source, keep_target), (source_counts, target_counts), strict=True
-        ):
-            if not keep.any():
-                raise MexmaError(f"{name} has no sentence to find neighbours of: {counts}")
-        found = search(
-            (source, target),
-            k,
-            (keep_source, keep_target),
-            settings,
-            journal_in(writer.part, (source, target), k, settings),
-            on_progress,
-        )
-        for store in (source, target):
+        (keep_source, source_counts), (keep_target, target_counts) = map(filter_rows, stores)
+        keep, counts = (keep_source, keep_target), (source_counts, target_counts)
+        for name, kept, count in zip(names, keep, counts, strict=True):
+            if not kept.any():
+                raise MexmaError(f"{name} has no sentence to find neighbours of: {count}")
+        journal = journal_in(writer.part, stores, k, settings)
+        found = search(stores, k, keep, settings, journal, on_progress)
+        for store in stores:
             store.check_unchanged()
         return writer.finish(
             {field.name: getattr(found.neighbours, field.name) for field in fields(Neighbours)},
-            _side(source, names[0], source_counts),
-            _side(target, names[1], target_counts),
+            *map(_side, stores, names, counts),
             k=k,
             argv=tuple(argv),
             **found.facts(),
@@ -141,5 +132,5 @@ def fill_repeated(
         ids[repeated] = found.forward_ids[repeated]
 
 
-def _side(store: EmbeddingStore, name: str, counts: SideCounts) -> Side:
+def _side(store: EmbeddingStore, name: str, counts: RowCounts) -> Side:
     return side_of(store, name, duplicates=counts.duplicates, empty=counts.empty, unusable=counts.unusable)

@@ -1,4 +1,4 @@
-"""Which rows of a store take part in mining: each line once, if it is not empty and its vector is one."""
+"""The row filter: each line of a store takes part once, unless it is empty or has no usable vector."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DIGEST = np.dtype([("high", "<u8"), ("low", "<u8"), ("row", "<i8")])
 
 
 @dataclass(frozen=True)
-class SideCounts:
+class RowCounts:
     """Rows of one side, and how many of them took no part, by reason."""
 
     rows: int
@@ -35,7 +35,7 @@ class SideCounts:
     """Sentences whose vector is zero or not a number."""
 
     @property
-    def usable(self) -> int:
+    def kept(self) -> int:
         """Rows that take part."""
         return self.rows - self.duplicates - self.empty - self.unusable
 
@@ -49,8 +49,8 @@ class SideCounts:
         return counted(self.rows, "line") + (f" ({reasons} left out)" if reasons else "")
 
 
-def usable_rows(store: EmbeddingStore) -> tuple[np.ndarray, SideCounts]:
-    """bool [rows], False for duplicates, empty lines and rows without a direction; and their counts.
+def filter_rows(store: EmbeddingStore) -> tuple[np.ndarray, RowCounts]:
+    """The rows that take part, bool [rows], and how many do not: duplicates, empty lines, unusable vectors.
 
     Of equal lines the last is kept: their text is the same, and it is the last vector that LASER keeps.
     Takes a few bytes a row; the lines' digests (24 bytes each) are sorted in pieces, by way of a temporary
@@ -67,8 +67,8 @@ def usable_rows(store: EmbeddingStore) -> tuple[np.ndarray, SideCounts]:
             bucket = bucket[order]
             same = (bucket["low"][1:] == bucket["low"][:-1]) & (bucket["high"][1:] == bucket["high"][:-1])
             repeated[bucket["row"][:-1][same]] = True
-    unusable = _without_direction(store)
-    return ~(empty | repeated | unusable), SideCounts(
+    unusable = ~have_direction(store)
+    return ~(empty | repeated | unusable), RowCounts(
         rows=store.rows,
         duplicates=int(repeated.sum()),
         empty=int(empty.sum()),
@@ -113,11 +113,12 @@ def _digests(store: EmbeddingStore, empty: np.ndarray) -> Iterator[np.ndarray]:
         yield digests[~blank]
 
 
-def _without_direction(store: EmbeddingStore) -> np.ndarray:
-    unusable = np.zeros(store.rows, dtype=bool)
+def have_direction(store: EmbeddingStore) -> np.ndarray:
+    """bool [rows], False for vectors that are zero or not finite: they have no cosine with others."""
+    found = np.zeros(store.rows, dtype=bool)
     start = 0
     for block in store.blocks(max(1, _VECTORS_BYTES // (4 * store.dim))):
         norms = np.linalg.norm(block, axis=1)
-        unusable[start : start + len(block)] = ~(np.isfinite(norms) & (norms > 0))
+        found[start : start + len(block)] = np.isfinite(norms) & (norms > 0)
         start += len(block)
-    return unusable
+    return found

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 EXACT = "exact"
 _LOADING_BYTES = 100_000_000  # what compiled code takes when it is first called
 _RESULT_BYTES = 12  # a score and an id
-_MATCHING_BYTES = 120  # a row, while pairs are made of neighbours (mining/match.py, stages/texts.py)
+_MATCHING_BYTES = 120  # a row, while pairs are made of neighbours (mining/match.py, stages/mine/texts.py)
 _TOLERATED = 0.02  # recall less than asked for, on a sample, that is not worth a warning
 
 
@@ -46,12 +46,12 @@ class SearchSettings:
     """Bytes that the whole process may hold; None: what is fastest."""
 
     @staticmethod
-    def after(rows: int, k: int) -> int:
+    def result_bytes(rows: int, k: int) -> int:
         """Bytes that the neighbours and the pairs made of them take, for the rows of both sides together."""
         return (_RESULT_BYTES * k + _MATCHING_BYTES) * rows
 
-    def left(self, held: int, rows: int, k: int, needed: int) -> int | None:
-        """Bytes that the search may take when the process has its own.
+    def memory_for_search(self, held: int, rows: int, k: int, needed: int) -> int | None:
+        """Bytes of `memory` that are left for the search; None where there is no limit.
 
         Args:
             held: What the process holds, from `resident`.
@@ -63,7 +63,7 @@ class SearchSettings:
         """
         if self.memory is None:
             return None
-        later = self.after(rows, k)
+        later = self.result_bytes(rows, k)
         if held + max(later, needed) > self.memory:
             raise self.too_little(
                 f"for {counted(rows, 'line')}: the program takes {size(held)}, finding their neighbours "
@@ -118,7 +118,7 @@ def search(
         load_libraries()
     needed = least_bytes(int(keep[0].sum()), int(keep[1].sum()), source.dim, k, settings.index)
     held = resident()  # with the libraries
-    memory = settings.left(held, source.rows + target.rows, k, needed)
+    memory = settings.memory_for_search(held, source.rows + target.rows, k, needed)
     if journal is not None and journal.begun:
         log.info("going on with the search that was interrupted")
     try:

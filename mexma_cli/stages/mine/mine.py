@@ -17,7 +17,7 @@ from mexma_cli.mining.filters import copy_reason
 from mexma_cli.mining.margin import means
 from mexma_cli.mining.match import Candidates, Details, details, match
 from mexma_cli.mining.restricted import restricted_search
-from mexma_cli.stages.knn.row_filter import SideCounts, usable_rows
+from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
 from mexma_cli.stages.knn.search import SearchResult, SearchSettings, search
 from mexma_cli.stages.mine.documents import DocumentPairs
 from mexma_cli.stages.mine.texts import KeptTexts
@@ -57,8 +57,8 @@ class Mined:
 
     candidates: Candidates
     details: Details | None
-    source: SideCounts
-    target: SideCounts
+    source: RowCounts
+    target: RowCounts
     dropped: dict[str, int]
     """Candidates that are not among the pairs, by reason."""
     seconds: dict[str, float]
@@ -115,8 +115,8 @@ def mine(
     settings = settings or MineSettings()
     clock = _Clock()
     with clock("reading"):
-        keep_source, source_counts = usable_rows(source)
-        keep_target, target_counts = usable_rows(target)
+        keep_source, source_counts = filter_rows(source)
+        keep_target, target_counts = filter_rows(target)
     if neighbours is None:
         with clock("neighbours"):
             keep = keep_source, keep_target

@@ -12,7 +12,7 @@ import numpy as np
 
 from mexma_cli import __version__
 from mexma_cli.files import write_json_atomic
-from mexma_cli.stages.knn.row_filter import SideCounts
+from mexma_cli.stages.knn.row_filter import RowCounts
 from mexma_cli.stages.knn.search import peak_memory
 from mexma_cli.stages.mine.documents import DocumentPairs
 from mexma_cli.stages.mine.job import MiningJob
@@ -80,13 +80,13 @@ def _documents(found: DocumentPairs | None) -> dict[str, Any] | None:
     }
 
 
-def _side(store: EmbeddingStore, name: str, counts: SideCounts) -> dict[str, Any]:
+def _side(store: EmbeddingStore, name: str, counts: RowCounts) -> dict[str, Any]:
     manifest = store.manifest
     return {
         "path": name,
         "language": manifest.language,
         "rows": counts.rows,
-        "usable": counts.usable,
+        "usable": counts.kept,
         "left_out": {
             "duplicates": counts.duplicates,
             "empty": counts.empty,

@@ -18,7 +18,7 @@ from mexma_cli.knn.kernels import dots
 from mexma_cli.mining.margin import MARGINS, means
 from mexma_cli.mining.margin import margin as margin_of
 from mexma_cli.stages.knn.knn import fill_repeated
-from mexma_cli.stages.knn.row_filter import usable_rows
+from mexma_cli.stages.knn.row_filter import filter_rows
 from mexma_cli.store.comparable import check_comparable
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.lines import is_blank, open_text, read_lines
@@ -124,7 +124,7 @@ def _neighbourhoods(
     number of sentences on the background's smaller side."""
     source, target = pair
     others = background or pair
-    keeps = [usable_rows(store)[0] for store in others]
+    keeps = [filter_rows(store)[0] for store in others]
     for store, keep in zip(others, keeps, strict=True):
         if not keep.any():
             raise MexmaError(f"{store.manifest.source.path} has no sentence to make a neighbourhood of")

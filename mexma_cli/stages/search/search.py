@@ -14,7 +14,7 @@ from mexma_cli.knn.kernels import dots
 from mexma_cli.mining.margin import margin as margin_of
 from mexma_cli.mining.margin import means
 from mexma_cli.stages.knn.knn import fill_repeated
-from mexma_cli.stages.knn.row_filter import SideCounts, usable_rows
+from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows, have_direction
 from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.stages.score.score import units
 from mexma_cli.store.comparable import check_comparable
@@ -34,7 +34,7 @@ class Hits:
     rows: np.ndarray
     without: int
     """Queries without a hit."""
-    target: SideCounts
+    target: RowCounts
 
 
 def search(
@@ -55,11 +55,12 @@ def search(
         MexmaError: the stores are of different encoders or dimensions, or damaged.
     """
     check_comparable(queries, target)
-    keep_queries, _ = usable_rows(queries)
-    keep_target, counts = usable_rows(target)
+    keep_queries, _ = filter_rows(queries)
+    keep_target, counts = filter_rows(target)
     width = max(k, top)
     found = knn(queries, target, width, keep_x=keep_queries, keep_y=keep_target, on_progress=on_progress)
-    repeated = _searchable(queries) & ~keep_queries
+    filled = np.fromiter((not is_blank(line) for line in queries.sentences()), dtype=bool, count=queries.rows)
+    repeated = filled & have_direction(queries) & ~keep_queries
     fill_repeated(found.forward_scores, found.forward_ids, queries, target, repeated, keep_target, width)
     scores, rows = _best(found, top, margin, k)
     for store in (queries, target):
@@ -118,17 +119,6 @@ def nearest(store: EmbeddingStore, vector: np.ndarray, top: int) -> list[tuple[f
             return [(score, text) for text, score in islice(best.items(), top)]
         looked_at = min(4 * looked_at, store.rows)
     return []
-
-
-def _searchable(store: EmbeddingStore) -> np.ndarray:
-    """bool [rows], False for empty lines and vectors without a direction."""
-    filled = np.fromiter((not is_blank(line) for line in store.sentences()), dtype=bool, count=store.rows)
-    done = 0
-    for block in store.blocks(_BLOCK):
-        norms = np.linalg.norm(block, axis=1)
-        filled[done : done + len(block)] &= np.isfinite(norms) & (norms > 0)
-        done += len(block)
-    return filled
 
 
 def _best(found: Neighbours, top: int, margin: str, k: int) -> tuple[np.ndarray, np.ndarray]:

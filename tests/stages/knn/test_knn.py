@@ -34,7 +34,7 @@ def stores(tmp_path: Path) -> tuple[EmbeddingStore, EmbeddingStore]:
 
 
 def test_keeps_what_mine_would_find(stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path) -> None:
-    kept = find_neighbours(*stores, tmp_path / "a.knn", 4, argv=("mexma", "knn"))
+    kept = find_neighbours(stores, tmp_path / "a.knn", 4, argv=("mexma", "knn"))
     keep = np.ones(20, dtype=bool)
     keep[[3, 5, 7]] = False
     wanted = knn(*stores, 4, keep_x=keep)
@@ -55,7 +55,7 @@ def test_a_store_that_is_made_anew_meanwhile_is_not_mixed_with_the_one_before(
         make_store(tmp_path / "t.emb", ["other"], np.ones((1, 8), np.float32))
 
     with pytest.raises(MexmaError, match=r"t\.emb was made anew while it was read"):
-        find_neighbours(*stores, tmp_path / "a.knn", 4, on_progress=overwrite)
+        find_neighbours(stores, tmp_path / "a.knn", 4, on_progress=overwrite)
     assert not (tmp_path / "a.knn").exists()
 
 
@@ -63,7 +63,7 @@ def test_a_store_that_is_made_anew_meanwhile_is_not_mixed_with_the_one_before(
 def test_fewer_neighbours_are_the_first_of_more(
     k: int, stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
 ) -> None:
-    find_neighbours(*stores, tmp_path / "a.knn", 4)
+    find_neighbours(stores, tmp_path / "a.knn", 4)
     found = match(read_neighbours(tmp_path / "a.knn", *stores, k).neighbours)
     wanted = mine(*stores, MineSettings(k=k)).candidates
     assert len(wanted) > 3
@@ -74,7 +74,7 @@ def test_neighbours_of_other_stores_or_too_few_are_refused(
     stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
 ) -> None:
     path = tmp_path / "a.knn"
-    find_neighbours(*stores, path, 4)
+    find_neighbours(stores, path, 4)
     with pytest.raises(MexmaError, match=r"a\.knn has 4 neighbours a row, 5 are wanted"):
         read_neighbours(path, *stores, 5)
     with pytest.raises(MexmaError, match=r"t\.emb \(12 rows\) is another store"):
@@ -82,7 +82,7 @@ def test_neighbours_of_other_stores_or_too_few_are_refused(
 
 
 def test_more_than_a_side_has(stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path) -> None:
-    kept = find_neighbours(*stores, tmp_path / "a.knn", 15)
+    kept = find_neighbours(stores, tmp_path / "a.knn", 15)
     assert (kept.manifest.k, kept.manifest.forward_k, kept.manifest.backward_k) == (15, 12, 15)
 
 
@@ -96,12 +96,12 @@ def test_what_cannot_be_searched_leaves_nothing(
         (other, "different encoders"),
     ):
         with pytest.raises(MexmaError, match=message):
-            find_neighbours(stores[0], wrong, tmp_path / "a.knn")
+            find_neighbours((stores[0], wrong), tmp_path / "a.knn")
     assert not list(tmp_path.glob("*knn*"))
 
 
 def test_the_same_bytes_again(stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path) -> None:
-    paths = [find_neighbours(*stores, tmp_path / name, 4).path for name in ("a.knn", "b.knn")]
+    paths = [find_neighbours(stores, tmp_path / name, 4).path for name in ("a.knn", "b.knn")]
     for file in paths[0].iterdir():
         assert file.read_bytes() == (paths[1] / file.name).read_bytes()
     assert NeighbourStore.open(paths[0], verify=True)
@@ -124,19 +124,19 @@ class TestInterrupted:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            find_neighbours(*stores, path, 4, on_progress=stop, **options)  # type: ignore[arg-type]
+            find_neighbours(stores, path, 4, on_progress=stop, **options)  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("after", [6, 13])
     def test_goes_on_to_the_same_bytes(
         self, after: int, stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
     ) -> None:
-        whole = find_neighbours(*stores, tmp_path / "whole.knn", 4)
+        whole = find_neighbours(stores, tmp_path / "whole.knn", 4)
         path, steps = tmp_path / "a.knn", []
         self.stopped(stores, path, after)
         assert [entry.name for entry in tmp_path.glob("a.*")] == ["a.knn.partial"]
         found = inspect(tmp_path / "a.knn.partial")
         assert found.kind == "unfinished neighbours" and "the same `mexma knn`" in found.problems[0]
-        find_neighbours(*stores, path, 4, on_progress=lambda done, total: steps.append(done))
+        find_neighbours(stores, path, 4, on_progress=lambda done, total: steps.append(done))
         assert steps[0] > 1
         assert sorted(entry.name for entry in path.iterdir()) == sorted(e.name for e in whole.path.iterdir())
         for file in path.iterdir():
@@ -163,15 +163,15 @@ class TestInterrupted:
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(Path, "unlink", deadly)
             patch.setattr(shutil, "rmtree", lambda *_, **__: None)
-            find_neighbours(*stores, tmp_path / "a.knn", 4)
+            find_neighbours(stores, tmp_path / "a.knn", 4)
         assert gone[0] == "progress.json"
-        assert find_neighbours(*stores, tmp_path / "a.knn", 4).manifest.k == 4
+        assert find_neighbours(stores, tmp_path / "a.knn", 4).manifest.k == 4
 
     def test_another_search_does_not_go_on_with_it(
         self, stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
     ) -> None:
         self.stopped(stores, tmp_path / "a.knn", 6)
         with pytest.raises(MexmaError, match="is the beginning of another search: k differ"):
-            find_neighbours(*stores, tmp_path / "a.knn", 3)
-        found = find_neighbours(*stores, tmp_path / "a.knn", 3, overwrite=True)
+            find_neighbours(stores, tmp_path / "a.knn", 3)
+        found = find_neighbours(stores, tmp_path / "a.knn", 3, overwrite=True)
         assert found.manifest.k == 3 and not list(tmp_path.glob("*.partial"))

@@ -9,7 +9,7 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.knn import row_filter as usable
-from mexma_cli.stages.knn.row_filter import usable_rows
+from mexma_cli.stages.knn.row_filter import filter_rows
 from tests.stores import make_store
 
 
@@ -32,7 +32,7 @@ def test_the_last_of_equal_lines_is_kept(
     shard = np.load(store.path / "vectors-00000.npy", mmap_mode="r+")
     shard[3] = [0, np.nan, np.inf]  # a store has none; a damaged one may
     shard.flush()
-    keep, counts = usable_rows(store)
+    keep, counts = filter_rows(store)
     assert np.flatnonzero(keep).tolist() == wanted
     repeated = sum(n - 1 for line, n in Counter(lines).items() if line.strip())
     assert (counts.rows, counts.duplicates, counts.empty) == (250, repeated, len(blank))
@@ -49,7 +49,7 @@ def test_so_many_lines_need_no_more_files_than_a_process_may_open(
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (500, limits[1]))
-        keep, counts = usable_rows(store)
+        keep, counts = filter_rows(store)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert counts.duplicates == 100 and np.flatnonzero(~keep).tolist() == list(range(100))
@@ -57,4 +57,4 @@ def test_so_many_lines_need_no_more_files_than_a_process_may_open(
 
 def test_a_store_without_sentences_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MexmaError, match="vectors without their sentences"):
-        usable_rows(make_store(tmp_path / "s.emb", None, np.ones((2, 3), np.float32)))
+        filter_rows(make_store(tmp_path / "s.emb", None, np.ones((2, 3), np.float32)))

@@ -7,7 +7,7 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
-from mexma_cli.stages.knn.row_filter import usable_rows
+from mexma_cli.stages.knn.row_filter import filter_rows
 from mexma_cli.stages.knn.search import SearchResult
 from mexma_cli.stages.mine.mine import Mined, MineSettings, mine
 from mexma_cli.store.embeddings import EmbeddingStore
@@ -152,7 +152,7 @@ def test_ids_are_lines_ranks_and_means(tmp_path: Path) -> None:
 
 def test_known_neighbours_give_the_same_pairs(tmp_path: Path) -> None:
     both = stores(tmp_path, ["a", "b", "", "c", "a"], ["C", "A", "B", "d"])
-    known = knn(*both, 4, keep_x=usable_rows(both[0])[0], keep_y=usable_rows(both[1])[0])
+    known = knn(*both, 4, keep_x=filter_rows(both[0])[0], keep_y=filter_rows(both[1])[0])
     found = mine(*both, neighbours=SearchResult(known, "IVF1", 0.5))
     assert found.how == {"index": "IVF1", "recall": 0.5}
     assert list(found.pairs()) == list(mine(*both).pairs())

@@ -1,4 +1,7 @@
-"""Known translations mined together with two texts: the threshold for texts without a gold list."""
+"""Calibration from planted pairs: a threshold for texts without a gold list.
+
+Known translations are mined together with the texts, and the threshold is chosen by which of them come back.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ import xxhash
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import VectorSource, knn
-from mexma_cli.mining.calibration import Found, PlantCurve, PlantCut, held_out
+from mexma_cli.mining.calibration import CalibratedThreshold, CalibrationCurve, PlantedScores, held_out
 from mexma_cli.mining.match import Candidates, match
 from mexma_cli.mining.resampling import Intervals
-from mexma_cli.stages.knn.row_filter import usable_rows
+from mexma_cli.stages.knn.row_filter import filter_rows, have_direction
 from mexma_cli.store.comparable import check_comparable
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.lines import is_blank
@@ -22,15 +25,15 @@ _SHARES = (0.25, 0.5, 0.75, 0.9, 1.0)  # of the planted pairs that came back: th
 
 
 @dataclass(frozen=True)
-class Planted:
-    """How the planted pairs did; `steps` are some cuts, highest first, `best` among them."""
+class Calibration:
+    """A threshold from planted pairs; `steps` are some cuts, highest first, `best` among them."""
 
-    best: PlantCut
-    steps: list[PlantCut]
+    best: CalibratedThreshold
+    steps: list[CalibratedThreshold]
     intervals: Intervals
-    held_out: PlantCut | None
+    held_out: CalibratedThreshold | None
     """None: too few pairs were planted, or came back, for two halves."""
-    found: Found
+    scores: PlantedScores
     empty: int
     """Planted pairs left out: one side is empty, or its vector is zero or not a number."""
     repeated: int
@@ -39,31 +42,30 @@ class Planted:
     """Lines of source and target left out, since they are planted sentences."""
 
 
-def plant(
+def calibrate(
     source: EmbeddingStore,
     target: EmbeddingStore,
-    known_source: EmbeddingStore,
-    known_target: EmbeddingStore,
+    known: tuple[EmbeddingStore, EmbeddingStore],
     *,
     margin: str = "ratio",
     k: int = 4,
     retrieval: str = "max",
     precision: float | None = None,
     on_progress: Callable[[int, int], None] | None = None,
-) -> Planted:
-    """Mine two texts with known translations among their lines, and see what comes back.
+) -> Calibration:
+    """Mine two texts with known translations planted among their lines, and choose a threshold by these.
 
-    Recall is the share of the planted pairs that come back above a threshold. What is right among the pairs
-    of the text itself nobody knows; `mining.planting.PlantCurve` says how their precision is estimated. (The
-    precision on the pairs that have a planted sentence, right if it is with its own translation, is far too
-    high for a text few lines of which have one: nearly all its wrong pairs are of the other lines.)
+    Recall is the share of the planted pairs that come back above a threshold. Which of the text's own pairs
+    are right nobody knows; `mining.calibration.CalibrationCurve` says how their precision is estimated. (The
+    precision on the pairs that have a planted sentence is far too high for a text few lines of which have a
+    translation: nearly all of its wrong pairs are of the other lines.)
 
-    A line of the texts that is a planted sentence, to the letter, takes no part: it would compete with its
-    own copy. So no planted pair is lost by it; but if a paraphrase of it, or another good translation, is in
-    the text and nearer, that counts as wrong.
+    A line of the texts that equals a planted sentence takes no part: it would compete with its own copy. So
+    no planted pair is lost by it; but if a paraphrase of it, or another good translation, is in the text and
+    nearer, that counts as wrong.
 
     Args:
-        known_source, known_target: line n of one is the translation of line n of the other.
+        known: line n of one is the translation of line n of the other.
         margin, k, retrieval: as for `stages.mine.mine`.
         precision: choose the loosest threshold with this precision; None: the one with the best F1.
 
@@ -71,33 +73,33 @@ def plant(
         MexmaError: different encoders; known translations that are not aligned; nothing left of a side; a
             store was made anew meanwhile; too few planted pairs came back; or no threshold has the precision.
     """
-    for other in (target, known_source, known_target):
+    for other in (target, *known):
         check_comparable(source, other)
-    keep_known, lines, empty, repeated = _usable_pairs(known_source, known_target)
+    keep_known, lines, empty, repeated = _pairs_to_plant(*known)
     keep_source, source_copies = _without_copies(source, lines[0])
     keep_target, target_copies = _without_copies(target, lines[1])
     neighbours = knn(
-        _Chained(source, known_source),
-        _Chained(target, known_target),
+        _Chained(source, known[0]),
+        _Chained(target, known[1]),
         k,
         keep_x=np.append(keep_source, keep_known),
         keep_y=np.append(keep_target, keep_known),
         on_progress=on_progress,
     )
-    for store in (source, target, known_source, known_target):
+    for store in (source, target, *known):
         store.check_unchanged()
-    found = _sorted_out(match(neighbours, margin, retrieval), source.rows, target.rows, keep_known)
+    scores = _sorted_out(match(neighbours, margin, retrieval), source.rows, target.rows, keep_known)
     del neighbours
-    if not len(found.right):
-        raise _none_came_back(found.planted, known_source, known_target)
-    curve = PlantCurve(found)
+    if not len(scores.right):
+        raise _none_came_back(scores.planted, *known)
+    curve = CalibrationCurve(scores)
     best = curve.choose(precision)
-    return Planted(
+    return Calibration(
         best=curve.cut(best),
         steps=[curve.cut(place) for place in sorted({best, *curve.ladder(_SHARES)})],
         intervals=curve.bootstrap(best, precision),
-        held_out=held_out(found, precision),
-        found=found,
+        held_out=held_out(scores, precision),
+        scores=scores,
         empty=empty,
         repeated=repeated,
         copies=(source_copies, target_copies),
@@ -128,7 +130,7 @@ class _Chained:
         return np.concatenate([self._first.vectors(start, border), self._second.vectors(0, stop - border)])
 
 
-def _usable_pairs(
+def _pairs_to_plant(
     source: EmbeddingStore, target: EmbeddingStore
 ) -> tuple[np.ndarray, tuple[set[bytes], set[bytes]], int, int]:
     """(bool [rows], the digests of both sides' sentences; pairs left out as empty and as repeated)."""
@@ -138,10 +140,10 @@ def _usable_pairs(
             f"{names[0]} has {source.rows:,} lines, {names[1]} has {target.rows:,}",
             "line n of one must be the translation of line n of the other",
         )
-    usable = _have_direction(source) & _have_direction(target)
+    have_vectors = have_direction(source) & have_direction(target)
     keep, lines, repeated = np.zeros(source.rows, dtype=bool), (set[bytes](), set[bytes]()), 0
     for row, pair in enumerate(zip(source.sentences(), target.sentences(), strict=True)):
-        if not usable[row] or is_blank(pair[0]) or is_blank(pair[1]):
+        if not have_vectors[row] or is_blank(pair[0]) or is_blank(pair[1]):
             continue
         digests = [_digest(sentence) for sentence in pair]
         if digests[0] in lines[0] or digests[1] in lines[1]:
@@ -156,15 +158,9 @@ def _usable_pairs(
     return keep, lines, source.rows - kept - repeated, repeated
 
 
-def _have_direction(store: EmbeddingStore) -> np.ndarray:
-    blocks = (np.linalg.norm(block, axis=1) for block in store.blocks(1 << 12))
-    norms = np.concatenate([np.empty(0, np.float32), *blocks])
-    return np.isfinite(norms) & (norms > 0)
-
-
 def _without_copies(store: EmbeddingStore, planted: set[bytes]) -> tuple[np.ndarray, int]:
-    """(the usable rows that are no planted sentence, bool [rows]; the rows that are one)."""
-    keep, _ = usable_rows(store)
+    """(bool [rows], the rows that take part and are no planted sentence; how many are one)."""
+    keep, _ = filter_rows(store)
     copies = np.fromiter((_digest(line) in planted for line in store.sentences()), bool, store.rows)
     keep &= ~copies
     if not keep.any():
@@ -179,16 +175,20 @@ def _digest(sentence: str) -> bytes:
     return xxhash.xxh3_128_digest(sentence.encode("utf-8"))
 
 
-def _sorted_out(mined: Candidates, sources: int, targets: int, kept: np.ndarray) -> Found:
-    """What was mined, by what has a planted sentence: rows from `sources` and `targets` on are planted, those
-    that are `kept` (bool)."""
+def _sorted_out(mined: Candidates, sources: int, targets: int, kept: np.ndarray) -> PlantedScores:
+    """The scores of what was mined, sorted by which pairs have a planted sentence.
+
+    Args:
+        sources, targets: rows from these on are planted.
+        kept: bool, which of the planted rows take part.
+    """
     number = np.cumsum(kept) - 1
     source, target = mined.source - sources, mined.target - targets  # below 0: not planted
     planted = (source >= 0) | (target >= 0)
     right = planted & (source == target)
     wrong = planted & ~right
     scores = mined.scores.astype(np.float64)
-    return Found(
+    return PlantedScores(
         right=scores[right],
         right_of=number[source[right]],
         wrong=scores[wrong],

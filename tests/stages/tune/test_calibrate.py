@@ -9,7 +9,7 @@ import pytest
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
 from mexma_cli.mining.match import match
-from mexma_cli.stages.tune.plant import _Chained, plant
+from mexma_cli.stages.tune.calibrate import _Chained, calibrate
 from mexma_cli.store.embeddings import EmbeddingStore
 from tests.stores import make_store
 
@@ -35,9 +35,13 @@ def text() -> dict[str, tuple[list[str], np.ndarray]]:
     }
 
 
-def stores(folder: Path, text: dict[str, tuple[list[str], np.ndarray]]) -> list[EmbeddingStore]:
-    folder.mkdir(exist_ok=True)
-    return [make_store(folder / f"{name}.emb", *text[name]) for name in ("s", "t", "ks", "kt")]
+Stores = tuple[EmbeddingStore, EmbeddingStore, tuple[EmbeddingStore, EmbeddingStore]]
+
+
+def stores(folder: Path, text: dict[str, tuple[list[str], np.ndarray]]) -> Stores:
+    """The arguments of `calibrate`."""
+    s, t, ks, kt = (make_store(folder / f"{name}.emb", *text[name]) for name in ("s", "t", "ks", "kt"))
+    return s, t, (ks, kt)
 
 
 @pytest.mark.parametrize("name", ["s", "t", "ks", "kt"])
@@ -51,7 +55,7 @@ def test_a_store_that_is_made_anew_meanwhile_is_not_mixed_with_the_one_before(
         make_store(tmp_path / f"{name}.emb", text[name][0], -text[name][1])
 
     with pytest.raises(MexmaError, match=rf"/{name}\.emb was made anew while it was read"):
-        plant(*opened, on_progress=overwrite)
+        calibrate(*opened, on_progress=overwrite)
 
 
 def test_is_mining_both_together(tmp_path: Path, text: dict[str, tuple[list[str], np.ndarray]]) -> None:
@@ -60,7 +64,7 @@ def test_is_mining_both_together(tmp_path: Path, text: dict[str, tuple[list[str]
         ("intersect", "distance", 2),
         ("forward", "absolute", 3),
     ):
-        found = plant(*stores(tmp_path / retrieval, text), retrieval=retrieval, margin=margin, k=k)
+        found = calibrate(*stores(tmp_path / retrieval, text), retrieval=retrieval, margin=margin, k=k)
         both = [np.concatenate([text[own][1], text[known][1]]) for own, known in (("s", "ks"), ("t", "kt"))]
         mined = match(knn(*both, k), margin, retrieval)
         kinds: dict[str, list[float]] = {"right": [], "wrong": [], "others": []}
@@ -69,7 +73,7 @@ def test_is_mining_both_together(tmp_path: Path, text: dict[str, tuple[list[str]
             kinds["others" if not planted else "right" if source == target else "wrong"].append(score)
         assert all(kinds.values())
         for name, scores in kinds.items():
-            assert getattr(found.found, name).tolist() == scores
+            assert getattr(found.scores, name).tolist() == scores
         assert (found.empty, found.repeated, found.copies, found.best.planted) == (0, 0, (0, 0), 60)
         for cut in found.steps:
             assert cut.found == sum(score > cut.threshold for score in kinds["right"])
@@ -85,20 +89,20 @@ def test_is_mining_both_together(tmp_path: Path, text: dict[str, tuple[list[str]
 def test_the_estimate_is_near_what_is_there(
     tmp_path: Path, text: dict[str, tuple[list[str], np.ndarray]]
 ) -> None:
-    found = plant(*stores(tmp_path, text))
+    found = calibrate(*stores(tmp_path, text))
     assert 25 <= found.best.translations <= 60  # 40
     assert found.best.f1 > 0.6 and found.intervals.f1[0] < found.best.f1 < found.intervals.f1[1]
-    precise = plant(*stores(tmp_path / "again", text), precision=0.9)
+    precise = calibrate(*stores(tmp_path / "again", text), precision=0.9)
     assert precise.best.precision >= 0.9 and precise.best.threshold >= found.best.threshold
     with pytest.raises(MexmaError, match="no threshold has a precision"):
         crossed = text | {"kt": (text["kt"][0], np.concatenate([text["kt"][1][:30], text["kt"][1][:29:-1]]))}
-        plant(*stores(tmp_path / "crossed", crossed), precision=1.0)
+        calibrate(*stores(tmp_path / "crossed", crossed), precision=1.0)
 
 
 def test_copies_repeats_and_empty_lines_take_no_part(
     tmp_path: Path, text: dict[str, tuple[list[str], np.ndarray]]
 ) -> None:
-    wanted = plant(*stores(tmp_path / "clean", text)).found
+    wanted = calibrate(*stores(tmp_path / "clean", text)).scores
 
     def with_more(name: str, lines: list[str], vectors: np.ndarray) -> tuple[list[str], np.ndarray]:
         return text[name][0] + lines, np.concatenate([text[name][1], vectors])
@@ -110,10 +114,10 @@ def test_copies_repeats_and_empty_lines_take_no_part(
         "ks": with_more("ks", ["new", "ks3", " ", "zero"], np.concatenate([some, some[:1], 0 * some[:1]])),
         "kt": with_more("kt", ["kt1", "other", "full", "vector"], np.concatenate([some, some])),
     }
-    found = plant(*stores(tmp_path / "dirty", dirty))
+    found = calibrate(*stores(tmp_path / "dirty", dirty))
     assert (found.copies, found.repeated, found.empty, found.best.planted) == ((2, 1), 2, 2, 60)
     for name in ("right", "wrong", "others", "right_of", "wrong_of"):
-        assert getattr(found.found, name).tolist() == getattr(wanted, name).tolist()
+        assert getattr(found.scores, name).tolist() == getattr(wanted, name).tolist()
 
 
 def test_chained_sources_read_as_one(tmp_path: Path) -> None:
@@ -131,26 +135,26 @@ class TestBadInput:
     def test_lengths(self, tmp_path: Path, text: dict[str, tuple[list[str], np.ndarray]]) -> None:
         text["kt"] = (text["kt"][0][:-1], text["kt"][1][:-1])
         with pytest.raises(MexmaError, match="ks has 60 lines, kt has 59"):
-            plant(*stores(tmp_path, text))
+            calibrate(*stores(tmp_path, text))
 
     def test_encoders(self, tmp_path: Path, text: dict[str, tuple[list[str], np.ndarray]]) -> None:
         opened = stores(tmp_path, text)
         other = make_store(tmp_path / "other.emb", *text["kt"], fingerprint="g")
         with pytest.raises(MexmaError, match="different encoders"):
-            plant(*opened[:3], other)
+            calibrate(*opened[:2], (opened[2][0], other))
 
     def test_nothing_left(self, tmp_path: Path, text: dict[str, tuple[list[str], np.ndarray]]) -> None:
         with pytest.raises(MexmaError, match=r"^s: nothing is left beside the planted sentences"):
-            plant(*stores(tmp_path / "a", text | {"s": text["ks"]}))
+            calibrate(*stores(tmp_path / "a", text | {"s": text["ks"]}))
         blank = [""] * 60, text["ks"][1]
         with pytest.raises(MexmaError, match="ks: no pair to plant"):
-            plant(*stores(tmp_path / "b", text | {"ks": blank}))
+            calibrate(*stores(tmp_path / "b", text | {"ks": blank}))
         nothing: tuple[list[str], np.ndarray] = [], text["ks"][1][:0]
         with pytest.raises(MexmaError, match="ks: no pair to plant"):
-            plant(*stores(tmp_path / "c", text | {"ks": nothing, "kt": nothing}))
+            calibrate(*stores(tmp_path / "c", text | {"ks": nothing, "kt": nothing}))
 
     def test_no_translations(self, tmp_path: Path, text: dict[str, tuple[list[str], np.ndarray]]) -> None:
         rng = np.random.default_rng(1)
         far = {"ks": -10 + rng.standard_normal((60, DIM)), "kt": 10 + rng.standard_normal((60, DIM))}
         with pytest.raises(MexmaError, match="planted pairs came back"):
-            plant(*stores(tmp_path, text | {name: (text[name][0], v) for name, v in far.items()}))
+            calibrate(*stores(tmp_path, text | {name: (text[name][0], v) for name, v in far.items()}))

@@ -21,7 +21,7 @@ _STORED_BYTES = 2  # of a number in an embedding store
 
 
 @dataclass(frozen=True)
-class Input:
+class SearchInput:
     """One side: `rows` lines, their text `text` bytes in all; `lines` a sample, if it is not embedded."""
 
     label: str
@@ -31,7 +31,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchEstimate:
     """Bytes and seconds. The disk is that of the output's folder and, for texts, of the temporary one."""
 
     memory: int
@@ -45,9 +45,13 @@ class Plan:
     """None for an index: how thoroughly it must be searched is found out on the way."""
 
 
-def plan(
-    inputs: tuple[Input, Input], dim: int, k: int, settings: SearchSettings, encoder: SentenceEncoder | None
-) -> Plan:
+def estimate(
+    inputs: tuple[SearchInput, SearchInput],
+    dim: int,
+    k: int,
+    settings: SearchSettings,
+    encoder: SentenceEncoder | None,
+) -> SearchEstimate:
     """Estimate a run; takes a second or two, in which the machine should be as busy as it will be then.
 
     Args:
@@ -60,8 +64,8 @@ def plan(
     n, m = (side.rows for side in inputs)
     needed = least_bytes(n, m, dim, k, settings.index)
     held = resident()
-    room = settings.left(held, n + m, k, needed)
-    later = settings.after(n + m, k)
+    room = settings.memory_for_search(held, n + m, k, needed)
+    later = settings.result_bytes(n + m, k)
     wanted = held + max(later, bytes_needed(n, m, dim, k, min(n, X_ROWS)))
     embedding, temporary = 0.0, 0
     for side in inputs:
@@ -72,7 +76,7 @@ def plan(
             encoder.embed(list(side.lines))
             embedding += (time.perf_counter() - began) * side.rows / len(side.lines)
             temporary += side.rows * dim * _STORED_BYTES + side.text
-    return Plan(
+    return SearchEstimate(
         memory=wanted if room is None else min(wanted, held + room),
         least_memory=enough(held, max(later, needed)),
         output=sum(side.text for side in inputs) + 24 * min(n, m),
