@@ -1,6 +1,6 @@
 """Shows that two versions of mexma do the same: the same bytes of stores, pairs, scores, losses and encoders.
 
-    python benchmarks/same.py BEFORE AFTER [--laser FOLDER] [--keep FOLDER]
+    python benchmarks/same.py BEFORE AFTER [--keep FOLDER]
 
 BEFORE and AFTER are checkouts, and the Python that runs this has what mexma needs. Every check gives both
 the same commands on the demo's texts, one thread each, in folders of the same layout; it prints `same` or
@@ -14,6 +14,7 @@ twice the batch, and `resumed` a run that was stopped against one that was not.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import signal
@@ -24,8 +25,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
+FIXTURES = np.load(Path(__file__).parent.parent / "tests/fixtures/laser.npz")
 MARGINS = ("ratio", "distance", "absolute")
 STEPS = 20
 RENAMED = {"name: words\n": "name: bag\n"}
@@ -43,7 +46,7 @@ PIPELINE = {
     "shards": [
         "embed --lang spa text/spa.txt --shard 1/2 -o shards/spa.emb",
         "embed --lang spa text/spa.txt --shard 2/2 -o shards/spa.emb",
-        "merge shards/one.emb shards/two.emb -o shards/all.emb",
+        "merge shards/spa.00001-of-00002.emb shards/spa.00002-of-00002.emb -o shards/all.emb",
     ],
     "convert": [
         "convert embed/spa.emb -o convert/spa.f32",
@@ -92,13 +95,13 @@ PIPELINE = {
         "tune embed/spa.emb embed/eng.emb --plant text/gold.spa text/gold.eng",
     ],
 }
-LASER_CASES = [(how, margin, k) for how in ("max", "intersect") for margin in MARGINS for k in (4, 16)]
+LASER_CASES = list(itertools.product(("max", "intersect"), MARGINS, (4, 16)))
 LASER = [
-    "convert text/laser/src.f32 --dim 64 --text text/laser/src.txt -o laser/src.emb",
-    "convert text/laser/tgt.f32 --dim 64 --text text/laser/tgt.txt -o laser/tgt.emb",
+    "convert text/src.f32 --dim 64 --text text/src.txt -o laser/src.emb",
+    "convert text/tgt.f32 --dim 64 --text text/tgt.txt -o laser/tgt.emb",
     *(
-        f"mine laser/src.emb laser/tgt.emb --retrieval {how} --margin {margin} -k {k}"
-        for how, margin, k in LASER_CASES
+        f"mine laser/src.emb laser/tgt.emb --retrieval {retrieval} --margin {margin} -k {k}"
+        for retrieval, margin, k in LASER_CASES
     ),
 ]
 # The objectives of a run's phases, one phase each, by the run's name.
@@ -116,36 +119,34 @@ words-mexma:
   - {name: words, token_dropout: 0.1, own_tokens: 100, ngrams: [3, 4], consonants: [3], spelling: true,
      width: 48, own_share: 0.6, inner_weight: 0.7, length_power: 0.6, whitening: 0.2}
   - *mexma
+# Without dropout, which each process draws for itself, and KoLeo, whose neighbours rounding chooses here.
+processes: [{name: mexma, gamma: 0, contrastive: 0.5, head: {layers: 1, heads: 2, ffn: 64, dropout: 0}}]
 """)
-# Without what each process draws for itself, and without the nearest neighbours that rounding chooses.
-PROCESSES = {
-    "name": "mexma",
-    "gamma": 0.0,
-    "contrastive": 0.5,
-    "head": {"layers": 1, "heads": 2, "dropout": 0.0},
-}
 DECOMPOSERS = yaml.safe_load("""
 dream: {name: dream}
 meat: {name: meat}
 meat-oracle: {name: meat, intra_class: 1.0, inter_class: 1.0, ic_group: language}
 oracle: {name: oracle, intra_class: 1.0, inter_class: 1.0, is_mode: language_language}
 """)
-# Runs the commands that it reads, each with its standard output in a file; they share the imports.
+# Runs the commands of commands.json, each with its standard output in a file; they share the imports.
 DRIVER = """
-import contextlib, json, shlex, sys
+import contextlib, json, shlex, sys, traceback
 import mexma_cli
 from mexma_cli.main import cli
-checkout, commands = json.load(sys.stdin)
-assert mexma_cli.__file__.startswith(checkout), mexma_cli.__file__
-for command, output in commands:
+assert mexma_cli.__file__.startswith(sys.argv[1]), mexma_cli.__file__
+for command, output in json.load(open("commands.json")):
     print("$ mexma", command, file=sys.stderr, flush=True)
     sys.argv = ["mexma", *shlex.split(command)]
     with open(output, "w", encoding="utf-8") as out, contextlib.redirect_stdout(out):
         try:
             cli.main(sys.argv[1:], prog_name="mexma")
         except SystemExit as end:
-            if end.code:
-                open(f"{output}.failed", "w").close()
+            failed = end.code
+        except Exception:
+            failed = traceback.format_exc()
+    if failed:
+        print(failed, file=sys.stderr)
+        open(f"{output}.failed", "w").close()
 """
 
 
@@ -166,33 +167,29 @@ class Side:
         (self.folder / check).mkdir()
         (self.folder / check / "recipe.yaml").write_text(text, encoding="utf-8")
 
-    def start(self, *arguments: str, stdin: str = "") -> subprocess.Popen[str]:
-        """Start a Python program with the checkout's package; what it says is appended to stderr.txt."""
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start Python with the checkout's package; what it says is appended to stderr.txt."""
         with (self.folder / "stderr.txt").open("a", encoding="utf-8") as stderr:
-            process = subprocess.Popen(
-                [sys.executable, *arguments], cwd=self.folder, env=self.environment, text=True,
-                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=stderr,
+            return subprocess.Popen(
+                [sys.executable, *arguments], cwd=self.folder, env=self.environment,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
             )  # fmt: skip
-        assert process.stdin is not None
-        process.stdin.write(stdin)
-        process.stdin.close()
-        return process
 
-    def train(self, check: str, *options: str) -> subprocess.Popen[str]:
-        """Start `mexma train` with the check's recipe, in a process of its own."""
-        changes = [word for option in options if "=" in option for word in ("--set", option)]
-        others = [option for option in options if "=" not in option]
-        return self.start("-m", "mexma_cli", "train", f"{check}/recipe.yaml", *changes, *others)
-
-    def run_all(self, checks: dict[str, list[str]]) -> subprocess.Popen[str]:
+    def start_all(self, checks: dict[str, list[str]]) -> subprocess.Popen[bytes]:
         """Start the checks' commands, one after the other, in one process."""
         commands = []
         for check, lines in checks.items():
             (self.folder / check).mkdir(exist_ok=True)
             commands += [(line, f"{check}/stdout-{number}.txt") for number, line in enumerate(lines)]
-        return self.start("-c", DRIVER, stdin=json.dumps([str(self.checkout), commands]))
+        (self.folder / "commands.json").write_text(json.dumps(commands), encoding="utf-8")
+        return self.start("-c", DRIVER, str(self.checkout))
 
-    def wait(self, process: subprocess.Popen[str], wanted: int = 0) -> None:
+    def train(self, check: str, run: str, *options: str) -> subprocess.Popen[bytes]:
+        """Start `mexma train` with the check's recipe and another run's folder."""
+        recipe = f"{check}/recipe.yaml"
+        return self.start("-m", "mexma_cli", "train", recipe, "--set", f"run={run}", *options)
+
+    def wait(self, process: subprocess.Popen[bytes], wanted: int = 0) -> None:
         """Wait for a process; with another exit code than the wanted one this program ends."""
         if process.wait() != wanted:
             said = (self.folder / "stderr.txt").read_text(encoding="utf-8").splitlines()[-5:]
@@ -219,7 +216,7 @@ class Side:
 
 
 def copy_text(source: Path, folder: Path) -> None:
-    """The demo's texts, its translations as two files, and documents of fifty lines, made up."""
+    """The demo's texts, its translations as two files, made-up documents, and the vectors LASER was given."""
     folder.mkdir(parents=True)
     gold = (source / "gold.tsv").read_text(encoding="utf-8")
     pairs = "".join(f"{row}\t{other % 60}\n" for row in range(60) for other in (row, 7 * row + 1))
@@ -228,13 +225,18 @@ def copy_text(source: Path, folder: Path) -> None:
         files[f"{name}.txt"] = text = (source / f"{name}.txt").read_text(encoding="utf-8")
         files[f"gold.{name}"] = "".join(line.split("\t")[side] + "\n" for line in gold.splitlines())
         files[f"{name}.docs"] = "".join(f"{row % 60}\n" for row in range(text.count("\n")))
+    for name in ("src", "tgt"):
+        vectors = FIXTURES[name].astype(np.float32)
+        vectors.tofile(folder / f"{name}.f32")
+        files[f"{name}.txt"] = "".join(f"{row}\n" for row in range(len(vectors)))
     for name, content in files.items():
         (folder / name).write_text(content, encoding="utf-8")
 
 
-def training(check: str, objectives: list[dict[str, Any]], dropout: float = 0.1) -> dict[str, Any]:
+def training(check: str, objectives: list[dict[str, Any]]) -> dict[str, Any]:
     """A recipe of twenty steps for each objective, on the demo's translations."""
     corpus = {"name": "demo", "format": "tsv", "path": "gold.tsv", "languages": ["spa_Latn"]}
+    dropout = 0.0 if check == "processes" else 0.1
     return {
         "data": {"root": "text", "store": f"{check}/data", "max_tokens": 40, "corpora": [corpus]},
         "encoder": {
@@ -263,13 +265,10 @@ def decomposing(objective: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def write(side: Side, laser: Path) -> dict[str, list[str]]:
+def write(side: Side) -> dict[str, list[str]]:
     """Write the texts and recipes of a side; returns the commands of each check."""
     copy_text(side.checkout / "examples/spa-eng", side.folder / "text")
-    checks = dict(PIPELINE)
-    if laser.is_dir():
-        (side.folder / "text/laser").symlink_to(laser)
-        checks["laser"] = LASER
+    checks = PIPELINE | {"laser": LASER}
     for check, objectives in SYSTEMS.items():
         side.write_recipe(check, training(check, objectives))
         checks[check] = [f"train {check}/recipe.yaml"]
@@ -279,20 +278,17 @@ def write(side: Side, laser: Path) -> dict[str, list[str]]:
             f"train {check}/recipe.yaml",
             f"project embed/spa.emb --with {check}/run -o {check}/spa.emb",
         ]
-    side.write_recipe("processes", training("processes", [PROCESSES], dropout=0.0))
     return checks
 
 
-def stop_and_resume(sides: list[Side]) -> None:
+def stop_and_resume(side: Side) -> None:
     """The run `words-mexma` again, with SIGTERM in the middle of its last phase, and `--resume`."""
-    started = [side.train("words-mexma", "run=resumed/run") for side in sides]
-    for side, process in zip(sides, started, strict=True):
-        while process.poll() is None and len(side.log("resumed/run/log.jsonl")) < STEPS + 4:
-            time.sleep(0.005)
-        process.terminate()
-        side.wait(process, 128 + signal.SIGTERM)
-    for side in sides:
-        side.wait(side.train("words-mexma", "run=resumed/run", "--resume"))
+    process = side.train("words-mexma", "resumed/run")
+    while process.poll() is None and len(side.log("resumed/run/log.jsonl")) < STEPS + 4:
+        time.sleep(0.005)
+    process.terminate()
+    side.wait(process, 128 + signal.SIGTERM)
+    side.wait(side.train("words-mexma", "resumed/run", "--resume"))
 
 
 def differing(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:
@@ -300,18 +296,17 @@ def differing(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:
     return [name for name in sorted(one.keys() | other.keys()) if one.get(name) != other.get(name)]
 
 
-def unlike_laser(side: Side, laser: Path) -> list[str]:
-    """Where the pairs are not LASER's, or a score is more than 1e-6 from its."""
+def unlike_laser(side: Side) -> list[str]:
+    """Where the pairs are not those of LASER's programs, or a score is more than 1e-6 from theirs."""
     wrong = []
     for number, (retrieval, margin, k) in enumerate(LASER_CASES, start=2):
-        theirs = laser / f"mine.{retrieval}.{margin}.k{k}.tsv"
-        scores = []
-        for path in (side.folder / f"laser/stdout-{number}.txt", theirs):
-            rows = [line.partition("\t") for line in path.read_text(encoding="utf-8").splitlines()]
-            scores.append({pair: float(score) for score, _, pair in rows})
-        ours, reference = scores
-        if ours.keys() != reference.keys() or any(abs(ours[pair] - reference[pair]) > 1e-6 for pair in ours):
-            wrong.append(theirs.name)
+        case = f"mine.{retrieval}.{margin}.k{k}"
+        mined = np.loadtxt(side.folder / f"laser/stdout-{number}.txt", delimiter="\t", ndmin=2)
+        ours = {(source, target): score for score, source, target in mined.tolist()}
+        rows, scores = FIXTURES[f"{case}.rows"].tolist(), FIXTURES[f"{case}.scores"].tolist()
+        theirs = dict(zip(map(tuple, rows), scores, strict=True))
+        if ours.keys() != theirs.keys() or any(abs(ours[pair] - theirs[pair]) > 1e-6 for pair in ours):
+            wrong.append(case)
     return wrong
 
 
@@ -323,9 +318,8 @@ def unlike_one_process(side: Side) -> list[str]:
 
 def unlike_whole_run(side: Side) -> list[str]:
     """What a resumed run has left that the uninterrupted one has not."""
-    return [
-        name for name in differing(side.files("resumed"), side.files("words-mexma")) if name[:4] == "run/"
-    ]
+    found = differing(side.files("resumed"), side.files("words-mexma"))
+    return [name for name in found if name.startswith("run/")]
 
 
 def main() -> int:
@@ -335,41 +329,35 @@ def main() -> int:
     )
     parser.add_argument("before", type=Path)
     parser.add_argument("after", type=Path)
-    parser.add_argument("--laser", type=Path, help="LASER's vectors and results [AFTER/tests/fixtures/laser]")
     parser.add_argument("--keep", type=Path, help="a new folder for all that is written")
     arguments = parser.parse_args()
-    laser = (arguments.laser or arguments.after / "tests/fixtures/laser").resolve()
     with tempfile.TemporaryDirectory(prefix="mexma-same-") as temporary:
         folder = (arguments.keep or Path(temporary)).resolve()
         before, after = Side(arguments.before, folder / "before"), Side(arguments.after, folder / "after")
-        checks, _ = write(before, laser), write(after, laser)
-        print(f"{sum(map(len, checks.values()))} commands and four more runs, in both checkouts", flush=True)
-        for side, process in [(side, side.run_all(checks)) for side in (before, after)]:
+        checks, _ = write(before), write(after)
+        print(f"{sum(map(len, checks.values()))} commands and three more runs, in both checkouts", flush=True)
+        for side, process in [(side, side.start_all(checks)) for side in (before, after)]:
             side.wait(process)
-        stop_and_resume([before, after])
         for side in (before, after):
-            side.wait(side.train("processes"))
-            two = ("run=processes/two", "trainer.batch_pairs=8", "--nproc-per-node", "2")
-            side.wait(side.train("processes", *two))
+            stop_and_resume(side)
+            half = ("--set", "trainer.batch_pairs=8", "--nproc-per-node", "2")
+            side.wait(side.train("processes", "processes/two", *half))
         more = {
-            "laser": lambda: unlike_laser(after, laser),
+            "laser": lambda: unlike_laser(after),
             "resumed": lambda: unlike_whole_run(after),
             "processes": lambda: unlike_one_process(after),
         }
         all_same = True
-        for check in (*checks, "resumed", "processes"):
+        for check in (*checks, "resumed"):
             found = after.files(check)
             wrong = differing(before.files(check), found)
             wrong += [name for name in found if name.endswith(".failed")]
             wrong += more[check]() if check in more else []
-            print(
-                f"DIFFERENT  {check}: {', '.join(wrong)}"
-                if wrong
-                else f"same       {check}: {len(found)} files"
+            said = (
+                f"DIFFERENT  {check}: {', '.join(wrong)}" if wrong else f"same  {check}: {len(found)} files"
             )
+            print(said)
             all_same &= not wrong
-        if not laser.is_dir():
-            print("left out   laser: name LASER's vectors and results with --laser")
     return 0 if all_same else 1
 
 

@@ -18,7 +18,12 @@ import pytest
 from mexma_cli.main import COMMANDS, cli
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "examples/spa-eng/README.md"]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted(
+        page for folder in ("docs", "notes", "examples/spa-eng") for page in (ROOT / folder).glob("*.md")
+    ),
+]
 CONSOLE = re.compile(r"```console\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 
 
