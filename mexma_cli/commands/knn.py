@@ -17,7 +17,6 @@ from mexma_cli.commands.options import (
     encoder_options,
     k_option,
     search_options,
-    search_settings,
 )
 from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.text.amounts import counted
@@ -51,9 +50,7 @@ def command(
     output: Path,
     k: int,
     overwrite: bool,
-    index: str,
-    recall: float | None,
-    memory: int | None,
+    search: SearchSettings,
     dry_run: bool,
     encoder: EncoderChoice,
 ) -> None:
@@ -77,13 +74,12 @@ def command(
     from mexma_cli.stages.knn.knn import find_neighbours
     from mexma_cli.store.neighbours import check_replaceable
 
-    settings = search_settings(index, recall, memory)
-    if not overwrite and _is_done(output, (source, target), k, settings):
+    if not overwrite and _is_done(output, (source, target), k, search):
         log.info("%s is there already, of the same stores and settings: nothing to do", output)
         return
     check_replaceable(output, overwrite)
     if dry_run:
-        print_plan((source, target), k, settings, encoder)
+        print_plan((source, target), k, search, encoder)
         return
     make_parent(output)
     started = time.monotonic()
@@ -93,7 +89,7 @@ def command(
             (stores[0], stores[1]),
             output,
             k,
-            settings,
+            search,
             names=(label_of(source), label_of(target)),
             argv=command_line(),
             overwrite=overwrite,

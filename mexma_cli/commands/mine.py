@@ -17,6 +17,7 @@ from mexma_cli.commands.options import EncoderChoice, encoder_options
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
+    from mexma_cli.stages.knn.search import SearchSettings
     from mexma_cli.stages.mine.mine import Mined, MineSettings
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ def command(
     output: Path | None,
     kind: str | None,
     report: Path | None,
+    search: SearchSettings,
     dry_run: bool,
     source_lang: str,
     target_lang: str,
@@ -62,7 +64,7 @@ def command(
     if document_pairs is not None and within is None:
         raise click.UsageError("--document-pairs pairs the documents of --within: give that too.")
     if neighbours is not None:
-        if choices["index"] != "exact" or choices["memory"] is not None or dry_run:
+        if search.index != "exact" or search.memory is not None or dry_run:
             raise click.UsageError(
                 "--neighbours are found already: leave out --index, --memory and --dry-run."
             )
@@ -76,9 +78,9 @@ def command(
     kind = kind or format_of(output)
     if formats()[kind].two_files and (output is None or str(output) == "-"):
         raise click.UsageError(f"--format {kind} writes two files: name them with --output.")
-    settings = settings_of(kind=kind, **choices)
+    settings = settings_of(kind=kind, search=search, **choices)
     if dry_run:
-        print_plan(paths, settings.k, settings.search, encoder)
+        print_plan(paths, settings.k, search, encoder)
         return
     languages = language_of(source, source_lang), language_of(target, target_lang)
     files = outputs_of(output, kind, languages)

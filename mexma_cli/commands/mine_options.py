@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from mexma_cli.commands.inputs import is_typed
-from mexma_cli.commands.options import margin_option, neighbourhood_option, search_options, search_settings
+from mexma_cli.commands.options import RETRIEVALS, margin_option, neighbourhood_option, search_options
 from mexma_cli.formats.bitext import DEFAULT, formats
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _NEIGHBOURS = (
 _SELECTION = (
     click.option(
         "--retrieval",
-        type=click.Choice(["max", "intersect", "forward", "backward"]),
+        type=RETRIEVALS,
         default="max",
         show_default=True,
         help="max: best pairs first, each sentence in one at most. intersect: pairs that chose each other. "
@@ -127,9 +127,6 @@ def settings_of(
     retrieval: str,
     kind: str,
     with_ids: bool,
-    index: str,
-    recall: float | None,
-    memory: int | None,
     **choices: Any,
 ) -> MineSettings:
     """The settings of a run.
@@ -150,6 +147,5 @@ def settings_of(
     return MineSettings(
         retrieval="all" if all_candidates else retrieval,
         with_ids=with_ids or formats()[kind].ids == "always",
-        search=search_settings(index, recall, memory),
         **choices,
     )

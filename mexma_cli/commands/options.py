@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import click
 
@@ -18,9 +18,6 @@ from mexma_cli.stages.embed.inputs import (
     EncoderChoice,
     load_encoder,  # noqa: F401 - commands that need one import it from here
 )
-
-if TYPE_CHECKING:
-    from mexma_cli.stages.knn.search import SearchSettings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -49,6 +46,7 @@ def k_option(default: int, meaning: str) -> Callable[[Command], Command]:
     )
 
 
+RETRIEVALS = click.Choice(["max", "intersect", "forward", "backward"])
 neighbourhood_option = k_option(4, "Nearest sentences that make up a neighbourhood.")
 decomposer_option = click.option(
     "--with",
@@ -133,43 +131,45 @@ class Size(click.ParamType):
         return int(float(found[1]) * unit)
 
 
+_SEARCH = (
+    click.option(
+        "--dry-run", is_flag=True, help="Print what it would take (memory, disk, time), and do nothing."
+    ),
+    click.option(
+        "--memory",
+        type=Size(),
+        help="What this process may hold at most, such as 8G.  [default: what is fastest, about 1 GB "
+        "and what the neighbours take]",
+    ),
+    click.option(
+        "--recall",
+        type=click.FloatRange(0, 1, min_open=True),
+        help="Share of the neighbours that an approximate index has to find.  [default: 0.95]",
+    ),
+    click.option(
+        "--index",
+        default="exact",
+        show_default=True,
+        help="exact; auto: exact as long as that is no slower, then a FAISS index by size; or any FAISS "
+        "factory string. The cosines of what is found are exact.",
+    ),
+)
+
+
 def search_options(command: Command) -> Command:
-    """Add --index, --recall, --memory and --dry-run: the first three for `search_settings`."""
-    for option in (
-        click.option(
-            "--dry-run", is_flag=True, help="Print what it would take (memory, disk, time), and do nothing."
-        ),
-        click.option(
-            "--memory",
-            type=Size(),
-            help="What this process may hold at most, such as 8G.  [default: what is fastest, about 1 GB "
-            "and what the neighbours take]",
-        ),
-        click.option(
-            "--recall",
-            type=click.FloatRange(0, 1, min_open=True),
-            help="Share of the neighbours that an approximate index has to find.  [default: 0.95]",
-        ),
-        click.option(
-            "--index",
-            default="exact",
-            show_default=True,
-            help="exact; auto: exact as long as that is no slower, then a FAISS index by size; or any FAISS "
-            "factory string. The cosines of what is found are exact.",
-        ),
-    ):
-        command = option(command)
-    return command
+    """Add --index, --recall and --memory, which the command gets as `search`, and --dry-run."""
 
+    @functools.wraps(command)
+    def gathered(*, index: str, recall: float | None, memory: int | None, **options: Any) -> Any:
+        from mexma_cli.stages.knn.search import EXACT, SearchSettings
 
-def search_settings(index: str, recall: float | None, memory: int | None) -> SearchSettings:
-    """What these options mean together.
+        if index == EXACT and recall is not None:
+            raise click.UsageError(
+                "--recall is for an approximate --index; the exact search finds everything."
+            )
+        search = SearchSettings(index, 0.95 if recall is None else recall, memory)
+        return command(search=search, **options)
 
-    Raises:
-        click.UsageError: --recall for the exact search.
-    """
-    from mexma_cli.stages.knn.search import EXACT, SearchSettings
-
-    if index == EXACT and recall is not None:
-        raise click.UsageError("--recall is for an approximate --index; the exact search finds everything.")
-    return SearchSettings(index, 0.95 if recall is None else recall, memory)
+    for option in _SEARCH:
+        gathered = option(gathered)
+    return cast(Command, gathered)

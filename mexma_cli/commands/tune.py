@@ -20,7 +20,7 @@ from mexma_cli.commands.inputs import (
     refuse_inputs,
     tsv_outputs,
 )
-from mexma_cli.commands.options import DEFAULT_MARGIN, ENCODER_NAMES, encoder_options, k_option
+from mexma_cli.commands.options import DEFAULT_MARGIN, ENCODER_NAMES, RETRIEVALS, encoder_options, k_option
 from mexma_cli.commands.tune_output import (
     planted_json,
     print_languages,
@@ -107,7 +107,7 @@ _OF_PLANT = ("margin", "k", "retrieval", *ENCODER_NAMES)
 @k_option(4, "With --plant, as for `mexma mine`.")
 @click.option(
     "--retrieval",
-    type=click.Choice(["max", "intersect", "forward", "backward"]),
+    type=RETRIEVALS,
     default="max",
     show_default=True,
     help="With --plant, as for `mexma mine`.",
