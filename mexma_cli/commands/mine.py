@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,9 +12,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mexma_cli.commands.dry_run import print_plan
-from mexma_cli.commands.inputs import check_inputs, command_line, embedding_bar, progress_bar, refuse_inputs
-from mexma_cli.commands.mine_options import mine_options, settings_of
-from mexma_cli.commands.options import EncoderChoice, encoder_options
+from mexma_cli.commands.inputs import (
+    check_inputs,
+    command_line,
+    embedding_bar,
+    is_typed,
+    progress_bar,
+    refuse_inputs,
+)
+from mexma_cli.commands.options import (
+    RETRIEVALS,
+    EncoderChoice,
+    encoder_options,
+    margin_option,
+    neighbourhood_option,
+    search_options,
+)
+from mexma_cli.formats.bitext import DEFAULT, format_of, formats, outputs_of
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
@@ -23,10 +38,96 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+def _with(ids: str) -> str:
+    """The names of the formats with such `ids`."""
+    return ", ".join(name for name, found in formats().items() if found.ids == ids)
+
+
+def _format_help() -> str:
+    about = "".join(f"{name}: {found.about}. " for name, found in formats().items() if found.about)
+    named = [name for name, found in formats().items() if found.endings and name != DEFAULT]
+    return f"{about} [default: {' and '.join(named)} by the name of the output, else {DEFAULT}]"
+
+
 @click.command("mine")
 @click.argument("source", type=click.Path(path_type=Path, allow_dash=True))
 @click.argument("target", type=click.Path(path_type=Path, allow_dash=True))
-@mine_options
+@search_options
+@margin_option
+@neighbourhood_option
+@click.option(
+    "--neighbours",
+    type=click.Path(path_type=Path),
+    metavar="NAME.knn",
+    help="Take the neighbours from here, where `mexma knn` kept them, instead of searching.",
+)
+@click.option(
+    "--retrieval",
+    type=RETRIEVALS,
+    default="max",
+    show_default=True,
+    help="max: best pairs first, each sentence in one at most. intersect: pairs that chose each other. "
+    "forward, backward: the best target of every source, or the other way round.",
+)
+@click.option(
+    "--all-candidates",
+    is_flag=True,
+    help="Instead of --retrieval: every neighbour of every sentence, each pair once.",
+)
+@click.option(
+    "--threshold",
+    type=float,
+    help="Keep pairs with a score above this.  [default: 0 with max, none with the others]",
+)
+@click.option(
+    "--max-score",
+    type=float,
+    help="Keep pairs with a score up to this; above are near-copies. stopes has 1.25.",
+)
+@click.option(
+    "--drop-copies",
+    is_flag=True,
+    help="Drop pairs whose sides are the same sentence, or the same but for case, numbers, punctuation "
+    "and a few letters.",
+)
+@click.option("--top", type=click.IntRange(min=1), metavar="N", help="Keep the N best of what is left.")
+@click.option(
+    "--within",
+    nargs=2,
+    type=click.Path(path_type=Path),
+    metavar="SOURCE_DOCS TARGET_DOCS",
+    help="Only pairs from documents that are paired: two files with the document id of every line of "
+    "SOURCE and of TARGET. Equal ids are paired.",
+)
+@click.option(
+    "--document-pairs",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Which documents of --within are paired, if not equal ids: source id TAB target id.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="File for the pairs, compressed if named .gz, .bz2, .xz or .zst.  [default: stdout]",
+)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(list(formats())),
+    help=_format_help(),
+)
+@click.option(
+    "--with-ids",
+    is_flag=True,
+    help=f"{_with('wanted')}: add source line, target line, source rank, target rank, cosine, source "
+    f"mean and target mean. {_with('always')} has them always.",
+)
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    help="File for a JSON report of the run: inputs, settings, counts, scores, time and memory.",
+)
 @click.option("--source-lang", default="und", help="Language of SOURCE, if its store does not say.")
 @click.option("--target-lang", default="und", help="Language of TARGET, if its store does not say.")
 @encoder_options
@@ -70,7 +171,6 @@ def command(
             )
         if str(neighbours).isdigit() and not neighbours.exists():
             raise click.UsageError(f"--neighbours takes what `mexma knn` made; how many: -k {neighbours}")
-    from mexma_cli.formats.bitext import format_of, formats, outputs_of
     from mexma_cli.stages.mine.files import documents_of, language_of, mine_files
     from mexma_cli.stages.mine.job import MiningJob
     from mexma_cli.text.writing import prepare_output
@@ -78,7 +178,7 @@ def command(
     kind = kind or format_of(output)
     if formats()[kind].two_files and (output is None or str(output) == "-"):
         raise click.UsageError(f"--format {kind} writes two files: name them with --output.")
-    settings = settings_of(kind=kind, search=search, **choices)
+    settings = _settings(kind=kind, search=search, **choices)
     if dry_run:
         print_plan(paths, settings.k, search, encoder)
         return
@@ -96,6 +196,31 @@ def command(
     _tell(mined, settings, time.monotonic() - started)
     if changed:
         log.info("%s in %s", formats()[kind].changes, counted(changed, "sentence"))
+
+
+def _settings(
+    *, all_candidates: bool, retrieval: str, kind: str, with_ids: bool, **choices: Any
+) -> MineSettings:
+    """The settings of a run.
+
+    Raises:
+        click.UsageError: options that contradict each other.
+    """
+    from mexma_cli.stages.mine.mine import MineSettings
+
+    if all_candidates and is_typed("retrieval"):
+        raise click.UsageError("--all-candidates is instead of --retrieval: give one of them.")
+    if with_ids and formats()[kind].ids == "never":
+        others = ", ".join(name for name, found in formats().items() if found.ids != "never")
+        raise click.UsageError(f"--with-ids: {kind} files have no place for ids; these have: {others}.")
+    for name in ("threshold", "max_score"):
+        if choices[name] is not None and math.isnan(choices[name]):
+            raise click.UsageError(f"--{name.replace('_', '-')} nan: no score is above or below that.")
+    return MineSettings(
+        retrieval="all" if all_candidates else retrieval,
+        with_ids=with_ids or formats()[kind].ids == "always",
+        **choices,
+    )
 
 
 def _check_names(inputs: list[Path], files: list[Path], report: Path | None) -> None:
