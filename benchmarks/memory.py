@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from mine import BLOCK, make_up
 
-from mexma_cli.commands.dry_run import show_plan
+from mexma_cli.commands.dry_run import show_estimate
 from mexma_cli.commands.options import Size
 from mexma_cli.stages.knn.estimate import SearchInput
 from mexma_cli.stages.knn.search import SearchSettings
@@ -60,7 +60,7 @@ def main() -> None:
     if settings.plan:
         sides = (SearchInput("x.emb", settings.rows, 100 * settings.rows),) * 2
         memory = Size().convert(settings.memory, None, None)
-        show_plan((sides[0], sides[1]), settings.dim, settings.k, SearchSettings(memory=memory), None)
+        show_estimate((sides[0], sides[1]), settings.dim, settings.k, SearchSettings(memory=memory), None)
         return
     with tempfile.TemporaryDirectory(prefix="mexma-benchmark-") as name:
         folder = Path(name)

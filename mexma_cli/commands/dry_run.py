@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.stages.embed.inputs import is_store, load_encoder_of, open_store
 from mexma_cli.text.amounts import size, size_option
-from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
     from mexma_cli.commands.options import EncoderChoice
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
 _ASSUMED = "a machine as busy as now, and random vectors"
 
 
-def print_plan(paths: tuple[Path, Path], k: int, settings: SearchSettings, choice: EncoderChoice) -> None:
+def print_estimate(paths: tuple[Path, Path], k: int, settings: SearchSettings, choice: EncoderChoice) -> None:
     """Print memory, disk and time for a search in two stores or texts.
 
     Raises:
@@ -30,44 +27,26 @@ def print_plan(paths: tuple[Path, Path], k: int, settings: SearchSettings, choic
     """
     if any(str(path) == "-" for path in paths):
         raise click.UsageError("--dry-run reads its inputs, so they must be files.")
-    stores = [open_store(path) if is_store(path) else None for path in paths]
-    encoder = load_encoder_of(stores, choice, "the text") if None in stores else None
-    dim = encoder.dim if encoder else next(store.dim for store in stores if store)
-    show_plan((_input(paths[0]), _input(paths[1])), dim, k, settings, encoder)
+    from mexma_cli.stages.knn.estimate import look_at
+
+    inputs, dim, encoder = look_at(paths, choice)
+    show_estimate(inputs, dim, k, settings, encoder)
 
 
-def show_plan(
+def show_estimate(
     inputs: tuple[SearchInput, SearchInput],
     dim: int,
     k: int,
     settings: SearchSettings,
     encoder: SentenceEncoder | None,
 ) -> None:
-    """Print memory, disk and time, a line each."""
+    """Print the arguments and the result of `estimate`, a line each."""
     from mexma_cli.stages.knn.estimate import estimate
 
     for side in inputs:
         click.echo(f"{side.label:<24} {side.rows:>14,} lines x {dim}")
     for name, value in _lines(estimate(inputs, dim, k, settings, encoder), settings):
         click.echo(f"{name:<24} {value}")
-
-
-def _input(path: Path) -> SearchInput:
-    from mexma_cli.stages.knn.estimate import SearchInput, sample
-    from mexma_cli.text.lines import read_lines, scan
-
-    if is_store(path):
-        store = open_store(path)
-        return SearchInput(label_of(path), store.rows, _text_bytes(store.sentences(), store.rows))
-    found = scan(path)
-    return SearchInput(label_of(path), found.lines, found.bytes, sample(read_lines(path)))
-
-
-def _text_bytes(sentences: Iterator[str], rows: int) -> int:
-    from mexma_cli.stages.knn.estimate import sample
-
-    lines = sample(sentences)
-    return sum(len(line.encode()) + 1 for line in lines) * rows // max(len(lines), 1)
 
 
 def _lines(found: SearchEstimate, settings: SearchSettings) -> list[tuple[str, str]]:

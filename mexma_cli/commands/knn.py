@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.commands.dry_run import print_plan
+from mexma_cli.commands.dry_run import print_estimate
 from mexma_cli.commands.inputs import check_inputs, command_line, opened, progress_bar
 from mexma_cli.commands.options import (
     EncoderChoice,
@@ -79,7 +79,7 @@ def command(
         return
     check_replaceable(output, overwrite)
     if dry_run:
-        print_plan((source, target), k, search, encoder)
+        print_estimate((source, target), k, search, encoder)
         return
     make_parent(output)
     started = time.monotonic()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mexma_cli.commands.dry_run import print_plan
+from mexma_cli.commands.dry_run import print_estimate
 from mexma_cli.commands.inputs import (
     check_inputs,
     command_line,
@@ -180,7 +180,7 @@ def command(
         raise click.UsageError(f"--format {kind} writes two files: name them with --output.")
     settings = _settings(kind=kind, search=search, **choices)
     if dry_run:
-        print_plan(paths, settings.k, search, encoder)
+        print_estimate(paths, settings.k, search, encoder)
         return
     languages = language_of(source, source_lang), language_of(target, target_lang)
     files = outputs_of(output, kind, languages)

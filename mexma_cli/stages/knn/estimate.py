@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mexma_cli.knn.estimate import seconds_needed
 from mexma_cli.knn.exact import X_ROWS, bytes_needed
+from mexma_cli.stages.embed.inputs import EncoderChoice, is_store, load_encoder_of, open_store
 from mexma_cli.stages.knn.search import SearchSettings, enough, has_index, least_bytes, resident
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.text.lines import read_lines, scan
+from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
@@ -96,6 +101,25 @@ def _index_bytes(n: int, m: int, dim: int, index: str) -> int:
     return sum(faiss_index.bytes_needed(rows, dim, index) for rows in (n, m))
 
 
-def sample(lines: Iterable[str]) -> list[str]:
-    """Some of the first lines."""
-    return list(islice(lines, _SAMPLE))
+def look_at(
+    paths: tuple[Path, Path], choice: EncoderChoice
+) -> tuple[tuple[SearchInput, SearchInput], int, SentenceEncoder | None]:
+    """Two stores or texts as `estimate` wants them: the inputs, the dimension, the encoder if there is a text.
+
+    Raises:
+        MexmaError: An input is missing or damaged, or a text's encoder is another one than the store's.
+    """
+    stores = [open_store(path) if is_store(path) else None for path in paths]
+    encoder = load_encoder_of(stores, choice, "the text") if None in stores else None
+    dim = encoder.dim if encoder else next(store.dim for store in stores if store)
+    source, target = (_input(path, store) for path, store in zip(paths, stores, strict=True))
+    return (source, target), dim, encoder
+
+
+def _input(path: Path, store: EmbeddingStore | None) -> SearchInput:
+    if store is None:
+        text = scan(path)
+        return SearchInput(label_of(path), text.lines, text.bytes, list(islice(read_lines(path), _SAMPLE)))
+    lines = list(islice(store.sentences(), _SAMPLE))
+    text_bytes = sum(len(line.encode()) + 1 for line in lines) * store.rows // max(len(lines), 1)
+    return SearchInput(label_of(path), store.rows, text_bytes)
