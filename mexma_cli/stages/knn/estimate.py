@@ -104,7 +104,7 @@ def _index_bytes(n: int, m: int, dim: int, index: str) -> int:
 def look_at(
     paths: tuple[Path, Path], choice: EncoderChoice
 ) -> tuple[tuple[SearchInput, SearchInput], int, SentenceEncoder | None]:
-    """Two stores or texts as `estimate` wants them: the inputs, the dimension, the encoder if there is a text.
+    """Two stores or texts for `estimate`: the inputs, their dimension, and the encoder if one is a text.
 
     Raises:
         MexmaError: An input is missing or damaged, or a text's encoder is another one than the store's.
