@@ -56,15 +56,17 @@ def main() -> None:
     started = time.perf_counter()
     with clock("loading"):
         from mexma_cli.encoder.encoder import SentenceEncoder
-        from mexma_cli.evaluation.aligned import AlignedTexts, xsim_result
-        from mexma_cli.evaluation.files import aligned_folder, read_sentences
-        from mexma_cli.evaluation.xsim import xsim_of
+        from mexma_cli.evaluation.readers.aligned import AlignedTexts, aligned_folder
+        from mexma_cli.evaluation.readers.common import read_sentences
+        from mexma_cli.evaluation.xsim import xsim_of, xsim_result
         from mexma_cli.knn.exact import knn
-        from mexma_cli.reporting.results import describe, text_lines
+        from mexma_cli.reporting.result import describe
+        from mexma_cli.reporting.tables import text_lines
 
         encoder = SentenceEncoder.load(args.model, dtype=args.dtype)
     with clock("reading"):
-        files = aligned_folder(args.data, "devtest").files
+        source = aligned_folder(args.data, "devtest")
+        files = source.files
         texts = {}
         for number, (code, path) in enumerate(islice(cycle(files.items()), args.languages + 1)):
             around = number // len(files)
@@ -80,7 +82,7 @@ def main() -> None:
     with clock("neighbours"):
         found = {code: knn(x, y, 4) for code, x in vectors.items()}
     with clock("scoring"):
-        data = AlignedTexts(args.data, "", "devtest", "all", "eng_Latn", args.data, target, texts)
+        data = AlignedTexts(source, "all", "eng_Latn", target, texts)
         scored = {code: xsim_of(near, "ratio", target) for code, near in found.items()}
         plain = {code.split()[0]: one for code, one in scored.items()}
         table = text_lines(xsim_result(data, plain, describe(encoder), "ratio", 4))

@@ -29,7 +29,7 @@ from scipy import stats
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.evaluation.leakage import leakage_scores, measure_leakage
-from mexma_cli.evaluation.retrieval import read_tatoeba
+from mexma_cli.evaluation.readers.tatoeba import read_tatoeba
 from mexma_cli.files import write_json_atomic
 from mexma_cli.recipe import Recipe, load, load_any
 from mexma_cli.recipe.decompose import DecomposeRecipe

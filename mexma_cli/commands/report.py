@@ -81,7 +81,7 @@ def _instead(path: Path) -> str:
     """What to name in the place of a path that is no run."""
     from mexma_cli.errors import MexmaError
     from mexma_cli.reporting.curves import LOG
-    from mexma_cli.reporting.results import Result
+    from mexma_cli.reporting.result import Result
 
     found = sorted(path.glob("*.json")) if path.is_dir() else []
     results = []
@@ -114,9 +114,11 @@ def _runs(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
 
 
 def _results(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
+    from mexma_cli.commands.eval import headings
     from mexma_cli.errors import MexmaError
     from mexma_cli.reporting.page import write_page
-    from mexma_cli.reporting.results import Result, text_lines
+    from mexma_cli.reporting.result import Result
+    from mexma_cli.reporting.tables import text_lines
     from mexma_cli.text.writing import prepare_output
 
     if output is not None and output.suffix.lower() != ".html":
@@ -124,7 +126,7 @@ def _results(paths: Sequence[Path], output: Path | None, as_json: bool) -> None:
     prepare_output(output)
     results = [Result.read(path) for path in paths]
     if output is not None:
-        write_page(output, results)
+        write_page(output, results, headings())
     if as_json:
         click.echo(json.dumps({"results": [result.to_json() for result in results]}, ensure_ascii=False))
         return

@@ -6,9 +6,11 @@ row of each sentence's first token is computed from them: softmax(q k / sqrt(d))
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,10 +20,16 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from mexma_cli.encoder.encoder import TOKENS_PER_BATCH
 from mexma_cli.encoder.model.attention import IMPLEMENTATION, attention_arguments, packed_attention
 from mexma_cli.encoder.model.packing import PackedBatch, by_token_budget, pack
-from mexma_cli.reporting.attention_plot import Row
+from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.readers.aligned import AlignedFolder, language_list
+from mexma_cli.reporting.attention_plot import AttentionRow
+from mexma_cli.reporting.result import Result, describe
+from mexma_cli.text.lines import is_blank
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
+
+log = logging.getLogger(__name__)
 
 WATCHED = "mexma_packed_watched"
 
@@ -38,7 +46,7 @@ class Entropy:
     mean_words: float
 
 
-def attention_rows(encoder: SentenceEncoder, sentences: Sequence[str]) -> Iterator[Row]:
+def attention_rows(encoder: SentenceEncoder, sentences: Sequence[str]) -> Iterator[AttentionRow]:
     """The rows of all sentences, the longest first; memory is that of one batch."""
     tokens = encoder.tokenize(sentences)
     encoder.model.eval()
@@ -46,7 +54,7 @@ def attention_rows(encoder: SentenceEncoder, sentences: Sequence[str]) -> Iterat
         batch = pack([tokens[row] for row in rows], encoder.transformer.first_position).to(encoder.device)
         for row, weights in zip(rows.tolist(), first_rows(encoder.model, batch), strict=True):
             names = encoder.tokenizer.convert_ids_to_tokens(tokens[row].tolist())
-            yield Row(row, tuple(names), weights)
+            yield AttentionRow(row, tuple(names), weights)
 
 
 @torch.inference_mode()
@@ -72,7 +80,7 @@ def entropy(weights: np.ndarray) -> np.ndarray:
     return -(weights * logs).sum(axis=-1)
 
 
-def mean_entropy(rows: Iterator[Row]) -> Entropy | None:
+def mean_entropy(rows: Iterator[AttentionRow]) -> Entropy | None:
     """Over sentences that have tokens besides the first and the last; None where there is none."""
     found = []
     for row in rows:
@@ -83,6 +91,69 @@ def mean_entropy(rows: Iterator[Row]) -> Entropy | None:
         return None
     (heads, mean), (heads_words, mean_words) = np.mean(found, axis=0).tolist()
     return Entropy(len(found), heads, mean, heads_words, mean_words)
+
+
+def evaluate(
+    encoder: SentenceEncoder,
+    source: AlignedFolder,
+    languages: str | None,
+    texts: Mapping[str, Sequence[str]],
+    on_language: Callable[[], object],
+) -> Result:
+    """Mean entropies of every language, and their means over languages.
+
+    Args:
+        languages: As they were asked for.
+        texts: Their sentences, by code.
+        on_language: Called after every language.
+
+    Raises:
+        MexmaError: No sentence has a token.
+    """
+    rows: list[dict[str, Any]] = []
+    for language, lines in texts.items():
+        found = mean_entropy(attention_rows(encoder, lines))
+        on_language()
+        if found is None:
+            log.warning("warning: %s is left out: none of its sentences has a token", language)
+            continue
+        rows.append(
+            {
+                "language": language,
+                "sentences": found.sentences,
+                "entropy": found.heads,
+                "without <s> </s>": found.heads_words,
+                "of mean": found.mean,
+                "of mean without <s> </s>": found.mean_words,
+            }
+        )
+    if not rows:
+        raise MexmaError(f"{source.folder}: no sentence has a token")
+    measured = [key for key in rows[0] if key not in ("language", "sentences")]
+    scores = {key: sum(row[key] for row in rows) / len(rows) for key in measured}
+    settings = source.settings() | {"languages": languages or "all", "layer": "last", "unit": "nats"}
+    # The paper's languages are those of the 81 that LaBSE knows too: it does not list them.
+    whole = languages == "81" and texts.keys() >= language_list("81").keys()
+    is_flores = source.is_flores and source.split == "devtest"
+    benchmark = "attention" if whole and is_flores else None
+    return Result("attention", describe(encoder), settings, scores, rows, benchmark)
+
+
+def rows_to_draw(
+    encoder: SentenceEncoder, sentences: Sequence[str], texts: Mapping[str, Sequence[str]]
+) -> list[AttentionRow]:
+    """What `draw_attention` draws of these sentences, or else of the first of the first two languages.
+
+    Raises:
+        MexmaError: A sentence has no token.
+    """
+    first = (next((line for line in lines if not is_blank(line)), None) for lines in texts.values())
+    chosen = sentences or list(islice(filter(None, first), 2))
+    rows = sorted(attention_rows(encoder, chosen), key=lambda row: row.line)
+    if not rows or any(len(row.tokens) < 3 for row in rows):
+        raise MexmaError("a sentence for the picture has no token", "name others with --sentence")
+    encoder.truncated = 0  # of what is measured only
+    return rows
 
 
 @contextmanager

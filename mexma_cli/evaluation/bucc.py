@@ -9,31 +9,27 @@ by margin, one to one, cut at a threshold.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import numpy as np
 import xxhash
 
+from mexma_cli.evaluation.embedder import Embed, Embedder
+from mexma_cli.evaluation.readers.mining import MiningSet
 from mexma_cli.knn.exact import knn
 from mexma_cli.mining.match import match
-from mexma_cli.mining.resampling import Labelled
+from mexma_cli.mining.resampling import Labelled, held_out
+from mexma_cli.mining.threshold import Threshold, best_f1, measured
+from mexma_cli.reporting.result import Result
 
-
-@dataclass(frozen=True)
-class MiningSet:
-    """One pair of texts. `gold` int64 [g, 2]: rows of sources and of targets that are translations."""
-
-    pair: str
-    """`fra-eng`."""
-    split: str
-    """`training`; empty where the files' names have none."""
-    source_ids: list[str]
-    sources: list[str]
-    target_ids: list[str]
-    targets: list[str]
-    gold: np.ndarray
-    is_bucc: bool
-    """Whether the files are named as BUCC's."""
+_TUNED_ON = {
+    True: ("training", "train", "dev", "sample"),
+    False: ("sample", "dev"),
+}
+"""Where thresholds come from, with and without a test split: the paper tunes on training and applies to test;
+what can be had without the organisers' gold list is sample and training."""
 
 
 def weighted_f1(truth: np.ndarray, found: np.ndarray) -> float:
@@ -110,3 +106,109 @@ def _occurrences(sentences: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         is_first[row] = before == row
         is_only[[before, row]] = is_only[before] & is_first[row]
     return is_first, is_only
+
+
+def measure(
+    sets: Sequence[MiningSet],
+    embed: Embed,
+    margin: str = "ratio",
+    k: int = 4,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> list[dict[str, Any]]:
+    """A row for every set: `cosine f1`; the best F1 by margin, its threshold, precision and recall; and
+    `held-out f1`: of the threshold that the pair's tuning split gave, or one half of the only split's gold
+    pairs, on what it was not tuned on (`tuned on` says what that was). Percent; None where there is none."""
+    rows, labelled = [], []
+    for data in sets:
+        x, y = embed(data.sources), embed(data.targets)
+        found = ranked(data, x, y, margin, k, on_progress)
+        labelled.append(found)
+        best = best_f1(found.scores, found.is_gold, found.gold) if len(found.scores) else None
+        rows.append(
+            {
+                "pair": data.pair,
+                "split": data.split or "-",
+                "sources": len(data.sources),
+                "targets": len(data.targets),
+                "gold": found.gold,
+                "cosine f1": 100 * cosine_f1(x, y, data.gold),
+                "threshold": best and best.threshold,
+                "precision": best and 100 * best.precision,
+                "recall": best and 100 * best.recall,
+                "tuned f1": best and 100 * best.f1,
+            }
+        )
+    for row, data, found in zip(rows, sets, labelled, strict=True):
+        source = _tuning_split(data, sets)
+        applied = _applied(found, source, rows, data)
+        row["held-out f1"] = applied and 100 * applied.f1
+        row["tuned on"] = None if applied is None else (source if source != data.split else "half of it")
+    return rows
+
+
+def _tuning_split(data: MiningSet, sets: Sequence[MiningSet]) -> str:
+    """The split that gives a pair's threshold; with one split, that one."""
+    splits = {one.split for one in sets if one.pair == data.pair}
+    if len(splits) == 1:
+        return data.split
+    return next((name for name in _TUNED_ON["test" in splits] if name in splits), data.split)
+
+
+def _applied(
+    found: Labelled, tuned_on: str, rows: Sequence[dict[str, Any]], data: MiningSet
+) -> Threshold | None:
+    same = [row for row in rows if row["pair"] == data.pair]
+    if len(same) == 1:
+        halves = held_out(found) if len(found.scores) else None
+        return halves.result if halves else None
+    (tuned,) = (row for row in same if row["split"] == (tuned_on or "-"))
+    if tuned_on == data.split or tuned["threshold"] is None:
+        return None
+    if data.split != "test" and any(row["split"] == "test" for row in same):
+        return None  # BUCC's sample, in the folder of training and test
+    return measured(found.scores, found.is_gold, found.gold, tuned["threshold"])
+
+
+def evaluate(
+    sets: Sequence[MiningSet],
+    folders: Sequence[Path],
+    embed: Embedder,
+    margin: str,
+    k: int,
+    on_progress: Callable[[int, int], None],
+) -> Result:
+    """F1 of every mining set, and the means.
+
+    Args:
+        folders: As they were named.
+        on_progress: As for `knn`.
+    """
+    rows = measure(sets, embed, margin, k, on_progress)
+    return bucc_result(rows, sets, folders, embed.describe(), margin, k)
+
+
+def bucc_result(
+    rows: list[dict[str, Any]],
+    sets: Sequence[MiningSet],
+    folders: Sequence[Path],
+    encoder: dict[str, Any],
+    margin: str,
+    k: int,
+) -> Result:
+    """The `Result`. Means of `cosine f1` and `tuned f1` are over training splits where there are some, as the
+    papers' are; of `held-out f1` over what a threshold was applied to, as `test f1` if that is test only."""
+    main = [row for row in rows if row["split"] == "training"] or rows
+    applied = [row for row in rows if row["held-out f1"] is not None]
+    scores = {
+        "cosine f1": fmean(row["cosine f1"] for row in main),
+        "tuned f1": fmean(row["tuned f1"] or 0.0 for row in main),
+    }
+    if applied:
+        tested = {(row["split"], row["tuned on"]) for row in applied} == {("test", "training")}
+        name = "test f1" if tested else "held-out f1"
+        rows = [{name if key == "held-out f1" else key: row[key] for key in row} for row in rows]
+        scores[name] = fmean(row["held-out f1"] for row in applied)
+    settings = {"data": [str(folder) for folder in folders], "margin": margin, "k": k}
+    as_published = all(one.is_bucc for one in sets) and main[0]["split"] == "training"
+    published = "bucc" if as_published and (margin, k) == ("ratio", 4) else None
+    return Result("bucc", encoder, settings, scores, rows, published)

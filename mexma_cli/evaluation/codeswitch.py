@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +12,31 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.readers.common import read_aligned, read_sentences
+from mexma_cli.files import fingerprint, whole_file, write_json_atomic
+from mexma_cli.text.amounts import counted
 from mexma_cli.text.lines import is_blank, read_lines
+
+log = logging.getLogger(__name__)
 
 HINT = "MUSE's dictionaries (github.com/facebookresearch/MUSE, de-en.txt): a word, a space, its translation"
 
 Dictionary = dict[str, tuple[str, ...]]
 """Words in lower case to their translations."""
+
+
+@dataclass(frozen=True)
+class Switching:
+    """How a set is made.
+
+    Attributes:
+        count: Sentences to draw; fewer where there are fewer.
+        rate: Probability with which a word that the dictionary has is replaced.
+    """
+
+    count: int = 1000
+    rate: float = 0.5
+    seed: int = 42
 
 
 @dataclass(frozen=True)
@@ -63,17 +83,16 @@ def read_dictionary(path: Path) -> Dictionary:
 
 
 def code_switched(
-    source: Sequence[str], target: Sequence[str], dictionary: Dictionary, count: int, rate: float, seed: int
+    source: Sequence[str], target: Sequence[str], dictionary: Dictionary, settings: Switching
 ) -> Switched:
     """Replace words of sentences by translations, drawn among those that the dictionary has.
 
     The paper says no rate; its examples swap a sixth to four sevenths of the words. Each known word is
-    replaced with probability `rate`, and one at random where none was. What becomes of a sentence depends on
-    the seed, its row and itself only. Sentences that either side has twice count once, the first.
+    replaced with probability `settings.rate`, and one at random where none was. A sentence's replacements
+    depend on the seed, its row and itself only. Sentences that either side has twice count once, the first.
 
     Args:
         source, target: Line n of one is the translation of line n of the other.
-        count: Sentences to draw; fewer where there are fewer.
 
     Raises:
         MexmaError: No sentence has a word of the dictionary.
@@ -93,15 +112,72 @@ def code_switched(
             f"none of {len(source):,} sentences has a word of the dictionary",
             "is it from the text's language? Words are what stands between spaces and punctuation",
         )
-    drawn = np.random.default_rng(seed).permutation(len(usable))[:count]
+    drawn = np.random.default_rng(settings.seed).permutation(len(usable))[: settings.count]
     rows = [usable[place] for place in sorted(drawn.tolist())]
     sentences, words, replaced = [], 0, 0
     for row in rows:
-        text, number = _switch(source[row], dictionary, rate, np.random.default_rng([seed, row]))
+        random = np.random.default_rng([settings.seed, row])
+        text, number = _switch(source[row], dictionary, settings.rate, random)
         sentences.append(text)
         replaced += number
         words += sum(_is_letter(piece[0]) for piece in _pieces(source[row]))
     return Switched(rows, sentences, len(usable), words, replaced)
+
+
+def write_code_switched(
+    texts: tuple[Path, Path], dictionary: Path, output: Path, code: str, settings: Switching
+) -> None:
+    """Make a code-switched set of two files, and write it under the names that `output_paths` says.
+
+    Args:
+        texts: Line n of the first, in the language of `code`, is the translation of line n of the second.
+        output: A folder; it is made.
+
+    Raises:
+        MexmaError: As `read_dictionary` and `code_switched`; or the texts differ in length.
+    """
+    words = read_dictionary(dictionary)
+    english = read_sentences(texts[1])
+    other = read_aligned(*texts, len(english))
+    made = code_switched(other, english, words, settings)
+    facts = {
+        "source": str(texts[0]),
+        "source_checksum": fingerprint(other),  # of what was read: a pipe cannot be read again
+        "target": str(texts[1]),
+        "target_checksum": fingerprint(english),
+        "dictionary": str(dictionary),
+        "dictionary_checksum": fingerprint(words),
+        "rate": settings.rate,
+        "seed": settings.seed,
+        "sentences": len(made.rows),
+        "usable": made.usable,
+        "words": made.words,
+        "replaced": made.replaced,
+        "lines": [row + 1 for row in made.rows],
+    }
+    output.mkdir(parents=True, exist_ok=True)
+    # First, so that without it there is no text that could be taken for LASER's.
+    write_json_atomic(output / f"codeswitch.{code}.json", facts)
+    chosen = [english[row] for row in made.rows]
+    for path, lines in zip(output_paths(output, code), (made.sentences, chosen), strict=True):
+        with whole_file(path) as file:
+            file.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
+    if len(made.rows) < settings.count:
+        has = counted(len(made.rows), "sentence has", "sentences have")
+        log.warning("warning: only %s a word of the dictionary", has)
+    log.info(
+        "%s in %s, %s of %s words replaced (%.0f %%)",
+        counted(len(made.rows), "sentence"),
+        output,
+        f"{made.replaced:,}",
+        f"{made.words:,}",
+        100 * made.replaced / made.words,
+    )
+
+
+def output_paths(folder: Path, code: str) -> list[Path]:
+    """The files of a language's set, named as Tatoeba's: the language's own, and English."""
+    return [folder / f"tatoeba.{code}-eng.{side}" for side in (code, "eng")]
 
 
 def _switch(

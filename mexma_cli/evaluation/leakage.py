@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
-from statistics import fmean
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mexma_cli.evaluation.retrieval import DIRECTIONS, GROUPS, AlignedPair, precision_at_1
-from mexma_cli.evaluation.sts import score_pairs
-from mexma_cli.evaluation.sts_files import Pairs
+from mexma_cli.evaluation.embedder import Embed
+from mexma_cli.evaluation.readers.sts import Pairs
+from mexma_cli.evaluation.readers.tatoeba import GROUPS, AlignedPair, is_switched
+from mexma_cli.evaluation.sts import means_of_known, score_pairs
+from mexma_cli.evaluation.tatoeba import DIRECTIONS, precision_at_1
+from mexma_cli.reporting.cloud_plot import Clouds
+from mexma_cli.reporting.result import Result
 
 WHOLE = "vectors"
 PARTS = ("meaning", "language")
@@ -23,7 +27,6 @@ STS17 = {tuple(pair.split("-")) for pair in _STS17.split()}
 SWITCHED = {"arb", "deu", "fra", "ita", "nld", "por", "ron", "spa"}
 """Languages of the paper's code-switched sets (Table 11), as `mexma eval codeswitch` names its files."""
 
-Embed = Callable[[Sequence[str]], np.ndarray]
 Split = Callable[[np.ndarray], dict[str, np.ndarray]]
 """An encoder's vectors, float32 [N, dim], to all of `PARTS` of them, [N, dim] each."""
 Row = dict[str, Any]
@@ -57,6 +60,16 @@ def _parts(vectors: np.ndarray, split: Split) -> dict[str, np.ndarray]:
     return {WHOLE: vectors, **split(vectors)}
 
 
+def leakage_result(
+    rows: list[Row], folder: Path, sts_paths: Sequence[Path], encoder: dict[str, Any]
+) -> Result:
+    """The `Result` of what `measure_leakage` found in a folder of Tatoeba files and in similarity sets."""
+    languages = list(dict.fromkeys(row["data"] for row in rows if row["measure"] in DIRECTIONS))
+    settings = {"data": str(folder), "languages": len(languages), "sts": list(map(str, sts_paths))}
+    benchmark = published_as(languages, is_switched(folder))
+    return Result("leakage", encoder, settings, leakage_scores(rows), rows, benchmark)
+
+
 def leakage_scores(rows: Sequence[Row]) -> dict[str, float]:
     """The means of both parts by measure: `meaning eng->xx` over all data and the like, `meaning eng->xx 14`
     over each group of `retrieval.GROUPS` that is there as a whole."""
@@ -69,12 +82,10 @@ def leakage_scores(rows: Sequence[Row]) -> dict[str, float]:
                 values = [
                     row[part]
                     for row in rows
-                    if row["measure"] == measure
-                    and row[part] is not None
-                    and (measure == SPEARMAN or row["data"] in members)
+                    if row["measure"] == measure and (measure == SPEARMAN or row["data"] in members)
                 ]
-                if values:
-                    scores[f"{part} {measure} {name}".rstrip()] = fmean(values)
+                if means := means_of_known(values):
+                    scores[f"{part} {measure} {name}".rstrip()] = means[0]
     if _is_sts17([row["data"] for row in rows if row["measure"] == SPEARMAN]):
         for part in PARTS:
             if f"{part} {SPEARMAN}" in scores:
@@ -113,3 +124,14 @@ def plane(clouds: Sequence[np.ndarray]) -> list[np.ndarray]:
     centre = everything.mean(axis=0)
     _, _, axes = np.linalg.svd(everything - centre, full_matrices=False)
     return [(cloud - centre) @ axes[:2].T for cloud in unit]
+
+
+def clouds(pairs: Sequence[AlignedPair], embed: Embed, split: Split) -> dict[str, Clouds]:
+    """For `draw_clouds`: both parts of English and of the other language in one plane, by language."""
+    panels: dict[str, Clouds] = {}
+    for pair in pairs:
+        sides = {"eng": split(embed(pair.english)), "xx": split(embed(pair.sentences))}
+        keys = [(part, side) for part in PARTS for side in sides]
+        flat = plane([sides[side][part] for part, side in keys])
+        panels[pair.language] = dict(zip(keys, flat, strict=True))
+    return panels

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import mteb
@@ -19,9 +20,11 @@ from mteb.models.abs_encoder import AbsEncoder
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.cache import embed_cached
-from mexma_cli.evaluation.mteb_tasks import Task
+from mexma_cli.evaluation.embedder import Embedder
+from mexma_cli.evaluation.mteb_tasks import Choice, Task
+from mexma_cli.reporting.result import Result
 
+log = logging.getLogger(__name__)
 logging.getLogger("mteb").setLevel(logging.ERROR)  # it warns of newer versions of tasks, which are other data
 
 MEASURES = {"PairClassification": "max_ap"}
@@ -48,8 +51,7 @@ class MtebEncoder(AbsEncoder):
     """
 
     def __init__(self, encoder: SentenceEncoder, cache: Path | None = None) -> None:
-        self.encoder = encoder
-        self.cache = cache
+        self.embed = Embedder(encoder, cache)
         # Results are kept by this name and revision: it says all that vectors depend on.
         revision = f"{encoder.fingerprint} {encoder.precision} {encoder.prefix}"
         name = Path(encoder.name).name or "encoder"
@@ -66,7 +68,7 @@ class MtebEncoder(AbsEncoder):
         """Vectors of all texts of a DataLoader of mteb's batches: float32 [N, dim]."""
         texts = [text for batch in inputs for text in batch["text"]]
         # Texts of mteb have line ends in them: their lengths keep "a\nb" apart from "a", "b".
-        return embed_cached(self.encoder, texts, [repr([len(text) for text in texts])], self.cache)
+        return self.embed(texts, [repr([len(text) for text in texts])])
 
 
 def get_tasks(wanted: Sequence[Task]) -> list[AbsTask]:
@@ -90,6 +92,63 @@ def get_tasks(wanted: Sequence[Task]) -> list[AbsTask]:
         tests = [split for split in splits if split.startswith("test")]
         tasks.append(found.filter_eval_splits(tests or list(splits)))
     return tasks
+
+
+def evaluate(
+    encoder: MtebEncoder,
+    tasks: Iterable[AbsTask],
+    chosen: Choice,
+    asked: str,
+    on_task: Callable[[str], object],
+) -> Result:
+    """Run tasks. One without data is left out with a warning, and so are the means that it is part of.
+
+    Args:
+        chosen: What `asked` means, and what `tasks` are.
+        asked: As --tasks has it.
+        on_task: Called before every task with its name.
+
+    Raises:
+        MexmaError: No task has data.
+    """
+    cache = encoder.embed.folder
+    rows: list[dict[str, Any]] = []
+    failed: MexmaError | None = None
+    for task in tasks:
+        on_task(task.metadata.name)
+        try:
+            scores = list(measure(encoder, task, cache and cache / "mteb"))
+        except MexmaError as error:
+            failed = error
+            log.warning("warning: %s", error.message)
+            continue
+        rows += [
+            {"task": score.name, "split": score.split, "measure": score.measure, "score": score.value}
+            for score in scores
+        ]
+    if failed and not rows:
+        raise failed
+    # STS22 has STS22:fr in it: a row that two of the tasks gave is one.
+    rows = list({(row["task"], row["split"]): row for row in rows}.values())
+    settings = {"tasks": asked, "mteb": mteb.__version__}
+    return Result("mteb", encoder.embed.describe(), settings, _means(chosen, rows), rows, chosen.benchmark)
+
+
+def _means(chosen: Choice, rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """The mean of all that was asked for, and the columns of a table of means; of whole ones only."""
+    by_task: dict[str, list[float]] = {}
+    for row in rows:
+        for name in {row["task"], row["task"].partition(" (")[0]}:
+            by_task.setdefault(name, []).append(row["score"])
+    means = chosen.means or {"score": chosen.tasks}
+    scores = {
+        name: fmean(fmean(by_task[str(task)]) for task in members)
+        for name, members in means.items()
+        if all(str(task) in by_task for task in members)
+    }
+    if "score" not in means and len(scores) == len(means):
+        scores = {"score": fmean(scores.values())} | scores
+    return scores
 
 
 def measure(encoder: MtebEncoder, task: AbsTask, results: Path | None) -> Iterator[Score]:

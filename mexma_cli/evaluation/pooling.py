@@ -4,20 +4,96 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from statistics import fmean
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.embedder import Embed
+from mexma_cli.evaluation.readers.aligned import AlignedTexts, read_texts
+from mexma_cli.evaluation.readers.augmented import Augmented, find_augmented
+from mexma_cli.evaluation.readers.sts import Pairs, find_files, read_pairs
+from mexma_cli.evaluation.sts import means_of_known, score_pairs
+from mexma_cli.evaluation.xsim import measure_xsim
+from mexma_cli.evaluation.xsimpp import measure_xsimpp
+from mexma_cli.reporting.result import Result
 
 log = logging.getLogger(__name__)
 
+TARGET = "eng_Latn"
+KINDS = ("CLS", "uniform")
 
-def means_of_both(
-    measure: str, cls: Sequence[float | None], uniform: Sequence[float | None]
-) -> tuple[float, float] | None:
-    """Of both, over what both have a number for; None: over nothing. A warning says what is left out."""
-    pairs = zip(cls, uniform, strict=True)
-    there = [(one, other) for one, other in pairs if one is not None and other is not None]
-    if lacking := len(cls) - len(there):
-        log.warning("warning: %s: all cosines of %s sets are equal: left out", measure, lacking)
-    return (fmean(one for one, _ in there), fmean(other for _, other in there)) if there else None
+Numbers = dict[str, list[float | None]]
+"""By measure: the numbers of its languages or sets; None for a set whose cosines are all equal."""
+
+
+@dataclass(frozen=True)
+class PoolingData:
+    """What both are measured on: xsim and xsim++ where there are texts, STS where there are sets."""
+
+    aligned: AlignedTexts | None
+    hard: Augmented | None
+    sets: list[Pairs]
+    sts_paths: Sequence[Path]
+
+    @property
+    def sentences(self) -> int:
+        """How many there are to embed, each time."""
+        aligned = self.aligned.sentences if self.aligned else 0
+        hard = len(self.hard.lines) if self.hard else 0
+        return aligned + hard + 2 * sum(len(pairs.gold) for pairs in self.sets)
+
+
+def read_data(folder: Path | None, split: str, languages: str | None, sts: Sequence[Path]) -> PoolingData:
+    """Read all that is to be measured; xsim++'s files where they are beside those of xsim.
+
+    Raises:
+        MexmaError: As `read_texts`, `find_files` and `read_pairs`.
+    """
+    aligned = read_texts(folder, split, languages, TARGET) if folder else None
+    hard = None
+    if aligned:
+        try:
+            hard = find_augmented(aligned, None)
+        except MexmaError as error:
+            log.info("without xsim++: %s", error.message)
+    return PoolingData(aligned, hard, [read_pairs(path) for path in find_files(sts)], sts)
+
+
+def measure(data: PoolingData, embed: Embed) -> Numbers:
+    """xsim and xsim++ (errors, percent) and STS (Spearman, percent) of one kind of sentence vectors."""
+    found: Numbers = {}
+    if data.aligned:
+        found["xsim"] = [one.error_rate for one in measure_xsim(data.aligned, embed).values()]
+    if data.aligned and data.hard:
+        both = measure_xsimpp(data.aligned, data.hard, embed).values()
+        found["xsim++"] = [one.error_rate for one, _ in both]
+    if data.sets:
+        found["STS"] = [score_pairs(embed(p.left), embed(p.right), p.gold).spearman for p in data.sets]
+    return found
+
+
+def pooling_result(data: PoolingData, cls: Numbers, uniform: Numbers, encoder: dict[str, Any]) -> Result:
+    """The `Result` of what `measure` found for both. Means are over the sets that both have a number for."""
+    means = {name: means_of_known(cls[name], uniform[name]) for name in cls}
+    for name in cls:
+        if lacking := sum(None in both for both in zip(cls[name], uniform[name], strict=True)):
+            log.warning("warning: %s: all cosines of %s sets are equal: left out", name, lacking)
+    rows: list[dict[str, Any]] = [
+        {"measure": name}
+        | dict(zip(KINDS, both or (None, None), strict=True))
+        | {"change": both and relative_change(*both)}
+        for name, both in means.items()
+    ]
+    scores = {
+        f"{name} {kind}": both[place]
+        for place, kind in enumerate(KINDS)
+        for name, both in means.items()
+        if both
+    }
+    settings = (data.aligned.settings() if data.aligned else {}) | {"sts": [str(p) for p in data.sts_paths]}
+    is_published = data.aligned and data.aligned.published == "81" and not (data.hard and data.hard.own)
+    return Result("pooling", encoder, settings, scores, rows, "pooling" if is_published else None)
 
 
 def relative_change(cls: float, uniform: float) -> float | None:

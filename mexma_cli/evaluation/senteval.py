@@ -12,11 +12,17 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.embedder import Embed
+from mexma_cli.evaluation.readers.senteval import TASKS, Examples
+from mexma_cli.reporting.result import Result
 from mexma_cli.text.amounts import counted
 
 SEED = 1111
@@ -24,12 +30,23 @@ PENALTIES = tuple(2.0**power for power in range(-2, 4))
 PENALTIES_BY_FOLDS = tuple(2.0**power for power in range(-1, 6))
 KFOLD = 10
 ITERATIONS = 1000
+EXAMPLES = {
+    "MR": 10662,
+    "SST2": 70042,
+    "TREC": 5952,
+    "CR": 3775,
+    "SUBJ": 10000,
+    "MPQA": 10606,
+    "MRPC": 5801,
+}
+"""Of all parts, in SentEval's download."""
 
 OnFit = Callable[[], object]
+Splits = Mapping[str, Examples]
 
 
 @dataclass(frozen=True)
-class Part:
+class Features:
     """Vectors, float [n, dim], and their classes, int [n]."""
 
     vectors: np.ndarray
@@ -104,20 +121,20 @@ def check_classes(task: str, classes: Mapping[str, Collection[Any]], kfold: int 
 
 
 def run_task(
-    task: str, parts: Mapping[str, Part], kfold: int = KFOLD, on_fit: OnFit = lambda: None
+    task: str, features: Mapping[str, Features], kfold: int = KFOLD, on_fit: OnFit = lambda: None
 ) -> Outcome:
-    """Accuracy by the protocol that `protocol` names for these parts.
+    """Accuracy by the protocol that `protocol` names for these splits.
 
     Raises:
         MexmaError: A class has too few examples for so many folds.
     """
-    steps = protocol(task, parts.keys(), kfold)
-    check_classes(task, {split: part.classes for split, part in parts.items()}, kfold)
+    steps = protocol(task, features.keys(), kfold)
+    check_classes(task, {split: part.classes for split, part in features.items()}, kfold)
     if steps.name == "folds in folds":
-        return nested_folds(parts.get("all") or parts["train"], kfold, task == "MRPC", on_fit)
-    train, test = parts["train"], parts.get("test") or parts["dev"]
+        return nested_folds(features.get("all") or features["train"], kfold, task == "MRPC", on_fit)
+    train, test = features["train"], features.get("test") or features["dev"]
     if steps.name == "dev, then test":
-        scores = [_accuracy(train, parts["dev"], penalty, on_fit) for penalty in PENALTIES]
+        scores = [_accuracy(train, features["dev"], penalty, on_fit) for penalty in PENALTIES]
         penalty = PENALTIES[int(np.argmax(scores))]
     else:
         penalty = best_penalty(train, kfold, PENALTIES_BY_FOLDS, on_fit)
@@ -125,7 +142,7 @@ def run_task(
 
 
 def nested_folds(
-    data: Part, kfold: int = KFOLD, with_f1: bool = False, on_fit: OnFit = lambda: None
+    data: Features, kfold: int = KFOLD, with_f1: bool = False, on_fit: OnFit = lambda: None
 ) -> Outcome:
     """Mean over k folds, the penalty chosen by k folds inside each (MR, CR, SUBJ, MPQA)."""
     outcomes = []
@@ -138,7 +155,9 @@ def nested_folds(
     )
 
 
-def best_penalty(data: Part, kfold: int, penalties: Sequence[float], on_fit: OnFit = lambda: None) -> float:
+def best_penalty(
+    data: Features, kfold: int, penalties: Sequence[float], on_fit: OnFit = lambda: None
+) -> float:
     """The penalty of the best mean accuracy over k folds."""
     means = [
         np.mean([_accuracy(inside, outside, penalty, on_fit) for inside, outside in _folds(data, kfold)])
@@ -155,21 +174,21 @@ def _outcome(found: np.ndarray, classes: np.ndarray, with_f1: bool) -> Outcome:
     return Outcome(100 * float(np.mean(found == classes)), f1)
 
 
-def _folds(data: Part, kfold: int) -> list[tuple[Part, Part]]:
+def _folds(data: Features, kfold: int) -> list[tuple[Features, Features]]:
     from sklearn.model_selection import StratifiedKFold
 
     splitter = StratifiedKFold(n_splits=kfold, shuffle=True, random_state=SEED)
     return [
-        (Part(data.vectors[a], data.classes[a]), Part(data.vectors[b], data.classes[b]))
+        (Features(data.vectors[a], data.classes[a]), Features(data.vectors[b], data.classes[b]))
         for a, b in splitter.split(data.vectors, data.classes)
     ]
 
 
-def _accuracy(train: Part, test: Part, penalty: float, on_fit: OnFit) -> float:
+def _accuracy(train: Features, test: Features, penalty: float, on_fit: OnFit) -> float:
     return float(np.mean(_fitted(train, penalty, on_fit).predict(test.vectors) == test.classes))
 
 
-def _fitted(train: Part, penalty: float, on_fit: OnFit) -> Any:
+def _fitted(train: Features, penalty: float, on_fit: OnFit) -> Any:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
@@ -182,3 +201,55 @@ def _fitted(train: Part, penalty: float, on_fit: OnFit) -> Any:
         model.fit(train.vectors, train.classes)
     on_fit()
     return model
+
+
+def embed_splits(splits: Splits, embed: Embed) -> dict[str, Features]:
+    """Features and classes; classes are numbered over all splits, in the order of their labels."""
+    labels = sorted({label for examples in splits.values() for label in examples.labels})
+    features = {}
+    for split, examples in splits.items():
+        vectors = embed(examples.sentences)
+        if examples.seconds:
+            vectors = pair_features(vectors, embed(examples.seconds))
+        features[split] = Features(vectors, np.array([labels.index(label) for label in examples.labels]))
+    return features
+
+
+def evaluate(
+    tasks: Mapping[str, Mapping[str, Features]],
+    folders: Sequence[Path],
+    kfold: int,
+    encoder: dict[str, Any],
+    on_fit: Callable[[str], object],
+) -> Result:
+    """The accuracy of every task. Scores are of the tasks that are whole and validated as published, with
+    their mean where these are all; else the mean of what is there.
+
+    Args:
+        tasks: By name, the features of their splits.
+        folders: As they were named.
+        on_fit: Called after every regression, with the task.
+    """
+    rows: list[dict[str, Any]] = []
+    for task, splits in tasks.items():
+        steps = protocol(task, splits, kfold)
+        found = run_task(task, splits, kfold, partial(on_fit, task))
+        examples = sum(len(part.classes) for part in splits.values())
+        whole = examples >= 0.98 * EXAMPLES[task]  # copies differ by a few
+        rows.append(
+            {
+                "task": task,
+                "validation": steps.name,
+                "as published": "yes" if steps.as_published and whole else "no",
+                "examples": examples,
+                "accuracy": found.accuracy,
+                "f1": found.f1,
+            }
+        )
+    as_published = {row["task"]: row["accuracy"] for row in rows if row["as published"] == "yes"}
+    scores = as_published or {"accuracy": fmean(row["accuracy"] for row in rows)}
+    if len(as_published) == len(TASKS):
+        scores = {"average": sum(scores.values()) / len(scores)} | scores
+    named = [str(folder) for folder in folders]
+    settings = {"folders": named, "classifier": "logistic regression", "kfold": kfold}
+    return Result("senteval", encoder, settings, scores, rows, "senteval")

@@ -11,7 +11,7 @@ Token vectors are those of the last layer, without the first and the last token 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,10 +21,15 @@ import torch
 from mexma_cli.encoder.encoder import GPU_TOKENS_PER_BATCH, TOKENS_PER_BATCH
 from mexma_cli.encoder.model.attention import run_packed
 from mexma_cli.encoder.model.packing import by_token_budget, pack
+from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.readers.aligned import AlignedTexts
+from mexma_cli.reporting.result import Result, describe
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
 
+QUERIES = "eng_Latn"
+"""Language of the queries."""
 CLASSES = ("other", "same language", "same sentence", "translation")
 SENTENCES = 250
 PER_SENTENCE = 3
@@ -130,3 +135,30 @@ class Nearest:
         return {
             name: 100 * int((part & there).sum()) / total for name, part in zip(CLASSES, parts, strict=True)
         }
+
+
+def evaluate(encoder: SentenceEncoder, data: AlignedTexts, on_language: Callable[[], object]) -> Result:
+    """Look for the tokens nearest to those of the target, and say whose they are: percent.
+
+    Args:
+        on_language: Called after every language.
+
+    Raises:
+        MexmaError: The first sentences of the target have no token.
+    """
+    nearest = Nearest(pick_queries(encoder, data.lines), 0)
+    if not len(nearest.queries.lines):
+        path = data.source.files[data.target]
+        raise MexmaError(f"{path}: no token to look for in its first {SENTENCES} sentences")
+    encoder.truncated = 0  # the sentences of the queries come again
+    tokens = 0
+    for number, lines in enumerate([data.lines, *data.texts.values()]):
+        for block in token_blocks(encoder, lines):
+            nearest.add(number, block)
+            tokens += len(block.lines)
+        on_language()
+    counts = {"queries": len(nearest.queries.lines), "tokens": tokens}
+    rows = [{"nearest": f"top-{k}", **counts, **nearest.shares(k)} for k in (1, NEAREST)]
+    settings = data.settings() | {"k": NEAREST}
+    benchmark = "tokens" if data.published == "81" else None
+    return Result("tokens", describe(encoder), settings, nearest.shares(NEAREST), rows, benchmark)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,14 +22,25 @@ from mexma_cli.encoder.model.attention import attention_arguments
 from mexma_cli.encoder.model.packing import by_token_budget, pack
 from mexma_cli.encoder.model.transformer import first_position
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.xnli_files import CLASSES, Inference
-from mexma_cli.training.trainer import SMALLEST_SCALE
+from mexma_cli.evaluation.readers.xnli import CLASSES, Inference, InferenceData
+from mexma_cli.reporting.result import Result, describe
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
 
 TOKENS_PER_BATCH = 8192
 CLIP = 1.0
+SMALLEST_SCALE = 1e-4
+"""Of the loss in float16: below it, every gradient overflows."""
+TEST_PAIRS, LANGUAGES = 5010, 15
+"""XNLI's test set has as many pairs in each of its languages."""
+TRAIN_PAIRS = 392_702
+"""MultiNLI's; copies differ by a few."""
+
+Autocast = Callable[[], AbstractContextManager[Any]]
+"""Makes the context of a forward pass."""
+OnStep = Callable[[int, float], object]
+"""Called after every step with the pairs in it and its mean loss."""
 
 
 @dataclass(frozen=True)
@@ -105,15 +117,14 @@ def fine_tune(
     model: PairClassifier,
     train: Inference,
     settings: FineTuning,
-    autocast: Callable[[], AbstractContextManager[Any]],
-    on_step: Callable[[int, float], object] = lambda pairs, loss: None,
+    autocast: Autocast,
+    on_step: OnStep = lambda pairs, loss: None,
 ) -> None:
     """Train all weights on pairs of one language.
 
     Args:
-        autocast: Makes the context of every forward pass. In float16 the loss is scaled, or small gradients
-            would be zeros; a step whose gradients overflow changes only the scale.
-        on_step: Called after every step with the pairs in it and its mean loss.
+        autocast: In float16 the loss is scaled, or small gradients would be zeros; a step whose gradients
+            overflow changes only the scale.
 
     Raises:
         MexmaError: The loss is not a number any more, or gradients overflow with every scale.
@@ -158,7 +169,7 @@ def fine_tune(
             on_step(len(rows), total)
 
 
-def _scaler(device: str, autocast: Callable[[], AbstractContextManager[Any]]) -> torch.amp.GradScaler:
+def _scaler(device: str, autocast: Autocast) -> torch.amp.GradScaler:
     """Of the loss; it does nothing but for passes in float16."""
     with autocast():
         half = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.float16
@@ -166,9 +177,7 @@ def _scaler(device: str, autocast: Callable[[], AbstractContextManager[Any]]) ->
 
 
 @torch.inference_mode()
-def predict(
-    model: PairClassifier, pairs: Inference, autocast: Callable[[], AbstractContextManager[Any]]
-) -> np.ndarray:
+def predict(model: PairClassifier, pairs: Inference, autocast: Autocast) -> np.ndarray:
     """int64 [n]: the class of each pair."""
     model.eval()
     tokens = model.sequences(pairs)
@@ -183,3 +192,50 @@ def predict(
 def _by_budget(tokens: Sequences, rows: np.ndarray) -> Iterator[np.ndarray]:
     for part in by_token_budget([len(tokens.ids[row]) for row in rows], TOKENS_PER_BATCH):
         yield rows[part]
+
+
+def evaluate(
+    encoder: SentenceEncoder,
+    data: InferenceData,
+    settings: FineTuning,
+    precision: str,
+    on_step: OnStep = lambda pairs, loss: None,
+) -> Result:
+    """Fine-tune the encoder, which changes it, and test it: accuracy by language, and the mean of these.
+
+    Args:
+        encoder: With weights in float32.
+        precision: Of the products: float32, bfloat16 or float16.
+
+    Raises:
+        MexmaError: As `fine_tune`.
+    """
+    described = describe(encoder) | {"precision": precision}
+    rows = measure(encoder, data, settings, precision, on_step)
+    scores = {"accuracy": sum(row["accuracy"] for row in rows) / len(rows)}
+    pairs = len(data.train.classes)
+    files = {"train": str(data.train_path), "test": str(data.test_path), "train pairs": pairs}
+    # The paper chose the learning rate, and the seed says little.
+    papers = FineTuning(learning_rate=settings.learning_rate, seed=settings.seed)
+    whole = [row["pairs"] for row in rows] == [TEST_PAIRS] * LANGUAGES and pairs >= 0.98 * TRAIN_PAIRS
+    benchmark = "xnli" if whole and settings == papers else None
+    return Result("xnli", described, files | asdict(settings), scores, rows, benchmark)
+
+
+def measure(
+    encoder: SentenceEncoder, data: InferenceData, settings: FineTuning, precision: str, on_step: OnStep
+) -> list[dict[str, Any]]:
+    """A row a language, after the fine-tuning."""
+    low = None if precision == "float32" else getattr(torch, precision)
+    autocast = partial(torch.autocast, encoder.device.type, dtype=low, enabled=low is not None)
+    torch.manual_seed(settings.seed)
+    model = PairClassifier(encoder, settings.max_tokens).to(encoder.device)
+    fine_tune(model, data.train, settings, autocast, on_step)
+    return [
+        {
+            "language": language,
+            "pairs": len(pairs.classes),
+            "accuracy": 100 * float((predict(model, pairs, autocast) == pairs.classes).mean()),
+        }
+        for language, pairs in data.tests.items()
+    ]

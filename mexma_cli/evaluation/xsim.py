@@ -6,13 +6,23 @@ with; its fixtures are in the tests.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
 
 import numpy as np
 
+from mexma_cli.evaluation.embedder import Embed, Embedder
+from mexma_cli.evaluation.readers.aligned import AlignedTexts
 from mexma_cli.knn.exact import Neighbours, knn
+from mexma_cli.languages import name
 from mexma_cli.mining.match import best_of_each
+from mexma_cli.reporting.result import Result
+from mexma_cli.text.amounts import counted
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -67,3 +77,54 @@ def xsim_of(neighbours: Neighbours, margin: str = "ratio", texts: Sequence[str] 
         for row in np.flatnonzero(other).tolist():
             wrong[row] = texts[row] != texts[forward.target[row]]
     return XsimResult(int(wrong.sum()), len(wrong), int(other.sum()), forward.target, wrong)
+
+
+def measure_xsim(
+    data: AlignedTexts, embed: Embed, margin: str = "ratio", k: int = 4
+) -> dict[str, XsimResult]:
+    """xsim of every language into the target. A line that is empty on either side takes no part.
+
+    Raises:
+        MexmaError: A language and the target have no line in common.
+    """
+    vectors = embed(data.lines)
+    duplicates = len(set(data.lines)) < len(data.lines)
+    found, dropped = {}, 0
+    for language, lines in data.texts.items():
+        rows = data.filled_rows(language)
+        dropped += len(lines) - len(rows)
+        texts = [data.lines[row] for row in rows] if duplicates else None
+        found[language] = xsim(embed(lines)[rows], vectors[rows], margin, k, texts)
+    if dropped:
+        log.info("%s left out: empty, or without a translation", counted(dropped, "line"))
+    return found
+
+
+def evaluate(data: AlignedTexts, embed: Embedder, margin: str, k: int) -> Result:
+    """xsim of every language into the target, and the mean over languages."""
+    return xsim_result(data, measure_xsim(data, embed, margin, k), embed.describe(), margin, k)
+
+
+def xsim_result(
+    data: AlignedTexts, found: dict[str, XsimResult], encoder: dict[str, Any], margin: str, k: int
+) -> Result:
+    """The `Result`, with errors by row beside those by sentence where the two differ."""
+    differ = any(one.errors != one.index_errors for one in found.values())
+    rows = []
+    for language, one in found.items():
+        row: dict[str, Any] = {
+            "language": language,
+            "name": name(language),
+            "sentences": one.total,
+            "errors": one.errors,
+            "xsim": one.error_rate,
+        }
+        if differ:
+            row |= {"errors by row": one.index_errors, "xsim by row": one.index_rate}
+        rows.append(row)
+    scores = {"xsim": fmean(one.error_rate for one in found.values())}
+    if differ:
+        scores["xsim by row"] = fmean(one.index_rate for one in found.values())
+    published = f"xsim-{data.published}" if data.published and (margin, k) == ("ratio", 4) else None
+    settings = data.settings() | {"margin": margin, "k": k}
+    return Result("xsim", encoder, settings, scores, rows, published)

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mexma_cli.files import whole_file
-from mexma_cli.reporting.plot import check_plottable
+from mexma_cli.reporting.plot import check_plottable, save
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +18,7 @@ INCHES_PER_TOKEN = 0.32
 
 
 @dataclass(frozen=True)
-class Row:
+class AttentionRow:
     """The attention of a sentence's first token.
 
     Attributes:
@@ -39,7 +38,7 @@ class Row:
         return inside / inside.sum(axis=1, keepdims=True)
 
 
-def draw_attention(path: Path, rows: Sequence[Row], title: str) -> None:
+def draw_attention(path: Path, rows: Sequence[AttentionRow], title: str) -> None:
     """For each sentence bars (words alone, mean of the heads: Figures 7-10) above all heads and all tokens
     (Figure 11).
 
@@ -70,8 +69,8 @@ def draw_attention(path: Path, rows: Sequence[Row], title: str) -> None:
             shown_names = [names[place] for place in places]  # `$$` is a token, not the start of a formula
             one.set_xticks(list(places), shown_names, rotation=60, ha="right", parse_math=False)
             one.spines[["top", "right"]].set_visible(False)
-    with warnings.catch_warnings(record=True) as caught, whole_file(path) as file:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        figure.savefig(file, format=path.suffix.lstrip(".").lower())
+        save(figure, path)
     if any("missing from font" in str(warning.message) for warning in caught):
         log.warning("warning: %s has boxes for characters that no installed font of matplotlib has", path)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mexma_cli.files import whole_file
-from mexma_cli.reporting.plot import check_plottable
+from mexma_cli.reporting.plot import check_plottable, save
 
 COLOURS = {
     ("language", "eng"): "#e69f00",
@@ -58,5 +57,4 @@ def draw_clouds(path: Path, panels: Mapping[str, Clouds], title: str) -> None:
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(4, 2 * columns), frameon=False)
     figure.suptitle(title, parse_math=False)
-    with whole_file(path) as file:
-        figure.savefig(file, format=path.suffix.lstrip(".").lower())
+    save(figure, path)

@@ -26,7 +26,7 @@ DASHES = ("-", "--", ":")
 COLUMNS = 3
 
 
-def draw_curves(path: Path, runs: Sequence[curves.Run]) -> None:
+def draw_curves(path: Path, runs: Sequence[curves.RunCurves]) -> None:
     """Draw the runs' curves over the steps of all their phases.
 
     Args:
@@ -60,16 +60,17 @@ def draw_curves(path: Path, runs: Sequence[curves.Run]) -> None:
         _name_runs(figure, runs)
     else:
         figure.suptitle(runs[0].name, x=0.01, ha="left", fontsize=12, parse_math=False)
-    with matplotlib.rc_context({"svg.fonttype": "none"}), whole_file(path) as file:
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
         if path.suffix.lower() != ".html":
-            figure.savefig(file, format=path.suffix.lstrip(".").lower())
+            plot.save(figure, path)
             return
         picture = io.StringIO()
         figure.savefig(picture, format="svg")
+    with whole_file(path) as file:
         file.write(_page(picture.getvalue(), runs).encode("utf-8"))
 
 
-def _name_runs(figure: Any, runs: Sequence[curves.Run]) -> None:
+def _name_runs(figure: Any, runs: Sequence[curves.RunCurves]) -> None:
     """The legend. Names come in afterwards: matplotlib leaves out those that begin with `_`."""
     from matplotlib.lines import Line2D
 
@@ -87,7 +88,7 @@ def _look(number: int) -> tuple[str, str]:
     return COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
 
 
-def _draw_panel(axes: Any, name: str, runs: Sequence[curves.Run]) -> None:
+def _draw_panel(axes: Any, name: str, runs: Sequence[curves.RunCurves]) -> None:
     spans = curves.spans(runs)
     for number, run in enumerate(runs):
         colour, dash = _look(number)
@@ -118,7 +119,7 @@ def _draw_curve(axes: Any, curve: curves.Curve, start: int, colour: str, dash: s
     axes.plot(steps, values, color=colour, linestyle=dash, linewidth=1.6, marker=marker, markersize=3)
 
 
-def _scale(axes: Any, name: str, runs: Sequence[curves.Run]) -> None:
+def _scale(axes: Any, name: str, runs: Sequence[curves.RunCurves]) -> None:
     """A logarithmic axis where a linear one would flatten a phase, or a run, against the bottom."""
     shown = [phase.curves[name].values for run in runs for phase in run.phases if name in phase.curves]
     # Rates end near 0, and that says nothing: their peaks are what must be seen.
@@ -133,7 +134,7 @@ def _scale(axes: Any, name: str, runs: Sequence[curves.Run]) -> None:
         axes.yaxis.set_major_formatter(lambda value, _: _short(value))
 
 
-def _name_phases(axes: Any, runs: Sequence[curves.Run]) -> None:
+def _name_phases(axes: Any, runs: Sequence[curves.RunCurves]) -> None:
     """The phases' names, between the panel and its title; a short phase, next to a long one, has none."""
     spans = curves.spans(runs)
     if len(spans) < 2:
@@ -162,7 +163,7 @@ def _short(value: float) -> str:
     return f"{value:g}"
 
 
-def _page(picture: str, runs: Sequence[curves.Run]) -> str:
+def _page(picture: str, runs: Sequence[curves.RunCurves]) -> str:
     """A web page that needs nothing else."""
     picture = picture[picture.index("<svg") :]
     header, *rows = ([html.escape(cell) for cell in row] for row in curves.table(runs))

@@ -64,7 +64,7 @@ class Curve:
 
 
 @dataclass
-class Phase:
+class PhaseCurves:
     """One phase of a run.
 
     Attributes:
@@ -79,11 +79,11 @@ class Phase:
 
 
 @dataclass
-class Run:
+class RunCurves:
     """A training run's phases, in their order."""
 
     name: str
-    phases: list[Phase]
+    phases: list[PhaseCurves]
 
 
 def is_run(path: Path) -> bool:
@@ -91,7 +91,7 @@ def is_run(path: Path) -> bool:
     return (path / LOG).is_file() or (path.is_file() and path.suffix == ".jsonl")
 
 
-def read_runs(paths: Sequence[Path]) -> list[Run]:
+def read_runs(paths: Sequence[Path]) -> list[RunCurves]:
     """Training runs, named after their folders, or by their whole paths where two folders have one name.
 
     Args:
@@ -104,19 +104,19 @@ def read_runs(paths: Sequence[Path]) -> list[Run]:
     names = [log.absolute().parent.name if log.name == LOG else log.stem for log in logs]
     unique = len(set(names)) == len(names)
     return [
-        Run(name if unique else str(path), _phases(_records(log)))
+        RunCurves(name if unique else str(path), _phases(_records(log)))
         for path, log, name in zip(paths, logs, names, strict=True)
     ]
 
 
-def names(runs: Sequence[Run]) -> list[str]:
+def names(runs: Sequence[RunCurves]) -> list[str]:
     """The names of all curves: the loss, its terms, the dev score, then rates and speed."""
     there = dict.fromkeys(name for run in runs for phase in run.phases for name in phase.curves)
     last = ["dev", "validation_loss", "learning_rate", "gradient_norm", "tokens_per_second"]
     return [name for name in there if name not in last] + [name for name in last if name in there]
 
 
-def spans(runs: Sequence[Run]) -> dict[str, tuple[int, int]]:
+def spans(runs: Sequence[RunCurves]) -> dict[str, tuple[int, int]]:
     """Where each phase begins and ends on an axis that all runs share: phases of one name in one place."""
     longest: dict[str, int] = {}
     for run in runs:
@@ -131,7 +131,7 @@ def title(name: str) -> str:
     return NAMES.get(name, name.replace("_", " "))
 
 
-def table(runs: Sequence[Run]) -> list[list[str]]:
+def table(runs: Sequence[RunCurves]) -> list[list[str]]:
     """First, best and last value of every curve: a header and rows; the run's name if there are several."""
     header = ["phase", "curve", "first", "best", "at step", "last", "of steps"]
     rows = []
@@ -153,7 +153,7 @@ def shown(name: str, value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def summary(run: Run) -> dict[str, Any]:
+def summary(run: RunCurves) -> dict[str, Any]:
     """The table's numbers for programs."""
     phases = []
     for phase in run.phases:
@@ -170,7 +170,7 @@ def summary(run: Run) -> dict[str, Any]:
     return {"run": run.name, "phases": phases}
 
 
-def _listed(runs: Sequence[Run]) -> Iterator[tuple[str, str, str, Curve, int]]:
+def _listed(runs: Sequence[RunCurves]) -> Iterator[tuple[str, str, str, Curve, int]]:
     """Phase, curve's name, run's name, curve, phase's steps; what is to be compared side by side."""
     for phase_name in dict.fromkeys(phase.name for run in runs for phase in run.phases):
         for name in names(runs):
@@ -180,10 +180,10 @@ def _listed(runs: Sequence[Run]) -> Iterator[tuple[str, str, str, Curve, int]]:
                         yield phase_name, name, run.name, phase.curves[name], phase.steps
 
 
-def _phases(records: Sequence[dict[str, Any]]) -> list[Phase]:
-    phases: dict[str, Phase] = {}
+def _phases(records: Sequence[dict[str, Any]]) -> list[PhaseCurves]:
+    phases: dict[str, PhaseCurves] = {}
     for record in records:
-        phase = phases.setdefault(record["phase"], Phase(record["phase"]))
+        phase = phases.setdefault(record["phase"], PhaseCurves(record["phase"]))
         phase.steps = record["step"]
         values = {"loss": record["loss"]} | record.get("terms", {})
         values |= {"dev": record.get("dev", {}).get("xsim")}

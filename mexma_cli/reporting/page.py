@@ -12,48 +12,34 @@ from typing import Any
 from mexma_cli import __version__
 from mexma_cli.files import whole_file
 from mexma_cli.reporting.page_chart import Series, chart
-from mexma_cli.reporting.results import (
-    Result,
+from mexma_cli.reporting.published import published_scores
+from mexma_cli.reporting.result import Heading, Result
+from mexma_cli.reporting.tables import (
     names_in,
     published_by_row,
-    published_scores,
     row_table,
     score_names,
     score_table,
     shown,
 )
 
+Headings = Mapping[str, Heading]
+"""By the name of an evaluation; one that is not here goes by its name."""
+
 _STYLE = Path(__file__).with_name("page.css")
-TITLES = {
-    "xsim": ("xsim", "translations that margin-based search does not find, percent; lower is better"),
-    "xsimpp": ("xsim++", "the same among hard negatives, percent; lower is better"),
-    "bucc": ("Mining sets", "F1 of mining translations from two texts, percent"),
-    "tatoeba": ("Tatoeba", "translations that are the nearest sentence by cosine, percent"),
-    "sts": ("Similarity of sentences", "correlation of cosines with people's scores, percent"),
-    "senteval": ("SentEval", "accuracy of a logistic regression on the vectors, percent"),
-    "xnli": ("XNLI", "accuracy after fine-tuning on English, percent"),
-    "mteb": ("MTEB", "scores of the mteb package, percent"),
-    "tokens": ("Nearest tokens", "whose tokens are nearest to a token, percent"),
-    "attention": ("Attention", "entropy of what the first token attends to, in nats"),
-    "pooling": ("Pooling", "by the first token (CLS), and by the mean of the tokens (uniform)"),
-    "leakage": ("Leakage", "retrieval and similarity by meaning and by language, percent"),
-}
-"""By task: a heading, and what the numbers are."""
-ERRORS = ("xsim", "xsimpp")
-"""Tasks of which the lowest numbers are the best."""
 
 
-def write_page(path: Path, results: Sequence[Result]) -> None:
+def write_page(path: Path, results: Sequence[Result], headings: Headings) -> None:
     """Write the page, whole. Results of one task on the same data are compared.
 
     Raises:
         MexmaError: The disk is full.
     """
     with whole_file(path) as file:
-        file.write(page(results).encode("utf-8"))
+        file.write(page(results, headings).encode("utf-8"))
 
 
-def page(results: Sequence[Result]) -> str:
+def page(results: Sequence[Result], headings: Headings) -> str:
     """The page's HTML; it refers to nothing outside."""
     results = _told_apart(results)
     by_key: dict[str, list[Result]] = {}
@@ -63,7 +49,7 @@ def page(results: Sequence[Result]) -> str:
     groups = list(by_key.values())
     names = list(dict.fromkeys(result.encoder["name"] for result in results))
     title = f"Evaluation of {', '.join(names)}"
-    body = "\n".join(_section(number, group) for number, group in enumerate(groups, 1))
+    body = "\n".join(_section(number, group, headings) for number, group in enumerate(groups, 1))
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -71,7 +57,7 @@ def page(results: Sequence[Result]) -> str:
 {_STYLE.read_text(encoding="utf-8")}</style></head><body>
 <h1>{html.escape(title)}</h1>
 <p class="about">Measured with mexma {__version__}</p>
-<section class="overview">{_overview(groups, names)}{_encoders(results)}</section>
+<section class="overview">{_overview(groups, names, headings)}{_encoders(results)}</section>
 {body}
 </body></html>
 """
@@ -94,13 +80,13 @@ def _told_apart(results: Sequence[Result]) -> list[Result]:
     return renamed
 
 
-def _overview(groups: Sequence[Sequence[Result]], names: Sequence[str]) -> str:
+def _overview(groups: Sequence[Sequence[Result]], names: Sequence[str], headings: Headings) -> str:
     """The first score of every task, a column for each encoder."""
     rows = []
     for number, group in enumerate(groups, 1):
         score = next(iter(score_names(group)), "")
         found = {result.encoder["name"]: shown(result.scores.get(score), score) for result in group}
-        link = f'<a href="#r{number}">{html.escape(_title(group[0]))}</a>'
+        link = f'<a href="#r{number}">{html.escape(_heading(group[0], headings).title)}</a>'
         cells = "".join(f'<td class="n">{html.escape(found.get(name, "-"))}</td>' for name in names)
         words = "".join(f"<td>{html.escape(word)}</td>" for word in (score, _data(group[0])))
         rows.append(f"<tr><td>{link}</td>{words}{cells}</tr>")
@@ -124,15 +110,16 @@ def _encoders(results: Sequence[Result]) -> str:
     return f"<details><summary>How the encoders embedded</summary>{table}</details>"
 
 
-def _title(result: Result) -> str:
-    return TITLES.get(result.task, (result.task, ""))[0]
+def _heading(result: Result, headings: Headings) -> Heading:
+    return headings.get(result.task, Heading(result.task, ""))
 
 
-def _section(number: int, group: Sequence[Result]) -> str:
+def _section(number: int, group: Sequence[Result], headings: Headings) -> str:
     first = group[0]
-    parts = [f"<h2>{html.escape(_title(first))}</h2>"]
-    if first.task in TITLES:
-        parts.append(f"<p>{html.escape(TITLES[first.task][1])}</p>")
+    heading = _heading(first, headings)
+    parts = [f"<h2>{html.escape(heading.title)}</h2>"]
+    if heading.numbers:
+        parts.append(f"<p>{html.escape(heading.numbers)}</p>")
     about = (f"<span><b>{html.escape(k)}</b> {html.escape(_value(v))}</span>" for k, v in _said(first))
     parts.append(f'<p class="about">{"".join(about)}</p>')
     parts.append(_table(score_table(group), len(group)))
@@ -141,7 +128,7 @@ def _section(number: int, group: Sequence[Result]) -> str:
         for title, table in published_by_row(result):
             if len(table) > 1:
                 parts += [f"<h3>{html.escape(title)}</h3>", _table(table)]
-    parts += _rows_charts(group)
+    parts += _rows_charts(group, heading.lower_is_better)
     for result in group:
         if result.rows:
             what = f"All numbers of {result.encoder['name']}"
@@ -174,7 +161,7 @@ def _scores_chart(group: Sequence[Result], score: str) -> str:
     return chart(score, lines, [here, there])
 
 
-def _rows_charts(group: Sequence[Result]) -> list[str]:
+def _rows_charts(group: Sequence[Result], lower_is_better: bool) -> list[str]:
     """Every row, the best of the first encoder's on top: of one encoder all scores in one chart, a colour
     each; of several a chart for each score, a colour for each encoder."""
     first = group[0].rows
@@ -189,7 +176,7 @@ def _rows_charts(group: Sequence[Result]) -> list[str]:
     charts = []
     for drawn in [scores] if len(group) == 1 else [[score] for score in scores]:
         order = sorted(range(len(first)), key=lambda row: first[row][drawn[0]])
-        order = order if group[0].task in ERRORS else order[::-1]
+        order = order if lower_is_better else order[::-1]
         lines = [_row_name(first[row]) for row in order]
         title = f"{drawn[0]} by {key}" if len(drawn) == 1 else f"by {key}"
         if len(group) == 1:

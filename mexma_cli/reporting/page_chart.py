@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mexma_cli.reporting.results import shown
+from mexma_cli.reporting.tables import shown
 
 COLOURS = 7
 """Classes c0, c1, ... of page.css."""

@@ -1,14 +1,18 @@
-"""The picture of a score distribution."""
+"""Pictures: what can be drawn and written, and the picture of a score distribution."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import whole_file
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -28,6 +32,12 @@ def check_plottable(path: Path, formats: Sequence[str] = FORMATS) -> None:
         raise MexmaError(
             "a picture needs matplotlib, which is not installed", "pip install 'mexma-cli[plot]'"
         ) from None
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a picture in the format that the path's ending says; whole."""
+    with whole_file(path) as file:
+        figure.savefig(file, format=path.suffix.lstrip(".").lower())
 
 
 def draw_scores(
@@ -69,5 +79,4 @@ def draw_scores(
     axes.set_title(title, parse_math=False)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
-    with whole_file(path) as file:
-        figure.savefig(file, format=path.suffix.lstrip(".").lower())
+    save(figure, path)

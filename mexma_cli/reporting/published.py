@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+
+from mexma_cli.reporting.result import Result
 
 _TABLE = Path(__file__).with_name("published.tsv")
 
@@ -38,3 +40,20 @@ def rows(task: str) -> list[PublishedRow]:
     The file has a line for each number: benchmark, encoder, score, value, source.
     """
     return _table().get(task, [])
+
+
+def published_scores(result: Result) -> list[PublishedRow]:
+    """What is published of a result's scores. A mean of rows (`cosine f1` of `cosine f1 fra-eng` and others)
+    is only where all of these have been measured here, too."""
+    here = {str(next(iter(row.values()))) for row in result.rows}
+    found = []
+    for row in rows(result.benchmark) if result.benchmark else []:
+        parts = {name: {key for key in row.scores if key.startswith(f"{name} ")} for name in result.scores}
+        scores = {
+            name: row.scores[name]
+            for name, keys in parts.items()
+            if name in row.scores and here >= {key.removeprefix(f"{name} ") for key in keys}
+        }
+        if scores:
+            found.append(replace(row, scores=scores))
+    return found

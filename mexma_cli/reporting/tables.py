@@ -1,8 +1,15 @@
-"""Tables as lines of text."""
+"""Tables as lines of text: those of results, with the published numbers beside them, and any others."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mexma_cli.reporting import published
+from mexma_cli.reporting.result import Result
+
+DIGITS = {"threshold": 4}
+"""Decimals of a column of numbers where they are not 2."""
 
 
 def aligned(rows: Sequence[Sequence[str]], names: int) -> list[str]:
@@ -16,3 +23,90 @@ def aligned(rows: Sequence[Sequence[str]], names: int) -> list[str]:
         ]
         lines.append("  ".join(cells).rstrip())
     return lines
+
+
+def text_lines(result: Result) -> list[str]:
+    """The tables of a result: its rows, its scores, and the published ones beside these."""
+    tables = [("", row_table(result.rows)), *published_by_row(result), ("", score_table([result]))]
+    lines: list[str] = []
+    for title, table in tables:
+        if len(table) > 1:
+            lines += ["", *filter(None, [title]), *aligned(table, names_in(table))]
+    return lines[1:]
+
+
+def row_table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Header and rows, as text."""
+    if not rows:
+        return []
+    keys = list(rows[0])
+    return [keys, *([shown(row.get(key), key) for key in keys] for row in rows)]
+
+
+def score_table(group: Sequence[Result]) -> list[list[str]]:
+    """Header, the scores of encoders on the same data, and those of the benchmark's published rows with their
+    sources. One encoder may lack a score that another one has."""
+    keys = score_names(group)
+    ours = [
+        [f"{one.encoder['name']} (here)", *(shown(one.scores.get(key), key) for key in keys)] for one in group
+    ]
+    known: dict[tuple[str, str], dict[str, float]] = {}
+    for row in (row for result in group for row in published.published_scores(result)):
+        known.setdefault((row.encoder, row.source), {}).update(row.scores)
+    if not known:
+        return [["encoder", *keys], *ours]
+    theirs = [
+        [encoder, *(shown(scores.get(key), key) for key in keys), f"  {source}"]
+        for (encoder, source), scores in known.items()
+    ]
+    return [["encoder", *keys, "  source"], *([*row, "  measured here"] for row in ours), *theirs]
+
+
+def score_names(group: Sequence[Result]) -> list[str]:
+    """All scores of encoders on the same data, in the order of the one that has most."""
+    complete_first = sorted(group, key=lambda result: -len(result.scores))
+    return list(dict.fromkeys(name for result in complete_first for name in result.scores))
+
+
+def published_by_row(result: Result) -> list[tuple[str, list[list[str]]]]:
+    """For every score that is published by row (`cosine f1 fra-eng`): a title with the sources, and a table
+    of this encoder's rows beside those of the others. Of rows of one name (splits of BUCC) the last one that
+    has the score counts."""
+    known = published.rows(result.benchmark) if result.benchmark else []
+    if not result.rows:
+        return []
+    tables, first = [], next(iter(result.rows[0]))
+    for score in result.scores:
+        names = {f"{score} {row[first]}": row for row in result.rows if row.get(score) is not None}
+        columns = [row for row in known if row.scores.keys() & names.keys()]
+        body = [
+            [row[first], shown(row[score], score), *(shown(one.scores.get(key), score) for one in columns)]
+            for key, row in names.items()
+            if any(key in one.scores for one in columns)
+        ]
+        sources = ", ".join(dict.fromkeys(one.source for one in columns))
+        header = [first, f"{result.encoder['name']} (here)", *(one.encoder for one in columns)]
+        tables.append((f"{score}, beside: {sources}", [header, *body] if body else []))
+    return tables
+
+
+def names_in(table: Sequence[Sequence[str]]) -> int:
+    """Columns at the left that hold no numbers."""
+    body = table[1:]
+    for place in range(len(table[0])):
+        if any(_is_number(row[place]) for row in body):
+            return place
+    return len(table[0])
+
+
+def shown(value: object, key: str) -> str:
+    """A cell: two decimals for numbers that are no counts, or as `DIGITS` says; - for nothing."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.{DIGITS.get(key, 2)}f}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _is_number(cell: str) -> bool:
+    return cell == "-" or cell.replace(",", "").replace(".", "", 1).removeprefix("-").isdigit()

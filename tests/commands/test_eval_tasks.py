@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.evaluation.files import language_list
+from mexma_cli.evaluation.readers.aligned import language_list
 from mexma_cli.evaluation.tokens import CLASSES
 from mexma_cli.main import cli
 
@@ -45,7 +45,7 @@ def test_sts_prints_what_scipy_finds(
     assert {row["data set"] for row in result["rows"]} == {"STS12 (part)"}
     assert "STS12 has 8 pairs here and 3,108 where it is published: not compared" in done.stderr
 
-    monkeypatch.setattr("mexma_cli.commands.eval.sts.PUBLISHED", {"STS12": 8})
+    monkeypatch.setattr("mexma_cli.evaluation.sts.PUBLISHED", {"STS12": 8})
     table = run("sts", tmp_path, "--model", tiny_encoder, "-o", tmp_path / "kept.json")
     assert "MEXMA paper, Table 27" in table.stdout and "67.32" in table.stdout
     assert json.loads((tmp_path / "kept.json").read_text())["task"] == "sts"
@@ -72,7 +72,7 @@ def test_senteval_on_the_files_that_are_there(
     (tmp_path / "mrpc").mkdir()
     (tmp_path / "mrpc/train.tsv").write_text("\n".join(pairs), encoding="utf-8")
     sizes = {"MR": 24, "TREC": 32, "SST2": 24, "MRPC": 5801}
-    monkeypatch.setattr("mexma_cli.commands.eval.senteval.EXAMPLES", sizes)
+    monkeypatch.setattr("mexma_cli.evaluation.senteval.EXAMPLES", sizes)
     done = run("senteval", tmp_path, "--model", tiny_encoder, "--kfold", 3, "--json")
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
@@ -181,7 +181,7 @@ def test_the_picture_of_attention_comes_first(
     done = run(*options, "--json")
     assert done.exit_code == 0 and (tmp_path / "a.png").exists(), done.output
     assert "deu_Latn is left out" in done.stderr
-    monkeypatch.setattr("mexma_cli.commands.eval.attention._rows", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr("mexma_cli.evaluation.attention.evaluate", lambda *_: pytest.fail("measured"))
     assert "has no token" in run(*options, "--sentence", "").stderr
 
 
@@ -283,7 +283,7 @@ def test_xnli_is_compared_where_it_is_the_papers(
 ) -> None:
     """Fewer train pairs, or fewer epochs, are another task."""
     rows = [{"language": f"l{n}", "pairs": 5010, "accuracy": 50.0} for n in range(15)]
-    monkeypatch.setattr("mexma_cli.commands.eval.xnli._measured", lambda *_: rows)
+    monkeypatch.setattr("mexma_cli.evaluation.xnli.measure", lambda *_: rows)
     (tmp_path / "xnli.test.tsv").write_text("language\tgold_label\tsentence1\tsentence2\nen\tneutral\ta\tb\n")
     train = tmp_path / "multinli.train.en.tsv"
     found = []
@@ -319,8 +319,8 @@ def test_xnli_learns_and_its_accuracy_is_what_the_model_says(tiny_encoder: Path,
 
     import torch
 
+    from mexma_cli.evaluation.readers.xnli import CLASSES, Inference
     from mexma_cli.evaluation.xnli import FineTuning, PairClassifier, fine_tune
-    from mexma_cli.evaluation.xnli_files import CLASSES, Inference
 
     labels = list(ENDINGS)
     train = [f"The river is rising {n}.\t{ENDINGS[labels[n % 3]][0]}" for n in range(90)]

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mexma_cli.main import cli
-from mexma_cli.reporting.results import Result as Result_
+from mexma_cli.reporting.result import Result as Result_
 from mexma_cli.training.log import TrainingLog
 
 

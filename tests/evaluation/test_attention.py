@@ -15,7 +15,7 @@ from mexma_cli.encoder.model.attention import use_packed_attention
 from mexma_cli.encoder.model.packing import pack
 from mexma_cli.encoder.model.transformer import first_position
 from mexma_cli.evaluation.attention import attention_rows, entropy, first_rows, mean_entropy
-from mexma_cli.reporting.attention_plot import Row, draw_attention
+from mexma_cli.reporting.attention_plot import AttentionRow, draw_attention
 
 
 def test_rows_are_transformers_eager_weights(tiny_encoder: Path, sentences: dict[str, list[str]]) -> None:
@@ -61,7 +61,9 @@ def test_entropy_is_scipys() -> None:
 
 def test_means_with_and_without_the_ends() -> None:
     weights = np.array([[0.5, 0.25, 0.25, 0.0], [0.0, 0.5, 0.0, 0.5]])
-    found = mean_entropy(iter([Row(0, ("<s>", "a", "b", "</s>"), weights), Row(1, ("<s>", "</s>"), weights)]))
+    found = mean_entropy(
+        iter([AttentionRow(0, ("<s>", "a", "b", "</s>"), weights), AttentionRow(1, ("<s>", "</s>"), weights)])
+    )
     assert found is not None and found.sentences == 1
     log2 = np.log(2)
     assert found.heads == pytest.approx((1.5 * log2 + log2) / 2)
@@ -74,7 +76,10 @@ def test_means_with_and_without_the_ends() -> None:
 def test_the_picture(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     pytest.importorskip("matplotlib", reason="needs the extra plot")
     weights = np.full((3, 4), 0.25)
-    rows = [Row(0, ("<s>", "▁nine", "teen", "</s>"), weights), Row(1, ("<s>", "▁ኣ", "b", "</s>"), weights)]
+    rows = [
+        AttentionRow(0, ("<s>", "▁nine", "teen", "</s>"), weights),
+        AttentionRow(1, ("<s>", "▁ኣ", "b", "</s>"), weights),
+    ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         draw_attention(tmp_path / "a.svg", rows, "tiny")
@@ -86,6 +91,6 @@ def test_the_picture(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
 
 def test_dollars_are_no_formula(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="needs the extra plot")
-    rows = [Row(0, ("<s>", "▁$$", "teen", "</s>"), np.full((3, 4), 0.25))]
+    rows = [AttentionRow(0, ("<s>", "▁$$", "teen", "</s>"), np.full((3, 4), 0.25))]
     draw_attention(tmp_path / "a.svg", rows, "tiny $\\x$")
     assert "$$" in (tmp_path / "a.svg").read_text(encoding="utf-8")

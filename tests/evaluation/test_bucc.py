@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.bucc import MiningSet, cosine_f1, ranked, weighted_f1
-from mexma_cli.evaluation.mining_sets import bucc_result, measure, read_sets
-from mexma_cli.evaluation.retrieval import precision_at_1
+from mexma_cli.evaluation.bucc import bucc_result, cosine_f1, measure, ranked, weighted_f1
+from mexma_cli.evaluation.readers.mining import MiningSet, read_sets
+from mexma_cli.evaluation.tatoeba import precision_at_1
 from mexma_cli.mining.threshold import best_f1
 from tests.reference import laser, laser_printed, laser_text
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.aligned import read_texts
-from mexma_cli.evaluation.files import aligned_folder, language_list
+from mexma_cli.evaluation.readers.aligned import aligned_folder, language_list, read_texts
 
 
 def put(folder: Path, names: dict[str, str]) -> Path:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from mexma_cli.evaluation.leakage import leakage_scores, measure_leakage, plane, published_as
-from mexma_cli.evaluation.retrieval import GROUPS, AlignedPair
-from mexma_cli.evaluation.sts_files import Pairs
+from mexma_cli.evaluation.readers.sts import Pairs
+from mexma_cli.evaluation.readers.tatoeba import GROUPS, AlignedPair
 from mexma_cli.reporting import published
 from mexma_cli.reporting.cloud_plot import COLOURS, draw_clouds
 

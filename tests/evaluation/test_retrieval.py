@@ -9,14 +9,8 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.retrieval import (
-    DIRECTIONS,
-    GROUPS,
-    PAIRS,
-    precision_at_1,
-    read_tatoeba,
-    tatoeba_result,
-)
+from mexma_cli.evaluation.readers.tatoeba import GROUPS, PAIRS, read_tatoeba
+from mexma_cli.evaluation.tatoeba import DIRECTIONS, precision_at_1, tatoeba_result
 from mexma_cli.reporting import published
 
 

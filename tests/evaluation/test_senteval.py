@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.senteval import PENALTIES, Part, pair_features, protocol, run_task
-from mexma_cli.evaluation.senteval_files import read_task
+from mexma_cli.evaluation.readers.senteval import read_task
+from mexma_cli.evaluation.senteval import PENALTIES, Features, pair_features, protocol, run_task
 
 pytest.importorskip("sklearn", reason="the classifier is scikit-learn's: pip install 'mexma-cli[eval]'")
 
 
-def part(rows: int, seed: int, classes: int = 2) -> Part:
+def part(rows: int, seed: int, classes: int = 2) -> Features:
     random = np.random.default_rng(seed)
     labels = random.integers(0, classes, size=rows)
-    return Part((random.normal(size=(rows, 6)) + labels[:, None] / 2).astype(np.float32), labels)
+    return Features((random.normal(size=(rows, 6)) + labels[:, None] / 2).astype(np.float32), labels)
 
 
-def inner_kfold_classifier(data: Part, k: int) -> float:
+def inner_kfold_classifier(data: Features, k: int) -> float:
     """SentEval's validation.py, InnerKFoldClassifier.run with usepytorch false, but for the solver."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import StratifiedKFold
@@ -54,7 +54,7 @@ def test_folds_in_folds_are_sentevals() -> None:
     assert len(calls) == protocol("MR", {"all"}, 3).fits == 3 * (3 * len(PENALTIES) + 1)
 
 
-def kfold_classifier(train: Part, test: Part, k: int) -> np.ndarray:
+def kfold_classifier(train: Features, test: Features, k: int) -> np.ndarray:
     """SentEval's validation.py, KFoldClassifier.run: its penalties are not those of the other two."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import StratifiedKFold
@@ -77,7 +77,7 @@ def test_folds_then_test_is_sentevals(scale: float) -> None:
     from sklearn.metrics import f1_score
 
     parts = [part(150, 1), part(200, 2)]
-    train, test = (Part(one.vectors * scale, one.classes) for one in parts)
+    train, test = (Features(one.vectors * scale, one.classes) for one in parts)
     expected = kfold_classifier(train, test, 3)
     calls: list[int] = []
     found = run_task("MRPC", {"train": train, "test": test}, kfold=3, on_fit=lambda: calls.append(1))
@@ -109,11 +109,11 @@ def test_only_a_whole_task_is_as_published() -> None:
 
 
 def test_a_class_that_is_too_rare_for_the_folds() -> None:
-    rare = Part(np.ones((30, 2)), np.array([1] * 5 + [0] * 25))
+    rare = Features(np.ones((30, 2)), np.array([1] * 5 + [0] * 25))
     with pytest.raises(MexmaError, match="CR: a class has 5 examples, too few for 3 folds") as caught:
         run_task("CR", {"all": rare}, kfold=3)
     assert caught.value.hint == "use --kfold 2 or less"
-    test = Part(np.ones((4, 2)), np.array([0, 1, 0, 1]))  # folds that are not cut again need fewer
+    test = Features(np.ones((4, 2)), np.array([0, 1, 0, 1]))  # folds that are not cut again need fewer
     assert run_task("TREC", {"train": rare, "test": test}, kfold=5).accuracy == 50
     with pytest.raises(MexmaError, match="TREC: a class has 5 examples, too few for 6 folds"):
         run_task("TREC", {"train": rare, "test": test}, kfold=6)

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.readers.sts import find_files, read_pairs
 from mexma_cli.evaluation.sts import StsScores, cosines, pearson, score_pairs, spearman
-from mexma_cli.evaluation.sts_files import find_files, read_pairs
 
 scipy_stats = pytest.importorskip("scipy.stats", reason="scipy is what the correlations are held against")
 

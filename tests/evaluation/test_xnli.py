@@ -14,8 +14,8 @@ from transformers import AutoTokenizer, XLMRobertaForSequenceClassification
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.readers.xnli import CLASSES, TEST, TRAIN, Inference, find, read_inference
 from mexma_cli.evaluation.xnli import FineTuning, PairClassifier, fine_tune, predict
-from mexma_cli.evaluation.xnli_files import CLASSES, TEST, TRAIN, Inference, find, read_inference
 
 
 def toy_pairs(count: int) -> Inference:

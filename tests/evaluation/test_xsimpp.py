@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.aligned import read_texts
 from mexma_cli.evaluation.augment import HardNegative
-from mexma_cli.evaluation.xsimpp import (
-    augmented_names,
-    augmented_texts,
-    find_augmented,
-    measure_xsimpp,
-    xsimpp_result,
-)
+from mexma_cli.evaluation.embedder import Embed, Embedder
+from mexma_cli.evaluation.readers.aligned import read_texts
+from mexma_cli.evaluation.readers.augmented import augmented_names, augmented_texts, find_augmented
+from mexma_cli.evaluation.xsimpp import evaluate, measure_xsimpp
 
 ENGLISH = ["The cat sleeps.", "It is 5 o'clock.", "Rome is old."]
 HARD = [
@@ -25,6 +23,19 @@ HARD = [
     HardNegative("It is 7 o'clock.", ENGLISH[1], "number"),
     HardNegative("Oslo is old.", ENGLISH[2], "entity"),
 ]
+
+
+class Known(Embedder):
+    """Vectors that the test knows."""
+
+    def __init__(self, embed: Embed) -> None:
+        self.embed = embed
+
+    def __call__(self, sentences: Sequence[str], key_parts: Sequence[str] = ()) -> np.ndarray:
+        return self.embed(sentences)
+
+    def describe(self) -> dict[str, Any]:
+        return {"name": "x"}
 
 
 @pytest.fixture
@@ -59,13 +70,13 @@ def test_types_of_errors(folder: Path) -> None:
     data = read_texts(folder, "devtest", None, "eng_Latn")
     hard = find_augmented(data, None)
 
-    def embed(texts: list[str]) -> np.ndarray:
+    def embed(texts: Sequence[str]) -> np.ndarray:
         return np.array([vectors[text] for text in texts], dtype=np.float32)
 
     found = measure_xsimpp(data, hard, embed, "absolute", 1)
     one, kinds = found["fra_Latn"]
     assert one.errors == 2 and kinds == {"causality": 1, "misaligned": 1}
-    result = xsimpp_result(data, hard, found, {"name": "x"}, "absolute", 1)
+    result = evaluate(data, hard, Known(embed), "absolute", 1)
     assert result.scores == pytest.approx(
         {"xsim++": 200 / 3, "causality": 100 / 3, "entity": 0, "number": 0, "misaligned": 100 / 3}
     )
@@ -73,13 +84,12 @@ def test_types_of_errors(folder: Path) -> None:
 
 
 def test_own_hard_negatives_are_not_compared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mexma_cli.evaluation.aligned.AlignedTexts.published", "81")
+    monkeypatch.setattr("mexma_cli.evaluation.readers.aligned.AlignedTexts.published", "81")
     data, rows = read_texts(folder, "devtest", None, "eng_Latn"), np.eye(6, dtype=np.float32)
     types = folder / "devtest_augmented/eng_Latn_errtype.devtest.json"
     for expected in (None, "xsimpp-81"):
         hard = find_augmented(data, None)
-        found = measure_xsimpp(data, hard, lambda texts: rows[: len(texts)])
-        assert xsimpp_result(data, hard, found, {"name": "x"}, "ratio", 4).benchmark == expected
+        assert evaluate(data, hard, Known(lambda texts: rows[: len(texts)]), "ratio", 4).benchmark == expected
         types.write_text(types.read_text().replace(',\n"made_by": "mexma augment"', ""))  # as published
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from mexma_cli.commands.eval import headings
 from mexma_cli.reporting.page import page, write_page
 from mexma_cli.reporting.page_chart import Series, chart, ticks_of
-from mexma_cli.reporting.results import Result
+from mexma_cli.reporting.result import Result
 
 XSIM = Result(
     "xsim",
@@ -51,7 +52,7 @@ class Balanced(HTMLParser):
 def test_page_holds_everything(tmp_path: Path) -> None:
     other = replace(XSIM, encoder={"name": "second", "fingerprint": "g"}, scores={"xsim": 3.25})
     bucc = Result("bucc", XSIM.encoder, {}, {"cosine f1": 90.0}, [{"pair": "fra-eng", "cosine f1": 90.0}])
-    write_page(tmp_path / "page.html", [XSIM, other, bucc])
+    write_page(tmp_path / "page.html", [XSIM, other, bucc], headings())
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     parser = Balanced()
     parser.feed(text)
@@ -78,11 +79,11 @@ def test_encoders_of_one_name_are_told_apart() -> None:
         replace(XSIM, encoder={"name": "mini", "fingerprint": mark, "pooling": pooling})
         for mark, pooling in (("f", "cls"), ("g", "mean"))
     ]
-    text = page(pooled)
+    text = page(pooled, headings())
     assert "mini, cls (here)" in text and "mini, mean (here)" in text
-    assert "mini (here)" in page(pooled[:1])
+    assert "mini (here)" in page(pooled[:1], headings())
     retrained = replace(XSIM, encoder=pooled[0].encoder | {"fingerprint": "h"}, scores={"xsim": 7.25})
-    text = page([*pooled, retrained])  # the same words, other weights
+    text = page([*pooled, retrained], headings())  # the same words, other weights
     assert "mini, f, cls (here)" in text and "mini, h, cls (here)" in text
     overview = text[: text.index("</section>")]
     assert overview.count(">12.50</td>") == 2 and overview.count(">7.25</td>") == 1
@@ -102,7 +103,7 @@ def test_a_score_that_one_encoder_lacks_moves_no_other(lacking: int) -> None:
         )
         for number in (0, 1)
     ]
-    section = page(results).partition('id="r1"')[2].partition("</table>")[0]
+    section = page(results, headings()).partition('id="r1"')[2].partition("</table>")[0]
     header, *body = [
         re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for row in re.findall("<tr.*?</tr>", section)
     ]
@@ -123,7 +124,7 @@ def test_results_with_nan_of_earlier_versions() -> None:
     }
     result = Result.from_json(content | {"rows": rows})
     assert result.scores == {} and result.rows[0]["spearman"] is None
-    assert "nan" not in page([result]).partition("<body>")[2]
+    assert "nan" not in page([result], headings()).partition("<body>")[2]
 
 
 def test_dots_stand_where_their_values_are() -> None:
@@ -140,7 +141,7 @@ def test_dots_stand_where_their_values_are() -> None:
 
 def test_the_best_is_on_top() -> None:
     def order(result: Result) -> list[str]:
-        return re.findall(r'class="name(?: odd)?" title="([a-z]{3})_', page([result]))
+        return re.findall(r'class="name(?: odd)?" title="([a-z]{3})_', page([result], headings()))
 
     own = replace(XSIM, benchmark=None)
     assert order(own) == ["fra", "deu"]  # errors
@@ -159,4 +160,4 @@ def test_ticks_hold_all_values(low: float, high: float) -> None:
 
 def test_one_page_of_nothing_but_counts() -> None:
     bare = Result("attention", {"name": "x"}, {}, {"entropy": 2.5}, [])
-    assert "2.50" in page([bare])
+    assert "2.50" in page([bare], headings())

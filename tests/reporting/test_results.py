@@ -10,7 +10,9 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.reporting import published
-from mexma_cli.reporting.results import Result, names_in, print_result, published_scores, text_lines
+from mexma_cli.reporting.published import published_scores
+from mexma_cli.reporting.result import Result
+from mexma_cli.reporting.tables import names_in, text_lines
 
 RESULT = Result(
     "bucc",
@@ -25,10 +27,10 @@ RESULT = Result(
 )
 
 
-def test_json_there_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_there_and_back(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
-    print_result(RESULT, as_json=True, output=path)
-    assert Result.from_json(json.loads(capsys.readouterr().out)) == RESULT == Result.read(path)
+    RESULT.write(path)
+    assert Result.from_json(json.loads(json.dumps(RESULT.to_json()))) == RESULT == Result.read(path)
 
 
 def test_tables() -> None:

@@ -1,27 +1,44 @@
-"""`mexma eval`: a group, one file a subcommand."""
+"""`mexma eval`: a group, one file a subcommand.
+
+A file here is listed by itself: its name is the command's, and the first line of its docstring is the help.
+"""
 
 from __future__ import annotations
 
+import ast
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
-from mexma_cli.lazy import LazyGroup
+from mexma_cli.lazy import LazyGroup, Table
 
-TABLE: dict[str, tuple[str, str]] = {
-    "xsim": ("mexma_cli.commands.eval.xsim:command", "Translations not found among all translations."),
-    "xsimpp": ("mexma_cli.commands.eval.xsimpp:command", "xsim++: the same with hard negatives."),
-    "bucc": ("mexma_cli.commands.eval.bucc:command", "Mining: F1 by cosine, and by margin and threshold."),
-    "tatoeba": ("mexma_cli.commands.eval.tatoeba:command", "Retrieval both ways: precision at 1."),
-    "sts": ("mexma_cli.commands.eval.sts:command", "Similarity of sentences, as people judge it."),
-    "senteval": ("mexma_cli.commands.eval.senteval:command", "SentEval's seven classification tasks."),
-    "xnli": ("mexma_cli.commands.eval.xnli:command", "Inference, fine-tuned on English."),
-    "mteb": ("mexma_cli.commands.eval.mteb:command", "Tasks of the mteb package, and the paper's lists."),
-    "tokens": ("mexma_cli.commands.eval.tokens:command", "Whose tokens are the nearest of a token."),
-    "attention": ("mexma_cli.commands.eval.attention:command", "Entropy of the first token's attention."),
-    "pooling": ("mexma_cli.commands.eval.pooling:command", "The mean of the tokens against the first token."),
-    "leakage": ("mexma_cli.commands.eval.leakage:command", "Meaning and language of vectors, taken apart."),
-    "codeswitch": ("mexma_cli.commands.eval.codeswitch:command", "Make a code-switched retrieval set."),
-}
-"""Name -> (`module:attribute` of the Click command, one line of help)."""
+if TYPE_CHECKING:
+    from mexma_cli.reporting.result import Heading
+
+
+def _table() -> Table:
+    """The commands in the files of this folder, which are read as text and not imported."""
+    files = sorted(path for path in Path(__file__).parent.glob("*.py") if path.stem != "__init__")
+    docstrings = {path.stem: ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) for path in files}
+    return {
+        name: (f"{__name__}.{name}:command", (docstring or "").partition("\n")[0])
+        for name, docstring in docstrings.items()
+    }
+
+
+def headings() -> Mapping[str, Heading]:
+    """What the page of results says of each evaluation, by its name. This imports all commands here."""
+    for name in TABLE:
+        importlib.import_module(f"{__name__}.{name}")
+    from mexma_cli.commands.eval_options import HEADINGS
+
+    return HEADINGS
+
+
+TABLE = _table()
 
 EPILOG = """\b
 Examples:

@@ -1,33 +1,27 @@
-"""`mexma eval attention`: where the first token looks."""
+"""Entropy of the first token's attention."""
 
 from __future__ import annotations
 
-import logging
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from mexma_cli.commands.eval.options import (
-    check_result_output,
+from mexma_cli.commands.eval_options import (
+    Session,
+    evaluation,
     languages_option,
-    result_options,
+    report_truncated,
     split_option,
-    tell_cut,
 )
-from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder
+from mexma_cli.commands.options import load_encoder
 from mexma_cli.commands.progress import progress
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
-    from mexma_cli.encoder.encoder import SentenceEncoder
-
-log = logging.getLogger(__name__)
-
-
-@click.command("attention")
+@evaluation(
+    "Attention",
+    "entropy of what the first token attends to, in nats",
+    refuses={"pooling": "for sentence vectors; the first token's attention is measured here."},
+)
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @languages_option
 @split_option
@@ -45,18 +39,13 @@ log = logging.getLogger(__name__)
     help="For the picture; may be given several times.  [default: the first sentence of the first two "
     "languages]",
 )
-@result_options
-@encoder_options
 def command(
+    session: Session,
     folder: Path,
     languages: str | None,
     split: str,
     picture: Path | None,
     sentences: tuple[str, ...],
-    cache: Path | None,
-    as_json: bool,
-    output: Path | None,
-    encoder: EncoderChoice,
 ) -> None:
     """The entropy, in nats, of what the first token attends to in the last layer: mean over sentences.
 
@@ -75,84 +64,26 @@ def command(
       mexma eval attention NTREX --langs eng --picture nineteen.png \\
         --sentence "Nineteen people died." --sentence "Twenty-nine people died."
     """
-    if encoder.pooling is not None:
-        raise click.UsageError(
-            "--pooling is for sentence vectors; the first token's attention is measured here."
-        )
-    check_result_output(output)
-    from mexma_cli.errors import MexmaError
-    from mexma_cli.evaluation.files import aligned_folder, language_list, read_sentences
+    from mexma_cli.evaluation.readers.aligned import aligned_folder
+    from mexma_cli.evaluation.readers.common import read_sentences
+    from mexma_cli.reporting.attention_plot import draw_attention
     from mexma_cli.reporting.plot import check_plottable
-    from mexma_cli.reporting.results import Result, describe, print_result
+    from mexma_cli.text.writing import prepare_output
 
     if sentences and picture is None:
         raise click.UsageError("--sentence is for a picture: name it with --picture.")
     if picture is not None:
         check_plottable(picture)
-        check_result_output(picture)
-    there = aligned_folder(folder, split)
-    texts = {code: read_sentences(path) for code, path in there.choose(languages).items()}
-    loaded = load_encoder(encoder)
+        prepare_output(picture)
+    source = aligned_folder(folder, split)
+    texts = {code: read_sentences(path) for code, path in source.choose(languages).items()}
+    encoder = load_encoder(session.choice)
+    from mexma_cli.evaluation.attention import evaluate, rows_to_draw
+
     if picture is not None:  # first: it takes a moment, the others up to hours
-        _draw(loaded, picture, sentences or _first_sentences(texts))
-        loaded.truncated = 0
-    rows = _rows(loaded, texts)
-    tell_cut(loaded)
-    if not rows:
-        raise MexmaError(f"{folder}: no sentence has a token")
-    measured = [key for key in rows[0] if key not in ("language", "sentences")]
-    scores = {key: sum(row[key] for row in rows) / len(rows) for key in measured}
-    settings = {
-        "data": str(folder),
-        "files": there.layout,
-        "split": split if there.layout.endswith(f".{split}") else "",
-        "languages": languages or "all",
-        "layer": "last",
-        "unit": "nats",
-    }
-    # The paper's languages are those of the 81 that LaBSE knows too: it does not list them.
-    whole = languages == "81" and texts.keys() >= language_list("81").keys()
-    published = "attention" if whole and there.layout.endswith("<code>.devtest") else None
-    print_result(Result("attention", describe(loaded), settings, scores, rows, published), as_json, output)
-
-
-def _first_sentences(texts: dict[str, list[str]]) -> list[str]:
-    """Those of the first two languages that have one."""
-    from mexma_cli.text.lines import is_blank
-
-    first = (next((line for line in lines if not is_blank(line)), None) for lines in texts.values())
-    return list(islice(filter(None, first), 2))
-
-
-def _rows(encoder: SentenceEncoder, texts: dict[str, list[str]]) -> list[dict[str, Any]]:
-    from mexma_cli.evaluation.attention import attention_rows, mean_entropy
-
-    rows: list[dict[str, Any]] = []
-    with progress(texts.items(), unit="language") as bar:
-        for language, lines in bar:
-            found = mean_entropy(attention_rows(encoder, lines))
-            if found is None:
-                log.warning("warning: %s is left out: none of its sentences has a token", language)
-                continue
-            rows.append(
-                {
-                    "language": language,
-                    "sentences": found.sentences,
-                    "entropy": found.heads,
-                    "without <s> </s>": found.heads_words,
-                    "of mean": found.mean,
-                    "of mean without <s> </s>": found.mean_words,
-                }
-            )
-    return rows
-
-
-def _draw(encoder: SentenceEncoder, picture: Path, sentences: Sequence[str]) -> None:
-    from mexma_cli.errors import MexmaError
-    from mexma_cli.evaluation.attention import attention_rows
-    from mexma_cli.reporting.attention_plot import draw_attention
-
-    rows = sorted(attention_rows(encoder, sentences), key=lambda row: row.line)
-    if not rows or any(len(row.tokens) < 3 for row in rows):
-        raise MexmaError("a sentence for the picture has no token", "name others with --sentence")
-    draw_attention(picture, rows, f"{encoder.name}: attention of the first token, last layer")
+        title = f"{encoder.name}: attention of the first token, last layer"
+        draw_attention(picture, rows_to_draw(encoder, sentences, texts), title)
+    with progress(total=len(texts), unit="language") as bar:
+        result = evaluate(encoder, source, languages, texts, bar.update)
+    report_truncated(encoder)
+    session.show(result)

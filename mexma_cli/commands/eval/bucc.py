@@ -1,4 +1,4 @@
-"""`mexma eval bucc`: mining sets, by cosine and by margin."""
+"""Mining: F1 by cosine, and by margin and threshold."""
 
 from __future__ import annotations
 
@@ -7,32 +7,16 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.eval.options import cached_embedding, check_result_output, result_options
+from mexma_cli.commands.eval_options import Session, evaluation
 from mexma_cli.commands.inputs import progress_bar
-from mexma_cli.commands.options import (
-    EncoderChoice,
-    encoder_options,
-    load_encoder,
-    margin_option,
-    neighbourhood_option,
-)
+from mexma_cli.commands.options import margin_option, neighbourhood_option
 
 
-@click.command("bucc")
+@evaluation("Mining sets", "F1 of mining translations from two texts, percent")
 @click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @margin_option
 @neighbourhood_option
-@result_options
-@encoder_options
-def command(
-    folders: tuple[Path, ...],
-    margin: str,
-    k: int,
-    cache: Path | None,
-    as_json: bool,
-    output: Path | None,
-    encoder: EncoderChoice,
-) -> None:
+def command(session: Session, folders: tuple[Path, ...], margin: str, k: int) -> None:
     """F1 of mining translations from two monolingual texts.
 
     \b
@@ -53,14 +37,12 @@ def command(
       mexma eval bucc bucc2018 --model facebook/MEXMA
       mexma eval bucc mining/fra-eng mining/deu-eng -o bucc.json
     """
-    check_result_output(output)
-    from mexma_cli.evaluation.mining_sets import bucc_result, measure, read_sets
-    from mexma_cli.reporting.results import describe, print_result
+    from mexma_cli.evaluation.bucc import evaluate
+    from mexma_cli.evaluation.readers.mining import read_sets
 
     sets = read_sets(folders)
-    loaded = load_encoder(encoder)
     sentences = sum(len(one.sources) + len(one.targets) for one in sets)
     with ExitStack() as stack:
-        embed = stack.enter_context(cached_embedding(loaded, cache, sentences))
-        rows = measure(sets, embed, margin, k, progress_bar(stack, "mining"))
-    print_result(bucc_result(rows, sets, folders, describe(loaded), margin, k), as_json, output)
+        embed = stack.enter_context(session.embedder(sentences))
+        result = evaluate(sets, folders, embed, margin, k, progress_bar(stack, "mining"))
+    session.show(result)

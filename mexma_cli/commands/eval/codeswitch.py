@@ -1,16 +1,12 @@
-"""`mexma eval codeswitch`: sentences of two languages in one, from a bilingual dictionary."""
+"""Make a code-switched retrieval set."""
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import click
 
 from mexma_cli.commands.inputs import check_inputs, refuse_inputs
-from mexma_cli.text.amounts import counted
-
-log = logging.getLogger(__name__)
 
 
 @click.command("codeswitch")
@@ -69,52 +65,14 @@ def command(
         -o codeswitched
       mexma eval leakage codeswitched --with runs/systems/meat-oracle
     """
-    from mexma_cli.evaluation.codeswitch import code_switched, read_dictionary
-    from mexma_cli.evaluation.files import read_aligned, read_sentences
-    from mexma_cli.files import check_outside_stores, fingerprint, whole_file, write_json_atomic
+    from mexma_cli.evaluation.codeswitch import Switching, output_paths, write_code_switched
+    from mexma_cli.files import check_outside_stores
     from mexma_cli.languages import resolve
 
     code = resolve(lang).partition("_")[0]
     if code == "eng":
         raise click.UsageError("--lang is the language of SOURCE, which is not English.")
-    texts = {side: output / f"tatoeba.{code}-eng.{side}" for side in (code, "eng")}
     check_inputs((source, target, dictionary))
-    refuse_inputs(texts.values(), (source, target, dictionary))
+    refuse_inputs(output_paths(output, code), (source, target, dictionary))
     check_outside_stores(output / code)
-    words = read_dictionary(dictionary)
-    english = read_sentences(target)
-    other = read_aligned(source, target, len(english))
-    made = code_switched(other, english, words, count, rate, seed)
-    facts = {
-        "source": str(source),
-        "source_checksum": fingerprint(other),  # of what was read: a pipe cannot be read again
-        "target": str(target),
-        "target_checksum": fingerprint(english),
-        "dictionary": str(dictionary),
-        "dictionary_checksum": fingerprint(words),
-        "rate": rate,
-        "seed": seed,
-        "sentences": len(made.rows),
-        "usable": made.usable,
-        "words": made.words,
-        "replaced": made.replaced,
-        "lines": [row + 1 for row in made.rows],
-    }
-    output.mkdir(parents=True, exist_ok=True)
-    # First, so that without it there is no text that could be taken for LASER's.
-    write_json_atomic(output / f"codeswitch.{code}.json", facts)
-    chosen = [english[row] for row in made.rows]
-    for path, lines in zip(texts.values(), (made.sentences, chosen), strict=True):
-        with whole_file(path) as file:
-            file.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
-    if len(made.rows) < count:
-        has = counted(len(made.rows), "sentence has", "sentences have")
-        log.warning("warning: only %s a word of the dictionary", has)
-    log.info(
-        "%s in %s, %s of %s words replaced (%.0f %%)",
-        counted(len(made.rows), "sentence"),
-        output,
-        f"{made.replaced:,}",
-        f"{made.words:,}",
-        100 * made.replaced / made.words,
-    )
+    write_code_switched((source, target), dictionary, output, code, Switching(count, rate, seed))

@@ -1,29 +1,26 @@
-"""`mexma eval leakage`: what the language part of vectors still knows of the meaning."""
+"""Meaning and language of vectors, taken apart."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import click
 
-from mexma_cli.commands.eval.options import cached_embedding, check_result_output, result_options
-from mexma_cli.commands.options import EncoderChoice, decomposer_option, encoder_options, load_encoder
+from mexma_cli.commands.eval_options import Session, evaluation
+from mexma_cli.commands.options import EncoderChoice, decomposer_option, load_encoder
 
 if TYPE_CHECKING:
     import numpy as np
 
     from mexma_cli.encoder.encoder import Pooling, SentenceEncoder
-    from mexma_cli.evaluation.leakage import Embed, Split
-    from mexma_cli.evaluation.retrieval import AlignedPair
     from mexma_cli.stages.train.decompose import TrainedDecomposer
 
 PANELS = 12
 
 
-@click.command("leakage")
+@evaluation("Leakage", "retrieval and similarity by meaning and by language, percent")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @decomposer_option
 @click.option(
@@ -46,18 +43,13 @@ PANELS = 12
     metavar="PICTURE",
     help=f"Draw the four clouds of the first {PANELS} languages: .png, .svg or .pdf.",
 )
-@result_options
-@encoder_options
 def command(
+    session: Session,
     folder: Path,
     run: Path,
     languages: str | None,
     sets: tuple[Path, ...],
     plot: Path | None,
-    cache: Path | None,
-    as_json: bool,
-    output: Path | None,
-    encoder: EncoderChoice,
 ) -> None:
     """Retrieval and similarity by meaning and by language, side by side.
 
@@ -74,35 +66,34 @@ def command(
       mexma eval leakage LASER/data/tatoeba/v1 --with runs/systems/meat-oracle --langs 36 --plot clouds.png
       mexma eval leakage codeswitched --with runs/systems/meat-oracle --sts STS2017
     """
-    check_result_output(output)
-    from mexma_cli.evaluation.leakage import leakage_scores, measure_leakage, published_as
-    from mexma_cli.evaluation.retrieval import is_switched, read_tatoeba
-    from mexma_cli.evaluation.sts_files import find_files, read_pairs
+    from mexma_cli.evaluation.leakage import clouds, leakage_result, measure_leakage
+    from mexma_cli.evaluation.readers.sts import find_files, read_pairs
+    from mexma_cli.evaluation.readers.tatoeba import read_tatoeba
+    from mexma_cli.reporting.cloud_plot import draw_clouds
     from mexma_cli.reporting.plot import check_plottable
-    from mexma_cli.reporting.results import Result, describe, print_result
     from mexma_cli.stages.train.decompose import PARTS, TrainedDecomposer
+    from mexma_cli.text.writing import prepare_output
 
     if plot is not None:
         check_plottable(plot)
-        check_result_output(plot)
+        prepare_output(plot)
     decomposer = TrainedDecomposer.open(run)
     pairs = read_tatoeba(folder, languages)
     scored = [read_pairs(path) for path in find_files(sets)]
-    loaded = _encoder(decomposer, encoder)
+    encoder = _encoder(decomposer, session.choice)
+    count = sum(2 * len(pair.english) for pair in pairs) + sum(2 * len(one.gold) for one in scored)
+    name = decomposer.run.name
 
     def split(vectors: np.ndarray) -> dict[str, np.ndarray]:
         return {part: decomposer.part(vectors, part) for part in PARTS}
 
-    count = sum(2 * len(pair.english) for pair in pairs) + sum(2 * len(one.gold) for one in scored)
-    with cached_embedding(loaded, cache, count) as embed:
+    with session.embedder(count, encoder) as embed:
         rows = measure_leakage(pairs, scored, embed, split)
         if plot is not None:
-            _draw(plot, pairs[:PANELS], embed, split, decomposer.run.name)
-    settings = {"data": str(folder), "languages": len(pairs), "sts": list(map(str, sets))}
-    benchmark = published_as([pair.language for pair in pairs], is_switched(folder))
-    described = describe(loaded) | {"name": f"{loaded.name}, {decomposer.run.name}", "run": str(run)}
-    result = Result("leakage", described, settings, leakage_scores(rows), rows, benchmark)
-    print_result(result, as_json, output)
+            title = f"{name}: sentences in the plane of their two principal components"
+            draw_clouds(plot, clouds(pairs[:PANELS], embed, split), title)
+    described = embed.describe() | {"name": f"{encoder.name}, {name}", "run": str(run)}
+    session.show(leakage_result(rows, folder, sets, described))
 
 
 def _encoder(decomposer: TrainedDecomposer, choice: EncoderChoice) -> SentenceEncoder:
@@ -117,17 +108,3 @@ def _encoder(decomposer: TrainedDecomposer, choice: EncoderChoice) -> SentenceEn
     loaded = load_encoder(choice)
     decomposer.check(loaded.name, loaded.fingerprint, "the text")
     return loaded
-
-
-def _draw(path: Path, pairs: Sequence[AlignedPair], embed: Embed, split: Split, run: str) -> None:
-    from mexma_cli.evaluation.leakage import PARTS, plane
-    from mexma_cli.reporting.cloud_plot import draw_clouds
-
-    panels = {}
-    for pair in pairs:
-        english, other = split(embed(pair.english)), split(embed(pair.sentences))
-        sides = {"eng": english, "xx": other}
-        keys = [(part, side) for part in PARTS for side in sides]
-        flat = plane([sides[side][part] for part, side in keys])
-        panels[pair.language] = dict(zip(keys, flat, strict=True))
-    draw_clouds(path, panels, f"{run}: sentences in the plane of their two principal components")

@@ -1,4 +1,4 @@
-"""`mexma eval tatoeba`: retrieval by cosine, both directions."""
+"""Retrieval both ways: precision at 1."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.eval.options import cached_embedding, check_result_output, result_options
-from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder
+from mexma_cli.commands.eval_options import Session, evaluation
 
 
-@click.command("tatoeba")
+@evaluation("Tatoeba", "translations that are the nearest sentence by cosine, percent")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
     "--langs",
@@ -18,16 +17,7 @@ from mexma_cli.commands.options import EncoderChoice, encoder_options, load_enco
     metavar="LIST",
     help="14, 28 or 36 (the DAP paper's), or codes with commas between them.  [default: all in DIR]",
 )
-@result_options
-@encoder_options
-def command(
-    folder: Path,
-    languages: str | None,
-    cache: Path | None,
-    as_json: bool,
-    output: Path | None,
-    encoder: EncoderChoice,
-) -> None:
+def command(session: Session, folder: Path, languages: str | None) -> None:
     """The percentage of sentences whose nearest sentence by cosine is their translation (P@1).
 
     DIR holds tatoeba.<l>-eng.<l> and tatoeba.<l>-eng.eng, line-aligned, one pair of files a language, as in
@@ -38,12 +28,10 @@ def command(
     Examples:
       mexma eval tatoeba LASER/data/tatoeba/v1 --langs 36 --model sentence-transformers/LaBSE
     """
-    check_result_output(output)
-    from mexma_cli.evaluation.retrieval import measure_tatoeba, read_tatoeba, tatoeba_result
-    from mexma_cli.reporting.results import describe, print_result
+    from mexma_cli.evaluation.readers.tatoeba import read_tatoeba
+    from mexma_cli.evaluation.tatoeba import evaluate
 
     pairs = read_tatoeba(folder, languages)
-    loaded = load_encoder(encoder)
-    with cached_embedding(loaded, cache, sum(2 * len(pair.english) for pair in pairs)) as embed:
-        rows = measure_tatoeba(pairs, embed)
-    print_result(tatoeba_result(rows, folder, describe(loaded)), as_json, output)
+    with session.embedder(sum(2 * len(pair.english) for pair in pairs)) as embed:
+        result = evaluate(pairs, folder, embed)
+    session.show(result)

@@ -1,4 +1,4 @@
-"""`mexma eval xsim`: errors of margin-based search in line-aligned files."""
+"""Translations not found among all translations."""
 
 from __future__ import annotations
 
@@ -6,43 +6,23 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.eval.options import (
-    cached_embedding,
-    check_result_output,
-    languages_option,
-    result_options,
-    split_option,
-    target_option,
-)
-from mexma_cli.commands.options import (
-    EncoderChoice,
-    encoder_options,
-    load_encoder,
-    margin_option,
-    neighbourhood_option,
-)
+from mexma_cli.commands.eval_options import Session, evaluation, languages_option, split_option, target_option
+from mexma_cli.commands.options import margin_option, neighbourhood_option
 
 
-@click.command("xsim")
+@evaluation(
+    "xsim",
+    "translations that margin-based search does not find, percent; lower is better",
+    lower_is_better=True,
+)
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @languages_option
 @target_option
 @split_option
 @margin_option
 @neighbourhood_option
-@result_options
-@encoder_options
 def command(
-    folder: Path,
-    languages: str | None,
-    target: str,
-    split: str,
-    margin: str,
-    k: int,
-    cache: Path | None,
-    as_json: bool,
-    output: Path | None,
-    encoder: EncoderChoice,
+    session: Session, folder: Path, languages: str | None, target: str, split: str, margin: str, k: int
 ) -> None:
     """The percentage of sentences whose translation is not what margin-based search finds.
 
@@ -59,12 +39,10 @@ def command(
       mexma eval xsim flores200_dataset --langs 81 --model facebook/MEXMA
       mexma eval xsim NTREX --langs fra,deu,zho_Hant -o ntrex.json
     """
-    check_result_output(output)
-    from mexma_cli.evaluation.aligned import measure_xsim, read_texts, xsim_result
-    from mexma_cli.reporting.results import describe, print_result
+    from mexma_cli.evaluation.readers.aligned import read_texts
+    from mexma_cli.evaluation.xsim import evaluate
 
     data = read_texts(folder, split, languages, target)
-    loaded = load_encoder(encoder)
-    with cached_embedding(loaded, cache, data.sentences) as embed:
-        found = measure_xsim(data, embed, margin, k)
-    print_result(xsim_result(data, found, describe(loaded), margin, k), as_json, output)
+    with session.embedder(data.sentences) as embed:
+        result = evaluate(data, embed, margin, k)
+    session.show(result)

@@ -1,4 +1,4 @@
-"""`mexma eval xsimpp`: xsim with hard negatives among the targets."""
+"""xsim++: the same with hard negatives."""
 
 from __future__ import annotations
 
@@ -6,24 +6,11 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.eval.options import (
-    cached_embedding,
-    check_result_output,
-    languages_option,
-    result_options,
-    split_option,
-    target_option,
-)
-from mexma_cli.commands.options import (
-    EncoderChoice,
-    encoder_options,
-    load_encoder,
-    margin_option,
-    neighbourhood_option,
-)
+from mexma_cli.commands.eval_options import Session, evaluation, languages_option, split_option, target_option
+from mexma_cli.commands.options import margin_option, neighbourhood_option
 
 
-@click.command("xsimpp")
+@evaluation("xsim++", "the same among hard negatives, percent; lower is better", lower_is_better=True)
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
     "--augmented",
@@ -36,9 +23,8 @@ from mexma_cli.commands.options import (
 @split_option
 @margin_option
 @neighbourhood_option
-@result_options
-@encoder_options
 def command(
+    session: Session,
     folder: Path,
     augmented: Path | None,
     languages: str | None,
@@ -46,10 +32,6 @@ def command(
     split: str,
     margin: str,
     k: int,
-    cache: Path | None,
-    as_json: bool,
-    output: Path | None,
-    encoder: EncoderChoice,
 ) -> None:
     """xsim++: as `mexma eval xsim`, with sentences among the targets that look like a translation.
 
@@ -66,14 +48,12 @@ def command(
       mexma eval xsimpp flores200_dataset --langs 81 --model facebook/MEXMA
       mexma eval xsimpp NTREX --augmented hard --langs fra,deu
     """
-    check_result_output(output)
-    from mexma_cli.evaluation.aligned import read_texts
-    from mexma_cli.evaluation.xsimpp import find_augmented, measure_xsimpp, xsimpp_result
-    from mexma_cli.reporting.results import describe, print_result
+    from mexma_cli.evaluation.readers.aligned import read_texts
+    from mexma_cli.evaluation.readers.augmented import find_augmented
+    from mexma_cli.evaluation.xsimpp import evaluate
 
     data = read_texts(folder, split, languages, target)
     hard = find_augmented(data, augmented)
-    loaded = load_encoder(encoder)
-    with cached_embedding(loaded, cache, data.sentences + len(hard.lines)) as embed:
-        found = measure_xsimpp(data, hard, embed, margin, k)
-    print_result(xsimpp_result(data, hard, found, describe(loaded), margin, k), as_json, output)
+    with session.embedder(data.sentences + len(hard.lines)) as embed:
+        result = evaluate(data, hard, embed, margin, k)
+    session.show(result)

@@ -1,4 +1,4 @@
-"""Where benchmarks keep their text: line-aligned folders, by the names under which they are published."""
+"""Folders of line-aligned texts: FLORES-200, NTREX-128 and others that are laid out like them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.readers.common import both_filled, read_aligned, read_sentences
 from mexma_cli.languages import resolve
 from mexma_cli.recipe import load
 from mexma_cli.text.amounts import counted
-from mexma_cli.text.compression import ENDINGS
-from mexma_cli.text.lines import is_blank, read_lines
+from mexma_cli.text.compression import plain_name
+from mexma_cli.text.lines import read_lines
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +32,7 @@ _FEW = 10
 """Languages that a message lists of those that are there."""
 _LACKING = 12
 """And of those of a published list that are not: NTREX-128 lacks eleven of the 81."""
-_COMPRESSED = f"(?:{'|'.join(map(re.escape, ENDINGS))})?"
+FLORES_LINES = {"dev": 997, "devtest": 1012}
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,19 @@ class AlignedFolder:
 
     folder: Path
     layout: str
+    split: str
+    """Of FLORES-200, as it was asked for."""
     files: dict[str, Path]
+
+    @property
+    def is_flores(self) -> bool:
+        """Whether the files are named as FLORES-200's of this split."""
+        return self.layout.endswith(f"<code>.{self.split}")
+
+    def settings(self) -> dict[str, Any]:
+        """For `Result.settings`."""
+        split = self.split if self.is_flores else ""
+        return {"data": str(self.folder), "files": self.layout, "split": split}
 
     def choose(self, languages: str | None) -> dict[str, Path]:
         """The files that `--langs` means (see `language_list`), by code as `files` has it; None: all.
@@ -114,17 +128,17 @@ def aligned_folder(folder: Path, split: str) -> AlignedFolder:
     """
     if not folder.is_dir():
         raise MexmaError(f"{folder} is no folder" if folder.exists() else f"{folder}: no such folder")
-    flores, ntrex = rf"{re.escape(split)}", r"newstest2019-(?:src|ref)\.([A-Za-z_-]+)\.txt"
+    flores, ntrex = rf"([A-Za-z_-]+)\.{re.escape(split)}", r"newstest2019-(?:src|ref)\.([A-Za-z_-]+)\.txt"
     for where, pattern, layout in (
-        (folder / split, rf"([A-Za-z_-]+)\.{flores}", f"{split}/<code>.{split}"),
-        (folder, rf"([A-Za-z_-]+)\.{flores}", f"<code>.{split}"),
+        (folder / split, flores, f"{split}/<code>.{split}"),
+        (folder, flores, f"<code>.{split}"),
         (folder, ntrex, "newstest2019-ref.<code>.txt"),
         (folder / "NTREX-128", ntrex, "NTREX-128/newstest2019-ref.<code>.txt"),
         (folder, r"([A-Za-z_-]+)\.txt", "<code>.txt"),
     ):
-        files = _files(where, pattern + _COMPRESSED)
+        files = _files(where, pattern)
         if files:
-            return AlignedFolder(folder, layout, files)
+            return AlignedFolder(folder, layout, split, files)
     raise MexmaError(f"{folder}: no line-aligned files, split {split!r}", f"needed: {ALIGNED_HINT}")
 
 
@@ -134,7 +148,7 @@ def _files(folder: Path, pattern: str) -> dict[str, Path]:
     files: dict[str, Path] = {}
     seen: set[str] = set()  # fra.txt.gz beside fra.txt is the same text packed, not another language
     for path in names:
-        match = re.fullmatch(pattern, path.name)
+        match = re.fullmatch(pattern, plain_name(path.name))
         code = match and match[1] not in seen and _known(match[1])
         if match and code:
             seen.add(match[1])
@@ -181,37 +195,63 @@ def language_list(text: str) -> dict[str, int | None]:
     return codes
 
 
-def read_aligned(path: Path, target: Path, lines: int) -> list[str]:
-    """The lines of a file that must have as many as the target's.
+@dataclass(frozen=True)
+class AlignedTexts:
+    """What xsim is measured on: the target's lines, and those of every language, all equally many."""
+
+    source: AlignedFolder
+    languages: str
+    """As they were asked for: `81`, `90`, a file, codes; `all`."""
+    target: str
+    lines: list[str]
+    texts: dict[str, list[str]]
+
+    @property
+    def sentences(self) -> int:
+        """How many there are to embed."""
+        return len(self.lines) * (1 + len(self.texts))
+
+    def filled_rows(self, language: str) -> list[int]:
+        """The rows in which neither the language's line nor the target's is empty.
+
+        Raises:
+            MexmaError: There is none.
+        """
+        rows = both_filled(self.texts[language], self.lines)
+        if not rows:
+            where = self.source.folder
+            raise MexmaError(f"{where}: {language} and {self.target} have no line that both fill")
+        return rows
+
+    @property
+    def published(self) -> str | None:
+        """`81` or `90`, where this is FLORES-200 with that list, as the paper measured it."""
+        is_devtest = self.source.is_flores and self.source.split == "devtest"
+        if not is_devtest or self.languages not in PUBLISHED_LISTS or self.target != "eng_Latn":
+            return None
+        whole = self.texts.keys() >= set(language_list(self.languages)) - {self.target}
+        return self.languages if whole and len(self.lines) == FLORES_LINES["devtest"] else None
+
+    def settings(self) -> dict[str, Any]:
+        """For `Result.settings`."""
+        own = {"target": self.target, "languages": self.languages, "lines": len(self.lines)}
+        return self.source.settings() | own
+
+
+def read_texts(folder: Path, split: str, languages: str | None, target: str) -> AlignedTexts:
+    """Read and check all that is to be measured, before anything is embedded.
+
+    Args:
+        languages: See `language_list`; None: all that are there.
 
     Raises:
-        MexmaError: It has not; or as `read_lines`.
+        MexmaError: Nothing is there, languages are missing, or files differ in length.
     """
-    found = list(read_lines(path))
-    if len(found) != lines:
-        short, long = (path, target) if len(found) < lines else (target, path)
-        least = min(len(found), lines)
-        raise MexmaError(
-            f"{path} has {counted(len(found), 'line')}, {target} has {lines:,}: "
-            f"line {least + 1:,} of {long} has no counterpart in {short}",
-            "line n of one must be the translation of line n of the other",
-        )
-    return found
-
-
-def read_sentences(path: Path) -> list[str]:
-    """All lines of a file.
-
-    Raises:
-        MexmaError: It has none; or as `read_lines`.
-    """
-    found = list(read_lines(path))
-    if not found:
-        raise MexmaError(f"{path} is empty", "a line for each sentence is needed")
-    return found
-
-
-def both_filled(source: Sequence[str], target: Sequence[str]) -> list[int]:
-    """The rows of which neither side is empty: a verse that one translation has not, for example."""
-    pairs = enumerate(zip(source, target, strict=True))
-    return [row for row, (one, other) in pairs if not is_blank(one) and not is_blank(other)]
+    there = aligned_folder(folder, split)
+    target, target_path = there.one(target)
+    files = {code: path for code, path in there.choose(languages).items() if code != target}
+    if not files:
+        raise MexmaError(f"{folder}: no language besides {target}, into which translations are searched")
+    lines = read_sentences(target_path)
+    texts = {code: read_aligned(path, target_path, len(lines)) for code, path in files.items()}
+    return AlignedTexts(there, languages or "all", target, lines, texts)

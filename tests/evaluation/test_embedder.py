@@ -9,7 +9,7 @@ import pytest
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.cache import default_folder, embed_cached
+from mexma_cli.evaluation.embedder import Embedder, default_folder
 
 
 @pytest.fixture
@@ -22,8 +22,8 @@ def test_second_time_nothing_is_embedded(
 ) -> None:
     text = sentences["eng"]
     calls: list[tuple[int, int]] = []
-    first = embed_cached(encoder, text, folder=tmp_path / "new")
-    again = embed_cached(encoder, text, folder=tmp_path / "new", on_progress=lambda *done: calls.append(done))
+    first = Embedder(encoder, tmp_path / "new")(text)
+    again = Embedder(encoder, tmp_path / "new", lambda *done: calls.append(done))(text)
     np.testing.assert_array_equal(first, encoder.embed(text))
     np.testing.assert_array_equal(again, first)
     assert calls == [(len(text), 0)]
@@ -34,28 +34,28 @@ def test_what_else_makes_other_vectors(
     encoder: SentenceEncoder, sentences: dict[str, list[str]], tmp_path: Path
 ) -> None:
     text = sentences["eng"]
-    plain = embed_cached(encoder, text, folder=tmp_path)
-    embed_cached(encoder, text[::-1], folder=tmp_path)
-    embed_cached(encoder, text, ["another layer"], tmp_path)
+    plain = Embedder(encoder, tmp_path)(text)
+    Embedder(encoder, tmp_path)(text[::-1])
+    Embedder(encoder, tmp_path)(text, ["another layer"])
     encoder.prefix = "query: "
-    assert not np.array_equal(embed_cached(encoder, text, folder=tmp_path), plain)
+    assert not np.array_equal(Embedder(encoder, tmp_path)(text), plain)
     assert len(list(tmp_path.iterdir())) == 4
 
 
 def test_a_prefix_that_is_no_utf8_is_refused_as_by_embed(encoder: SentenceEncoder, tmp_path: Path) -> None:
     encoder.prefix = "\udcff"
     with pytest.raises(MexmaError, match="is not UTF-8"):
-        embed_cached(encoder, ["A cat."], folder=tmp_path)
+        Embedder(encoder, tmp_path)(["A cat."])
 
 
 def test_damaged_file_is_made_again(
     encoder: SentenceEncoder, sentences: dict[str, list[str]], tmp_path: Path
 ) -> None:
     text = sentences["eng"]
-    whole = embed_cached(encoder, text, folder=tmp_path)
+    whole = Embedder(encoder, tmp_path)(text)
     (path,) = tmp_path.iterdir()
     path.write_bytes(path.read_bytes()[:-7])
-    np.testing.assert_array_equal(embed_cached(encoder, text, folder=tmp_path), whole)
+    np.testing.assert_array_equal(Embedder(encoder, tmp_path)(text), whole)
     np.testing.assert_array_equal(np.load(path), whole)
 
 
@@ -66,7 +66,7 @@ def test_a_folder_that_cannot_be_is_no_obstacle(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     (tmp_path / "file").write_text("in the way")
-    found = embed_cached(encoder, sentences["eng"], folder=tmp_path / "file")
+    found = Embedder(encoder, tmp_path / "file")(sentences["eng"])
     assert len(found) == 8 and "not kept" in caplog.text
 
 

@@ -1,23 +1,16 @@
-"""Retrieval by cosine in aligned sets, both ways: Tatoeba as LASER, XTREME and the DAP paper measure it."""
+"""LASER's Tatoeba files: a language and English, line by line, in two files a language."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
-from typing import Any
-
-import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.files import read_aligned, read_sentences
-from mexma_cli.knn.exact import knn
+from mexma_cli.evaluation.readers.common import read_aligned, read_sentences, require_folder
 from mexma_cli.languages import resolve
-from mexma_cli.reporting.results import Result
-from mexma_cli.text.compression import plain_or_compressed
+from mexma_cli.text.compression import plain_name, plain_or_compressed
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +28,6 @@ GROUPS = {
 }
 """By the codes in LASER's file names: the languages of XNLI, those of XTREME's that have 1,000 pairs, and all
 of XTREME's. The means of the DAP paper's tables 7 and 8 over these are those of its Table 1."""
-DIRECTIONS = ("xx->eng", "eng->xx")
 HINT = "LASER's test sets (github.com/facebookresearch/LASER, data/tatoeba/v1): tatoeba.<l>-eng.<l> and .eng"
 
 
@@ -49,20 +41,6 @@ class AlignedPair:
     english: list[str]
 
 
-def precision_at_1(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """Percent of rows whose nearest row of the other side by cosine is their own: from x to y, from y to x.
-
-    Args:
-        x, y: [N, d], row i of the one is the translation of row i of the other.
-    """
-    found = knn(x, y, 1)
-    own = np.arange(len(x))
-    return (
-        100.0 * float((found.forward_ids[:, 0] == own).mean()),
-        100.0 * float((found.backward_ids[:, 0] == own).mean()),
-    )
-
-
 def read_tatoeba(folder: Path, languages: str | None = None) -> list[AlignedPair]:
     """LASER's Tatoeba files.
 
@@ -73,12 +51,11 @@ def read_tatoeba(folder: Path, languages: str | None = None) -> list[AlignedPair
     Raises:
         MexmaError: No such files, a language that is not there, or sides of different length.
     """
-    pattern = re.compile(r"tatoeba\.([a-z_A-Z]+)-eng\.\1(?:\.(?:gz|xz|zst|bz2))?")
-    if not folder.is_dir():
-        raise MexmaError(f"{folder}: no such folder", f"needed: {HINT}")
+    pattern = re.compile(r"tatoeba\.([a-z_A-Z]+)-eng\.\1")
+    require_folder(folder, f"needed: {HINT}")
     files: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):  # the plain one of two copies comes first
-        if name := pattern.fullmatch(path.name):
+        if name := pattern.fullmatch(plain_name(path.name)):
             files.setdefault(name[1], path)
     if not files:
         raise MexmaError(f"{folder}: no Tatoeba files", f"needed: {HINT}")
@@ -125,41 +102,6 @@ def _wanted(folder: Path, languages: str, files: dict[str, Path]) -> list[str]:
     return list(dict.fromkeys(found))  # `deu,de` is one language, not two in the mean
 
 
-def measure_tatoeba(
-    pairs: Sequence[AlignedPair], embed: Callable[[Sequence[str]], np.ndarray]
-) -> list[dict[str, Any]]:
-    """Precision at 1 in both directions for every language, in percent."""
-    rows: list[dict[str, Any]] = []
-    for pair in pairs:
-        there, back = precision_at_1(embed(pair.sentences), embed(pair.english))
-        row = {"language": pair.language, "pairs": len(pair.english)}
-        rows.append(row | dict(zip(DIRECTIONS, (there, back), strict=True)))
-    return rows
-
-
-def tatoeba_result(rows: list[dict[str, Any]], folder: Path, encoder: dict[str, Any]) -> Result:
-    """The `Result`: means over all that was measured, and over each of `GROUPS` that is there as a whole."""
-    by_language = {row["language"]: row for row in rows}
-    groups = {name: codes for name, codes in GROUPS.items() if by_language.keys() >= set(codes)}
-    scores = {direction: fmean(row[direction] for row in rows) for direction in DIRECTIONS}
-    for direction in DIRECTIONS:
-        for name, codes in groups.items():
-            scores[f"{direction} {name}"] = fmean(by_language[code][direction] for code in codes)
-    settings = {"data": str(folder), "languages": len(rows)}
-    return Result(
-        "tatoeba", encoder, settings, scores, rows, "tatoeba" if _as_published(rows, folder) else None
-    )
-
-
 def is_switched(folder: Path) -> bool:
     """Whether `mexma eval codeswitch` made the sets of a folder."""
     return any(folder.glob("codeswitch.*.json"))
-
-
-def _as_published(rows: Sequence[dict[str, Any]], folder: Path) -> bool:
-    """Whether these are LASER's sets, whole, with one of XTREME's languages among them."""
-    known = [row for row in rows if row["language"] in PAIRS]
-    parts = [row["language"] for row in known if row["pairs"] != PAIRS[row["language"]]]
-    if parts and not is_switched(folder):
-        log.info("other numbers of pairs than LASER's sets have, not compared: %s", ", ".join(parts))
-    return bool(known) and not parts and not is_switched(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.readers.common import columns_named, filled_lines, require_folder
+from mexma_cli.text.amounts import counted
 from mexma_cli.text.compression import ENDINGS
-from mexma_cli.text.lines import is_blank, read_lines
+
+log = logging.getLogger(__name__)
 
 CLASSES = ("entailment", "neutral", "contradiction")
 LAYOUTS = """needed in the folder or below it: the English train set, multinli.train.en.tsv (XNLI-MT-1.0) or
@@ -34,14 +38,40 @@ class Inference:
     classes: np.ndarray
 
 
+@dataclass(frozen=True)
+class InferenceData:
+    """The English train set, and the test sets by language, with the files that they are from."""
+
+    train_path: Path
+    train: Inference
+    test_path: Path
+    tests: dict[str, Inference]
+
+
+def read_data(folder: Path) -> InferenceData:
+    """Both sets of a folder. Pairs on whose class people did not agree are left out and counted in the log.
+
+    Raises:
+        MexmaError: A set is missing, or the train set has no English; or as `read_inference`.
+    """
+    train_path, test_path = find(folder, TRAIN), find(folder, TEST)
+    train, undecided = read_inference(train_path)
+    if "en" not in train:
+        raise MexmaError(f"{train_path} has no English pairs")
+    tests, untested = read_inference(test_path)
+    for path, count in ((train_path, undecided), (test_path, untested)):
+        if count:
+            log.info("%s: left out without an agreed class: %s", path, counted(count, "pair"))
+    return InferenceData(train_path, train["en"], test_path, tests)
+
+
 def find(folder: Path, names: tuple[str, ...]) -> Path:
     """The first of these files in a folder or below it, compressed or not.
 
     Raises:
         MexmaError: None is there.
     """
-    if not folder.is_dir():
-        raise MexmaError(f"{folder}: no such folder", LAYOUTS)
+    require_folder(folder, LAYOUTS)
     for name in names:
         for ending in ("", *ENDINGS):
             found = sorted(folder.rglob(name + ending))
@@ -79,7 +109,7 @@ def read_inference(path: Path) -> tuple[dict[str, Inference], int]:
 
 
 def _pairs(path: Path) -> Iterator[tuple[int, Pair]]:
-    lines = ((number, line) for number, line in enumerate(read_lines(path), 1) if not is_blank(line))
+    lines = filled_lines(path)
     if ".jsonl" in path.name:
         for number, line in lines:
             yield number, _from_json(path, number, line)
@@ -87,7 +117,7 @@ def _pairs(path: Path) -> Iterator[tuple[int, Pair]]:
     first = next(lines, None)
     if first is None:
         raise MexmaError(f"{path} is empty", LAYOUTS)
-    take = _from_header(path, first[1].split("\t"))
+    take = _from_header(path, first[0], first[1].split("\t"))
     for number, line in lines:
         yield number, take(number, line.split("\t"))
 
@@ -95,12 +125,8 @@ def _pairs(path: Path) -> Iterator[tuple[int, Pair]]:
 def _from_json(path: Path, number: int, line: str) -> Pair:
     try:
         record = json.loads(line)
-        pair = (
-            record.get("language", "en"),
-            record["gold_label"],
-            record["sentence1"],
-            record["sentence2"],
-        )
+        label, premise, hypothesis = (record[key] for key in ("gold_label", "sentence1", "sentence2"))
+        pair = record.get("language", "en"), label, premise, hypothesis
     except (ValueError, KeyError, AttributeError) as error:
         raise MexmaError(f"{path}, line {number}: no pair of XNLI in JSON ({error})", LAYOUTS) from None
     for value in pair:
@@ -109,13 +135,10 @@ def _from_json(path: Path, number: int, line: str) -> Pair:
     return pair
 
 
-def _from_header(path: Path, header: list[str]) -> Callable[[int, list[str]], Pair]:
-    """What takes a line apart, by the names in the first one."""
+def _from_header(path: Path, line: int, header: list[str]) -> Callable[[int, list[str]], Pair]:
+    """A function that takes a line's cells apart, by the names in the header."""
     names = ("label", "premise", "hypo") if "premise" in header else ("gold_label", "sentence1", "sentence2")
-    missing = [name for name in names if name not in header]
-    if missing:
-        raise MexmaError(f"{path}, line 1: no column {missing[0]} in the header", LAYOUTS)
-    label, premise, hypothesis = (header.index(name) for name in names)
+    label, premise, hypothesis = columns_named(path, line, header, names, LAYOUTS)
     language = header.index("language") if "language" in header else None
     last = max(label, premise, hypothesis)
 
@@ -123,11 +146,7 @@ def _from_header(path: Path, header: list[str]) -> Callable[[int, list[str]], Pa
         # MultiNLI's own lines may lack cells at their end: labels that were not given.
         if len(cells) <= last or len(cells) > len(header):
             raise MexmaError(f"{path}, line {number}: {len(cells)} columns, {len(header)} in the header")
-        return (
-            cells[language] if language is not None else "en",
-            cells[label],
-            cells[premise],
-            cells[hypothesis],
-        )
+        named = cells[language] if language is not None else "en"
+        return named, cells[label], cells[premise], cells[hypothesis]
 
     return take

@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.readers.common import columns_named, filled_lines
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.compression import plain_name, plain_or_compressed
-from mexma_cli.text.lines import is_blank, read_lines
+from mexma_cli.text.lines import read_lines
 
 ENDINGS = (".tsv", ".csv", ".txt")
 SPLITS = ("train", "dev", "trial", "test")
@@ -84,13 +85,13 @@ def read_pairs(path: Path) -> Pairs:
     """
     if _SEMEVAL.match(path.name):
         return _read_semeval(path)
-    lines = ((number, line) for number, line in enumerate(read_lines(path), 1) if not is_blank(line))
+    lines = filled_lines(path)
     first = next(lines, None)
     if first is None:
         raise MexmaError(f"{path} has no lines", f"layouts:\n{LAYOUTS}")
     header = first[1].split("\t")
     if "sentence_A" in header:
-        rows = _named(path, header, lines)
+        rows = _named(path, first[0], header, lines)
     else:
         split = _columns(path, *first)
         rows = ((number, *split(number, line)) for number, line in chain([first], lines))
@@ -154,14 +155,11 @@ def _quoted(path: Path, number: int, line: str) -> Fields:
 
 
 def _named(
-    path: Path, header: list[str], lines: Iterator[tuple[int, str]]
+    path: Path, place: int, header: list[str], lines: Iterator[tuple[int, str]]
 ) -> Iterator[tuple[int, str, str, str, str]]:
-    """SICK's own files: the columns are named."""
+    """SICK's own files: the columns are named, in line `place`."""
     names = ("relatedness_score", "sentence_A", "sentence_B")
-    missing = [name for name in names if name not in header]
-    if missing:
-        raise MexmaError(f"{path}: no column {missing[0]} in the header", LAYOUTS)
-    places = [header.index(name) for name in names]
+    places = columns_named(path, place, header, names, LAYOUTS)
     for number, line in lines:
         cells = line.split("\t")
         if len(cells) != len(header):

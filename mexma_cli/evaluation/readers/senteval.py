@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.readers.common import require_folder
 from mexma_cli.text.compression import plain_or_compressed
 from mexma_cli.text.lines import is_blank, read_latin_lines, read_lines
+
+log = logging.getLogger(__name__)
 
 TASKS = ("MR", "SST2", "TREC", "CR", "SUBJ", "MPQA", "MRPC")
 """In the order of the paper's Table 17."""
@@ -57,6 +61,28 @@ class Examples:
         self.sentences.append(sentence)
         if second is not None:
             self.seconds.append(second)
+
+    @property
+    def texts(self) -> int:
+        """How many there are to embed."""
+        return len(self.sentences) + len(self.seconds)
+
+
+def read_tasks(folders: Sequence[Path]) -> dict[str, dict[str, Examples]]:
+    """The splits of all tasks that the folders have the train part of, or all; a warning names the others.
+
+    Raises:
+        MexmaError: A folder or all tasks are missing; or as `read_task`.
+    """
+    for folder in folders:
+        require_folder(folder, LAYOUTS)
+    tasks = {task: read_task(task, folders) for task in TASKS}
+    found = {task: splits for task, splits in tasks.items() if splits.keys() & {"all", "train"}}
+    if not found:
+        raise MexmaError(f"{' '.join(map(str, folders))}: none of SentEval's files is there", LAYOUTS)
+    if missing := [task for task in TASKS if task not in found]:
+        log.warning("warning: no files of %s: left out (--help names the files)", ", ".join(missing))
+    return found
 
 
 def read_task(task: str, folders: Sequence[Path]) -> dict[str, Examples]:

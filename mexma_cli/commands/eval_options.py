@@ -1,0 +1,167 @@
+"""What the commands of `mexma eval` share: `@evaluation`, the options that come with it, and the session."""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder
+from mexma_cli.commands.progress import progress
+from mexma_cli.reporting.result import Heading, Result
+
+if TYPE_CHECKING:
+    from mexma_cli.encoder.encoder import SentenceEncoder
+    from mexma_cli.evaluation.embedder import Embedder
+
+log = logging.getLogger(__name__)
+
+HEADINGS: dict[str, Heading] = {}
+"""By the name of an evaluation: what the page of results says of it. `evaluation` fills it."""
+
+languages_option = click.option(
+    "--langs",
+    "languages",
+    metavar="LIST",
+    help="81 or 90 (the MEXMA paper's lists), a file of codes, or codes with commas between them.  [default: "
+    "all in DIR]",
+)
+target_option = click.option(
+    "--target",
+    default="eng_Latn",
+    show_default=True,
+    metavar="CODE",
+    help="Language in which translations are searched.",
+)
+split_option = click.option(
+    "--split", default="devtest", show_default=True, help="Of FLORES-200: devtest or dev."
+)
+
+
+@dataclass(frozen=True)
+class Session:
+    """One run of an evaluation: which encoder, where vectors are kept, and what becomes of the result."""
+
+    choice: EncoderChoice
+    cache: Path | None
+    """None: no vectors are kept."""
+    as_json: bool
+    output: Path | None
+
+    @contextmanager
+    def embedder(self, sentences: int, encoder: SentenceEncoder | None = None) -> Iterator[Embedder]:
+        """The encoder with the cache behind it, and a bar on the terminal.
+
+        Args:
+            sentences: How many will be embedded in all, for the bar.
+            encoder: None: the one that was asked for, which is loaded.
+        """
+        from mexma_cli.evaluation.embedder import Embedder
+        from mexma_cli.stages.embed.embed import at_work
+
+        encoder = encoder or load_encoder(self.choice)
+        log.info("embedding on %s", at_work(encoder))
+        with progress(total=sentences, desc="embedding", unit="sentence") as bar:
+            yield Embedder(encoder, self.cache, lambda done, _: bar.update(done))
+        report_truncated(encoder)
+
+    def show(self, result: Result) -> None:
+        """Keep the result in a file, if one was named, and print it: as one JSON object or as tables.
+
+        Raises:
+            MexmaError: The file cannot be written.
+        """
+        from mexma_cli.reporting.tables import text_lines
+
+        if self.output is not None:
+            result.write(self.output)
+        lines = [json.dumps(result.to_json(), ensure_ascii=False)] if self.as_json else text_lines(result)
+        click.echo("\n".join(lines))
+
+
+def report_truncated(encoder: SentenceEncoder) -> None:
+    """Say how many sentences were cut, if any."""
+    from mexma_cli.text.amounts import counted
+
+    if encoder.truncated:
+        what = counted(encoder.truncated, "sentence was", "sentences were")
+        log.info("%s cut to %s tokens", what, encoder.max_tokens)
+
+
+def evaluation(
+    title: str, numbers: str, lower_is_better: bool = False, refuses: Mapping[str, str] | None = None
+) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a function the command of `mexma eval` that is named after its file.
+
+    It gets --cache, --json, -o and the options of the encoder, which come to it as `session`. Whether the
+    result can be kept is found out before the function is called.
+
+    Args:
+        title: Heading of the evaluation on the page of results.
+        numbers: What its numbers are, for the page.
+        refuses: Options of the encoder that have no meaning here, by parameter, and why.
+    """
+
+    def decorate(function: Callable[..., None]) -> click.Command:
+        @functools.wraps(function, updated=())
+        def command(
+            encoder: EncoderChoice, cache: Path | None, as_json: bool, output: Path | None, **options: Any
+        ) -> None:
+            from mexma_cli.text.writing import prepare_output
+
+            for name, reason in (refuses or {}).items():
+                if getattr(encoder, name) is not None:
+                    raise click.UsageError(f"--{name.replace('_', '-')} is {reason}")
+            prepare_output(output)
+            function(session=Session(encoder, cache, as_json, output), **options)
+
+        name = function.__module__.rpartition(".")[2]
+        HEADINGS[name] = Heading(title, numbers, lower_is_better)
+        own: list[click.Parameter] = getattr(function, "__click_params__", [])
+        return click.command(name, params=own[::-1])(_result_options(encoder_options(command)))
+
+    return decorate
+
+
+def _cache_folder(_: click.Context, __: click.Parameter, value: str | None) -> Path | None:
+    if value is None:
+        from mexma_cli.evaluation.embedder import default_folder
+
+        return default_folder()
+    return None if value == "none" else Path(value)
+
+
+def _result_file(_: click.Context, __: click.Parameter, value: Path | None) -> Path | None:
+    if value is not None and value.suffix != ".json":
+        raise click.BadParameter(f"{value} is not named .json, by which `mexma report` knows a result.")
+    return value
+
+
+def _result_options(command: Callable[..., None]) -> Callable[..., None]:
+    for option in (
+        click.option(
+            "-o",
+            "--output",
+            type=click.Path(path_type=Path, dir_okay=False),
+            metavar="FILE.json",
+            callback=_result_file,
+            help="Keep the result, for `mexma report`.",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+        click.option(
+            "--cache",
+            metavar="DIR",
+            callback=_cache_folder,
+            help="Where vectors are kept for the next time; `none`: nowhere.  [default: mexma/eval in the "
+            "user's cache folder]",
+        ),
+    ):
+        command = option(command)
+    return command

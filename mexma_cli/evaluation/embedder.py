@@ -1,0 +1,98 @@
+"""The encoder as evaluations use it: vectors are kept, so that the next one does not make them again."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xxhash
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import whole_file
+from mexma_cli.reporting.result import describe
+
+if TYPE_CHECKING:
+    from mexma_cli.encoder.encoder import SentenceEncoder
+
+log = logging.getLogger(__name__)
+
+
+def default_folder() -> Path:
+    """`mexma/eval` in the user's cache folder (XDG_CACHE_HOME, else ~/.cache)."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if base else Path.home() / ".cache") / "mexma" / "eval"
+
+
+Embed = Callable[[Sequence[str]], np.ndarray]
+"""N sentences -> float32 [N, dim]: an `Embedder`, as far as a measure needs it."""
+
+
+class Embedder:
+    """An encoder whose vectors are kept in a folder, and found there if they are needed again.
+
+    They are kept under a checksum of the text and all else that they depend on: the encoder's fingerprint,
+    precision and prefix. A file is written whole or not at all; a damaged one is made again.
+
+    Args:
+        folder: None: nothing is kept.
+        on_progress: As for `encoder.embed`; called once, with all sentences and 0 tokens, for vectors that
+            were kept.
+    """
+
+    def __init__(
+        self,
+        encoder: SentenceEncoder,
+        folder: Path | None = None,
+        on_progress: Callable[[int, int], object] | None = None,
+    ) -> None:
+        self.encoder = encoder
+        self.folder = folder
+        self.on_progress = on_progress
+
+    def __call__(self, sentences: Sequence[str], key_parts: Sequence[str] = ()) -> np.ndarray:
+        """The sentences' vectors, float32 [N, dim].
+
+        Args:
+            key_parts: What else the vectors depend on.
+        """
+        if self.folder is None:
+            return self.encoder.embed(sentences, self.on_progress)
+        path = self.folder / f"{_key(self.encoder, sentences, key_parts)}.npy"
+        kept = _read(path, (len(sentences), self.encoder.dim))
+        if kept is not None:
+            if self.on_progress:
+                self.on_progress(len(sentences), 0)
+            return kept
+        vectors = self.encoder.embed(sentences, self.on_progress)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with whole_file(path) as file:
+                np.save(file, vectors)
+        except (OSError, MexmaError) as error:  # the measurement does not need it
+            log.warning("warning: vectors are not kept in %s: %s", self.folder, error)
+        return vectors
+
+    def describe(self) -> dict[str, Any]:
+        """`Result.encoder`."""
+        return describe(self.encoder)
+
+
+def _key(encoder: SentenceEncoder, sentences: Sequence[str], key_parts: Sequence[str]) -> str:
+    digest = xxhash.xxh3_128()
+    for part in (encoder.fingerprint, str(encoder.precision), encoder.prefix, *key_parts):
+        # What is no UTF-8 in a prefix is refused by `embed`, with a message.
+        digest.update(f"{len(part)} {part}".encode(errors="surrogatepass"))
+    digest.update("\n".join(sentences).encode("utf-8"))  # a sentence is a line: it has no line end
+    return digest.hexdigest()
+
+
+def _read(path: Path, shape: tuple[int, int]) -> np.ndarray | None:
+    try:
+        vectors = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return vectors if vectors.shape == shape and vectors.dtype == np.float32 else None

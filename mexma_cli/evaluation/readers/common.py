@@ -1,0 +1,73 @@
+"""What the readers of benchmarks' files share. Their errors name the file and the line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.text.amounts import counted
+from mexma_cli.text.lines import is_blank, read_lines
+
+
+def require_folder(folder: Path, hint: str | None = None) -> None:
+    """Check that a folder is there.
+
+    Raises:
+        MexmaError: It is not.
+    """
+    if not folder.is_dir():
+        raise MexmaError(f"{folder}: no such folder", hint)
+
+
+def read_sentences(path: Path) -> list[str]:
+    """All lines of a file.
+
+    Raises:
+        MexmaError: It has none; or as `read_lines`.
+    """
+    found = list(read_lines(path))
+    if not found:
+        raise MexmaError(f"{path} is empty", "a line for each sentence is needed")
+    return found
+
+
+def read_aligned(path: Path, target: Path, lines: int) -> list[str]:
+    """The lines of a file that must have as many as the target's.
+
+    Raises:
+        MexmaError: It has not; or as `read_lines`.
+    """
+    found = list(read_lines(path))
+    if len(found) != lines:
+        short, long = (path, target) if len(found) < lines else (target, path)
+        least = min(len(found), lines)
+        raise MexmaError(
+            f"{path} has {counted(len(found), 'line')}, {target} has {lines:,}: "
+            f"line {least + 1:,} of {long} has no counterpart in {short}",
+            "line n of one must be the translation of line n of the other",
+        )
+    return found
+
+
+def both_filled(source: Sequence[str], target: Sequence[str]) -> list[int]:
+    """The rows in which neither side is empty. A translation may lack a verse, for example."""
+    pairs = enumerate(zip(source, target, strict=True))
+    return [row for row, (one, other) in pairs if not is_blank(one) and not is_blank(other)]
+
+
+def filled_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a file that are not empty, with their numbers from 1."""
+    return ((number, line) for number, line in enumerate(read_lines(path), 1) if not is_blank(line))
+
+
+def columns_named(path: Path, line: int, header: Sequence[str], names: Sequence[str], hint: str) -> list[int]:
+    """The places of columns in a file's header, which is on this line.
+
+    Raises:
+        MexmaError: One is not there.
+    """
+    missing = [name for name in names if name not in header]
+    if missing:
+        raise MexmaError(f"{path}, line {line}: no column {missing[0]} in the header", hint)
+    return [header.index(name) for name in names]
