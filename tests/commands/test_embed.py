@@ -23,6 +23,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore
+from tests.processes import MEXMA, Program
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -307,23 +308,22 @@ def test_what_a_process_with_a_part_is_told(tiny_encoder: Path, corpus: Path, tm
     np.testing.assert_allclose(store.vectors(0, 9), alone.vectors(0, 9), atol=1e-4)
 
 
-def command(encoder: Path, corpus: Path, output: Path) -> list[str]:
-    words = [sys.executable, "-m", "mexma_cli", "embed", corpus, "-o", output, "--model", encoder]
-    return [*map(str, words), "--device", "cpu", "--store-dtype", "float32"]
+def words(encoder: Path, corpus: Path, output: Path) -> list[str]:
+    paths = [str(path) for path in (corpus, "-o", output, "--model", encoder)]
+    return ["embed", *paths, "--device", "cpu", "--store-dtype", "float32"]
 
 
 def test_two_processes_on_one_output(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> None:
     """The second is refused while the first goes on, and the first is not disturbed."""
     corpus.write_text("".join(f"line number {number}\n" for number in range(5000)))
-    words = command(tiny_encoder, corpus, tmp_path / "a.emb")
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as first:
-        deadline = time.monotonic() + 120
-        while not (tmp_path / "a.emb.partial").exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        first.send_signal(signal.SIGSTOP)
-        done = embed(tiny_encoder, corpus, "-o", tmp_path / "a.emb", "--store-dtype", "float32")
-        first.send_signal(signal.SIGCONT)
-        assert first.wait(120) == 0
+    first = Program(MEXMA, *words(tiny_encoder, corpus, tmp_path / "a.emb"))
+    while not (tmp_path / "a.emb.partial").exists():
+        assert first.poll() is None, first.communicate()
+        time.sleep(0.01)
+    first.send_signal(signal.SIGSTOP)
+    done = embed(tiny_encoder, corpus, "-o", tmp_path / "a.emb", "--store-dtype", "float32")
+    first.send_signal(signal.SIGCONT)
+    assert first.wait() == 0
     assert done.exit_code == 1
     assert "a.emb.partial: another process is writing there" in done.stderr
     assert EmbeddingStore.open(tmp_path / "a.emb", verify=True).rows == 5000
@@ -345,9 +345,9 @@ def test_a_disk_that_fills_up(tiny_encoder: Path, corpus: Path, tmp_path: Path) 
     small = tmp_path / "small"
     small.mkdir()
     corpus.write_text("".join(f"line number {number}\n" for number in range(9000)))
-    words = command(tiny_encoder, corpus, small / "a.emb")
+    command = [sys.executable, "-m", "mexma_cli", *words(tiny_encoder, corpus, small / "a.emb")]
     done = subprocess.run(
-        ["unshare", "-rm", "sh", "-c", FULL, str(small), str(small), *words],
+        ["unshare", "-rm", "sh", "-c", FULL, str(small), str(small), *command],
         capture_output=True,
         text=True,
         cwd=ROOT,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,9 +13,9 @@ from click.testing import CliRunner
 
 from mexma_cli.main import cli
 from mexma_cli.store.embeddings import EmbeddingStore
+from tests.processes import MEXMA, Program
 
 ROOT = Path(__file__).parents[2]
-MEXMA = [sys.executable, "-m", "mexma_cli"]
 
 
 @pytest.fixture(autouse=True)
@@ -25,8 +23,8 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
-def start(folder: Path, *words: str | Path) -> subprocess.Popen[str]:
-    return subprocess.Popen([*MEXMA, *map(str, words)], cwd=folder, stderr=subprocess.PIPE, text=True)
+def start(folder: Path, *words: str | Path) -> Program:
+    return Program(MEXMA, *words, folder=folder)
 
 
 def run(folder: Path, *words: str | Path) -> str:
@@ -60,7 +58,7 @@ def test_shards_made_at_once_mine_as_the_whole_text_does(tmp_path: Path) -> None
     embed = ("embed", "--model", "mini", "--device", "cpu", "--store-dtype", "float32", "--dtype", "fp32")
     shards = [start(tmp_path, *embed, "spa.txt", "--lang", "spa", "--shard", f"{part}/2") for part in (1, 2)]
     for shard in shards:
-        said = shard.communicate(timeout=120)[1]
+        said = shard.communicate()[1]
         assert shard.returncode == 0, said
     parts = ["spa.00002-of-00002.emb", "spa.00001-of-00002.emb"]
     assert "400 rows of 320 numbers in merged.emb" in run(tmp_path, "merge", *parts, "-o", "merged.emb")

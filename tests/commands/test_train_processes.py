@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,10 @@ from mexma_cli.recipe import load
 from mexma_cli.stages.train.train import train
 from mexma_cli.training import launch
 from tests.examples import demo_pairs, prepared
+from tests.processes import MEXMA, Program, together
 
 ROOT = Path(__file__).parent.parent.parent
 STEPS = 6
-TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 WAIT = 120
 """Seconds after which a process that does not come to an end is a failure."""
 
@@ -79,10 +79,15 @@ def alone(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-def start(arguments: Sequence[str]) -> Any:
-    """A Python program of its own, in a session of its own."""
+def flags(*overrides: str) -> list[str]:
+    return [part for override in overrides for part in ("--set", override)]
+
+
+def start_train(recipe: Path, run: Path, *arguments: str) -> subprocess.Popen[str]:
+    """`mexma train --nproc-per-node 2`, in a session of its own."""
+    command = [sys.executable, "-m", "mexma_cli", "train", str(recipe), *flags(f"run={run}")]
     return subprocess.Popen(
-        [sys.executable, *arguments],
+        [*command, "--nproc-per-node", "2", *arguments],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -92,11 +97,7 @@ def start(arguments: Sequence[str]) -> Any:
     )
 
 
-def start_train(recipe: Path, run: Path, *arguments: str) -> Any:
-    return start(["-m", "mexma_cli", "train", str(recipe), "--set", f"run={run}", *arguments])
-
-
-def end(process: Any) -> tuple[int, str, str]:
+def end(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Exit code, stdout and stderr; a process that hangs is killed with all it started."""
     try:
         stdout, stderr = process.communicate(timeout=WAIT)
@@ -104,6 +105,12 @@ def end(process: Any) -> tuple[int, str, str]:
         os.killpg(process.pid, signal.SIGKILL)
         pytest.fail(f"no end after {WAIT} s: {process.communicate()[1]}")
     return process.returncode, stdout, stderr
+
+
+def ended(processes: list[Program]) -> tuple[list[int], str, str]:
+    """Exit codes, and what both wrote to stdout and to stderr."""
+    said = [process.communicate(WAIT) for process in processes]
+    return [process.wait() for process in processes], *("".join(texts) for texts in zip(*said, strict=True))
 
 
 def log_of(run: Path) -> list[dict[str, Any]]:
@@ -128,9 +135,8 @@ def assert_same_run(run: Path, other: Path, rel: float = 1e-5) -> None:
 
 def test_two_processes_are_one_with_twice_the_batch(recipe: Path, alone: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    process = start([*TORCHRUN, "-m", "mexma_cli", "train", str(recipe), "--set", f"run={run}"])
-    code, stdout, stderr = end(process)
-    assert code == 0 and stdout == f"{run / 'encoder'}\n", stderr
+    codes, stdout, stderr = ended(together(MEXMA, "train", recipe, *flags(f"run={run}")))
+    assert codes == [0, 0] and stdout == f"{run / 'encoder'}\n", stderr
     assert_same_run(run, alone)
     assert log_of(alone)[-1]["loss"] < log_of(alone)[0]["loss"]
 
@@ -138,11 +144,10 @@ def test_two_processes_are_one_with_twice_the_batch(recipe: Path, alone: Path, t
 def test_sharded_weights_train_the_same(recipe: Path, alone: Path, tmp_path: Path) -> None:
     """Each process holds half of every weight; what is on the disk in the end is whole."""
     dev = "dev={path: dev.spa, target_path: dev.eng, languages: [spa_Latn]}"
-    overrides = ["trainer.sharding=full", "trainer.dev_every=2", dev]
     run = tmp_path / "run"
-    flags = [part for override in overrides for part in ("--set", override)]
-    code, stdout, stderr = end(start_train(recipe, run, "--nproc-per-node", "2", *flags))
-    assert code == 0 and stdout == f"{run / 'encoder'}\n", stderr
+    overrides = flags(f"run={run}", "trainer.sharding=full", "trainer.dev_every=2", dev)
+    codes, stdout, stderr = ended(together(MEXMA, "train", recipe, *overrides))
+    assert codes == [0, 0] and stdout == f"{run / 'encoder'}\n", stderr
     assert_same_run(run, alone)
     assert [record["step"] for record in log_of(run) if "dev" in record] == [2, 4, 6]
 
@@ -168,24 +173,22 @@ with Processes.joined() as processes:
 
 def test_from_two_processes_to_one_and_back(recipe: Path, alone: Path, tmp_path: Path) -> None:
     """Two processes, one, two that share the weights, one: stopped in between by one of them."""
-    run, script = tmp_path / "run", tmp_path / "stopping.py"
-    script.write_text(STOPPING)
+    run = tmp_path / "run"
 
-    def together(steps: int, *overrides: str) -> None:
-        arguments = [str(script), str(steps), str(recipe), f"run={run}", *overrides]
-        code, _, stderr = end(start([*TORCHRUN, *arguments]))
-        assert code == 0, stderr
+    def both(steps: int, *overrides: str) -> None:
+        codes, _, stderr = ended(together(STOPPING, str(steps), recipe, f"run={run}", *overrides))
+        assert codes == [0, 0], stderr
 
     def single(steps: int) -> None:
         asked = iter(range(1, STEPS + 1))
         chosen = load(recipe, [f"run={run}", "trainer.batch_pairs=8"])
         train(chosen, resume=True, stopped=lambda: next(asked) == steps)
 
-    together(2)
+    both(2)
     assert steps_of(run) == 2
     single(1)
     assert steps_of(run) == 3
-    together(2, "trainer.sharding=full")
+    both(2, "trainer.sharding=full")
     assert steps_of(run) == 5
     single(STEPS)
     assert_same_run(run, alone)
@@ -238,7 +241,7 @@ def test_after_a_killed_process_all_go_on_from_the_last_checkpoint(recipe: Path,
     """One of them is killed and all are started again; then the other one, and no restart is left."""
     whole, run = tmp_path / "whole", tmp_path / "run"
     train(load(recipe, [f"run={whole}", "trainer.batch_pairs=8", *LONG[1::2]]))
-    process = start_train(recipe, run, "--nproc-per-node", "2", "--max-restarts", "1", *LONG)
+    process = start_train(recipe, run, "--max-restarts", "1", *LONG)
     wait_for(run, 12, process)
     first = worker(process, 0)
     kill(process, 1, signal.SIGKILL)
@@ -258,38 +261,53 @@ def test_after_a_killed_process_all_go_on_from_the_last_checkpoint(recipe: Path,
         assert here["loss"] == pytest.approx(there["loss"], rel=1e-3)
 
 
-@pytest.mark.parametrize("to", ["launcher", pytest.param("rank 1", marks=pytest.mark.slow)])
-def test_sigterm_anywhere_is_one_checkpoint_by_all(to: str, recipe: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    rare = ("--set", "trainer.checkpoint_every=1000")
-    process = start_train(recipe, run, "--nproc-per-node", "2", *LONG, *rare)
-    wait_for(run, 3, process)
-    if to == "launcher":
-        process.send_signal(signal.SIGTERM)
-    else:
-        kill(process, 1, signal.SIGTERM)
-    code, stdout, stderr = end(process)
-    assert code == 128 + signal.SIGTERM and stdout == "", stderr
+RARE = ("--set", "trainer.checkpoint_every=1000")
+
+
+def assert_stopped_once(run: Path, stderr: str) -> None:
     assert stderr.count("--resume goes on from there") == 1 and "Traceback" not in stderr
     assert steps_of(run) == log_of(run)[-1]["step"]
     assert len(list((run / "train" / "checkpoints").iterdir())) == 1
 
 
+def test_sigterm_of_the_launcher_is_one_checkpoint_by_all(recipe: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = start_train(recipe, run, *LONG, *RARE)
+    wait_for(run, 3, process)
+    process.send_signal(signal.SIGTERM)
+    code, stdout, stderr = end(process)
+    assert code == 128 + signal.SIGTERM and stdout == "", stderr
+    assert_stopped_once(run, stderr)
+
+
+def test_sigterm_of_one_process_is_one_checkpoint_by_all(recipe: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    processes = together(MEXMA, "train", recipe, *flags(f"run={run}"), *LONG, *RARE)
+    wait_for(run, 3, processes[0])
+    processes[1].send_signal(signal.SIGTERM)
+    codes, stdout, stderr = ended(processes)
+    assert codes == [128 + signal.SIGTERM] * 2 and stdout == "", stderr
+    assert_stopped_once(run, stderr)
+
+
 def test_a_mistake_is_told_once(recipe: Path, alone: Path) -> None:
-    code, stdout, stderr = end(start_train(recipe, alone, "--nproc-per-node", "2"))
-    assert code == 1 and stdout == ""
+    codes, stdout, stderr = ended(together(MEXMA, "train", recipe, *flags(f"run={alone}")))
+    assert codes == [1, 1] and stdout == ""
     assert stderr.count("holds a training run already") == 1
     assert "Traceback" not in stderr and "is gone" not in stderr
-    code, _, stderr = end(start_train(recipe, alone, "--nproc-per-node", "2", "--set", "trainer.stps=1"))
-    assert code == 1 and stderr.count("unknown key `trainer.stps`") == 1
+
+
+def test_the_launcher_finds_mistakes_before_it_starts_any(recipe: Path, alone: Path) -> None:
+    for override, said in ((f"run={alone}", "holds a training run already"), ("trainer.stps=1", "stps`")):
+        done = CliRunner().invoke(cli, ["train", str(recipe), "--nproc-per-node", "2", "--set", override])
+        assert done.exit_code == 1 and done.stdout == "" and done.stderr.count(said) == 1
 
 
 def test_a_loss_that_is_no_number_in_one_process(recipe: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     wild = ["trainer.learning_rate=1e30", "trainer.clip=0", "trainer.warmup=0", "trainer.average=0"]
-    overrides = [part for override in wild for part in ("--set", override)]
-    code, _, stderr = end(start_train(recipe, run, "--nproc-per-node", "2", *overrides))
-    assert code == 1 and "Traceback" not in stderr
+    codes, _, stderr = ended(together(MEXMA, "train", recipe, *flags(f"run={run}", *wild)))
+    assert codes == [1, 1] and "Traceback" not in stderr
     assert len(re.findall(r"error: the (loss|gradient's norm) is (nan|inf) at step \d", stderr)) == 1
     told = json.loads((run / "train" / "not-a-number.json").read_text())
     assert steps_of(run) == told["step"] - 1

@@ -6,8 +6,6 @@ import contextlib
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -24,6 +22,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.lines import read_lines, scan
+from tests.processes import Program
 
 
 @pytest.fixture(scope="module")
@@ -292,8 +291,8 @@ embed_file(encoder, sys.argv[2], sys.argv[3], rows_per_shard=8, on_progress=lamb
 """
 
 
-def run(encoder: Path, corpus: Path, output: Path, slow: float = 0.0) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", WORKER, encoder, corpus, output, str(slow)])
+def run(encoder: Path, corpus: Path, output: Path, slow: float = 0.0) -> Program:
+    return Program(WORKER, encoder, corpus, output, str(slow))
 
 
 def test_killed_and_resumed_gives_the_same_bytes(
@@ -309,7 +308,7 @@ def test_killed_and_resumed_gives_the_same_bytes(
     assert process.wait() == -signal.SIGKILL
     assert not output.exists()
     kept = last.with_name("vectors-00002.npy").stat().st_mtime_ns
-    assert run(tiny_encoder, corpus, output).wait(120) == 0
+    assert run(tiny_encoder, corpus, output).wait() == 0
     assert (output / "vectors-00002.npy").stat().st_mtime_ns == kept, "whole shards are not made again"
     embed_file(encoder, corpus, tmp_path / "whole.emb", rows_per_shard=8)
     assert content(output) == content(tmp_path / "whole.emb")

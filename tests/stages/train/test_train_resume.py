@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,35 +13,27 @@ import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.stages.train.train import train
-from tests.stages.train.training import MEXMA_STEPS, ROOT, WORDS_STEPS, log_of, settings, weights
+from tests.processes import MEXMA, Program
+from tests.stages.train.training import MEXMA_STEPS, WORDS_STEPS, log_of, settings, weights
 
-SLOWED = """
-import sys, time
+SLOWED = f"""
+import time
 from mexma_cli.training.trainer import Trainer
 step = Trainer._one_step
 def slow(self):
     time.sleep(0.05)
     return step(self)
 Trainer._one_step = slow
-from mexma_cli.main import cli
-cli(sys.argv[1:])
+{MEXMA}
 """
 """`mexma`, with time enough between two steps to be hit."""
 
 
-def started(recipe_file: Path, run: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", SLOWED, "train", str(recipe_file), "--set", f"run={run}", *arguments]
-    return subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
-    )
+def started(recipe_file: Path, run: Path, *arguments: str) -> Program:
+    return Program(SLOWED, "train", recipe_file, "--set", f"run={run}", *arguments)
 
 
-def environment() -> dict[str, str]:
-    """A subprocess sums in the same order as this process: equal numbers of threads."""
-    return os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
-
-
-def wait_for(run: Path, phase: str, step: int, process: subprocess.Popen[str]) -> None:
+def wait_for(run: Path, phase: str, step: int, process: Program) -> None:
     """Until the log has that step; a run that ended before is a failure."""
     end = time.monotonic() + 120
     while time.monotonic() < end:
@@ -86,8 +75,8 @@ def test_sigterm_writes_a_checkpoint_and_resuming_goes_on_there(
     run = tmp_path / "run"
     process = started(recipe_file, run, "--set", "trainer.precision=fp32")
     wait_for(run, "mexma", 7, process)
-    process.terminate()
-    stdout, stderr = process.communicate(timeout=60)
+    process.send_signal(signal.SIGTERM)
+    stdout, stderr = process.communicate()
     assert process.returncode == 128 + signal.SIGTERM, stderr
     assert stdout == "" and "--resume goes on from there" in stderr
     last = log_of(run)[-1]["step"]

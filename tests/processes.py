@@ -1,0 +1,102 @@
+"""Programs in processes of their own that need not import torch and transformers: forks of one that has.
+
+For what a test can see only from outside: a process that is killed, stopped, or one of several. What a
+program imports, and with which threads, is tested with `subprocess` itself.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+MEXMA = "import sys; from mexma_cli.main import cli; cli(sys.argv[1:], prog_name='mexma')"
+"""The program `mexma`."""
+IMPORTED = (
+    "transformers.models.xlm_roberta.modeling_xlm_roberta",
+    "mexma_cli.evaluation.dev",
+    "mexma_cli.stages.train.train",
+    "mexma_cli.stages.embed.embed",
+    "mexma_cli.stages.mine.mine",
+)
+_forks = multiprocessing.get_context("forkserver")
+_forks.set_forkserver_preload([*IMPORTED])
+
+
+class Program:
+    """A running Python program, used as a `subprocess.Popen` with text pipes is.
+
+    Args:
+        code: Python source; `sys.argv[1:]` are the arguments.
+        folder: Where it runs.
+        environment: Variables that differ from this process's.
+    """
+
+    store: Any = None
+    """Where it finds the others; it is open as long as they are."""
+
+    def __init__(
+        self, code: str, *arguments: str | Path, folder: Path | None = None, **environment: str
+    ) -> None:
+        self._said = tempfile.TemporaryDirectory()
+        command = (code, [*map(str, arguments)], folder or Path.cwd(), os.environ | environment)
+        self._process = _forks.Process(target=_run, args=(*command, Path(self._said.name)))
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self, timeout: float = 120) -> int:
+        """The exit code. Raises TimeoutExpired, and kills it with all that it started."""
+        self._process.join(timeout)
+        if self.returncode is None:
+            os.killpg(self.pid, signal.SIGKILL)
+            raise subprocess.TimeoutExpired("python", timeout)
+        return self.returncode
+
+    def communicate(self, timeout: float = 120) -> tuple[str, str]:
+        """Standard output and standard error, when it has ended."""
+        self.wait(timeout)
+        stdout, stderr = (Path(self._said.name, name).read_text() for name in ("1", "2"))
+        return stdout, stderr
+
+
+def _run(code: str, arguments: list[str], folder: Path, environment: dict[str, str], said: Path) -> None:
+    os.setsid()
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    for number in (1, 2):
+        os.dup2(os.open(said / str(number), os.O_WRONLY | os.O_CREAT, 0o600), number)
+    sys.argv = ["-c", *arguments]
+    exec(code, {"__name__": "__main__"})
+
+
+def together(code: str, *arguments: str | Path, **environment: str) -> list[Program]:
+    """The program in two processes that find one another as torchrun's do: by a store that outlives them."""
+    from torch.distributed import TCPStore
+
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "WORLD_SIZE": "2"}
+    both = environment | place | {"LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    processes = [Program(code, *arguments, **both, RANK=rank, LOCAL_RANK=rank) for rank in "01"]
+    for process in processes:
+        process.store = store
+    return processes
