@@ -53,6 +53,14 @@ def shared() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def compile_in_silence() -> None:
+    """The first test in a new clone that uses compiled loops waits for them; its stderr does not say so."""
+    from mexma_cli.numerics import compiling
+
+    compiling._FirstUse.told = True
+
+
 @pytest.fixture(scope="session")
 def sentences() -> dict[str, list[str]]:
     """Eight French sentences (`fra`) and their translations (`eng`)."""
