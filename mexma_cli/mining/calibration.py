@@ -1,4 +1,4 @@
-"""Where to cut mined pairs without a gold list, from known translations that were mined among them."""
+"""Calibration from planted pairs: known translations, mined with a text, tell a threshold for it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,26 @@ import xxhash
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.resampling import RESAMPLES, SEED, TAILS, TRIED_CUTS, Intervals
-from mexma_cli.mining.threshold import best_place, between, loosest_place, most_precise_place
+from mexma_cli.mining.threshold import between, chosen_place, most_precise_place, unreachable
 
 FEWEST = 20
-"""Planted pairs that must come back: the estimate errs by one part in the root of their number, or more."""
+"""Planted pairs that must come back: with n of them the estimate's relative error is at least 1 / sqrt(n)."""
 FEW = 100
-"""Planted pairs below which the estimate is poor, and one from half of them says nothing."""
+"""With fewer planted pairs the estimate is poor, and an estimate from half of them useless."""
 
 
 @dataclass(frozen=True)
 class PlantedScores:
-    """Scores, float64, of what was mined: `right` [d], the planted pairs that came back; `wrong` [w], the
-    other pairs with a planted sentence; `others` [o], pairs without. `right_of` and `wrong_of`, int64 [d] and
-    [w], number the planted pairs that these are of, from 0; there are `planted` in all."""
+    """Scores of the mined pairs, float64, by whether a planted sentence is in them.
+
+    Attributes:
+        right: [r], of planted pairs that came back.
+        right_of: int64 [r], the number of the planted pair, from 0.
+        wrong: [w], of other pairs with a planted sentence.
+        wrong_of: int64 [w], the number of the planted pair that the sentence belongs to.
+        others: [o], of pairs without a planted sentence.
+        planted: How many pairs were planted.
+    """
 
     right: np.ndarray
     right_of: np.ndarray
@@ -34,17 +41,21 @@ class PlantedScores:
 
 @dataclass(frozen=True)
 class CalibratedThreshold:
-    """A cut: of scores greater than `threshold` there are `found` of the `planted` pairs, `wrong` pairs with
-    a planted sentence and `others` without, about `right` of which are translations; the text has about
-    `translations` in all."""
+    """A threshold, and what scores above it."""
 
     threshold: float
     found: int
+    """Planted pairs that come back."""
     planted: int
+    """Planted pairs in all."""
     wrong: int
+    """Other pairs with a planted sentence."""
     others: int
+    """Pairs of the text itself."""
     right: float
+    """How many of the others are translations: an estimate."""
     translations: float
+    """How many translations the text has in all: an estimate."""
 
     @property
     def recall(self) -> float:
@@ -53,12 +64,12 @@ class CalibratedThreshold:
 
     @property
     def precision(self) -> float:
-        """Estimated share of translations among the others."""
+        """Estimated share of translations among the text's own pairs."""
         return self.right / self.others if self.others else 0.0
 
     @property
     def f1(self) -> float:
-        """2PR / (P + R) of the two."""
+        """2PR / (P + R) of the text's own pairs, as estimated."""
         return 2 * self.right / (self.others + self.translations)
 
     @property
@@ -68,14 +79,15 @@ class CalibratedThreshold:
 
 
 class CalibrationCurve:
-    """The cuts after each pair with a planted sentence (between these nothing is known), highest first,
-    and an estimate of how many translations the text has.
+    """A cut after each pair with a planted sentence, highest score first, and an estimate of how many
+    translations the text has. (Between two such pairs nothing is known.)
 
     Where the planted pairs are like the text's own T translations, a cut that keeps the share r of the
-    planted pairs keeps about T r of the text's, so of the o other pairs that it keeps T r are right. T comes
-    from the top: the text's precision is at most p, that on the pairs with a planted sentence, as text has
-    lines without a translation too, which give wrong pairs only. So T <= o p / r at every cut, nearly with
-    equality where hardly any pair is wrong, and the least is taken. This is learning from positive and
+    planted pairs keeps about T r of the text's. So T r of the o other pairs that it keeps are right. T is
+    estimated by an upper bound. Let p be the precision on the pairs with a planted sentence. The precision on
+    the other pairs is p at most: the text has lines without a translation, too, which give wrong pairs only.
+    So T <= o p / r at every cut, nearly with equality where hardly any pair is wrong, and T is taken as the
+    least of these bounds. This is learning from positive and
     unlabelled examples (Elkan and Noto 2008, "Learning classifiers from only positive and unlabeled data";
     the least is chosen by its upper bound, so that a few pairs do not decide by chance, as in Garg et al.
     2021, "Mixture proportion estimation and PU learning: a modern approach").
@@ -110,17 +122,11 @@ class CalibrationCurve:
                 "plant known translations of the same kind as the text",
             )
         right = _right(self.found, self._touched, self.others, self.translations, self._found.planted)
-        place = _choose(right, self.others, self.translations, precision)
+        place = chosen_place(self.others, right, self.translations, precision)
         if place is None:
-            best = self.cut(most_precise_place(self.others, right))
             assert precision is not None
-            raise MexmaError(
-                f"no threshold has a precision of {100 * precision:.2f} %: the highest is about "
-                f"{100 * best.precision:.2f} %, above {best.threshold}",
-                f"ask for less, such as --precision {np.floor(100 * best.precision) / 100:g}"
-                if best.precision >= 0.01
-                else None,
-            )
+            best = self.cut(most_precise_place(self.others, right))
+            raise unreachable(precision, best.precision, f"above {best.threshold}", "about ")
         return place
 
     def cut(self, place: int) -> CalibratedThreshold:
@@ -169,8 +175,10 @@ class CalibrationCurve:
             others = np.cumsum(rng.poisson(other_bins))
             total = _translations(found, touched, others, planted)
             right = _right(found, touched, others, total, planted)
-            place = _choose(right, others, total, precision)
-            row[0] = self.threshold(int(cuts[most_precise_place(others, right) if place is None else place]))
+            place = chosen_place(others, right, total, precision)
+            if place is None:
+                place = most_precise_place(others, right)
+            row[0] = self.threshold(int(cuts[place]))
             row[1] = right[printed] / max(others[printed], 1)
             row[2] = found[printed] / planted
             row[3] = 2 * right[printed] / max(others[printed] + total, 1)
@@ -205,7 +213,7 @@ def held_out(found: PlantedScores, precision: float | None = None) -> Calibrated
 
 
 def _part(found: PlantedScores, half: np.ndarray) -> PlantedScores:
-    """With some of the planted pairs (bool [planted]), and all others."""
+    """The scores with some of the planted pairs (bool [planted]) and all of the text's own."""
     right, wrong = half[found.right_of], half[found.wrong_of]
     number = np.cumsum(half) - 1
     return PlantedScores(
@@ -219,8 +227,14 @@ def _part(found: PlantedScores, half: np.ndarray) -> PlantedScores:
 
 
 def _translations(found: np.ndarray, touched: np.ndarray, others: np.ndarray, planted: int) -> float:
-    """The least o p / r = o planted / touched, in its upper bound (two standard errors), over the cuts that
-    keep a quarter of the planted pairs: with fewer, the least would be least by chance; arrays [c]."""
+    """The bound of T, o p / r = o planted / touched, at the cut where it is least with two standard errors.
+
+    Only cuts that keep a quarter of the planted pairs count: with fewer, the least would be so by chance.
+
+    Args:
+        found, touched, others: [c], what the cuts keep: planted pairs, all pairs with a planted sentence, and
+            the others.
+    """
     enough = np.flatnonzero(found >= min(max(FEWEST, planted / 4), found[-1]))
     found, touched, others = (np.maximum(a[enough], 1) for a in (found, touched, others))
     ratio = others * planted / touched
@@ -230,13 +244,5 @@ def _translations(found: np.ndarray, touched: np.ndarray, others: np.ndarray, pl
 def _right(
     found: np.ndarray, touched: np.ndarray, others: np.ndarray, translations: float, planted: int
 ) -> np.ndarray:
-    """Right ones of the others, as estimated, float [c]."""
+    """How many of the others are right, as estimated, float [c]."""
     return np.minimum(translations * found / planted, others * found / np.maximum(touched, 1))
-
-
-def _choose(
-    right: np.ndarray, others: np.ndarray, translations: float, precision: float | None
-) -> int | None:
-    if precision is None:
-        return best_place(others, right, translations)
-    return loosest_place(others, right, precision)

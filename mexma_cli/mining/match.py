@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,7 +15,10 @@ RETRIEVALS = ("max", "intersect", "forward", "backward", "all")
 Means = tuple[np.ndarray, np.ndarray]
 
 _ENTRIES = 1 << 20  # neighbours looked at together: about 50 MB of temporary arrays
-_ROUNDS = 64  # of looking at all undecided pairs together; what is left then is decided one by one
+_ROUNDS = 64  # in which all undecided pairs are looked at together; later pairs are decided one by one
+
+
+_COLUMNS = ("scores", "source", "target", "cosines")
 
 
 @dataclass(frozen=True)
@@ -30,21 +33,19 @@ class Candidates:
     source: np.ndarray
     target: np.ndarray
     cosines: np.ndarray
-    below: int = 0
+    below: int = field(default=0, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.scores)
 
     def take(self, chosen: np.ndarray | slice) -> Candidates:
         """Those at some places (int), or where a mask (bool [n]) says so."""
-        return Candidates(
-            self.scores[chosen], self.source[chosen], self.target[chosen], self.cosines[chosen], self.below
-        )
+        return Candidates(*(getattr(self, name)[chosen] for name in _COLUMNS), below=self.below)
 
     def above(self, threshold: float) -> Candidates:
         """Those whose score is greater than the threshold."""
         found = self.take(self.scores.astype(np.float64) > threshold)
-        return _joined([found], self.below + len(self) - len(found))
+        return replace(found, below=self.below + len(self) - len(found))
 
 
 @dataclass(frozen=True)
@@ -185,8 +186,8 @@ def _mutual(forward: Candidates, backward: Candidates, targets: int) -> np.ndarr
 def _one_to_one(sides: list[Candidates], targets: int) -> Candidates:
     """Greedy: best first, a pair is taken if neither of its rows is. Sorted.
 
-    A pair that is the best one left of both its rows is taken whatever becomes of the others, so all of
-    those are taken together, and again among what then is left.
+    A pair that is the best of both its rows is taken whatever becomes of other pairs. So in each round all
+    such pairs are taken together, and pairs with a taken row are dropped.
 
     Args:
         sides: forward and backward; emptied, so that they need no memory while their union is worked on.
@@ -241,33 +242,33 @@ def _union(sides: list[Candidates], targets: int) -> Candidates:
 
 def _all(neighbours: Neighbours, kind: str, background: Means | None, threshold: float | None) -> Candidates:
     """Every neighbour of every row, each pair once; the threshold is applied block by block."""
-    forward_mean, backward_mean = background or means(neighbours)
-    limit = -np.inf if threshold is None else threshold
+    own_mean, other_mean = background or means(neighbours)
+    cosines, ids = neighbours.forward_scores, neighbours.forward_ids
     parts: list[Candidates] = []
     below = 0
 
-    def add(scores: np.ndarray, rows: np.ndarray, columns: np.ndarray, near: np.ndarray) -> int:
-        found = Candidates(scores, rows, columns, near)
-        parts.append(found if threshold is None else found.above(limit))
-        return len(found) - len(parts[-1])
+    def add(pairs: Candidates) -> int:
+        parts.append(pairs if threshold is None else pairs.above(threshold))
+        return len(pairs) - len(parts[-1])
 
-    ids = neighbours.forward_ids
-    width = ids.shape[1]
-    for part in _blocks(len(ids), width):
-        near, other = neighbours.forward_scores[part], ids[part]
-        scores = _margins(near, other, forward_mean[part], backward_mean, kind)
-        row, place = np.nonzero(other >= 0)
-        below += add(scores[row, place], row + part.start, other[row, place], near[row, place])
-    back = neighbours.backward_ids
-    for part in _blocks(len(back), back.shape[1] * max(1, width)):
-        near, other = neighbours.backward_scores[part], back[part]
-        scores = _margins(near, other, backward_mean[part], forward_mean, kind)
-        row, place = np.nonzero(other >= 0)
-        source, target = other[row, place], row + part.start
-        new = (ids[source] != target[:, None]).all(axis=1)
-        row, place = row[new], place[new]
-        below += add(scores[row, place], source[new], target[new], near[row, place])
+    for part in _blocks(len(ids), ids.shape[1]):
+        scores, rows, others, near = _found(cosines[part], ids[part], own_mean[part], other_mean, kind)
+        below += add(Candidates(scores, rows + part.start, others, near))
+    cosines, back = neighbours.backward_scores, neighbours.backward_ids
+    for part in _blocks(len(back), back.shape[1] * max(1, ids.shape[1])):
+        scores, rows, others, near = _found(cosines[part], back[part], other_mean[part], own_mean, kind)
+        pairs = Candidates(scores, others, rows + part.start, near)
+        below += add(pairs.take((ids[pairs.source] != pairs.target[:, None]).all(axis=1)))
     return _joined(parts, below)
+
+
+def _found(
+    cosines: np.ndarray, ids: np.ndarray, own_mean: np.ndarray, other_mean: np.ndarray, kind: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(margin, row, neighbour, cosine) of all neighbours of some rows."""
+    row, place = np.nonzero(ids >= 0)
+    scores = _margins(cosines, ids, own_mean, other_mean, kind)
+    return scores[row, place], row, ids[row, place], cosines[row, place]
 
 
 def _rank(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -278,17 +279,12 @@ def _rank(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, 0)
 
 
-def _joined(parts: list[Candidates], below: int = 0) -> Candidates:
+def _joined(parts: list[Candidates], below: int) -> Candidates:
     if len(parts) == 1:
-        only = parts[0]
-        return Candidates(only.scores, only.source, only.target, only.cosines, below)
-    return Candidates(
-        np.concatenate([np.empty(0, np.float32), *(part.scores for part in parts)]),
-        np.concatenate([np.empty(0, np.int64), *(part.source for part in parts)]),
-        np.concatenate([np.empty(0, np.int64), *(part.target for part in parts)]),
-        np.concatenate([np.empty(0, np.float32), *(part.cosines for part in parts)]),
-        below,
-    )
+        return replace(parts[0], below=below)
+    none = Candidates(*(np.empty(0, dtype) for dtype in (np.float32, np.int64, np.int64, np.float32)))
+    columns = (np.concatenate([getattr(part, name) for part in [none, *parts]]) for name in _COLUMNS)
+    return Candidates(*columns, below=below)
 
 
 def _sorted(pairs: Candidates) -> Candidates:

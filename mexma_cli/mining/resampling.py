@@ -7,15 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.mining.threshold import (
-    Curve,
-    Threshold,
-    best_place,
-    choose,
-    loosest_place,
-    measured,
-    most_precise_place,
-)
+from mexma_cli.mining.threshold import Curve, Threshold, choose, chosen_place, measured, most_precise_place
 
 RESAMPLES = 1000
 SEED = 0
@@ -68,24 +60,22 @@ def bootstrap(
 ) -> Intervals:
     """Percentile intervals from resampled source sentences.
 
-    What is drawn, with replacement, are the source sentences that a candidate or a gold pair has, each with
-    all its candidates and all its gold pairs, found or missed. Pairs are no independent draws: with all
-    candidates of a sentence in the list they rise and fall together, and a gold pair that was missed is
-    nowhere among the candidates, but belongs to its sentence. (Where a sentence has one candidate at most,
-    as with retrieval `max`, this is drawing candidates and missed gold pairs.)
+    Source sentences of candidates and of gold pairs are drawn with replacement, each with all its candidates
+    and all its gold pairs, found or missed. Pairs cannot be drawn one by one: those of one sentence are not
+    independent, and a missed gold pair is not among the candidates. (Where a sentence has one candidate at
+    most, as with retrieval `max`, drawing sentences is drawing candidates and missed gold pairs.)
 
-    The interval of the threshold is of thresholds found anew in each resample; the intervals of precision,
-    recall and F1 are of the threshold that was chosen. They are how far these may be off for other text of
-    the same kind, not what tuning on that text would give. The seed is fixed. Of more than 4,096 cuts, a
-    resample tries 4,096, evenly spread over the ranks.
+    The interval of the threshold comes from thresholds chosen anew in each resample. The intervals of
+    precision, recall and F1 are of the threshold that was chosen, on other text of the same kind. The seed is
+    fixed. Of more than 4,096 cuts, a resample tries 4,096, evenly spread over the ranks.
 
     Args:
         chosen: the threshold from all pairs.
-        precision: what `chosen` was chosen by, see `threshold.choose`. A resample that reaches it nowhere
-            counts with its most precise cut.
+        precision: as `chosen` was chosen by, see `threshold.choose`. In a resample where no cut has it, the
+            most precise cut is taken.
     """
     curve = Curve(pairs.scores, pairs.is_gold, pairs.gold)
-    # Units are numbered by their best candidate's rank: what is read in rank order lies near together.
+    # Units are numbered by their best candidate's rank, so that loops in rank order read nearby memory.
     ranked = np.concatenate([pairs.source[curve.order], np.sort(pairs.gold_source)])
     names, first, unit = np.unique(ranked, return_index=True, return_inverse=True)
     units, number = len(names), np.empty(len(names), dtype=np.intp)
@@ -104,11 +94,9 @@ def bootstrap(
         count = np.cumsum(np.add.reduceat(times, starts))
         correct = np.cumsum(np.add.reduceat(times * is_gold, starts))
         total = int(drawn @ gold_of_unit)
-        if precision is None:
-            place = best_place(count, correct, total)
-        else:
-            found = loosest_place(count, correct, precision)
-            place = most_precise_place(count, correct) if found is None else found
+        place = chosen_place(count, correct, total, precision)
+        if place is None:
+            place = most_precise_place(count, correct)
         row[0] = curve.threshold(int(cuts[place]))
         kept, right = int(count[printed]), int(correct[printed])
         row[1] = right / kept if kept else np.nan
@@ -141,14 +129,14 @@ def held_out(pairs: Labelled, precision: float | None = None) -> HeldOut | None:
 def halves(pairs: Labelled) -> tuple[np.ndarray, np.ndarray] | None:
     """Split candidates and gold pairs in two: bool [n] and [g], True in the first half.
 
-    No sentence, source or target, is in both halves: pairs that share one go together, candidates and gold
-    pairs alike, and so do pairs that hang together over others. Such groups are put in the order of their
-    sentences' hashes, so the halves depend on the text only, and go to the first half until that has half of
-    the gold pairs.
+    No sentence, source or target, is in both halves: the groups are the connected components of the graph
+    whose nodes are sentences and whose edges are candidates and gold pairs. In the order of their sentences'
+    hashes, so that the halves depend on the text only, groups go to the first half until it has half of the
+    gold pairs.
 
     Returns:
-        None if one half would have no gold pairs: all hangs together, as with many candidates a sentence, or
-        there is one gold pair.
+        None if one half would have no gold pairs: nearly all are in one group, as with many candidates a
+        sentence, or there is one gold pair.
     """
     group, key = _groups(pairs)
     of_candidate, of_gold = np.split(group, [len(pairs.source)])
@@ -162,7 +150,7 @@ def halves(pairs: Labelled) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _groups(pairs: Labelled) -> tuple[np.ndarray, np.ndarray]:
-    """The connected group of every candidate and every gold pair, int64 [n + g], and the groups' hashes,
+    """The connected component of every candidate and gold pair, int64 [n + g], and the components' hashes,
     uint64."""
     names, source = np.unique(np.concatenate([pairs.source, pairs.gold_source]), return_inverse=True)
     others, target = np.unique(np.concatenate([pairs.target, pairs.gold_target]), return_inverse=True)
@@ -179,5 +167,5 @@ def _groups(pairs: Labelled) -> tuple[np.ndarray, np.ndarray]:
             break
     kept, group = np.unique(label[source], return_inverse=True)
     key = np.zeros(len(kept), dtype=np.uint64)
-    np.add.at(key, np.searchsorted(kept, label[: len(names)]), names)  # wraps, as hashes may
+    np.add.at(key, np.searchsorted(kept, label[: len(names)]), names)  # the sum may wrap
     return group, key

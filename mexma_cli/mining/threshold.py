@@ -25,51 +25,37 @@ class Threshold:
 
 
 def best_f1(scores: np.ndarray, is_gold: np.ndarray, gold_total: int) -> Threshold:
-    """The cut with the best F1, recall being counted over all gold pairs.
-
-    Equal scores are kept or dropped together, and the threshold lies half-way between the last score kept
-    and the next lower one (below the last score of all there is no next: 1e-6 lower). Of equal F1 the
-    higher cut is taken. LASER's bucc.py does the same except that it cuts through ties and fails when the
-    optimum is the last candidate.
-
-    Args:
-        scores: float [n], finite, in any order.
-        is_gold: bool [n].
-        gold_total: gold pairs in all, found among the candidates or not; at least 1.
-    """
-    curve = Curve(scores, is_gold, gold_total)
-    return curve.cut(curve.best())
-
-
-def loosest(scores: np.ndarray, is_gold: np.ndarray, gold_total: int, precision: float) -> Threshold:
-    """The cut that keeps the most pairs with at least this precision; else as `best_f1`.
-
-    Precision need not fall with the score: a cut below a stretch of lower precision counts too.
-
-    Raises:
-        MexmaError: no cut has that precision; the message has the best there is.
-    """
-    curve = Curve(scores, is_gold, gold_total)
-    place = curve.loosest(precision)
-    if place is None:
-        best = curve.cut(curve.most_precise())
-        raise MexmaError(
-            f"no threshold has a precision of {100 * precision:.2f} %: the highest is "
-            f"{100 * best.precision:.2f} %, above {best.threshold} ({best.correct} of {best.count} pairs)",
-            f"ask for less, such as --precision {np.floor(100 * best.precision) / 100:g}"
-            if best.precision >= 0.01
-            else None,
-        )
-    return curve.cut(place)
+    """The cut with the best F1: `choose` without a precision."""
+    return choose(scores, is_gold, gold_total)
 
 
 def choose(
     scores: np.ndarray, is_gold: np.ndarray, gold_total: int, precision: float | None = None
 ) -> Threshold:
-    """`loosest` where a precision is wanted, `best_f1` where none is."""
-    if precision is None:
-        return best_f1(scores, is_gold, gold_total)
-    return loosest(scores, is_gold, gold_total, precision)
+    """The cut with the best F1, or the one that keeps the most pairs with at least this precision.
+
+    Recall is counted over all gold pairs. Equal scores are kept or dropped together, and the threshold lies
+    half-way between the last score kept and the next lower one (below the last score of all there is no next:
+    1e-6 lower). Of equal F1 the higher cut is taken. LASER's bucc.py does the same except that it cuts
+    through ties and fails when the optimum is the last candidate. Precision need not fall with the score: a
+    cut below a stretch of lower precision counts too.
+
+    Args:
+        scores: float [n], finite, in any order.
+        is_gold: bool [n].
+        gold_total: gold pairs in all, found among the candidates or not; at least 1.
+
+    Raises:
+        MexmaError: no cut has that precision; the message has the highest there is.
+    """
+    curve = Curve(scores, is_gold, gold_total)
+    place = chosen_place(curve.count, curve.correct, gold_total, precision)
+    if place is None:
+        assert precision is not None
+        best = curve.cut(most_precise_place(curve.count, curve.correct))
+        pairs = f"({best.correct} of {best.count} pairs)"
+        raise unreachable(precision, best.precision, f"above {best.threshold} {pairs}")
+    return curve.cut(place)
 
 
 def measured(scores: np.ndarray, is_gold: np.ndarray, gold_total: int, threshold: float) -> Threshold:
@@ -94,18 +80,6 @@ class Curve:
         self.ends = np.flatnonzero(np.append(self._ranked[1:] != self._ranked[:-1], True))
         self.count, self.correct = self.ends + 1, np.cumsum(is_gold[self.order])[self.ends]
 
-    def best(self) -> int:
-        """The first cut of best F1."""
-        return best_place(self.count, self.correct, self.gold_total)
-
-    def loosest(self, precision: float) -> int | None:
-        """The last cut of at least this precision; None: there is none."""
-        return loosest_place(self.count, self.correct, precision)
-
-    def most_precise(self) -> int:
-        """Of the cuts of highest precision the last."""
-        return most_precise_place(self.count, self.correct)
-
     def cut(self, place: int) -> Threshold:
         """A cut's threshold and what it gives."""
         count, correct = int(self.count[place]), int(self.correct[place])
@@ -117,16 +91,20 @@ class Curve:
         return between(self._ranked[self.ends[place]], low)
 
 
-def best_place(count: np.ndarray, correct: np.ndarray, gold_total: float) -> int:
-    """Where 2PR / (P + R) is highest for the first time; [c] kept pairs and correct ones among them."""
-    both = count + gold_total
-    if both[0] == 0:
-        both = np.maximum(both, 1)
-    return int((correct / both).argmax())
+def chosen_place(
+    count: np.ndarray, correct: np.ndarray, gold_total: float, precision: float | None
+) -> int | None:
+    """The cut to choose: the first of best F1, 2PR / (P + R), or the last that has at least this precision.
 
+    Args:
+        count, correct: [c], the pairs that each cut keeps, and the correct ones among them.
 
-def loosest_place(count: np.ndarray, correct: np.ndarray, precision: float) -> int | None:
-    """The last cut that keeps anything and has this precision; None: there is none."""
+    Returns:
+        None: no cut that keeps a correct pair has that precision.
+    """
+    if precision is None:
+        both = count + gold_total
+        return int((correct / np.where(both == 0, 1, both)).argmax())
     enough = (correct >= 1) & (correct / np.maximum(count, 1) >= precision)
     return int(len(enough) - 1 - enough[::-1].argmax()) if enough.any() else None
 
@@ -135,6 +113,15 @@ def most_precise_place(count: np.ndarray, correct: np.ndarray) -> int:
     """The last of the cuts of highest precision."""
     share = correct / np.maximum(count, 1)
     return int(len(share) - 1 - share[::-1].argmax())
+
+
+def unreachable(precision: float, highest: float, where: str, about: str = "") -> MexmaError:
+    """The refusal of a precision that no cut has; the highest one is there."""
+    return MexmaError(
+        f"no threshold has a precision of {100 * precision:.2f} %: the highest is {about}"
+        f"{100 * highest:.2f} %, {where}",
+        f"ask for less, such as --precision {np.floor(100 * highest) / 100:g}" if highest >= 0.01 else None,
+    )
 
 
 def _measured(threshold: float, count: int, correct: int, gold_total: int) -> Threshold:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.mining.threshold import best_f1, loosest, measured
+from mexma_cli.mining.threshold import best_f1, choose, measured
 
 
 @settings(max_examples=300)
@@ -96,10 +96,10 @@ def test_no_looser_cut_is_precise_enough(
     enough = [cut for cut, share in cuts.items() if share > 0 and share >= Fraction(str(wanted))]
     if not enough:
         with pytest.raises(MexmaError) as caught:
-            loosest(scores, is_gold, total, wanted)
+            choose(scores, is_gold, total, wanted)
         assert f"the highest is {100 * float(max(cuts.values())):.2f} %" in caught.value.message
         return
-    found = loosest(scores, is_gold, total, wanted)
+    found = choose(scores, is_gold, total, wanted)
     kept = scores > found.threshold
     assert (kept == (scores >= min(enough))).all()
     assert (found.count, found.correct) == (kept.sum(), (kept & is_gold).sum())
@@ -108,18 +108,18 @@ def test_no_looser_cut_is_precise_enough(
 
 def test_the_loosest_cut_may_lie_below_a_worse_one() -> None:
     scores, is_gold = np.array([5.0, 4.0, 3.0, 2.0, 1.0]), np.array([True, False, True, True, False])
-    assert loosest(scores, is_gold, 3, 0.75).count == 4  # 1, 1/2, 2/3, 3/4, 3/5
-    assert loosest(scores, is_gold, 3, 0.6).count == 5
-    assert loosest(scores, is_gold, 3, 0.8).count == 1
+    assert choose(scores, is_gold, 3, 0.75).count == 4  # 1, 1/2, 2/3, 3/4, 3/5
+    assert choose(scores, is_gold, 3, 0.6).count == 5
+    assert choose(scores, is_gold, 3, 0.8).count == 1
     tied = np.array([5.0, 5.0, 3.0, 2.0, 1.0])
     with pytest.raises(MexmaError, match=r"80\.00 %: the highest is 75\.00 %, above 1\.5 \(3 of 4 pairs\)"):
-        loosest(tied, is_gold, 3, 0.8)
+        choose(tied, is_gold, 3, 0.8)
 
 
 def test_a_precision_is_met_exactly() -> None:
     scores = np.arange(100, 0, -1.0)
     for correct in range(1, 101):
-        assert loosest(scores, np.arange(100) < correct, 100, float(f"{correct / 100:.2f}")).count == 100
+        assert choose(scores, np.arange(100) < correct, 100, float(f"{correct / 100:.2f}")).count == 100
 
 
 def test_what_keeps_nothing_has_no_precision() -> None:
