@@ -13,9 +13,11 @@ import numpy as np
 import torch
 import xxhash
 
-from mexma_cli.encoder.loading import card, folder, int3
+from mexma_cli.encoder.loading import card, int3
+from mexma_cli.encoder.loading.folder import check_replaceable, locate, written_aside
 from mexma_cli.encoder.loading.load import load_tokenizer, load_transformer
 from mexma_cli.encoder.loading.modules import load_dense, save_modules
+from mexma_cli.encoder.loading.settings import FAMILIES, read_settings, shorten_tokenizer, write_settings
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, check_strings, puts_in_lower_case
 from mexma_cli.encoder.model.attention import IMPLEMENTATION, choose_backend, run_packed
 from mexma_cli.encoder.model.engine import Engine, supported
@@ -34,13 +36,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TOKENS_PER_BATCH = 2048
-"""Small budgets stay in the processor's cache; a GPU takes GPU_TOKENS_PER_BATCH."""
+"""On a processor: small batches stay in its cache."""
 GPU_TOKENS_PER_BATCH = 32768
 SENTENCES_PER_BUFFER = 8192
-"""Sentences sorted by length together."""
+"""Sentences that are sorted by length together."""
 
 MAX_TOKENS = 200
-"""Length limit of an encoder whose folder asks for no smaller one."""
+"""Length limit of an encoder whose folder states no smaller one."""
 
 
 class SentenceEncoder:
@@ -128,8 +130,8 @@ class SentenceEncoder:
         if isinstance(name_or_path, Path):
             name_or_path = os.path.join(".", name_or_path)
         name = name_or_path.rstrip("/") or name_or_path
-        where = Path(folder.locate(name_or_path, trust_remote_code))
-        settings = folder.read_settings(where, trust_remote_code)
+        where = locate(name_or_path, trust_remote_code)
+        settings = read_settings(where, trust_remote_code)
         transformer, pooler = load_transformer(name, settings, with_pooler=pooling == "pooler")
         tokenizer = load_tokenizer(name, settings, transformer.vocabulary)
         modules: list[torch.nn.Module] = [] if pooler is None else [pooler]
@@ -337,7 +339,7 @@ class SentenceEncoder:
             raise MexmaError(
                 f"{self.name!r}: its own code does not attend through transformers' AttentionInterface"
                 + reason,
-                f"supported without such code: {', '.join(folder.FAMILIES)}",
+                f"supported without such code: {', '.join(FAMILIES)}",
             )
 
     def save(self, path: str | Path, dtype: str = "float32") -> None:
@@ -350,8 +352,8 @@ class SentenceEncoder:
         Raises:
             MexmaError: Another type, a full disk, or the path holds something that is no encoder.
         """
-        folder.check_replaceable(Path(path))
-        with folder.written_aside(Path(path)) as aside:
+        check_replaceable(Path(path))
+        with written_aside(Path(path)) as aside:
             stored = self.save_transformer(aside, dtype)
             save_modules(aside, self.pooling, self.transformer.config.hidden_size, list(self.modules), stored)
             if self.languages:
@@ -368,7 +370,7 @@ class SentenceEncoder:
         if dtype == "int3":
             first = int(self.tokenize([""])[0][0])
             int3.save(self.model, first, self.tokenizer.all_special_ids, where, self.transformer.int3_file)
-            folder.shorten_tokenizer(where)
+            shorten_tokenizer(where)
         else:
             weights = self.model.state_dict()  # a folder's own code may count in integers
             cast = {name: part.to(stored) for name, part in weights.items() if part.is_floating_point()}
@@ -378,7 +380,7 @@ class SentenceEncoder:
         if self.ngrams:
             self.ngrams.save(where, small=dtype == "int3")
         lower_case = puts_in_lower_case(self.fast_tokenizer.backend)
-        folder.write_settings(where, self.max_tokens, lower_case, self.prefix, self.prompts)
+        write_settings(where, self.max_tokens, lower_case, self.prefix, self.prompts)
         return stored
 
 

@@ -1,4 +1,4 @@
-"""An encoder's model card: README.md, which says at its head what languages the encoder was trained on."""
+"""An encoder's model card: README.md, whose head names the languages that the encoder was trained on."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _HEAD = re.compile(r"---\n(.*?\n)---\n", re.DOTALL)
 
 
 def head(languages: Iterable[str], license: str | None = None, tags: Iterable[str] = ()) -> str:
-    """The lines between `---` that the Hugging Face hub reads.
+    """The head of a card, between lines of `---`, which the Hugging Face hub reads.
 
     Args:
-        languages: FLORES-200 codes. `language` has them as the hub wants them, by ISO 639-3 alone;
-            `language_details` with their scripts, as the cards of NLLB-200 do.
+        languages: FLORES-200 codes. The hub wants ISO 639-3 codes in `language`; `language_details` has the
+            scripts, too, as in the cards of NLLB-200.
     """
     listed = sorted(languages)
     facts = {"license": license} if license else {}
@@ -58,22 +58,22 @@ def head(languages: Iterable[str], license: str | None = None, tags: Iterable[st
 
 
 def languages(folder: Path) -> tuple[str, ...]:
-    """FLORES-200 codes of the languages that a folder's encoder was trained on; () if its card has none."""
+    """FLORES-200 codes of the languages that a folder's encoder was trained on; () if its card names none."""
     try:
         found = _HEAD.match((folder / FILE).read_text(encoding="utf-8"))
         facts = yaml.safe_load(found[1]) if found else None
-    except (OSError, ValueError, yaml.YAMLError):  # ValueError: not UTF-8, or a date that there is not
+    except (OSError, ValueError, yaml.YAMLError):  # ValueError: not UTF-8, or an impossible date
         return ()
     listed = facts.get("language_details") if isinstance(facts, dict) else None
     codes = listed.replace(",", " ").split() if isinstance(listed, str) else []
-    return tuple(codes) if all(map(_CODE.fullmatch, codes)) else ()  # others have names there, or sentences
+    return tuple(codes) if all(map(_CODE.fullmatch, codes)) else ()  # other cards may have names there
 
 
 def write(folder: Path, languages: Iterable[str]) -> None:
-    """A card for a folder that has none: what the encoder is for, and how it is used.
+    """Write a card that says what the encoder is for and how it is used.
 
     Args:
-        folder: With the encoder's files, which decide how sentence-transformers reads it.
+        folder: Has the encoder's files already; they decide how sentence-transformers reads it.
         languages: FLORES-200 codes.
     """
     listed = sorted(languages)

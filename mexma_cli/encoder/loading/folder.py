@@ -1,25 +1,18 @@
-"""The folder of an encoder: where it is, and what stands in it beside the weights.
-
-The layout is Hugging Face's with sentence-transformers' `modules.json`, so that both load it.
-"""
+"""Where an encoder's folder is, and how one is written as a whole."""
 
 from __future__ import annotations
 
-import json
 import logging
-import math
-import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
 
 from safetensors import SafetensorError
 
-from mexma_cli import files as manifest
+from mexma_cli import files
 from mexma_cli.encoder.loading import hub
+from mexma_cli.encoder.loading.settings import read_json, read_json_object
 from mexma_cli.errors import MexmaError
 
 log = logging.getLogger(__name__)
@@ -27,49 +20,10 @@ log = logging.getLogger(__name__)
 BUNDLED = Path(__file__).parents[2] / "models"
 NGRAMS_FILE = "spelling.safetensors"
 """The table of subword n-gram embeddings (`ngrams`), if the encoder has one."""
-HONOURED = ("Transformer", "Pooling", "Dense", "Normalize")
-OWN_TRANSFORMER = "mexma_cli.encoder.sentence_transformer.Transformer"
-"""What sentence-transformers calls the first module of a model that `sentence_transformer` made."""
-FAMILIES = ("xlm-roberta", "roberta", "camembert", "bert")
-"""Model types whose Hugging Face code attends through AttentionInterface, post-LN layers, tested here."""
-LIMIT_FILES = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
-"""sentence_KIND_config.json: the first is today's, the others are of older versions."""
-_HARMLESS = {"trust_remote_code", "add_pooling_layer", "torch_dtype", "dtype", "attn_implementation"}
-_COUNTS = [f"{of}_size" for of in ("hidden", "intermediate", "type_vocab", "vocab")]
-_COUNTS += ["max_position_embeddings", "num_attention_heads", "num_hidden_layers"]
-# Where sentence-transformers keeps modules that are none of a sentence encoder's.
-_OTHER_KINDS = ("sparse_encoder", "cross_encoder", "multi_vector_encoder")
-
-
-@dataclass(frozen=True)
-class FolderSettings:
-    """What a folder says besides the weights.
-
-    Attributes:
-        config: config.json.
-        transformer: The folder of the weights and of config.json.
-        pooling: How hidden states become one vector.
-        modules: (kind, folder, config) of each Dense and Normalize, in order.
-        max_tokens: Length limit; None where it says nothing.
-        prefix: The default prompt.
-        prompts: All prompts by their names, which sentence-transformers puts there when it is asked to.
-        lower_case: Whether text is put in lower case first.
-        own_code: config.json names Python code of the folder (`auto_map`).
-    """
-
-    config: dict[str, Any]
-    transformer: Path
-    pooling: Literal["cls", "mean"] = "cls"
-    modules: tuple[tuple[str, Path, dict[str, Any]], ...] = ()
-    max_tokens: int | None = None
-    prefix: str = ""
-    lower_case: bool = False
-    own_code: bool = False
-    prompts: dict[str, str] = field(default_factory=dict)
 
 
 def bundled(name: str) -> Path | None:
-    """The folder of the bundled encoder of that name, which a folder of the user's does not hide."""
+    """The folder of the bundled encoder of that name, even if the user has a folder of that name."""
     if "/" in name or not (BUNDLED / name / "config.json").is_file():
         return None
     if Path(name).exists():
@@ -77,20 +31,20 @@ def bundled(name: str) -> Path | None:
     return BUNDLED / name
 
 
-def locate(name_or_path: str, trust_remote_code: bool = False) -> str:
-    """The local folder that a name stands for; a hub id is fetched.
+def locate(name_or_path: str, trust_remote_code: bool = False) -> Path:
+    """The local folder that a name stands for; a hub id is downloaded.
 
     Raises:
         MexmaError: Neither a bundled name, nor a folder with an encoder, nor a hub id that can be fetched.
     """
     if (found := bundled(name_or_path)) is not None:
-        return str(found)
+        return found
     path = Path(name_or_path)
     if path.is_dir():
         # a training run holds its encoder in a folder of that name
         for folder in (path, path / "encoder"):
             if any((folder / name).is_file() for name in ("config.json", "modules.json")):
-                return str(folder)
+                return folder
         if (path / "recipe.yaml").is_file() and (path / "log.jsonl").is_file():
             raise MexmaError(
                 f"{path} is a training run that holds no encoder",
@@ -101,298 +55,47 @@ def locate(name_or_path: str, trust_remote_code: bool = False) -> str:
     if path.exists():
         raise MexmaError(f"{path} is a file, not an encoder's folder")
     if hub.is_id(name_or_path):
-        return str(hub.fetch(name_or_path, trust_remote_code))
+        return hub.fetch(name_or_path, trust_remote_code)
     raise MexmaError(
         f"no encoder {name_or_path!r}",
         "`mini` (bundled), an encoder's folder, or a hub id such as facebook/MEXMA",
     )
 
 
-def read_settings(folder: str | Path, trust_remote_code: bool = False) -> FolderSettings:
-    """Family, modules, length limit and prompt from config.json and sentence-transformers' files.
-
-    Without modules.json it is CLS pooling and nothing after it, whatever the folder's tokeniser allows.
-
-    Args:
-        trust_remote_code: The folder's own Python code may be run.
-
-    Raises:
-        MexmaError: The folder has a module, a setting or an architecture that is not honoured; it is named.
-    """
-    where = Path(folder)
-    entries = _read(where / "modules.json")
-    if entries is None:
-        config = _config(where)
-        return FolderSettings(config, where, own_code=_own_code(where, config, trust_remote_code))
-    kinds = [(_kind(where, entry), entry) for entry in _list(where, entries)]
-    order = [kind for kind, _ in kinds]
-    if order[:2] != ["Transformer", "Pooling"] or {"Transformer", "Pooling"} & set(order[2:]):
-        raise MexmaError(
-            f"{where}: the modules {', '.join(order) or '(none)'} are not supported in this order",
-            "supported: Transformer, Pooling, then any Dense and Normalize",
-        )
-    transformer, pooling, *others = [where / str(entry.get("path", "")) for _, entry in kinds]
-    config = _config(transformer)
-    limit = _transformer_settings(transformer)
-    prefix, prompts = _prompts(where)
-    return FolderSettings(
-        config,
-        transformer,
-        _pooling(pooling),
-        tuple((kind, path, _checked(path, kind)) for kind, path in zip(order[2:], others, strict=True)),
-        _max_seq_length(transformer, limit),
-        prefix,
-        bool(limit.get("do_lower_case", False)),
-        _own_code(where, config, trust_remote_code),
-        prompts,
-    )
-
-
-def _config(where: Path) -> dict[str, Any]:
-    config = _object(where / "config.json")
-    if not config:
-        raise MexmaError(f"{where} is not an encoder's folder: it has no config.json, or an empty one")
-    return config
-
-
-def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
-    """Whether the folder brings its own code, after the architecture was found to be one that runs packed."""
-    if code := config.get("auto_map"):
-        if not trusted:
-            names = sorted(set(re.findall(r"(\w+)\.\w+", json.dumps(code))))
-            files = ", ".join(f"{name}.py" for name in names)
-            raise MexmaError(
-                f"{where} brings its own Python code ({files}), which is not run unasked",
-                "read that code, then give --trust-remote-code",
-            )
-        return True
-    family = config.get("model_type")
-    if family not in FAMILIES:
-        raise MexmaError(
-            f"{where}: the model type {family!r} is not supported", f"supported: {', '.join(FAMILIES)}"
-        )
-    usual_values = {"is_decoder": False, "position_embedding_type": "absolute", "quantization_config": None}
-    for key, usual in usual_values.items():
-        if config.get(key, usual) != usual:
-            raise MexmaError(f"{where}: config.json has {key} {config[key]!r}; only {usual!r} is supported")
-    for key in _COUNTS:
-        if isinstance(config.get(key), int) and config[key] < 1:
-            raise MexmaError(f"{where}: config.json has {key} {config[key]}; at least 1 is needed")
-    if isinstance(eps := config.get("layer_norm_eps"), float) and not 0 <= eps < math.inf:
-        raise MexmaError(f"{where}: config.json has layer_norm_eps {eps}, which is no small number")
-    padding = -1 if family == "bert" else config.get("pad_token_id", 1)  # positions begin behind it
-    if padding is None:
-        raise MexmaError(f"{where}: config.json has pad_token_id null, without which {family} does not work")
-    positions = config.get("max_position_embeddings")
-    if isinstance(padding, int) and isinstance(positions, int) and positions - padding < 3:
-        raise MexmaError(
-            f"{where}: config.json has max_position_embeddings {positions}: no room for a sentence"
-        )
-    return False
-
-
-def _list(where: Path, entries: Any) -> list[dict[str, Any]]:
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise MexmaError(f"{where}: modules.json is not a list of modules")
-    return entries
-
-
-def _kind(where: Path, entry: dict[str, Any]) -> str:
-    if entry.get("type") == OWN_TRANSFORMER:
-        return "Transformer"
-    package, *between = str(entry.get("type", "")).split(".")
-    kind = between.pop() if between else package
-    if package != "sentence_transformers" or kind not in HONOURED or set(between) & set(_OTHER_KINDS):
-        raise MexmaError(
-            f"{where}: the module {kind!r} ({entry.get('type')}) is not supported",
-            f"supported are sentence-transformers' {', '.join(HONOURED)}",
-        )
-    return kind
-
-
-def _transformer_settings(where: Path) -> dict[str, Any]:
-    """sentence_bert_config.json, or what older versions called it; nothing in it that is not honoured."""
-    names = [where / f"sentence_{kind}_config.json" for kind in LIMIT_FILES]
-    path = next((name for name in names if name.is_file()), names[0])
-    settings = _object(path) or {}
-    text = _part(_part(settings, "modality_config", path), "text", path)
-    usual: dict[str, tuple[Any, Any]] = {
-        "transformer_task": (settings.get("transformer_task"), "feature-extraction"),
-        "module_output_name": (settings.get("module_output_name"), "token_embeddings"),
-        "modality_config.text.method": (text.get("method"), "forward"),
-        "modality_config.text.method_output_name": (text.get("method_output_name"), "last_hidden_state"),
-    }
-    for key, (value, expected) in usual.items():
-        if value not in (None, expected):
-            raise MexmaError(f"{path}: {key} {value!r} is not supported, only {expected!r}")
-    for key in ("model", "tokenizer", "config", "processor"):
-        for name in (f"{key}_args", f"{key}_kwargs"):
-            if odd := sorted(set(_part(settings, name, path)) - _HARMLESS):
-                raise MexmaError(f"{path}: {name} with {', '.join(odd)} is not supported")
-    if settings.get("processing_kwargs"):
-        raise MexmaError(f"{path}: processing_kwargs is not supported")
-    return settings
-
-
-def _max_seq_length(where: Path, settings: dict[str, Any]) -> int | None:
-    limit = settings.get("max_seq_length")
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 2):
-        raise MexmaError(f"{where}: max_seq_length in sentence_bert_config.json is {limit!r}")
-    return limit
-
-
-def _pooling(where: Path) -> Literal["cls", "mean"]:
-    config = _object(where / "config.json")
-    if config is None:
-        raise MexmaError(f"{where}: the pooling's config.json is not there")
-    mode = config.get("pooling_mode")
-    if mode is None:
-        chosen = [
-            key.removeprefix("pooling_mode_")
-            for key, on in config.items()
-            if key.startswith("pooling_mode_") and on
-        ]
-        mode = "+".join(chosen) or "mean"  # as sentence-transformers has it
-    elif isinstance(mode, list):
-        mode = "+".join(map(str, mode))
-    if config.get("include_prompt", True) is not True:
-        raise MexmaError(f"{where}: include_prompt {config['include_prompt']!r} is not supported, only true")
-    if mode in ("cls", "cls_token"):
-        return "cls"
-    if mode in ("mean", "mean_tokens"):
-        return "mean"
-    raise MexmaError(f"{where}: pooling {mode!r} is not supported", "cls and mean are")
-
-
-def _checked(where: Path, kind: str) -> dict[str, Any]:
-    """The config.json of a Dense or Normalize that works on the sentence's vector, and in the plain way."""
-    config = _object(where / "config.json")
-    if config is None and kind == "Dense":
-        raise MexmaError(f"{where}: the Dense module's config.json is not there")
-    config = config or {}
-    usual = {
-        "module_input_name": "sentence_embedding",
-        "module_output_name": "sentence_embedding",
-        "use_residual": False,
-    }
-    for key, expected in usual.items():
-        if config.get(key) not in (None, expected):
-            raise MexmaError(f"{where}: {key} {config[key]!r} is not supported, only {expected!r}")
-    return config
-
-
-def _prompts(where: Path) -> tuple[str, dict[str, str]]:
-    """The prompt that stands before every sentence, and all of config_sentence_transformers.json by name."""
-    path = where / "config_sentence_transformers.json"
-    settings = _object(path) or {}
-    kind = settings.get("model_type", "SentenceTransformer")
-    if kind != "SentenceTransformer":
-        raise MexmaError(f"{path}: a {kind} is not supported, only a SentenceTransformer")
-    prompts = _part(settings, "prompts", path)
-    name = settings.get("default_prompt_name")
-    prompt = "" if name is None else prompts.get(str(name))
-    if not isinstance(prompt, str):
-        raise MexmaError(f"{path}: default_prompt_name is {name!r}, and prompts has none of that name")
-    return prompt, prompts
-
-
-def _object(path: Path) -> dict[str, Any] | None:
-    content = _read(path)
-    if content is not None and not isinstance(content, dict):
-        raise MexmaError(f"{path}: not a JSON object")
-    return content
-
-
-def _part(settings: dict[str, Any], key: str, path: Path) -> dict[str, Any]:
-    """A JSON object in one; {} where there is none."""
-    found = settings.get(key) or {}
-    if not isinstance(found, dict):
-        raise MexmaError(f"{path}: {key} is not a JSON object")
-    return found
-
-
-def _read(path: Path) -> Any:
-    """A JSON file; None where there is none."""
-    if not path.is_file():
-        return None
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise MexmaError(f"{path}: not valid JSON ({error})") from None
-
-
-def write_settings(
-    where: Path, max_tokens: int, lower_case: bool, prefix: str, prompts: Mapping[str, str]
-) -> None:
-    """Write the length limit, the case and the prompts as sentence-transformers reads them."""
-    limit = {"max_seq_length": max_tokens, "do_lower_case": lower_case}
-    write_json(where / "sentence_bert_config.json", limit)
-    settings = prompt_settings(prefix, prompts)
-    if settings["prompts"]:
-        write_json(where / "config_sentence_transformers.json", settings)
-
-
-def prompt_settings(prefix: str, prompts: Mapping[str, str]) -> dict[str, Any]:
-    """What sentence-transformers is told of prompts, of which `prefix` is the default one."""
-    if not prefix:
-        return {"prompts": dict(prompts), "default_prompt_name": None}
-    name = next((name for name, prompt in prompts.items() if prompt == prefix), "default")
-    return {"prompts": {**prompts, name: prefix}, "default_prompt_name": name}
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write indented JSON."""
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-
-
 @contextmanager
 def written_aside(path: Path) -> Iterator[Path]:
-    """A folder to fill; it takes its final name, in place of an older one, when everything is on disk.
+    """A folder to fill. When everything is on disk, it takes its final name, in place of an older folder.
 
     Raises:
-        MexmaError: The disk is full; what had the name before is still there.
+        MexmaError: The disk is full; the older folder is still there.
     """
-    part = manifest.aside(path)
+    part = files.aside(path)
     shutil.rmtree(part, ignore_errors=True)
     try:
-        with manifest.no_space_as_message(path):
+        with files.no_space_as_message(path):
             part.mkdir(parents=True)
             yield part
             for written in part.rglob("*"):
                 if written.is_file():
                     written.chmod(0o644)  # safetensors makes its files private
                     with written.open("rb") as file:
-                        manifest.fsync_file(file)
-            manifest.commit_folder(part, path)
-    except SafetensorError as error:  # how safetensors passes on a full disk
+                        files.fsync_file(file)
+            files.commit_folder(part, path)
+    except SafetensorError as error:  # safetensors raises this for a full disk
         raise MexmaError(f"{path} could not be written: {error}", "is the disk full?") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
 def check_replaceable(path: Path) -> None:
-    """Refuse to write an encoder over a file, or a folder with something else in it, which would be gone."""
-    manifest.check_outside_stores(path)
+    """Refuse to write an encoder over a file, or over a folder that holds anything else."""
+    files.check_outside_stores(path)
     hint = "name one that is not there yet"
     if path.exists() and not path.is_dir():
         raise MexmaError(f"{path} is a file, not an encoder's folder", hint)
     if Path.cwd().is_relative_to(path.resolve()):
         raise MexmaError(f"{path} is the folder that you are in, or holds it", hint)
     if path.is_dir() and any(path.iterdir()):
-        of_transformers = "model_type" in (_object(path / "config.json") or {})
-        if not (of_transformers or isinstance(_read(path / "modules.json"), list)):
+        of_transformers = "model_type" in (read_json_object(path / "config.json") or {})
+        if not (of_transformers or isinstance(read_json(path / "modules.json"), list)):
             raise MexmaError(f"{path} is a folder that holds no encoder", hint)
-
-
-def shorten_tokenizer(folder: Path) -> None:
-    """Write a folder's tokenizer.json without spaces, a good third smaller, and quicker to load.
-
-    Its few added tokens are named in tokenizer_config.json too, or transformers would read all of the file a
-    second time to find them.
-    """
-    path, settings = folder / "tokenizer.json", folder / "tokenizer_config.json"
-    content = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps(content, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
-    config = json.loads(settings.read_text(encoding="utf-8"))
-    config["added_tokens_decoder"] = {str(token.pop("id")): token for token in content["added_tokens"]}
-    settings.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -10,7 +10,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, PreTrainedModel
 from transformers.activations import ACT2FN
 
 from mexma_cli.encoder.loading import int3
-from mexma_cli.encoder.loading.folder import FolderSettings
+from mexma_cli.encoder.loading.settings import FolderSettings
 from mexma_cli.encoder.model.hugging_face import LoadingReport, build_model
 from mexma_cli.encoder.quiet import quieten_transformers
 from mexma_cli.errors import MexmaError

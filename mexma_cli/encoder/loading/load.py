@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 
 from mexma_cli.encoder.loading import int3, stored
-from mexma_cli.encoder.loading.folder import FolderSettings
+from mexma_cli.encoder.loading.settings import FolderSettings
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, put_in_lower_case, with_transformers
 from mexma_cli.encoder.loading.weights import damaged
 from mexma_cli.encoder.model.pooling import Dense

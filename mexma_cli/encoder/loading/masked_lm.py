@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
 import torch
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.activations import ACT2FN
 
-from mexma_cli.encoder.loading import folder
+from mexma_cli.encoder.loading.folder import locate
 from mexma_cli.encoder.loading.hugging_face import read_masked_lm
 from mexma_cli.encoder.loading.load import refused
+from mexma_cli.encoder.loading.settings import read_settings
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ def load_masked_lm(name: str) -> tuple[PreTrainedModel, VocabularyHead]:
     Raises:
         MexmaError: It cannot be loaded.
     """
-    where = folder.read_settings(Path(folder.locate(name))).transformer
+    where = read_settings(locate(name)).transformer
     try:
         model, report = read_masked_lm(where)
     except Exception as error:  # transformers raises whatever it likes

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from mexma_cli.encoder.loading.folder import write_json
+from mexma_cli.encoder.loading.settings import write_json
 from mexma_cli.encoder.loading.weights import FILES, read_weights
 from mexma_cli.encoder.model.pooling import Dense, Pooling
 from mexma_cli.errors import MexmaError

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from mexma_cli.encoder.loading import int3
-from mexma_cli.encoder.loading.folder import FolderSettings
+from mexma_cli.encoder.loading.settings import FolderSettings
 from mexma_cli.encoder.model.transformer import ACTIVATIONS, StoredModel
 
 _IGNORED = ("pooler.dense.weight", "pooler.dense.bias", "embeddings.position_ids")

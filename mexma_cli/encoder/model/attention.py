@@ -1,13 +1,13 @@
-"""Attention over packed sentences, put under unmodified Hugging Face models.
+"""Attention over packed sentences, for unmodified Hugging Face models.
 
-`packed_attention` is registered with `transformers.AttentionInterface`; the mask function that goes
-with it returns None, so the model builds no mask of its own. A model takes a packed batch as
+`packed_attention` is registered with `transformers.AttentionInterface`, together with a mask function that
+returns None, so that the model builds no mask of its own. A model takes a packed batch as
 ``input_ids [1, T]`` with explicit ``position_ids`` and ``cu_seq_lens_q`` (see `run_packed`).
 
-Backends: `xformers` (memory_efficient_attention with BlockDiagonalMask, paper section 7.1) and
-`varlen` (torch's variable-length attention, on Ampere and later) on CUDA, `bucketed` everywhere: short
-sentences on a processor side by side (`short_attention`), others by scaled_dot_product_attention, runs of
-equal length together.
+Backends on CUDA: `xformers` (memory_efficient_attention with BlockDiagonalMask, MEXMA's section 7.1) and
+`varlen` (torch's variable-length attention, on Ampere and later). Backend on every device: `bucketed`. It
+computes short sentences on a processor with `short_attention`, and others with torch's
+scaled_dot_product_attention, one call for each run of equal length.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _VARLEN, _XFORMERS = "torch.nn.attention.varlen", "xformers.ops"
 _NO_DROPOUT = ("attention 'varlen' has no dropout", "set attention_dropout to 0, or use auto or xformers")
 
 _AMPERE = (8, 0)
-"""The compute capability from which on torch's variable-length attention runs."""
+"""The least compute capability for torch's variable-length attention."""
 
 
 def choose_backend(wanted: str, device: torch.device | str, dropout: float = 0.0) -> Backend:
     """The backend for a device: the wanted one, or for `auto` the best that runs there.
 
     Args:
-        dropout: The share of attention's weights that training is to drop.
+        dropout: The share of attention weights that training will drop.
 
     Raises:
         MexmaError: The wanted backend cannot run here; never a silent fallback.
@@ -88,7 +88,7 @@ def use_packed_attention(model: PreTrainedModel) -> None:
 
 
 def set_attention_dropout(module: torch.nn.Module, share: float) -> None:
-    """Drop this share of the attention weights while training, in all layers of BERT's kind in a module."""
+    """Set the share of attention weights to drop in training, in all of a module's layers of BERT's kind."""
     for part in module.modules():
         dropout = getattr(part, "dropout", None)
         if hasattr(part, "query") and isinstance(dropout, torch.nn.Dropout):
@@ -120,7 +120,7 @@ def run_packed(
 
 
 def attention_arguments(batch: PackedBatch, backend: Backend) -> dict[str, Any]:
-    """What `packed_attention` reads from the keyword arguments that models hand through."""
+    """The keyword arguments that models pass on to `packed_attention`."""
     return {"cu_seq_lens_q": batch.cu_seqlens, "packed_lengths": batch.lengths, "packed_backend": backend}
 
 
@@ -157,8 +157,11 @@ def packed_attention(
 
 
 def _takes(backend: Backend, query: torch.Tensor) -> bool:
-    """The kernels know heads of 8, 16 ... 256 numbers; torch's half precision only, so that float32 stays
-    float32, and xformers' bfloat16 on Ampere and later."""
+    """Whether a backend's kernels can compute heads of this width and type.
+
+    The width is a multiple of 8 up to 256. torch's kernel has no float32; xformers' has bfloat16 only on
+    Ampere and later.
+    """
     if query.shape[-1] % 8 or query.shape[-1] > 256:
         return False
     if backend == "varlen":
@@ -175,8 +178,8 @@ def _bucketed(
     dropout: float,
 ) -> torch.Tensor:
     heads, dim = query.shape[1], query.shape[3]
-    # All short sentences side by side; of the others neighbours of one length, which are a view [n, L, H, D]
-    # of the packed tensor: no padding, no copy, no mask.
+    # One run has neighbouring short sentences, or neighbours of equal length. The latter are a view
+    # [n, L, H, D] of the packed tensor: no padding, no copy, no mask.
     runs = [list(run) for _, run in groupby(lengths, lambda n: 0 if within_short(query, n) else n)]
     parts = (tensor[0].transpose(0, 1).split(list(map(sum, runs))) for tensor in (query, key, value))
     outputs = []
@@ -231,7 +234,7 @@ def _with_xformers(
 
 @lru_cache(maxsize=4)
 def _block_diagonal(lengths: tuple[int, ...], device: torch.device) -> Any:
-    """xformers' mask; all layers of a batch have the same one."""
+    """xformers' mask, which all layers of a batch share."""
     from xformers.ops.fmha.attn_bias import BlockDiagonalMask
 
     return BlockDiagonalMask.from_seqlens(list(lengths), device=device)
@@ -247,8 +250,10 @@ def _has(module: str) -> bool:
 
 @lru_cache
 def _xformers_runs(device: torch.device) -> bool:
-    """Whether it computes anything there: an installed one refuses where its library does not load, which it
-    does not beside a torch of another CUDA version."""
+    """Whether xformers computes anything on a device.
+
+    It can be installed and still fail: its library does not load with a torch of another CUDA version.
+    """
     from xformers.ops import memory_efficient_attention
 
     one = torch.zeros(1, 1, 1, 8, dtype=torch.float16, device=device)

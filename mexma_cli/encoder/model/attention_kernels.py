@@ -1,9 +1,9 @@
-"""Attention within sentences on a processor, by Numba: a head's scores and sums never leave the near caches.
+"""Numba loops for attention within short sentences on a processor, forward and backward.
 
-By torch's operations short sentences cost what starting these costs: a dozen, forward and backward, for every
-length in a batch. Here one call takes all sentences of a layer, and the way back makes the scores again, so
-that only the norms of their softmax are kept. NumPy does not know bfloat16: such arrays are uint16 here.
-Inside, numbers are float32.
+With torch, a dozen operations start for every length in a batch, which takes longer than computing short
+sentences. Here one call computes all sentences of a layer, and a head's scores stay in the processor's cache.
+The backward pass computes the scores again, so that only the norms of the softmax are kept. NumPy has no
+bfloat16: such arrays are uint16. Sums are float32.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from mexma_cli.numerics.compiling import inlined, summing
 from mexma_cli.numerics.kernels import draw, exponentials, read, write
 
 DIM = 64
-"""Numbers of a head, or zeros beside them: loops of known length become vector instructions."""
+"""Width of a head, with zeros if it is narrower: loops of known length become vector instructions."""
 
 
 @summing
 def forward(given, spans, heads, scale, dropout, seed, out, norms) -> None:  # type: ignore[no-untyped-def]
-    """Attention's sums, and what the way back needs of the softmax.
+    """Attention, and the norms of the softmax that the backward pass needs.
 
     Args:
         given: q, k, v, each float32 or bfloat16 [T, H * D], D up to DIM.
-        spans: int64 [S, 2], where the sentences to do start and end.
+        spans: int64 [S, 2], the start and end of each sentence to compute.
         heads: H.
-        scale: float32, of the scores.
-        dropout: float32, the share of weights to leave out; which ones, `seed` tells (uint32).
-        out: As q.
+        scale: float32, factor of the scores.
+        dropout: float32, the share of weights to drop.
+        seed: uint32, decides which weights are dropped.
+        out: As q; receives the result.
         norms: float32 [T, H], the logarithms of the softmax's sums.
     """
     longest = np.max(spans[:, 1] - spans[:, 0])
@@ -62,12 +63,12 @@ def forward(given, spans, heads, scale, dropout, seed, out, norms) -> None:  # t
 
 @summing
 def backward(given, spans, heads, scale, dropout, seed, norms, found) -> None:  # type: ignore[no-untyped-def]
-    """The way back of `forward`.
+    """The gradients of `forward`.
 
     Args:
-        given: q, k, v, out and the slope of out.
-        spans, heads, scale, dropout, seed, norms: As they were.
-        found: The slopes of q, k and v, to be written.
+        given: q, k, v, out and the gradient of out.
+        spans, heads, scale, dropout, seed, norms: As in `forward`.
+        found: Receives the gradients of q, k and v.
     """
     longest = np.max(spans[:, 1] - spans[:, 0]) + 3  # rows are taken by fours
     room = np.zeros((8, longest, DIM), np.float32)
@@ -95,7 +96,7 @@ def backward(given, spans, heads, scale, dropout, seed, norms, found) -> None:  
                     _dots(slopes[i], values, np.float32(1), score_slopes)
                     if dropout > 0:
                         draw(kept[:n], (start + i) * heads + head, seed, dropout)
-                    # The slope through the softmax is what a weight has beyond their mean, which is this.
+                    # The softmax's gradient is that of each weight, less their weighted mean, which is this:
                     mean = np.float32(0)
                     for d in range(DIM):
                         mean += slopes[i, d] * sums[i, d]
@@ -164,7 +165,7 @@ def _combine(weights: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
 
 @inlined
 def _spread(weights: np.ndarray, rows: np.ndarray, n: int, out: np.ndarray) -> None:
-    """Added to what is there."""
+    """Add the product to `out`."""
     for j in range(n):
         first, second, third, fourth = weights[0, j], weights[1, j], weights[2, j], weights[3, j]
         for d in range(DIM):
@@ -181,7 +182,7 @@ def _take(x, start, n, head, heads, rows) -> None:  # type: ignore[no-untyped-de
 
 @inlined
 def _put(rows, n, x, start, head, heads) -> None:  # type: ignore[no-untyped-def]
-    """The same back."""
+    """Copy float32 rows back to a head of n tokens."""
     dim = x.shape[1] // heads
     for i in range(n):
         write(rows[i], x[start + i, head * dim : (head + 1) * dim])

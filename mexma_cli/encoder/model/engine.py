@@ -1,10 +1,10 @@
-"""The forward pass of BERT's family on a processor, for embedding: the model's weights and results, faster.
+"""A faster forward pass of BERT's family on a processor, for embedding.
 
-What makes it faster than the model's own code: products on weights that are packed for them beforehand, in
-bfloat16 with float32 sums, residuals and norms where that is asked for; query, key and value in one product;
-residual, LayerNorm and rounding in one walk over memory; and a last layer that computes only the tokens that
-the pooling reads. Training and other devices run the unmodified model (`attention.py`); both are compared in
-the tests.
+It has the results of the model's own code, to which the tests compare it, and is faster for these reasons.
+Weights are packed for products beforehand. Products are bfloat16 if that is asked for, while sums, residuals
+and norms stay float32. Query, key and value are one product. Residual, LayerNorm and rounding are one pass
+over memory. The last layer computes only the tokens that the pooling reads. Training and GPUs run the
+unmodified model (`attention`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mexma_cli.encoder.model.transformer import ACTIVATIONS, LazyTransformer
 from mexma_cli.numerics.kernels import add_norm, add_norm_bf16, plain
 
 ROWS = 64
-"""Products have a multiple of so many rows: oneDNN compiles and keeps a kernel for every size it meets."""
+"""Products are padded to a multiple of so many rows: oneDNN compiles and keeps a kernel for each size."""
 
 
 def supported(transformer: LazyTransformer) -> bool:
@@ -34,15 +34,15 @@ def supported(transformer: LazyTransformer) -> bool:
 
 
 _LOOKED_AT = 16
-"""About so many numbers of a weight tell whether it was changed."""
+"""Approximate number of a weight's numbers that are compared to see whether it was changed."""
 
 
 class Engine:
-    """A transformer's inference forward, with packed copies of its weights (`stale` if they have changed).
+    """A transformer's forward pass, with packed copies of its weights (`stale` once the weights change).
 
     Args:
         transformer: One that is `supported`.
-        dtype: float32 or bfloat16, what products are computed in. Sums, residuals and norms are float32.
+        dtype: float32 or bfloat16, the type of products. Sums, residuals and norms are float32.
     """
 
     def __init__(self, transformer: LazyTransformer, dtype: torch.dtype) -> None:
@@ -68,7 +68,7 @@ class Engine:
         """Last hidden states.
 
         Args:
-            first_only: Only those of each sentence's first token, which spares most of the last layer.
+            first_only: Only those of each sentence's first token, which saves most of the last layer.
 
         Returns:
             float32 [T, D], or [B, D] with `first_only`.
@@ -94,11 +94,11 @@ class Engine:
 
 
 class _Layer:
-    """One layer; `x` float32 [T, D] and `low`, the same in the type of the products, are changed in place."""
+    """One layer. It changes in place `x`, float32 [T, D], and `low`, the same in the type of products."""
 
     def __init__(self, weights: Mapping[str, torch.Tensor], config: Any, dtype: torch.dtype) -> None:
         self.heads = config.num_attention_heads
-        # The softmax's scale goes into the queries.
+        # Queries are scaled here, so that the softmax need not be.
         scale = (config.hidden_size // self.heads) ** -0.5
         query, *others = (_below(weights, f"attention.self.{name}.") for name in ("query", "key", "value"))
         projections = [{name: value * scale for name, value in query.items()}, *others]
@@ -118,7 +118,7 @@ class _Layer:
     def __call__(
         self, x: torch.Tensor, low: torch.Tensor, lengths: tuple[int, ...], first: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """The new `x`; with `first` (int64 [B]) only its rows at these places, each a sentence's first."""
+        """The new `x`; with `first`, int64 [B], only these rows, the first tokens of sentences."""
         context = self._attend(self.project(low), lengths, first is not None)
         if first is not None:
             exact = x is low
@@ -129,7 +129,7 @@ class _Layer:
         return x
 
     def _attend(self, projected: torch.Tensor, lengths: tuple[int, ...], first_only: bool) -> torch.Tensor:
-        """Attention within each sentence, by runs of equal length; zeros in the rows that fill up."""
+        """Attention within each sentence, by runs of equal length; rows of padding are zeros."""
         width = projected.shape[1] // 3
         rows = -(-len(lengths) // ROWS) * ROWS if first_only else len(projected)
         context, at, done = projected.new_zeros(rows, width), 0, 0
@@ -145,7 +145,7 @@ class _Layer:
 
 
 class _Linear:
-    """A product with packed weights where torch's oneDNN has them, else torch's own."""
+    """A linear layer, with weights packed by oneDNN if this torch has that."""
 
     def __init__(self, parts: Mapping[str, torch.Tensor], dtype: torch.dtype) -> None:
         self.weight = parts["weight"].to(dtype).contiguous()
@@ -161,7 +161,7 @@ class _Linear:
 
 
 class _Norm:
-    """``x = LayerNorm(x + y)`` in place, and `low` with it."""
+    """``x = LayerNorm(x + y)`` in place, and the same for `low`."""
 
     def __init__(self, parts: Mapping[str, torch.Tensor], eps: float) -> None:
         self.weight, self.bias = parts["weight"].numpy(), parts["bias"].numpy()
@@ -181,14 +181,14 @@ def _packs(dtype: torch.dtype) -> bool:
 
 
 def _below(weights: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
-    """Those whose names begin so, by the rest of their names."""
+    """The weights whose names begin with a prefix, by the rest of their names."""
     return {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
 
 
 def _states(weights: Mapping[str, torch.Tensor]) -> list[tuple[int, int, bytes]]:
-    """What is another one after a weight was changed: its place, its version, and a few of its numbers.
+    """The address, version and a few numbers of each weight, to see later whether it was changed.
 
-    torch's fused optimisers, which change all of a weight's numbers, leave its version as it is.
+    The version is not enough: torch's fused optimisers change a weight without counting it up.
     """
     with torch.no_grad():
         return [

@@ -14,11 +14,11 @@ from mexma_cli.numerics.kernels import plain
 from mexma_cli.numerics.threads import each
 
 LONGEST = 128
-"""Tokens of a sentence up to which it is as fast as torch's attention, or faster."""
+"""Longest sentence, in tokens, for which it is at least as fast as torch's attention."""
 
 
 def within_short(query: torch.Tensor, length: int) -> bool:
-    """Whether sentences of so many tokens should be done here."""
+    """Whether `attend` should compute sentences of so many tokens."""
     return (
         query.device.type == "cpu"
         and query.dtype in (torch.float32, torch.bfloat16)
@@ -40,8 +40,8 @@ def attend(
     Args:
         query, key, value: float32 or bfloat16 [T, H, D] on the processor.
         lengths: Tokens of each sentence, T in all.
-        scale: Of the scores; None: the root of D divides them.
-        dropout: Share of the weights that are left out, drawn by torch's seed.
+        scale: Factor of the scores; None: 1 / sqrt(D).
+        dropout: Share of the weights to drop, drawn with torch's seed.
 
     Returns:
         [T, H, D] of the same type.
@@ -93,12 +93,12 @@ def _run(
     numbers: tuple[Any, ...],
     *rest: np.ndarray | tuple[np.ndarray, ...],
 ) -> None:
-    """A kernel over all sentences. What comes of one is the same on whichever thread."""
-    # Every n-th sentence each, since neighbours are about as long.
+    """Run a kernel over all sentences, whose results do not depend on the number of threads."""
+    # Each thread takes every n-th sentence, since neighbours have similar lengths.
     parts = min(torch.get_num_threads(), len(spans))
     each(parts, lambda part: kernel(given, spans[part::parts].copy(), *numbers, *rest))
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:
-    """[T, H * D] of the kernels' types."""
+    """[T, H * D] in a type that the kernels take."""
     return plain(tensor.detach().flatten(1))

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import xxhash
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from mexma_cli.encoder.loading.folder import locate, read_settings, written_aside
+from mexma_cli.encoder.loading.folder import locate, written_aside
+from mexma_cli.encoder.loading.settings import read_settings
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, put_in_lower_case, with_transformers
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import read_json, write_json_atomic

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading import stored
-from mexma_cli.encoder.loading.folder import read_settings
+from mexma_cli.encoder.loading.settings import read_settings
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer
 
 WEIGHTS = "model.safetensors"
