@@ -7,19 +7,19 @@ import torch
 from mexma_cli.errors import MexmaError
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-_SHORT = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+SHORT_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+"""As recipes call the precisions."""
 
 
 def precision_of(name: str) -> torch.dtype:
-    """The type of a name such as `bfloat16` or, as recipes and flags call it, `bf16`.
+    """The type of a name such as `bfloat16`.
 
     Raises:
         MexmaError: There is no precision of that name.
     """
-    precision = PRECISIONS.get(_SHORT.get(name, name))
-    if precision is None:
+    if name not in PRECISIONS:
         raise MexmaError(f"unknown precision {name!r}", ", ".join(PRECISIONS))
-    return precision
+    return PRECISIONS[name]
 
 
 def pick_precision(wanted: str, device: torch.device) -> torch.dtype:

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.numerics.devices import precision_of
+from mexma_cli.numerics.devices import PRECISIONS, SHORT_NAMES
 from mexma_cli.objectives.base import Objective
 from mexma_cli.recipe import Trainer as Settings
 from mexma_cli.training import checkpoint, distributed
@@ -158,7 +158,9 @@ class Trainer:
             tokens += len(views.batch.input_ids)
             with self.shared.accumulating(last=micro == settings.accumulate - 1):
                 with torch.autocast(
-                    self.device.type, precision_of(settings.precision), enabled=settings.precision != "fp32"
+                    self.device.type,
+                    PRECISIONS[SHORT_NAMES[settings.precision]],
+                    enabled=settings.precision != "fp32",
                 ):
                     terms = self.shared.model(views.to(self.device))
                     loss = sum(self.objective.weights[name] * term for name, term in terms.items())
