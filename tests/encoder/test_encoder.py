@@ -183,7 +183,7 @@ def test_a_save_that_fails_leaves_what_was_there(
 ) -> None:
     encoder.save(tmp_path / "saved")
     before = (tmp_path / "saved" / WEIGHTS).read_bytes()
-    monkeypatch.setattr(encoder_module.folder, "write_settings", lambda *_: 1 / 0)
+    monkeypatch.setattr(encoder_module, "write_settings", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         encoder.save(tmp_path / "saved")
     assert [path.name for path in tmp_path.iterdir()] == ["saved"]
