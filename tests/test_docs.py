@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import importlib.util
 import re
+import shlex
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +15,11 @@ from types import ModuleType
 
 import click
 import pytest
+from click.testing import CliRunner
 
+from mexma_cli import __version__
 from mexma_cli.main import COMMANDS, cli
+from tests.processes import Program
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -79,11 +83,39 @@ def test_recipes_page_is_current() -> None:
     assert [key for key, explained in rows if not explained] == [], "a string below its field says what it is"
 
 
+def run_session(block: str, folder: Path) -> str:
+    """What a session's commands print: as make_readme.py runs it, but with `mexma` in this process."""
+    shown = ""
+    for typed in make_readme.commands(block):
+        *piped, last = typed.replace("\\\n", " ").split(" | ")
+        program, *words = shlex.split(last)
+        if program == "cd":
+            folder /= words[0]
+        elif program == "mexma":
+            text = subprocess.check_output(["bash", "-c", " | ".join(piped)], cwd=folder) if piped else None
+            with contextlib.chdir(folder):
+                done = CliRunner().invoke(cli, words, text)
+            assert done.exit_code == 0, (typed, done.output)
+            shown += done.output
+        else:
+            shown += make_readme.run(f"$ {typed}", folder)
+    return shown
+
+
 @pytest.mark.parametrize("page", SESSIONS)
 def test_sessions_run(page: str, tmp_path: Path) -> None:
     small_examples(tmp_path)
     for block in SESSIONS[page]:
-        make_readme.run(block, tmp_path)
+        run_session(block, tmp_path)
+
+
+def test_a_session_is_run_in_a_shell(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    block = "$ cd sub\nold output\n$ mexma \\\n  --version && pwd\n"
+    version = f"mexma {__version__}\n{tmp_path / 'sub'}\n"
+    assert make_readme.run(block, tmp_path) == f"$ cd sub\n$ mexma \\\n  --version && pwd\n{version}"
+    with pytest.raises(RuntimeError, match=r"exit code 1: \$ mexma info nothing .*\nerror: "):
+        make_readme.run("$ mexma info nothing | cat", tmp_path)
 
 
 def test_files_with_ids(tmp_path: Path) -> None:
@@ -102,15 +134,16 @@ def test_files_with_ids(tmp_path: Path) -> None:
             out.write(f"{ids[source]}\t{ids[target]}\n")
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"(?<=<!-- ids -->\n)```console\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    assert "precision" in make_readme.run(block, tmp_path)
+    assert "precision" in run_session(block, tmp_path)
 
 
 def test_library_example_runs(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True)
-    assert done.returncode == 0, done.stderr
-    assert [len(line.split("\t")) for line in done.stdout.splitlines()] == [3, 3]
+    program = Program(code, folder=ROOT)
+    stdout, stderr = program.communicate()
+    assert program.returncode == 0, stderr
+    assert [len(line.split("\t")) for line in stdout.splitlines()] == [3, 3]
 
 
 def test_sentence_transformers_example_runs() -> None:
@@ -118,9 +151,10 @@ def test_sentence_transformers_example_runs() -> None:
     (code,) = re.findall(
         r"```python\n(.*?)```", (ROOT / "docs/guide.md").read_text(encoding="utf-8"), re.DOTALL
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True)
-    assert done.returncode == 0, done.stderr
-    assert 0.3 < float(done.stdout.split("[")[-1].strip("])\n")) < 1
+    program = Program(code, folder=ROOT)
+    stdout, stderr = program.communicate()
+    assert program.returncode == 0, stderr
+    assert 0.3 < float(stdout.split("[")[-1].strip("])\n")) < 1
 
 
 def test_a_language_of_ones_own(tmp_path: Path) -> None:
@@ -137,7 +171,7 @@ def test_a_language_of_ones_own(tmp_path: Path) -> None:
         for name, side in zip(names, sides, strict=True):
             (tmp_path / f"{name}.txt").write_text("".join(f"{line}\n" for line in side[rows]), "utf-8")
     (tmp_path / "swh-eng.tsv").write_text("".join(f"{line}\n" for line in gold), encoding="utf-8")
-    make_readme.run(typed, tmp_path)
+    run_session(typed, tmp_path)
     pairs = (tmp_path / "candidates.tsv").read_text(encoding="utf-8").splitlines()
     found = {tuple(line.split("\t")[1:]) for line in pairs} & set(zip(*sides, strict=True))
     assert len(found) > 30
