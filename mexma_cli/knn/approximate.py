@@ -1,9 +1,9 @@
 """Approximate nearest neighbours in both directions, from FAISS indexes, with exact cosines.
 
 An index over y is asked for more neighbours of every row of x than are wanted, one over x for those of every
-row of y. The true cosine of every pair that comes up is computed, and offered to both of its rows: what one
-direction overlooks the other may find. So the cosines are exact, and only which rows are found is not; how
-many of the true ones are is measured on a sample that is also answered exactly.
+row of y. The true cosine of every pair that comes up is computed, and offered to the lists of both rows: so
+a pair is found if either direction finds it. All cosines are exact, but neighbours can be missed. The recall,
+the share of the true neighbours that is found, is measured on a sample that is also searched exactly.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from mexma_cli.knn.index_search import DirectionReport, IndexSearch
 from mexma_cli.knn.journal import IndexJournal, Place
 from mexma_cli.text.amounts import size
 
-_WORKING = 4 << 30  # bytes where no limit is given
-_OVERHEAD = 64 << 20  # what samples and faiss itself take
+_WORKING = 4 << 30  # bytes, if there is no limit
+_OVERHEAD = 64 << 20  # bytes for samples and for faiss itself
 _LEAST = 32 << 20
 
 
@@ -143,7 +143,7 @@ def _approximate(
     journal: IndexJournal | None,
     progress: Callable[[int], None],
 ) -> ApproximateNeighbours:
-    """With an index over each side, in `folder` where they are in files."""
+    """`ann` with an index over each side; `folder` is for those that are kept in files."""
     forward = np.full((len(left), min(k, len(right))), kernels.EMPTY, dtype=np.int64)
     backward = np.full((len(right), min(k, len(left))), kernels.EMPTY, dtype=np.int64)
     working = _working(settings.memory, len(left), len(right), k)
@@ -170,7 +170,7 @@ def _approximate(
 def _set_effort(
     ahead: IndexSearch, back: IndexSearch, settings: IndexSettings, journal: IndexJournal | None
 ) -> None:
-    """Find out how hard to search, or take what an earlier run found out."""
+    """Find the search effort that the recall needs, or take what an earlier run of this search found."""
     known = journal.facts.get("searched") if journal else None
     if known:
         ahead.hits, ahead.index.effort, back.index.effort = known
@@ -189,7 +189,7 @@ def _answer(
     journal: IndexJournal | None,
     progress: Callable[[int], None],
 ) -> None:
-    """Ask both indexes about all rows, and enter from time to time what they answered."""
+    """Look up all rows in both indexes, with an entry in the journal from time to time."""
     rows = len(ahead.own)
     lists = ahead.best, back.best
     kept = journal.load(*lists) if journal else None

@@ -1,4 +1,4 @@
-"""What estimates of cosines are computed in: float32, bfloat16, or int8 with a step for each row.
+"""The arithmetic of cosine estimates: float32, bfloat16, or int8 with a step for each row.
 
 All three give the same neighbours to the last bit (blocks.py says why); they differ in speed, and in how many
 pairs must be computed exactly because an estimate cannot tell.
@@ -22,12 +22,12 @@ _ENDS = 127  # int8 rows are symmetric, from -127 to 127
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What estimates are computed in, and where.
+    """The numbers that estimates are computed in, and the device.
 
     Attributes:
         dtype: float32, bfloat16 or int8. Results of products in int8 are bfloat16.
-        spread: The relative error with which a product is written down: bfloat16 has 8 bits.
-        device: What makes the estimates and looks at them as device.py does it; None: the processor, with
+        spread: The relative error of a product's result when it is stored: bfloat16 has 8 bits.
+        device: Makes the estimates and selects pairs by them (device.py); None: the processor does, with
             `product` and scanning.py.
     """
 
@@ -100,8 +100,8 @@ def choose_arithmetic(work: int, dim: int, pairs: Callable[[Arithmetic], float])
 
 
 def _seconds(arithmetic: Arithmetic, dim: int, fastest: float) -> float:
-    """Seconds for a product; infinite where it is not to be had, is wrong, or a small part of it takes longer
-    than all of it in the fastest so far: int8 is far slower where oneDNN has no kernel for it."""
+    """Seconds for a product; infinite if this machine has no such product or it is wrong, or if a small part
+    of it takes longer than the fastest arithmetic's whole: int8 is far slower without oneDNN's kernel."""
     rng = np.random.default_rng(0)
     x, y = (_as_array(torch.from_numpy(_extremes(rng, rows, dim)).to(arithmetic.dtype)) for rows in _PROBE)
     buffer = arithmetic.buffer(len(x) * len(y))

@@ -1,4 +1,4 @@
-"""Rows of one side as the search for neighbours wants them: unit vectors, and a cheap copy with known error.
+"""Rows of one side, prepared for the search: unit vectors, and low-precision copies with a known error.
 
 A pair's cosine is estimated from the copies. With x = a + p, where a is the centre of its side, and p
 rounded to p', and y = b + q the same way,
@@ -68,8 +68,8 @@ class Block:
         return Block(*(getattr(self, field.name)[cut] for field in fields(self)))
 
     def slack(self, other: Block) -> np.ndarray:
-        """By how much an estimate with any row of another block may be off, float32 [n], less its own length
-        times that row's error."""
+        """The largest error of a row's estimates with another block, float32 [n], without one term that each
+        pair adds itself: this row's length times the other row's error."""
         reach = (other.length + other.error).max(initial=0)
         rounding = 4 * self.unit.shape[1] * 2.0**-24  # float32 sums: the tile's, both biases', the cosine's
         return (self.error * reach * np.float32(1.0001) + np.float32(rounding + 1e-6)).astype(np.float32)
@@ -156,8 +156,8 @@ def pairs_expected(left: Side, right: Side, sizes: tuple[int, int], k: int, arit
 
     Lists change k (1 + ln(candidates / k)) times a row while candidates come in random order. With bounds
     that are w standard deviations of the cosines wide, about exp(3 w) times as many pairs pass: so much
-    denser is a normal distribution there, three deviations out. A third of it is what was counted on made-up
-    topics and on verses of the Bible: where near neighbours exist, lists are good early.
+    denser is a normal distribution there, three deviations out. The result is a third of that, as was counted
+    on made-up topics and on verses of the Bible: where near neighbours exist, lists are good early.
     """
     centres = left.centre(), right.centre()
     x = left.block(0, min(len(left), _READ_ROWS // 8), arithmetic, *centres)

@@ -1,8 +1,8 @@
 """Estimates of cosines on a GPU, made there and looked at there: only pairs that may be near come back.
 
 The bounds are those of blocks.py, and what comes back is computed exactly on the processor by the same loop
-as always, so neighbours are the same to the last bit as without a GPU. A tile stays on the device, as to copy
-it takes longer than to make it.
+as always, so neighbours are the same to the last bit as without a GPU. A tile stays on the device: copying it
+would take longer than computing it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mexma_cli.knn.tiles import groups_of
 
 log = logging.getLogger(__name__)
 
-_PAIR_BYTES = 32  # of a tile on the device: its products, their errors and bounds, and what compares them
+_PAIR_BYTES = 32  # of a tile on the device: products, errors, bounds, and the results of comparing them
 
 
 def load_libraries() -> None:
@@ -82,9 +82,9 @@ class Device:
     def floors(
         self, x: Block, y: OnDevice, slack: np.ndarray, k: tuple[int, int]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What the k-th best of each row and of each column certainly reaches, float32 [r] and [c].
+        """Lower bounds of the k-th best cosine of each row and of each column, float32 [r] and [c].
 
-        It is the k-th best of the maxima of groups, as on the processor; -inf where a side is too short.
+        They are the k-th best of the maxima of groups, as on the processor; -inf where a side is too short.
 
         Args:
             slack: x.slack(y), float32 [r].
@@ -141,7 +141,7 @@ class Device:
                 yield found
 
     def _estimates(self, x: OnDevice, y: OnDevice) -> tuple[torch.Tensor, torch.Tensor]:
-        """Products of low-precision rows, float32 [r, c], and by how much they may be off, slack aside."""
+        """Products of low-precision rows, float32 [r, c], and their largest errors without the slack."""
         product = torch.matmul(x.low, y.low.T).float()
         return product, torch.outer(x.length, y.error).add_(product.abs(), alpha=self._spread)
 

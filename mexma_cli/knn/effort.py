@@ -1,4 +1,4 @@
-"""How hard two indexes are to be searched, so that they find enough of a sample's neighbours."""
+"""The effort with which two indexes must be searched to find enough of a sample's neighbours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SPARE_HITS, _FEWEST_HITS = 4, 64
 
 
 def tune_effort(ahead: IndexSearch, back: IndexSearch, recall: float, seed: int) -> int:
-    """Set how hard both indexes are searched, and say how many of their answers are to be scored."""
+    """Set the search effort of both indexes; returns how many of their answers to compute cosines of."""
     probes = [_Probe(ahead, back, seed), _Probe(back, ahead, seed)]
     fewest = max(_SPARE_HITS * max(ahead.k, back.k), _FEWEST_HITS)
     # A graph is searched the further the more answers it is asked for: there the effort is all.
@@ -25,7 +25,7 @@ def tune_effort(ahead: IndexSearch, back: IndexSearch, recall: float, seed: int)
             if found[hits] >= recall:
                 return hits
         harder = [search.index.try_harder() for search in (ahead, back)]
-        if not any(harder):  # as few as find about what the most find
+        if not any(harder):  # the fewest that find nearly as much as the most
             return next(hits for hits in counts if found[hits] >= 0.995 * found[counts[-1]])
 
 

@@ -1,4 +1,4 @@
-"""How long an exact search will take here: a few probes of its three costs, scaled up."""
+"""The time that an exact search will take on this machine: short probes of its costs, scaled up."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ _PROBED = 3
 def seconds_needed(n: int, m: int, dim: int, k: int) -> float:
     """Seconds for `knn` of n and m rows, from probes on made-up vectors (about a second).
 
-    It assumes that the machine stays as busy as it is now, and random vectors.
-
-    The matrix is made and looked at tile by tile; on top of that come the pairs that are computed exactly.
+    It assumes that the machine stays as busy as it is now, and random vectors. The two costs are the tiles of
+    the matrix, and the pairs that are computed exactly.
     """
     height, width = min(n, tiles.X_TILE), min(m, tiles.Y_TILE)
     if not height or not width:

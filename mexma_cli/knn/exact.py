@@ -1,9 +1,9 @@
 """Exact nearest neighbours in both directions from one pass over the similarity matrix.
 
 LASER asks an index twice, once a direction, and so multiplies the same two matrices twice. Here every tile of
-`x @ y.T` is made once, in whatever arithmetic the machine is fastest in, and looked at along its rows and
-along its columns (sweep.py). What may be near in spite of an estimate's largest error is computed exactly
-and checked against its bound; if the machine's arithmetic ever broke it, the search starts again in float32.
+`x @ y.T` is estimated once, in the arithmetic that is fastest on the machine, and searched along its rows and
+along its columns (sweep.py). Pairs that may be near, given an estimate's largest error, are computed exactly
+and checked against that error; if one exceeds it, the search starts again in float32.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""FAISS indexes over one side: which for how many rows, training, filling, and files if it is too large."""
+"""FAISS indexes over one side: the choice by size, training, filling, and files where memory is short."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def gather(side: Side, places: np.ndarray) -> np.ndarray:
 
 
 def bytes_needed(rows: int, dim: int, factory: str) -> int:
-    """What an index over so many rows takes in memory and in its file, but for its lists' centres.
+    """Bytes of an index over so many rows, in memory and in its file, without its lists' centres.
 
     Raises:
         MexmaError: faiss does not know the factory string.
@@ -153,12 +153,12 @@ class SideIndex:
                 self._most = min(self._most, _MOST_PROBES)
         elif "HNSW" in factory:
             self.parameter, self._effort, self._most = "efSearch", 32, 2048
-        # What faiss draws at random while it builds a graph, it would draw again after it was read.
+        # A graph that is read goes on with the same random numbers again, so it is written only when whole.
         self._by_halves = lists is not None
 
     @property
     def effort(self) -> str:
-        """How hard it is searched, such as "nprobe=4", or "" if there is no choice."""
+        """The search parameter, such as "nprobe=4", or "" if the index has none."""
         return f"{self.parameter}={self._effort}" if self.parameter else ""
 
     @effort.setter
@@ -166,7 +166,7 @@ class SideIndex:
         self._effort = int(effort.partition("=")[2] or 1)
 
     def try_harder(self) -> bool:
-        """Search twice as many lists from now on, if that is not too many."""
+        """Double the search effort, up to its limit; returns whether it grew."""
         before = self._effort
         self._effort = max(before, min(2 * before, self._most))
         return self._effort > before

@@ -19,21 +19,22 @@ _HIT_BYTES = 64  # an id, an approximate and an exact cosine, their order, and c
 
 @dataclass(frozen=True)
 class DirectionReport:
-    """How the neighbours of the rows of one side were found.
-
-    `index` is the factory string over the other side; `effort` its search parameter, such as "nprobe=64", or
-    "" if it has none; `hits` how many of its answers were scored again, a row; `parts` the files that it was
-    in, 0 if it was in memory. `recall` is the fraction of the true k neighbours that were found, and
-    `recall_first` that of the nearest ones, over `sample` rows drawn at random.
-    """
+    """How the neighbours of the rows of one side were found."""
 
     index: str
+    """The factory string of the index over the other side."""
     effort: str
+    """The index's search parameter, such as "nprobe=64", or "" if it has none."""
     hits: int
+    """Answers of the index whose exact cosines were computed, for each row."""
     parts: int
+    """Files that the index was in; 0: it was in memory."""
     recall: float
+    """The fraction of the true k neighbours that were found, over the sample."""
     recall_first: float
+    """The same for the nearest neighbour alone."""
     sample: int
+    """Rows drawn at random."""
 
 
 class IndexSearch:
@@ -45,7 +46,7 @@ class IndexSearch:
         self.own, self.other, self.index = own, other, index
         self.best, self._theirs = best, theirs  # keys, the k best in both directions
         self._working = working
-        self.hits = 0  # of the index's answers, that are scored, a row
+        self.hits = 0  # answers of the index whose cosines are computed, a row
         self._sample = self._truth = np.empty(0, dtype=np.int64)
 
     @property
@@ -58,7 +59,7 @@ class IndexSearch:
         self._truth = exact(gather(self.own, self._sample), self.other, self.k)
 
     def run(self, first: int, progress: Callable[[int], None]) -> None:
-        """Ask the index about the rows from one on."""
+        """Look up the rows from `first` on."""
         self.hits = min(self.hits, len(self.other))
         at_once = max(64, self._working // 4 // (8 * self.own.dim + _HIT_BYTES * self.hits))
         block = max(256, self._working // 8 // (8 * self.other.dim))
@@ -71,7 +72,7 @@ class IndexSearch:
     def _score(
         self, queries: np.ndarray, ids: np.ndarray, start: int, kept: np.ndarray | None, block: int
     ) -> None:
-        """Compute the cosines of what an index answered, ids [n, hits], and keep the best of both sides."""
+        """Compute the cosines of an index's answers, ids [n, hits], and keep the best of both sides."""
         flat = ids.reshape(-1)
         order = np.flatnonzero(flat >= 0) if kept is not None else np.argsort(flat)
         sorted_ids = flat[order]
@@ -89,14 +90,14 @@ class IndexSearch:
             offer(self._theirs, columns, rows + start, scores)
 
     def complete(self) -> None:
-        """Answer exactly the rows that still have fewer than k neighbours."""
+        """Search exactly for the rows that still have fewer than k neighbours."""
         short = np.flatnonzero((self.best == kernels.EMPTY).any(axis=1))
         for start in range(0, len(short), BLOCK):
             rows = short[start : start + BLOCK]
             self.best[rows] = exact(gather(self.own, rows), self.other, self.best.shape[1])
 
     def report(self) -> DirectionReport:
-        """How it was done and, on the sample, how well."""
+        """How the search was done, and its recall on the sample."""
         found = kernels.scores_of(self.best[self._sample])
         true = kernels.scores_of(self._truth)
         return DirectionReport(
@@ -111,7 +112,7 @@ class IndexSearch:
 
 
 def draw(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted places to tune on, and others to measure on: the same ones would flatter."""
+    """Sorted places of rows to tune on, and of others to measure on, so that recall is not overestimated."""
     drawn = np.random.default_rng(seed + 1).permutation(rows)[: TUNED_ON + MEASURED_ON]
     if len(drawn) < 2 * TUNED_ON:
         return np.sort(drawn), np.sort(drawn)
@@ -134,11 +135,12 @@ def exact(queries: np.ndarray, other: Side, k: int) -> np.ndarray:
 
 @compiled
 def offer(best: np.ndarray, rows: np.ndarray, ids: np.ndarray, scores: np.ndarray) -> None:
-    """Put pairs into the lists of k best that they are good enough for, each pair once.
+    """Put pairs into the lists of the k best, where they are good enough and not there yet.
 
     Args:
         best: int64 [n, k], keys, each row ascending.
-        rows, ids: int64 [p], the list and who is to enter it; scores: float32 [p].
+        rows, ids: int64 [p], the list, and the row of the other side that may enter it.
+        scores: float32 [p].
     """
     k = best.shape[1]
     for pair in range(len(rows)):

@@ -1,4 +1,4 @@
-"""The loops that look at estimates of cosines, compiled by Numba: what may be near is computed exactly."""
+"""The loops that select pairs by their estimated cosines and compute them exactly, compiled by Numba."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def _row_floor(
     groups: np.ndarray,
     k: int,
 ) -> np.float32:
-    """k estimates of a tile's row (less x's bias and slack) certainly reach this: the k-th best of the
-    groups' maxima."""
+    """A lower bound of the k-th best of a tile's row, less x's bias and slack: the k-th best maximum of its
+    groups."""
     count, wide = len(groups), step * spread
     groups[:] = -np.inf
     for start in range(0, len(tile) - count + 1, count):
@@ -107,7 +107,7 @@ def column_maxima(
     first: int,
     groups: np.ndarray,
 ) -> None:
-    """Sort a tile's rows into groups, and see what the best of each group certainly reaches in each column.
+    """Sort a tile's rows into groups, and find a lower bound of each group's best in each column.
 
     Args:
         tile: [r, c]. spread: relative error of its numbers.
@@ -197,7 +197,7 @@ def scan(
     lists: Lists,
     rows: tuple[int, int],
 ) -> tuple[int, int]:
-    """Look at some rows of a tile: what may be among the k best of its row or column is computed exactly.
+    """Search some rows of a tile: a pair that may be among the k best of its row or column is computed.
 
     Args:
         tile: [r, c]. A pair's estimate is its number here times x's step plus both biases, off by at most
@@ -236,7 +236,7 @@ def scan(
 def compute(
     found: tuple[np.ndarray, np.ndarray], spread: np.float32, x: Rows, y: Columns, lists: Lists
 ) -> int:
-    """Compute pairs that were found elsewhere exactly; returns the queue's length.
+    """Compute pairs exactly that were selected elsewhere; returns the queue's length.
 
     Args:
         found: int32 [2, p], row and column of each in a tile, and float32 [p], their estimates without

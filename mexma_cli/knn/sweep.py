@@ -1,9 +1,8 @@
 """One pass over all tiles of the similarity matrix, looked at along rows and along columns.
 
-What is kept of a row or a column is its k best exact cosines so far. A tile's number is an estimate with a
-known largest error (blocks.py): pairs that might enter a list in spite of it are computed exactly, all others
-certainly do not belong there. So nothing can be missed, and every pair that was computed is checked against
-its bound.
+Every row and every column has a list of its k best exact cosines so far. The numbers of a tile are estimates
+with a known largest error (blocks.py). A pair is computed exactly if, with this error, it may enter a list;
+other pairs cannot. So no neighbour is missed, and every computed pair is checked against its bound.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def bytes_needed(n: int, m: int, dim: int, k: int, rows: int) -> int:
 
 
 Taker = Callable[[Block, int], None]
-"""Takes some rows of x, and the number of the first of them."""
+"""Takes a block of x, and the number of its first row."""
 
 
 class Sweep:
@@ -54,7 +53,7 @@ class Sweep:
 
     Attributes:
         computed: Pairs that were computed exactly.
-        broken: Whether one of them was further from its estimate than it may be.
+        broken: Whether the estimate of one of them was worse than its bound says.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class Sweep:
         x_centre, y_centre = left.centre(), right.centre()
         self.centres = x_centre, y_centre
         self.offset = np.float32(x_centre @ y_centre)
-        # What glibc is once given back in one piece, up to 32 MiB, it keeps from then on: int8's products.
+        # After one block of up to 32 MiB was freed, glibc keeps such blocks for reuse: int8's products.
         torch.empty((1 << 25) - (1 << 16), dtype=torch.uint8)
         most = min(tiles.PIECE, len(left)) * min(tiles.Y_TILE, len(right))
         self.buffers = Buffers(lambda: arithmetic.buffer(most))
@@ -127,7 +126,7 @@ class Sweep:
         return block
 
     def _taker(self, y: Block, first_column: int, in_order: InOrder[int, object]) -> Taker:
-        """What takes all pairs of some rows of x with those of y into both lists."""
+        """A function that searches all pairs of some rows of x with those of y, and updates both lists."""
         columns = self.backward[first_column : first_column + len(y)]
         if self.device is not None:
             there = self.device.put(y)
@@ -141,7 +140,7 @@ class Sweep:
         return take
 
     def _scan(self, tile: Tile, columns: np.ndarray, ids: tuple[int, int]) -> None:
-        """Look for what may be near in a tile, and compute it."""
+        """Select the pairs of a tile that may be near, and compute them."""
         x, y = tile.x, tile.y
         rows = self.forward[ids[0] : ids[0] + len(x)]
         floors = tile.column_floors(columns)
@@ -149,7 +148,7 @@ class Sweep:
         places, ends = tile.borders[:-1], tile.borders[1:]
         found = [0] * len(places)
         groups = groups_of(rows.shape[1], len(y))
-        # The first rows that a column sees make its bound much better: then they are merged more often.
+        # A column's first rows improve its bound most: until it has a list, rows are merged more often.
         at_once = len(x) if columns[:, 0].min(initial=0) > kernels.EMPTY else _FIRST_ROWS
         while places != ends:
             bound = np.maximum(floors, kernels.scores_of(columns[:, 0])) - y.bias
@@ -187,7 +186,7 @@ class Sweep:
         ids: tuple[int, int],
         in_order: InOrder[int, object],
     ) -> None:
-        """Let the device look for what may be near, and compute it here."""
+        """Let the device select the pairs that may be near, and compute them here."""
         assert self.device is not None
         rows, slack = self.forward[ids[0] : ids[0] + len(x)], x.slack(y)
         bounds = kernels.scores_of(rows[:, 0]), kernels.scores_of(columns[:, 0])

@@ -15,23 +15,23 @@ from mexma_cli.numerics.threads import InOrder, in_slices
 
 X_TILE, Y_TILE = 2048, 8192
 PIECE = 512
-"""Rows of x that are multiplied at once, on a thread of their own: few enough for their estimates to be in
-the processor's cache still when they are looked at."""
+"""Rows of x that a thread multiplies at once: so few that their estimates are still in the processor's cache
+when they are looked at."""
 GROUPS = 128
 
 
 class Buffers:
-    """Memory for pieces of tiles, used again and again: fresh pages would cost as much as the product itself,
-    and the C library keeps up to three times as much as is in use."""
+    """Memory for pieces of tiles, which is reused: fresh pages would take as long as the product itself, and
+    the C library would keep up to three times the memory in use."""
 
     def __init__(self, make: Callable[[], np.ndarray | None]) -> None:
         self._make = make
         self._free: list[np.ndarray | None] = []
 
     def take(self) -> np.ndarray | None:
-        """Some that nobody uses; any thread may ask."""
+        """A buffer that is not in use; any thread may ask."""
         try:
-            return self._free.pop()  # the last that was used is in the cache
+            return self._free.pop()  # the one used last is in the cache
         except IndexError:
             return self._make()
 
@@ -40,12 +40,12 @@ class Buffers:
 
 
 def pieces_of(rows: int) -> int:
-    """Into how many pieces a tile of so many rows is cut: at least one for each thread."""
+    """The number of pieces that a tile of so many rows is cut into: at least one for each thread."""
     return max(torch.get_num_threads(), -(-rows // PIECE))
 
 
 def groups_of(k: int, length: int) -> int:
-    """Groups that prove a floor for the k-th best of `length` numbers; 0 where it is not worth it."""
+    """The number of groups of `length` numbers for a lower bound of the k-th best; 0: not worth it."""
     groups = max(GROUPS, 4 * k)
     return groups if length >= 2 * groups else 0
 
@@ -89,7 +89,7 @@ class Tile:
             pass
 
     def column_floors(self, columns: np.ndarray) -> np.ndarray:
-        """What the k-th best of each column reaches at least, float32 [c]; -inf where nothing is known.
+        """Lower bounds of the k-th best of each column, float32 [c]; -inf where nothing is known.
 
         Args:
             columns: int64 [c, k], keys of the best that have been found; floors help only the first time.

@@ -1,8 +1,9 @@
-"""What a long search for neighbours has found so far, in a folder, so that a killed one goes on from there.
+"""The journal of a long search for neighbours: a folder from which a search that was killed goes on.
 
-``progress.json`` says how far it is. ``found.keys`` holds the lists of the rows of x that are finished, and
-only grows; ``lists-a.keys`` and ``lists-b.keys`` in turn those of the rows in hand and of all rows of y.
-progress.json is replaced last, so the one that it names is whole; whoever removes all removes it first.
+``progress.json`` says how far the search is. ``found.keys`` holds the lists of the rows of x that are
+finished, and only grows. ``lists-a.keys`` and ``lists-b.keys`` hold, in turn, the lists of the rows of x in
+work and of all rows of y. progress.json is replaced last, so the file that it names is whole; for the same
+reason it is removed first.
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ _SHARE = 20  # at most a twentieth of the time goes into writing
 _FINISHED = "found.keys"
 
 
-class Progress(BaseModel):
+class Entry(BaseModel):
     """What ``progress.json`` says."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format_version: int = FORMAT_VERSION
     search: dict[str, Any]
-    """What is searched, to know it again."""
+    """The stores and settings of the search: another search must not go on with this one's entries."""
     facts: dict[str, Any] = {}
-    """What was settled on the way: see `FileJournal.note`."""
+    """See `FileJournal.note`."""
     place: tuple[int, int, int] = (0, 0, 0)
-    """Rows of x at once, the first of them that is in hand, the row of y that comes next."""
+    """As `knn.journal.Place`."""
     lists: str = ""
     """Name of the other file; empty before the first lists."""
 
 
 class FileJournal:
-    """A `mining.sweep.Journal` or `mining.ann.Journal` in a folder that the caller has to itself.
+    """A `knn.journal.Journal` and `IndexJournal` in a folder that the caller has to itself.
 
     Args:
         folder: Must exist.
@@ -56,9 +57,9 @@ class FileJournal:
         self.folder, self._search = folder, search
         self._finished = 0
         self._entered, self._pause = time.monotonic(), SECONDS
-        self._kept: Progress | None = None
+        self._kept: Entry | None = None
         if (folder / PROGRESS).is_file():
-            kept = read_manifest(folder / PROGRESS, Progress, FORMAT_VERSION)
+            kept = read_manifest(folder / PROGRESS, Entry, FORMAT_VERSION)
             differing = sorted(key for key in search | kept.search if search.get(key) != kept.search.get(key))
             if differing:
                 raise MexmaError(
@@ -122,7 +123,7 @@ class FileJournal:
                 file.write(backward)  # type: ignore[arg-type]
                 fsync_file(file)
             self._enter(
-                Progress(search=self._search, facts=self.facts, place=(rows, top, place[2]), lists=new), began
+                Entry(search=self._search, facts=self.facts, place=(rows, top, place[2]), lists=new), began
             )
         self._finished = top
 
@@ -140,11 +141,11 @@ class FileJournal:
         Raises:
             MexmaError: The disk is full.
         """
-        kept = self._kept or Progress(search=self._search)
+        kept = self._kept or Entry(search=self._search)
         with no_space_as_message(self.folder):
             self._enter(kept.model_copy(update={"facts": kept.facts | facts}), began or time.monotonic())
 
-    def _enter(self, entry: Progress, began: float) -> None:
+    def _enter(self, entry: Entry, began: float) -> None:
         write_json_atomic(self.folder / PROGRESS, entry.model_dump(mode="json"))
         self._kept, self._entered = entry, time.monotonic()
         self._pause = max(SECONDS, _SHARE * (self._entered - began))

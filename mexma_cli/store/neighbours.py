@@ -45,7 +45,7 @@ ARRAYS = {
     "backward_scores": "float32",
     "backward_ids": "int64",
 }
-"""Name -> type, in the order of `mining.neighbours.Neighbours`."""
+"""Name -> type, in the order of `knn.exact.Neighbours`."""
 _AGAIN = "run `mexma knn` again, with --overwrite"
 
 
@@ -148,7 +148,7 @@ class NeighbourStore:
         """Refuse neighbours of other stores than these two.
 
         Raises:
-            MexmaError: naming the store that is another than the one that the neighbours are of.
+            MexmaError: naming a store that these are not the neighbours of.
         """
         for side, store in self._others(source, target):
             raise MexmaError(
@@ -158,7 +158,7 @@ class NeighbourStore:
             )
 
     def differences(self, source: EmbeddingStore, target: EmbeddingStore, k: int, index: str) -> list[str]:
-        """In words, what is not as in a search that would be made now."""
+        """In words, how these neighbours differ from those that a search would find now."""
         settings = (("k", self.manifest.k, k), ("index", self.manifest.index, index))
         found = [f"{name}: {there} there, {now} now" for name, there, now in settings if there != now]
         for side, store in self._others(source, target):
@@ -167,7 +167,7 @@ class NeighbourStore:
         return found
 
     def _others(self, *stores: EmbeddingStore) -> list[tuple[Side, EmbeddingStore]]:
-        """The sides that are not of the store that is given for them, with that."""
+        """The sides that were made of another store than the one given, with that one."""
         sides = zip((self.manifest.source, self.manifest.target), stores, strict=True)
         return [(side, store) for side, store in sides if side.content != content_checksum(store)]
 
@@ -314,7 +314,7 @@ def check_replaceable(path: Path, overwrite: bool) -> None:
 def side_of(
     store: EmbeddingStore, name: str | None = None, *, duplicates: int, empty: int, unusable: int
 ) -> Side:
-    """What is kept of an embedding store to know it again.
+    """The facts by which an embedding store is recognised later.
 
     Args:
         name: What to call it, where its folder is a temporary one.

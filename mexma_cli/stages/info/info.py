@@ -109,7 +109,7 @@ def _embeddings(where: Path) -> Info:
 def _unfinished(where: Path) -> Info:
     content = read_json(where / layout.PROGRESS)
     if isinstance(content, dict) and "search" in content:
-        search = read_manifest(where / layout.PROGRESS, journal.Progress, journal.FORMAT_VERSION)
+        search = read_manifest(where / layout.PROGRESS, journal.Entry, journal.FORMAT_VERSION)
         problem = f"{where} is unfinished: the same `mexma knn` or `mexma mine` command goes on with it"
         return Info(
             str(where), "unfinished neighbours", {"place": list(search.place), **search.search}, [problem]

@@ -1,4 +1,4 @@
-"""What a search would take: memory, disk and time, before any of it is done."""
+"""Estimates, before a search, of the memory, disk space and time that it will take."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ _STORED_BYTES = 2  # of a number in an embedding store
 
 @dataclass(frozen=True)
 class SearchInput:
-    """One side: `rows` lines, their text `text` bytes in all; `lines` a sample, if it is not embedded."""
+    """One side of a search."""
 
     label: str
     rows: int
     text: int
+    """Bytes of all lines."""
     lines: Sequence[str] = ()
+    """A sample of the lines, if they are not embedded yet."""
 
 
 @dataclass(frozen=True)

@@ -67,9 +67,9 @@ def find_neighbours(
 def kept_already(
     path: Path, source: EmbeddingStore, target: EmbeddingStore, k: int, settings: SearchSettings
 ) -> NeighbourStore | None:
-    """The neighbours that are there, checked, if they are those that a search would find again.
+    """The neighbours at a path, checked, if a search would find the same ones again.
 
-    None for an index, too: the manifest does not say what recall was asked of it.
+    None if there are none, and for an index: the manifest does not say which recall was asked for.
 
     Raises:
         MexmaError: They are others, or damaged.
@@ -119,7 +119,7 @@ def fill_repeated(
     keep: np.ndarray,
     k: int,
 ) -> None:
-    """Give neighbours of their own, in place, to rows that a search left out since an equal line follows.
+    """Find neighbours, in place, for rows that the row filter left out since an equal line follows.
 
     Args:
         scores, ids: [rows of `store`, k], from `knn`.

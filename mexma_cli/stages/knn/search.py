@@ -1,4 +1,4 @@
-"""The search for neighbours of two stores as the stages do it: exact or with an index, in a memory budget."""
+"""The search for neighbours of two stores: exact or with an index, in a memory budget, with a journal."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ from mexma_cli.text.amounts import counted, size, size_option
 log = logging.getLogger(__name__)
 
 EXACT = "exact"
-_LOADING_BYTES = 100_000_000  # what compiled code takes when it is first called
+_LOADING_BYTES = 100_000_000  # for compiled code, once it has been called
 _RESULT_BYTES = 12  # a score and an id
-_MATCHING_BYTES = 120  # a row, while pairs are made of neighbours (mining/match.py, stages/mine/texts.py)
-_TOLERATED = 0.02  # recall less than asked for, on a sample, that is not worth a warning
+_MATCHING_BYTES = (
+    120  # for each row, while pairs are made of neighbours (mining/match.py, stages/mine/texts.py)
+)
+_TOLERATED = 0.02  # so much less recall than asked for, on a sample, is not worth a warning
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class SearchSettings:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Neighbours, and how they were found: `index`, and `recall` as measured, None where all were."""
+    """Neighbours, and how they were found: `index`, and the measured `recall`, None for an exact search."""
 
     neighbours: Neighbours
     index: str
@@ -136,7 +138,7 @@ def _found(
     journal: FileJournal | None,
     on_progress: Callable[[int, int], None] | None,
 ) -> SearchResult:
-    """`search`, in the memory that is left for it."""
+    """`search` in so many bytes of memory."""
     source, target = stores
     if settings.index == EXACT:
         found = knn(
@@ -242,12 +244,12 @@ def least_bytes(n: int, m: int, dim: int, k: int, index: str) -> int:
 
 
 def enough(held: int, needed: int) -> int:
-    """A limit for the process that leaves so many bytes, also in a run that holds a little more than this."""
+    """A limit for the process that leaves so many bytes, even if the next run holds a little more."""
     return held + needed + held // 20
 
 
 def resident() -> int:
-    """Bytes of memory that this process holds, and what it will to run at all."""
+    """Bytes of memory that this process holds, and those that compiled code will take."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") + _LOADING_BYTES

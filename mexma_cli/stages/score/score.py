@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,6 @@ from mexma_cli.text.lines import is_blank, open_text, read_lines
 from mexma_cli.text.writing import Chunk
 
 _BLOCK_BYTES = 16 << 20
-_LINES = 1 << 16
 
 Progress = Callable[[int, int], None]
 
@@ -40,7 +38,7 @@ class Scored:
     unusable: int
     """Other lines with a vector that is zero or not a number."""
     fewest: int
-    """Sentences on the smaller side of what neighbours were looked for in."""
+    """Sentences on the smaller side of the background."""
 
 
 def score(
@@ -54,9 +52,9 @@ def score(
 ) -> Scored:
     """Score row n of the source against row n of the target.
 
-    A row's neighbourhood is its k nearest sentences of the background's other side: as in `mine`, each
-    different sentence counts once there. A pair is scored by its own rows, also where its sentences occur
-    in other lines too (LASER's score mode looks such lines up in the wrong rows).
+    A row's neighbourhood is its k nearest sentences on the background's other side, where each different
+    sentence counts once, as in `mine`. A pair is scored by its own rows even if its sentences occur in other
+    lines, too (LASER's score mode then takes the vectors of wrong rows).
 
     Args:
         source, target: as many rows on either side.
@@ -144,9 +142,7 @@ def scored_lines(
     source: EmbeddingStore, target: EmbeddingStore, scored: Scored, scores_only: bool = False
 ) -> Iterator[Chunk]:
     """For `text.writing.write_chunks`: `score TAB source TAB target` for each line, or the scores alone."""
-    scores = chain.from_iterable(
-        scored.scores[start : start + _LINES].tolist() for start in range(0, len(scored.scores), _LINES)
-    )
+    scores = map(float, scored.scores)
     if scores_only:
         yield from (((f"{value}\n",), 0) for value in scores)
         return
