@@ -1,4 +1,4 @@
-"""Pairs that are copies, not translations: both sides in one language, and the same but for details."""
+"""Pairs that are copies, not translations: both sides are in one language and differ in details only."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ _NO_LETTERS = re.compile(r"[\W\d_]+")
 
 
 def copy_reason(source: str, target: str) -> Reason | None:
-    """Why two sentences are no translations but a copy; None if nothing says so.
+    """Why a pair is a copy and no translation; None if it does not look like a copy.
 
-    identical: equal but for white space at the ends. near-identical: equal letters after case folding (what
-    is neither letter nor mark is not looked at, so numbers and punctuation may differ), or `COPY_OVERLAP` of
-    all letter trigrams in common (Dice's coefficient of both multisets). Two sides without any letter are
-    copies too.
+    identical: equal except for white space at the ends. near-identical: equal letters after case folding
+    (numbers and punctuation may differ), or `COPY_OVERLAP` of all letter trigrams in common (Dice's
+    coefficient of both multisets). Two sides without any letter are copies, too.
     """
     if source.strip() == target.strip():
         return "identical"

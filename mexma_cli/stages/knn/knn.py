@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
 from mexma_cli.stages.knn.search import EXACT, SearchResult, SearchSettings, journal_in, search
 from mexma_cli.store.comparable import check_comparable
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.neighbours import NeighbourStore, NeighbourWriter, Side, is_neighbours, side_of
+from mexma_cli.store.neighbours import ARRAYS, NeighbourStore, NeighbourWriter, Side, is_neighbours, side_of
 
 
 def find_neighbours(
@@ -56,7 +55,7 @@ def find_neighbours(
         for store in stores:
             store.check_unchanged()
         return writer.finish(
-            {field.name: getattr(found.neighbours, field.name) for field in fields(Neighbours)},
+            vars(found.neighbours),
             *map(_side, stores, names, counts),
             k=k,
             argv=tuple(argv),
@@ -101,13 +100,8 @@ def read_neighbours(path: str | Path, source: EmbeddingStore, target: EmbeddingS
             f"{path} has {store.manifest.k} neighbours a row, {k} are wanted",
             f"give -k {store.manifest.k}, or make it anew: mexma knn -k {k}",
         )
-    nearest = Neighbours(
-        store.forward_scores[:, :k],
-        store.forward_ids[:, :k],
-        store.backward_scores[:, :k],
-        store.backward_ids[:, :k],
-    )
-    return SearchResult(nearest, store.manifest.index, store.manifest.recall)
+    nearest = Neighbours(*(getattr(store, name) for name in ARRAYS))
+    return SearchResult(nearest.first(k), store.manifest.index, store.manifest.recall)
 
 
 def fill_repeated(

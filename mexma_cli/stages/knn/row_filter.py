@@ -20,7 +20,7 @@ from mexma_cli.text.temporary import temporary_space
 _VECTORS_BYTES = 16 << 20
 _LINES = 1 << 16
 _BUCKET = 1 << 20  # lines compared with one another: 24 MB of digests and twice that to sort them
-_FILES = 256  # buckets at most: a process may have 1024 files open, of half a billion lines on
+_FILES = 256  # buckets at most, since a process may have 1024 files open
 _DIGEST = np.dtype([("high", "<u8"), ("low", "<u8"), ("row", "<i8")])
 
 
@@ -52,9 +52,8 @@ class RowCounts:
 def filter_rows(store: EmbeddingStore) -> tuple[np.ndarray, RowCounts]:
     """The rows that take part, bool [rows], and how many do not: duplicates, empty lines, unusable vectors.
 
-    Of equal lines the last is kept: their text is the same, and it is the last vector that LASER keeps.
-    Takes a few bytes a row; the lines' digests (24 bytes each) are sorted in pieces, by way of a temporary
-    file where there are many.
+    Of equal lines the last is kept, since LASER keeps the last one's vector. Takes a few bytes a row; the
+    lines' digests (24 bytes each) are sorted in pieces, in temporary files if there are many.
 
     Raises:
         MexmaError: the store has no sentences, they are damaged, or the temporary disk is full.
@@ -79,7 +78,7 @@ def filter_rows(store: EmbeddingStore) -> tuple[np.ndarray, RowCounts]:
 def _buckets(store: EmbeddingStore, empty: np.ndarray, stack: ExitStack) -> Iterator[np.ndarray]:
     """The digests of all lines that are not empty, _DIGEST [n], equal ones in the same piece, in file order.
 
-    On the way `empty` is filled in.
+    Also marks the empty lines in `empty`.
     """
     count = min(_FILES, 1 << max(0, -(-store.rows // _BUCKET) - 1).bit_length())
     if count == 1:

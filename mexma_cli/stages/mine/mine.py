@@ -41,9 +41,9 @@ class MineSettings:
     threshold: float | None = None
     """Keep scores above it; None: as `mining.match.match`."""
     max_score: float | None = None
-    """Keep scores up to it: what is nearer than translations are is a near-copy."""
+    """Keep scores up to it: pairs that are nearer than translations are near-copies."""
     drop_copies: bool = False
-    """Leave out pairs of which `mining.filters.copy_reason` says that they are copies."""
+    """Leave out pairs that are copies by `mining.filters.copy_reason`."""
     top: int | None = None
     """Keep this many of the best."""
     with_ids: bool = False
@@ -99,7 +99,7 @@ def mine(
     Lines that occur more than once in a file count once, as with LASER's --unify; empty lines never pair.
 
     Args:
-        neighbours: those of the two stores, if they are known already.
+        neighbours: of the two stores, if they are known already.
         documents: only sentences of documents that are paired here make pairs. Neighbourhoods stay those of
             the whole text, so scores and thresholds mean the same with and without.
         journal: Where the search is kept while it runs.
@@ -149,7 +149,7 @@ def _chosen(
     settings: MineSettings,
     clock: _Clock,
 ) -> tuple[Candidates, tuple[KeptTexts, KeptTexts], dict[str, int]]:
-    """What the filters leave, its text, and what they took by reason."""
+    """The pairs that pass the filters, their text, and the number of dropped pairs by reason."""
     dropped = {"threshold": found.below}
     with clock("filtering"):
         if settings.max_score is not None:
@@ -190,7 +190,7 @@ class _Clock:
 def _counted(
     found: Candidates, chosen: np.ndarray | slice, dropped: dict[str, int], reason: str
 ) -> Candidates:
-    """Those chosen; the number of the others is entered as dropped."""
+    """The chosen pairs; the others are counted as dropped."""
     kept = found.take(chosen)
     dropped[reason] = len(found) - len(kept)
     return kept

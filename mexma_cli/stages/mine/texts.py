@@ -34,7 +34,7 @@ class KeptTexts:
             self._fill(store)
 
     def take(self, rows: np.ndarray) -> list[str]:
-        """The sentences of rows that were asked for, in the order of `rows`."""
+        """The sentences of some of the rows, in their order."""
         places = np.searchsorted(self._rows, rows)
         file = self._file.fileno()
         starts, ends = self._ends[places].tolist(), self._ends[places + 1].tolist()

@@ -27,8 +27,11 @@ _BLOCK = 1 << 14
 
 @dataclass(frozen=True)
 class Hits:
-    """The best rows of the target for every query, best first: `scores` float32 and `rows` int64
-    [queries, n]; nan and -1 where there is none (an empty query, or one whose vector has no direction)."""
+    """The best rows of the target for every query, best first.
+
+    `scores` float32 and `rows` int64 [queries, n] are nan and -1 for a query without a hit: it is empty, or
+    its vector has no direction.
+    """
 
     scores: np.ndarray
     rows: np.ndarray
@@ -49,7 +52,7 @@ def search(
     """Find the best `top` different sentences of the target for every query.
 
     They are the best by margin of the max(k, top) nearest; with top 1 that is what LASER's search mode finds.
-    Neighbourhoods are of k different sentences, of the target for a query and of the queries for a target.
+    The neighbourhood of a query is k different sentences of the target, and the other way round.
 
     Raises:
         MexmaError: the stores are of different encoders or dimensions, or damaged.
@@ -125,10 +128,7 @@ def _best(found: Neighbours, top: int, margin: str, k: int) -> tuple[np.ndarray,
     """(scores, rows) [queries, top]; of equal scores the nearer comes first, then the lower row."""
     ids = found.forward_ids
     top = min(top, ids.shape[1])
-    neighbourhoods = Neighbours(
-        found.forward_scores[:, :k], ids[:, :k], found.backward_scores[:, :k], found.backward_ids[:, :k]
-    )
-    own_mean, other_mean = means(neighbourhoods)
+    own_mean, other_mean = means(found.first(k))
     scores = np.full((len(ids), top), np.nan, dtype=np.float32)
     rows = np.full((len(ids), top), -1, dtype=np.int64)
     if not top:
