@@ -1,5 +1,5 @@
 # make demo    set up .venv, mine the demo texts, score the result     (half a minute once set up)
-# make test    set up .venv, lint, type check, tests                  (seven to ten minutes on 2 cores)
+# make test    set up .venv, lint, type check, tests                  (under five minutes on 2 quiet cores)
 # make docs    write docs/cli.md, docs/recipes.md and what the sessions in README and guide print
 # make clean   remove what the demo and the tests wrote (not .venv)
 #

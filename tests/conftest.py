@@ -1,4 +1,4 @@
-"""Fixtures for all tests: the shared reference files, and an encoder small enough to use everywhere."""
+"""Fixtures for all tests: real text from outside, and an encoder small enough to use everywhere."""
 
 from __future__ import annotations
 
@@ -44,12 +44,19 @@ SENTENCES = {
 """Line n of one is the translation of line n of the other."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "shared" in getattr(item, "fixturenames", ()):
+            item.add_marker("shared")
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of reference numbers and text that the project was built with."""
+    """The folder of real text that the project was built with."""
     folder = ROOT.parent / "shared"
     if not folder.is_dir():
-        pytest.skip("needs ../shared (reference fixtures and text), which is not part of the repository")
+        pytest.skip("needs the text of ../shared, which is not part of the repository")
     return folder
 
 
