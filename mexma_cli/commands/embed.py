@@ -13,8 +13,9 @@ import click
 
 from mexma_cli.commands.embed_options import check_usage, embed_options, gpus_of
 from mexma_cli.commands.inputs import command_line
-from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder
+from mexma_cli.commands.options import encoder_options
 from mexma_cli.commands.progress import progress
+from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.names import label_of

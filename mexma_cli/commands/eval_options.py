@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mexma_cli.commands.options import EncoderChoice, encoder_options, load_encoder
+from mexma_cli.commands.options import encoder_options
 from mexma_cli.commands.progress import progress
 from mexma_cli.reporting.result import Heading, Result
+from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder

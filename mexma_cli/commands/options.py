@@ -12,12 +12,7 @@ from typing import Any, ClassVar, TypeVar, cast
 import click
 
 from mexma_cli.mining.margin import MARGINS
-from mexma_cli.stages.embed.inputs import (
-    BUNDLED,
-    PRECISIONS,
-    EncoderChoice,
-    load_encoder,  # noqa: F401 - commands that need one import it from here
-)
+from mexma_cli.stages.embed.inputs import BUNDLED, PRECISIONS, EncoderChoice
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

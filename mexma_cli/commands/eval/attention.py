@@ -13,8 +13,8 @@ from mexma_cli.commands.eval_options import (
     report_truncated,
     split_option,
 )
-from mexma_cli.commands.options import load_encoder
 from mexma_cli.commands.progress import progress
+from mexma_cli.stages.embed.inputs import load_encoder
 
 
 @evaluation(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from mexma_cli.commands.eval_options import Session, evaluation
-from mexma_cli.commands.options import EncoderChoice, decomposer_option, load_encoder
+from mexma_cli.commands.options import decomposer_option
+from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from mexma_cli.commands.eval_options import Session, evaluation
-from mexma_cli.commands.options import load_encoder
 from mexma_cli.commands.progress import progress
+from mexma_cli.stages.embed.inputs import load_encoder
 
 
 @evaluation("MTEB", "scores of the mteb package, percent")

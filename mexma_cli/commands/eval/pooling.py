@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mexma_cli.commands.eval_options import Session, evaluation, languages_option, split_option
-from mexma_cli.commands.options import BUNDLED, load_encoder
+from mexma_cli.stages.embed.inputs import BUNDLED, load_encoder
 
 
 @evaluation(

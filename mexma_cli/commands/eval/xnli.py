@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from mexma_cli.commands.eval_options import Session, evaluation
-from mexma_cli.commands.options import PRECISIONS, load_encoder
 from mexma_cli.commands.progress import progress
+from mexma_cli.stages.embed.inputs import PRECISIONS, load_encoder
 
 PAIRS = "for sentences; here pairs are read, as the paper does it."
 
