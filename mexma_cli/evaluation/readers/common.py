@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.lines import is_blank, read_lines
+
+Parsed = TypeVar("Parsed")
 
 
 def require_folder(folder: Path, hint: str | None = None) -> None:
@@ -61,13 +64,29 @@ def filled_lines(path: Path) -> Iterator[tuple[int, str]]:
     return ((number, line) for number, line in enumerate(read_lines(path), 1) if not is_blank(line))
 
 
-def columns_named(path: Path, line: int, header: Sequence[str], names: Sequence[str], hint: str) -> list[int]:
-    """The places of columns in a file's header, which is on this line.
+def parsed(
+    path: Path, lines: Iterable[tuple[int, str]], parse: Callable[[str], Parsed], hint: str
+) -> Iterator[Parsed]:
+    """What `parse` makes of each line, given with its number.
 
     Raises:
-        MexmaError: One is not there.
+        MexmaError: `parse` raised a ValueError; with the file, the line and the error's text.
     """
-    missing = [name for name in names if name not in header]
-    if missing:
-        raise MexmaError(f"{path}, line {line}: no column {missing[0]} in the header", hint)
+    for number, line in lines:
+        try:
+            found = parse(line)
+        except ValueError as error:
+            raise MexmaError(f"{path}, line {number}: {error}", hint) from None
+        yield found
+
+
+def columns_named(header: Sequence[str], names: Sequence[str]) -> list[int]:
+    """The places of columns in a header.
+
+    Raises:
+        ValueError: One is not there.
+    """
+    for name in names:
+        if name not in header:
+            raise ValueError(f"no column {name} in the header")
     return [header.index(name) for name in names]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.readers.common import require_folder
+from mexma_cli.evaluation.readers.common import filled_lines, require_folder
 from mexma_cli.text.compression import plain_or_compressed
 from mexma_cli.text.lines import is_blank, read_latin_lines, read_lines
 
@@ -30,7 +31,7 @@ _BY_CLASS = {
     "SUBJ": ("SUBJ/subj.subjective", "SUBJ/subj.objective"),
     "MPQA": ("MPQA/mpqa.neg", "MPQA/mpqa.pos"),
 }
-_OWN = {
+_OWN_FILES = {
     ("SST2", "train"): "SST/binary/sentiment-train",
     ("SST2", "dev"): "SST/binary/sentiment-dev",
     ("SST2", "test"): "SST/binary/sentiment-test",
@@ -39,6 +40,13 @@ _OWN = {
     ("MRPC", "train"): "MRPC/msr_paraphrase_train.txt",
     ("MRPC", "test"): "MRPC/msr_paraphrase_test.txt",
 }
+_OWN_LAYOUTS = {
+    "SST2": r"(?P<sentence>.*)\t(?P<label>[01])",
+    "TREC": r"(?P<label>[^ :]*):[^ ]* (?P<sentence>.*)",
+    "MRPC": r"(?P<label>[01])\t[^\t]*\t[^\t]*\t(?P<sentence>[^\t]*)\t(?P<second>[^\t]*)",
+}
+_TABLE = r"(?P<label>[^\t]*)\t(?P<sentence>[^\t]*)"
+_PAIR_TABLE = r"(?P<label>[01])\t(?P<sentence>[^\t]*)\t(?P<second>[^\t]*)"
 
 
 @dataclass
@@ -110,12 +118,12 @@ def _read_split(task: str, split: str, folder: Path) -> Examples | None:
         files = [plain_or_compressed(folder / name) for name in _BY_CLASS[task]]
         if any(files):
             return _by_class([folder / name for name in _BY_CLASS[task]], files)
-    elif path := plain_or_compressed(folder / _OWN[task, split]):
+    elif path := plain_or_compressed(folder / _OWN_FILES[task, split]):
         # One letter of TREC is not UTF-8, and SentEval reads Latin-1.
         lines = read_latin_lines(path) if task == "TREC" else read_lines(path)
-        return _checked(path, lines, {"SST2": _sst, "TREC": _trec, "MRPC": _mrpc}[task])
+        return _read_labelled(path, lines, _OWN_LAYOUTS[task])
     for path in _tables(task, split, folder):
-        return _checked(path, read_lines(path), _pair_table if task == "MRPC" else _table)
+        return _read_labelled(path, read_lines(path), _PAIR_TABLE if task == "MRPC" else _TABLE)
     return None
 
 
@@ -131,54 +139,24 @@ def _by_class(named: Sequence[Path], files: Sequence[Path | None]) -> Examples:
     for label, (name, path) in enumerate(zip(named, files, strict=True)):
         if path is None:
             raise MexmaError(f"{name}: no such file, though the other class is there", LAYOUTS)
-        for line in read_lines(path):
-            if not is_blank(line):
-                examples.add(str(label), line)
+        for _, line in filled_lines(path):
+            examples.add(str(label), line)
         if str(label) not in examples.labels[-1:]:
             raise MexmaError(f"{path} is empty", LAYOUTS)
     return examples
 
 
-Parse = Callable[[str], tuple[str, ...] | None]
-"""A line's label and sentences; None: the line is not of the layout."""
-
-
-def _checked(path: Path, lines: Iterator[str], parse: Parse) -> Examples:
+def _read_labelled(path: Path, lines: Iterable[str], layout: str) -> Examples:
     examples = Examples()
     for number, line in enumerate(lines, start=1):
         if is_blank(line) or (number == 1 and line.startswith("Quality\t")):
             continue
-        parsed = parse(line)
-        if parsed is None:
+        found = re.fullmatch(layout, line)
+        if found is None:
             raise MexmaError(f"{path}, line {number}: not the layout of this file", LAYOUTS)
-        examples.add(*parsed)
+        examples.add(**found.groupdict())
     if not examples.labels:
         raise MexmaError(f"{path} is empty", LAYOUTS)
     if len(set(examples.labels)) < 2:
         raise MexmaError(f"{path} has one class only: {examples.labels[0]}", LAYOUTS)
     return examples
-
-
-def _table(line: str) -> tuple[str, ...] | None:
-    cells = line.split("\t")
-    return (cells[0], cells[1]) if len(cells) == 2 else None
-
-
-def _pair_table(line: str) -> tuple[str, ...] | None:
-    cells = line.split("\t")
-    return (cells[0], cells[1], cells[2]) if len(cells) == 3 and cells[0] in ("0", "1") else None
-
-
-def _sst(line: str) -> tuple[str, ...] | None:
-    sentence, tab, label = line.rpartition("\t")
-    return (label, sentence) if tab and label in ("0", "1") else None
-
-
-def _trec(line: str) -> tuple[str, ...] | None:
-    kind, space, question = line.partition(" ")
-    return (kind.partition(":")[0], question) if space and ":" in kind else None
-
-
-def _mrpc(line: str) -> tuple[str, ...] | None:
-    cells = line.split("\t")
-    return (cells[0], cells[3], cells[4]) if len(cells) == 5 and cells[0] in ("0", "1") else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.readers.common import columns_named, filled_lines
+from mexma_cli.evaluation.readers.common import columns_named, filled_lines, parsed
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.compression import plain_name, plain_or_compressed
 from mexma_cli.text.lines import read_lines
@@ -72,7 +72,7 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def _plain(file: Path) -> Path:
-    """Where a file is, and its name without that of its packing."""
+    """Where a file is, and its name without that of its compression."""
     whole = file.absolute()
     return whole.with_name(plain_name(whole.name))
 
@@ -89,13 +89,9 @@ def read_pairs(path: Path) -> Pairs:
     first = next(lines, None)
     if first is None:
         raise MexmaError(f"{path} has no lines", f"layouts:\n{LAYOUTS}")
-    header = first[1].split("\t")
-    if "sentence_A" in header:
-        rows = _named(path, first[0], header, lines)
-    else:
-        split = _columns(path, *first)
-        rows = ((number, *split(number, line)) for number, line in chain([first], lines))
-    return _gather(path, _stem(path), rows)
+    (split,) = parsed(path, [first], _layout, LAYOUTS)
+    rows = parsed(path, lines if _is_header(first[1]) else chain([first], lines), split, LAYOUTS)
+    return _pairs(path, _stem(path), list(rows))
 
 
 def _is_pairs(file: Path) -> bool:
@@ -114,58 +110,65 @@ def _stem(path: Path) -> str:
     return name
 
 
-Fields = tuple[str, str, str, str]
+Row = tuple[float, str, str, str]
 """score, sentence, sentence, part"""
 
 
-def _columns(path: Path, place: int, first: str) -> Callable[[int, str], Fields]:
-    """What takes a line of this file apart; the first one, line `place`, tells the layout."""
-    fields = first.split("\t")
-    if len(fields) == 1:
-        return lambda number, line: _quoted(path, number, line)
-    if len(fields) >= 7:
-        order, least, most = (4, 5, 6, 0), 7, 99
-    elif len(fields) == 4 and fields[1] in _ENTAILMENTS:
-        order, least, most = (0, 2, 3, 4), 4, 4
-    elif len(fields) in (3, 4):
-        order, least, most = (0, 1, 2, 3), len(fields), len(fields)
-    else:
-        raise MexmaError(f"{path}, line {place}: {len(fields)} columns, which is no layout known", LAYOUTS)
+def _is_header(line: str) -> bool:
+    """Whether this is the first line of SICK's own files."""
+    return "sentence_A" in line.split("\t")
 
-    def split(number: int, line: str) -> Fields:
+
+def _layout(first: str) -> Callable[[str], Row]:
+    """A function that splits a line of the file with this first line.
+
+    Raises:
+        ValueError: No known layout begins so.
+    """
+    cells = first.split("\t")
+    count = len(cells)
+    if count == 1:
+        return _quoted
+    least = most = count
+    if _is_header(first):
+        order = (*columns_named(cells, ("relatedness_score", "sentence_A", "sentence_B")), count)
+    elif count >= 7:
+        order, least, most = (4, 5, 6, 0), 7, 99
+    elif count == 4 and cells[1] in _ENTAILMENTS:
+        order = (0, 2, 3, 4)
+    elif count in (3, 4):
+        order = (0, 1, 2, 3)
+    else:
+        raise ValueError(f"{count} columns, which is no layout known")
+
+    def split(line: str) -> Row:
         cells = line.split("\t")
         if not least <= len(cells) <= most:
-            raise MexmaError(f"{path}, line {number}: {len(cells)} columns, {least} expected", LAYOUTS)
+            raise ValueError(f"{len(cells)} columns, {least} expected")
         score, left, right, part = order
-        return cells[score], cells[left], cells[right], cells[part] if part < len(cells) else ""
+        return _score(cells[score]), cells[left], cells[right], cells[part] if part < len(cells) else ""
 
     return split
 
 
-def _quoted(path: Path, number: int, line: str) -> Fields:
+def _quoted(line: str) -> Row:
     try:
         cells = next(csv.reader([line]))
     except csv.Error as error:  # old Macintosh line ends, for example
-        raise MexmaError(f"{path}, line {number}: {error}", LAYOUTS) from None
+        raise ValueError(error) from None
     if len(cells) != 3:
-        raise MexmaError(
-            f"{path}, line {number}: {len(cells)} columns, sentence,sentence,score expected", LAYOUTS
-        )
-    return cells[2], cells[0], cells[1], ""
+        raise ValueError(f"{len(cells)} columns, sentence,sentence,score expected")
+    return _score(cells[2]), cells[0], cells[1], ""
 
 
-def _named(
-    path: Path, place: int, header: list[str], lines: Iterator[tuple[int, str]]
-) -> Iterator[tuple[int, str, str, str, str]]:
-    """SICK's own files: the columns are named, in line `place`."""
-    names = ("relatedness_score", "sentence_A", "sentence_B")
-    places = columns_named(path, place, header, names, LAYOUTS)
-    for number, line in lines:
-        cells = line.split("\t")
-        if len(cells) != len(header):
-            raise MexmaError(f"{path}, line {number}: {len(cells)} columns, {len(header)} in the header")
-        score, left, right = (cells[place] for place in places)
-        yield number, score, left, right, ""
+def _score(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not np.isfinite(value):
+        raise ValueError(f"the score {text!r} is no number")
+    return value
 
 
 def _read_semeval(path: Path) -> Pairs:
@@ -173,35 +176,28 @@ def _read_semeval(path: Path) -> Pairs:
     gold = plain_or_compressed(plain)
     if gold is None:
         raise MexmaError(f"{plain}: no such file, the scores of {path.name}", LAYOUTS)
-    sentences, scores = list(read_lines(path)), list(read_lines(gold))
-    if len(sentences) != len(scores):
-        raise MexmaError(f"{path} has {len(sentences):,} lines, {gold.name} has {len(scores):,}")
-    rows = []
-    for number, (pair, score) in enumerate(zip(sentences, scores, strict=True), start=1):
-        cells = pair.split("\t")
-        if len(cells) < 2:
-            raise MexmaError(f"{path}, line {number}: no TAB between two sentences")
-        if score.strip():  # SemEval 2015 and 2016 scored a part of what they published
-            rows.append((number, score, cells[0], cells[1], ""))
-    pairs = _gather(gold, _SEMEVAL.sub("", _stem(path)), iter(rows))
-    return Pairs(pairs.name, pairs.gold, pairs.left, pairs.right, pairs.parts, len(scores) - len(rows))
+    pairs = list(parsed(path, enumerate(read_lines(path), 1), _two_sentences, LAYOUTS))
+    # SemEval 2015 and 2016 scored a part of what they published.
+    numbers = enumerate(read_lines(gold), 1)
+    scores = list(parsed(gold, numbers, lambda line: _score(line) if line.strip() else None, LAYOUTS))
+    if len(pairs) != len(scores):
+        raise MexmaError(f"{path} has {len(pairs):,} lines, {gold.name} has {len(scores):,}")
+    both = zip(scores, pairs, strict=True)
+    rows = [(score, left, right, "") for score, (left, right) in both if score is not None]
+    return _pairs(gold, _SEMEVAL.sub("", _stem(path)), rows, len(scores) - len(rows))
 
 
-def _gather(path: Path, name: str, rows: Iterator[tuple[int, str, str, str, str]]) -> Pairs:
-    gold, left, right, parts = [], [], [], []
-    for number, score, a, b, part in rows:
-        try:
-            value = float(score)
-        except ValueError:
-            value = float("nan")
-        if not np.isfinite(value):
-            raise MexmaError(f"{path}, line {number}: the score {score!r} is no number", LAYOUTS)
-        gold.append(value)
-        left.append(a)
-        right.append(b)
-        parts.append(part)
-    if len(gold) < 2:
-        raise MexmaError(f"{path} has {counted(len(gold), 'scored pair')}: too few to correlate")
-    if len(set(gold)) == 1:
-        raise MexmaError(f"{path}: all scores are {gold[0]:g}, which correlates with nothing")
-    return Pairs(name, np.array(gold), tuple(left), tuple(right), tuple(parts))
+def _two_sentences(line: str) -> tuple[str, str]:
+    cells = line.split("\t")
+    if len(cells) < 2:
+        raise ValueError("no TAB between two sentences")
+    return cells[0], cells[1]
+
+
+def _pairs(path: Path, name: str, rows: Sequence[Row], unscored: int = 0) -> Pairs:
+    if len(rows) < 2:
+        raise MexmaError(f"{path} has {counted(len(rows), 'scored pair')}: too few to correlate")
+    scores, left, right, parts = zip(*rows, strict=True)
+    if len(set(scores)) == 1:
+        raise MexmaError(f"{path}: all scores are {scores[0]:g}, which correlates with nothing")
+    return Pairs(name, np.array(scores), left, right, parts, unscored)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.readers.common import columns_named, filled_lines, require_folder
+from mexma_cli.evaluation.readers.common import columns_named, filled_lines, parsed, require_folder
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.compression import ENDINGS
 
@@ -24,9 +25,6 @@ Published at https://cims.nyu.edu/~sbowman/xnli and https://cims.nyu.edu/~sbowma
 TRAIN = ("multinli.train.en.tsv", "multinli_1.0_train.jsonl", "multinli_1.0_train.txt")
 TEST = ("xnli.test.tsv", "xnli.test.jsonl")
 _ALIASES = {"contradictory": "contradiction"}
-
-Pair = tuple[str, str, str, str]
-"""language, class, premise, hypothesis"""
 
 
 @dataclass(frozen=True)
@@ -89,16 +87,20 @@ def read_inference(path: Path) -> tuple[dict[str, Inference], int]:
     Raises:
         MexmaError: Not such a file, or a line that is not as the others; with its number.
     """
+    lines = filled_lines(path)
+    split: Callable[[str], _Pair] = _from_json
+    if ".jsonl" not in path.name:
+        first = next(lines, None)
+        if first is None:
+            raise MexmaError(f"{path} is empty", LAYOUTS)
+        (split,) = parsed(path, [first], _from_header, LAYOUTS)
     rows: dict[str, list[tuple[str, str, int]]] = {}
     undecided = 0
-    for number, (language, name, premise, hypothesis) in _pairs(path):
-        name = _ALIASES.get(name, name)
-        if name == "-":
+    for pair, place in parsed(path, lines, lambda line: _with_class(split(line)), LAYOUTS):
+        if place is None:
             undecided += 1
-            continue
-        if name not in CLASSES:
-            raise MexmaError(f"{path}, line {number}: {name!r} is none of {', '.join(CLASSES)}", LAYOUTS)
-        rows.setdefault(language, []).append((premise, hypothesis, CLASSES.index(name)))
+        else:
+            rows.setdefault(pair.language, []).append((pair.premise, pair.hypothesis, place))
     if not rows:
         raise MexmaError(f"{path} has no pairs", LAYOUTS)
     found = {}
@@ -108,45 +110,47 @@ def read_inference(path: Path) -> tuple[dict[str, Inference], int]:
     return found, undecided
 
 
-def _pairs(path: Path) -> Iterator[tuple[int, Pair]]:
-    lines = filled_lines(path)
-    if ".jsonl" in path.name:
-        for number, line in lines:
-            yield number, _from_json(path, number, line)
-        return
-    first = next(lines, None)
-    if first is None:
-        raise MexmaError(f"{path} is empty", LAYOUTS)
-    take = _from_header(path, first[0], first[1].split("\t"))
-    for number, line in lines:
-        yield number, take(number, line.split("\t"))
+class _Pair(NamedTuple):
+    language: str
+    label: str
+    premise: str
+    hypothesis: str
 
 
-def _from_json(path: Path, number: int, line: str) -> Pair:
+def _with_class(pair: _Pair) -> tuple[_Pair, int | None]:
+    """A pair and the place of its label in CLASSES; None where people did not agree."""
+    label = _ALIASES.get(pair.label, pair.label)
+    if label not in (*CLASSES, "-"):
+        raise ValueError(f"{label!r} is none of {', '.join(CLASSES)}")
+    return pair, None if label == "-" else CLASSES.index(label)
+
+
+def _from_json(line: str) -> _Pair:
     try:
         record = json.loads(line)
-        label, premise, hypothesis = (record[key] for key in ("gold_label", "sentence1", "sentence2"))
-        pair = record.get("language", "en"), label, premise, hypothesis
+        named = [record[key] for key in ("gold_label", "sentence1", "sentence2")]
+        pair = _Pair(record.get("language", "en"), *named)
     except (ValueError, KeyError, AttributeError) as error:
-        raise MexmaError(f"{path}, line {number}: no pair of XNLI in JSON ({error})", LAYOUTS) from None
+        raise ValueError(f"no pair of XNLI in JSON ({error})") from None
     for value in pair:
         if not isinstance(value, str):
-            raise MexmaError(f"{path}, line {number}: {json.dumps(value)} where a text should be", LAYOUTS)
+            raise ValueError(f"{json.dumps(value)} where a text should be")
     return pair
 
 
-def _from_header(path: Path, line: int, header: list[str]) -> Callable[[int, list[str]], Pair]:
-    """A function that takes a line's cells apart, by the names in the header."""
+def _from_header(line: str) -> Callable[[str], _Pair]:
+    """A function that splits a line of the file with this header."""
+    header = line.split("\t")
     names = ("label", "premise", "hypo") if "premise" in header else ("gold_label", "sentence1", "sentence2")
-    label, premise, hypothesis = columns_named(path, line, header, names, LAYOUTS)
+    places = columns_named(header, names)
     language = header.index("language") if "language" in header else None
-    last = max(label, premise, hypothesis)
 
-    def take(number: int, cells: list[str]) -> Pair:
+    def split(line: str) -> _Pair:
+        cells = line.split("\t")
         # MultiNLI's own lines may lack cells at their end: labels that were not given.
-        if len(cells) <= last or len(cells) > len(header):
-            raise MexmaError(f"{path}, line {number}: {len(cells)} columns, {len(header)} in the header")
-        named = cells[language] if language is not None else "en"
-        return named, cells[label], cells[premise], cells[hypothesis]
+        if not max(places) < len(cells) <= len(header):
+            raise ValueError(f"{len(cells)} columns, {len(header)} in the header")
+        label, premise, hypothesis = (cells[place] for place in places)
+        return _Pair("en" if language is None else cells[language], label, premise, hypothesis)
 
-    return take
+    return split
