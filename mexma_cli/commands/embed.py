@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -21,6 +22,8 @@ from mexma_cli.text.compression import plain_name
 from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
+    from mexma_cli.encoder.encoder import SentenceEncoder
+    from mexma_cli.stages.embed.embed import EmbedOptions, Progress
     from mexma_cli.stages.embed.workers import Rank
     from mexma_cli.store.embeddings import EmbeddingStore
 
@@ -65,63 +68,34 @@ def command(
       torchrun --nproc-per-node 4 -m mexma_cli embed corpus.txt
     """
     from mexma_cli.languages import resolve
-    from mexma_cli.stages.embed.workers import torchrun_rank
+    from mexma_cli.stages.embed.embed import EmbedOptions
+    from mexma_cli.stages.embed.workers import errors_left, torchrun_rank
+    from mexma_cli.training.launched import launched
 
     rank = torchrun_rank()
-    check_usage(
-        corpus,
-        encoder,
-        append=append,
-        overwrite=overwrite,
-        shard=shard,
-        gpus=gpus,
-        torchrun=rank is not None,
-        require_gpu=require_gpu,
-    )
+    gpus = None if launched() else gpus
+    way = {"--shard": shard is not None, "--gpus": gpus is not None, "torchrun": rank and not launched()}
+    options = EmbedOptions(resolve(lang), store_dtype, clean, shard, overwrite, append)
+    check_usage(corpus, encoder, options, [name for name, taken in way.items() if taken], require_gpu)
     devices = gpus_of(gpus) if require_gpu or gpus is not None else []
     output = output or default_output(corpus)
-    job = Job(corpus, output, resolve(lang), encoder, clean, store_dtype, append, overwrite)
-    if gpus is not None:
-        _on_devices(job, devices)
-    elif rank is not None:
-        _as_rank(job, rank)
+    if gpus is not None and len(devices) > 1:
+        _in_processes(devices, output, overwrite)
+    elif rank is None:
+        chosen = encoder if gpus is None else replace(encoder, device=devices[0])
+        _here(corpus, output, chosen, options)
     else:
-        _here(job, shard)
-
-
-@dataclass(frozen=True)
-class Job:
-    """What is to be embedded, and how."""
-
-    corpus: Path
-    output: Path
-    language: str
-    encoder: EncoderChoice
-    clean: bool = False
-    store_dtype: Literal["float16", "float32"] = "float16"
-    append: bool = False
-    overwrite: bool = False
-
-    def arguments(self) -> list[str]:
-        """What follows ``mexma embed`` for a process that does a part of it on a device of its own."""
-        said = [str(self.corpus), "--lang", self.language, "--store-dtype", self.store_dtype]
-        said += ["--clean"] * self.clean + ["--overwrite"] * self.overwrite
-        for field in fields(self.encoder):
-            value, option = getattr(self.encoder, field.name), "--" + field.name.replace("_", "-")
-            if value is True:
-                said.append(option)
-            elif field.name != "device" and value not in (None, False):
-                said.append(f"{option}={value}")
-        return said
+        chosen = replace(encoder, device=rank.device(encoder.device))
+        with errors_left():
+            _as_rank(rank, corpus, output, chosen, options)
 
 
 class _Meter:
     """The bar, and the speed of this run; call it with rows done, rows in all and tokens of this run."""
 
-    def __init__(self, stack: ExitStack, description: str | None = None) -> None:
+    def __init__(self, stack: ExitStack) -> None:
         self._bar = stack.enter_context(
             progress(
-                desc=description,
                 unit="sentence",
                 unit_scale=True,
                 smoothing=0,  # sentences come sorted by length: only the mean says how long it takes
@@ -151,61 +125,55 @@ class _Meter:
         return max(time.monotonic() - self._began, 1e-9)
 
 
-def _here(job: Job, part: tuple[int, int] | None, description: str | None = None) -> EmbeddingStore:
+def _here(corpus: Path, output: Path, encoder: EncoderChoice, options: EmbedOptions) -> None:
     """The text, or a part of it, in this process."""
-    from mexma_cli.stages.embed.embed import EmbedOptions, at_work, embed_file
-    from mexma_cli.stages.embed.workers import worker_report
-    from mexma_cli.text.lines import scan, spooled
-
-    report = worker_report()
-    options = EmbedOptions(job.language, job.store_dtype, job.clean, part, job.overwrite, job.append)
-    with ExitStack() as stack:
-        text = scan(stack.enter_context(spooled(job.corpus)), label_of(job.corpus))
-        loaded = load_encoder(job.encoder)
-        log.info("embedding on %s", at_work(loaded))
-        meter = _Meter(stack, description)
-        store = embed_file(
-            loaded,
-            text,
-            job.output,
-            options,
-            argv=command_line(),
-            on_progress=report or meter,
-        )
-    _tell(store, f" to {loaded.max_tokens} tokens", meter)
-    return store
-
-
-def _on_devices(job: Job, devices: list[str]) -> None:
-    """A part of the text on each device, in a process of its own."""
-    from mexma_cli.stages.embed.workers import embed_on_devices
-
-    log.info("embedding on %s", ", ".join(devices))
     with ExitStack() as stack:
         meter = _Meter(stack)
-        store = embed_on_devices(
-            devices,
-            job.arguments(),
-            job.output,
-            argv=command_line(),
-            overwrite=job.overwrite,
-            on_progress=meter,
-        )
-    _tell(store, "", meter)
+        store, loaded = _embedded(corpus, output, encoder, options, meter)
+    _tell(store, f" to {loaded.max_tokens} tokens", meter)
 
 
-def _as_rank(job: Job, rank: Rank) -> None:
-    """This process's part under torchrun; the first one puts the parts together."""
+def _embedded(
+    corpus: Path, output: Path, encoder: EncoderChoice, options: EmbedOptions, on_progress: Progress
+) -> tuple[EmbeddingStore, SentenceEncoder]:
+    from mexma_cli.stages.embed.embed import at_work, embed_file
+    from mexma_cli.text.lines import scan, spooled
+
+    with spooled(corpus) as copy:
+        text = scan(copy, label_of(corpus))
+        loaded = load_encoder(encoder)
+        log.info("embedding on %s", at_work(loaded))
+        store = embed_file(loaded, text, output, options, argv=command_line(), on_progress=on_progress)
+    return store, loaded
+
+
+def _in_processes(devices: list[str], output: Path, overwrite: bool) -> None:
+    """A part of the text on each device, in a process of its own: this command, once more."""
+    from mexma_cli.stages.embed.workers import embed_in_processes
+
+    log.info("embedding on %s", ", ".join(devices))
+    if code := embed_in_processes(sys.argv[1:], len(devices), output, overwrite):
+        log.info("interrupted; the same command goes on where the parts are")
+        sys.exit(code)
+
+
+def _as_rank(rank: Rank, corpus: Path, output: Path, encoder: EncoderChoice, options: EmbedOptions) -> None:
+    """This process's part under torchrun; the first one shows what all do, and puts the parts together."""
     from mexma_cli.stages.embed.workers import embed_as_rank
 
-    here = replace(job, encoder=replace(job.encoder, device=rank.device(job.encoder.device)))
+    if rank.number:
+        logging.getLogger("mexma_cli").setLevel(logging.WARNING)
+    with ExitStack() as stack:
+        meter = _Meter(stack)
 
-    def embed(part: tuple[int, int] | None) -> EmbeddingStore:
-        return _here(here, part, f"process {rank.number}")
+        def embed(part: tuple[int, int] | None, on_progress: Progress) -> EmbeddingStore:
+            return _embedded(corpus, output, encoder, replace(options, part=part), on_progress)[0]
 
-    store = embed_as_rank(rank, embed, job.output, argv=command_line(), overwrite=job.overwrite)
+        store = embed_as_rank(
+            rank, embed, output, argv=command_line(), overwrite=options.overwrite, on_progress=meter
+        )
     if store is not None:
-        _tell(store, "", None)
+        _tell(store, "", meter)
 
 
 def _tell(store: EmbeddingStore, limit: str, meter: _Meter | None) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from mexma_cli.commands.options import EncoderChoice
 from mexma_cli.errors import MexmaError
+
+if TYPE_CHECKING:
+    from mexma_cli.stages.embed.embed import EmbedOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -107,37 +110,30 @@ def embed_options(command: Command) -> Command:
 
 
 def check_usage(
-    corpus: Path,
-    encoder: EncoderChoice,
-    *,
-    append: bool,
-    overwrite: bool,
-    shard: tuple[int, int] | None,
-    gpus: int | None,
-    torchrun: bool,
-    require_gpu: bool,
+    corpus: Path, encoder: EncoderChoice, options: EmbedOptions, ways: list[str], require_gpu: bool
 ) -> None:
     """Refuse what contradicts itself.
+
+    Args:
+        ways: What divides the text: ``--shard``, ``--gpus`` and ``torchrun``, those that are taken.
 
     Raises:
         click.UsageError: saying so.
     """
-    ways = {"--shard": shard is not None, "--gpus": gpus is not None, "torchrun": torchrun}
-    several = [way for way, taken in ways.items() if taken]
-    if len(several) > 1:
-        raise click.UsageError(f"{several[0]} and {several[1]} both divide the text: take one of them.")
-    if append and overwrite:
+    if len(ways) > 1:
+        raise click.UsageError(f"{ways[0]} and {ways[1]} both divide the text: take one of them.")
+    if options.append and options.overwrite:
         raise click.UsageError("--append and --overwrite contradict each other: give one of them.")
-    if append and several:
+    if options.append and ways:
         raise click.UsageError(
-            f"{several[0]} makes a store of its own: leave out --append, and `mexma merge` it with the other."
+            f"{ways[0]} makes a store of its own: leave out --append, and `mexma merge` it with the other."
         )
-    if gpus is not None and encoder.device != "auto":
+    if "--gpus" in ways and encoder.device != "auto":
         raise click.UsageError("--gpus says which devices: leave out --device.")
     if require_gpu and encoder.device == "cpu":
         raise click.UsageError("--require-gpu and --device cpu contradict each other: give one of them.")
-    if several and several != ["--shard"] and str(corpus) == "-":
-        raise click.UsageError(f"With {several[0]} several processes read the text: it must be a file.")
+    if ways and ways != ["--shard"] and str(corpus) == "-":
+        raise click.UsageError(f"With {ways[0]} several processes read the text: it must be a file.")
 
 
 def gpus_of(wanted: int | None) -> list[str]:

@@ -98,7 +98,8 @@ def command(
     assert context.parent is not None
     flags = ["--quiet"] * context.parent.params["quiet"] + ["--verbose"] * context.parent.params["verbose"]
     arguments = [part for override in overrides for part in ("--set", override)] + ["--resume"] * resume
-    sys.exit(launch([*flags, "train", recipe, *arguments], processes, restarts))
+    hint = "--resume goes on from the last checkpoint"
+    sys.exit(launch([*flags, "train", recipe, *arguments], processes, restarts, hint))
 
 
 def _train(settings: Recipe, resume: bool) -> None:

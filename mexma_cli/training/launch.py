@@ -1,4 +1,4 @@
-"""Start the processes of a run on this machine, as torchrun does, and say how they ended."""
+"""Start the processes of a command on this machine, as torchrun does, and say how they ended."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import signal
 import sys
 import uuid
 from collections.abc import Sequence
+from typing import Any
 
 from torch.distributed.elastic.multiprocessing import SignalException
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.training.launched import LAUNCHED
 
 PATIENCE = 120
 """Seconds that processes have to write a checkpoint after a signal, or to notice that another has died."""
@@ -26,12 +28,13 @@ _PARENTS = (
 """What the environment may say to the first process and not to those that it starts."""
 
 
-def launch(arguments: Sequence[str], processes: int, restarts: int) -> int:
-    """Run `mexma ARGUMENTS` in several processes that train together, and wait for them.
+def launch(arguments: Sequence[str], processes: int, restarts: int, hint: str) -> int:
+    """Run `mexma ARGUMENTS` in several processes that work together, and wait for them.
 
     Args:
         processes: A GPU each, or a share of the processor's cores.
-        restarts: So often all of them are started again, from the last checkpoint, after one has died.
+        restarts: So often all of them are started again after one has died.
+        hint: What to do after one has failed.
 
     Returns:
         The exit code: 0, or 128 and the signal's number after SIGTERM or Ctrl-C.
@@ -40,9 +43,12 @@ def launch(arguments: Sequence[str], processes: int, restarts: int) -> int:
         MexmaError: A process failed or was killed, and no restart is left.
     """
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
+    os.environ[LAUNCHED] = "1"
     for name in _PARENTS:
         os.environ.pop(name, None)
-    logging.getLogger("torch.distributed").setLevel(logging.ERROR)  # its reports repeat what a process said
+    for name in list(logging.root.manager.loggerDict):  # its reports repeat what a process said
+        if name.startswith("torch.distributed"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -59,13 +65,24 @@ def launch(arguments: Sequence[str], processes: int, restarts: int) -> int:
     except SignalException as error:
         return 128 + int(error.sigval)
     except ChildFailedError as error:
-        rank, failure = error.get_first_failure()
+        first = error.get_first_failure()
+        # Of the others one may have ended only because of the first.
+        rank, failure = next((one for one in error.failures.items() if _left_by(one[1])), first)
+        if left := _left_by(failure):
+            raise MexmaError(f"process {rank + 1} of {processes}: {left['message']}", left["hint"]) from None
         code = failure.exitcode
         if code in (128 + signal.SIGTERM, 128 + signal.SIGINT):
             return code  # the signal went to a process, not to this one
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed with exit code {code}"
         raise MexmaError(
             f"process {rank + 1} of {processes} {how}",
-            "look above for what it said; --resume goes on from the last checkpoint",
+            f"look above for what it said; {hint}",
         ) from None
+    finally:
+        del os.environ[LAUNCHED]
     return 0
+
+
+def _left_by(failure: ProcessFailure) -> dict[str, Any] | None:
+    """What a process left by `leave_error`."""
+    return failure.error_file_data if "hint" in failure.error_file_data else None

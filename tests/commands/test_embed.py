@@ -17,12 +17,11 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 
-from mexma_cli.commands.embed import Job, default_output
-from mexma_cli.commands.options import EncoderChoice
+from mexma_cli.commands.embed import default_output
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
-from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore
+from mexma_cli.store.embeddings import EmbeddingStore
 from tests.processes import MEXMA, Program
 
 ROOT = Path(__file__).parent.parent.parent
@@ -286,26 +285,6 @@ def test_a_gpu_that_is_not_there(option: list[str], corpus: Path, tmp_path: Path
     assert done.exit_code == 1
     assert "error: there is no GPU" in done.stderr
     assert os.listdir(tmp_path) == ["corpus.txt"]
-
-
-def test_what_a_process_with_a_part_is_told(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> None:
-    """The command's own words give the same settings in the processes that it starts."""
-    from mexma_cli.stages.embed.workers import embed_on_devices
-
-    choice = EncoderChoice(str(tiny_encoder), "cpu", "fp32", "mean", 20, "- query: ")
-    job = Job(corpus, tmp_path / "a.emb", "fra_Latn", choice, clean=True, store_dtype="float32")
-    told: list[tuple[int, int, int]] = []
-    store = embed_on_devices(
-        ["cpu", "cpu"], job.arguments(), job.output, on_progress=lambda *done: told.append(done)
-    )
-    assert told[-1][:2] == (9, 9)
-    assert told[-1][2] > 0
-    options = ["--dtype", "fp32", "--pooling", "mean", "--max-tokens", "20", "--prefix", "- query: "]
-    options += ["--lang", "fra_Latn", "--clean", "--store-dtype", "float32", "-o", str(tmp_path / "b.emb")]
-    assert embed(tiny_encoder, corpus, *options).exit_code == 0
-    alone = EmbeddingStore.open(tmp_path / "b.emb")
-    assert EmbeddingSettings.of(store.manifest) == EmbeddingSettings.of(alone.manifest)
-    np.testing.assert_allclose(store.vectors(0, 9), alone.vectors(0, 9), atol=1e-4)
 
 
 def words(encoder: Path, corpus: Path, output: Path) -> list[str]:

@@ -1,25 +1,20 @@
-"""One text embedded by several processes, on the devices of a machine or under torchrun.
+"""One text embedded by several processes, on the GPUs of a machine or under torchrun.
 
-Each makes the store of a part of the text, as with ``--shard``; the parts are put together and removed. What
-was killed goes on part by part.
+Each makes the store of a part of the text, as with ``--shard``; the first one puts the parts together and
+removes them. What was killed goes on part by part.
 """
 
 from __future__ import annotations
 
-import json
-import logging
 import os
-import selectors
 import shutil
-import signal
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST
@@ -28,87 +23,42 @@ from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore
 from mexma_cli.store.layout import part_path, partial
 from mexma_cli.store.merge import check_output
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from torch.distributed import Store
 
-Progress = Callable[[int, int, int], object]
-"""Called with lines done, lines in all and tokens so far."""
+    from mexma_cli.stages.embed.embed import Progress
 
-_PIPE = "MEXMA_WORKER_PIPE"
-"""Number of the file to which a worker writes its progress, a JSON list a line."""
-_PARENTS = (
-    "MEXMA_EMBED_GPUS",
-    "MEXMA_EMBED_SHARD",
-    "MEXMA_EMBED_DEVICE",
-    "MEXMA_EMBED_OUTPUT",
-    "MEXMA_VERBOSE",
-)
-"""What the environment may say to the first process and not to its workers."""
+    EmbedPart = Callable[[tuple[int, int] | None, Progress], EmbeddingStore]
+
 _GPU_THREADS = 4
-_PATIENCE = 10  # seconds that a worker has to end
-_LAST_LINES = 5
+_COUNTS = ("rows", "total", "tokens")
+_SECONDS = 0.2
+"""Between two looks at what the others have done."""
 
 
-def embed_on_devices(
-    devices: Sequence[str],
-    arguments: Sequence[str],
-    output: str | Path,
-    *,
-    argv: Sequence[str] = (),
-    overwrite: bool = False,
-    on_progress: Progress | None = None,
-) -> EmbeddingStore:
-    """Run ``mexma embed --shard i/n --device ...`` in a process a device, and merge what they make.
+def embed_in_processes(
+    arguments: Sequence[str], processes: int, output: str | Path, overwrite: bool = False
+) -> int:
+    """Run ``mexma ARGUMENTS`` in so many processes, each on a GPU or on a share of the processor.
 
-    If one fails the others are ended; what the parts have so far is kept, and the same call goes on there.
+    Each calls `embed_as_rank`. If one fails the others are ended; what the parts have so far is kept, and the
+    same call goes on there.
 
     Args:
-        devices: ``cuda:0`` and so on, or several times ``cpu``.
-        arguments: What follows ``mexma embed`` for a worker, without the options for the output, the part
-            and the device, and without those that ask for several devices.
-        output: The folder to be, ``NAME.emb``.
-        argv: The command line, for the manifest.
-        overwrite: Replace what is there; it has to be among the `arguments` too.
+        output: The folder to be, ``NAME.emb``, as in the arguments; `overwrite` as there, too.
+
+    Returns:
+        The exit code, as `launch`.
 
     Raises:
-        MexmaError: A worker failed (its message is given), or the output is something else.
+        MexmaError: A process failed (its message is given), or the output is something else.
     """
-    output, report = Path(output), on_progress or (lambda rows, total, tokens: None)
-    if _is_there(output, overwrite):
-        _run([_Worker(devices[0], arguments, output, None, 1)], report)  # it compares text and settings
-        store = EmbeddingStore.open(output)
-        log.info("%s is there already, of the same text and settings: nothing to do", output)
-    else:
-        check_output(output, overwrite)
-        of = len(devices)
-        _run(
-            [
-                _Worker(device, arguments, output, (number, of), of)
-                for number, device in enumerate(devices, start=1)
-            ],
-            report,
-        )
-        store = _merged(output, of, argv, overwrite)
-    _remove_parts(store, len(devices))
-    return store
+    from mexma_cli.training.launch import launch
 
-
-def worker_report() -> Progress | None:
-    """Where a process that `embed_on_devices` started tells its progress; None in any other process.
-
-    The function that is returned raises MexmaError when the process that started this one is gone.
-    """
-    number = os.environ.pop(_PIPE, None)
-    if number is None:
-        return None
-    pipe = int(number)
-
-    def report(rows: int, total: int, tokens: int) -> None:
-        try:
-            os.write(pipe, f"{json.dumps([rows, total, tokens])}\n".encode("ascii"))
-        except BrokenPipeError:
-            raise MexmaError("the process that started this one has ended") from None
-
-    return report
+    if not _is_there(Path(output), overwrite):
+        check_output(Path(output), overwrite)
+    os.environ.setdefault("OMP_NUM_THREADS", str(min(_GPU_THREADS, max(1, _cores() // processes))))
+    return launch(arguments, processes, 0, "the same command goes on where the parts are")
 
 
 @dataclass(frozen=True)
@@ -131,29 +81,46 @@ class Rank:
 
 def torchrun_rank() -> Rank | None:
     """The place of this process as torchrun's environment says it; None if it is the only one."""
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
     try:
-        rank = Rank(
-            *(int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"))
-        )
+        rank = Rank(*(int(os.environ[name]) for name in names))
     except (KeyError, ValueError):
         return None
     return rank if rank.of > 1 else None
 
 
+@contextmanager
+def errors_left() -> Iterator[None]:
+    """In a process that `embed_in_processes` started, leave it to that one to say why this one ends."""
+    from mexma_cli.training.launched import launched, leave_error
+
+    try:
+        yield
+    except (MexmaError, KeyboardInterrupt, SystemExit) as error:
+        if not launched():
+            raise
+        if isinstance(error, MexmaError) and not isinstance(error, _OtherEnded):
+            leave_error(error)
+        raise SystemExit(error.code if isinstance(error, SystemExit) else 1) from None
+
+
 def embed_as_rank(
     rank: Rank,
-    embed: Callable[[tuple[int, int] | None], EmbeddingStore],
+    embed: EmbedPart,
     output: str | Path,
     *,
     argv: Sequence[str] = (),
     overwrite: bool = False,
+    on_progress: Progress | None = None,
 ) -> EmbeddingStore | None:
     """Embed this process's part; the first process waits for all and merges them.
 
     Args:
         embed: Makes the store of part i of n, ``part_path(output, i, n)``; given None, of the whole text,
-            ``output``, which it is called for only where there is one: to compare text and settings.
+            ``output``, which it is called for only where there is one: to compare text and settings. It
+            reports to the function that it is given.
         output: The folder to be, ``NAME.emb``, on a disk that all processes see.
+        on_progress: Called in process 0 with what all processes have done.
 
     Returns:
         The store in process 0, None in the others.
@@ -163,19 +130,32 @@ def embed_as_rank(
     """
     import torch
     from torch import distributed
+    from torch.distributed.rendezvous import rendezvous
+
+    from mexma_cli.training.launched import launched
 
     output, share = Path(output), max(1, _cores() // rank.local_of)
-    torch.set_num_threads(share)
+    if not launched():  # which has said how many
+        torch.set_num_threads(share)
     os.environ.setdefault("RAYON_NUM_THREADS", str(share))  # the tokeniser's
-    distributed.init_process_group("gloo", timeout=timedelta(days=30))  # parts may take that long
+    forever = timedelta(days=30)  # parts may take that long
+    shared = next(rendezvous("env://", timeout=forever))[0]
+    distributed.init_process_group(
+        "gloo",
+        store=distributed.PrefixStore("processes", shared),
+        rank=rank.number,
+        world_size=rank.of,
+        timeout=forever,
+    )
+    progress = SharedProgress(shared, rank, on_progress)
     there = [_is_there(output, overwrite)]
     distributed.broadcast_object_list(there)
     if there[0]:
-        store = embed(None) if rank.number == 0 else None
+        store = embed(None, progress) if rank.number == 0 else None
     else:
         check_output(output, overwrite)
-        embed((rank.number + 1, rank.of))
-        _wait_for_all()
+        embed((rank.number + 1, rank.of), progress)
+        _wait_for_all(progress)
         store = _merged(output, rank.of, argv, overwrite) if rank.number == 0 else None
     if store is not None:
         _remove_parts(store, rank.of)
@@ -183,13 +163,50 @@ def embed_as_rank(
     return store
 
 
-def _wait_for_all() -> None:
+class SharedProgress:
+    """What all processes have done, added up in a key-value store that they share; call it as `Progress`.
+
+    Args:
+        on_progress: Called in process 0 with the sums, as soon as all processes have begun.
+    """
+
+    def __init__(self, store: Store, rank: Rank, on_progress: Progress | None) -> None:
+        self._store, self._rank, self._on_progress = store, rank, on_progress
+        self._told: tuple[int, ...] | None = None
+
+    def __call__(self, rows: int, total: int, tokens: int) -> None:
+        now, before = (rows, total, tokens), self._told or (0, 0, 0)
+        try:
+            counts = zip(_COUNTS, now, before, strict=True)
+            sums = [self._store.add(name, new - old) for name, new, old in counts]
+            begun = self._store.add("begun", self._told is None)
+        except RuntimeError as error:
+            raise _OtherEnded("the process that started this one has ended") from error
+        self._told = now
+        if self._rank.number == 0 and self._on_progress and begun == self._rank.of:
+            self._on_progress(*sums)
+
+    def again(self) -> None:
+        """Tell what the other processes have done meanwhile."""
+        if self._told:
+            self(*self._told)
+
+
+class _OtherEnded(MexmaError):
+    """This process cannot go on since another one has ended, which is not its own fault."""
+
+
+def _wait_for_all(progress: SharedProgress) -> None:
     from torch import distributed
 
     try:
-        distributed.barrier()
+        barrier = distributed.barrier(async_op=True)
+        while not barrier.is_completed():
+            progress.again()
+            time.sleep(_SECONDS)
+        barrier.wait()
     except RuntimeError as error:
-        raise MexmaError(
+        raise _OtherEnded(
             f"another process ended before its part was done ({str(error).splitlines()[0]})",
             "its own message says why; the same command goes on where the parts are",
         ) from error
@@ -224,116 +241,3 @@ def _remove_parts(store: EmbeddingStore, of: int) -> None:
 def _cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-class _Worker:
-    """A process that embeds a part of the text; use as a context manager, which ends it."""
-
-    def __init__(
-        self,
-        device: str,
-        arguments: Sequence[str],
-        output: Path,
-        part: tuple[int, int] | None,
-        processes: int,
-    ) -> None:
-        self.name = f"{device} (part {part[0]}/{part[1]})" if part else device
-        self.output = part_path(output, *part) if part else output
-        shard = ["--shard", f"{part[0]}/{part[1]}"] if part else []
-        self._command = [sys.executable, "-m", "mexma_cli", "-q", "embed", *arguments]
-        self._command += ["--output", str(output), "--device", device, *shard]
-        share = max(1, _cores() // processes)
-        self._environment = {name: value for name, value in os.environ.items() if name not in _PARENTS}
-        threads = share if device == "cpu" else min(share, _GPU_THREADS)
-        self._environment.setdefault("OMP_NUM_THREADS", str(threads))
-        self._environment.setdefault("RAYON_NUM_THREADS", str(share))  # the tokeniser's
-        self.done: tuple[int, int, int] | None = None
-        """Lines done, lines in all, tokens so far; None before its first report."""
-        self._rest = b""
-
-    def __enter__(self) -> _Worker:
-        self._errors = tempfile.TemporaryFile()
-        self.pipe, its_end = os.pipe()
-        try:
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self._errors,
-                env=self._environment | {_PIPE: str(its_end)},
-                pass_fds=[its_end],
-            )
-        finally:
-            os.close(its_end)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
-        try:
-            self._process.wait(_PATIENCE)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        os.close(self.pipe)
-        self._errors.close()
-
-    def end(self) -> None:
-        """Ask it to end, if it has not."""
-        if self._process.poll() is None:
-            self._process.terminate()
-
-    def hear(self) -> bool:
-        """Take in what it has to say; False when it has ended.
-
-        Raises:
-            MexmaError: It failed.
-        """
-        said = os.read(self.pipe, 1 << 16)
-        if said:
-            *told, self._rest = (self._rest + said).split(b"\n")
-            if told:
-                rows, total, tokens = json.loads(told[-1])
-                self.done = rows, total, tokens
-            return True
-        self._process.wait()
-        self._errors.seek(0)
-        lines = [line for line in self._errors.read().decode("utf-8", "replace").splitlines() if line.strip()]
-        if self._process.returncode:
-            raise self._failure(lines)
-        for line in lines:
-            log.warning("%s: %s", self.name, line)
-        rows = EmbeddingStore.open(self.output).rows
-        self.done = rows, rows, self.done[2] if self.done else 0
-        return False
-
-    def _failure(self, lines: list[str]) -> MexmaError:
-        code = self._process.returncode
-        said = {kind: line for line in lines for kind, found, line in [line.partition(": ")] if found}
-        if "error" in said:
-            return MexmaError(f"{self.name}: {said['error']}", said.get("hint"))
-        how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"failed with exit code {code}"
-        last = "".join(f"\n  {line}" for line in lines[-_LAST_LINES:])
-        return MexmaError(f"{self.name} {how}{last}", "the same command goes on where the parts are")
-
-
-def _end_all(workers: Sequence[_Worker]) -> None:
-    """Ask all to end before the first is waited for."""
-    for worker in workers:
-        worker.end()
-
-
-def _run(workers: Sequence[_Worker], on_progress: Progress) -> None:
-    """Run all to their ends, or end all if one fails or this process is interrupted."""
-    with ExitStack() as stack, selectors.DefaultSelector() as selector:
-        for worker in workers:
-            stack.enter_context(worker)
-            selector.register(worker.pipe, selectors.EVENT_READ, worker)
-        stack.callback(_end_all, workers)
-        while selector.get_map():
-            for key, _ in selector.select():
-                if not key.data.hear():
-                    selector.unregister(key.fileobj)
-            counts = [worker.done for worker in workers if worker.done is not None]
-            if len(counts) == len(workers):  # before that the number of lines is not known
-                rows, total, tokens = map(sum, zip(*counts, strict=True))
-                on_progress(rows, total, tokens)

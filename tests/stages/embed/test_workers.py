@@ -11,15 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from torch.distributed import HashStore
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
-from mexma_cli.stages.embed.workers import Rank, embed_on_devices, torchrun_rank, worker_report
-from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.stages.embed.workers import Rank, SharedProgress, embed_in_processes, torchrun_rank
+from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore
 from mexma_cli.store.layout import part_path, partial
 
-DEVICES = ["cpu", "cpu"]
 LINES = 101
 
 
@@ -47,8 +47,14 @@ def long_corpus(tmp_path: Path, sentences: dict[str, list[str]]) -> Path:
     return path
 
 
-def arguments(corpus: Path, encoder: Path) -> list[str]:
-    return [str(corpus), "--lang", "fra", "--model", str(encoder), "--dtype", "fp32"]
+def arguments(corpus: Path, encoder: Path, output: Path) -> list[str]:
+    how = ["--lang", "fra", "--model", str(encoder), "--device", "cpu", "--dtype", "fp32"]
+    return ["embed", str(corpus), *how, "-o", str(output)]
+
+
+def in_two(corpus: Path, encoder: Path, output: Path) -> EmbeddingStore:
+    assert embed_in_processes(arguments(corpus, encoder, output), 2, output) == 0
+    return EmbeddingStore.open(output)
 
 
 @pytest.fixture
@@ -75,73 +81,63 @@ def check_equal(store: EmbeddingStore, whole: EmbeddingStore) -> None:
     assert (store.manifest.part, store.manifest.empty) == (None, 2)
 
 
-def test_devices_make_what_one_process_makes(
+def test_processes_make_what_one_makes(
     tiny_encoder: Path,
     corpus: Path,
     whole: EmbeddingStore,
     tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    told: list[tuple[int, int, int]] = []
-    output, words = tmp_path / "a.emb", arguments(corpus, tiny_encoder)
-    store = embed_on_devices(
-        DEVICES,
-        words,
-        output,
-        argv=["mexma", "embed"],
-        on_progress=lambda rows, total, tokens: told.append((rows, total, tokens)),
-    )
+    output = tmp_path / "a.emb"
+    store = in_two(corpus, tiny_encoder, output)
     check_equal(store, whole)
-    assert store.manifest.argv == ("mexma", "embed")
+    assert EmbeddingSettings.of(store.manifest) == EmbeddingSettings.of(whole.manifest)
+    assert store.manifest.argv == ("mexma", *arguments(corpus, tiny_encoder, output))
     assert stores(tmp_path) == ["a.emb", "whole.emb"]
-    assert told == sorted(told), "a bar does not go back"
-    rows, total, tokens = told[-1]
-    assert (rows, total) == (LINES, LINES)
-    assert tokens > LINES
+    said = capfd.readouterr().err
+    assert said.count("embedding on cpu") == said.count("101 rows of 32 numbers in") == 1
     before = content(output)
-    with caplog.at_level("INFO", logger="mexma_cli"):
-        embed_on_devices(DEVICES, words, output)
-    assert "nothing to do" in caplog.text
+    in_two(corpus, tiny_encoder, output)
+    assert "nothing to do" in capfd.readouterr().err
     corpus.write_text("another text\n")
-    with pytest.raises(MexmaError, match=r"^cpu: .*of another run: text \(checksum\)"):
-        embed_on_devices(DEVICES, words, output)
+    with pytest.raises(MexmaError, match=r"^process 1 of 2: .*of another run: text \(checksum\)"):
+        in_two(corpus, tiny_encoder, output)
     assert content(output) == before
 
 
 def test_what_fails_in_one_ends_all_with_its_message(
-    tiny_encoder: Path, long_corpus: Path, tmp_path: Path
+    tiny_encoder: Path, long_corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     blocked = part_path(tmp_path / "a.emb", 2, 2)
     blocked.mkdir()
-    with pytest.raises(
-        MexmaError, match=r"cpu \(part 2/2\): .*no embedding store: not overwritten"
-    ) as caught:
-        embed_on_devices(DEVICES, arguments(long_corpus, tiny_encoder), tmp_path / "a.emb")
+    with pytest.raises(MexmaError, match=r"process 2 of 2: .*no embedding store: not overwritten") as caught:
+        in_two(long_corpus, tiny_encoder, tmp_path / "a.emb")
     assert caught.value.hint == "name another output"
     assert not (tmp_path / "a.emb").exists()
+    assert capfd.readouterr().err.strip().splitlines()[1:] == [], "it is said once, by who started them"
 
 
 def test_an_output_that_is_taken_is_refused_before_any_work(corpus: Path, tmp_path: Path) -> None:
-    words = arguments(corpus, tmp_path / "no encoder is needed to see this")
+    encoder = tmp_path / "no encoder is needed to see this"
     (tmp_path / "a.emb").mkdir()
     with pytest.raises(MexmaError, match="no embedding store: not overwritten"):
-        embed_on_devices(DEVICES, words, tmp_path / "a.emb")
+        in_two(corpus, encoder, tmp_path / "a.emb")
     left = tmp_path / "b.emb.partial"
     left.mkdir()
     (left / "progress.json").write_text("{}")
     with pytest.raises(MexmaError, match="is the beginning of another store"):
-        embed_on_devices(DEVICES, words, tmp_path / "b.emb")
+        in_two(corpus, encoder, tmp_path / "b.emb")
 
 
 STARTER = """
 import sys
-from mexma_cli.stages.embed.workers import embed_on_devices
-embed_on_devices(["cpu", "cpu"], sys.argv[2:], sys.argv[1])
+from mexma_cli.stages.embed.workers import embed_in_processes
+sys.exit(embed_in_processes(sys.argv[1:], 2, sys.argv[-1]))
 """
 
 
 def workers_of(output: Path) -> list[str]:
-    found = subprocess.run(["pgrep", "-f", f"embed .*--output {output}"], capture_output=True, text=True)
+    found = subprocess.run(["pgrep", "-f", f"embed .*-o {output}"], capture_output=True, text=True)
     return found.stdout.split()
 
 
@@ -155,11 +151,11 @@ def wait_until(done: Callable[[], bool]) -> None:
 def test_killed_and_started_again_gives_the_same_bytes(
     tiny_encoder: Path, long_corpus: Path, tmp_path: Path
 ) -> None:
-    words = arguments(long_corpus, tiny_encoder)
-    whole = content(embed_on_devices(DEVICES, words, tmp_path / "whole.emb").path)
+    whole = content(in_two(long_corpus, tiny_encoder, tmp_path / "whole.emb").path)
     output = tmp_path / "a.emb"
     first = part_path(output, 1, 2)
-    process = subprocess.Popen([sys.executable, "-c", STARTER, output, *words], stderr=subprocess.DEVNULL)
+    words = arguments(long_corpus, tiny_encoder, output)
+    process = subprocess.Popen([sys.executable, "-c", STARTER, *words], stderr=subprocess.DEVNULL)
     places = [folder / "vectors-00001.npy" for folder in (first, partial(first))]
     wait_until(lambda: any(path.exists() for path in places))
     process.kill()
@@ -167,9 +163,9 @@ def test_killed_and_started_again_gives_the_same_bytes(
     wait_until(lambda: not workers_of(output))  # they notice that nobody hears them
     assert not output.exists()
     kept = places[1].with_name("vectors-00000.npy").stat().st_ino
-    store = embed_on_devices(DEVICES, words, output)
+    store = in_two(long_corpus, tiny_encoder, output)
     assert (store.path / "vectors-00000.npy").stat().st_ino == kept, "whole shards are not made again"
-    assert content(output) == whole
+    assert content(output) == {name: data.replace(b"whole.emb", b"a.emb") for name, data in whole.items()}
     assert stores(tmp_path) == ["a.emb", "whole.emb"]
 
 
@@ -177,7 +173,7 @@ def test_under_torchrun_processes_share_a_text(
     tiny_encoder: Path, corpus: Path, whole: EmbeddingStore, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "mexma_cli"]
-    command += ["embed", *arguments(corpus, tiny_encoder), "--device", "cpu", "-o", str(tmp_path / "a.emb")]
+    command += arguments(corpus, tiny_encoder, tmp_path / "a.emb")
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     check_equal(EmbeddingStore.open(tmp_path / "a.emb"), whole)
@@ -195,16 +191,17 @@ def test_a_place_under_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torchrun_rank() is None, "alone"
 
 
-def test_a_worker_whose_starter_is_gone_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert worker_report() is None
-    read, write = os.pipe()
-    monkeypatch.setenv("MEXMA_WORKER_PIPE", str(write))
-    report = worker_report()
-    assert report is not None
-    report(3, 10, 40)
-    assert os.read(read, 100) == b"[3, 10, 40]\n"
-    os.close(read)
-    with pytest.raises(MexmaError, match="the process that started this one has ended"):
-        report(4, 10, 50)
-    os.close(write)
-    assert worker_report() is None, "what a worker starts is no worker"
+def test_what_all_processes_have_done_is_added_up() -> None:
+    told: list[tuple[int, int, int]] = []
+    counts = HashStore()
+    first, second = (
+        SharedProgress(counts, Rank(number, 2, number, 2), lambda *done: told.append(done))
+        for number in range(2)
+    )
+    first(3, 50, 0)
+    assert not told, "the number of lines is not known yet"
+    second(0, 51, 0)
+    first(5, 50, 20)
+    second(40, 51, 300)
+    first.again()
+    assert told == [(5, 101, 20), (45, 101, 320)]
