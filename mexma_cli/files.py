@@ -1,4 +1,4 @@
-"""What every store on disk needs: whole files only, manifests, checksums, one writer at a time.
+"""Files on disk: written whole or not at all, manifests, checksums, and one writer at a time.
 
 A file is written aside, flushed to the disk and renamed, so that nothing half-written is ever found under
 its final name. Manifests hold no time and no host, so equal runs give equal bytes.
@@ -40,16 +40,15 @@ _NO_LOCKS = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS}
 
 
 def behind_link(path: Path) -> Path:
-    """What is written in a path's place: of a link what it leads to, so that the link stays one."""
+    """The path itself, or the file that a link leads to: writing there leaves the link a link."""
     return path.resolve() if path.is_symlink() else path
 
 
 def make_parent(path: Path) -> None:
-    """Make the folder that an output is to lie in, if it is missing, and find out that it can be written to.
+    """Make the folder of an output if it is missing, and check that it can be written to.
 
     Raises:
-        MexmaError: It cannot, or lies in a store; the message has the output's name or its folder's, not one
-            beside it.
+        MexmaError: It cannot, or it lies in a store; the message names the output or its folder.
     """
     check_outside_stores(path)
     folder = behind_link(path).parent
@@ -66,10 +65,10 @@ def make_parent(path: Path) -> None:
 
 
 def check_outside_stores(path: Path) -> None:
-    """Refuse an output in the folder of a store: what does not belong there makes the store unreadable.
+    """Refuse an output in the folder of a store: any other file there makes the store unreadable.
 
     Raises:
-        MexmaError: It lies in one, or in what is called like one.
+        MexmaError: A folder around it is a store, or is named like one.
     """
     named = [folder for folder in path.parents if folder.suffix in STORES]
     around = [folder for folder in behind_link(path).absolute().parents if _is_store(folder)]
@@ -83,7 +82,7 @@ def check_outside_stores(path: Path) -> None:
 def _is_store(folder: Path) -> bool:
     try:
         return kind_of(folder) in STORES.values()
-    except (MexmaError, OSError):  # whatever it is
+    except (MexmaError, OSError):  # no manifest that can be read
         return False
 
 
@@ -229,7 +228,7 @@ def fingerprint(settings: Any) -> str:
 
 
 def commit_folder(part: Path, final: Path) -> None:
-    """Give a finished folder its name; what had that name before goes only after that. A link stays one."""
+    """Give a finished folder its name, then remove the one that had it before. A link stays a link."""
     final = behind_link(final)
     old = replaced_name(final)
     if final.exists() and _exchange(part, final):
@@ -248,7 +247,7 @@ def commit_folder(part: Path, final: Path) -> None:
 
 
 def replaced_name(final: Path) -> Path:
-    """What something is called that is about to go; a name that nobody gives to a copy of their own."""
+    """The name that a file or folder gets before it is removed; nobody gives it to a copy of their own."""
     number = os.getpid()
     while os.path.lexists(name := final.with_name(f"{final.name}.replaced-{number}")):
         number += 1  # in a container a killed run may have had the same one
@@ -256,12 +255,12 @@ def replaced_name(final: Path) -> Path:
 
 
 def replaced(final: Path) -> list[Path]:
-    """What had a name before and is not removed yet, of killed runs too."""
+    """The files and folders that had a name before and are not removed yet, also those of killed runs."""
     return _of_processes(final, "replaced")
 
 
 def left_aside(final: Path) -> list[Path]:
-    """What is being written `aside`, or was when a run was killed."""
+    """The files and folders that are being written `aside`, or were when a run was killed."""
     return _of_processes(final, "tmp")
 
 
@@ -273,7 +272,7 @@ def _of_processes(final: Path, what: str) -> list[Path]:
 
 
 def remove_replaced(final: Path) -> None:
-    """Remove what had a name before."""
+    """Remove the files and folders that had a name before."""
     for gone in replaced(final):
         if gone.is_dir() and not gone.is_symlink():
             shutil.rmtree(gone)
@@ -282,7 +281,7 @@ def remove_replaced(final: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Swap two names in a single step, so that neither is ever missing; False where that cannot be done."""
+    """Swap two names in a single step, so that neither is ever missing; False if the system cannot."""
     try:
         rename = ctypes.CDLL(None).renameat2
     except AttributeError:

@@ -1,4 +1,4 @@
-"""What is in the folder of an EmbeddingStore: the manifest's content and the names and lengths of files."""
+"""The folder of an EmbeddingStore: the manifest's content, and the names and lengths of files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _UNFINISHED = re.compile(
     _NAMES.pattern + r"|(?:found|lists-[ab])\.keys|index-[xy]-(?:trained|[0-9]+)\.(?:faiss|new)"
     r"|(?:forward|backward)-(?:scores|ids)\.npy"
 )
-"""What is found in unfinished folders, also those of `store.journal` and `store.neighbours`."""
+"""Files in unfinished folders, also those of `store.journal` and `store.neighbours`."""
 
 
 class _Frozen(BaseModel):
@@ -133,7 +133,7 @@ class EmbeddingManifest(_Frozen):
 
 
 class EmbeddingSettings(_Frozen):
-    """What decides every byte of a store's vectors and sentences; a run with others is another run."""
+    """All settings that decide the bytes of a store's vectors and sentences."""
 
     fingerprint: str
     pooling: str
@@ -154,7 +154,7 @@ class EmbeddingSettings(_Frozen):
         return cls(**values, source_checksum=manifest.source.checksum)
 
     def differences(self, other: EmbeddingSettings, places: tuple[str, str] = ("there", "now")) -> list[str]:
-        """In words, what is not equal; `places` says where each of the two is found."""
+        """The settings that differ, in words; `places` says where each of the two values was found."""
         return [
             f"{_WORDS.get(name, name)}: {_said(getattr(self, name))} {places[0]}, "
             f"{_said(getattr(other, name))} {places[1]}"
@@ -217,18 +217,18 @@ def files_of(shard: Shard) -> list[File]:
 
 
 def partial(path: Path) -> Path:
-    """What a store's folder is called until it is finished."""
+    """The name of a store's folder until it is finished."""
     path = behind_link(path)
     return _beside(path, path.name + ".partial")
 
 
 @contextmanager
 def unfinished(folder: Path) -> Iterator[None]:
-    """Make a folder called as by `partial`, or take the one that is there, and hold it against others.
+    """Make a folder named by `partial`, or take the one that is there, and hold it against other processes.
 
     Raises:
-        MexmaError: Another process writes there, the disk is full, or the folder is not one that a run left:
-            what else is in it would be gone.
+        MexmaError: Another process writes there, the disk is full, or the folder has files that no run left,
+            which would be lost.
     """
     with no_space_as_message(folder):
         folder.mkdir(exist_ok=True)
@@ -243,7 +243,7 @@ def unfinished(folder: Path) -> Iterator[None]:
 
 
 def part_path(path: Path, number: int, of: int) -> Path:
-    """What the store of part `number` (from 1) of a text is called: ``NAME.00003-of-00010.emb``."""
+    """The name of the store of part `number` (from 1) of a text: ``NAME.00003-of-00010.emb``."""
     ending = path.suffix if path.suffix == ".emb" else ""
     return _beside(path, f"{path.name.removesuffix(ending)}.{number:05d}-of-{of:05d}{ending}")
 
@@ -274,10 +274,10 @@ def has_store_files(path: Path) -> bool:
 
 
 def check_replaceable(path: Path, overwrite: bool) -> None:
-    """Refuse to write over what is not an embedding store, whole or damaged, and over one unless wanted.
+    """Refuse an output that is there: an embedding store, whole or damaged, unless with `overwrite`.
 
     Raises:
-        MexmaError: Something is there.
+        MexmaError: A store is there and `overwrite` is not wanted, or something else is there.
     """
     if not path.exists():
         return

@@ -35,7 +35,7 @@ def concatenate(
     """Make one store of several with the same settings, whole or not at all.
 
     Their shards are not rewritten: files get a second name where the system allows that, else they are
-    copied and checked. What a killed run left is started anew.
+    copied and checked. After a killed run it starts anew.
 
     Args:
         stores: In the order of their rows in the new one. They stay as they are.

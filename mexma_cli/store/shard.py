@@ -18,7 +18,7 @@ from mexma_cli.store.arrays import ArrayWriter, file_size
 from mexma_cli.store.layout import AGAIN, EmbeddingSettings, File, Shard
 
 _NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
-"""What systems say where a file cannot get a second name: other disk, other owner, no such thing at all."""
+"""Errors where a file cannot get a second name: another disk, another owner, or no links at all."""
 
 
 def vectors_name(index: int) -> str:
@@ -85,7 +85,7 @@ def read_rows(files: Sequence[tuple[int, Path]], rows: np.ndarray, settings: Emb
 
 
 def cut_short(path: Path) -> MexmaError:
-    """What to say of a file that had its length when the store was opened."""
+    """The error of a file that had its full length when the store was opened."""
     return MexmaError(f"{path} is damaged: it was cut short while it was read", AGAIN)
 
 
@@ -144,7 +144,7 @@ class OpenShard:
         return aside(self._vectors_path)
 
     def discard(self) -> None:
-        """Leave nothing of it."""
+        """Remove its files."""
         for file, path in zip(self._files, [self._vectors_path, self._lines_path], strict=False):
             with contextlib.suppress(OSError):  # what is still buffered does not matter any more
                 file.close()

@@ -63,7 +63,7 @@ class EmbeddingWriter:
 
     Args:
         path: The folder to be, ``NAME.emb``.
-        settings: What decides the bytes of the store; `source_checksum` is that of `source`.
+        settings: All that decides the bytes of the store; `source_checksum` is that of `source`.
         source: The text.
         encoder: Its name.
         argv: The command line, for the manifest.
@@ -257,7 +257,7 @@ class EmbeddingWriter:
             raise MexmaError(f"{self.path} holds vectors without their sentences: a text cannot be appended")
 
     def _take_up(self) -> None:
-        """Go on with what an earlier run left, after checking that it is of the same run."""
+        """Go on with the shards that an earlier run left, after checking that it had the same settings."""
         if self._overwrite:
             self._sweep()
         elif (self._folder / PROGRESS).is_file():
@@ -330,7 +330,7 @@ class EmbeddingWriter:
         self.rows_before = base.rows
 
     def _sweep(self) -> None:
-        """Remove what belongs to no whole shard: one that was being written when a run was killed."""
+        """Remove files of no whole shard, such as one that was being written when a run was killed."""
         whole = {file.name for shard in self._shards for file in files_of(shard)} | {PROGRESS}
         for stray in self._folder.iterdir():
             if stray.name not in whole:

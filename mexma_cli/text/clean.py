@@ -22,7 +22,7 @@ REASONS = {
     "cap": "the corpus or the language has more pairs than its cap",
     "no tokens": "a side is nothing to the tokeniser",
 }
-"""Reason code -> meaning, in the order in which a pair is asked."""
+"""Reason code -> meaning, in the order in which they are checked."""
 
 SMOOTHING = 10
 """Characters added to both sides before the ratio, so that short sentences may differ."""
@@ -30,7 +30,7 @@ SMOOTHING = 10
 
 @dataclass(frozen=True)
 class PairFilter:
-    """What a single pair must be like.
+    """The limits that every single pair must meet.
 
     Attributes:
         excluded: `fold` hashes of sentences that may not be on either side.
@@ -58,9 +58,9 @@ class PairFilter:
 
 
 def fold(sentence: str) -> int:
-    """Hash of a sentence's letters, marks and digits without regard to case; of all of it if it has none.
+    """Hash of a sentence's letters, marks and digits in lower case; of the whole sentence if it has none.
 
-    However they are written down: composed or not, in full or half width.
+    Composed and decomposed characters, and those of full and half width, are the same.
     """
     plain = normalize("NFKC", sentence.casefold().translate(_ignored())) or sentence
     return xxhash.xxh3_64_intdigest(plain.encode("utf-8"))
@@ -68,7 +68,7 @@ def fold(sentence: str) -> int:
 
 @cache
 def _ignored() -> dict[int, None]:
-    """Spaces, punctuation, symbols, control characters, and those that nobody sees."""
+    """Spaces, punctuation, symbols, control and invisible characters."""
     kinds = ((code, category(chr(code))) for code in range(sys.maxunicode + 1))
     return {code: None for code, kind in kinds if kind[0] in "ZPS" or kind in ("Cc", "Cf")}
 

@@ -30,12 +30,12 @@ from mexma_cli.text.names import label_of
 from mexma_cli.text.temporary import temporary_space
 
 LINE_LIMIT = 1 << 20
-"""Longest line in bytes; what is longer is no sentence but a file of another kind."""
+"""Longest line in bytes; a file with a longer one is no list of sentences."""
 
 _BLOCK = 4 << 20
 _BOM = b"\xef\xbb\xbf"
 _NO_TEXT = "is it a binary file? Vectors are read by `mexma convert`"
-_PACKED = 1 << 18  # packed bytes that are read at once: they may become a thousand times as many
+_COMPRESSED_BLOCK = 1 << 18  # a thousand times smaller than what it may become
 _ZIP = b"PK\x03\x04"
 _SPACES = {b"\xc2\x85", b"\xc2\xa0", b"\xe1\x9a", b"\xe2\x80", b"\xe2\x81", b"\xe3\x80"}
 _SPACE_STARTS = np.array([int.from_bytes(pair, "big") for pair in sorted(_SPACES)], dtype=np.uint16)
@@ -54,7 +54,7 @@ class Member:
 
 @dataclass(frozen=True)
 class FileScan:
-    """What one pass over a file found.
+    """The result of one pass over a file.
 
     Attributes:
         path: The file.
@@ -74,7 +74,7 @@ class FileScan:
 
 
 def scan(path: str | Path | Member, label: str | None = None) -> FileScan:
-    """Read a file once and check all that could go wrong later.
+    """Read a file once, and check that it can be read as lines of text later.
 
     Args:
         path: A regular file, plain or compressed, or one in a zip.
@@ -125,7 +125,7 @@ def read_latin_lines(path: Path) -> Iterator[str]:
 
 
 def estimate_lines(path: Path | Member, limit: int = 8 << 20) -> tuple[int, int, bool]:
-    """Lines and bytes of the text of a file, from its beginning; of a packed file to about a tenth.
+    """Estimate lines and bytes of a file's text from its beginning; for a compressed one to about a tenth.
 
     Args:
         limit: Bytes of text to look at; a file that has no more is counted.
@@ -137,7 +137,7 @@ def estimate_lines(path: Path | Member, limit: int = 8 << 20) -> tuple[int, int,
         MexmaError: The file is missing, a folder, or damaged; nothing else is checked here.
     """
     where = str(path)
-    lines = size = position = 0  # position: packed bytes that were read for `size` bytes of text
+    lines = size = position = 0  # position: bytes of the file that were read for `size` bytes of text
     last = b""
     with _opened(path, where) as file:
         for piece in _unpacked_pieces(file, where):
@@ -175,7 +175,7 @@ def spooled(path: str | Path) -> Iterator[Path]:
     """
     source = Path(path)
     if str(path) != "-" and (not source.exists() or source.is_dir() or source.is_file()):
-        yield source  # what is wrong with it, if anything, `scan` says better
+        yield source  # if something is wrong with it, `scan` says so
         return
     with tempfile.TemporaryDirectory(prefix="mexma-") as folder:
         copy = Path(folder) / "input"
@@ -273,15 +273,18 @@ def _unpacked_pieces(file: io.BufferedReader, where: str) -> Iterator[bytes]:
 
 
 def _decompressed(file: io.BufferedReader, compression: Compression) -> Iterator[bytes]:
-    """Frames one after the other; unlike the packers' own readers this notices a zst file that is cut short
-    and what follows xz or bz2 data and is none, lines too."""
+    """Decompress frame after frame.
+
+    Unlike the libraries' own readers this notices a zst file that is cut short, and bytes after xz or bz2
+    data that belong to no frame.
+    """
     if compression.decompressor is None:
         with xopen(file, "rb", threads=0, format=compression.name) as unpacked:
             while piece := unpacked.read(_BLOCK):
                 yield piece
         return
     frame = None
-    while packed := file.read(_PACKED):
+    while packed := file.read(_COMPRESSED_BLOCK):
         # Zeros may fill a file up after a frame; none begins with one.
         while packed := packed if frame else packed.lstrip(b"\0"):
             frame = frame or compression.decompressor()

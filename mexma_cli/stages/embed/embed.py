@@ -116,7 +116,7 @@ def embed_file(
 
 
 class _Checksum:
-    """That of a text of so many bytes, as `scan` makes it; what the file has grown by since is left out."""
+    """The checksum of the first `size` bytes of a text, as `scan` computes it; additions do not count."""
 
     def __init__(self, size: int) -> None:
         self._digest, self._left, self._begun = xxhash.xxh3_128(), size, False

@@ -1,9 +1,10 @@
-"""What a file or folder is, what is to be known of it, and whether it is whole."""
+"""What a file or folder is, the facts about it, and whether it is whole."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,9 +31,9 @@ class Info:
 
     Attributes:
         kind: In words.
-        facts: What is to be known.
+        facts: By name, in the order in which they are shown.
         problems: What is broken; empty if all that can be checked is right.
-        parts: The stores, checkpoints and encoders in a folder of such.
+        parts: The stores, checkpoints and encoders in the folder.
     """
 
     path: str
@@ -40,6 +41,14 @@ class Info:
     facts: dict[str, Any] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     parts: list[Info] = field(default_factory=list)
+
+    @contextmanager
+    def checking(self) -> Iterator[None]:
+        """Note an error of the block as a problem."""
+        try:
+            yield
+        except MexmaError as error:
+            self.problems.append(error.message)
 
     def all_problems(self) -> list[str]:
         """Its own problems and those of its parts."""
@@ -70,7 +79,7 @@ def inspect(path: str | Path) -> Info:
 
 def _kind(where: Path) -> Callable[[Path], Info] | None:
     if (where / MANIFEST).is_file():
-        return {"bitext": _bitext, "neighbours": _neighbours}.get(str(kind_of(where)), _embeddings)
+        return {"bitext": _tokenised_pairs, "neighbours": _neighbours}.get(str(kind_of(where)), _embeddings)
     known: dict[str, Callable[[Path], Info]] = {
         layout.PROGRESS: _unfinished,
         CHECKPOINT: _checkpoint,
@@ -91,7 +100,7 @@ def _kind(where: Path) -> Callable[[Path], Info] | None:
 
 def _embeddings(where: Path) -> Info:
     info = Info(str(where), "embedding store")
-    try:
+    with info.checking():
         manifest = read_manifest(where / MANIFEST, layout.EmbeddingManifest, layout.FORMAT_VERSION)
         info.facts = manifest.model_dump(mode="json", exclude={"kind", "shards", "argv"}, exclude_none=True)
         info.facts |= {
@@ -101,8 +110,6 @@ def _embeddings(where: Path) -> Info:
             "argv": " ".join(manifest.argv),
         }
         EmbeddingStore.open(where, verify=True)
-    except MexmaError as error:
-        info.problems.append(error.message)
     return info
 
 
@@ -121,35 +128,30 @@ def _unfinished(where: Path) -> Info:
     return Info(str(where), "unfinished embedding store", facts, [problem])
 
 
-def _bitext(where: Path) -> Info:
+def _tokenised_pairs(where: Path) -> Info:
     info = Info(str(where), "prepared pairs")
-    try:
+    with info.checking():
         store = TokenisedPairs.open(where)
         info.facts = store.manifest.model_dump(mode="json", exclude={"kind", "checksums"})
         store.verify()
-    except MexmaError as error:
-        info.problems.append(error.message)
     return info
 
 
 def _neighbours(where: Path) -> Info:
     info = Info(str(where), "neighbours")
-    try:
+    with info.checking():
         store = NeighbourStore.open(where)
         info.facts = store.manifest.model_dump(
             mode="json", exclude={"kind", "files", "argv"}, exclude_none=True
         )
         info.facts["argv"] = " ".join(store.manifest.argv)
         store.verify()
-    except MexmaError as error:
-        info.problems.append(error.message)
     return info
 
 
 def _several(where: Path) -> Info:
-    parts = [_kind(part) for part in sorted(where.iterdir()) if part.is_dir()]
     folders = [part for part in sorted(where.iterdir()) if part.is_dir()]
-    found = [look(part) for look, part in zip(parts, folders, strict=True) if look]
+    found = [look(part) for part in folders if (look := _kind(part))]
     pairs = sum(part.facts.get("pairs", 0) for part in found)
     return Info(str(where), "folder of stores", {"stores": len(found), "pairs": pairs}, parts=found)
 
@@ -158,12 +160,10 @@ def _checkpoint(where: Path) -> Info:
     from mexma_cli.training.checkpoint import verify
 
     info = Info(str(where), "checkpoint")
-    try:
+    with info.checking():
         manifest = verify(where)
         info.facts = {key: value for key, value in manifest.items() if key != "files"}
         info.facts["bytes"] = sum((where / name).stat().st_size for name in manifest["files"])
-    except MexmaError as error:
-        info.problems.append(error.message)
     return info
 
 
@@ -180,14 +180,12 @@ def _run(where: Path) -> Info:
     from mexma_cli.recipe import DecomposeRecipe, load_any
 
     info = Info(str(where), "training run")
-    try:
+    with info.checking():
         recipe = load_any(where / "recipe.yaml")
         if isinstance(recipe, DecomposeRecipe):
             return _decomposer(where, recipe)
         info.facts = {"recipe": recipe.name, "phases": ", ".join(phase.name for phase in recipe.phases)}
         info.parts = [part for phase in recipe.phases for part in _checkpoints(where / phase.name)]
-    except MexmaError as error:
-        info.problems.append(error.message)
     info.facts |= _last_record(where / "log.jsonl")
     info.facts["finished"] = (where / "encoder").is_dir()
     if info.facts["finished"]:
@@ -201,12 +199,10 @@ def _decomposer(where: Path, recipe: DecomposeRecipe) -> Info:
     info = Info(str(where), "decomposer", {"recipe": recipe.name, "objective": recipe.objective.name})
     info.facts |= _last_record(where / "log.jsonl")
     info.facts["finished"] = (where / MANIFEST).is_file()
-    try:
+    with info.checking():
         if info.facts["finished"]:
             manifest = TrainedDecomposer.open(where).manifest
             info.facts |= manifest.model_dump(mode="json", exclude={"kind", "format_version"})
-    except MexmaError as error:
-        info.problems.append(error.message)
     info.parts = _checkpoints(where)
     if (where / "encoder").is_dir():
         info.parts.append(_encoder(where / "encoder"))

@@ -1,4 +1,4 @@
-"""The text that a recipe lists: its files, found for every corpus and language, and their pairs, read."""
+"""The corpora of a recipe: finding their files for every language, and reading the pairs in them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PairFiles:
 
 @dataclass
 class Bitext:
-    """One corpus in one language: what becomes one store."""
+    """One corpus in one language pair, which becomes one store."""
 
     data: Data
     corpus: Corpus
@@ -72,7 +72,7 @@ class Bitext:
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """All about the text that decides what is in the store, as JSON gives it back."""
+        """All settings of the text that decide the content of the store, as JSON gives them back."""
         data, corpus = self.data, self.corpus
         source, target = self.pair
         return {
@@ -104,9 +104,9 @@ class Bitext:
             yield (reason or ("other part" if part != self.corpus.keep.value else None)), source, target
 
     def _identity(self, file: Path | Member) -> list[Any]:
-        """Name and checksum; a file is read for it once, as long as its size and time stay what they are.
+        """Name and checksum, which is computed again only if the file's size or time has changed.
 
-        A zip tells the checksums of its members by itself.
+        A zip lists the checksums of its members itself.
         """
         if isinstance(file, Member):
             with zipfile.ZipFile(file.archive) as archive:
@@ -202,7 +202,7 @@ def _files(data: Data, corpus: Corpus, language: str) -> list[Path]:
 
 
 def _spelled_otherwise(data: Data, corpus: Corpus, language: str) -> str:
-    """What to say where a corpus's files have another code for a language than the recipe."""
+    """The addition to a message where a corpus's files have another code for a language than the recipe."""
     for code in languages.spellings(language):
         files = _files(data, corpus, code)
         other = [path for path in files if path not in _files(data, corpus, language)]
@@ -212,7 +212,7 @@ def _spelled_otherwise(data: Data, corpus: Corpus, language: str) -> str:
 
 
 class _Listing:
-    """What the files of an opus or mtdata corpus hold, by language."""
+    """The files of an opus or mtdata corpus, by language."""
 
     def __init__(self, data: Data, corpus: Corpus) -> None:
         self._data, self._corpus = data, corpus

@@ -30,7 +30,7 @@ _OF_TOKENS = ("tokenizer", "max_tokens")
 
 @dataclass(frozen=True)
 class CorpusReport:
-    """What became of one corpus in one language.
+    """The result for one corpus in one language.
 
     Attributes:
         read: Pairs in the files; kept: pairs in the store; dropped: reason -> pairs.
@@ -72,7 +72,7 @@ class Quota:
 
 @dataclass(frozen=True)
 class CorpusPlan:
-    """What is to be done with a corpus: settings without the tokeniser's, and the pairs as far as known."""
+    """A corpus before it is tokenised: settings without the tokeniser's, and its pairs if they are chosen."""
 
     settings: dict[str, Any]
     selection: PairSelection | None
@@ -169,7 +169,7 @@ class LanguageWorker:
         return quota.limit(bitext.corpus) if bitext.parts else 0
 
     def _settings(self, bitext: Bitext, limit: int | None) -> dict[str, Any]:
-        """What decides about the text of a store; files that are not needed do not matter."""
+        """The settings that decide the text of a store; files that are not needed are left out."""
         wanted = bitext if limit != 0 else replace(bitext, parts=[], keep=None)
         return wanted.settings | {"limit": limit, "cap_seed": CAP_SEED, "excluded": self.excluded}
 

@@ -1,4 +1,4 @@
-"""What `prepare` would do: files, pairs and disk by language and corpus, and what is missing."""
+"""The plan of `prepare`: files, pairs and disk by language and corpus, and missing files."""
 
 from __future__ import annotations
 

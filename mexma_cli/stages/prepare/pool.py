@@ -75,7 +75,7 @@ def work_on(
 
 
 def result(future: Future[Any]) -> Any:
-    """What `work_on` gave.
+    """The result of `work_on`.
 
     Raises:
         MexmaError: Its own, or that the process is gone.

@@ -68,7 +68,7 @@ def prepare(recipe: Recipe, on_progress: Progress | None = None, workers: int = 
 
 
 def chains_of(data: Data, bitexts: list[Bitext]) -> list[list[Bitext]]:
-    """What is done one after the other: a language's corpora if limits tie them together, else each alone.
+    """Corpora in chains, one done after the other: those of a language if a limit counts them together.
 
     Corpora keep the recipe's order, those with `top_up` come last.
     """
@@ -81,7 +81,7 @@ def chains_of(data: Data, bitexts: list[Bitext]) -> list[list[Bitext]]:
 
 
 class _Preparation:
-    """The processes of one `prepare`; there are none, and nothing is written, while all is found prepared."""
+    """One run of `prepare`; it starts no process and writes nothing if all stores are there already."""
 
     def __init__(self, data: Data, bitexts: list[Bitext], tell: Progress, workers: int) -> None:
         self._data, self._jobs, self._tell, self._workers = data, bitexts, tell, workers
@@ -237,7 +237,7 @@ def _read_checksums(store: Path) -> dict[str, list[Any]]:
 
 
 def excluded_files(data: Data) -> tuple[list[str], list[MexmaError]]:
-    """The `exclude` files, and what there is no file for."""
+    """The `exclude` files, and an error for each pattern that matches none."""
     found: list[str] = []
     missing: list[MexmaError] = []
     for pattern in data.exclude:

@@ -33,7 +33,7 @@ _HASHED = np.dtype([("hash", "<u8"), ("row", "<u4")])
 
 @dataclass(frozen=True)
 class PairSelection:
-    """What was decided about the pairs of a corpus.
+    """The pairs of a corpus that are kept, and why the others are dropped.
 
     Attributes:
         path: uint8 a pair, 0 for the kept ones.
