@@ -32,7 +32,7 @@ FIXTURES = np.load(Path(__file__).parent.parent / "tests/fixtures/laser.npz")
 MARGINS = ("ratio", "distance", "absolute")
 STEPS = 20
 RENAMED = {"name: words\n": "name: bag\n"}
-"""In recipes for a checkout that has `objectives/bag`."""
+"""In recipes for a checkout whose objective has the new name."""
 CLOCK = ("seconds", "tokens_per_second")
 UNCOMPARED = ("recipe.yaml", "checkpoints", "files.json")
 PIPELINE = {
@@ -157,7 +157,9 @@ class Side:
         self.checkout = checkout.resolve()
         self.folder = folder
         self.environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(self.checkout)}
-        self.renamed = RENAMED if (self.checkout / "mexma_cli/objectives/bag").is_dir() else {}
+        settings = self.checkout / "mexma_cli/objectives/bag/settings.py"
+        registered = settings.exists() and '@objective("bag")' in settings.read_text(encoding="utf-8")
+        self.renamed = RENAMED if registered else {}
 
     def write_recipe(self, check: str, recipe: dict[str, Any]) -> None:
         """Write `CHECK/recipe.yaml` in the words of this checkout; its run is `CHECK/run`."""
