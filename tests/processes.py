@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,15 @@ class Program:
             raise subprocess.TimeoutExpired("python", timeout)
         return self.returncode
 
+    def until(self, done: Callable[[], bool]) -> None:
+        """Wait for something that it does; that it ends before is a failure."""
+        for _ in range(12_000):
+            if done():
+                return
+            self._process.join(0.01)
+            assert self.returncode is None or done(), self.communicate()
+        raise AssertionError("what was waited for never came")
+
     def communicate(self, timeout: float = 120) -> tuple[str, str]:
         """Standard output and standard error, when it has ended."""
         self.wait(timeout)
@@ -83,6 +93,7 @@ def _run(code: str, arguments: list[str], folder: Path, environment: dict[str, s
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    tempfile.tempdir = None  # TMPDIR may be another now
     for number in (1, 2):
         os.dup2(os.open(said / str(number), os.O_WRONLY | os.O_CREAT, 0o600), number)
     sys.argv = ["-c", *arguments]

@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -296,9 +295,7 @@ def test_two_processes_on_one_output(tiny_encoder: Path, corpus: Path, tmp_path:
     """The second is refused while the first goes on, and the first is not disturbed."""
     corpus.write_text("".join(f"line number {number}\n" for number in range(5000)))
     first = Program(MEXMA, *words(tiny_encoder, corpus, tmp_path / "a.emb"))
-    while not (tmp_path / "a.emb.partial").exists():
-        assert first.poll() is None, first.communicate()
-        time.sleep(0.01)
+    first.until((tmp_path / "a.emb.partial").exists)
     first.send_signal(signal.SIGSTOP)
     done = embed(tiny_encoder, corpus, "-o", tmp_path / "a.emb", "--store-dtype", "float32")
     first.send_signal(signal.SIGCONT)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from pathlib import Path
 
 import numpy as np
@@ -38,10 +37,7 @@ def run(folder: Path, *words: str | Path) -> str:
 def kill_after(shard: Path, folder: Path, *words: str | Path) -> None:
     """SIGKILL the command when a shard is there."""
     process = start(folder, *words)
-    end = time.monotonic() + 120
-    while not shard.exists():
-        assert process.poll() is None and time.monotonic() < end, "it ended before it was killed"
-        time.sleep(0.005)
+    process.until(shard.exists)
     process.kill()
     process.communicate()
 

@@ -189,12 +189,11 @@ def main(recipe: str, *overrides: str) -> None:
     _setup_privateuseone_for_python_backend(NAME, backend_module=_Device())
     kept = list(kernels())
     files_of_the_device()
-    from mexma_cli.numerics import devices
-
-    devices.pick_device = lambda wanted: torch.device("cpu" if wanted == "cpu" else NAME)
     from mexma_cli.recipe import load
     from mexma_cli.stages.train.train import train
+    from mexma_cli.training import distributed
 
+    distributed.pick_device = lambda wanted: torch.device("cpu" if wanted == "cpu" else NAME)
     with OnThere():
         train(
             load(recipe, overrides), dev_score=lambda encoder: {"xsim": float(len(encoder.embed(["One."])))}

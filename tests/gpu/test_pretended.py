@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from torch.utils import backend_registration
 from mexma_cli.recipe import load
 from mexma_cli.stages.train.train import train
 from tests.examples import demo_pairs, prepared
+from tests.processes import Program
 
 ROOT = Path(__file__).parents[2]
 PHASES = [
@@ -66,9 +65,8 @@ def test_a_run_has_the_losses_of_a_processor(
     here = [*keys, f"run={tmp_path / 'here'}", "trainer.device=cpu"]
     train(load(recipe, here), dev_score=lambda encoder: {"xsim": 1.0})
     there = [*keys, f"run={tmp_path / 'there'}", "trainer.device=cuda"]
-    command = [sys.executable, "-m", "tests.gpu.pretended", str(recipe), *there]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    program = Program("import sys; from tests.gpu.pretended import main; main(*sys.argv[1:])", recipe, *there)
+    assert program.wait() == 0, program.communicate()[1][-3000:]
     wanted, found = log_of(tmp_path / "here"), log_of(tmp_path / "there")
     assert len(found) == len(wanted) == 9
     for one, other in zip(found, wanted, strict=True):

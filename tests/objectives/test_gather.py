@@ -188,7 +188,7 @@ def found(
 ) -> list[dict[str, Terms]]:
     """What each of two processes has: terms and gradients of every loss and objective."""
     folder = tmp_path_factory.mktemp("processes")
-    mp.spawn(one_process, (str(folder), str(tiny_encoder), sentences), nprocs=2)
+    mp.start_processes(one_process, (str(folder), str(tiny_encoder), sentences), 2, start_method="forkserver")
     return [torch.load(folder / f"{rank}.pt") for rank in (0, 1)]
 
 

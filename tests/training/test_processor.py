@@ -14,7 +14,7 @@ import torch
 from mexma_cli.training.processor import denormals_flushed
 from tests.examples import tiny_recipe
 
-SIZE = 1 << 28
+SIZE = 1 << 27
 HELD = """
 import resource
 import torch
@@ -46,14 +46,14 @@ def test_freed_memory_stays_with_the_process() -> None:
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
 def test_what_is_kept_does_not_grow_beyond_what_a_step_needs() -> None:
-    """Nor does a step that takes ten times as much leave all of that behind; but needs may become more."""
+    """Nor does a step that takes four times as much leave all of that behind; but needs may become more."""
     program = f"""{HELD}
 def take(memory, tensors):
     parts = [torch.ones({SIZE} // 4 // 4) for _ in range(tensors)]
     del parts
     memory.bound()
 before = held()
-for steps in ((4, 4, 4, 40, 4, 4), (40, 4, 4), (4, 40, 4)):
+for steps in ((4, 4, 4, 16, 4, 4), (16, 4, 4), (4, 16, 4)):
     memory = KeptMemory()
     for tensors in steps:
         take(memory, tensors)

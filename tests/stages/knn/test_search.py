@@ -6,8 +6,6 @@ import logging
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +27,7 @@ from mexma_cli.stages.knn.search import (
 )
 from mexma_cli.stages.mine.mine import MineSettings, mine
 from mexma_cli.store.embeddings import EmbeddingStore
+from tests.processes import MEXMA, Program
 from tests.stores import make_store
 
 EXACT = SearchSettings()
@@ -75,8 +74,7 @@ def test_a_killed_run_goes_on_and_gives_the_same_bytes(
     paths = [str(store.path) for store in stores]
     wanted, out = tmp_path / "wanted.tsv", tmp_path / "out.tsv"
     command = ["mine", *paths, "-o", str(out)]
-    killed = subprocess.run([sys.executable, "-c", KILLED, *command], check=False)
-    assert killed.returncode == -signal.SIGKILL
+    assert Program(KILLED, *command).wait() == -signal.SIGKILL
     assert not out.exists() and (tmp_path / "out.tsv.partial" / "progress.json").is_file()
     other = CliRunner().invoke(cli, [*command, "-k", "5"])
     assert other.exit_code == 1 and "beginning of another search: k differ" in other.stderr
@@ -124,8 +122,7 @@ def test_a_killed_run_with_an_index_goes_on_and_gives_the_same_bytes(
     paths = [str(store.path) for store in stores]
     out, part = tmp_path / "out.knn", tmp_path / "out.knn.partial"
     command = ["knn", *paths, "-k", "4", "--index", "IVF8,PQ6x4fs", "--recall", "0.6", "-o", str(out)]
-    killed = subprocess.run([sys.executable, "-c", KILLED_WITH_AN_INDEX, str(entries), *command], check=False)
-    assert killed.returncode == -signal.SIGKILL
+    assert Program(KILLED_WITH_AN_INDEX, str(entries), *command).wait() == -signal.SIGKILL
     assert left <= {file.name for file in part.iterdir()} and not out.exists()
     other = CliRunner().invoke(cli, [*command, "--recall", "0.9"])
     assert other.exit_code == 1 and "beginning of another search: recall differ" in other.stderr
@@ -192,16 +189,17 @@ def test_a_budget_that_is_too_small_is_told_one_that_is_enough(
 ) -> None:
     """As a user does it: the number in the hint, in a new process."""
 
-    def run(memory: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "mexma_cli", "mine", *(str(store.path) for store in stores)]
-        command += ["-o", str(tmp_path / "out.tsv"), "--index", index, "--memory", memory]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+    def run(memory: str) -> tuple[int, str]:
+        paths = [store.path for store in stores]
+        options = ["-o", tmp_path / "out.tsv", "--index", index, "--memory", memory]
+        program = Program(MEXMA, "mine", *paths, *options)
+        return program.wait(), program.communicate()[1]
 
-    refused = run("1M")
-    assert refused.returncode == 1 and "--memory 1.0 MB is too little" in refused.stderr
-    said = re.search(r"--memory ([0-9.]+[KMG]) is enough", refused.stderr)
-    assert said is not None, refused.stderr
-    assert run(said[1]).returncode == 0
+    code, said = run("1M")
+    assert code == 1 and "--memory 1.0 MB is too little" in said
+    enough = re.search(r"--memory ([0-9.]+[KMG]) is enough", said)
+    assert enough is not None, said
+    assert run(enough[1])[0] == 0
 
 
 def test_going_on_with_too_little_memory_is_told_what_it_was_begun_with(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +34,14 @@ def started(recipe_file: Path, run: Path, *arguments: str) -> Program:
 
 def wait_for(run: Path, phase: str, step: int, process: Program) -> None:
     """Until the log has that step; a run that ended before is a failure."""
-    end = time.monotonic() + 120
-    while time.monotonic() < end:
-        assert process.poll() is None, process.communicate()[1]
-        if (run / "log.jsonl").is_file():
-            whole = (run / "log.jsonl").read_text().split("\n")[:-1]
-            if any((r["phase"], r["step"]) == (phase, step) for r in map(json.loads, whole)):
-                return
-        time.sleep(0.01)
-    pytest.fail("the step never came")
+
+    def logged() -> bool:
+        if not (run / "log.jsonl").is_file():
+            return False
+        whole = (run / "log.jsonl").read_text().split("\n")[:-1]
+        return any((r["phase"], r["step"]) == (phase, step) for r in map(json.loads, whole))
+
+    process.until(logged)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
