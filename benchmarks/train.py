@@ -125,27 +125,25 @@ def make(shape: str, vocabulary: int | None = None) -> tuple[Any, Any]:
     """An untrained encoder, and MEXMA on it."""
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.encoder.model.hugging_face import new_model
-    from mexma_cli.objectives.mexma import Mexma
-    from mexma_cli.recipe import MexmaObjective
+    from mexma_cli.objectives.mexma.loss import Mexma
+    from mexma_cli.objectives.mexma.settings import MexmaSettings
 
     tokenizer = SentenceEncoder.load("mini", "cpu").tokenizer
     model = new_model(SHAPES[shape], vocabulary or len(tokenizer), 512, 0)
     encoder = SentenceEncoder("new", model, tokenizer, max_tokens=512)
-    return encoder, Mexma(encoder, MexmaObjective(name="mexma"))
+    return encoder, Mexma(encoder, MexmaSettings(name="mexma"))
 
 
 def run_one(program: str, settings: argparse.Namespace) -> dict[str, Any]:
     """First losses, tokens a second of each step, and memory in bytes, of one program."""
     from mexma_cli.encoder.model.attention import choose_backend
+    from mexma_cli.objectives.views import TokenPairs
     from mexma_cli.recipe import Trainer as Settings
-    from mexma_cli.stages.train.train import vocabulary_of
     from mexma_cli.training.distributed import Processes
-    from mexma_cli.training.masking import build_views
     from mexma_cli.training.trainer import Trainer
 
     encoder, mexma = make(settings.shape, settings.vocabulary)
     pairs = real_pairs(settings, encoder, program == "authors-grouped")
-    vocabulary = vocabulary_of(encoder)
     device = torch.device(settings.device)
     if settings.memory:
         _limit(settings.memory, device)
@@ -153,7 +151,7 @@ def run_one(program: str, settings: argparse.Namespace) -> dict[str, Any]:
 
     def views(start: int) -> Any:
         batch = pairs.ids(start, settings.pairs)
-        return build_views(batch, mexma.views(), vocabulary, 42, start).to(device)
+        return mexma.batch(TokenPairs(batch, 42, start)).to(device)
 
     plain = program.startswith("authors")
     objective = mexma if not plain else Packed(mexma) if program == "authors-packed" else Padded(mexma)
@@ -188,7 +186,6 @@ def run_one(program: str, settings: argparse.Namespace) -> dict[str, Any]:
             trainer = Trainer(
                 mexma,
                 pairs,
-                vocabulary,
                 Settings(**keys),
                 Path(folder),
                 None,

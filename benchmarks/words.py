@@ -16,17 +16,18 @@ from pathlib import Path
 from encoder import scores
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.objectives.words import Words
-from mexma_cli.recipe import Recipe, WordsObjective, load
+from mexma_cli.objectives.bag.loss import Bag
+from mexma_cli.objectives.bag.settings import BagSettings
+from mexma_cli.recipe import Recipe, load
 from mexma_cli.training import checkpoint
 
 
 def exported(run: Path, recipe: Recipe) -> SentenceEncoder:
     """The encoder of the run's phase `words`, as this recipe would export it."""
     phase = recipe.phases[0]
-    assert isinstance(phase.objective, WordsObjective)
+    assert isinstance(phase.objective, BagSettings)
     encoder = SentenceEncoder.load(str(run / phase.name / "encoder"), "cpu")
-    words = Words(encoder, phase.objective)
+    words = Bag(encoder, phase.objective)
     last = checkpoint.found(run / phase.name / "checkpoints")[-1]
     state = checkpoint.load(last).objective
     words.load_state_dict(state, strict=False)  # `moment` may be more than these need

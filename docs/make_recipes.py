@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from mexma_cli.recipe import DecomposeRecipe, Recipe, Section, shipped
+from mexma_cli.recipe.section import kinds_of
 
 HEADER = """\
 # The keys of recipes
@@ -54,23 +55,24 @@ def render() -> str:
     return "\n".join([HEADER, *own, *other, names])
 
 
-def tables(section: type[Section], path: str, after: str = "") -> Iterator[str]:
+def tables(section: type[Section], path: str, after: str = "", own_kind: str = "") -> Iterator[str]:
     """What a section is, the table of its keys, and the same of the sections in it."""
     yield " ".join((section.__doc__ or "").split()).replace("<", "\\<") + "\n"
     rows = ["| key | value | default | what it is |", "| --- | --- | --- | --- |"]
     inner = []
     for name, field in sorted(section.model_fields.items(), key=lambda item: item[0] != "name"):
         key = field.alias or name
-        cells = (f"`{key}`", value(field), default(field), explanation(section, name))
+        is_what = f"`{own_kind}`" if own_kind and name == "name" else value(field)
+        cells = (f"`{key}`", is_what, default(field), explanation(section, name))
         rows.append("| " + " | ".join(cells) + " |")
         many = "[]" if get_origin(field.annotation) is tuple else ""
-        inner += [(found, f"{path}.{key}{many}".lstrip(".")) for found in sections(field.annotation)]
+        place = f"{path}.{key}{many}".lstrip(".")
+        inner += [(found, place, kind) for kind, found in kinds_of(field.annotation).items()]
     yield "\n".join(rows) + "\n"
-    for found, place in inner:
-        names = get_args(found.model_fields["name"].annotation) if "name" in found.model_fields else ()
-        which = f", name: {names[0]}" if len(names) == 1 else ""
+    for found, place, kind in inner:
+        which = f", name: {kind}" if kind else ""
         yield f"### `{place}`{which}{after}\n"
-        yield from tables(found, place, after)
+        yield from tables(found, place, after, kind)
 
 
 def explanation(section: type[Section], name: str) -> str:
@@ -89,13 +91,6 @@ def explanation(section: type[Section], name: str) -> str:
     return ""
 
 
-def sections(annotation: Any) -> list[type[Section]]:
-    """The sections that a value is, has in its list or may be one of."""
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        return [annotation]
-    return [found for part in get_args(annotation) for found in sections(part)]
-
-
 def value(field: FieldInfo) -> str:
     """What kind of value a key has, in words."""
     bounds = [
@@ -112,7 +107,7 @@ def value(field: FieldInfo) -> str:
 def kind(annotation: Any, one: bool) -> str:
     """The words for a type, of one value or of several."""
     origin, parts = get_origin(annotation), get_args(annotation)
-    if sections(annotation) and origin is not tuple:
+    if kinds_of(annotation) and origin is not tuple:
         return ("section" if one else "sections") + " or null" * (NoneType in parts)
     if annotation in WORDS:
         return WORDS[annotation][not one]
@@ -136,7 +131,7 @@ def default(field: FieldInfo) -> str:
     """A key's default as YAML, or that it is needed."""
     if field.is_required():
         return "needed"
-    if sections(field.annotation) and field.default_factory is not None:
+    if kinds_of(field.annotation) and field.default_factory is not None:
         return "with its defaults"
     return f"`{json.dumps(field.get_default(call_default_factory=True))}`"
 

@@ -9,8 +9,9 @@ from typing import Any
 import yaml
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.objectives.words import Words
-from mexma_cli.recipe import NewEncoder, TrainTokenizer, WordsObjective, load
+from mexma_cli.objectives.bag.loss import Bag
+from mexma_cli.objectives.bag.settings import BagSettings
+from mexma_cli.recipe import NewEncoder, TrainTokenizer, load
 from mexma_cli.stages.prepare.prepare import prepare
 from mexma_cli.stages.prepare.tokenizer import train_tokenizer
 
@@ -28,13 +29,13 @@ def demo_pairs(count: int) -> list[str]:
     return text.splitlines()[:count]
 
 
-def untrained_words(settings: WordsObjective) -> Words:
+def untrained_words(settings: BagSettings) -> Bag:
     """Token embeddings as they are before training, of a small vocabulary of words and pieces."""
     text = [side for pair in demo_pairs(300) for side in pair.split("\t")]
     wanted = TrainTokenizer(vocabulary=400, words=150, lowercase=True, latin=True)
     tokenizer = train_tokenizer(wanted, lambda: weighed(text))
     shape = NewEncoder(layers=1, width=64, heads=4, ffn=64, dropout=0.0)
-    return Words(SentenceEncoder.new(shape, tokenizer, max_tokens=40, seed=0), settings)
+    return Bag(SentenceEncoder.new(shape, tokenizer, max_tokens=40, seed=0), settings)
 
 
 def prepared(folder: Path, pairs: list[str], keys: dict[str, Any]) -> Path:

@@ -49,6 +49,7 @@ WITHOUT_TORCH = ["formats", "store", "text", "languages", "recipe", "errors"]
 # Where the import's name is not the package's.
 DISTRIBUTIONS = {
     "yaml": "pyyaml",
+    "pydantic_core": "pydantic",
     "faiss": "faiss-cpu",
     "huggingface_hub": "huggingface-hub",
     "sentence_transformers": "sentence-transformers",

@@ -22,7 +22,8 @@ from docs.make_mini.smaller import smaller
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading.card import head
 from mexma_cli.languages import name
-from mexma_cli.recipe import Recipe, WordsObjective, load
+from mexma_cli.objectives.bag.settings import BagSettings
+from mexma_cli.recipe import Recipe, load
 
 ROOT = Path(__file__).parent.parent.parent
 MODEL = ROOT / "mexma_cli" / "models" / "mini"
@@ -132,7 +133,7 @@ def main() -> None:
     recipe = load(arguments.run / "recipe.yaml")
     encoder = SentenceEncoder.load(str(arguments.run / "encoder"), "cpu")
     objective = recipe.phases[0].objective
-    assert isinstance(objective, WordsObjective) and objective.own_tokens
+    assert isinstance(objective, BagSettings) and objective.own_tokens
     encoder = smaller(encoder, objective.own_tokens, INNER, NGRAMS)
     encoder.save(MODEL, dtype="int3")
     size = sum(path.stat().st_size for path in MODEL.rglob("*") if path.is_file())

@@ -9,15 +9,7 @@ from __future__ import annotations
 
 from mexma_cli.recipe.decompose import DecomposeObjective, DecomposeRecipe, DecomposeTrainer
 from mexma_cli.recipe.load import load, load_any, shipped
-from mexma_cli.recipe.objectives import (
-    ClftObjective,
-    ContrastiveObjective,
-    DapObjective,
-    Head,
-    MexmaObjective,
-    Objective,
-    WordsObjective,
-)
+from mexma_cli.recipe.registry import ObjectiveSettings, objective
 from mexma_cli.recipe.section import Section
 from mexma_cli.recipe.sections import (
     Corpus,
@@ -33,28 +25,23 @@ from mexma_cli.recipe.sections import (
 )
 
 __all__ = [
-    "ClftObjective",
-    "ContrastiveObjective",
     "Corpus",
-    "DapObjective",
     "Data",
     "DecomposeObjective",
     "DecomposeRecipe",
     "DecomposeTrainer",
     "DevSet",
     "Encoder",
-    "Head",
     "Keep",
-    "MexmaObjective",
     "NewEncoder",
-    "Objective",
+    "ObjectiveSettings",
     "Phase",
     "Recipe",
     "Section",
     "TrainTokenizer",
     "Trainer",
-    "WordsObjective",
     "load",
     "load_any",
+    "objective",
     "shipped",
 ]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import ValidationError
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe.inherit import IMPLIED_PHASE
-from mexma_cli.recipe.section import Section
+from mexma_cli.recipe.section import Section, kinds_of
 
 PLAIN = {
     "bool_parsing": "should be true or false",
@@ -66,7 +66,7 @@ def explained(path: str, model: type[Section], raw: dict[str, Any], error: Valid
         if problem["type"] == "too_short" and lines:
             continue  # an entry that is wrong in itself was left out of its list
         if problem["type"] == "extra_forbidden":
-            hint = hint or _phase(problem["loc"], raw.get("phases")) or _nearest(problem["loc"], model)
+            hint = hint or _phase(problem["loc"], raw.get("phases")) or _nearest(problem["loc"], model, raw)
         lines.append(_line(problem, raw.get("phases")))
     return MexmaError(f"{path}: " + "; ".join(_once(lines, raw.get("phases"))), hint)
 
@@ -126,9 +126,9 @@ def _phase(location: tuple[int | str, ...], phases: Any) -> str | None:
     return f"did you mean `phases.{location[0]}`?" if len(location) == 1 and location[0] in names else None
 
 
-def _nearest(location: tuple[int | str, ...], model: type[Section]) -> str:
+def _nearest(location: tuple[int | str, ...], model: type[Section], raw: Any) -> str:
     """A hint for an unknown key: one of its section, or one that is called so in another."""
-    key, section = str(location[-1]), _section(model, location[:-1])
+    key, section = str(location[-1]), _section(model, location[:-1], raw)
     known = list(_keys(section)) if section else []
     if "phases" in known:
         known += _AT_THE_TOP
@@ -149,7 +149,7 @@ def _places(section: type[Section]) -> Iterator[tuple[str, ...]]:
     for name, annotation in _keys(section).items():
         yield (name,)
         before = () if name == "phases" else (name,)  # `trainer` and `objective` may stand at the top
-        for inner in _sections(annotation):
+        for inner in kinds_of(annotation).values():
             yield from ((*before, *place) for place in _places(inner))
 
 
@@ -158,34 +158,27 @@ def _keys(section: type[Section]) -> dict[str, Any]:
     return {field.alias or name: field.annotation for name, field in section.model_fields.items()}
 
 
-def _section(model: type[Section], location: tuple[int | str, ...]) -> type[Section] | None:
+def _section(model: type[Section], location: tuple[int | str, ...], raw: Any) -> type[Section] | None:
     """The section at a place; None if what is there has no keys of its own."""
-    found = [model]
+    kinds: dict[str, type[Section]] = {"": model}
     for part in location:
-        if isinstance(part, int):
-            continue  # an entry of a list is of the same kind as all of them
-        if len(found) > 1:  # the part says which objective it is
-            found = [one for one in found if part in get_args(one.model_fields["name"].annotation)]
-            continue
-        found = _sections(_keys(found[0])[part])
-        if not found:
-            return None
-    return found[0]
+        if isinstance(part, str):  # a number is a place in a list, whose entries are all of these kinds
+            kinds = kinds_of(_keys(_chosen(kinds, raw))[part])
+            if not kinds:
+                return None
+        raw = raw[part]
+    return _chosen(kinds, raw)
 
 
-def _sections(annotation: Any) -> list[type[Section]]:
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        return [annotation]
-    return [section for part in get_args(annotation) for section in _sections(part)]
+def _chosen(kinds: dict[str, type[Section]], raw: Any) -> type[Section]:
+    return kinds[raw["name"]] if len(kinds) > 1 else next(iter(kinds.values()))
 
 
 def _readable(location: tuple[int | str, ...], phases: Any) -> list[str]:
-    """A place as the user wrote it: phases by their name, none where it was implied, and no union tags."""
+    """A place as the user wrote it: phases by their name, none where it was implied."""
     parts = [str(part) for part in location]
     if parts[:1] != ["phases"] or len(parts) < 3:
         return parts
     phase, inner = phases[int(parts[1])], parts[2:]
-    if inner[0] == "objective" and len(inner) > 1:
-        inner = [inner[0], *inner[2:]]  # the second part only says which objective it is
     name = phase.get("name", parts[1]) if isinstance(phase, dict) else parts[1]
     return inner if name == IMPLIED_PHASE else ["phases", str(name), *inner]

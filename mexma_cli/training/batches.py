@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from mexma_cli.objectives.base import Masking, PairViews, Rebuilding
-from mexma_cli.training.masking import Vocabulary, build_views
+from mexma_cli.objectives.views import PairViews, TokenPairs
 from mexma_cli.training.pairs import Pairs
 
 
 class Batches:
-    """Views of the pairs from any position of a run on.
+    """Batches of the pairs from any position of a run on.
 
     Args:
         pairs: Where pairs come from. Of a large run they are read from all over the disk, which takes time.
-        vocabulary: Ids for building views.
-        wanted: What the objective asks for (`Objective.views`).
-        seed: Of the masks.
+        make: From pairs to a batch (`Objective.batch`).
+        seed: Of everything random about them.
         count: Pairs in a micro-batch.
     """
 
-    def __init__(
-        self, pairs: Pairs, vocabulary: Vocabulary, wanted: Masking | Rebuilding | None, seed: int, count: int
-    ) -> None:
-        self._pairs, self._vocabulary, self._wanted = pairs, vocabulary, wanted
-        self._seed, self._count = seed, count
+    def __init__(self, pairs: Pairs, make: Callable[[TokenPairs], PairViews], seed: int, count: int) -> None:
+        self._pairs, self._make, self._seed, self._count = pairs, make, seed, count
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._ahead: tuple[int, Future[PairViews]] | None = None
 
@@ -35,11 +31,11 @@ class Batches:
             following: Where the one begins that will be asked for next, to be made meanwhile.
         """
         ahead, self._ahead = self._ahead, None
-        views = ahead[1].result() if ahead and ahead[0] == start else self._views(start)
+        views = ahead[1].result() if ahead and ahead[0] == start else self._made(start)
         if following is not None:
-            self._ahead = following, self._thread.submit(self._views, following)
+            self._ahead = following, self._thread.submit(self._made, following)
         return views
 
-    def _views(self, start: int) -> PairViews:
-        pairs, languages = self._pairs.ids(start, self._count), self._pairs.languages(start, self._count)
-        return build_views(pairs, self._wanted, self._vocabulary, self._seed, start, languages)
+    def _made(self, start: int) -> PairViews:
+        ids, languages = self._pairs.ids(start, self._count), self._pairs.languages(start, self._count)
+        return self._make(TokenPairs(ids, self._seed, start, languages))

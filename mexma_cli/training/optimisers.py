@@ -1,4 +1,4 @@
-"""AdamW for each player of an objective, and the rates of its groups."""
+"""AdamW for an objective, and the rates of its groups of parameters."""
 
 from __future__ import annotations
 
@@ -8,21 +8,18 @@ from mexma_cli.objectives.base import Objective
 from mexma_cli.recipe import Trainer as Settings
 from mexma_cli.training.schedule import rate_factor
 
-Groups = dict[str, list[torch.nn.Parameter]]
-
 
 def freeze(objective: Objective, settings: Settings) -> None:
     """Take the gradients from groups whose rate is 0."""
-    for groups in objective.players():
-        for name, parameters in groups.items():
-            for parameter in parameters:
-                parameter.requires_grad_(parameter.requires_grad and _share(name, settings) > 0)
+    for name, parameters in objective.groups().items():
+        for parameter in parameters:
+            parameter.requires_grad_(parameter.requires_grad and _share(name, settings) > 0)
 
 
-def adamw(groups: Groups, settings: Settings) -> torch.optim.AdamW:
+def adamw(objective: Objective, settings: Settings) -> torch.optim.AdamW:
     """AdamW; only matrices decay, and the word embeddings have their own share of the rate."""
     chosen = []
-    for name, parameters in groups.items():
+    for name, parameters in objective.groups().items():
         for decays in (True, False):
             members = [p for p in parameters if p.requires_grad and (p.dim() >= 2) == decays]
             if members:
@@ -42,8 +39,7 @@ def rate(step: int, settings: Settings) -> float:
     return settings.learning_rate * rate_factor(step, settings.steps, settings.warmup, settings.schedule)
 
 
-def set_rates(optimisers: list[torch.optim.AdamW], step: int, settings: Settings) -> None:
+def set_rates(optimiser: torch.optim.AdamW, step: int, settings: Settings) -> None:
     """Give every group its rate for a step."""
-    for optimiser in optimisers:
-        for group in optimiser.param_groups:
-            group["lr"] = rate(step, settings) * group["share"]
+    for group in optimiser.param_groups:
+        group["lr"] = rate(step, settings) * group["share"]

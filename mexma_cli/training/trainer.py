@@ -1,8 +1,8 @@
 """The training loop.
 
-    for each step:  draw pairs -> build views -> forward, weigh, backward (accumulated) -> clip -> step
+    for each step:  draw pairs -> batch -> forward, weigh, backward (accumulated) -> clip -> step
 
-The trainer knows no loss: the objective says which views it needs, which terms it has and which
+The trainer knows no loss: the objective says how its batch is made, which terms it has and which
 parameters there are. Everything random in step n comes from (seed, n), so a resumed run is the run that
 would have been. With several processes each takes its share of every batch; `distributed` has the rest.
 """
@@ -30,7 +30,6 @@ from mexma_cli.training.distributed import Processes, Shared
 from mexma_cli.training.dropout import hasten_dropout
 from mexma_cli.training.failure import Batch, not_a_number
 from mexma_cli.training.log import Log
-from mexma_cli.training.masking import Vocabulary
 from mexma_cli.training.optimisers import adamw, freeze, rate, set_rates
 from mexma_cli.training.pairs import Pairs
 from mexma_cli.training.processor import KeptMemory, denormals_flushed
@@ -47,7 +46,6 @@ class Trainer:
     Args:
         objective: With its encoder; it is moved to its device.
         pairs: Where pairs come from.
-        vocabulary: Ids for building batches.
         settings: The recipe's `trainer` section.
         folder: Of this phase; checkpoints go below it.
         dev_score: Scores the encoder, at `dev_every` and at the end.
@@ -58,7 +56,6 @@ class Trainer:
         self,
         objective: Objective,
         pairs: Pairs,
-        vocabulary: Vocabulary,
         settings: Settings,
         folder: Path,
         dev_score: DevScore | None,
@@ -66,7 +63,7 @@ class Trainer:
     ) -> None:
         self.objective = objective
         self.pairs = pairs
-        self.batches = Batches(pairs, vocabulary, objective.views(), settings.seed, settings.batch_pairs)
+        self.batches = Batches(pairs, objective.batch, settings.seed, settings.batch_pairs)
         self.settings = settings
         self.folder = folder
         self.checkpoints = folder / "checkpoints"
@@ -82,7 +79,7 @@ class Trainer:
             hasten_dropout(objective)
         freeze(objective, settings)
         self.shared = Shared(objective, processes, self.device, settings.sharding == "full")
-        self.optimisers = [adamw(groups, settings) for groups in objective.players()]
+        self.optimiser = adamw(objective, settings)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "fp16")
         self.average: dict[str, torch.Tensor] = {}
         if settings.average:
@@ -145,10 +142,10 @@ class Trainer:
         return True
 
     def _one_step(self) -> dict[str, Any]:
-        """Forward and backward over the accumulated micro-batches, then one step of every player."""
+        """Forward and backward over the accumulated micro-batches, then one step."""
         settings = self.settings
         torch.manual_seed(_mix(settings.seed, self.step, self.processes.rank))  # dropout
-        set_rates(self.optimisers, self.step, settings)
+        set_rates(self.optimiser, self.step, settings)
         self.objective.train()
         losses, tokens = [], 0
         for micro in range(settings.accumulate):
@@ -195,8 +192,7 @@ class Trainer:
 
     def _gradient_norm(self) -> float:
         """Clip the gradients to the largest norm; the norm before that."""
-        for optimiser in self.optimisers:
-            self.scaler.unscale_(optimiser)
+        self.scaler.unscale_(self.optimiser)
         parameters = [p for _, p in self._trained()]
         norm = torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip or math.inf)
         return float(distributed.whole(norm))
@@ -207,9 +203,8 @@ class Trainer:
 
     def _update(self) -> None:
         """Step, forget the gradients, move the running mean."""
-        for optimiser in self.optimisers:
-            self.scaler.step(optimiser)
-            optimiser.zero_grad(set_to_none=True)
+        self.scaler.step(self.optimiser)
+        self.optimiser.zero_grad(set_to_none=True)
         self.scaler.update()
         if self.average:
             decay = min(self.settings.average, (1 + self.step) / (10 + self.step))
@@ -252,7 +247,7 @@ class Trainer:
 
     def save(self, best: bool = False) -> Path:
         """Write a checkpoint of this moment, whoever holds which part of it."""
-        players = [optimiser.state_dict() for optimiser in self.optimisers]
+        players = [self.optimiser.state_dict()]
         whole = partial(distributed.whole, kept=self.processes.first)
         state = checkpoint.State(
             self.step,
@@ -289,8 +284,8 @@ class Trainer:
         self.objective.load_state_dict(
             {name: distributed.part_of(value, here[name]) for name, value in state.objective.items()}
         )
-        for optimiser, saved in zip(self.optimisers, state.optimisers["players"], strict=True):
-            distributed.load_optimiser(optimiser, saved)
+        (saved,) = state.optimisers["players"]
+        distributed.load_optimiser(self.optimiser, saved)
         self.scaler.load_state_dict(state.optimisers["scaler"])
         self.average = {
             name: distributed.part_of(state.average[name], value) for name, value in self.average.items()

@@ -12,11 +12,9 @@ import torch
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.packing import PackedBatch
 from mexma_cli.encoder.model.pooling import Dense, Normalize
-from mexma_cli.objectives.base import PairViews
-from mexma_cli.objectives.clft import Clft, chosen
-from mexma_cli.recipe import ClftObjective
-from mexma_cli.stages.train.train import vocabulary_of
-from mexma_cli.training.masking import build_views
+from mexma_cli.objectives.clft.loss import Clft, chosen
+from mexma_cli.objectives.clft.settings import ClftSettings
+from tests.objectives.pairs import views_of
 
 Sentences = dict[str, list[str]]
 
@@ -28,12 +26,6 @@ def encoder_of(folder: Path, pooling: str) -> SentenceEncoder:
         torch.manual_seed(5)
         encoder.modules = torch.nn.Sequential(Dense(torch.nn.Linear(32, 20), torch.nn.Tanh()), Normalize())
     return encoder
-
-
-def views_of(objective: Clft, sentences: Sentences) -> PairViews:
-    encoder = objective.encoder
-    sides = [[ids[1:-1] for ids in encoder.tokenize(sentences[side])] for side in ("fra", "eng")]
-    return build_views(list(zip(*sides, strict=True)), objective.views(), vocabulary_of(encoder))
 
 
 def other_than(encoder: SentenceEncoder) -> SentenceEncoder:
@@ -54,7 +46,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 def test_the_loss_is_the_formulas(tiny_encoder: Path, sentences: Sentences, pooling: str) -> None:
     encoder = encoder_of(tiny_encoder, pooling)
     teacher = other_than(encoder)
-    objective = Clft(encoder, ClftObjective(name="clft"), teacher).eval()
+    objective = Clft(encoder, ClftSettings(name="clft"), teacher).eval()
     terms = objective(views_of(objective, sentences))
     source, target = (unit(encoder.embed(sentences[side])) for side in ("fra", "eng"))
     anchors = unit(teacher.embed(sentences["eng"]))
@@ -70,11 +62,11 @@ def test_the_loss_is_the_formulas(tiny_encoder: Path, sentences: Sentences, pool
 def test_the_teacher_is_frozen_and_in_no_checkpoint(tiny_encoder: Path, sentences: Sentences) -> None:
     encoder = encoder_of(tiny_encoder, "dense")
     teacher = copy.deepcopy(encoder)
-    objective = Clft(encoder, ClftObjective(name="clft"), teacher)
+    objective = Clft(encoder, ClftSettings(name="clft"), teacher)
     views = views_of(objective, sentences)
     trained = {id(p) for p in [*encoder.model.parameters(), *encoder.modules.parameters()]}
     assert {id(p) for p in objective.parameters()} == trained
-    (groups,) = objective.players()
+    groups = objective.groups()
     assert {id(p) for group in groups.values() for p in group} == trained
     kept = {f"model.{name}" for name in encoder.model.state_dict()}
     assert set(objective.state_dict()) == kept | {"after.0.linear.weight", "after.0.linear.bias"}
@@ -101,7 +93,7 @@ def test_gradients_reach_both_sides_of_the_cross_term_alone(
 ) -> None:
     """No stop-gradient is stated: the targets are drawn to the sources too."""
     encoder = encoder_of(tiny_encoder, "mean")
-    objective = Clft(encoder, ClftObjective(name="clft"), other_than(encoder)).eval()
+    objective = Clft(encoder, ClftSettings(name="clft"), other_than(encoder)).eval()
     words = encoder.model.get_input_embeddings().weight
     views = views_of(objective, sentences)
     objective(views)[term].backward()
@@ -115,7 +107,7 @@ def test_an_export_keeps_pooling_and_modules(
     tiny_encoder: Path, sentences: Sentences, tmp_path: Path
 ) -> None:
     encoder = encoder_of(tiny_encoder, "dense")
-    objective = Clft(encoder, ClftObjective(name="clft"), copy.deepcopy(encoder))
+    objective = Clft(encoder, ClftSettings(name="clft"), copy.deepcopy(encoder))
     with torch.no_grad():
         objective.after[0].linear.weight.mul_(1.5)
     objective.export().save(tmp_path / "saved")
@@ -126,7 +118,7 @@ def test_an_export_keeps_pooling_and_modules(
 
 def test_sentences_chosen_from_a_packed_batch(tiny_encoder: Path, sentences: Sentences) -> None:
     objective = Clft(
-        encoder_of(tiny_encoder, "cls"), ClftObjective(name="clft"), encoder_of(tiny_encoder, "cls")
+        encoder_of(tiny_encoder, "cls"), ClftSettings(name="clft"), encoder_of(tiny_encoder, "cls")
     )
     batch = views_of(objective, sentences).batch
     some = chosen(batch, [2, 5, 11])
@@ -146,13 +138,13 @@ def test_the_teacher_comes_first(
 ) -> None:
     """Its rows are read from the device, which must not have the encoder's pass to do by then."""
     encoder = encoder_of(tiny_encoder, "mean")
-    objective = Clft(encoder, ClftObjective(name="clft"), copy.deepcopy(encoder))
+    objective = Clft(encoder, ClftSettings(name="clft"), copy.deepcopy(encoder))
     order: list[SentenceEncoder] = []
 
     def noted(encoder: SentenceEncoder, batch: PackedBatch) -> torch.Tensor:
         order.append(encoder)
         return torch.ones(len(batch.lengths), encoder.dim)
 
-    monkeypatch.setattr("mexma_cli.objectives.clft._vectors", noted)
+    monkeypatch.setattr("mexma_cli.objectives.clft.loss._vectors", noted)
     objective(views_of(objective, sentences))
     assert order == [objective.teacher, encoder]

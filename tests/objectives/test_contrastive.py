@@ -9,26 +9,17 @@ import pytest
 import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.objectives.base import PairViews
-from mexma_cli.objectives.contrastive import Contrastive
-from mexma_cli.recipe import ContrastiveObjective
-from mexma_cli.training.masking import Vocabulary, build_views
+from mexma_cli.objectives.contrastive.loss import Contrastive
+from mexma_cli.objectives.contrastive.settings import ContrastiveSettings
+from tests.objectives.pairs import views_of
 
 Sentences = dict[str, list[str]]
 
 
 def objective_of(folder: Path, **settings: object) -> Contrastive:
     encoder = SentenceEncoder.load(str(folder), "cpu")
-    chosen = ContrastiveObjective.model_validate({"name": "contrastive"} | settings)
+    chosen = ContrastiveSettings.model_validate({"name": "contrastive"} | settings)
     return Contrastive(encoder, chosen).eval()
-
-
-def views_of(objective: Contrastive, sentences: Sentences) -> PairViews:
-    tokenizer = objective.encoder.tokenizer
-    special = frozenset(tokenizer.all_special_ids)
-    vocabulary = Vocabulary(0, 2, tokenizer.mask_token_id, special, len(tokenizer), 2)
-    sides = [[ids[1:-1] for ids in objective.encoder.tokenize(sentences[side])] for side in ("fra", "eng")]
-    return build_views(list(zip(*sides, strict=True)), objective.views(), vocabulary)
 
 
 def loss_in_numpy(
@@ -64,7 +55,7 @@ def test_a_repeated_sentence_is_no_negative(tiny_encoder: Path, sentences: Sente
 def test_training_brings_translations_together(tiny_encoder: Path, sentences: Sentences) -> None:
     objective = objective_of(tiny_encoder, temperature=0.1)
     views = views_of(objective, sentences)
-    (groups,) = objective.players()
+    groups = objective.groups()
     assert {id(p) for group in groups.values() for p in group} == {id(p) for p in objective.parameters()}
     optimiser = torch.optim.AdamW([p for group in groups.values() for p in group], lr=1e-3)
     losses = []

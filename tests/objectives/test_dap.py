@@ -12,12 +12,12 @@ from transformers import AutoModel, AutoModelForMaskedLM
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
-from mexma_cli.objectives import dap as module
-from mexma_cli.objectives.base import PairViews
-from mexma_cli.objectives.dap import Dap
-from mexma_cli.recipe import DapObjective
-from mexma_cli.stages.train.train import vocabulary_of
-from mexma_cli.training.masking import build_views
+from mexma_cli.objectives.dap import loss as module
+from mexma_cli.objectives.dap.batch import DapViews
+from mexma_cli.objectives.dap.loss import Dap
+from mexma_cli.objectives.dap.settings import DapSettings
+from mexma_cli.objectives.views import PairViews, TokenPairs
+from tests.objectives.pairs import token_ids
 
 Sentences = dict[str, list[str]]
 FAMILIES = ["xlm-roberta", "bert"]
@@ -27,24 +27,18 @@ CASES = [("forward", 1.0), ("forward", 0.5), ("backward", 1.0), ("backward", 0.5
 def objective_of(folder: Path, start: Path | None, **settings: Any) -> Dap:
     encoder = SentenceEncoder.load(str(folder), "cpu", max_tokens=48)
     torch.manual_seed(0)
-    chosen = DapObjective.model_validate({"name": "dap", "rtl": settings})
+    chosen = DapSettings.model_validate({"name": "dap", "rtl": settings})
     return Dap(encoder, chosen, None if start is None else str(start), languages=3).eval()
 
 
-def views_of(objective: Dap, sentences: Sentences, start: int = 0) -> PairViews:
-    encoder = objective.encoder
-    sides = [[ids[1:-1] for ids in encoder.tokenize(sentences[side])] for side in ("fra", "eng")]
-    pairs = list(zip(*sides, strict=True))
-    languages = np.arange(len(pairs)) % 3
-    return build_views(
-        pairs, objective.views(), vocabulary_of(encoder), seed=3, start=start, languages=languages
-    )
+def views_of(objective: Dap, sentences: Sentences, start: int = 0) -> DapViews:
+    pairs = token_ids(objective.encoder, sentences)
+    return objective.batch(TokenPairs(pairs, 3, start, np.arange(len(pairs)) % 3))
 
 
-def hidden_tokens(views: PairViews) -> set[int]:
-    """Where in the batch the tokens stand that are rebuilt."""
-    assert views.rebuilt is not None
-    return set(views.rebuilt.places[views.rebuilt.chosen].tolist())
+def hidden_tokens(views: DapViews) -> set[int]:
+    """Where in the batch the tokens stand that are predicted."""
+    return set(views.head.places[views.head.chosen].tolist())
 
 
 def released(
@@ -106,7 +100,7 @@ def test_the_loss_is_the_released_programs(
     assert float(terms["rtl"].detach()) == pytest.approx(np.mean(means), rel=1e-4)
 
 
-def test_all_tokens_but_the_first_are_rebuilt(masked_lms: dict[str, Path], sentences: Sentences) -> None:
+def test_all_tokens_but_the_first_are_predicted(masked_lms: dict[str, Path], sentences: Sentences) -> None:
     """The end of the sentence is among them; with a ratio about so many."""
     folder = masked_lms["bert"]
     objective = objective_of(folder, folder)
@@ -198,7 +192,7 @@ def test_the_head_is_the_checkpoints_and_shares_nothing(masked_lms: dict[str, Pa
     assert torch.equal(ours["vocabulary.bias"], whole["cls.predictions.bias"])
     own = {id(p) for p in objective.head.parameters()}
     assert not own & {id(p) for p in objective.model.parameters()}
-    (groups,) = objective.players()
+    groups = objective.groups()
     assert own <= {id(p) for p in groups["body"]}
     assert objective.export() is objective.encoder
 
@@ -224,5 +218,5 @@ def test_no_positions_for_two_sentences(masked_lms: dict[str, Path]) -> None:
     folder = masked_lms["bert"]
     encoder = SentenceEncoder.load(str(folder), "cpu", max_tokens=60)
     with pytest.raises(MexmaError, match=r"up to 60 tokens.* has 96 positions") as caught:
-        Dap(encoder, DapObjective(name="dap"), str(folder))
+        Dap(encoder, DapSettings(name="dap"), str(folder))
     assert caught.value.hint == "set data.max_tokens to 48 or less"

@@ -17,22 +17,19 @@ from torch.nn.parallel import DistributedDataParallel
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.objectives import losses
+from mexma_cli.objectives.bag.loss import Bag
+from mexma_cli.objectives.bag.settings import BagSettings
 from mexma_cli.objectives.base import Objective
-from mexma_cli.objectives.clft import Clft
-from mexma_cli.objectives.contrastive import Contrastive
-from mexma_cli.objectives.dap import Dap
+from mexma_cli.objectives.clft.loss import Clft
+from mexma_cli.objectives.clft.settings import ClftSettings
+from mexma_cli.objectives.contrastive.loss import Contrastive
+from mexma_cli.objectives.contrastive.settings import ContrastiveSettings
+from mexma_cli.objectives.dap.loss import Dap
+from mexma_cli.objectives.dap.settings import DapSettings
 from mexma_cli.objectives.gather import all_rows, global_mean
-from mexma_cli.objectives.mexma import Mexma
-from mexma_cli.objectives.words import Words
-from mexma_cli.recipe import (
-    ClftObjective,
-    ContrastiveObjective,
-    DapObjective,
-    MexmaObjective,
-    WordsObjective,
-)
-from mexma_cli.stages.train.train import vocabulary_of
-from mexma_cli.training.masking import build_views
+from mexma_cli.objectives.mexma.loss import Mexma
+from mexma_cli.objectives.mexma.settings import MexmaSettings
+from mexma_cli.objectives.views import TokenPairs
 
 ROWS = (2, 5)
 """Of process 0 and of process 1: not the same."""
@@ -125,17 +122,17 @@ def made(name: str, encoder: SentenceEncoder) -> Objective:
     torch.manual_seed(0)
     head = {"layers": 1, "heads": 2, "ffn": 32}
     if name in ("baseline", "tr"):
-        return Contrastive(encoder, ContrastiveObjective.model_validate((OBJECTIVES | SYSTEMS)[name]))
+        return Contrastive(encoder, ContrastiveSettings.model_validate((OBJECTIVES | SYSTEMS)[name]))
     if name.startswith("dap"):
-        return Dap(encoder, DapObjective.model_validate(SYSTEMS[name]), None, languages=3)
+        return Dap(encoder, DapSettings.model_validate(SYSTEMS[name]), None, languages=3)
     if name == "clft":
         teacher = copy.deepcopy(encoder)
         with torch.no_grad():
             teacher.model.get_input_embeddings().weight.mul_(1.5)
-        return Clft(encoder, ClftObjective.model_validate(SYSTEMS[name]), teacher)
+        return Clft(encoder, ClftSettings.model_validate(SYSTEMS[name]), teacher)
     if name == "words":
-        return Words(encoder, WordsObjective.model_validate(OBJECTIVES[name]))
-    return Mexma(encoder, MexmaObjective.model_validate(OBJECTIVES[name] | {"head": head}))
+        return Bag(encoder, BagSettings.model_validate(OBJECTIVES[name]))
+    return Mexma(encoder, MexmaSettings.model_validate(OBJECTIVES[name] | {"head": head}))
 
 
 def moment(encoder: str, sentences: Sentences, pairs: slice) -> torch.Tensor:
@@ -143,8 +140,8 @@ def moment(encoder: str, sentences: Sentences, pairs: slice) -> torch.Tensor:
     loaded = SentenceEncoder.load(encoder, "cpu")
     sides = [[np.array(ids[1:-1]) for ids in loaded.tokenize(sentences[side])] for side in ("fra", "eng")]
     words = made("words", loaded)
-    assert isinstance(words, Words) and words.training
-    words(build_views(list(zip(*sides, strict=True))[pairs], None, vocabulary_of(loaded)))
+    assert isinstance(words, Bag) and words.training
+    words(words.batch(TokenPairs(list(zip(*sides, strict=True))[pairs])))
     assert words.moment is not None
     return words.moment
 
@@ -158,9 +155,7 @@ def gradients(
     objective = made(name, loaded).eval()  # no dropout
     both = list(zip(*sides, strict=True))[pairs]
     languages = (np.arange(8) % 3)[pairs]
-    views = build_views(
-        both, objective.views(), vocabulary_of(loaded), start=pairs.start, languages=languages
-    )
+    views = objective.batch(TokenPairs(both, start=pairs.start, languages=languages))
     terms: Terms = wrap(objective)(views)
     torch.stack([objective.weights[key] * term for key, term in terms.items()]).sum().backward()
     found = {key: p.grad for key, p in objective.named_parameters() if p.grad is not None}

@@ -8,39 +8,23 @@ import torch
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.attention import run_packed
 from mexma_cli.objectives import losses
-from mexma_cli.objectives.base import Masking, PairViews, split_views
-from mexma_cli.objectives.mexma import Mexma
-from mexma_cli.recipe import Head, MexmaObjective
-from mexma_cli.training.masking import Vocabulary, build_views
+from mexma_cli.objectives.masking import Masking
+from mexma_cli.objectives.mexma.loss import Mexma
+from mexma_cli.objectives.mexma.settings import Head, MexmaSettings
+from tests.objectives.pairs import views_of
 
 
 @pytest.fixture
 def mexma(tiny_encoder: object) -> Mexma:
     encoder = SentenceEncoder.load(str(tiny_encoder), "cpu")
     torch.manual_seed(0)
-    return Mexma(encoder, MexmaObjective(name="mexma", head=Head(layers=2, heads=4, ffn=64))).eval()
-
-
-def views_of(mexma: Mexma, sentences: dict[str, list[str]], masking: Masking | None = None) -> PairViews:
-    encoder = mexma.encoder
-    tokenizer = encoder.tokenizer
-    vocabulary = Vocabulary(
-        tokenizer.cls_token_id,
-        tokenizer.sep_token_id,
-        tokenizer.mask_token_id,
-        frozenset(tokenizer.all_special_ids),
-        len(tokenizer),
-        2,
-    )
-    sides = [[ids[1:-1] for ids in encoder.tokenize(sentences[side])] for side in ("fra", "eng")]
-    pairs = list(zip(*sides, strict=True))
-    return build_views(pairs, masking or mexma.views(), vocabulary)
+    return Mexma(encoder, MexmaSettings(name="mexma", head=Head(layers=2, heads=4, ffn=64))).eval()
 
 
 def test_masked_positions_only_is_the_whole_head_there(mexma: Mexma, sentences: dict[str, list[str]]) -> None:
     views = views_of(mexma, sentences)
     terms = mexma(views)
-    clean, masked = split_views(views)
+    clean, masked = views.split()
     words = mexma.model.get_input_embeddings().weight
     with torch.no_grad():
         tokens = len(clean.input_ids)
@@ -64,7 +48,7 @@ def test_the_first_token_of_the_head_is_the_translations_cls(
 ) -> None:
     """The unmasking of the source alone gives a gradient to the target's clean tokens."""
     views = views_of(mexma, sentences)
-    clean, masked = split_views(views)
+    clean, masked = views.split()
     hidden = run_packed(mexma.model, views.batch, "bucketed").detach().requires_grad_()
     tokens = len(clean.input_ids)
     starts = clean.cu_seqlens[:-1].long()
@@ -79,7 +63,8 @@ def test_the_first_token_of_the_head_is_the_translations_cls(
 
 
 def test_almost_nothing_masked(mexma: Mexma, sentences: dict[str, list[str]]) -> None:
-    terms = mexma(views_of(mexma, sentences, Masking(1e-9, 0.8, 0.1)))
+    mexma.masking = Masking(1e-9, 0.8, 0.1)
+    terms = mexma(views_of(mexma, sentences))
     assert float(terms["unmask_source"].detach()) == float(terms["unmask_target"].detach()) == 0
     assert float(terms["alignment"].detach()) > 0
 
@@ -92,7 +77,7 @@ def test_one_pair_is_a_batch(mexma: Mexma, sentences: dict[str, list[str]]) -> N
 
 def test_a_contrastive_weight_brings_its_term(mexma: Mexma, sentences: dict[str, list[str]]) -> None:
     assert "contrastive" not in mexma.weights and "contrastive" not in mexma(views_of(mexma, sentences))
-    settings = MexmaObjective(name="mexma", contrastive=0.5, head=Head(layers=1, heads=4, ffn=64))
+    settings = MexmaSettings(name="mexma", contrastive=0.5, head=Head(layers=1, heads=4, ffn=64))
     other = Mexma(mexma.encoder, settings).eval()
     assert other.weights["contrastive"] == 0.5
     assert set(other(views_of(other, sentences))) == set(other.weights)

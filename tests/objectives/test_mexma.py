@@ -13,11 +13,11 @@ from transformers import PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaMo
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.attention import run_packed
 from mexma_cli.encoder.model.transformer import first_position
-from mexma_cli.objectives.base import Masking, PairViews, split_views
 from mexma_cli.objectives.losses import koleo
-from mexma_cli.objectives.mexma import Mexma
-from mexma_cli.recipe import Head, MexmaObjective
-from mexma_cli.training.masking import Vocabulary, build_views
+from mexma_cli.objectives.masking import Masking, masked_views
+from mexma_cli.objectives.mexma.loss import Mexma
+from mexma_cli.objectives.mexma.settings import Head, MexmaSettings
+from mexma_cli.objectives.views import PairViews, TokenPairs, Vocabulary
 from tests.reference import FIXTURES
 
 EXPECTED = json.loads((FIXTURES / "mexma.json").read_text())
@@ -37,7 +37,7 @@ def mexma(tokenizer: PreTrainedTokenizerFast) -> Mexma:
     encoder = SentenceEncoder(
         "fixture", XLMRobertaModel(config, add_pooling_layer=False), tokenizer, max_tokens=128
     )
-    ours = Mexma(encoder, MexmaObjective(name="mexma", head=AUTHORS_HEAD))
+    ours = Mexma(encoder, MexmaSettings(name="mexma", head=AUTHORS_HEAD))
     weights = dict(np.load(FIXTURES / "mexma_weights.npz"))
     renamed = {our_name(name): torch.from_numpy(weight).float() for name, weight in weights.items()}
     missing, unexpected = ours.load_state_dict(renamed, strict=False)
@@ -69,11 +69,8 @@ def views() -> PairViews:
     keys = [(side, row) for side in (0, 1) for row in range(count)]
     order = sorted(range(2 * count), key=lambda i: len(clean[keys[i]]))
     pairs = [(clean[0, row][1:-1], clean[1, row][1:-1]) for row in range(count)]
-    built = build_views(
-        pairs,
-        Masking(0.4, 0.8, 0.1),
-        Vocabulary(0, 2, 599, frozenset({0, 1, 2, 3, 599}), 600, 2),
-    )
+    vocabulary = Vocabulary(0, 2, 599, frozenset({0, 1, 2, 3, 599}), 600, 2)
+    built = masked_views(TokenPairs(pairs), vocabulary, Masking(0.4, 0.8, 0.1))
     flat_labels = np.concatenate([labels[keys[i]] for i in order])
     sides = np.concatenate([np.full(len(labels[keys[i]]), keys[i][0]) for i in order])
     places = np.flatnonzero(flat_labels >= 0)
@@ -133,7 +130,7 @@ def test_gradient_norms_are_the_authors(mexma: Mexma) -> None:
 
 def test_clean_cls_is_the_authors(mexma: Mexma) -> None:
     ours = views()
-    clean, _ = split_views(ours)
+    clean, _ = ours.split()
     with torch.no_grad():
         cls = run_packed(mexma.model, clean, "bucketed")[clean.cu_seqlens[:-1].long()]
     assert np.abs(cls[ours.source_rows].numpy() - BATCH["clean_src_cls"]).max() < 1e-5

@@ -10,7 +10,7 @@ import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.ngrams.hashing import ngram_keys
-from mexma_cli.objectives.subwords import token_ngrams
+from mexma_cli.objectives.bag.subwords import token_ngrams
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,10 @@ import torch
 from pydantic import ValidationError
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.objectives import mexma as module
-from mexma_cli.objectives.base import PairViews, split_views
-from mexma_cli.objectives.mexma import Mexma
-from mexma_cli.recipe import Head, MexmaObjective
-from mexma_cli.training.masking import Vocabulary, build_views
+from mexma_cli.objectives.mexma import loss as module
+from mexma_cli.objectives.mexma.loss import Mexma
+from mexma_cli.objectives.mexma.settings import Head, MexmaSettings
+from tests.objectives.pairs import views_of
 
 ONE_SIDE = {"symmetric": False, "alpha": 0.0, "gamma": 0.0}
 
@@ -35,10 +34,10 @@ class Seen:
     ) -> None:
         encoder = SentenceEncoder.load(str(folder), "cpu")
         torch.manual_seed(0)
-        settings = MexmaObjective(name="mexma", head=Head(layers=1, heads=4, ffn=64), **switches)
+        settings = MexmaSettings(name="mexma", head=Head(layers=1, heads=4, ffn=64), **switches)
         objective = Mexma(encoder, settings).eval()
         self.views = views_of(objective, sentences)
-        self.clean, self.masked = split_views(self.views)
+        self.clean, self.masked = self.views.split()
 
         def cut(*arguments: Any) -> torch.Tensor:
             self.hidden = run_packed(*arguments).detach().requires_grad_()
@@ -82,20 +81,6 @@ class Seen:
         borders = self.masked.cu_seqlens.tolist()
         holders = np.searchsorted(borders, self.of_side(source).numpy(), side="right") - 1
         return self.clean_vectors(self.views.partners[np.unique(holders)])
-
-
-def views_of(objective: Mexma, sentences: dict[str, list[str]]) -> PairViews:
-    tokenizer = objective.encoder.tokenizer
-    vocabulary = Vocabulary(
-        tokenizer.cls_token_id,
-        tokenizer.sep_token_id,
-        tokenizer.mask_token_id,
-        frozenset(tokenizer.all_special_ids),
-        len(tokenizer),
-        2,
-    )
-    sides = [[ids[1:-1] for ids in objective.encoder.tokenize(sentences[side])] for side in ("fra", "eng")]
-    return build_views(list(zip(*sides, strict=True)), objective.views(), vocabulary)
 
 
 @pytest.fixture
@@ -164,15 +149,15 @@ def test_one_side_has_no_other_terms(see: Any) -> None:
 @pytest.mark.parametrize("key", ["alpha", "gamma", "contrastive"])
 def test_one_side_has_no_two_clean_vectors(key: str) -> None:
     with pytest.raises(ValidationError, match=f"these must be 0: {key}"):
-        MexmaObjective(name="mexma", **(ONE_SIDE | {key: 0.1}))
+        MexmaSettings(name="mexma", **(ONE_SIDE | {key: 0.1}))
 
 
 def test_a_loss_that_does_not_reach_the_encoder_is_refused() -> None:
     nothing = {"alpha": 0.0, "gamma": 0.0}
-    MexmaObjective(name="mexma", sentence_gradients=False, **nothing)
+    MexmaSettings(name="mexma", sentence_gradients=False, **nothing)
     for unmasking in ({"beta": 0.0}, {"token_gradients": False, "sentence_gradients": False}):
         with pytest.raises(ValidationError, match="no term of the loss reaches the encoder"):
-            MexmaObjective(name="mexma", **nothing, **unmasking)
+            MexmaSettings(name="mexma", **nothing, **unmasking)
 
 
 def test_without_token_gradients_the_encoder_learns_from_clean_sentences_alone(
@@ -180,14 +165,14 @@ def test_without_token_gradients_the_encoder_learns_from_clean_sentences_alone(
 ) -> None:
     """The parameters' gradient is that of a masked half which the encoder has not even seen."""
     encoder = SentenceEncoder.load(str(tiny_encoder), "cpu")
-    settings = MexmaObjective(name="mexma", token_gradients=False, head=Head(layers=1, heads=4, ffn=64))
+    settings = MexmaSettings(name="mexma", token_gradients=False, head=Head(layers=1, heads=4, ffn=64))
     objective = Mexma(encoder, settings).eval()
     views = views_of(objective, sentences)
     (objective(views)["unmask_source"] + objective(views)["unmask_target"]).backward()
     layer = [p for name, p in encoder.model.named_parameters() if "layer." in name]
     ours = [p.grad for p in layer]
 
-    clean, masked = split_views(views)
+    clean, masked = views.split()
     for p in objective.parameters():
         p.grad = None
     with torch.no_grad():

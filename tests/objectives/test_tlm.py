@@ -12,12 +12,11 @@ import torch
 from transformers import AutoModelForMaskedLM
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.objectives import contrastive as module
-from mexma_cli.objectives.base import PairViews, split_views
-from mexma_cli.objectives.contrastive import Contrastive
-from mexma_cli.recipe import ContrastiveObjective
-from mexma_cli.stages.train.train import vocabulary_of
-from mexma_cli.training.masking import build_views
+from mexma_cli.objectives.contrastive import loss as module
+from mexma_cli.objectives.contrastive.loss import Contrastive
+from mexma_cli.objectives.contrastive.settings import ContrastiveSettings
+from mexma_cli.objectives.views import PairViews
+from tests.objectives.pairs import views_of
 
 Sentences = dict[str, list[str]]
 FAMILIES = ["xlm-roberta", "bert"]
@@ -27,17 +26,11 @@ def objective_of(folder: Path, start: str | None, **settings: Any) -> Contrastiv
     encoder = SentenceEncoder.load(str(folder), "cpu")
     torch.manual_seed(0)
     chosen = {"name": "contrastive", "direction": "forward", "projection": "tanh", "tlm": settings}
-    return Contrastive(encoder, ContrastiveObjective.model_validate(chosen), start).eval()
-
-
-def views_of(objective: Contrastive, sentences: Sentences) -> PairViews:
-    encoder = objective.encoder
-    sides = [[ids[1:-1] for ids in encoder.tokenize(sentences[side])] for side in ("fra", "eng")]
-    return build_views(list(zip(*sides, strict=True)), objective.views(), vocabulary_of(encoder), seed=3)
+    return Contrastive(encoder, ContrastiveSettings.model_validate(chosen), start).eval()
 
 
 def masked_sequences(views: PairViews) -> list[slice]:
-    _, masked = split_views(views)
+    _, masked = views.split()
     return [slice(a, b) for a, b in pairwise(masked.cu_seqlens.tolist())]
 
 
@@ -48,7 +41,7 @@ def test_a_pair_is_what_the_tokeniser_makes_of_it(
     """And its tokens have the positions that they have in their own sentences."""
     objective = objective_of(masked_lms[family], None)
     views = views_of(objective, sentences)
-    _, masked = split_views(views)
+    _, masked = views.split()
     restored = masked.input_ids.clone()
     restored[views.masked_tokens] = views.labels
     found = {
@@ -77,7 +70,7 @@ def test_the_loss_is_the_checkpoints_own_at_masked_tokens(
     views = views_of(objective, sentences)
     terms = objective(views)
     assert set(terms) == set(objective.weights) and objective.weights["tlm"] == 0.1
-    _, masked = split_views(views)
+    _, masked = views.split()
     model = AutoModelForMaskedLM.from_pretrained(folder).eval()
     logits = np.empty((len(masked.input_ids), model.config.vocab_size))
     for where in masked_sequences(views):
@@ -119,7 +112,7 @@ def test_gradients_reach_what_they_should(
     monkeypatch.setattr(module, "run_packed", cut)
     terms = objective(views)
     (hidden,) = seen
-    clean, _ = split_views(views)
+    clean, _ = views.split()
     tokens = len(clean.input_ids)
 
     def reached(term: str) -> set[int]:
@@ -145,7 +138,7 @@ def test_the_projection_is_tanh_of_a_layer(tiny_encoder: Path, sentences: Senten
     encoder = SentenceEncoder.load(str(tiny_encoder), "cpu")
     settings = {"name": "contrastive", "direction": "forward", "projection": "tanh", "margin": 0.1}
     torch.manual_seed(1)
-    objective = Contrastive(encoder, ContrastiveObjective.model_validate(settings)).eval()
+    objective = Contrastive(encoder, ContrastiveSettings.model_validate(settings)).eval()
     assert objective.projection is not None
     assert float(objective.projection.dense.weight.detach().std()) == pytest.approx(0.02, rel=0.1)
     assert not objective.projection.dense.bias.detach().any()

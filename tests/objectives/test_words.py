@@ -10,12 +10,12 @@ import torch
 from pydantic import ValidationError
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.model.transformer import first_position
 from mexma_cli.encoder.ngrams.hashing import pieces_of, tokens_to_keep
-from mexma_cli.objectives.base import PairViews
-from mexma_cli.objectives.words import Words, principal, write_bag
-from mexma_cli.recipe import NewEncoder, WordsObjective
-from mexma_cli.training.masking import Vocabulary, build_views
+from mexma_cli.objectives.bag.loss import Bag, principal, write_bag
+from mexma_cli.objectives.bag.settings import BagSettings
+from mexma_cli.objectives.views import PairViews, Sides, TokenPairs, Vocabulary
+from mexma_cli.recipe import NewEncoder
+from tests.objectives import pairs
 
 TOLERANCE = 2e-3
 """Between cosines; LayerNorm's epsilon and a head's share of the width are all that differs."""
@@ -84,7 +84,7 @@ def test_a_small_step_from_the_bag_is_a_small_step(
 def test_the_objective_exports_its_bag(
     margin: float, encoder: SentenceEncoder, sentences: dict[str, list[str]]
 ) -> None:
-    words = Words(encoder, WordsObjective(name="words", margin=margin))
+    words = Bag(encoder, BagSettings(name="words", margin=margin))
     texts = [*sentences["fra"], *sentences["eng"]]
     special = set(encoder.tokenizer.all_special_ids)
     tokens = [ids[1:-1] for ids in encoder.tokenize(texts)]
@@ -101,7 +101,7 @@ def test_lengths_and_variances_are_evened_in_the_encoder(
     power: float, encoder: SentenceEncoder, sentences: dict[str, list[str]]
 ) -> None:
     """The encoder's cosines are those of the sums of vectors whose lengths are raised, then whitened."""
-    words = Words(encoder, WordsObjective(name="words", length_power=power, whitening=0.4))
+    words = Bag(encoder, BagSettings(name="words", length_power=power, whitening=0.4))
     texts = [*sentences["fra"], *sentences["eng"]]
     tokens = [ids[1:-1] for ids in encoder.tokenize(texts)]
     with torch.no_grad():
@@ -121,8 +121,8 @@ def test_tokens_without_vectors_of_their_own_are_their_ngrams(
     encoder: SentenceEncoder, sentences: dict[str, list[str]]
 ) -> None:
     """They are spelled by the encoder as they were trained, and those with vectors are not changed."""
-    settings = WordsObjective(name="words", ngrams=[2, 3], own_tokens=20, spelling=True)
-    words = Words(encoder, settings)
+    settings = BagSettings(name="words", ngrams=[2, 3], own_tokens=20, spelling=True)
+    words = Bag(encoder, settings)
     pieces = pieces_of(encoder.fast_tokenizer.backend)
     own = tokens_to_keep(pieces, 20)
     assert words.vectors.shape[0] == own.sum() < len(pieces)
@@ -143,7 +143,7 @@ def test_tokens_without_vectors_of_their_own_are_their_ngrams(
 
 def test_tokens_without_anything_are_refused() -> None:
     with pytest.raises(ValidationError, match="`own_tokens` needs `ngrams`"):
-        WordsObjective(name="words", own_tokens=20)
+        BagSettings(name="words", own_tokens=20)
 
 
 def test_whole_whitening_makes_variances_equal() -> None:
@@ -158,7 +158,7 @@ def test_what_is_wider_in_training_gives_its_main_directions(
     encoder: SentenceEncoder, sentences: dict[str, list[str]]
 ) -> None:
     """The encoder's cosines are those of the sums, without the directions in which they hardly differ."""
-    words = Words(encoder, WordsObjective(name="words", width=100))
+    words = Bag(encoder, BagSettings(name="words", width=100))
     assert words.vectors.shape[1] == 100
     kept = encoder.dim - 2
     with torch.no_grad():
@@ -177,7 +177,7 @@ def test_what_is_wider_in_training_gives_its_main_directions(
 def test_the_second_moment_is_of_training_only_and_saved(
     encoder: SentenceEncoder, sentences: dict[str, list[str]]
 ) -> None:
-    words = Words(encoder, WordsObjective(name="words", whitening=0.1))
+    words = Bag(encoder, BagSettings(name="words", whitening=0.1))
     tokens = [ids[1:-1] for ids in encoder.tokenize([*sentences["fra"], *sentences["eng"]])]
     before = words.moment.clone()
     words.eval()
@@ -190,10 +190,8 @@ def test_the_second_moment_is_of_training_only_and_saved(
 
 def views_of(tokens: list[np.ndarray], encoder: SentenceEncoder) -> PairViews:
     """Eight pairs: the first eight sentences and the others."""
-    special = frozenset(encoder.tokenizer.all_special_ids)
-    size = encoder.model.config.vocab_size
-    vocabulary = Vocabulary(0, 2, 299, special, size, first_position(encoder.model))
-    return build_views(list(zip(tokens[:8], tokens[8:], strict=True)), None, vocabulary)
+    pairs = TokenPairs(list(zip(tokens[:8], tokens[8:], strict=True)))
+    return Sides.of(pairs, Vocabulary.of(encoder, ngrams=False)).views()
 
 
 def info_nce(sums: np.ndarray, margin: float = 0.0) -> float:
@@ -205,11 +203,8 @@ def info_nce(sums: np.ndarray, margin: float = 0.0) -> float:
 
 
 def test_dropout_is_for_training_only(encoder: SentenceEncoder, sentences: dict[str, list[str]]) -> None:
-    words = Words(encoder, WordsObjective(name="words", token_dropout=0.5))
-    special = frozenset(encoder.tokenizer.all_special_ids)
-    vocabulary = Vocabulary(0, 2, 299, special, len(words.vectors), 2)
-    sides = [[ids[1:-1] for ids in encoder.tokenize(sentences[side])] for side in ("fra", "eng")]
-    views = build_views(list(zip(*sides, strict=True)), None, vocabulary)
+    words = Bag(encoder, BagSettings(name="words", token_dropout=0.5))
+    views = pairs.views_of(words, sentences)
 
     def loss() -> float:
         return float(words(views)["contrastive"].detach())
@@ -225,9 +220,9 @@ def test_ngrams_are_in_what_is_exported(
     share: float, encoder: SentenceEncoder, sentences: dict[str, list[str]]
 ) -> None:
     """A token's vector is its own and those of its n-grams, each trained, and the encoder has their sum."""
-    words = Words(encoder, WordsObjective(name="words", ngrams=[2, 3], own_share=share))
+    words = Bag(encoder, BagSettings(name="words", ngrams=[2, 3], own_share=share))
     assert words.ngrams is not None
-    (group,) = words.players()
+    group = words.groups()
     assert {id(parameter) for parameter in group["body"]} == {id(words.vectors), id(words.ngram_vectors)}
     tokens = torch.arange(len(words.vectors))
     own, ngram_vectors = words.vectors.detach(), words.ngram_vectors.detach()
@@ -247,7 +242,7 @@ def test_ngrams_are_in_what_is_exported(
 
 def test_tokens_inside_a_word_weigh_less(encoder: SentenceEncoder, sentences: dict[str, list[str]]) -> None:
     """Their vectors times `inner_weight`, and those at a word's start as they are."""
-    words = Words(encoder, WordsObjective(name="words", inner_weight=0.25))
+    words = Bag(encoder, BagSettings(name="words", inner_weight=0.25))
     table = words.vectors.detach().numpy().copy()
     table[list(encoder.tokenizer.all_special_ids)] = 0
     pieces = encoder.tokenizer.convert_ids_to_tokens(range(len(table)))

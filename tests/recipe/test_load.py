@@ -11,7 +11,8 @@ import yaml
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.languages import codes
-from mexma_cli.recipe import MexmaObjective, Trainer, load, load_any, shipped
+from mexma_cli.objectives.mexma.settings import MexmaSettings
+from mexma_cli.recipe import Trainer, load, load_any, shipped
 from mexma_cli.training.schedule import rate_factor
 
 ROOT = Path(__file__).parent.parent.parent
@@ -335,7 +336,7 @@ def test_the_papers_settings(name: str, languages: int) -> None:
     trainer, objective = phase.trainer, phase.objective
     assert (trainer.batch_pairs * 8, trainer.batch_pairs * 8 * trainer.accumulate) == (1200, 2400)
     assert (trainer.steps, trainer.precision) == (300_000, "fp16")
-    assert isinstance(objective, MexmaObjective)
+    assert isinstance(objective, MexmaSettings)
     assert (objective.alpha, objective.beta, objective.gamma) == (1, 1 / 2, 0.01 / 2)
     assert (objective.masking, objective.head.layers) == (0.4, 6)
     assert rate_at(trainer, 0) == pytest.approx(1e-5)

@@ -51,7 +51,7 @@ def said(override: str, recipe: str = SMALL) -> MexmaError:
         ("phases.words.objective={}", "`phases.words.objective.name` is missing"),
         (
             "phases.words.objective={name: mlm}",
-            "`phases.words.objective.name`: should be one of 'mexma', 'contrastive', 'dap', 'clft', 'words' "
+            "`phases.words.objective.name`: should be one of 'clft', 'contrastive', 'dap', 'mexma', 'words' "
             "(is 'mlm')",
         ),
     ],

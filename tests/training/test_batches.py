@@ -11,9 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mexma_cli.objectives.base import Masking, PairViews
+from mexma_cli.objectives.masking import Masking, masked_views
+from mexma_cli.objectives.views import PairViews, TokenPairs, Vocabulary
 from mexma_cli.training.batches import Batches
-from mexma_cli.training.masking import Vocabulary, build_views
 from mexma_cli.training.pairs import Pairs
 
 COUNT = 4
@@ -41,8 +41,12 @@ class Drawn(Pairs):
         return np.zeros(count, np.int64)
 
 
+def masked(pairs: TokenPairs) -> PairViews:
+    return masked_views(pairs, VOCABULARY, PAPER)
+
+
 def batches(pairs: Pairs) -> Batches:
-    return Batches(pairs, VOCABULARY, PAPER, seed=7, count=COUNT)
+    return Batches(pairs, masked, seed=7, count=COUNT)
 
 
 def tensors(views: PairViews) -> Iterator[torch.Tensor]:
@@ -56,7 +60,7 @@ def test_whatever_is_asked_for_after_whatever(asked: list[tuple[int, int | None]
     pairs = Drawn()
     ahead = batches(pairs)
     for start, following in asked:
-        expected = build_views(pairs.ids(start, COUNT), PAPER, VOCABULARY, 7, start)
+        expected = masked(TokenPairs(pairs.ids(start, COUNT), 7, start))
         found = ahead.at(start, following)
         assert all(map(torch.equal, tensors(found), tensors(expected)))
 

@@ -13,11 +13,10 @@ from torch.distributed.tensor import Shard, distribute_tensor
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
-from mexma_cli.objectives.mexma import Mexma
-from mexma_cli.recipe import Head, MexmaObjective
-from mexma_cli.stages.train.train import vocabulary_of
+from mexma_cli.objectives.mexma.loss import Mexma
+from mexma_cli.objectives.mexma.settings import Head, MexmaSettings
+from mexma_cli.objectives.views import TokenPairs
 from mexma_cli.training.distributed import Processes, save_activations, whole
-from mexma_cli.training.masking import build_views
 
 
 def test_alone() -> None:
@@ -58,10 +57,10 @@ def test_activations_computed_again_give_the_same_gradients(
                 module.p = dropout
         torch.manual_seed(0)
         head = Head(layers=2, heads=4, ffn=64, dropout=dropout)
-        objective = Mexma(encoder, MexmaObjective(name="mexma", head=head)).train()
+        objective = Mexma(encoder, MexmaSettings(name="mexma", head=head)).train()
         sides = [[ids[1:-1] for ids in encoder.tokenize(sentences[side])] for side in ("fra", "eng")]
         pairs: list[tuple[np.ndarray, np.ndarray]] = list(zip(*sides, strict=True))
-        views = build_views(pairs, objective.views(), vocabulary_of(encoder))
+        views = objective.batch(TokenPairs(pairs))
         if saving:
             save_activations(objective)
         sizes: list[int] = []

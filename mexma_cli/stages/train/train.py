@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.attention import Backend, choose_backend
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file, fingerprint, only_writer
-from mexma_cli.recipe import ContrastiveObjective, Corpus, MexmaObjective, Phase, Recipe
+from mexma_cli.recipe import Corpus, Phase, Recipe
 from mexma_cli.stages.prepare.prepare import CorpusReport, prepare, store_path
 from mexma_cli.stages.prepare.tokenizer import check_length, load_tokenizer, tokenizer_path
 from mexma_cli.stages.train import objectives, run_folder
@@ -27,15 +26,11 @@ from mexma_cli.training.checkpoint import BEST
 from mexma_cli.training.distributed import Processes
 from mexma_cli.training.log import TrainingLog
 from mexma_cli.training.loggers import LOGGERS, Logs
-from mexma_cli.training.masking import Vocabulary
 from mexma_cli.training.pairs import Pairs
 from mexma_cli.training.sampler import Sampler
 from mexma_cli.training.trainer import DevScore, Trainer
 
 log = logging.getLogger(__name__)
-
-SPELL = (MexmaObjective, ContrastiveObjective)
-"""Objectives that take spelled words; the others want all tokens to be the vocabulary's."""
 
 
 def train(
@@ -123,7 +118,7 @@ def _attention(recipe: Recipe, phase: Phase, processes: Processes) -> Backend:
 
 def _check(recipe: Recipe, encoder: SentenceEncoder, processes: Processes) -> None:
     """Refuse what cannot run, here or at all, before the run's folder is claimed."""
-    for number, phase in enumerate(recipe.phases):
+    for phase in recipe.phases:
         _attention(recipe, phase, processes)
         loggers.check(phase.trainer.loggers)
         if phase.trainer.export == "best" and recipe.dev is None:
@@ -131,7 +126,7 @@ def _check(recipe: Recipe, encoder: SentenceEncoder, processes: Processes) -> No
                 f"phase {phase.name}: trainer.export is `best`, and the recipe has no `dev` to tell which is",
                 "name a dev set, or take `last`",
             )
-        objectives.check(recipe, number, encoder)
+        objectives.check(recipe, phase, encoder)
     check_length(encoder.name, encoder.max_tokens, recipe.data.max_tokens)
 
 
@@ -264,29 +259,8 @@ def _trainer(
     return Trainer(
         objectives.build(recipe, phase, encoder, len(pairs.source_languages)),
         pairs,
-        vocabulary_of(encoder, isinstance(phase.objective, SPELL)),
         phase.trainer,
         Path(recipe.run) / phase.name,
         dev_score,
         processes,
-    )
-
-
-def vocabulary_of(encoder: SentenceEncoder, spells: bool = False) -> Vocabulary:
-    """The ids that training needs from an encoder's tokeniser.
-
-    Args:
-        spells: Words in pieces are spelled as they are in use, if the encoder does that.
-    """
-    tokenizer, first = encoder.tokenizer, encoder.transformer.first_position
-    ngrams, backend = encoder.ngrams, encoder.fast_tokenizer.backend
-    return Vocabulary(
-        bos=tokenizer.cls_token_id,
-        eos=tokenizer.sep_token_id,
-        mask=tokenizer.mask_token_id,
-        special=frozenset(tokenizer.all_special_ids),
-        size=encoder.model.config.vocab_size,
-        first_position=first,
-        joint=tokenizer.sep_token_id if first else None,  # RoBERTa's family counts positions from its padding
-        spell=partial(ngrams.merge_split_words, tokenizer=backend) if spells and ngrams else None,
     )

@@ -16,14 +16,12 @@ from mexma_cli.encoder.loading.folder import NGRAMS_FILE
 from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
 from mexma_cli.encoder.ngrams.hashing import ngram_keys
 from mexma_cli.errors import MexmaError
-from mexma_cli.objectives.words import Words
-from mexma_cli.recipe import WordsObjective
+from mexma_cli.objectives.bag.loss import Bag
+from mexma_cli.objectives.bag.settings import BagSettings
 from tests.examples import demo_pairs, untrained_words
 
 SIZES, CONSONANTS, POWER = [2, 3], [2], 0.7
-SETTINGS = WordsObjective(
-    name="words", ngrams=SIZES, consonants=CONSONANTS, spelling=True, length_power=POWER
-)
+SETTINGS = BagSettings(name="words", ngrams=SIZES, consonants=CONSONANTS, spelling=True, length_power=POWER)
 
 
 def ngrams(word: str, sizes: list[int], consonants: list[int]) -> list[str]:
@@ -72,12 +70,12 @@ def test_other_scripts_share_ngrams_with_latin() -> None:
 
 
 @pytest.fixture(scope="module")
-def words() -> Words:
+def words() -> Bag:
     return untrained_words(SETTINGS)
 
 
 @pytest.fixture
-def encoder(words: Words) -> SentenceEncoder:
+def encoder(words: Bag) -> SentenceEncoder:
     encoder = words.export()
     encoder.truncated = 0
     return encoder
@@ -108,7 +106,7 @@ def split(encoder: SentenceEncoder, text: str) -> list[tuple[str, list[int]]]:
 
 @torch.no_grad()
 def test_a_split_word_is_the_sum_of_its_ngrams(
-    words: Words, encoder: SentenceEncoder, texts: list[str]
+    words: Bag, encoder: SentenceEncoder, texts: list[str]
 ) -> None:
     """The encoder's cosines are those of sums in plain Python, with the n-grams that tokens share."""
     assert words.keys is not None

@@ -1,4 +1,4 @@
-"""Heads: what is trained on top of the encoder and thrown away after."""
+"""The unmasking head: trained on top of the encoder, and not exported."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from transformers.models.xlm_roberta.modeling_xlm_roberta import XLMRobertaEncod
 
 from mexma_cli.encoder.model.attention import IMPLEMENTATION, Backend, attention_arguments
 from mexma_cli.encoder.model.packing import PackedBatch
-from mexma_cli.recipe import Head
+from mexma_cli.objectives.mexma.settings import Head
 
 
 class UnmaskingHead(nn.Module):
@@ -56,20 +56,3 @@ class UnmaskingHead(nn.Module):
         starts = batch.cu_seqlens[:-1].long()
         hidden = hidden.index_copy(0, starts, context.to(hidden.dtype))
         return self.layers(hidden[None], None, **attention_arguments(batch, backend)).last_hidden_state[0]
-
-
-class TanhProjection(nn.Module):
-    """tanh(W h + b), which a contrastive loss looks through; trained and then thrown away.
-
-    As in DAP's released program: W is normal with a deviation of 0.02, b starts at 0. Its paper has none.
-    """
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.dense = nn.Linear(width, width)
-        nn.init.normal_(self.dense.weight, std=0.02)
-        nn.init.zeros_(self.dense.bias)
-
-    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """[B, dim] to [B, dim]."""
-        return torch.tanh(self.dense(vectors))

@@ -8,11 +8,11 @@ import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.attention import run_packed
-from mexma_cli.objectives.base import Masking, split_views
-from mexma_cli.objectives.mexma import Mexma
-from mexma_cli.recipe import Head, MexmaObjective, WordsObjective
-from mexma_cli.stages.train.train import vocabulary_of
-from mexma_cli.training.masking import build_views
+from mexma_cli.objectives.bag.settings import BagSettings
+from mexma_cli.objectives.masking import Masking, masked_views
+from mexma_cli.objectives.mexma.loss import Mexma
+from mexma_cli.objectives.mexma.settings import Head, MexmaSettings
+from mexma_cli.objectives.views import Sides, TokenPairs, Vocabulary
 from tests.examples import demo_pairs, untrained_words
 
 PAIRS = [tuple(pair.split("\t")) for pair in demo_pairs(12)]
@@ -22,7 +22,7 @@ ALL = Masking(0.99, 1.0, 0.0)
 @pytest.fixture(scope="module")
 def encoder() -> SentenceEncoder:
     """Of few tokens, so that most words of the pairs are in pieces."""
-    return untrained_words(WordsObjective(name="words", ngrams=[2, 3], spelling=True)).export()
+    return untrained_words(BagSettings(name="words", ngrams=[2, 3], spelling=True)).export()
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def pairs(encoder: SentenceEncoder) -> list[tuple[np.ndarray, np.ndarray]]:
 def test_sentences_have_the_vectors_that_they_have_in_use(
     encoder: SentenceEncoder, pairs: list[tuple[np.ndarray, np.ndarray]]
 ) -> None:
-    views = build_views(pairs, None, vocabulary_of(encoder, spells=True))
+    views = Sides.of(TokenPairs(pairs), Vocabulary.of(encoder, ngrams=True)).views()
     hidden = run_packed(encoder.model, views.batch, encoder.backend)
     found = hidden[views.batch.cu_seqlens[:-1].long()].numpy()
     for rows, texts in zip((views.source_rows, views.target_rows), zip(*PAIRS, strict=True), strict=True):
@@ -48,9 +48,9 @@ def test_spelled_words_are_seen_and_never_sought(
 ) -> None:
     """A head over the vocabulary cannot find them; and a sentence is the same in every process's batch."""
     size = encoder.model.config.vocab_size
-    in_pieces = build_views(pairs, ALL, vocabulary_of(encoder))
-    views = build_views(pairs, ALL, vocabulary_of(encoder, spells=True))
-    clean, masked = split_views(views)
+    in_pieces = masked_views(TokenPairs(pairs), Vocabulary.of(encoder, ngrams=False), ALL)
+    views = masked_views(TokenPairs(pairs), Vocabulary.of(encoder, ngrams=True), ALL)
+    clean, masked = views.split()
     assert views.batch.extra_embeddings is not None and len(views.batch.extra_embeddings) > 20
     assert int(clean.input_ids.max()) == size + len(views.batch.extra_embeddings) - 1
     spelled = clean.input_ids >= size
@@ -65,8 +65,8 @@ def test_spelled_words_are_seen_and_never_sought(
 
 def test_mexma_learns_from_them(encoder: SentenceEncoder, pairs: list[tuple[np.ndarray, np.ndarray]]) -> None:
     """The terms depend on the spelled words' vectors, and gradients go through the layers that read them."""
-    mexma = Mexma(encoder, MexmaObjective(name="mexma", head=Head(layers=1, heads=4, ffn=64, dropout=0.0)))
-    views = build_views(pairs, mexma.views(), vocabulary_of(encoder, spells=True))
+    mexma = Mexma(encoder, MexmaSettings(name="mexma", head=Head(layers=1, heads=4, ffn=64, dropout=0.0)))
+    views = mexma.batch(TokenPairs(pairs))
     assert views.batch.extra_embeddings is not None
     views.batch.extra_embeddings.requires_grad_()
     terms = mexma(views)

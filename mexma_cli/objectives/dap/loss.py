@@ -20,9 +20,12 @@ from mexma_cli.encoder.loading.masked_lm import VocabularyHead, load_masked_lm
 from mexma_cli.encoder.model.attention import run_packed, use_packed_attention
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives import losses
-from mexma_cli.objectives.base import PairViews, Rebuilding, Rebuilt
-from mexma_cli.objectives.contrastive import TranslationRanking
-from mexma_cli.recipe.objectives import DapObjective, Rtl
+from mexma_cli.objectives.base import Start
+from mexma_cli.objectives.checks import check_first_token, check_mask_token
+from mexma_cli.objectives.dap.batch import DapViews, HeadInputs
+from mexma_cli.objectives.dap.settings import DapSettings, Rtl
+from mexma_cli.objectives.ranking import TranslationRanking
+from mexma_cli.objectives.views import PairViews, Sides, TokenPairs
 
 
 class Dap(TranslationRanking):
@@ -38,37 +41,51 @@ class Dap(TranslationRanking):
     """
 
     def __init__(
-        self, encoder: SentenceEncoder, settings: DapObjective, start: str | None = None, languages: int = 1
+        self, encoder: SentenceEncoder, settings: DapSettings, start: str | None = None, languages: int = 1
     ) -> None:
         super().__init__(encoder, settings)
         self.rtl = settings.rtl
-        self.head = RebuildingHead(encoder, settings.rtl, start, languages)
+        self.head = TranslationHead(encoder, settings.rtl, start, languages)
         self.weights = {**self.weights, "rtl": settings.rtl.weight}
 
-    def views(self) -> Rebuilding:
-        """The clean sentences, and which of their tokens are rebuilt."""
-        return Rebuilding(self.rtl.ratio, self.rtl.direction)
+    @classmethod
+    def check(cls, start: Start, settings: DapSettings) -> None:
+        """The encoder's vector is its first token's, it has a mask token, RTL's head can be cut from it."""
+        check_first_token(settings.name, start.encoder)
+        check_mask_token(settings.name, start.encoder)
+        if start.checkpoint is not None:
+            check_checkpoint(start.encoder, start.checkpoint, settings.rtl.layers)
+
+    @classmethod
+    def build(cls, start: Start, settings: DapSettings) -> Dap:
+        """With RTL's head from the encoder's checkpoint."""
+        return cls(start.encoder, settings, start.checkpoint, start.languages)
+
+    def batch(self, pairs: TokenPairs) -> DapViews:
+        """Both sides clean, and their tokens as the head takes them."""
+        return DapViews.of(Sides.of(pairs, self.vocabulary), pairs, self.rtl)
 
     def forward(self, views: PairViews) -> dict[str, torch.Tensor]:
         """InfoNCE between the sentence vectors; RTL from the token states."""
         hidden = run_packed(self.model, views.batch, self.encoder.backend)
-        assert views.rebuilt is not None
+        assert isinstance(views, DapViews)
         return {
             "contrastive": self.ranked(views, hidden),
-            "rtl": self._rebuilding(hidden, views, views.rebuilt),
+            "rtl": self._translated(hidden, views),
         }
 
-    def _rebuilding(self, hidden: torch.Tensor, views: PairViews, rebuilt: Rebuilt) -> torch.Tensor:
+    def _translated(self, hidden: torch.Tensor, views: DapViews) -> torch.Tensor:
         """Mean cross-entropy over the chosen tokens; of both directions the mean of their means."""
-        states = self.head(hidden[rebuilt.places], views.batch.position_ids[rebuilt.places], rebuilt)
+        inputs = views.head
+        states = self.head(hidden[inputs.places], views.batch.position_ids[inputs.places], inputs)
         found = []
         for side in {"forward": [False], "backward": [True], "both": [False, True]}[self.rtl.direction]:
-            chosen = rebuilt.chosen & (rebuilt.backward == side)
-            found.append(self.head.loss(states[chosen], rebuilt.batch.input_ids[chosen]))
+            chosen = inputs.chosen & (inputs.backward == side)
+            found.append(self.head.loss(states[chosen], inputs.batch.input_ids[chosen]))
         return torch.stack(found).mean()
 
 
-class RebuildingHead(nn.Module):
+class TranslationHead(nn.Module):
     """The last K layers of a masked language model, with embeddings and vocabulary of their own."""
 
     def __init__(self, encoder: SentenceEncoder, settings: Rtl, start: str | None, languages: int) -> None:
@@ -89,11 +106,11 @@ class RebuildingHead(nn.Module):
             nn.init.normal_(self.languages.weight, std=0.02)
         self.encoder = encoder
 
-    def forward(self, hidden: torch.Tensor, positions: torch.Tensor, rebuilt: Rebuilt) -> torch.Tensor:
+    def forward(self, hidden: torch.Tensor, positions: torch.Tensor, inputs: HeadInputs) -> torch.Tensor:
         """States of the last layer.
 
         Args:
-            hidden: [S, dim], the encoder's states in the order of `rebuilt`.
+            hidden: [S, dim], the encoder's states in the order of `inputs`.
             positions: int64 [S], their positions in their own sentences.
 
         Returns:
@@ -102,11 +119,11 @@ class RebuildingHead(nn.Module):
         masks = self.model.embeddings(
             input_ids=self.mask.expand(1, len(positions)), position_ids=positions[None]
         )[0]
-        seen = torch.where(rebuilt.chosen[:, None], masks, hidden)
+        seen = torch.where(inputs.chosen[:, None], masks, hidden)
         if self.languages is not None:
             # Of the side that is rebuilt, the tokens that are not chosen get it as well.
-            seen = seen + self.languages(rebuilt.languages) * rebuilt.backward[:, None]
-        return run_packed(self.model, rebuilt.batch, self.encoder.backend, inputs_embeds=seen)
+            seen = seen + self.languages(inputs.languages) * inputs.backward[:, None]
+        return run_packed(self.model, inputs.batch, self.encoder.backend, inputs_embeds=seen)
 
     def loss(self, states: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Mean cross-entropy of [M, dim] against int64 [M], over all processes."""

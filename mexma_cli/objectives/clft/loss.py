@@ -6,6 +6,7 @@ translations: mean(1 - f(y) . f_s(y)) + 0.4 mean(1 - f(y) . f(x)), with f of uni
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import torch
@@ -15,9 +16,11 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.attention import run_packed
 from mexma_cli.encoder.model.packing import PackedBatch
 from mexma_cli.encoder.model.pooling import pool
+from mexma_cli.errors import MexmaError
 from mexma_cli.objectives import losses
-from mexma_cli.objectives.base import Objective, PairViews, encoder_players
-from mexma_cli.recipe.objectives import ClftObjective
+from mexma_cli.objectives.base import Objective, Start
+from mexma_cli.objectives.clft.settings import ClftSettings
+from mexma_cli.objectives.views import PairViews
 
 
 class Clft(Objective):
@@ -28,9 +31,8 @@ class Clft(Objective):
         teacher: That is not; its tokeniser and width are the encoder's.
     """
 
-    def __init__(self, encoder: SentenceEncoder, settings: ClftObjective, teacher: SentenceEncoder) -> None:
-        super().__init__()
-        self.encoder = encoder
+    def __init__(self, encoder: SentenceEncoder, settings: ClftSettings, teacher: SentenceEncoder) -> None:
+        super().__init__(encoder)
         self.model = encoder.model
         self.after = encoder.modules
         # A SentenceEncoder is no module: not trained, not in checkpoints, always in evaluation mode. A run
@@ -39,9 +41,15 @@ class Clft(Objective):
         self.teacher.model.eval()
         self.weights = {"anchor": 1.0, "cross": settings.cross}
 
-    def views(self) -> None:
-        """The clean sentences alone."""
-        return None
+    @classmethod
+    def check(cls, start: Start, settings: ClftSettings) -> None:
+        """The teacher has the encoder's tokeniser and width; any pooling is trained."""
+        teacher_of(start.encoder, settings)
+
+    @classmethod
+    def build(cls, start: Start, settings: ClftSettings) -> Clft:
+        """With the teacher that the settings name, or a copy of the encoder."""
+        return cls(start.encoder, settings, teacher_of(start.encoder, settings))
 
     def forward(self, views: PairViews) -> dict[str, torch.Tensor]:
         """The targets' distance to the teacher's vectors, and that to their translations."""
@@ -60,14 +68,6 @@ class Clft(Objective):
             self.teacher.model.to(device)
             self.teacher.modules.to(device)
 
-    def players(self) -> list[dict[str, list[torch.nn.Parameter]]]:
-        """One optimiser; the word embeddings apart, so that their rate can differ."""
-        return encoder_players(self, self.model)
-
-    def export(self) -> SentenceEncoder:
-        """The encoder, with its pooling and modules."""
-        return self.encoder
-
 
 def _vectors(encoder: SentenceEncoder, batch: PackedBatch) -> torch.Tensor:
     """Sentence vectors as `embed` makes them, with gradients: float32 [B, dim]."""
@@ -84,3 +84,28 @@ def chosen(batch: PackedBatch, rows: Sequence[int]) -> PackedBatch:
     tokens = tokens.to(batch.input_ids.device)
     borders = functional.pad(torch.tensor(lengths).cumsum(0), (1, 0)).to(batch.cu_seqlens)
     return PackedBatch(batch.input_ids[tokens], batch.position_ids[tokens], borders, lengths)
+
+
+def teacher_of(encoder: SentenceEncoder, settings: ClftSettings) -> SentenceEncoder:
+    """A copy of the encoder, or the encoder that the recipe names.
+
+    Raises:
+        MexmaError: The named one has another width or tokeniser, or needs a prefix.
+    """
+    if settings.teacher is None:
+        return copy.deepcopy(encoder)
+    teacher = SentenceEncoder.load(settings.teacher, "cpu")
+    teacher.backend = encoder.backend
+    what = f"the teacher {settings.teacher}"
+    if teacher.dim != encoder.dim:
+        raise MexmaError(
+            f"{what} has vectors of {teacher.dim} numbers, and {encoder.name} of {encoder.dim}",
+            "the anchors' distance needs equal widths",
+        )
+    if teacher.tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
+        raise MexmaError(
+            f"{what} has another tokeniser than {encoder.name}", "the prepared pairs are token ids of one"
+        )
+    if teacher.prefix:
+        raise MexmaError(f"{what} puts {teacher.prefix!r} before every sentence, the prepared pairs do not")
+    return teacher

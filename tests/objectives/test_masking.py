@@ -12,8 +12,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mexma_cli.objectives.base import Masking, PairViews, Rebuilding
-from mexma_cli.training.masking import Vocabulary, build_views, mask_tokens, token_keys
+from mexma_cli.objectives.contrastive.tlm import concatenated_views
+from mexma_cli.objectives.dap.batch import DapViews
+from mexma_cli.objectives.dap.settings import Rtl
+from mexma_cli.objectives.masking import Masking, mask_tokens, masked_views, token_keys
+from mexma_cli.objectives.views import PairViews, Sides, TokenPairs, Vocabulary
 
 VOCABULARY = Vocabulary(
     bos=0, eos=2, mask=999, special=frozenset({0, 1, 2, 3, 999}), size=1000, first_position=2
@@ -56,23 +59,23 @@ def test_special_tokens_are_never_chosen() -> None:
 
 def test_the_same_seed_masks_the_same() -> None:
     pairs = random_pairs(5)
-    one, two = (build_views(pairs, PAPER, VOCABULARY, seed=4) for _ in "ab")
+    one, two = (masked_views(TokenPairs(pairs, 4), VOCABULARY, PAPER) for _ in "ab")
     assert one.batch.input_ids.tolist() == two.batch.input_ids.tolist()
 
 
 def test_a_pair_is_masked_the_same_in_every_batch() -> None:
     """However a run is cut into batches and processes: position and seed decide, and nothing else."""
     pairs = random_pairs(8)
-    whole = build_views(pairs, PAPER, VOCABULARY, seed=4, start=1000)
-    halves = [build_views(pairs[i : i + 4], PAPER, VOCABULARY, seed=4, start=1000 + i) for i in (0, 4)]
+    whole = masked_views(TokenPairs(pairs, 4, 1000), VOCABULARY, PAPER)
+    halves = [masked_views(TokenPairs(pairs[i : i + 4], 4, 1000 + i), VOCABULARY, PAPER) for i in (0, 4)]
     for i in range(8):
         half, place = halves[i // 4], i % 4
         for rows in ("source_rows", "target_rows"):
             here = sentence(whole, 16 + int(getattr(whole, rows)[i]))
             assert here == sentence(half, 8 + int(getattr(half, rows)[place]))
     for other in (
-        build_views(pairs, PAPER, VOCABULARY, 4, 2000),
-        build_views(pairs, PAPER, VOCABULARY, 5, 1000),
+        masked_views(TokenPairs(pairs, 4, 2000), VOCABULARY, PAPER),
+        masked_views(TokenPairs(pairs, 5, 1000), VOCABULARY, PAPER),
     ):
         assert other.batch.input_ids.tolist() != whole.batch.input_ids.tolist()
         assert other.batch.lengths == whole.batch.lengths
@@ -80,7 +83,7 @@ def test_a_pair_is_masked_the_same_in_every_batch() -> None:
 
 def test_identities_are_the_same_in_every_process() -> None:
     """They are compared between processes, whose own hashes of bytes differ."""
-    views = build_views([(np.array([5]), np.array([6]))], None, VOCABULARY)
+    views = Sides.of(TokenPairs([(np.array([5]), np.array([6]))]), VOCABULARY).views()
     assert views.identities.tolist() == [1450421889531408521, 1234376946377559886]
 
 
@@ -93,7 +96,7 @@ def sentence(views: PairViews, row: int) -> list[int]:
 @given(st.integers(1, 12), st.integers(0, 1000))
 def test_views_hold_every_sentence_where_they_say(count: int, seed: int) -> None:
     pairs = random_pairs(count, seed)
-    views = build_views(pairs, PAPER, VOCABULARY, seed)
+    views = masked_views(TokenPairs(pairs, seed), VOCABULARY, PAPER)
     assert len(views.batch.lengths) == 4 * count
     sources, targets = views.source_rows.tolist(), views.target_rows.tolist()
     assert sorted(sources + targets) == list(range(2 * count))
@@ -107,7 +110,7 @@ def test_views_hold_every_sentence_where_they_say(count: int, seed: int) -> None
 @given(st.integers(1, 12), st.integers(0, 1000))
 def test_the_masked_half_lies_as_the_clean_half(count: int, seed: int) -> None:
     pairs = random_pairs(count, seed)
-    views = build_views(pairs, PAPER, VOCABULARY, seed)
+    views = masked_views(TokenPairs(pairs, seed), VOCABULARY, PAPER)
     lengths = views.batch.lengths
     assert lengths[: 2 * count] == lengths[2 * count :]
     assert list(lengths[: 2 * count]) == sorted(lengths[: 2 * count])
@@ -125,7 +128,7 @@ def test_the_masked_half_lies_as_the_clean_half(count: int, seed: int) -> None:
 
 
 def test_without_masking_there_is_one_half() -> None:
-    views = build_views(random_pairs(3), None, VOCABULARY)
+    views = Sides.of(TokenPairs(random_pairs(3)), VOCABULARY).views()
     assert len(views.batch.lengths) == 6
     assert len(views.masked_tokens) == len(views.labels) == views.source_labels == 0
 
@@ -133,7 +136,7 @@ def test_without_masking_there_is_one_half() -> None:
 def test_pairs_that_share_a_sentence_are_no_negatives() -> None:
     a, b, c, d = (np.array([10 + i, 20 + i]) for i in range(4))
     pairs = [(a, b), (a, c), (d, c), (d, np.array([77]))]
-    views = build_views(pairs, None, VOCABULARY)
+    views = Sides.of(TokenPairs(pairs), VOCABULARY).views()
     _, _, repeated = views.negatives(torch.zeros(len(views.identities), 1))
     expected = np.zeros((4, 4), dtype=bool)
     for i, j in [(0, 1), (1, 2), (2, 3)]:
@@ -143,8 +146,8 @@ def test_pairs_that_share_a_sentence_are_no_negatives() -> None:
 
 def test_one_side_of_each_pair_is_masked_and_the_other_clean() -> None:
     pairs = [(np.append(a, 4 + i), np.append(b, 64 + i)) for i, (a, b) in enumerate(random_pairs(60))]
-    both = build_views(pairs, PAPER, VOCABULARY, seed=3, start=100)
-    one = build_views(pairs, Masking(0.4, 0.8, 0.1, symmetric=False), VOCABULARY, seed=3, start=100)
+    both = masked_views(TokenPairs(pairs, 3, 100), VOCABULARY, PAPER)
+    one = masked_views(TokenPairs(pairs, 3, 100), VOCABULARY, PAPER, symmetric=False)
     assert len(one.batch.lengths) == 120 and len(one.partners) == len(one.identities) == 60
     assert len(one.source_rows) == len(one.target_rows) == 0
 
@@ -180,42 +183,41 @@ def test_one_side_of_each_pair_is_masked_and_the_other_clean() -> None:
 
 @settings(max_examples=30)
 @given(st.integers(1, 9), st.sampled_from(["forward", "backward", "both"]), st.sampled_from([0.5, 1.0]))
-def test_rebuilt_pairs_lie_where_they_say(count: int, direction: Any, ratio: float) -> None:
-    """Each sequence is a pair without its first tokens, and only the side that is rebuilt has hidden ones."""
+def test_pairs_for_the_head_of_dap_lie_where_they_say(count: int, direction: Any, ratio: float) -> None:
+    """Each sequence is a pair without its first tokens; only the predicted side has hidden ones."""
     pairs, start = random_pairs(count, count), 7
-    views = build_views(
-        pairs, Rebuilding(ratio, direction), VOCABULARY, 3, start, languages=np.arange(count) + 10
-    )
-    rebuilt = views.rebuilt
-    assert rebuilt is not None and len(views.batch.lengths) == 2 * count
-    assert torch.equal(rebuilt.batch.input_ids, views.batch.input_ids[rebuilt.places])
-    assert list(rebuilt.batch.lengths) == sorted(rebuilt.batch.lengths)
+    chosen = TokenPairs(pairs, 3, start, np.arange(count) + 10)
+    views = DapViews.of(Sides.of(chosen, VOCABULARY), chosen, Rtl(ratio=ratio, direction=direction))
+    head = views.head
+    assert len(views.batch.lengths) == 2 * count
+    assert torch.equal(head.batch.input_ids, views.batch.input_ids[head.places])
+    assert list(head.batch.lengths) == sorted(head.batch.lengths)
     seen = set()
-    for a, b in pairwise(rebuilt.batch.cu_seqlens.tolist()):
-        (pair,) = set((rebuilt.languages[a:b] - 10).tolist())
+    for a, b in pairwise(head.batch.cu_seqlens.tolist()):
+        (pair,) = set((head.languages[a:b] - 10).tolist())
         seen.add(pair)
         source, target = (len(side) + 2 for side in pairs[pair])
         expected = [*pairs[pair][0].tolist(), 2, *pairs[pair][1].tolist(), 2]
-        assert rebuilt.batch.input_ids[a:b].tolist() == expected
+        assert head.batch.input_ids[a:b].tolist() == expected
         positions = [*range(1, source), *range(source + 1, source + target)]
-        assert rebuilt.batch.position_ids[a:b].tolist() == [2 + n for n in positions]
+        assert head.batch.position_ids[a:b].tolist() == [2 + n for n in positions]
         backward = direction == "backward" or (direction == "both" and (start + pair) % 2 == 0)
         is_source = torch.arange(b - a) < source - 1
-        assert torch.equal(rebuilt.backward[a:b], is_source & backward)
+        assert torch.equal(head.backward[a:b], is_source & backward)
         side = is_source if backward else ~is_source
-        assert not rebuilt.chosen[a:b][~side].any()
+        assert not head.chosen[a:b][~side].any()
         if ratio == 1:
-            assert torch.equal(rebuilt.chosen[a:b], side)
+            assert torch.equal(head.chosen[a:b], side)
     assert seen == set(range(count))
 
 
 def test_concatenated_pairs_come_after_both_clean_sides() -> None:
     """Without a joint (BERT) the second sentence has no first token, and keeps its positions."""
     pairs = random_pairs(6)
-    masking = Masking(0.2, 0.8, 0.1, concatenated=True)
+    masking = Masking(0.2, 0.8, 0.1)
     for joint in (None, 2):
         vocabulary = replace(VOCABULARY, joint=joint)
-        views = build_views(pairs, masking, vocabulary, seed=1)
+        views = concatenated_views(TokenPairs(pairs, 1), vocabulary, masking)
         assert len(views.batch.lengths) == 18 and len(views.identities) == 12
         tokens = sum(views.batch.lengths[:12])
         ids, positions = views.batch.input_ids[tokens:].clone(), views.batch.position_ids[tokens:]
@@ -233,7 +235,7 @@ def test_concatenated_pairs_come_after_both_clean_sides() -> None:
 
 def test_sides_of_masked_tokens_of_concatenated_pairs() -> None:
     source, target = np.full(40, 10), np.full(40, 20)
-    views = build_views([(source, target)], Masking(0.5, 1.0, 0.0, concatenated=True), VOCABULARY)
+    views = concatenated_views(TokenPairs([(source, target)]), VOCABULARY, Masking(0.5, 1.0, 0.0))
     assert len(views.labels) > 20
     assert views.labels.tolist() == [10] * views.source_labels + [20] * (
         len(views.labels) - views.source_labels

@@ -21,11 +21,14 @@ from mexma_cli.encoder.model.weighted_embeddings import (
 )
 from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
 from mexma_cli.encoder.ngrams.hashing import pieces_of, tokens_to_keep
+from mexma_cli.errors import MexmaError
 from mexma_cli.objectives import losses
-from mexma_cli.objectives.base import Objective, PairViews
+from mexma_cli.objectives.bag.settings import BagSettings
+from mexma_cli.objectives.bag.subwords import token_ngrams, word_starts
+from mexma_cli.objectives.base import Objective, Start
+from mexma_cli.objectives.checks import check_first_token
 from mexma_cli.objectives.gather import all_rows
-from mexma_cli.objectives.subwords import token_ngrams, word_starts
-from mexma_cli.recipe import WordsObjective
+from mexma_cli.objectives.views import PairViews
 
 NGRAM_LENGTH = 0.3
 """Expected length of an n-gram's vector at the start; a token's own is 1."""
@@ -37,12 +40,11 @@ SMALLEST_EIGENVALUE = 1e-3
 """Of the second moment, as a share of the mean."""
 
 
-class Words(Objective):
+class Bag(Objective):
     """The bag of tokens, for an encoder of XLM-R's family that starts from nothing."""
 
-    def __init__(self, encoder: SentenceEncoder, settings: WordsObjective) -> None:
-        super().__init__()
-        self.encoder = encoder
+    def __init__(self, encoder: SentenceEncoder, settings: BagSettings) -> None:
+        super().__init__(encoder)
         self.settings = settings
         vocabulary = encoder.model.config.vocab_size
         dim = settings.width or encoder.dim - RESERVED
@@ -61,9 +63,22 @@ class Words(Objective):
         self.register_buffer("moment", torch.eye(dim) / dim if settings.width or settings.whitening else None)
         self.weights = {"contrastive": 1.0}
 
-    def views(self) -> None:
-        """The clean sentences alone."""
-        return None
+    @classmethod
+    def check(cls, start: Start, settings: BagSettings) -> None:
+        """The encoder is new, its vector is its first token's, and it is not wider than the embeddings."""
+        check_first_token(settings.name, start.encoder)
+        if not start.untrained:
+            raise MexmaError(
+                f"the objective `{settings.name}` overwrites all of an encoder's weights",
+                "it can only be the first phase, on a `new` encoder",
+            )
+        room = start.encoder.dim - RESERVED
+        if settings.width and settings.width < room:
+            raise MexmaError(
+                f"objective.width is {settings.width}, less than the {room} numbers that an "
+                f"encoder of width {start.encoder.dim} has for the vectors",
+                "leave it out, or make it larger",
+            )
 
     def forward(self, views: PairViews) -> dict[str, torch.Tensor]:
         """InfoNCE between the sums of both sides."""
@@ -108,9 +123,9 @@ class Words(Objective):
         places = self.places[tokens]
         return functional.embedding(places.clamp_min(0), self.vectors) * (places >= 0)[:, None]
 
-    def players(self) -> list[dict[str, list[nn.Parameter]]]:
-        """One optimiser with the vectors."""
-        return [{"body": list(self.parameters(recurse=False))}]
+    def groups(self) -> dict[str, list[nn.Parameter]]:
+        """The vectors alone."""
+        return {"body": list(self.parameters(recurse=False))}
 
     def export(self) -> SentenceEncoder:
         """The encoder, its CLS the direction of the sum of token vectors."""

@@ -8,23 +8,25 @@ CLS vectors are aligned, and KoLeo spreads them.
 from __future__ import annotations
 
 import torch
-from torch import nn
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.attention import run_packed
+from mexma_cli.errors import MexmaError
 from mexma_cli.objectives import losses
-from mexma_cli.objectives.base import Masking, Objective, PairViews, encoder_players, split_views
+from mexma_cli.objectives.base import Objective, Start
+from mexma_cli.objectives.checks import check_first_token, check_mask_token
 from mexma_cli.objectives.gather import all_rows
-from mexma_cli.objectives.heads import UnmaskingHead
-from mexma_cli.recipe import MexmaObjective
+from mexma_cli.objectives.masking import Masking, masked_views
+from mexma_cli.objectives.mexma.head import UnmaskingHead
+from mexma_cli.objectives.mexma.settings import MexmaSettings
+from mexma_cli.objectives.views import PairViews, TokenPairs
 
 
 class Mexma(Objective):
     """The MEXMA objective on an encoder with CLS pooling."""
 
-    def __init__(self, encoder: SentenceEncoder, settings: MexmaObjective) -> None:
-        super().__init__()
-        self.encoder = encoder
+    def __init__(self, encoder: SentenceEncoder, settings: MexmaSettings) -> None:
+        super().__init__(encoder, ngrams=True)
         self.settings = settings
         self.model = encoder.model
         words = self.model.get_input_embeddings().weight
@@ -37,15 +39,28 @@ class Mexma(Objective):
         self.weights = {"unmask_source": settings.beta, "unmask_target": settings.beta}
         self.weights |= {name: weight for name, weight in rest.items() if weight}
 
-    def views(self) -> Masking:
-        """Clean and masked, both sides; or one of each, if the architecture is not symmetric."""
-        settings = self.settings
-        return Masking(settings.masking, settings.mask_share, settings.random_share, settings.symmetric)
+        self.masking = Masking(settings.masking, settings.mask_share, settings.random_share)
+
+    @classmethod
+    def check(cls, start: Start, settings: MexmaSettings) -> None:
+        """The encoder's vector is its first token's, its width fits the head, and it has a mask token."""
+        check_first_token(settings.name, start.encoder)
+        if start.encoder.dim % settings.head.heads:
+            raise MexmaError(
+                f"objective.head.heads is {settings.head.heads}, "
+                f"which does not divide the encoder's width {start.encoder.dim}"
+            )
+        check_mask_token(settings.name, start.encoder)
+
+    def batch(self, pairs: TokenPairs) -> PairViews:
+        """Both sides clean and both masked; or of each pair one side clean, the other masked, if the
+        architecture is not symmetric."""
+        return masked_views(pairs, self.vocabulary, self.masking, self.settings.symmetric)
 
     def forward(self, views: PairViews) -> dict[str, torch.Tensor]:
         """Unmasking of each side; alignment, KoLeo (mean of both sides), InfoNCE where they have a weight."""
         settings = self.settings
-        clean, masked = split_views(views)
+        clean, masked = views.split()
         hidden, states = run_packed(self.model, views.batch, self.encoder.backend).split(
             [len(clean.input_ids), len(masked.input_ids)]
         )
@@ -84,11 +99,3 @@ class Mexma(Objective):
         if self.settings.koleo_global:
             vectors, identities = all_rows(vectors), all_rows(identities)
         return losses.koleo(vectors, identities, self.settings.koleo_normalise)
-
-    def players(self) -> list[dict[str, list[nn.Parameter]]]:
-        """One optimiser; the word embeddings apart, so that their rate can differ."""
-        return encoder_players(self, self.model)
-
-    def export(self) -> SentenceEncoder:
-        """The encoder; the head is left behind."""
-        return self.encoder

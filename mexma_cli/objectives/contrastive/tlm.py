@@ -6,13 +6,15 @@ of their tokens masked, and the masked-LM head of the checkpoint that the encode
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import nn
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading.masked_lm import VocabularyHead, load_masked_lm
 from mexma_cli.objectives import losses
-from mexma_cli.objectives.base import PairViews
+from mexma_cli.objectives.masking import Masking, Sequences, with_masked
+from mexma_cli.objectives.views import PairViews, Sides, TokenPairs, Vocabulary
 
 
 class TranslationLM(nn.Module):
@@ -37,3 +39,27 @@ class TranslationLM(nn.Module):
         """
         found = self.head(states[views.masked_tokens])
         return losses.unmasking(found, words, self.head.bias, views.labels)
+
+
+def concatenated_views(pairs: TokenPairs, vocabulary: Vocabulary, masking: Masking) -> PairViews:
+    """Both sides clean, and behind them each pair as one masked sequence, source before target."""
+    sides = Sides.of(pairs, vocabulary)
+    return with_masked(sides.views(), _joined(sides, vocabulary), masking, vocabulary, pairs.seed)
+
+
+def _joined(sides: Sides, vocabulary: Vocabulary) -> Sequences:
+    """Pairs as one sequence each, by length. A target's tokens have the positions that they have alone."""
+    count = len(sides.ids) // 2
+    skipped = int(vocabulary.joint is None)
+    targets = [ids.copy() for ids in sides.ids[count:]]
+    for target in targets:
+        target[0] = vocabulary.joint or 0
+    order = np.argsort([len(sides.ids[i]) + len(targets[i]) for i in range(count)], kind="stable")
+    pairs = [(sides.ids[i], targets[i][skipped:]) for i in order]
+    positions = [(np.arange(len(x)), np.arange(len(y)) + skipped) for x, y in pairs]
+    return Sequences(
+        [np.concatenate(pair) for pair in pairs],
+        sides.of_run[order],
+        np.concatenate([part for pair in positions for part in pair]),
+        np.concatenate([np.repeat([True, False], [len(x), len(y)]) for x, y in pairs]),
+    )

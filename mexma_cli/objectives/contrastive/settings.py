@@ -1,0 +1,35 @@
+"""What a recipe says of translation ranking and TLM."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from mexma_cli.objectives.shared_settings import RankingSettings, check_shares
+from mexma_cli.recipe.registry import objective
+from mexma_cli.recipe.section import Section
+
+
+class Tlm(Section):
+    """Translation language modelling: masked words of both sentences of a pair, as one sequence."""
+
+    weight: float = Field(0.1, gt=0)
+    """Of its loss beside the ranking's, which counts 1."""
+    masking: float = Field(0.2, gt=0, lt=1)
+    """Share of the tokens that are chosen for masking."""
+    mask_share: float = Field(0.8, ge=0, le=1)
+    """Of the chosen tokens: this share becomes <mask>, `random_share` a random token, the rest stays."""
+    random_share: float = Field(0.1, ge=0, le=1)
+    """See `mask_share`; where that is 1 nothing is left for this one."""
+
+    @model_validator(mode="after")
+    def _shares(self) -> Tlm:
+        check_shares(self.mask_share, self.random_share)
+        return self
+
+
+@objective("contrastive", "mexma_cli.objectives.contrastive.loss:Contrastive")
+class ContrastiveSettings(RankingSettings):
+    """InfoNCE between clean sentence vectors: MEXMA's baseline (section 5.2), TR, and TR+TLM."""
+
+    tlm: Tlm | None = None
+    """With translation language modelling beside it."""

@@ -1,0 +1,97 @@
+"""What a recipe says of MEXMA."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from mexma_cli.objectives.shared_settings import check_shares
+from mexma_cli.recipe.registry import ObjectiveSettings, objective
+from mexma_cli.recipe.section import Section
+
+
+class Head(Section):
+    """The unmasking head (paper section 7.2); the defaults are the authors' code's."""
+
+    layers: int = Field(6, ge=1)
+    """Transformer layers, of the encoder's width."""
+    heads: int = Field(8, ge=1)
+    """Attention heads of a layer; the encoder's width is a multiple of it."""
+    ffn: int = Field(3072, ge=1)
+    """Width of a layer's feed-forward part."""
+    layer_norm_eps: float = Field(1e-12, gt=0)
+    """LayerNorm's epsilon."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Share of the states that is dropped in training."""
+    output_scale: float = Field(1.0, gt=0)
+    """First value of the last LayerNorm's weights; below 1 where word embeddings are long."""
+
+
+@objective("mexma", "mexma_cli.objectives.mexma.loss:Mexma")
+class MexmaSettings(ObjectiveSettings):
+    """MEXMA (paper section 3): cross-unmasking, alignment, KoLeo; optionally a contrastive term."""
+
+    alpha: float = 1.0
+    """Weight of the alignment loss."""
+    beta: float = 0.5
+    """Weight of each direction's unmasking loss."""
+    gamma: float = 0.005
+    """Weight of each side's KoLeo loss."""
+    contrastive: float = 0.0
+    """Weight of a symmetric InfoNCE between the clean sentence vectors (paper section 5.2)."""
+    temperature: float = Field(0.05, gt=0)
+    """What cosines are divided by in the contrastive term."""
+    margin: float = Field(0.0, ge=0)
+    """Taken from the cosine of a translation in the contrastive term (additive margin softmax)."""
+    gather: bool = True
+    """Negatives of the contrastive term are the sentences of all GPUs, not only of its own."""
+    koleo_normalise: bool = True
+    """Distances are those of unit vectors, as in the authors' code; false is the paper's formula."""
+    koleo_global: bool = False
+    """KoLeo looks for neighbours on all GPUs; the authors' code looks on its own."""
+    symmetric: bool = True
+    """Both sides are seen clean and masked; else one side, drawn anew for each pair, is masked and the
+    other clean (model 1 of the paper's Table 11), which leaves no two clean vectors to compare."""
+    align: Literal["clean", "masked"] = "clean"
+    """What is aligned with a clean sentence vector: the other side's clean one, or its masked one
+    (model 3 of Table 11)."""
+    token_gradients: bool = True
+    """Unmasking trains the encoder through the masked tokens' states; false is model 1 of Table 5."""
+    sentence_gradients: bool = True
+    """Unmasking trains the encoder through the other side's clean sentence vector."""
+    masking: float = Field(0.4, gt=0, lt=1)
+    """Share of the tokens that are chosen for unmasking."""
+    mask_share: float = Field(0.8, ge=0, le=1)
+    """Of the chosen tokens: this share becomes <mask>, `random_share` a random token, the rest stays."""
+    random_share: float = Field(0.1, ge=0, le=1)
+    """See `mask_share`; where that is 1 nothing is left for this one."""
+    head: Head = Field(default_factory=lambda: Head.model_validate({}))
+    """What finds the masked tokens; it is not exported."""
+
+    @model_validator(mode="after")
+    def _shares(self) -> MexmaSettings:
+        check_shares(self.mask_share, self.random_share)
+        return self
+
+    @model_validator(mode="after")
+    def _something_trains_the_encoder(self) -> MexmaSettings:
+        unmasking = self.beta and (self.token_gradients or self.sentence_gradients)
+        if not (unmasking or self.alpha or self.gamma or self.contrastive):
+            raise ValueError("no term of the loss reaches the encoder: give one a weight, or unmasking a way")
+        return self
+
+    @model_validator(mode="after")
+    def _one_clean_side_is_enough(self) -> MexmaSettings:
+        if not self.symmetric:
+            two_clean = {
+                "alpha (with align: clean)": self.alpha if self.align == "clean" else 0.0,
+                "gamma": self.gamma,
+                "contrastive": self.contrastive,
+            }
+            wrong = [key for key, weight in two_clean.items() if weight]
+            if wrong:
+                raise ValueError(
+                    f"symmetric: false has one clean side only, so these must be 0: {', '.join(wrong)}"
+                )
+        return self

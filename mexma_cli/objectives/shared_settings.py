@@ -1,0 +1,35 @@
+"""Settings that several systems share."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from mexma_cli.recipe.registry import ObjectiveSettings
+
+
+class RankingSettings(ObjectiveSettings):
+    """Translation ranking: each sentence against all sentences of the other side of the batch (InfoNCE)."""
+
+    temperature: float = Field(0.05, gt=0)
+    """What cosines are divided by."""
+    margin: float = Field(0.0, ge=0)
+    """Taken from the cosine of a translation (additive margin softmax; LaBSE has 0.3)."""
+    direction: Literal["forward", "both"] = "both"
+    """Each side looks for its translation among the other; `forward`: the source alone (as in DAP)."""
+    projection: Literal["none", "tanh"] = "none"
+    """What is compared: the sentence vectors, or tanh(W h + b) of them, which is not exported."""
+    gather: bool = True
+    """Negatives are the sentences of all GPUs, not only of its own."""
+
+
+def check_shares(mask_share: float, random_share: float) -> None:
+    """Refuse shares of <mask> and of random tokens that are more than all tokens that were chosen.
+
+    Raises:
+        ValueError: They are.
+    """
+    # 0.7 + 0.3 need not be 1 exactly; and where all are masked the other share means nothing.
+    if mask_share < 1 and mask_share + random_share > 1 + 1e-9:
+        raise ValueError(f"`mask_share` {mask_share:g} and `random_share` {random_share:g} are above 1")

@@ -1,0 +1,98 @@
+"""The objectives that a recipe may name. Each is a class of settings, registered under its name.
+
+The package's own are the folders of `mexma_cli/objectives`: importing a folder's `settings.py`, which needs
+no torch, registers it. There is no other list of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import PlainValidator
+from pydantic_core import PydanticKnownError
+
+from mexma_cli.recipe.section import Section
+
+_SYSTEMS = "mexma_cli.objectives"
+_registered: dict[str, type[Registered]] = {}
+
+
+class Registered(Section):
+    """A section whose `name` decides which class it is."""
+
+    name: str
+    """Chooses this objective."""
+    _losses: ClassVar[type | str] = ""
+
+    @classmethod
+    def kinds(cls) -> dict[str, type[Section]]:
+        """The registered classes that this one stands for, by name."""
+        return {name: found for name, found in sorted(_all().items()) if issubclass(found, cls)}
+
+    @classmethod
+    def losses(cls) -> Any:
+        """The class that has the losses; what is registered by its place is imported now."""
+        if not isinstance(cls._losses, str):
+            return cls._losses
+        module, _, name = cls._losses.partition(":")
+        return getattr(importlib.import_module(module), name)
+
+
+class ObjectiveSettings(Registered):
+    """Settings of an objective that trains an encoder on pairs of sentences (`objectives.base.Objective`)."""
+
+
+class DecomposerSettings(Registered):
+    """Settings of an objective that trains two maps of stored vectors."""
+
+
+S = TypeVar("S", bound=type[Registered])
+
+
+def objective(name: str, losses: type | str) -> Callable[[S], S]:
+    """Register a class of settings under the name that recipes call it by.
+
+    Args:
+        losses: The class that has the losses; or its place, `module:Class`, so that torch is not imported
+            before it is needed.
+    """
+
+    def register(settings: S) -> S:
+        settings._losses = losses
+        _registered[name] = settings
+        return settings
+
+    return register
+
+
+def by_name(base: type[Registered]) -> PlainValidator:
+    """For a field that holds one of the registered classes derived from `base`, by its `name`."""
+
+    def chosen(raw: Any) -> Registered:
+        if isinstance(raw, base):
+            return raw
+        if not isinstance(raw, dict):
+            raise PydanticKnownError("model_type", {"class_name": base.__name__})
+        if "name" not in raw:
+            raise PydanticKnownError("union_tag_not_found", {"discriminator": "name"})
+        known = base.kinds()
+        if str(raw["name"]) not in known:
+            expected = ", ".join(map(repr, known))
+            tags = {"discriminator": "name", "tag": str(raw["name"]), "expected_tags": expected}
+            raise PydanticKnownError("union_tag_invalid", tags)
+        found = known[str(raw["name"])].model_validate(raw)
+        assert isinstance(found, Registered)
+        return found
+
+    return PlainValidator(chosen)
+
+
+def _all() -> dict[str, type[Registered]]:
+    for found in pkgutil.iter_modules([str(Path(__file__).parent.parent / "objectives")]):
+        if found.ispkg:
+            importlib.import_module(f"{_SYSTEMS}.{found.name}.settings")
+    return _registered
