@@ -93,7 +93,7 @@ def info_nce(
         return (forward + functional.cross_entropy(logits.T, labels)) / 2
 
 
-def apart(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+def cosine_distance(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Mean of 1 - cosine over the rows: both terms of CLFT, and torch's CosineEmbeddingLoss with label 1.
 
     Args:

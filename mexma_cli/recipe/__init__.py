@@ -7,9 +7,9 @@ starting from the encoder that the one before left; `trainer` then holds what th
 
 from __future__ import annotations
 
-from mexma_cli.recipe.decompose import DecomposeObjective, DecomposeRecipe, DecomposeTrainer
+from mexma_cli.recipe.decompose import DecomposeRecipe, DecomposeTrainer
 from mexma_cli.recipe.load import load, load_any, shipped
-from mexma_cli.recipe.registry import ObjectiveSettings, objective
+from mexma_cli.recipe.registry import DecomposerSettings, ObjectiveSettings, objective
 from mexma_cli.recipe.section import Section
 from mexma_cli.recipe.sections import (
     Corpus,
@@ -27,9 +27,9 @@ from mexma_cli.recipe.sections import (
 __all__ = [
     "Corpus",
     "Data",
-    "DecomposeObjective",
     "DecomposeRecipe",
     "DecomposeTrainer",
+    "DecomposerSettings",
     "DevSet",
     "Encoder",
     "Keep",

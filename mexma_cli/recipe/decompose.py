@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import yaml
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PlainValidator, SerializeAsAny, field_validator, model_validator
 
 from mexma_cli import languages
+from mexma_cli.recipe.registry import DecomposerSettings
 from mexma_cli.recipe.section import Section
 
 
@@ -66,28 +67,6 @@ class VectorData(Section):
         return [(root / source, root / target) for pair in self.pairs for source, target in pair.paths()]
 
 
-class DecomposeObjective(Section):
-    """DREAM or MEAT, with ORACLE's terms where they have a weight; or `oracle`, these terms alone."""
-
-    name: Literal["dream", "meat", "oracle"]
-    """Whose losses (docs/systems.md)."""
-    intra_class: float = Field(0.0, ge=0)
-    """Weight of ORACLE's intra-class clustering."""
-    inter_class: float = Field(0.0, ge=0)
-    """Weight of ORACLE's inter-class separation."""
-    is_mode: Literal["meaning_language", "language_language"] = "meaning_language"
-    """What is separated: meaning from language (paper, equation 6), or the languages of a pair from each
-    other (released code)."""
-    ic_group: Literal["batch", "language"] = "batch"
-    """What is clustered: all of a side (released code), or what is of one language."""
-
-    @model_validator(mode="after")
-    def _something_to_train(self) -> DecomposeObjective:
-        if self.name == "oracle" and not (self.intra_class or self.inter_class):
-            raise ValueError("oracle needs a weight for `intra_class` or `inter_class`")
-        return self
-
-
 class DecomposeTrainer(Section):
     """How long and how fast: Adam, until the validation loss has not become better for `patience` epochs."""
 
@@ -124,7 +103,7 @@ class DecomposeRecipe(Section):
     """What made the stores, by name or folder: it is saved with the meaning map behind it."""
     data: VectorData
     """Which vectors."""
-    objective: DecomposeObjective
+    objective: Annotated[SerializeAsAny[DecomposerSettings], PlainValidator(DecomposerSettings.chosen)]
     """Which losses."""
     trainer: DecomposeTrainer = Field(default_factory=lambda: DecomposeTrainer.model_validate({}))
     """How long and how fast."""

@@ -10,9 +10,8 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
-from pydantic import PlainValidator
 from pydantic_core import PydanticKnownError
 
 from mexma_cli.recipe.section import Section
@@ -32,6 +31,27 @@ class Registered(Section):
     def kinds(cls) -> dict[str, type[Section]]:
         """The registered classes that this one stands for, by name."""
         return {name: found for name, found in sorted(_all().items()) if issubclass(found, cls)}
+
+    @classmethod
+    def chosen(cls, raw: Any) -> Self:
+        """The registered class that the key `name` says, with the keys as its values.
+
+        A field whose type is this class takes it as its `PlainValidator`.
+        """
+        if isinstance(raw, cls):
+            return raw
+        if not isinstance(raw, dict):
+            raise PydanticKnownError("model_type", {"class_name": cls.__name__})
+        if "name" not in raw:
+            raise PydanticKnownError("union_tag_not_found", {"discriminator": "name"})
+        known, name = cls.kinds(), str(raw["name"])
+        if name not in known:
+            expected = ", ".join(map(repr, known))
+            raise PydanticKnownError(
+                "union_tag_invalid", {"discriminator": "name", "tag": name, "expected_tags": expected}
+            )
+        found: Self = known[name].model_validate(raw)  # type: ignore[assignment]
+        return found
 
     @classmethod
     def losses(cls) -> Any:
@@ -67,28 +87,6 @@ def objective(name: str, losses: type | str) -> Callable[[S], S]:
         return settings
 
     return register
-
-
-def by_name(base: type[Registered]) -> PlainValidator:
-    """For a field that holds one of the registered classes derived from `base`, by its `name`."""
-
-    def chosen(raw: Any) -> Registered:
-        if isinstance(raw, base):
-            return raw
-        if not isinstance(raw, dict):
-            raise PydanticKnownError("model_type", {"class_name": base.__name__})
-        if "name" not in raw:
-            raise PydanticKnownError("union_tag_not_found", {"discriminator": "name"})
-        known = base.kinds()
-        if str(raw["name"]) not in known:
-            expected = ", ".join(map(repr, known))
-            tags = {"discriminator": "name", "tag": str(raw["name"]), "expected_tags": expected}
-            raise PydanticKnownError("union_tag_invalid", tags)
-        found = known[str(raw["name"])].model_validate(raw)
-        assert isinstance(found, Registered)
-        return found
-
-    return PlainValidator(chosen)
 
 
 def _all() -> dict[str, type[Registered]]:

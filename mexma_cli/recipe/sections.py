@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, SerializeAsAny, model_validator
+from pydantic import Field, PlainValidator, SerializeAsAny, model_validator
 
-from mexma_cli.recipe.registry import ObjectiveSettings, by_name
+from mexma_cli.recipe.registry import ObjectiveSettings
 from mexma_cli.recipe.section import Section
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
@@ -253,7 +253,7 @@ class Phase(Section):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
     """Small letters, digits, `_` and `-`."""
-    objective: Annotated[SerializeAsAny[ObjectiveSettings], by_name(ObjectiveSettings)]
+    objective: Annotated[SerializeAsAny[ObjectiveSettings], PlainValidator(ObjectiveSettings.chosen)]
     """The losses, by the objective's `name`."""
     trainer: Trainer
     """How long and how fast; the recipe's own `trainer` stands behind it."""

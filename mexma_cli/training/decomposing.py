@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.objectives.decompose import Decomposer
+from mexma_cli.objectives.decomposer import Decomposer
 from mexma_cli.recipe import DecomposeTrainer as Settings
 from mexma_cli.training import checkpoint
 from mexma_cli.training.log import Log

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from mexma_cli.objectives.decompose import VectorPairs
+from mexma_cli.objectives.decomposer import VectorPairs
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.training.sampler import permute
 

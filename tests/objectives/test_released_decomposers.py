@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from mexma_cli.objectives.decompose import Decomposer, VectorPairs
-from mexma_cli.recipe import DecomposeObjective
+from mexma_cli.objectives.decomposer import Decomposer, VectorPairs
+from mexma_cli.recipe import DecomposerSettings
 
 B, DIM, LANGUAGES = 6, 5, 3
 RELEASED = {
@@ -41,9 +41,9 @@ def inputs(name: str, **settings: object) -> tuple[Decomposer, VectorPairs]:
         return torch.from_numpy(random.standard_normal(shape).astype(np.float32))
 
     source, target = numbers(B, DIM), numbers(B, DIM)
-    maps = Decomposer(DIM, LANGUAGES, DecomposeObjective.model_validate({"name": name, **settings}))
-    told = maps.classifier if name == "dream" else maps.adversary
-    assert told is not None
+    chosen = DecomposerSettings.chosen({"name": name, **settings})
+    maps: Decomposer = chosen.losses()(DIM, LANGUAGES, chosen)
+    told = getattr(maps, "classifier" if name == "dream" else "adversary")
     with torch.no_grad():
         for layer in (maps.meaning, maps.language, told):
             layer.weight.copy_(numbers(*layer.weight.shape))

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.objectives.decompose import Decomposer
-from mexma_cli.recipe import DecomposeObjective, DecomposeTrainer
+from mexma_cli.objectives.decomposer import Decomposer
+from mexma_cli.recipe import DecomposerSettings, DecomposeTrainer
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.training.decomposing import DecomposerTraining
 from mexma_cli.training.log import TrainingLog
@@ -82,7 +82,8 @@ def training(stores: Any, folder: Path, objective: Any = MEAT, **other: Any) -> 
     settings = {"batch": 16, "epochs": 4, "learning_rate": 0.01, "device": "cpu", **other}
     data = StoredPairs(stores, 0, 0.1, 42)
     torch.manual_seed(0)
-    maps = Decomposer(DIM, len(data.languages), DecomposeObjective.model_validate(objective))
+    chosen = DecomposerSettings.chosen(objective)
+    maps: Decomposer = chosen.losses()(DIM, len(data.languages), chosen)
     device = torch.device("cpu")
     return DecomposerTraining(maps, data, DecomposeTrainer.model_validate(settings), folder, device)
 

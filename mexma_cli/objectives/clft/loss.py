@@ -61,7 +61,10 @@ class Clft(Objective):
             anchors[back] = found
         vectors = _vectors(self.encoder, views.batch)
         source, target = vectors[views.source_rows], vectors[views.target_rows]
-        return {"anchor": losses.apart(target, anchors), "cross": losses.apart(target, source)}
+        return {
+            "anchor": losses.cosine_distance(target, anchors),
+            "cross": losses.cosine_distance(target, source),
+        }
 
     def _bring_teacher(self, device: torch.device) -> None:
         if self.teacher.device != device:

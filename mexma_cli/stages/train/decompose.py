@@ -25,7 +25,7 @@ from mexma_cli.encoder.model.pooling import Dense
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import fingerprint, only_writer, read_json, read_manifest, write_json_atomic
 from mexma_cli.numerics.devices import pick_device
-from mexma_cli.objectives.decompose import Decomposer
+from mexma_cli.objectives.decomposer import Decomposer
 from mexma_cli.recipe import DecomposeRecipe
 from mexma_cli.stages.train import run_folder
 from mexma_cli.store.embeddings import EmbeddingStore
@@ -153,7 +153,8 @@ def decompose(
     device = pick_device(settings.device)
     pairs = StoredPairs(stores, recipe.data.rows, recipe.data.validation, settings.seed)
     torch.manual_seed(settings.seed)
-    objective = Decomposer(pairs.dim, len(pairs.languages), recipe.objective)
+    languages = len(pairs.languages)
+    objective: Decomposer = recipe.objective.losses()(pairs.dim, languages, recipe.objective)
     training = DecomposerTraining(objective, pairs, settings, run / "checkpoints", device)
     text = _text(recipe, stores)
     if run_folder.check(run, recipe, resume):

@@ -10,17 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from mexma_cli.objectives.decompose import (
-    Decomposer,
-    Parts,
-    VectorPairs,
-    dream,
-    inter_class,
-    intra_class,
-    meat,
-    told_apart,
-)
-from mexma_cli.recipe import DecomposeObjective
+from mexma_cli.objectives.decomposer import Decomposer, Parts, VectorPairs, inter_class, intra_class
+from mexma_cli.objectives.dream.loss import dream
+from mexma_cli.objectives.meat.loss import Meat, adversary_terms, meat
+from mexma_cli.recipe import DecomposerSettings
 
 B, DIM, LANGUAGES = 6, 5, 3
 Array = np.ndarray
@@ -124,12 +117,12 @@ def test_meat(numbers: dict[str, Array], torches: Any) -> None:
 
 def test_the_adversary(numbers: dict[str, Array], torches: Any) -> None:
     n = numbers
-    close(told_apart(*torches), {"adversary": ce(n, n["sm"], n["ls"]) + ce(n, n["tm"], n["lt"])})
+    close(adversary_terms(*torches), {"adversary": ce(n, n["sm"], n["ls"]) + ce(n, n["tm"], n["lt"])})
 
 
 def test_the_adversarial_loss_is_least_where_nothing_can_be_told() -> None:
     maps = decomposer("meat")
-    assert maps.adversary is not None
+    assert isinstance(maps, Meat)
     torch.nn.init.zeros_(maps.adversary.weight)
     torch.nn.init.zeros_(maps.adversary.bias)
     assert maps(batch())["adversarial"].item() == pytest.approx(2 * math.log(LANGUAGES))
@@ -164,7 +157,9 @@ def test_inter_class_as_in_the_paper_and_as_released(numbers: dict[str, Array], 
 
 def decomposer(name: str, **other: Any) -> Decomposer:
     torch.manual_seed(1)
-    return Decomposer(DIM, LANGUAGES, DecomposeObjective.model_validate({"name": name, **other}))
+    chosen = DecomposerSettings.chosen({"name": name, **other})
+    maps: Decomposer = chosen.losses()(DIM, LANGUAGES, chosen)
+    return maps
 
 
 def batch() -> VectorPairs:
@@ -211,7 +206,7 @@ def test_the_adversarys_turn_moves_the_adversary_alone() -> None:
     adversary, own = maps.players()
     assert [player.name for player in maps.players()] == ["adversary", "maps"]
     assert moved(maps, adversary.terms) == {"adversary"}
-    assert maps.adversary is not None
+    assert isinstance(maps, Meat)
     assert {id(p) for p in adversary.parameters} == {id(p) for p in maps.adversary.parameters()}
     theirs = [p for layer in (maps.meaning, maps.language) for p in layer.parameters()]
     assert {id(p) for p in own.parameters} == {id(p) for p in theirs}

@@ -1,9 +1,8 @@
-"""DREAM, MEAT and ORACLE: sentence vectors taken apart into a meaning and a language.
+"""Sentence vectors taken apart into a meaning and a language: what DREAM, MEAT and ORACLE share.
 
 The encoder is frozen and its vectors are read from disk. Two linear maps of them are trained, `meaning` and
-`language`; with DREAM a language classifier on the language part, with MEAT one on the meaning part, a second
-player that the first one tries to mislead. Formulae as in the ORACLE paper's released code, which trains all
-of these (Ki et al. 2024); where the paper differs there is a key of the recipe.
+`language`. Formulae as in the ORACLE paper's released code, which trains all three (Ki et al. 2024); where
+the paper differs there is a key of the recipe.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from mexma_cli.objectives.losses import apart
-from mexma_cli.recipe.decompose import DecomposeObjective
+from mexma_cli.objectives.shared_settings import OracleTerms
 
 Terms = dict[str, torch.Tensor]
 
@@ -75,65 +73,6 @@ def overlap(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return functional.cosine_similarity(one, other).clamp_min(0).mean()
 
 
-def dream(parts: Parts, pairs: VectorPairs, classifier: nn.Module) -> Terms:
-    """DREAM (Tiyajamorn et al. 2021) as ORACLE trains it: the batch's second half is the first's other text.
-
-    Semantic loss, reconstruction by the mean squared error, language embedding loss (languages of the other
-    half are not looked at; DREAM's own code draws it from the same language), language classification.
-
-    Args:
-        parts: Of `pairs`, at least 2 of them; the last of an odd number is left out.
-        classifier: float32 [n, dim] language parts to [n, languages] logits.
-    """
-    half = len(pairs.source) // 2
-    true, other = parts.rows(slice(half)), parts.rows(slice(half, 2 * half))
-    return {
-        "semantic": apart(true.source_meaning, true.target_meaning)
-        + overlap(true.source_meaning, other.source_meaning)
-        + overlap(true.target_meaning, other.target_meaning),
-        "reconstruction": functional.mse_loss(true.source_meaning + true.source_language, pairs.source[:half])
-        + functional.mse_loss(true.target_meaning + true.target_language, pairs.target[:half]),
-        "language": apart(true.source_language, other.source_language)
-        + apart(true.target_language, other.target_language),
-        "classification": functional.cross_entropy(
-            classifier(true.source_language), pairs.source_language[:half]
-        )
-        + functional.cross_entropy(classifier(true.target_language), pairs.target_language[:half]),
-    }
-
-
-def meat(parts: Parts, pairs: VectorPairs, adversary: nn.Module) -> Terms:
-    """MEAT (Kuroda et al. 2022): reconstruction, from the own and from each other's meaning, by cosine;
-    language parts of a pair orthogonal; and an adversary that cannot tell the language of a meaning.
-
-    Args:
-        adversary: float32 [n, dim] meaning parts to [n, languages] logits; its parameters are not meant to
-            move by this loss.
-    """
-    return {
-        "reconstruction": apart(parts.source_meaning + parts.source_language, pairs.source)
-        + apart(parts.target_meaning + parts.target_language, pairs.target),
-        "cross_reconstruction": apart(parts.source_meaning + parts.target_language, pairs.target)
-        + apart(parts.target_meaning + parts.source_language, pairs.source),
-        "language": overlap(parts.source_language, parts.target_language),
-        "adversarial": undecided(adversary(parts.source_meaning))
-        + undecided(adversary(parts.target_meaning)),
-    }
-
-
-def undecided(logits: torch.Tensor) -> torch.Tensor:
-    """Cross-entropy [n, languages] against the uniform distribution; its least value is ln(languages)."""
-    return -functional.log_softmax(logits, dim=-1).mean(dim=-1).mean()
-
-
-def told_apart(parts: Parts, pairs: VectorPairs, adversary: nn.Module) -> Terms:
-    """MEAT's other player: cross-entropy of the languages of both meanings, which do not move by it."""
-    return {
-        "adversary": functional.cross_entropy(adversary(parts.source_meaning.detach()), pairs.source_language)
-        + functional.cross_entropy(adversary(parts.target_meaning.detach()), pairs.target_language)
-    }
-
-
 def intra_class(
     source: torch.Tensor,
     target: torch.Tensor,
@@ -177,7 +116,9 @@ def inter_class(parts: Parts, mode: str) -> torch.Tensor:
 
 
 class Decomposer(nn.Module):
-    """The two maps, what is trained with them, and who moves when.
+    """The two maps, ORACLE's terms where they have a weight, and whose turn it is in a step.
+
+    This is ORACLE without more; DREAM and MEAT add terms of their own.
 
     Args:
         dim: Numbers in a vector.
@@ -188,20 +129,18 @@ class Decomposer(nn.Module):
         weights: Of each term that a player's loss has.
     """
 
-    def __init__(self, dim: int, languages: int, settings: DecomposeObjective) -> None:
+    def __init__(self, dim: int, languages: int, settings: OracleTerms) -> None:
         super().__init__()
         self.settings = settings
         self.meaning = nn.Linear(dim, dim)
         self.language = nn.Linear(dim, dim)
-        self.classifier = nn.Linear(dim, languages) if settings.name == "dream" else None
-        self.adversary = nn.Linear(dim, languages) if settings.name == "meat" else None
         self.weights: Mapping[str, float] = {
             "intra_class": settings.intra_class,
             "inter_class": settings.inter_class,
         }
 
     def parts(self, pairs: VectorPairs) -> Parts:
-        """Both vectors of every pair taken apart."""
+        """The meaning and the language of both vectors of every pair."""
         return Parts(
             self.meaning(pairs.source),
             self.meaning(pairs.target),
@@ -209,14 +148,14 @@ class Decomposer(nn.Module):
             self.language(pairs.target),
         )
 
+    def own_terms(self, parts: Parts, pairs: VectorPairs) -> Terms:
+        """The terms of the maps' loss beside ORACLE's: none."""
+        return {}
+
     def forward(self, pairs: VectorPairs) -> Terms:
         """The terms that the two maps are trained by, unweighted scalars."""
         parts, settings = self.parts(pairs), self.settings
-        terms: Terms = {}
-        if self.classifier is not None:
-            terms = dream(parts, pairs, self.classifier)
-        elif self.adversary is not None:
-            terms = meat(parts, pairs, self.adversary)
+        terms = self.own_terms(parts, pairs)
         if settings.intra_class:
             by_language = settings.ic_group == "language"
             terms["intra_class"] = intra_class(
@@ -234,11 +173,5 @@ class Decomposer(nn.Module):
         return torch.stack([self.weights.get(name, 1.0) * term for name, term in terms.items()]).sum()
 
     def players(self) -> list[Player]:
-        """Who moves in a step, in order: MEAT's adversary, then the maps (and DREAM's classifier)."""
-        adversary = self.adversary
-        theirs = [] if adversary is None else list(adversary.parameters())
-        held = {id(parameter) for parameter in theirs}
-        maps = Player("maps", [p for p in self.parameters() if id(p) not in held], self.forward)
-        if adversary is None:
-            return [maps]
-        return [Player("adversary", theirs, lambda p: told_apart(self.parts(p), p, adversary)), maps]
+        """Whose parameters move in a step, in order: the maps', with all that is trained with them."""
+        return [Player("maps", list(self.parameters()), self.forward)]
