@@ -10,7 +10,7 @@ import numpy as np
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.readers.common import both_filled, read_aligned
+from mexma_cli.evaluation.readers.common import both_filled
 from mexma_cli.evaluation.xsim import xsim
 from mexma_cli.recipe import DevSet
 from mexma_cli.text.lines import read_lines
@@ -36,9 +36,13 @@ def dev_scorer(dev: DevSet, resolve: Callable[[str], Path]) -> Callable[[Sentenc
     """
     texts = {}
     for language in dev.languages:
-        source, target = (resolve(path.replace("{lang}", language)) for path in (dev.path, dev.target_path))
-        translations = list(read_lines(target))
-        lines = read_aligned(source, target, len(translations))
+        sides = []
+        for path in (dev.path, dev.target_path):
+            file = resolve(path.replace("{lang}", language))
+            sides.append((file, list(read_lines(file))))
+        (source, lines), (target, translations) = sides
+        if len(lines) != len(translations):
+            raise MexmaError(f"dev set: {source} has {len(lines)} lines, {target} has {len(translations)}")
         rows = both_filled(lines, translations)
         if not rows:
             raise MexmaError(f"dev set: {source} and {target} have no line that both fill")
