@@ -1,6 +1,6 @@
 # make demo    set up .venv, mine the demo texts, score the result     (half a minute once set up)
 # make test    set up .venv, lint, type check, tests                  (under five minutes on 2 quiet cores)
-# make docs    write docs/cli.md, docs/recipes.md and what the sessions in README and guide print
+# make docs    write docs/cli.md, docs/recipes.md, the table of evaluations, the sessions of README and guide
 # make clean   remove what the demo and the tests wrote (not .venv)
 #
 # PYTHON=python3.12 picks the interpreter, TORCH=... another build of torch.
@@ -32,6 +32,7 @@ test: $(VENV)/.stamp-dev
 docs: $(VENV)/.stamp-plot
 	$(BIN)/python docs/make_cli.py > docs/cli.md.tmp && mv docs/cli.md.tmp docs/cli.md
 	$(BIN)/python docs/make_recipes.py > docs/recipes.md.tmp && mv docs/recipes.md.tmp docs/recipes.md
+	$(BIN)/python docs/make_evaluations.py > docs/evaluation.md.tmp && mv docs/evaluation.md.tmp docs/evaluation.md
 	$(BIN)/python docs/make_readme.py README.md docs/guide.md
 
 clean:

@@ -83,6 +83,12 @@ def test_recipes_page_is_current() -> None:
     assert [key for key, explained in rows if not explained] == [], "a string below its field says what it is"
 
 
+def test_the_table_of_evaluations_is_current() -> None:
+    page = (ROOT / "docs/evaluation.md").read_text(encoding="utf-8")
+    assert page == load_script("make_evaluations").render(), "run `make docs`"
+    assert page.count("(cli.md#mexma-eval-") > 10
+
+
 def run_session(block: str, folder: Path) -> str:
     """What a session's commands print: as make_readme.py runs it, but with `mexma` in this process."""
     shown = ""

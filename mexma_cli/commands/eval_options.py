@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HEADINGS: dict[str, Heading] = {}
-"""By the name of an evaluation: what the page of results says of it. `evaluation` fills it."""
+"""By the name of an evaluation. `evaluation` fills it."""
 
 languages_option = click.option(
     "--langs",
@@ -97,7 +97,11 @@ def report_truncated(encoder: SentenceEncoder) -> None:
 
 
 def evaluation(
-    title: str, numbers: str, lower_is_better: bool = False, refuses: Mapping[str, str] | None = None
+    title: str,
+    numbers: str,
+    needs: str,
+    lower_is_better: bool = False,
+    refuses: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[..., None]], click.Command]:
     """Make a function the command of `mexma eval` that is named after its file.
 
@@ -105,8 +109,7 @@ def evaluation(
     result can be kept is found out before the function is called.
 
     Args:
-        title: Heading of the evaluation on the page of results.
-        numbers: What its numbers are, for the page.
+        title, numbers, needs, lower_is_better: See `Heading`.
         refuses: Options of the encoder that have no meaning here, by parameter, and why.
     """
 
@@ -124,7 +127,7 @@ def evaluation(
             function(session=Session(encoder, cache, as_json, output), **options)
 
         name = function.__module__.rpartition(".")[2]
-        HEADINGS[name] = Heading(title, numbers, lower_is_better)
+        HEADINGS[name] = Heading(title, numbers, needs, lower_is_better)
         own: list[click.Parameter] = getattr(function, "__click_params__", [])
         return click.command(name, params=own[::-1])(_result_options(encoder_options(command)))
 

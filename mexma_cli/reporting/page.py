@@ -111,7 +111,7 @@ def _encoders(results: Sequence[Result]) -> str:
 
 
 def _heading(result: Result, headings: Headings) -> Heading:
-    return headings.get(result.task, Heading(result.task, ""))
+    return headings.get(result.task, Heading(result.task, "", ""))
 
 
 def _section(number: int, group: Sequence[Result], headings: Headings) -> str:

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Heading:
-    """What a page says of all results of one evaluation."""
+    """What is said of an evaluation: on the page of results, and in the table of docs/evaluation.md."""
 
     title: str
     numbers: str
     """What the numbers are, and in which unit."""
+    needs: str
+    """The data that it needs."""
     lower_is_better: bool = False
 
 

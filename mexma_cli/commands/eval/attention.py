@@ -20,6 +20,7 @@ from mexma_cli.stages.embed.inputs import load_encoder
 @evaluation(
     "Attention",
     "entropy of what the first token attends to, in nats",
+    "line-aligned files, as xsim",
     refuses={"pooling": "for sentence vectors; the first token's attention is measured here."},
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))

@@ -12,7 +12,11 @@ from mexma_cli.commands.inputs import progress_bar
 from mexma_cli.commands.options import margin_option, neighbourhood_option
 
 
-@evaluation("Mining sets", "F1 of mining translations from two texts, percent")
+@evaluation(
+    "Mining sets",
+    "F1 of mining translations from two texts, percent",
+    "BUCC 2018, or mining sets in that layout",
+)
 @click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @margin_option
 @neighbourhood_option

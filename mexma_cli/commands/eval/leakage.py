@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 PANELS = 12
 
 
-@evaluation("Leakage", "retrieval and similarity by meaning and by language, percent")
+@evaluation(
+    "Leakage",
+    "retrieval and similarity by meaning and by language, percent",
+    "a trained decomposer, and LASER's Tatoeba sets or code-switched ones",
+)
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @decomposer_option
 @click.option(

@@ -9,7 +9,7 @@ from mexma_cli.commands.progress import progress
 from mexma_cli.stages.embed.inputs import load_encoder
 
 
-@evaluation("MTEB", "scores of the mteb package, percent")
+@evaluation("MTEB", "scores of the mteb package, percent", "the mteb package, which fetches its data")
 @click.option(
     "--tasks",
     required=True,

@@ -13,7 +13,8 @@ from mexma_cli.stages.embed.inputs import BUNDLED, load_encoder
 
 @evaluation(
     "Pooling",
-    "by the first token (CLS), and by the mean of the tokens (uniform)",
+    "xsim and STS by the first token (CLS), and by the mean of the tokens (uniform)",
+    "what xsim and sts need",
     refuses={"pooling": "what is compared here: leave it out."},
 )
 @click.option("--xsim", "folder", metavar="DIR", type=click.Path(path_type=Path), help="As for `eval xsim`.")

@@ -10,7 +10,7 @@ from mexma_cli.commands.eval_options import Session, evaluation
 from mexma_cli.commands.progress import progress
 
 
-@evaluation("SentEval", "accuracy of a logistic regression on the vectors, percent")
+@evaluation("SentEval", "accuracy of a logistic regression on the vectors, percent", "SentEval's files")
 @click.argument(
     "folders", nargs=-1, required=True, type=click.Path(path_type=Path, file_okay=False), metavar="DIR..."
 )

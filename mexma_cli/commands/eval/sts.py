@@ -9,7 +9,11 @@ import click
 from mexma_cli.commands.eval_options import Session, evaluation
 
 
-@evaluation("Similarity of sentences", "correlation of cosines with people's scores, percent")
+@evaluation(
+    "Similarity of sentences",
+    "correlation of cosines with people's scores, percent",
+    "scored pairs: STS 2012 to 2017, STS benchmark, SICK",
+)
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE|DIR...")
 def command(session: Session, paths: tuple[Path, ...]) -> None:
     """Correlate cosines of sentence pairs with people's scores: Spearman and Pearson, in percent.

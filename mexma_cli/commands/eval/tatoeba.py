@@ -9,7 +9,9 @@ import click
 from mexma_cli.commands.eval_options import Session, evaluation
 
 
-@evaluation("Tatoeba", "translations that are the nearest sentence by cosine, percent")
+@evaluation(
+    "Tatoeba", "translations that are the nearest sentence by cosine, percent", "LASER's Tatoeba sets"
+)
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
     "--langs",

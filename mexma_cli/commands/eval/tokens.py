@@ -20,6 +20,7 @@ from mexma_cli.stages.embed.inputs import load_encoder
 @evaluation(
     "Nearest tokens",
     "whose tokens are nearest to a token, percent",
+    "line-aligned files, as xsim",
     refuses={"pooling": "for sentence vectors; the tokens are measured here."},
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))

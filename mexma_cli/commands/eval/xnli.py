@@ -17,6 +17,7 @@ PAIRS = "for sentences; here pairs are read, as the paper does it."
 @evaluation(
     "XNLI",
     "accuracy after fine-tuning on English, percent",
+    "MultiNLI and XNLI",
     refuses=dict.fromkeys(("pooling", "max_tokens", "prefix"), PAIRS),
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))

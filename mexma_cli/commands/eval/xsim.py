@@ -13,6 +13,7 @@ from mexma_cli.commands.options import margin_option, neighbourhood_option
 @evaluation(
     "xsim",
     "translations that margin-based search does not find, percent; lower is better",
+    "FLORES-200, NTREX-128 or other line-aligned files",
     lower_is_better=True,
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))

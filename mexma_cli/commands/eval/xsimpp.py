@@ -10,7 +10,12 @@ from mexma_cli.commands.eval_options import Session, evaluation, languages_optio
 from mexma_cli.commands.options import margin_option, neighbourhood_option
 
 
-@evaluation("xsim++", "the same among hard negatives, percent; lower is better", lower_is_better=True)
+@evaluation(
+    "xsim++",
+    "the same among hard negatives, percent; lower is better",
+    "the same as xsim, and hard negatives",
+    lower_is_better=True,
+)
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
     "--augmented",
