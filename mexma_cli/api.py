@@ -194,7 +194,7 @@ def tune(
 
 
 def train(recipe: str | Path, overrides: Sequence[str] = (), *, resume: bool = False) -> Path:
-    """Train an encoder from a recipe in this process, as `mexma train` does.
+    """Train an encoder, or a decomposer of its vectors, from a recipe in this process, as `mexma train` does.
 
     Text that was not prepared yet is prepared first.
 
@@ -204,7 +204,8 @@ def train(recipe: str | Path, overrides: Sequence[str] = (), *, resume: bool = F
         resume: Go on with a run that was stopped or killed.
 
     Returns:
-        The folder of the trained encoder, for `SentenceEncoder.load`.
+        The folder of the trained encoder, for `SentenceEncoder.load`; of a decomposer the run's folder, for
+        `mexma project`.
 
     Raises:
         MexmaError: A key or value that does not fit, text that is missing, or a run that is there already
@@ -215,11 +216,16 @@ def train(recipe: str | Path, overrides: Sequence[str] = (), *, resume: bool = F
     PosixPath('runs/small/encoder')
     """
     from mexma_cli.evaluation.dev import dev_scorer
-    from mexma_cli.recipe import load
+    from mexma_cli.recipe import DecomposeRecipe, load_any
+    from mexma_cli.stages.train.decompose import decompose
     from mexma_cli.stages.train.train import prepare_text
     from mexma_cli.stages.train.train import train as train_phases
 
-    settings = load(recipe, overrides)
+    settings = load_any(recipe, overrides)
+    if isinstance(settings, DecomposeRecipe):
+        run = decompose(settings, resume)
+        assert run is not None, "nobody stops it"
+        return run
     dev_score = dev_scorer(settings.dev, settings.data.resolve) if settings.dev else None
     prepare_text(settings, resume)
     finished = train_phases(settings, resume, dev_score)

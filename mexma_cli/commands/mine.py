@@ -44,7 +44,7 @@ def _with(ids: str) -> str:
 
 
 def _format_help() -> str:
-    about = "".join(f"{name}: {found.about}. " for name, found in formats().items() if found.about)
+    about = "".join(f"{name}: {found.about}. " for name, found in formats().items())
     named = [name for name, found in formats().items() if found.endings and name != DEFAULT]
     return f"{about} [default: {' and '.join(named)} by the name of the output, else {DEFAULT}]"
 

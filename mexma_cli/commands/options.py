@@ -12,7 +12,8 @@ from typing import Any, ClassVar, TypeVar, cast
 import click
 
 from mexma_cli.mining.margin import MARGINS
-from mexma_cli.stages.embed.inputs import BUNDLED, PRECISIONS, EncoderChoice
+from mexma_cli.numerics.precisions import SHORT_NAMES
+from mexma_cli.stages.embed.inputs import BUNDLED, EncoderChoice
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -78,7 +79,7 @@ _ENCODER = (
     ),
     click.option(
         "--dtype",
-        type=click.Choice(list(PRECISIONS)),
+        type=click.Choice(["auto", *SHORT_NAMES]),
         default="auto",
         show_default=True,
         help="What the encoder computes in. auto: the fastest that keeps the vectors of fp32 on the device.",

@@ -64,7 +64,7 @@ class BitextFormat(ABC):
             (`--with-ids`), ``always`` or ``never``.
         by_language: Whether the two sides are told apart by their languages.
         two_files: Whether the sides are written to a file each.
-        about: A sentence for the help, where one is needed.
+        about: What is written, for the help.
         changes: What is done to a sentence that the format has no place for as it is.
     """
 
@@ -73,7 +73,7 @@ class BitextFormat(ABC):
     ids: ClassVar[Literal["wanted", "always", "never"]]
     by_language: ClassVar[bool] = False
     two_files: ClassVar[bool] = False
-    about: ClassVar[str] = ""
+    about: ClassVar[str]
     changes: ClassVar[str] = "tabs or line breaks became spaces"
 
     def files(self, path: Path, languages: tuple[str, str]) -> list[Path]:

@@ -26,6 +26,7 @@ class Jsonl(BitextFormat):
     name = "jsonl"
     endings = (".jsonl",)
     ids = "always"
+    about = "an object a line, its sentences as they are"
 
     def write(
         self, pairs: Iterable[MinedPair], languages: tuple[str, str], with_ids: bool = False

@@ -28,6 +28,7 @@ class Tmx(BitextFormat):
     name = "tmx"
     endings = (".tmx",)
     ids = "wanted"
+    about = "TMX 1.4, with the score as the property x-score"
     changes = "characters that XML forbids were removed"
     by_language = True
 

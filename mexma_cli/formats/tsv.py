@@ -29,6 +29,7 @@ class Tsv(BitextFormat):
     name = "tsv"
     endings = (".tsv",)
     ids = "wanted"
+    about = "score TAB source TAB target, as LASER writes it, without a header"
 
     def write(
         self, pairs: Iterable[MinedPair], languages: tuple[str, str], with_ids: bool = False

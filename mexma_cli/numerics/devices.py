@@ -7,8 +7,6 @@ import torch
 from mexma_cli.errors import MexmaError
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-SHORT_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-"""As recipes call the precisions."""
 
 
 def precision_of(name: str) -> torch.dtype:

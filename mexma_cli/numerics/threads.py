@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,6 +17,11 @@ _PARALLEL_FROM = 1 << 22  # multiplications; for fewer, a thread costs more than
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 InOrder = Callable[[Callable[[Item], Result], Iterable[Item]], Iterator[Result]]
+
+
+def cores() -> int:
+    """Cores of the processor that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.numerics.threads import cores
 from mexma_cli.training.launched import LAUNCHED
 
 PATIENCE = 120
@@ -28,13 +29,16 @@ _PARENTS = (
 """What the environment may say to the first process and not to those that it starts."""
 
 
-def launch(arguments: Sequence[str], processes: int, restarts: int, hint: str) -> int:
+def launch(
+    arguments: Sequence[str], processes: int, restarts: int, hint: str, most_threads: int | None = None
+) -> int:
     """Run `mexma ARGUMENTS` in several processes that work together, and wait for them.
 
     Args:
         processes: A GPU each, or a share of the processor's cores.
         restarts: So often all of them are started again after one has died.
         hint: What to do after one has failed.
+        most_threads: Of a process, where its share of the cores is larger.
 
     Returns:
         The exit code: 0, or 128 and the signal's number after SIGTERM or Ctrl-C.
@@ -42,7 +46,9 @@ def launch(arguments: Sequence[str], processes: int, restarts: int, hint: str) -
     Raises:
         MexmaError: A process failed or was killed, and no restart is left.
     """
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
+    own = dict(os.environ)
+    threads = max(1, cores() // processes)
+    os.environ.setdefault("OMP_NUM_THREADS", str(min(threads, most_threads or threads)))
     os.environ[LAUNCHED] = "1"
     for name in _PARENTS:
         os.environ.pop(name, None)
@@ -79,7 +85,8 @@ def launch(arguments: Sequence[str], processes: int, restarts: int, hint: str) -
             f"look above for what it said; {hint}",
         ) from None
     finally:
-        del os.environ[LAUNCHED]
+        os.environ.clear()
+        os.environ.update(own)
     return 0
 
 

@@ -21,7 +21,8 @@ import numpy as np
 import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.numerics.devices import PRECISIONS, SHORT_NAMES
+from mexma_cli.numerics.devices import PRECISIONS
+from mexma_cli.numerics.precisions import SHORT_NAMES
 from mexma_cli.objectives.base import Objective
 from mexma_cli.recipe import Trainer as Settings
 from mexma_cli.training import checkpoint, distributed

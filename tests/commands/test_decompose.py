@@ -9,6 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+import mexma_cli
 from mexma_cli.main import cli
 from mexma_cli.store.embeddings import EmbeddingStore
 
@@ -52,6 +53,14 @@ def test_a_finished_run_says_so(work: Path) -> None:
     again = mexma("train", work / "recipe.yaml", "--resume")
     assert (again.exit_code, again.stdout) == (0, f"{work / 'run'}\n")
     assert again.stderr == f"{work / 'run'} is finished already: nothing to do\n"
+
+
+def test_python_trains_the_same(work: Path, tmp_path: Path) -> None:
+    run = mexma_cli.train(work / "recipe.yaml", [f"run={tmp_path / 'run'}"])
+    assert run == tmp_path / "run"
+    for part in ("meaning", "language"):
+        weights = Path(part, "model.safetensors")
+        assert (run / weights).read_bytes() == (work / "run" / weights).read_bytes()
 
 
 def test_info_and_report(work: Path) -> None:

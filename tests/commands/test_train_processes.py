@@ -340,7 +340,9 @@ def test_processes_do_not_start_processes(
         return lambda *arguments: None
 
     monkeypatch.setattr(launch, "elastic_launch", started)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     wanted = {f"MEXMA_TRAIN_{name}": value for name, value in zip(names, "23", strict=True)}
     result = CliRunner(env=wanted).invoke(cli, ["train", str(recipe), "--set", f"run={tmp_path / 'run'}"])
     assert (result.exit_code, seen["processes"], seen["restarts"]) == (0, "2", "3")
     assert not wanted.keys() & seen.keys()
+    assert int(seen["OMP_NUM_THREADS"]) >= 1 and "OMP_NUM_THREADS" not in os.environ

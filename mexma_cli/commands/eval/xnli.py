@@ -9,7 +9,7 @@ import click
 
 from mexma_cli.commands.eval_options import Session, evaluation
 from mexma_cli.commands.progress import progress
-from mexma_cli.stages.embed.inputs import PRECISIONS, load_encoder
+from mexma_cli.stages.embed.inputs import load_encoder
 
 PAIRS = "for sentences; here pairs are read, as the paper does it."
 
@@ -59,7 +59,7 @@ def command(session: Session, folder: Path, epochs: int, batch: int, learning_ra
     from mexma_cli.evaluation.xnli import FineTuning, evaluate
 
     encoder = load_encoder(replace(session.choice, dtype="fp32"))
-    precision = PRECISIONS[session.choice.dtype]
+    precision = session.choice.precision
     if precision == "auto":
         precision = "bfloat16" if encoder.device.type == "cuda" else "float32"
     settings = FineTuning(epochs, batch, learning_rate, seed=seed)

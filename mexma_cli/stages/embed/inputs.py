@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.languages import UNSTATED
+from mexma_cli.numerics.precisions import SHORT_NAMES
 from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BUNDLED = "mini"
-PRECISIONS = {"auto": "auto", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 Progress = Callable[[int, int], None]
 """Called with what is done (lines, tiles of the search) and how much there is in all."""
@@ -39,11 +39,16 @@ class EncoderChoice:
     """A folder, a hub id or a bundled encoder; None: `mini`, or the encoder of a store."""
     device: str = "auto"
     dtype: str = "auto"
-    """A key of `PRECISIONS`."""
+    """`auto`, or one of `SHORT_NAMES`."""
     pooling: Pooling | None = None
     max_tokens: int | None = None
     prefix: str | None = None
     trust_remote_code: bool = False
+
+    @property
+    def precision(self) -> str:
+        """`dtype` as `SentenceEncoder` has it: `bfloat16` for `bf16`."""
+        return SHORT_NAMES.get(self.dtype, self.dtype)
 
 
 def load_encoder(choice: EncoderChoice) -> SentenceEncoder:
@@ -61,7 +66,7 @@ def load_encoder(choice: EncoderChoice) -> SentenceEncoder:
     encoder = SentenceEncoder.load(
         choice.model or BUNDLED,
         choice.device,
-        PRECISIONS[choice.dtype],
+        choice.precision,
         pooling=choice.pooling,
         max_tokens=choice.max_tokens,
         trust_remote_code=choice.trust_remote_code,

@@ -57,8 +57,7 @@ def embed_in_processes(
 
     if not _is_there(Path(output), overwrite):
         check_output(Path(output), overwrite)
-    os.environ.setdefault("OMP_NUM_THREADS", str(min(_GPU_THREADS, max(1, _cores() // processes))))
-    return launch(arguments, processes, 0, "the same command goes on where the parts are")
+    return launch(arguments, processes, 0, "the same command goes on where the parts are", _GPU_THREADS)
 
 
 @dataclass(frozen=True)
@@ -132,9 +131,10 @@ def embed_as_rank(
     from torch import distributed
     from torch.distributed.rendezvous import rendezvous
 
+    from mexma_cli.numerics.threads import cores
     from mexma_cli.training.launched import launched
 
-    output, share = Path(output), max(1, _cores() // rank.local_of)
+    output, share = Path(output), max(1, cores() // rank.local_of)
     if not launched():  # which has said how many
         torch.set_num_threads(share)
     os.environ.setdefault("RAYON_NUM_THREADS", str(share))  # the tokeniser's
@@ -236,8 +236,3 @@ def _remove_parts(store: EmbeddingStore, of: int) -> None:
         path.replace(going)
         (going / MANIFEST).unlink()
         shutil.rmtree(going)
-
-
-def _cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
