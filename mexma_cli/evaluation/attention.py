@@ -9,16 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers import AttentionInterface, PreTrainedModel
 
 from mexma_cli.encoder.encoder import TOKENS_PER_BATCH
-from mexma_cli.encoder.model.attention import IMPLEMENTATION, attention_arguments, packed_attention
+from mexma_cli.encoder.model.attention import IMPLEMENTATION, packed_attention, run_packed
 from mexma_cli.encoder.model.packing import PackedBatch, by_token_budget, pack
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.readers.aligned import AlignedFolder, language_list
@@ -30,20 +29,6 @@ if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
 
 log = logging.getLogger(__name__)
-
-WATCHED = "mexma_packed_watched"
-
-
-@dataclass(frozen=True)
-class Entropy:
-    """Mean entropies in nats over n sentences: of each head, and of the heads' mean distribution."""
-
-    sentences: int
-    heads: float
-    mean: float
-    heads_words: float
-    """Without the first and the last token."""
-    mean_words: float
 
 
 def attention_rows(encoder: SentenceEncoder, sentences: Sequence[str]) -> Iterator[AttentionRow]:
@@ -60,10 +45,8 @@ def attention_rows(encoder: SentenceEncoder, sentences: Sequence[str]) -> Iterat
 @torch.inference_mode()
 def first_rows(model: PreTrainedModel, batch: PackedBatch) -> list[np.ndarray]:
     """Last layer's weights of each sentence's first token: float32 [heads, length], a sentence each."""
-    seen: dict[str, Any] = {}
-    with _watched(model):
-        arguments = attention_arguments(batch, "bucketed") | {"packed_seen": seen}
-        model(input_ids=batch.input_ids[None], position_ids=batch.position_ids[None], **arguments)
+    with _watched() as seen:
+        run_packed(model, batch, "bucketed")
     query, key = seen["query"][0].float(), seen["key"][0].float()  # [H, T, D]
     scale = query.shape[-1] ** -0.5 if seen["scaling"] is None else seen["scaling"]
     sentence = torch.arange(len(batch.lengths), device=query.device).repeat_interleave(
@@ -80,17 +63,18 @@ def entropy(weights: np.ndarray) -> np.ndarray:
     return -(weights * logs).sum(axis=-1)
 
 
-def mean_entropy(rows: Iterator[AttentionRow]) -> Entropy | None:
-    """Over sentences that have tokens besides the first and the last; None where there is none."""
+def mean_entropies(rows: Iterator[AttentionRow]) -> dict[str, float]:
+    """Over the sentences that have tokens besides the first and the last: how many, and the mean entropies in
+    nats, of each head and of the heads' mean distribution, with and without these two; {} for no sentence."""
     found = []
     for row in rows:
         if len(row.tokens) > 2:
-            parts = (row.weights, row.words)
-            found.append([(entropy(part).mean(), entropy(part.mean(axis=0))) for part in parts])
+            every, mean = (row.weights, row.words), (row.weights.mean(axis=0), row.words.mean(axis=0))
+            found.append([entropy(part).mean() for part in (*every, *mean)])
     if not found:
-        return None
-    (heads, mean), (heads_words, mean_words) = np.mean(found, axis=0).tolist()
-    return Entropy(len(found), heads, mean, heads_words, mean_words)
+        return {}
+    names = ("entropy", "without <s> </s>", "of mean", "of mean without <s> </s>")
+    return {"sentences": len(found), **dict(zip(names, np.mean(found, axis=0).tolist(), strict=True))}
 
 
 def evaluate(
@@ -112,21 +96,12 @@ def evaluate(
     """
     rows: list[dict[str, Any]] = []
     for language, lines in texts.items():
-        found = mean_entropy(attention_rows(encoder, lines))
+        found = mean_entropies(attention_rows(encoder, lines))
         on_language()
-        if found is None:
+        if found:
+            rows.append({"language": language} | found)
+        else:
             log.warning("warning: %s is left out: none of its sentences has a token", language)
-            continue
-        rows.append(
-            {
-                "language": language,
-                "sentences": found.sentences,
-                "entropy": found.heads,
-                "without <s> </s>": found.heads_words,
-                "of mean": found.mean,
-                "of mean without <s> </s>": found.mean_words,
-            }
-        )
     if not rows:
         raise MexmaError(f"{source.folder}: no sentence has a token")
     measured = [key for key in rows[0] if key not in ("language", "sentences")]
@@ -157,34 +132,16 @@ def rows_to_draw(
 
 
 @contextmanager
-def _watched(model: PreTrainedModel) -> Iterator[None]:
-    model.set_attn_implementation(WATCHED)
+def _watched() -> Iterator[dict[str, Any]]:
+    """The queries, the keys and the scale of the layer that attended last, as packed attention got them."""
+    seen: dict[str, Any] = {}
+
+    def watching(module: Any, query: Any, key: Any, value: Any, mask: Any, **how: Any) -> Any:
+        seen.update(query=query, key=key, scaling=how.get("scaling"))
+        return packed_attention(module, query, key, value, mask, **how)
+
+    AttentionInterface.register(IMPLEMENTATION, watching)
     try:
-        yield
+        yield seen
     finally:
-        model.set_attn_implementation(IMPLEMENTATION)
-
-
-def _watching(
-    module: torch.nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    *,
-    packed_seen: dict[str, Any],
-    **arguments: Any,
-) -> tuple[torch.Tensor, None]:
-    # Layers come in order: what is here after the forward pass is the last one's.
-    packed_seen.update(query=query, key=key, scaling=scaling)
-    return packed_attention(module, query, key, value, attention_mask, scaling, dropout, **arguments)
-
-
-def _no_mask(*_: Any, **__: Any) -> None:
-    return None
-
-
-AttentionInterface.register(WATCHED, _watching)
-AttentionMaskInterface.register(WATCHED, _no_mask)
+        AttentionInterface.register(IMPLEMENTATION, packed_attention)

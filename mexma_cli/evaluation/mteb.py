@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -31,17 +30,6 @@ MEASURES = {"PairClassification": "max_ap"}
 """What the paper reports where that is not the task's main score: AP by the best of the similarities."""
 BATCH = 1024
 """Texts that mteb hands over together; all of them are sorted by length here."""
-
-
-@dataclass(frozen=True)
-class Score:
-    """One number of mteb, in percent."""
-
-    name: str
-    """The task, and its subset in parentheses where there are several."""
-    split: str
-    measure: str
-    value: float
 
 
 class MtebEncoder(AbsEncoder):
@@ -117,15 +105,10 @@ def evaluate(
     for task in tasks:
         on_task(task.metadata.name)
         try:
-            scores = list(measure(encoder, task, cache and cache / "mteb"))
+            rows += measure(encoder, task, cache and cache / "mteb")
         except MexmaError as error:
             failed = error
             log.warning("warning: %s", error.message)
-            continue
-        rows += [
-            {"task": score.name, "split": score.split, "measure": score.measure, "score": score.value}
-            for score in scores
-        ]
     if failed and not rows:
         raise failed
     # STS22 has STS22:fr in it: a row that two of the tasks gave is one.
@@ -151,8 +134,8 @@ def _means(chosen: Choice, rows: Sequence[dict[str, Any]]) -> dict[str, float]:
     return scores
 
 
-def measure(encoder: MtebEncoder, task: AbsTask, results: Path | None) -> Iterator[Score]:
-    """Run one task.
+def measure(encoder: MtebEncoder, task: AbsTask, results: Path | None) -> list[dict[str, Any]]:
+    """Run one task: a row for each split and subset, in percent.
 
     Args:
         results: Folder where mteb keeps its results and finds them again; None: nowhere.
@@ -176,13 +159,15 @@ def measure(encoder: MtebEncoder, task: AbsTask, results: Path | None) -> Iterat
         )
     key = MEASURES.get(task.metadata.type, "main_score")
     shown = task.metadata.main_score if key == "main_score" else key
-    for split, scores in found.task_results[0].scores.items():
-        for score in scores:
-            subset = score["hf_subset"]
-            full = name if subset == "default" else f"{name} ({subset})"
-            yield Score(full, split, shown, 100 * round(float(score[key]), 6))
     if task.data_loaded:
         task.unload_data()
+    rows = []
+    for split, scores in found.task_results[0].scores.items():
+        for score in scores:
+            subset, value = score["hf_subset"], 100 * round(float(score[key]), 6)
+            full = name if subset == "default" else f"{name} ({subset})"
+            rows.append({"task": full, "split": split, "measure": shown, "score": value})
+    return rows
 
 
 def _is_kept(encoder: MtebEncoder, task: AbsTask, kept: ResultCache) -> bool:

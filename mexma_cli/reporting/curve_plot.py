@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import io
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import whole_file
 from mexma_cli.reporting import curves, plot
+from mexma_cli.reporting.page import document, html_table
 
 FORMATS = (*plot.FORMATS, ".html")
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -165,30 +165,6 @@ def _short(value: float) -> str:
 
 def _page(picture: str, runs: Sequence[curves.RunCurves]) -> str:
     """A web page that needs nothing else."""
+    title = ", ".join(run.name for run in runs)
     picture = picture[picture.index("<svg") :]
-    header, *rows = ([html.escape(cell) for cell in row] for row in curves.table(runs))
-    title = html.escape(", ".join(run.name for run in runs))
-    names = 3 if len(runs) > 1 else 2
-    head = "".join(f"<th>{cell}</th>" for cell in header)
-    body = "\n".join(
-        "<tr>"
-        + "".join(f"<td{' class=n' * (i >= names)}>{cell}</td>" for i, cell in enumerate(row))
-        + "</tr>"
-        for row in rows
-    )
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<style>
-body {{ font: 14px sans-serif; margin: 2em auto; max-width: 1200px; padding: 0 1em; }}
-svg {{ width: 100%; height: auto; }}
-table {{ border-collapse: collapse; margin-top: 1.5em; }}
-th, td {{ padding: .25em .8em; border-bottom: 1px solid #ddd; text-align: left; }}
-td.n {{ text-align: right; font-variant-numeric: tabular-nums; }}
-</style></head><body>
-{picture}
-<table><thead><tr>{head}</tr></thead>
-<tbody>
-{body}
-</tbody></table>
-</body></html>
-"""
+    return document(title, f"<section>{picture}{html_table(curves.table(runs))}</section>")

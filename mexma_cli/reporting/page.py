@@ -50,14 +50,22 @@ def page(results: Sequence[Result], headings: Headings) -> str:
     names = list(dict.fromkeys(result.encoder["name"] for result in results))
     title = f"Evaluation of {', '.join(names)}"
     body = "\n".join(_section(number, group, headings) for number, group in enumerate(groups, 1))
+    return document(
+        title,
+        f"""<h1>{html.escape(title)}</h1>
+<p class="about">Measured with mexma {__version__}</p>
+<section class="overview">{_overview(groups, names, headings)}{_encoders(results)}</section>
+{body}""",
+    )
+
+
+def document(title: str, body: str) -> str:
+    """An HTML file that needs no other, with the style of our pages."""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{html.escape(title)}</title><style>
 {_STYLE.read_text(encoding="utf-8")}</style></head><body>
-<h1>{html.escape(title)}</h1>
-<p class="about">Measured with mexma {__version__}</p>
-<section class="overview">{_overview(groups, names, headings)}{_encoders(results)}</section>
 {body}
 </body></html>
 """
@@ -106,7 +114,7 @@ def _encoders(results: Sequence[Result]) -> str:
     seen = {json.dumps(result.encoder, sort_keys=True): result.encoder for result in results}
     keys = list(dict.fromkeys(key for encoder in seen.values() for key in encoder))
     rows = [[str(encoder.get(key, "")) or "-" for key in keys] for encoder in seen.values()]
-    table = _table([["encoder", *(key.replace("_", " ") for key in keys[1:])], *rows])
+    table = html_table([["encoder", *(key.replace("_", " ") for key in keys[1:])], *rows])
     return f"<details><summary>How the encoders embedded</summary>{table}</details>"
 
 
@@ -122,18 +130,18 @@ def _section(number: int, group: Sequence[Result], headings: Headings) -> str:
         parts.append(f"<p>{html.escape(heading.numbers)}</p>")
     about = (f"<span><b>{html.escape(k)}</b> {html.escape(_value(v))}</span>" for k, v in _said(first))
     parts.append(f'<p class="about">{"".join(about)}</p>')
-    parts.append(_table(score_table(group), len(group)))
+    parts.append(html_table(score_table(group), len(group)))
     parts += [_scores_chart(group, score) for score in score_names(group)]
     for result in group:
         for title, table in published_by_row(result):
             if len(table) > 1:
-                parts += [f"<h3>{html.escape(title)}</h3>", _table(table)]
+                parts += [f"<h3>{html.escape(title)}</h3>", html_table(table)]
     parts += _rows_charts(group, heading.lower_is_better)
     for result in group:
         if result.rows:
             what = f"All numbers of {result.encoder['name']}"
             parts.append(
-                f"<details><summary>{html.escape(what)}</summary>{_table(row_table(result.rows))}</details>"
+                f"<details><summary>{html.escape(what)}</summary>{html_table(row_table(result.rows))}</details>"
             )
     body = "\n".join(filter(None, parts))
     return f'<section id="r{number}">{body}</section>'
@@ -203,7 +211,7 @@ def _row_name(row: Mapping[str, Any]) -> str:
     return " ".join(word for word in words if word != "-")
 
 
-def _table(table: Sequence[Sequence[str]], here: int = 0) -> str:
+def html_table(table: Sequence[Sequence[str]], here: int = 0) -> str:
     """A table; its first `here` rows after the header are our own."""
     names = names_in(table)
 

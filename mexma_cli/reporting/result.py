@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import read_json, write_json_atomic
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
@@ -48,42 +50,26 @@ class Result:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, content: Any, where: str = "the result") -> Result:
-        """From what `to_json` gave.
-
-        Raises:
-            MexmaError: It is no result; `where` is the file's name for the message.
-        """
-        kinds = {"task": str, "encoder": dict, "settings": dict, "scores": dict, "rows": list}
-        if not isinstance(content, dict):
-            raise MexmaError(f"{where} is no result of `mexma eval`", "-o of `mexma eval` writes them")
-        for key, kind in kinds.items():
-            if not isinstance(content.get(key), kind):
-                raise MexmaError(
-                    f"{where} is no result of `mexma eval`: `{key}` is missing or is not what it should be",
-                    "-o of `mexma eval` writes them",
-                )
-        if not isinstance(content["encoder"].get("name"), str):
-            raise MexmaError(f"{where} is no result of `mexma eval`: its `encoder` has no name")
-        if not all(isinstance(row, dict) and row for row in content["rows"]):
-            raise MexmaError(f"{where} is no result of `mexma eval`: one of its `rows` is none")
-        known = {field.name for field in fields(cls)}
-        result = cls(**{key: value for key, value in content.items() if key in known})
-        # Earlier versions wrote nan where there is no number.
-        rows = [{key: None if _is_nan(value) else value for key, value in row.items()} for row in result.rows]
-        scores = {key: value for key, value in result.scores.items() if not _is_nan(value)}
-        return replace(result, scores=scores, rows=rows)
-
-    @classmethod
     def read(cls, path: Path) -> Result:
         """From a file that `-o` wrote.
 
         Raises:
             MexmaError: Missing, not JSON, or no result.
         """
-        from mexma_cli.files import read_json
-
-        return cls.from_json(read_json(path), str(path))
+        content = read_json(path)
+        try:
+            result = TypeAdapter(cls).validate_python(content)
+        except ValidationError as error:
+            key = next(iter(error.errors()[0]["loc"]), None)
+            why = f": `{key}` is missing or is not what it should be" if isinstance(content, dict) else ""
+            raise MexmaError(
+                f"{path} is no result of `mexma eval`{why}", "-o of `mexma eval` writes them"
+            ) from None
+        if not isinstance(result.encoder.get("name"), str):
+            raise MexmaError(f"{path} is no result of `mexma eval`: its `encoder` has no name")
+        if not all(result.rows):
+            raise MexmaError(f"{path} is no result of `mexma eval`: one of its `rows` is empty")
+        return result
 
     def write(self, path: Path) -> None:
         """To a file, whole, as JSON.
@@ -91,8 +77,6 @@ class Result:
         Raises:
             MexmaError: The file cannot be written.
         """
-        from mexma_cli.files import write_json_atomic
-
         write_json_atomic(path, self.to_json())
 
 
@@ -107,7 +91,3 @@ def describe(encoder: SentenceEncoder) -> dict[str, Any]:
         "precision": encoder.precision_name,
         "dim": encoder.dim,
     }
-
-
-def _is_nan(value: object) -> bool:
-    return isinstance(value, float) and math.isnan(value)

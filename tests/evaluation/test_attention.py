@@ -14,7 +14,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.attention import use_packed_attention
 from mexma_cli.encoder.model.packing import pack
 from mexma_cli.encoder.model.transformer import first_position
-from mexma_cli.evaluation.attention import attention_rows, entropy, first_rows, mean_entropy
+from mexma_cli.evaluation.attention import attention_rows, entropy, first_rows, mean_entropies
 from mexma_cli.reporting.attention_plot import AttentionRow, draw_attention
 
 
@@ -61,36 +61,29 @@ def test_entropy_is_scipys() -> None:
 
 def test_means_with_and_without_the_ends() -> None:
     weights = np.array([[0.5, 0.25, 0.25, 0.0], [0.0, 0.5, 0.0, 0.5]])
-    found = mean_entropy(
-        iter([AttentionRow(0, ("<s>", "a", "b", "</s>"), weights), AttentionRow(1, ("<s>", "</s>"), weights)])
-    )
-    assert found is not None and found.sentences == 1
-    log2 = np.log(2)
-    assert found.heads == pytest.approx((1.5 * log2 + log2) / 2)
-    assert found.heads_words == pytest.approx(log2 / 2)  # 1/2 1/2, and 1 0
-    assert found.mean == pytest.approx(float(entropy(weights.mean(axis=0))))
-    assert found.mean_words == pytest.approx(float(entropy(np.array([0.75, 0.25]))))
-    assert mean_entropy(iter([])) is None
+    rows = [AttentionRow(0, ("<s>", "a", "b", "</s>"), weights), AttentionRow(1, ("<s>", "</s>"), weights)]
+    assert mean_entropies(iter(rows)) == {
+        "sentences": 1,
+        "entropy": pytest.approx((1.5 * np.log(2) + np.log(2)) / 2),
+        "without <s> </s>": pytest.approx(np.log(2) / 2),  # 1/2 1/2, and 1 0
+        "of mean": pytest.approx(entropy(weights.mean(axis=0))),
+        "of mean without <s> </s>": pytest.approx(entropy(np.array([0.75, 0.25]))),
+    }
+    assert mean_entropies(iter([])) == {}
 
 
-def test_the_picture(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="needs the extra plot")
     weights = np.full((3, 4), 0.25)
     rows = [
         AttentionRow(0, ("<s>", "▁nine", "teen", "</s>"), weights),
-        AttentionRow(1, ("<s>", "▁ኣ", "b", "</s>"), weights),
+        AttentionRow(1, ("<s>", "▁ኣ", "▁$$", "</s>"), weights),
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        draw_attention(tmp_path / "a.svg", rows, "tiny")
+        draw_attention(tmp_path / "a.svg", rows, "tiny $\\x$")
     picture = (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert picture.count("teen") >= 2  # a comment beside each drawn word: under the bars and under the heads
+    assert "$$" in picture  # no formula, nor is the title
     draw_attention(tmp_path / "a.png", rows[:1], "tiny")
     assert (tmp_path / "a.png").stat().st_size > 5000
-
-
-def test_dollars_are_no_formula(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="needs the extra plot")
-    rows = [AttentionRow(0, ("<s>", "▁$$", "teen", "</s>"), np.full((3, 4), 0.25))]
-    draw_attention(tmp_path / "a.svg", rows, "tiny $\\x$")
-    assert "$$" in (tmp_path / "a.svg").read_text(encoding="utf-8")

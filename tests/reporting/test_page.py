@@ -114,19 +114,6 @@ def test_a_score_that_one_encoder_lacks_moves_no_other(lacking: int) -> None:
     assert rows["SONAR"]["score"] == "58.04"
 
 
-def test_results_with_nan_of_earlier_versions() -> None:
-    rows = [{"data set": "a", "spearman": float("nan")}, {"data set": "b", "spearman": 50.0}]
-    content = {
-        "task": "sts",
-        "encoder": {"name": "tiny"},
-        "settings": {},
-        "scores": {"spearman": float("nan")},
-    }
-    result = Result.from_json(content | {"rows": rows})
-    assert result.scores == {} and result.rows[0]["spearman"] is None
-    assert "nan" not in page([result], headings()).partition("<body>")[2]
-
-
 def test_dots_stand_where_their_values_are() -> None:
     text = chart("p", ["a", "b", "<c>"], [Series("s", [0.0, 50.0, None])])
     dots = re.findall(r'<u class="c0" style="left:([\d.]+)%" title="(.*?)">', text)
