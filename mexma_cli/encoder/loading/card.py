@@ -51,8 +51,9 @@ def head(languages: Iterable[str], license: str | None = None, tags: Iterable[st
     facts = {"license": license} if license else {}
     facts |= {"library_name": "mexma", "pipeline_tag": "sentence-similarity"}
     if tags:
-        facts["tags"] = ", ".join(tags).join("[]")
-    facts["language"] = ", ".join(dict.fromkeys(code.partition("_")[0] for code in listed)).join("[]")
+        facts["tags"] = f"[{', '.join(tags)}]"
+    codes = dict.fromkeys(code.partition("_")[0] for code in listed)
+    facts["language"] = f"[{', '.join(codes)}]"
     facts["language_details"] = ", ".join(listed)
     return "".join(["---\n", *(f"{key}: {value}\n" for key, value in facts.items()), "---\n"])
 
