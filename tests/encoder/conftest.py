@@ -43,6 +43,7 @@ SHAPE: dict[str, Any] = {
     "initializer_range": 0.3,
 }
 OLD = "sentence_transformers.models"
+WEIGHTS = "model.safetensors"
 LONG = "Le chat dort. " * 100
 
 
@@ -55,6 +56,40 @@ def texts(sentences: dict[str, list[str]]) -> list[str]:
 def write(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content), encoding="utf-8")
+
+
+# What a folder is changed by: functions of the folder, for tables of broken ones.
+
+
+def edit(name: str, change: Callable[[Any], object]) -> Callable[[Path], object]:
+    """Change the content of a JSON file in place."""
+
+    def apply(folder: Path) -> None:
+        content = json.loads((folder / name).read_text(encoding="utf-8"))
+        change(content)
+        write(folder / name, content)
+
+    return apply
+
+
+def change_json(name: str, **changes: Any) -> Callable[[Path], object]:
+    """Set some keys of a JSON file."""
+    return edit(name, lambda content: content.update(changes))
+
+
+def change_modules(change: Callable[[list[dict[str, Any]]], object]) -> Callable[[Path], object]:
+    return edit("modules.json", change)
+
+
+def cut_off(name: str, length: int) -> Callable[[Path], object]:
+    """Keep the first bytes of a file."""
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:length])
+
+
+@pytest.fixture
+def folder(tiny_encoder: Path, tmp_path: Path) -> Path:
+    """A copy of the tiny encoder to break."""
+    return Path(shutil.copytree(tiny_encoder, tmp_path / "copy"))
 
 
 # Tokenisers, in the files that the publishers have.

@@ -4,70 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoTokenizer
+from safetensors.torch import load_file
 
 from mexma_cli.encoder import encoder as encoder_module
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import NewEncoder
-
-WEIGHTS = "model.safetensors"
+from tests.encoder.conftest import WEIGHTS
 
 
 @pytest.fixture(scope="module")
 def encoder(tiny_encoder: Path) -> SentenceEncoder:
     return SentenceEncoder.load(str(tiny_encoder), "cpu")
-
-
-@pytest.fixture
-def folder(tiny_encoder: Path, tmp_path: Path) -> Path:
-    """A copy to break."""
-    return Path(shutil.copytree(tiny_encoder, tmp_path / "copy"))
-
-
-def set_pooling(folder: Path, mode: str, normalise: bool = False) -> None:
-    config = {"word_embedding_dimension": 32, f"pooling_mode_{mode}": True}
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps(config))
-    if normalise:
-        modules = json.loads((folder / "modules.json").read_text())
-        kind = "sentence_transformers.models.Normalize"
-        modules.append({"idx": 2, "name": "2", "path": "2_Normalize", "type": kind})
-        (folder / "modules.json").write_text(json.dumps(modules))
-        (folder / "2_Normalize").mkdir()
-
-
-def hugging_face(folder: Path, sentences: list[str], pooling: str) -> np.ndarray:
-    """Padded, with transformers' own attention."""
-    model = AutoModel.from_pretrained(folder, add_pooling_layer=False).eval()
-    inputs = AutoTokenizer.from_pretrained(folder)(sentences, padding=True, return_tensors="pt")
-    with torch.no_grad():
-        hidden = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).last_hidden_state
-    if pooling == "cls":
-        return hidden[:, 0].numpy()
-    mask = inputs["attention_mask"][..., None]
-    return ((hidden * mask).sum(1) / mask.sum(1)).numpy()
-
-
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_vectors_are_those_of_transformers(
-    pooling: str, folder: Path, sentences: dict[str, list[str]]
-) -> None:
-    set_pooling(folder, f"{pooling}_token" if pooling == "cls" else "mean_tokens")
-    texts = [*sentences["fra"], "Oui", "", *sentences["eng"]]
-    encoder = SentenceEncoder.load(str(folder), "cpu")
-    vectors = encoder.embed(texts)
-    assert encoder.pooling == pooling
-    assert vectors.dtype == np.float32 and vectors.shape == (18, encoder.dim) == (18, 32)
-    assert np.abs(vectors - hugging_face(folder, texts, pooling)).max() < 1e-5
 
 
 def test_results_stand_in_input_order(
@@ -206,23 +160,6 @@ def test_float16_storage(encoder: SentenceEncoder, sentences: dict[str, list[str
     assert other.fingerprint == half.fingerprint != encoder.fingerprint
 
 
-@pytest.mark.parametrize(("mode", "normalise"), [("cls_token", False), ("mean_tokens", True)])
-def test_sentence_transformers_gives_the_same(
-    mode: str, normalise: bool, folder: Path, sentences: dict[str, list[str]], tmp_path: Path
-) -> None:
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    set_pooling(folder, mode, normalise)
-    encoder = SentenceEncoder.load(str(folder), "cpu")
-    encoder.save(tmp_path / "saved")
-    texts = [*sentences["fra"], "mot " * 500, ""]
-    theirs = sentence_transformers.SentenceTransformer(str(tmp_path / "saved"), device="cpu")
-    expected = theirs.encode(texts, show_progress_bar=False)
-    ours = SentenceEncoder.load(str(tmp_path / "saved"), "cpu").embed(texts)
-    assert np.abs(ours - expected).max() < 1e-5
-    if normalise:
-        assert np.abs(np.linalg.norm(ours, axis=1) - 1).max() < 1e-5
-
-
 def test_a_run_stands_for_its_encoder(encoder: SentenceEncoder, tmp_path: Path) -> None:
     encoder.save(tmp_path / "run" / "encoder")
     assert SentenceEncoder.load(str(tmp_path / "run"), "cpu").fingerprint == encoder.fingerprint
@@ -235,67 +172,6 @@ def test_a_new_encoder_comes_from_its_seed(encoder: SentenceEncoder) -> None:
     assert first.dim == 16 and first.max_tokens == 40
     assert np.isfinite(first.embed(["mot " * 500])).all()  # a sentence of 40 tokens has its positions
     assert first.truncated == 1
-
-
-def without(tensor: str) -> Callable[[Path], object]:
-    def change(folder: Path) -> None:
-        tensors = load_file(folder / WEIGHTS)
-        del tensors[tensor]
-        save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
-
-    return change
-
-
-def with_config(**changes: object) -> Callable[[Path], object]:
-    def change(folder: Path) -> None:
-        config = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps(config | changes))
-
-    return change
-
-
-def with_module(kind: str) -> Callable[[Path], object]:
-    def change(folder: Path) -> None:
-        modules = json.loads((folder / "modules.json").read_text())
-        modules.append({"idx": 2, "name": "2", "path": "2", "type": f"sentence_transformers.models.{kind}"})
-        (folder / "modules.json").write_text(json.dumps(modules))
-
-    return change
-
-
-BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
-    "weights cut off": (
-        lambda f: (f / WEIGHTS).write_bytes((f / WEIGHTS).read_bytes()[:5000]),
-        "cannot be loaded",
-    ),
-    "weights empty": (lambda f: (f / WEIGHTS).write_bytes(b""), "cannot be loaded"),
-    "weights garbage": (lambda f: (f / WEIGHTS).write_bytes(b"x" * 9999), "cannot be loaded"),
-    "weights missing": (lambda f: (f / WEIGHTS).unlink(), "no file named model.safetensors"),
-    "one tensor missing": (
-        without("encoder.layer.1.output.dense.weight"),
-        "1 of the weights are missing or have another shape, such as encoder.layer.1.output.dense.weight",
-    ),
-    "other shape": (with_config(vocab_size=400), "such as embeddings.word_embeddings.weight"),
-    "unknown architecture": (with_config(model_type="foo"), "the model type 'foo' is not supported"),
-    "config not JSON": (lambda f: (f / "config.json").write_text("{"), "config.json: not valid JSON"),
-    "tokeniser not JSON": (lambda f: (f / "tokenizer.json").write_text("{"), "cannot be loaded"),
-    "tokeniser missing": (lambda f: (f / "tokenizer.json").unlink(), "cannot be loaded"),
-    "another module": (with_module("LSTM"), r"module 'LSTM' \(sentence_transformers.models.LSTM\)"),
-    "modules of another kind": (lambda f: (f / "modules.json").write_text("[1]"), "not a list of modules"),
-    "max pooling": (lambda f: set_pooling(f, "max_tokens"), "pooling 'max_tokens' is not supported"),
-    "limit not a number": (
-        lambda f: (f / "sentence_bert_config.json").write_text('{"max_seq_length": "x"}'),
-        "max_seq_length in sentence_bert_config.json is 'x'",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_folder_is_refused(case: str, folder: Path) -> None:
-    change, message = BROKEN[case]
-    change(folder)
-    with pytest.raises(MexmaError, match=message):
-        SentenceEncoder.load(str(folder), "cpu")
 
 
 @pytest.mark.parametrize(

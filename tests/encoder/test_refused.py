@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,26 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
-
-WEIGHTS = "model.safetensors"
-WIDTH = 32
-
-
-def write(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content), encoding="utf-8")
-
-
-def change_json(name: str, **changes: Any) -> Callable[[Path], object]:
-    return lambda folder: write(folder / name, json.loads((folder / name).read_text()) | changes)
-
-
-def change_modules(change: Callable[[list[dict[str, Any]]], object]) -> Callable[[Path], object]:
-    def apply(folder: Path) -> None:
-        entries = json.loads((folder / "modules.json").read_text())
-        change(entries)
-        write(folder / "modules.json", entries)
-
-    return apply
+from tests.encoder.conftest import DENSE_BIN, WEIGHTS, WIDTH, change_json, change_modules, cut_off, write
 
 
 def other_dense(folder: Path) -> None:
@@ -43,7 +23,6 @@ def other_dense(folder: Path) -> None:
     )
 
 
-DENSE_BIN = "2_Dense/pytorch_model.bin"
 DENSE, POOL, LIMIT = "2_Dense/config.json", "1_Pooling/config.json", "sentence_bert_config.json"
 PROMPTS = "config_sentence_transformers.json"
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -66,6 +45,11 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         change_modules(lambda m: m[1].update(type="sentence_transformers.sparse_encoder.modules.Pooling")),
         "the module 'Pooling' .*sparse_encoder.* is not supported",
     ),
+    "another module": (
+        change_modules(lambda m: m[3].update(type="sentence_transformers.models.LSTM")),
+        r"module 'LSTM' \(sentence_transformers.models.LSTM\)",
+    ),
+    "modules of another kind": (lambda f: write(f / "modules.json", [1]), "not a list of modules"),
     "activation": (
         change_json(DENSE, activation_function="torch.nn.modules.activation.SiLU"),
         "activation 'torch.nn.modules.activation.SiLU' is not supported",
@@ -82,10 +66,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no sizes": (lambda f: write(f / DENSE, {}), "does not say in_features and out_features"),
     "no dense weights": (lambda f: (f / DENSE_BIN).unlink(), "2_Dense has no weights"),
     "other dense weights": (other_dense, "2_Dense: weights and config.json do not belong together"),
-    "dense cut off": (
-        lambda f: (f / DENSE_BIN).write_bytes((f / DENSE_BIN).read_bytes()[:900]),
-        "pytorch_model.bin",
-    ),
+    "dense cut off": (cut_off(DENSE_BIN, 900), "pytorch_model.bin"),
     "other width": (
         lambda f: (change_json(DENSE, in_features=7)(f), other_dense(f)),
         rf"Dense\(7, 24, Tanh\) does not take vectors of {WIDTH} numbers",
@@ -93,6 +74,10 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "task": (change_json(LIMIT, transformer_task="fill-mask"), "transformer_task 'fill-mask' is not supp"),
     "model arguments": (change_json(LIMIT, model_args={"foo": 1}), "model_args with foo is not supported"),
     "limit of nothing": (change_json(LIMIT, max_seq_length=0), "max_seq_length .* is 0"),
+    "limit not a number": (
+        change_json(LIMIT, max_seq_length="x"),
+        "max_seq_length in sentence_bert_config.json is 'x'",
+    ),
     "limit a list": (lambda f: write(f / LIMIT, [1]), "sentence_bert_config.json: not a JSON object"),
     "a cross-encoder": (
         lambda f: write(f / PROMPTS, {"model_type": "CrossEncoder"}),

@@ -28,14 +28,7 @@ from mexma_cli.encoder.loading import hub
 from mexma_cli.encoder.loading.folder import BUNDLED
 from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
-
-WEIGHTS = "model.safetensors"
-
-
-@pytest.fixture
-def folder(tiny_encoder: Path, tmp_path: Path) -> Path:
-    """A copy to break."""
-    return Path(shutil.copytree(tiny_encoder, tmp_path / "copy"))
+from tests.encoder.conftest import WEIGHTS, change_json, cut_off, edit
 
 
 @pytest.fixture
@@ -49,33 +42,30 @@ def embed(model: str | Path, corpus: Path) -> Result:
     return CliRunner().invoke(cli, ["embed", "--model", str(model), "--device", "cpu", str(corpus)])
 
 
-def edit(name: str, change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
-    def apply(folder: Path) -> None:
-        content = json.loads((folder / name).read_text(encoding="utf-8"))
-        change(content)
-        (folder / name).write_text(json.dumps(content), encoding="utf-8")
-
-    return apply
-
-
 def fewer_words(folder: Path) -> None:
     """Weights of a smaller model under the same tokeniser."""
     tensors = load_file(folder / WEIGHTS)
     name = next(name for name in tensors if name.endswith("word_embeddings.weight"))
     tensors[name] = tensors[name][:100].clone()
     save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
-    edit("config.json", lambda config: config.update(vocab_size=100))(folder)
+    change_json("config.json", vocab_size=100)(folder)
+
+
+def one_weight_less(folder: Path) -> None:
+    tensors = load_file(folder / WEIGHTS)
+    del tensors["encoder.layer.1.output.dense.weight"]
+    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
 
 
 def no_tokenizer(folder: Path) -> None:
     (folder / "tokenizer.json").unlink()
-    edit("tokenizer_config.json", lambda config: config.update(tokenizer_class="BertTokenizer"))(folder)
+    change_json("tokenizer_config.json", tokenizer_class="BertTokenizer")(folder)
 
 
 def no_room(folder: Path) -> None:
     """A plain folder, whose length limit is the tokeniser's."""
     (folder / "modules.json").unlink()
-    edit("tokenizer_config.json", lambda config: config.update(model_max_length=0))(folder)
+    change_json("tokenizer_config.json", model_max_length=0)(folder)
 
 
 BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -84,19 +74,19 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
         "it has token ids up to 144 (tokeniser: 145 tokens; weights: 100)",
     ),
     "nothing around a sentence": (
-        edit("tokenizer.json", lambda content: content.update(post_processor=None)),
+        change_json("tokenizer.json", post_processor=None),
         "it puts 0 special tokens around a sentence, not one before and one after (tokeniser: 145",
     ),
     "other first token": (
-        edit("config.json", lambda config: config.update(bos_token_id=5)),
+        change_json("config.json", bos_token_id=5),
         "bos_token_id is 5 in config.json and 0 in it (tokeniser: 145 tokens; weights: 145)",
     ),
     "other last token": (
-        edit("config.json", lambda config: config.update(eos_token_id=3)),
+        change_json("config.json", eos_token_id=3),
         "eos_token_id is 3 in config.json and 2 in it",
     ),
     "other padding": (
-        edit("tokenizer_config.json", lambda config: config.update(pad_token="<unk>")),
+        change_json("tokenizer_config.json", pad_token="<unk>"),
         "pad_token_id is 1 in config.json and 3 in it",
     ),
     "no unknown token": (
@@ -104,35 +94,43 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
         "the tokeniser does not work: ",
     ),
     "no tokeniser": (no_tokenizer, "it has no tokeniser (tokenizer.json)"),
-    "tokeniser cut off": (
-        lambda f: (f / "tokenizer.json").write_bytes((f / "tokenizer.json").read_bytes()[:999]),
-        "cannot be loaded as an encoder",
-    ),
+    "tokeniser cut off": (cut_off("tokenizer.json", 999), "cannot be loaded as an encoder"),
     "no weights": (lambda f: (f / WEIGHTS).unlink(), "no file named model.safetensors"),
-    "weights cut off": (
-        lambda f: (f / WEIGHTS).write_bytes((f / WEIGHTS).read_bytes()[:-100]),
+    "weights cut off": (cut_off(WEIGHTS, -100), "cannot be loaded as an encoder: "),
+    "weights cut off in their header": (cut_off(WEIGHTS, 5000), "cannot be loaded as an encoder: "),
+    "weights empty": (cut_off(WEIGHTS, 0), "cannot be loaded as an encoder: "),
+    "weights that are none": (
+        lambda f: (f / WEIGHTS).write_bytes(b"x" * 9999),
         "cannot be loaded as an encoder: ",
+    ),
+    "a weight missing": (
+        one_weight_less,
+        "1 of the weights are missing or have another shape, such as encoder.layer.1.output.dense.weight",
+    ),
+    "weights of another shape": (
+        change_json("config.json", vocab_size=400),
+        "such as embeddings.word_embeddings.weight",
     ),
     "config not JSON": (lambda f: (f / "config.json").write_text("model_type: bert"), "not valid JSON"),
     "config empty": (lambda f: (f / "config.json").write_text("{}"), "no config.json, or an empty one"),
     "unknown activation": (
-        edit("config.json", lambda config: config.update(hidden_act="swoosh")),
+        change_json("config.json", hidden_act="swoosh"),
         "config.json: hidden_act 'swoosh' is not supported",
     ),
     "no heads": (
-        edit("config.json", lambda config: config.update(num_attention_heads=0)),
+        change_json("config.json", num_attention_heads=0),
         "config.json has num_attention_heads 0; at least 1 is needed",
     ),
     "heads that do not divide the width": (
-        edit("config.json", lambda config: config.update(num_attention_heads=5)),
+        change_json("config.json", num_attention_heads=5),
         "hidden size (32) is not a multiple of the number of attention heads (5)",
     ),
     "norms of no number": (
-        edit("config.json", lambda config: config.update(layer_norm_eps=None)),
+        change_json("config.json", layer_norm_eps=None),
         "'layer_norm_eps' expected float, got NoneType",
     ),
     "no padding": (
-        edit("config.json", lambda config: config.update(pad_token_id=None)),
+        change_json("config.json", pad_token_id=None),
         "config.json has pad_token_id null, without which xlm-roberta does not work",
     ),
     "no room for a sentence": (no_room, "model_max_length in tokenizer_config.json is 0"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,18 +17,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading import stored
 from mexma_cli.encoder.loading.settings import read_settings
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer
-
-WEIGHTS = "model.safetensors"
-
-
-@pytest.fixture
-def folder(tiny_encoder: Path, tmp_path: Path) -> Path:
-    """A copy to change."""
-    return Path(shutil.copytree(tiny_encoder, tmp_path / "copy"))
-
-
-def edit(file: Path, **changes: object) -> None:
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+from tests.encoder.conftest import WEIGHTS, change_json
 
 
 def never() -> Any:
@@ -77,15 +64,12 @@ def test_the_model_is_made_when_it_is_asked_for(tiny_encoder: Path, sentences: d
     assert not np.allclose(encoder.embed(sentences["fra"]), before)
 
 
-def test_what_the_engine_does_not_compute(tiny_encoder: Path, sentences: dict[str, list[str]]) -> None:
+def test_what_the_engine_does_not_compute(
+    tiny_encoder: Path, sentences: dict[str, list[str]], two_threads: None
+) -> None:
     """float16 on a processor: the model is made once, before several threads want it."""
     half = SentenceEncoder.load(str(tiny_encoder), "cpu", "float16")
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        found = half.embed(sentences["fra"] * 300)[: len(sentences["fra"])]
-    finally:
-        torch.set_num_threads(before)
+    found = half.embed(sentences["fra"] * 300)[: len(sentences["fra"])]
     expected = SentenceEncoder.load(str(tiny_encoder), "cpu").embed(sentences["fra"])
     assert half.model.dtype == torch.float16 and np.abs(found - expected).max() < 0.05
 
@@ -93,11 +77,11 @@ def test_what_the_engine_does_not_compute(tiny_encoder: Path, sentences: dict[st
 LEFT: dict[str, Callable[[Path], object]] = {
     "names with a prefix": lambda f: rename(f, "roberta.{}".format),
     "a weight more": lambda f: rename(f, lambda name: name.replace("layer.1.output.dense.bias", "more")),
-    "weights of another type than stated": lambda f: edit(f / "config.json", dtype="float16"),
-    "no type stated": lambda f: edit(f / "config.json", dtype=None),
-    "cross-attention": lambda f: edit(f / "config.json", add_cross_attention=True),
+    "weights of another type than stated": change_json("config.json", dtype="float16"),
+    "no type stated": change_json("config.json", dtype=None),
+    "cross-attention": change_json("config.json", add_cross_attention=True),
     "pickled": lambda f: (f / WEIGHTS).rename(f / "pytorch_model.bin"),
-    "sizes that are none": lambda f: edit(f / "config.json", num_hidden_layers="2"),
+    "sizes that are none": change_json("config.json", num_hidden_layers="2"),
 }
 
 
@@ -120,7 +104,7 @@ def test_weights_that_are_left_to_transformers(case: str, folder: Path) -> None:
 )
 def test_tokenisers_that_are_left_to_transformers(changes: dict[str, object], folder: Path) -> None:
     assert LazyTokenizer.plain(folder, never)
-    edit(folder / "tokenizer_config.json", **changes)
+    change_json("tokenizer_config.json", **changes)(folder)
     assert LazyTokenizer.plain(folder, never) is None
 
 
