@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tokenizers import (
@@ -24,12 +25,16 @@ from transformers import (
     BertModel,
     CamembertConfig,
     CamembertModel,
+    PreTrainedModel,
     RobertaConfig,
     RobertaModel,
     XLMRobertaConfig,
     XLMRobertaModel,
 )
 
+from mexma_cli.encoder.model.attention import run_packed
+from mexma_cli.encoder.model.packing import pack
+from mexma_cli.encoder.model.transformer import first_position
 from mexma_cli.recipe import TrainTokenizer
 from mexma_cli.stages.prepare.tokenizer import train_tokenizer
 from tests.examples import weighed
@@ -90,6 +95,43 @@ def cut_off(name: str, length: int) -> Callable[[Path], object]:
 def folder(tiny_encoder: Path, tmp_path: Path) -> Path:
     """A copy of the tiny encoder to break."""
     return Path(shutil.copytree(tiny_encoder, tmp_path / "copy"))
+
+
+# Packed and padded.
+
+
+def padded_states(model: PreTrainedModel, sentences: list[np.ndarray]) -> torch.Tensor:
+    """Last hidden states of the real tokens, [T, dim], through padding and the model's own attention."""
+    longest = max(map(len, sentences))
+    ids = torch.full((len(sentences), longest), model.config.pad_token_id)
+    mask = torch.zeros_like(ids)
+    for row, sentence in enumerate(sentences):
+        ids[row, : len(sentence)] = torch.from_numpy(sentence)
+        mask[row, : len(sentence)] = 1
+    return model(input_ids=ids, attention_mask=mask).last_hidden_state[mask.bool()]
+
+
+def check_same_gradients(
+    packed: PreTrainedModel, padded: PreTrainedModel, sentences: list[np.ndarray], noise: float
+) -> None:
+    """States and gradients of the packed model are those of the padded one.
+
+    A key's bias moves no attention weight: its gradient is rounding noise of the numbers that it is a sum of.
+    `noise` is how many times 1e-5 that may be.
+    """
+    for model in (packed, padded):
+        model.zero_grad()
+    ours = run_packed(packed, pack(sentences, first_position(packed)), "bucketed")
+    theirs = padded_states(padded, sentences)
+    assert (ours - theirs).abs().max() < 1e-5
+    weight = torch.randn(ours.shape, generator=torch.Generator().manual_seed(0))
+    for states in (ours, theirs):
+        (states * weight).sum().backward()
+    expected = dict(padded.named_parameters())
+    for name, parameter in packed.named_parameters():
+        assert parameter.grad is not None and expected[name].grad is not None, name
+        scale = noise if name.endswith("key.bias") else max(1.0, float(expected[name].grad.abs().max()))
+        assert float((parameter.grad - expected[name].grad).abs().max()) < 1e-5 * scale, name
 
 
 # Tokenisers, in the files that the publishers have.

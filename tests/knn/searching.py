@@ -23,6 +23,23 @@ def same(found: Neighbours, wanted: Neighbours) -> bool:
     )
 
 
+class Source:
+    """What an EmbeddingStore looks like from here."""
+
+    def __init__(self, vectors: np.ndarray) -> None:
+        self._vectors = vectors
+        self.rows, self.dim = vectors.shape
+        self.longest = 0
+
+    def vectors(self, start: int, stop: int) -> np.ndarray:
+        self.longest = max(self.longest, stop - start)
+        return self._vectors[start:stop].astype(np.float32)
+
+
+class Killed(Exception):
+    """In place of a signal."""
+
+
 def with_arithmetic(patch: pytest.MonkeyPatch, arithmetic: Arithmetic) -> None:
     patch.setattr(neighbours, "choose_arithmetic", lambda *_: arithmetic)
 

@@ -15,8 +15,7 @@ from mexma_cli.knn import arithmetic
 from mexma_cli.knn.arithmetic import BFLOAT16, FLOAT32, choose_arithmetic
 from mexma_cli.knn.blocks import Block, Side
 from mexma_cli.knn.device import Device, _cuts
-
-CPU = replace(BFLOAT16, device="cpu")
+from tests.knn.searching import DEVICE
 
 
 def sides(rows: int, columns: int, seed: int) -> tuple[Block, Block]:
@@ -24,15 +23,15 @@ def sides(rows: int, columns: int, seed: int) -> tuple[Block, Block]:
     vectors = (rng.standard_normal((size, 24)).astype(np.float32) + 1 for size in (rows, columns))
     left, right = (Side(side, None) for side in vectors)
     centres = left.centre(), right.centre()
-    y = right.block(0, columns, CPU, *centres[::-1])
+    y = right.block(0, columns, DEVICE, *centres[::-1])
     y.bias[:] -= centres[0] @ centres[1]
-    return left.block(0, rows, CPU, *centres), y
+    return left.block(0, rows, DEVICE, *centres), y
 
 
 @pytest.mark.parametrize("height", [2048, 300, 7])
 def test_every_pair_that_reaches_a_bound_comes_back_and_few_others(height: int) -> None:
     x, y = sides(700, 900, 0)
-    device = Device(CPU)
+    device = Device(DEVICE)
     device.height = height
     cosines = x.unit @ y.unit.T
     rows, columns = np.quantile(cosines, 0.98, axis=1), np.quantile(cosines, 0.99, axis=0)
@@ -48,13 +47,13 @@ def test_every_pair_that_reaches_a_bound_comes_back_and_few_others(height: int) 
     assert not (wanted & ~came).any() and came.sum() < 1.3 * wanted.sum()
     estimates = np.concatenate([found.estimates for found in back])
     exact = cosines[pairs[0], pairs[1]] - x.bias[pairs[0]] - y.bias[pairs[1]]
-    error = np.abs(estimates) * CPU.spread + x.length[pairs[0]] * y.error[pairs[1]] + slack[pairs[0]]
+    error = np.abs(estimates) * DEVICE.spread + x.length[pairs[0]] * y.error[pairs[1]] + slack[pairs[0]]
     assert (np.abs(estimates - exact) <= error).all()
 
 
 def test_floors_are_reached_by_the_k_th_best() -> None:
     x, y = sides(600, 900, 1)
-    device = Device(CPU)
+    device = Device(DEVICE)
     rows, columns = device.floors(x, device.put(y), x.slack(y), (4, 9))
     cosines = np.sort(x.unit @ y.unit.T, axis=1)
     assert (rows <= cosines[:, -4]).all() and (rows > cosines[:, -40]).mean() > 0.9
@@ -84,7 +83,7 @@ def test_a_gpu_is_taken_where_there_is_one_and_enough_to_do(monkeypatch: pytest.
 
 def test_a_full_device_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = sides(20, 30, 2)
-    device = Device(CPU)
+    device = Device(DEVICE)
     there = device.put(y)
 
     def full(*_: object) -> None:

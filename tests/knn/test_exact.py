@@ -14,7 +14,7 @@ from mexma_cli.knn import sweep, tiles
 from mexma_cli.knn.arithmetic import BFLOAT16, FLOAT32, INT8, Arithmetic
 from mexma_cli.knn.exact import Neighbours, knn
 from mexma_cli.knn.journal import Place
-from tests.knn.searching import DEVICE, crowded, same, with_arithmetic
+from tests.knn.searching import DEVICE, Killed, Source, crowded, same, with_arithmetic
 
 
 def brute_force(x: np.ndarray, y: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -38,19 +38,6 @@ def check(found: Neighbours, x: np.ndarray, y: np.ndarray, k: int) -> None:
         assert scores.dtype == np.float32 and ids.dtype == np.int64
         np.testing.assert_allclose(scores, wanted_scores, atol=1e-6)
         np.testing.assert_array_equal(ids, wanted_ids)
-
-
-class Source:
-    """What an EmbeddingStore looks like from here."""
-
-    def __init__(self, vectors: np.ndarray) -> None:
-        self._vectors = vectors.astype(np.float16)
-        self.rows, self.dim = vectors.shape
-        self.longest = 0
-
-    def vectors(self, start: int, stop: int) -> np.ndarray:
-        self.longest = max(self.longest, stop - start)
-        return self._vectors[start:stop].astype(np.float32)
 
 
 @settings(max_examples=60)
@@ -173,10 +160,6 @@ def test_the_same_bytes_however_it_is_cut(
             assert same(knn(x, y, k), wanted)
     finally:
         torch.set_num_threads(before)
-
-
-class Killed(Exception):
-    pass
 
 
 class Diary:

@@ -15,7 +15,7 @@ from mexma_cli.knn.arithmetic import BFLOAT16, FLOAT32, INT8, Arithmetic
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.kernels import dots
 from mexma_cli.store.journal import FileJournal
-from tests.knn.searching import DEVICE, crowded, same, with_arithmetic
+from tests.knn.searching import DEVICE, Killed, crowded, same, with_arithmetic
 
 
 @pytest.mark.parametrize("k", [1, 4, 40])
@@ -146,10 +146,6 @@ def test_int8_estimates_that_are_wrong_are_noticed(monkeypatch: pytest.MonkeyPat
     seen = watch(monkeypatch)
     assert same(knn(x, y, 3), wanted)
     assert [each.arithmetic for each in seen] == [INT8, FLOAT32]
-
-
-class Killed(Exception):
-    pass
 
 
 def test_a_journal_forgets_what_wrong_estimates_found(

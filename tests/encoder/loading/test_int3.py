@@ -35,12 +35,16 @@ def stored(tiny_encoder: Path, tmp_path: Path) -> tuple[SentenceEncoder, Path]:
     return encoder, tmp_path / "int3"
 
 
+@pytest.fixture
+def loaded(stored: tuple[SentenceEncoder, Path]) -> SentenceEncoder:
+    return SentenceEncoder.load(stored[1], "cpu")
+
+
 def test_it_computes_with_exactly_what_is_stored(
-    stored: tuple[SentenceEncoder, Path], sentences: dict[str, list[str]]
+    stored: tuple[SentenceEncoder, Path], loaded: SentenceEncoder, sentences: dict[str, list[str]]
 ) -> None:
     """The vectors are those of an encoder whose word embeddings are what the parts of the file say."""
-    encoder, folder = stored
-    loaded = SentenceEncoder.load(str(folder), "cpu")
+    encoder, _ = stored
     weight, direction = encoder.model.state_dict()[WORDS], int3.attended(encoder.model, 0)
     rounded = int3.quantised(weight).restore().float()
     rounded += ((weight - rounded) @ direction).half().float()[:, None] * direction
@@ -56,11 +60,10 @@ def test_it_computes_with_exactly_what_is_stored(
 
 
 def test_the_first_tokens_attention_stays(
-    stored: tuple[SentenceEncoder, Path], sentences: dict[str, list[str]]
+    stored: tuple[SentenceEncoder, Path], loaded: SentenceEncoder
 ) -> None:
     """What rounding does to the key that the query of <s> meets is taken back."""
-    encoder, folder = stored
-    loaded = SentenceEncoder.load(str(folder), "cpu")
+    encoder, _ = stored
     direction = int3.attended(encoder.model, 0)
     assert float(direction.norm()) == pytest.approx(1, abs=1e-5)
     before, after = (e.model.state_dict()[WORDS] @ direction for e in (encoder, loaded))
@@ -85,19 +88,16 @@ def test_a_model_of_another_shape_keeps_no_direction() -> None:
     assert torch.equal(int3.attended(model, 0), torch.zeros(8))
 
 
-def test_what_was_rounded_can_be_saved_whole(stored: tuple[SentenceEncoder, Path], tmp_path: Path) -> None:
-    _, folder = stored
-    loaded = SentenceEncoder.load(str(folder), "cpu")
+def test_what_was_rounded_can_be_saved_whole(loaded: SentenceEncoder, tmp_path: Path) -> None:
     loaded.save(tmp_path / "whole")
     assert SentenceEncoder.load(str(tmp_path / "whole"), "cpu").fingerprint == loaded.fingerprint
 
 
 @pytest.mark.parametrize("through", ["the files alone", "transformers"])
 def test_what_was_rounded_is_not_rounded_again(
-    stored: tuple[SentenceEncoder, Path], tmp_path: Path, through: str
+    stored: tuple[SentenceEncoder, Path], loaded: SentenceEncoder, tmp_path: Path, through: str
 ) -> None:
     _, folder = stored
-    loaded = SentenceEncoder.load(str(folder), "cpu")
     if through == "transformers":
         loaded = SentenceEncoder(
             "same",
@@ -113,10 +113,9 @@ def test_what_was_rounded_is_not_rounded_again(
 
 
 def test_what_has_changed_since_or_has_no_file_any_more_is_coded_anew(
-    stored: tuple[SentenceEncoder, Path], tmp_path: Path
+    stored: tuple[SentenceEncoder, Path], loaded: SentenceEncoder, tmp_path: Path
 ) -> None:
     _, folder = stored
-    loaded = SentenceEncoder.load(str(folder), "cpu")
     words = loaded.model.get_input_embeddings().weight
     with torch.no_grad():
         words[7] += 0.5

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from copy import deepcopy
 from pathlib import Path
 from types import ModuleType
 
@@ -12,13 +11,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoModel, BertConfig, BertModel, PreTrainedModel
+from transformers import AutoModel, PreTrainedModel
 
 from mexma_cli.encoder.model import attention
 from mexma_cli.encoder.model.attention import choose_backend, run_packed, use_packed_attention
 from mexma_cli.encoder.model.packing import pack
 from mexma_cli.encoder.model.transformer import first_position
 from mexma_cli.errors import MexmaError
+from tests.encoder.conftest import check_same_gradients, padded_states
 
 
 @pytest.fixture(scope="module")
@@ -32,17 +32,6 @@ def models(tiny_encoder: Path) -> tuple[PreTrainedModel, PreTrainedModel]:
 def sentences_of(lengths: list[int], seed: int, size: int) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     return [rng.integers(5, size, length) for length in lengths]
-
-
-def padded_states(model: PreTrainedModel, sentences: list[np.ndarray]) -> torch.Tensor:
-    """Last hidden states of the real tokens, [T, dim], through padding and the model's own attention."""
-    longest = max(map(len, sentences))
-    ids = torch.full((len(sentences), longest), model.config.pad_token_id)
-    mask = torch.zeros_like(ids)
-    for row, sentence in enumerate(sentences):
-        ids[row, : len(sentence)] = torch.from_numpy(sentence)
-        mask[row, : len(sentence)] = 1
-    return model(input_ids=ids, attention_mask=mask).last_hidden_state[mask.bool()]
 
 
 @settings(max_examples=25)
@@ -62,47 +51,7 @@ def test_packed_equals_padded(
 def test_gradients_equal_those_of_padded(models: tuple[PreTrainedModel, PreTrainedModel]) -> None:
     packed, padded = models
     sentences = sentences_of([1, 7, 7, 3, 60, 2, 2, 1], 3, packed.config.vocab_size)
-    torch.manual_seed(0)
-    weight = torch.randn(sum(map(len, sentences)), packed.config.hidden_size)
-    for model in models:
-        model.zero_grad()
-    (run_packed(packed, pack(sentences, first_position(packed)), "bucketed") * weight).sum().backward()
-    (padded_states(padded, sentences) * weight).sum().backward()
-    theirs = dict(padded.named_parameters())
-    for name, parameter in packed.named_parameters():
-        assert parameter.grad is not None and theirs[name].grad is not None, name
-        # A key's bias moves no attention weight: its gradient is rounding noise of what it is summed from.
-        scale = 10.0 if name.endswith("key.bias") else max(1.0, float(theirs[name].grad.abs().max()))
-        assert float((parameter.grad - theirs[name].grad).abs().max()) < 1e-5 * scale, name
-
-
-def test_bert_counts_positions_from_zero() -> None:
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=50,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        initializer_range=0.3,
-    )
-    padded = BertModel(config, add_pooling_layer=False).eval()
-    packed = deepcopy(padded)
-    use_packed_attention(packed)
-    assert first_position(packed) == 0
-    sentences = sentences_of([4, 1, 9], 0, 50)
-    with torch.no_grad():
-        ours = run_packed(packed, pack(sentences, 0), "bucketed")
-        assert (ours - padded_states(padded, sentences)).abs().max() < 1e-5
-
-
-def test_a_sentence_does_not_see_its_neighbours(models: tuple[PreTrainedModel, PreTrainedModel]) -> None:
-    model = models[0]
-    first, *others = sentences_of([5, 5, 9], 1, model.config.vocab_size)
-    with torch.no_grad():
-        alone = run_packed(model, pack([first], 2), "bucketed")
-        among = run_packed(model, pack([first, *others], 2), "bucketed")[:5]
-    assert (alone - among).abs().max() < 1e-5
+    check_same_gradients(packed, padded, sentences, noise=10)
 
 
 def test_embeddings_in_place_of_ids(models: tuple[PreTrainedModel, PreTrainedModel]) -> None:

@@ -16,15 +16,14 @@ from tokenizers import Tokenizer
 from transformers import AutoModel, AutoTokenizer, BertModel, PreTrainedModel, XLMRobertaForMaskedLM
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.model.attention import run_packed, use_packed_attention
+from mexma_cli.encoder.model.attention import use_packed_attention
 from mexma_cli.encoder.model.packing import pack
 from mexma_cli.encoder.model.pooling import Dense, pool
 from mexma_cli.encoder.model.transformer import first_position
 from mexma_cli.errors import MexmaError
-from tests.encoder.conftest import LONG
+from tests.encoder.conftest import LONG, WIDTH, check_same_gradients
 
 PUBLISHED = ["labse", "e5", "old roberta", "lower cased", "of today"]
-WIDTH = 32
 
 
 def sentence_transformers(folder: Path, texts: list[str]) -> np.ndarray:
@@ -229,15 +228,6 @@ def berts(plain: Callable[..., Path]) -> tuple[PreTrainedModel, PreTrainedModel]
     return packed, model
 
 
-def states(model: PreTrainedModel, sentences: list[np.ndarray]) -> torch.Tensor:
-    """Hidden states [T, dim] of padded sentences."""
-    longest = max(map(len, sentences))
-    mask = torch.tensor([[1] * len(ids) + [0] * (longest - len(ids)) for ids in sentences])
-    ids = torch.zeros_like(mask)
-    ids[mask.bool()] = torch.from_numpy(np.concatenate(sentences))
-    return model(input_ids=ids, attention_mask=mask).last_hidden_state[mask.bool()]
-
-
 @pytest.mark.parametrize("lengths", [[512, 512, 3], [1, 400, 400, 400, 60, 2, 2]], ids=str)
 def test_bert_in_a_batch_longer_than_its_positions(
     lengths: list[int], berts: tuple[PreTrainedModel, PreTrainedModel]
@@ -245,21 +235,8 @@ def test_bert_in_a_batch_longer_than_its_positions(
     packed, reference = berts
     rng = np.random.default_rng(0)
     sentences = [rng.integers(5, packed.config.vocab_size, length) for length in lengths]
-    batch = pack(sentences, first_position(packed))
-    assert len(batch.input_ids) > packed.config.max_position_embeddings
-    weight = torch.randn(len(batch.input_ids), WIDTH, generator=torch.Generator().manual_seed(0))
-    for model in berts:
-        model.zero_grad()
-    ours, theirs = run_packed(packed, batch, "bucketed"), states(reference, sentences)
-    assert (ours - theirs).abs().max() < 1e-5
-    (ours * weight).sum().backward()
-    (theirs * weight).sum().backward()
-    expected = dict(reference.named_parameters())
-    for name, parameter in packed.named_parameters():
-        assert parameter.grad is not None and expected[name].grad is not None, name
-        # A key's bias moves no attention weight: its gradient is rounding noise of what it is summed from.
-        scale = 30.0 if name.endswith("key.bias") else max(1.0, float(expected[name].grad.abs().max()))
-        assert float((parameter.grad - expected[name].grad).abs().max()) < 1e-5 * scale, name
+    assert first_position(packed) == 0 and sum(lengths) > packed.config.max_position_embeddings
+    check_same_gradients(packed, reference, sentences, noise=30)
 
 
 def test_dense_works_in_float32_under_a_half_precision_model(
