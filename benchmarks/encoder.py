@@ -22,7 +22,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.evaluation.xsim import xsim
 from mexma_cli.knn.exact import knn
 from mexma_cli.mining.match import match
-from mexma_cli.mining.threshold import Threshold, best_f1
+from mexma_cli.mining.threshold import Threshold, choose
 from mexma_cli.text.lines import read_lines
 
 LANGUAGES = "fra_Latn,deu_Latn,spa_Latn,ita_Latn,por_Latn,nld_Latn,rus_Cyrl"
@@ -51,7 +51,7 @@ def mining_f1(encoder: Embeds, folder: Path) -> Threshold:
         gold.add((ids[source][a], ids[target][b]))
     found = match(knn(vectors[source], vectors[target], 4), "ratio", "max")
     pairs = zip(found.source.tolist(), found.target.tolist(), strict=True)
-    return best_f1(found.scores, np.array([pair in gold for pair in pairs]), len(gold))
+    return choose(found.scores, np.array([pair in gold for pair in pairs]), len(gold))
 
 
 def ntrex_errors(encoder: Embeds, data: Path, languages: Sequence[str]) -> tuple[dict[str, float], float]:

@@ -1,7 +1,9 @@
-"""Embedding stores of any sentences and vectors."""
+"""Embedding stores of any sentences and vectors, what is in their folders, and what damages them."""
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -41,3 +43,20 @@ def make_store(
     with embedding_writer(path, vectors.shape[1], len(vectors), **other) as writer:
         writer.write(vectors, sentences)
         return writer.finish()
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """The files of a folder."""
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def flip(path: Path, at: int = -1) -> None:
+    """Change one bit of a file."""
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def full_disk(*_: object) -> None:
+    """In place of what writes to the disk."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

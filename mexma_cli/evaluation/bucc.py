@@ -21,7 +21,7 @@ from mexma_cli.evaluation.readers.mining import MiningSet
 from mexma_cli.knn.exact import knn
 from mexma_cli.mining.match import match
 from mexma_cli.mining.resampling import Labelled, held_out
-from mexma_cli.mining.threshold import Threshold, best_f1, measured
+from mexma_cli.mining.threshold import Threshold, choose, measured
 from mexma_cli.reporting.result import Result
 
 _TUNED_ON = {
@@ -123,7 +123,7 @@ def measure(
         x, y = embed(data.sources), embed(data.targets)
         found = ranked(data, x, y, margin, k, on_progress)
         labelled.append(found)
-        best = best_f1(found.scores, found.is_gold, found.gold) if len(found.scores) else None
+        best = choose(found.scores, found.is_gold, found.gold) if len(found.scores) else None
         rows.append(
             {
                 "pair": data.pair,

@@ -44,7 +44,7 @@ class Moses(BitextFormat):
             yield (f"{source}\n", f"{target}\n"), (source != pair.source) + (target != pair.target)
 
 
-class Sides(NamedTuple):
+class AlignedFiles(NamedTuple):
     """Two aligned files: line n of one is the translation of line n of the other.
 
     The codes stand as in the name, in its order; a file stands in `names` where its code does in `codes`.
@@ -55,8 +55,8 @@ class Sides(NamedTuple):
     names: tuple[str, str]
 
 
-def sides_of(names: Iterable[str]) -> Iterator[Sides]:
-    """The pairs of sides among file names, sorted; other files (readmes, scores, ids) are passed over.
+def aligned_files(names: Iterable[str]) -> Iterator[AlignedFiles]:
+    """The aligned files among file names, sorted; other files (readmes, scores, ids) are passed over.
 
     Args:
         names: Names or paths with ``/``, compressed or not.
@@ -72,4 +72,4 @@ def sides_of(names: Iterable[str]) -> Iterator[Sides]:
             for second, second_name in found.items():
                 pair = f"{first}-{second}"
                 if last == pair or last.endswith((f".{pair}", f"-{pair}", f"_{pair}")):
-                    yield Sides(stem, (first, second), (first_name, second_name))
+                    yield AlignedFiles(stem, (first, second), (first_name, second_name))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.mining.threshold import Curve, Threshold, choose, chosen_place, measured, most_precise_place
+from mexma_cli.mining.threshold import Cuts, Threshold, choose, chosen_place, measured, most_precise_place
 
 RESAMPLES = 1000
 SEED = 0
@@ -74,7 +74,7 @@ def bootstrap(
         precision: as `chosen` was chosen by, see `threshold.choose`. In a resample where no cut has it, the
             most precise cut is taken.
     """
-    curve = Curve(pairs.scores, pairs.is_gold, pairs.gold)
+    curve = Cuts(pairs.scores, pairs.is_gold, pairs.gold)
     # Units are numbered by their best candidate's rank, so that loops in rank order read nearby memory.
     ranked = np.concatenate([pairs.source[curve.order], np.sort(pairs.gold_source)])
     names, first, unit = np.unique(ranked, return_index=True, return_inverse=True)

@@ -24,11 +24,6 @@ class Threshold:
     correct: int
 
 
-def best_f1(scores: np.ndarray, is_gold: np.ndarray, gold_total: int) -> Threshold:
-    """The cut with the best F1: `choose` without a precision."""
-    return choose(scores, is_gold, gold_total)
-
-
 def choose(
     scores: np.ndarray, is_gold: np.ndarray, gold_total: int, precision: float | None = None
 ) -> Threshold:
@@ -48,7 +43,7 @@ def choose(
     Raises:
         MexmaError: no cut has that precision; the message has the highest there is.
     """
-    curve = Curve(scores, is_gold, gold_total)
+    curve = Cuts(scores, is_gold, gold_total)
     place = chosen_place(curve.count, curve.correct, gold_total, precision)
     if place is None:
         assert precision is not None
@@ -59,12 +54,12 @@ def choose(
 
 
 def measured(scores: np.ndarray, is_gold: np.ndarray, gold_total: int, threshold: float) -> Threshold:
-    """What a given threshold gives; arguments as `best_f1`, but there may be no scores."""
+    """What a given threshold gives; arguments as for `choose`, but there may be no scores."""
     kept = np.asarray(scores, dtype=np.float64) > threshold
     return _measured(threshold, int(kept.sum()), int((kept & is_gold).sum()), gold_total)
 
 
-class Curve:
+class Cuts:
     """All cuts that do not go through equal scores, highest first.
 
     `order` int64 [n] ranks the candidates, `ends` int64 [c] are the ranks that the cuts come after; `count`

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import IO
 
 import numpy as np
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import checksum_file
 
 
 class ArrayWriter:
@@ -47,3 +51,34 @@ class ArrayWriter:
 def file_size(rows: int, dtype: str, width: int | None = None) -> int:
     """Bytes of a file that `ArrayWriter` wrote."""
     return ArrayWriter.HEADER + rows * (1 if width is None else width) * np.dtype(dtype).itemsize
+
+
+def check_size(path: Path, wanted: int, hint: str) -> None:
+    """Refuse a file that is missing, or is not `wanted` bytes long."""
+    found = path.stat().st_size if path.is_file() else None
+    if found != wanted:
+        what = "is missing" if found is None else f"is damaged: {found:,} bytes instead of {wanted:,}"
+        raise MexmaError(f"{path} {what}", hint)
+
+
+def check_content(path: Path, checksum: str, hint: str) -> None:
+    """Refuse a file whose xxh3_128 is not `checksum`."""
+    if checksum_file(path) != checksum:
+        raise MexmaError(f"{path} is damaged: its checksum is not the manifest's", hint)
+
+
+def mapped(path: Path, shape: tuple[int, ...], dtype: str, hint: str) -> np.ndarray:
+    """The array in a file, memory-mapped.
+
+    Raises:
+        MexmaError: It is no such file, or its array is not of this shape and type.
+    """
+    try:
+        # An empty file cannot be mapped.
+        array: np.ndarray = np.load(path, mmap_mode="r" if all(shape) else None, allow_pickle=False)
+    except ValueError as error:
+        raise MexmaError(f"{path} is damaged ({error})", hint) from None
+    if array.shape != shape or array.dtype != np.dtype(dtype):
+        said = f"{array.dtype} {array.shape}, the manifest says {dtype} {shape}"
+        raise MexmaError(f"{path} is damaged: {said}", hint)
+    return array

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import fsync_file, no_space_as_message, read_manifest, write_json_atomic
-from mexma_cli.store.layout import PROGRESS
+from mexma_cli.store.layout import PROGRESS, Frozen
 
 FORMAT_VERSION = 1
 SECONDS = 30.0
@@ -26,15 +26,13 @@ _SHARE = 20  # at most a twentieth of the time goes into writing
 _FINISHED = "found.keys"
 
 
-class Entry(BaseModel):
+class Entry(Frozen):
     """What ``progress.json`` says."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format_version: int = FORMAT_VERSION
     search: dict[str, Any]
     """The stores and settings of the search: another search must not go on with this one's entries."""
-    facts: dict[str, Any] = {}
+    facts: dict[str, Any] = Field(default_factory=dict)
     """See `FileJournal.note`."""
     place: tuple[int, int, int] = (0, 0, 0)
     """As `knn.journal.Place`."""

@@ -40,11 +40,13 @@ _UNFINISHED = re.compile(
 """Files in unfinished folders, also those of `store.journal` and `store.neighbours`."""
 
 
-class _Frozen(BaseModel):
+class Frozen(BaseModel):
+    """What a file of JSON says; unknown keys are refused."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class File(_Frozen):
+class File(Frozen):
     """A file of a store: its name in the folder, its bytes and their xxh3_128."""
 
     name: str
@@ -52,7 +54,7 @@ class File(_Frozen):
     checksum: str
 
 
-class Shard(_Frozen):
+class Shard(Frozen):
     """Rows `offset` to `offset + rows`: a vector file, and a sentence file unless there are no sentences."""
 
     rows: int
@@ -67,7 +69,7 @@ class Shard(_Frozen):
     """Sentences, empty ones aside, whose vector is a copy of an earlier equal sentence's."""
 
 
-class Source(_Frozen):
+class Source(Frozen):
     """The text that was embedded; the checksum is of its uncompressed bytes."""
 
     path: str
@@ -75,7 +77,7 @@ class Source(_Frozen):
     lines: int
 
 
-class EmbeddingManifest(_Frozen):
+class EmbeddingManifest(Frozen):
     """What ``manifest.json`` says; the rows are those of the sources one after the other."""
 
     kind: Literal["embeddings"] = "embeddings"
@@ -132,7 +134,7 @@ class EmbeddingManifest(_Frozen):
         )
 
 
-class EmbeddingSettings(_Frozen):
+class EmbeddingSettings(Frozen):
     """All settings that decide the bytes of a store's vectors and sentences."""
 
     fingerprint: str
@@ -163,7 +165,7 @@ class EmbeddingSettings(_Frozen):
         ]
 
 
-class UnfinishedStore(_Frozen):
+class UnfinishedStore(Frozen):
     """What ``progress.json`` says: the settings, and the shards that are whole."""
 
     format_version: int = FORMAT_VERSION

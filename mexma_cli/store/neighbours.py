@@ -16,7 +16,6 @@ from types import TracebackType
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
@@ -32,9 +31,9 @@ from mexma_cli.files import (
     read_manifest,
     write_json_atomic,
 )
-from mexma_cli.store.arrays import ArrayWriter, file_size
+from mexma_cli.store.arrays import ArrayWriter, check_content, check_size, file_size, mapped
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.layout import PROGRESS, File, files_of, partial, unfinished
+from mexma_cli.store.layout import PROGRESS, File, Frozen, files_of, partial, unfinished
 
 log = logging.getLogger(__name__)
 
@@ -49,10 +48,8 @@ ARRAYS = {
 _AGAIN = "run `mexma knn` again, with --overwrite"
 
 
-class Side(BaseModel):
+class SearchedStore(Frozen):
     """One of the two embedding stores."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: str
     rows: int
@@ -68,10 +65,8 @@ class Side(BaseModel):
     unusable: int
 
 
-class NeighbourManifest(BaseModel):
+class NeighbourManifest(Frozen):
     """What ``manifest.json`` says."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["neighbours"] = "neighbours"
     format_version: int = FORMAT_VERSION
@@ -84,8 +79,8 @@ class NeighbourManifest(BaseModel):
     """`exact`, or the FAISS factory string of an approximate index."""
     recall: float | None
     """Measured share of the exact neighbours that were found; None where all were."""
-    source: Side
-    target: Side
+    source: SearchedStore
+    target: SearchedStore
     files: tuple[File, ...]
     tool_version: str
     argv: tuple[str, ...]
@@ -123,9 +118,10 @@ class NeighbourStore:
         if not is_neighbours(folder):
             raise MexmaError(f"{folder} is no store of neighbours", "`mexma knn` makes one")
         store = cls(folder, read_manifest(folder / MANIFEST, NeighbourManifest, FORMAT_VERSION))
-        store._check_sizes()
         if verify:
             store.verify()
+        else:
+            store._check_sizes()
         return store
 
     @property
@@ -166,7 +162,7 @@ class NeighbourStore:
             found.append(f"{side.path} was made anew" if anew else f"of {side.path} there, {store.path} now")
         return found
 
-    def _others(self, *stores: EmbeddingStore) -> list[tuple[Side, EmbeddingStore]]:
+    def _others(self, *stores: EmbeddingStore) -> list[tuple[SearchedStore, EmbeddingStore]]:
         """The sides that were made of another store than the one given, with that one."""
         sides = zip((self.manifest.source, self.manifest.target), stores, strict=True)
         return [(side, store) for side, store in sides if side.content != content_checksum(store)]
@@ -179,10 +175,7 @@ class NeighbourStore:
         """
         self._check_sizes()
         for file in self.manifest.files:
-            if checksum_file(self.path / file.name) != file.checksum:
-                raise MexmaError(
-                    f"{self.path / file.name} is damaged: its checksum is not the manifest's", _AGAIN
-                )
+            check_content(self.path / file.name, file.checksum, _AGAIN)
 
     def _shape(self, name: str) -> tuple[int, int]:
         if name.startswith("forward"):
@@ -193,24 +186,13 @@ class NeighbourStore:
         if {file.name for file in self.manifest.files} != {_file(name) for name in ARRAYS}:
             raise MexmaError(f"{self.path / MANIFEST} is damaged: it names other files than a store has")
         for name, dtype in ARRAYS.items():
-            path, (rows, k) = self.path / _file(name), self._shape(name)
-            found = path.stat().st_size if path.is_file() else None
-            wanted = file_size(rows, dtype, k)
-            if found != wanted:
-                what = "is missing" if found is None else f"is damaged: {found:,} bytes instead of {wanted:,}"
-                raise MexmaError(f"{path} {what}", _AGAIN)
+            rows, k = self._shape(name)
+            check_size(self.path / _file(name), file_size(rows, dtype, k), _AGAIN)
 
     def _array(self, name: str) -> np.ndarray:
         if name not in self._arrays:
-            path, shape = self.path / _file(name), self._shape(name)
-            try:
-                # An empty file cannot be mapped.
-                array = np.load(path, mmap_mode="r" if all(shape) else None, allow_pickle=False)
-            except ValueError as error:
-                raise MexmaError(f"{path} is damaged ({error})", _AGAIN) from None
-            if array.shape != shape or array.dtype != np.dtype(ARRAYS[name]):
-                raise MexmaError(f"{path} is damaged: {array.dtype} {array.shape} inside", _AGAIN)
-            self._arrays[name] = array
+            path = self.path / _file(name)
+            self._arrays[name] = mapped(path, self._shape(name), ARRAYS[name], _AGAIN)
         return self._arrays[name]
 
 
@@ -246,7 +228,7 @@ class NeighbourWriter:
         return self
 
     def finish(
-        self, arrays: Mapping[str, np.ndarray], source: Side, target: Side, **facts: Any
+        self, arrays: Mapping[str, np.ndarray], source: SearchedStore, target: SearchedStore, **facts: Any
     ) -> NeighbourStore:
         """Write arrays and manifest, and give the folder its name.
 
@@ -313,13 +295,13 @@ def check_replaceable(path: Path, overwrite: bool) -> None:
 
 def side_of(
     store: EmbeddingStore, name: str | None = None, *, duplicates: int, empty: int, unusable: int
-) -> Side:
+) -> SearchedStore:
     """The facts by which an embedding store is recognised later.
 
     Args:
         name: What to call it, where its folder is a temporary one.
     """
-    return Side(
+    return SearchedStore(
         path=name or str(store.path),
         rows=store.rows,
         content=content_checksum(store),

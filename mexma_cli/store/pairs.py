@@ -8,14 +8,13 @@ One folder holds ``source.ids.npy`` and ``target.ids.npy`` (all ids one after th
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
@@ -30,17 +29,17 @@ from mexma_cli.files import (
     read_manifest,
     write_json_atomic,
 )
-from mexma_cli.store.arrays import ArrayWriter, file_size
+from mexma_cli.store.arrays import ArrayWriter, check_content, check_size, file_size, mapped
+from mexma_cli.store.layout import Frozen
 
 FORMAT_VERSION = 1
 SIDES = ("source", "target")
 _OFFSET = "int64"
+_AGAIN = "run `mexma prepare` again"
 
 
-class TokenisedPairsManifest(BaseModel):
+class TokenisedPairsManifest(Frozen):
     """What ``manifest.json`` says."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["bitext"] = "bitext"
     format_version: int = FORMAT_VERSION
@@ -90,9 +89,10 @@ class TokenisedPairs:
             what = "has no manifest.json" if folder.exists() else "no such folder"
             raise MexmaError(f"{folder} is no store of prepared pairs: {what}", "run `mexma prepare` first")
         store = cls(folder, read_manifest(folder / MANIFEST, TokenisedPairsManifest, FORMAT_VERSION))
-        store._check_sizes()
         if verify:
             store.verify()
+        else:
+            store._check_sizes()
         return store
 
     def __len__(self) -> int:
@@ -117,39 +117,22 @@ class TokenisedPairs:
         """
         self._check_sizes()
         for name, checksum in self.manifest.checksums.items():
-            if checksum_file(self.path / name) != checksum:
-                raise MexmaError(
-                    f"{self.path / name} is damaged: its checksum is not the manifest's",
-                    "run `mexma prepare` again",
-                )
+            check_content(self.path / name, checksum, _AGAIN)
+
+    def _contents(self) -> Iterator[tuple[str, int, str]]:
+        """Name, length and type of every array."""
+        for side in SIDES:
+            yield f"{side}.ids", self.manifest.tokens[side], self.manifest.dtype
+            yield f"{side}.offsets", len(self) + 1, _OFFSET
 
     def _check_sizes(self) -> None:
-        for side in SIDES:
-            wanted = {
-                f"{side}.ids.npy": file_size(self.manifest.tokens[side], self.manifest.dtype),
-                f"{side}.offsets.npy": file_size(len(self) + 1, _OFFSET),
-            }
-            for name, size in wanted.items():
-                path = self.path / name
-                found = path.stat().st_size if path.is_file() else None
-                if found != size:
-                    what = (
-                        "is missing" if found is None else f"is damaged: {found:,} bytes instead of {size:,}"
-                    )
-                    raise MexmaError(f"{path} {what}", "run `mexma prepare` again")
+        for name, length, dtype in self._contents():
+            check_size(self.path / f"{name}.npy", file_size(length, dtype), _AGAIN)
 
     def _map(self) -> None:
-        for side in SIDES:
-            for part in ("ids", "offsets"):
-                path = self.path / f"{side}.{part}.npy"
-                try:
-                    # An empty file cannot be mapped.
-                    empty = part == "ids" and not self.manifest.tokens[side]
-                    array = np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
-                except ValueError as error:
-                    raise MexmaError(f"{path} is damaged ({error})", "run `mexma prepare` again") from None
-                # A plain array over the same mapping: taking a slice costs a third of a memmap's.
-                self._arrays[f"{side}.{part}"] = np.asarray(array)
+        for name, length, dtype in self._contents():
+            # A plain array over the same mapping: taking a slice costs a third of a memmap's.
+            self._arrays[name] = np.asarray(mapped(self.path / f"{name}.npy", (length,), dtype, _AGAIN))
 
 
 class TokenisedPairsWriter:

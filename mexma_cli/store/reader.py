@@ -10,8 +10,8 @@ import numpy as np
 import zstandard
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import MANIFEST, checksum_file, read_manifest
-from mexma_cli.store.arrays import file_size
+from mexma_cli.files import MANIFEST, read_manifest
+from mexma_cli.store.arrays import check_content, file_size, mapped
 from mexma_cli.store.layout import (
     AGAIN,
     FORMAT_VERSION,
@@ -66,9 +66,10 @@ class EmbeddingStore:
                 error.message, error.hint or (AGAIN if has_store_files(folder) else None)
             ) from None
         store = cls(folder, manifest)
-        store._check_sizes()
         if verify:
             store.verify()
+        else:
+            store._check_sizes()
         return store
 
     def vectors(self, start: int, stop: int) -> np.ndarray:
@@ -136,11 +137,7 @@ class EmbeddingStore:
         self._check_sizes()
         for shard in self.manifest.shards:
             for file in files_of(shard):
-                if checksum_file(self.path / file.name) != file.checksum:
-                    raise MexmaError(
-                        f"{self.path / file.name} is damaged: its checksum is not the manifest's",
-                        AGAIN,
-                    )
+                check_content(self.path / file.name, file.checksum, AGAIN)
 
     def check_unchanged(self) -> None:
         """Find out, when all is read, that the rows are still those of the store that was opened.
@@ -172,16 +169,7 @@ class EmbeddingStore:
         shard, manifest = self.manifest.shards[index], self.manifest
         path = self.path / shard.vectors.name
         if index not in self._checked:
-            try:
-                array = np.load(path, mmap_mode="r", allow_pickle=False)
-            except ValueError as error:
-                raise MexmaError(f"{path} is damaged ({error})", AGAIN) from None
-            if array.shape != (shard.rows, self.dim) or array.dtype != np.dtype(manifest.dtype):
-                raise MexmaError(
-                    f"{path} is damaged: {array.dtype} {array.shape}, the manifest says "
-                    f"{manifest.dtype} {(shard.rows, self.dim)}",
-                    AGAIN,
-                )
+            mapped(path, (shard.rows, self.dim), manifest.dtype, AGAIN)
             self._checked.add(index)
         offset, count = file_size(first, manifest.dtype, self.dim), (last - first) * self.dim
         values = np.fromfile(path, manifest.dtype, count, offset=offset)

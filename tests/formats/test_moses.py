@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mexma_cli.formats.moses import Sides, sides_of
+from mexma_cli.formats.moses import AlignedFiles, aligned_files
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from mexma_cli.formats.moses import Sides, sides_of
     ],
 )
 def test_two_sides_in_either_order(names: list[str], stem: str, codes: tuple[str, str]) -> None:
-    (found,) = sides_of(reversed(names))
+    (found,) = aligned_files(reversed(names))
     assert (found.stem, found.codes) == (stem, codes)
     assert [f".{code}" in name.removeprefix(stem) for code, name in zip(codes, found.names, strict=True)] == [
         True
@@ -48,12 +48,12 @@ def test_two_sides_in_either_order(names: list[str], stem: str, codes: tuple[str
     ],
 )
 def test_what_does_not_belong_together(names: list[str]) -> None:
-    assert list(sides_of(names)) == []
+    assert list(aligned_files(names)) == []
 
 
 def test_several_in_one_folder() -> None:
     names = ["A.en-fr.en", "A.en-fr.fr", "A.de-en.de", "A.de-en.en", "A.en-fr.ids"]
-    assert list(sides_of(names)) == [
-        Sides("A.de-en", ("de", "en"), ("A.de-en.de", "A.de-en.en")),
-        Sides("A.en-fr", ("en", "fr"), ("A.en-fr.en", "A.en-fr.fr")),
+    assert list(aligned_files(names)) == [
+        AlignedFiles("A.de-en", ("de", "en"), ("A.de-en.de", "A.de-en.en")),
+        AlignedFiles("A.en-fr", ("en", "fr"), ("A.en-fr.en", "A.en-fr.fr")),
     ]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mexma_cli.mining.resampling import Labelled, bootstrap, halves, held_out
-from mexma_cli.mining.threshold import best_f1, choose, measured
+from mexma_cli.mining.threshold import choose, measured
 
 
 def labelled(pairs: list[tuple[float, int, int]], gold: list[tuple[int, int]]) -> Labelled:
@@ -42,7 +42,7 @@ def half_width(share: float, count: int) -> float:
 
 def test_intervals_of_shares_are_as_wide_as_the_binomial_ones() -> None:
     pairs = independent(correct=300, wrong=100, missed=300)
-    found = bootstrap(pairs, best_f1(pairs.scores, pairs.is_gold, pairs.gold))
+    found = bootstrap(pairs, choose(pairs.scores, pairs.is_gold, pairs.gold))
     for (low, high), share, count in ((found.precision, 0.75, 400), (found.recall, 0.5, 600)):
         assert (low + high) / 2 == pytest.approx(share, abs=0.006)
         assert (high - low) / 2 == pytest.approx(half_width(share, count), rel=0.12)
@@ -54,7 +54,7 @@ def test_candidates_of_one_sentence_are_drawn_together() -> None:
     alone, four = independent(300, 100, 0), independent(300, 100, 0, copies=4)
     widths = []
     for pairs in (alone, four):
-        low, high = bootstrap(pairs, best_f1(pairs.scores, pairs.is_gold, pairs.gold)).precision
+        low, high = bootstrap(pairs, choose(pairs.scores, pairs.is_gold, pairs.gold)).precision
         widths.append(high - low)
     assert widths[0] == pytest.approx(widths[1], rel=0.1)  # four times the pairs, no more known than before
 
@@ -83,9 +83,7 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
     for _ in range(100):
         is_gold = rng.random(150) < 0.7
         pairs = independent(int(is_gold.sum()), int((~is_gold).sum()), 0)
-        low, high = bootstrap(
-            pairs, best_f1(pairs.scores, pairs.is_gold, pairs.gold), resamples=200
-        ).precision
+        low, high = bootstrap(pairs, choose(pairs.scores, pairs.is_gold, pairs.gold), resamples=200).precision
         covered += low <= 0.7 <= high
     assert 88 <= covered <= 100
 
@@ -96,7 +94,7 @@ def test_the_order_of_the_gold_pairs_does_not_matter_and_many_cuts_are_thinned()
     rows = [(float(score), row, row) for row, score in enumerate(scores)]
     gold = [(row, row) for row in range(9000) if rng.random() < 1 / (1 + math.exp(-4 * scores[row]))]
     first, second = labelled(rows, gold), labelled(rows, gold[::-1])
-    chosen = best_f1(first.scores, first.is_gold, first.gold)
+    chosen = choose(first.scores, first.is_gold, first.gold)
     found = bootstrap(first, chosen, resamples=100)
     assert found == bootstrap(second, chosen, resamples=100)
     assert found.threshold[0] < chosen.threshold < found.threshold[1]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.mining.threshold import best_f1, choose, measured
+from mexma_cli.mining.threshold import choose, measured
 
 
 @settings(max_examples=300)
@@ -22,7 +22,7 @@ def test_no_cut_is_better(candidates: list[tuple[int, bool]], missed: int) -> No
     total = int(is_gold.sum()) + missed
     if not total:
         return
-    found = best_f1(scores, is_gold, total)
+    found = choose(scores, is_gold, total)
 
     def f1(kept: np.ndarray) -> float:
         return 2 * (kept & is_gold).sum() / (kept.sum() + total)
@@ -37,42 +37,42 @@ def test_no_cut_is_better(candidates: list[tuple[int, bool]], missed: int) -> No
 
 
 def test_half_way_to_the_next_score() -> None:
-    found = best_f1(np.array([1.0, 3.0, 2.0]), np.array([False, True, True]), 2)
+    found = choose(np.array([1.0, 3.0, 2.0]), np.array([False, True, True]), 2)
     assert (found.threshold, found.count, found.f1) == (1.5, 2, 1.0)
 
 
 def test_the_optimum_may_be_the_last_candidate() -> None:
-    found = best_f1(np.array([1.5, 1.25]), np.array([True, True]), 2)
+    found = choose(np.array([1.5, 1.25]), np.array([True, True]), 2)
     assert found.count == 2 and 1.2499 < found.threshold < 1.25
 
 
 def test_ties_are_not_cut_through() -> None:
-    found = best_f1(np.array([2.0, 1.0, 1.0, 0.5]), np.array([True, True, False, False]), 2)
+    found = choose(np.array([2.0, 1.0, 1.0, 0.5]), np.array([True, True, False, False]), 2)
     assert found.count in (1, 3) and found.f1 == pytest.approx(0.8)
 
 
 def test_scores_nearer_than_six_decimals_are_still_separated() -> None:
     high, low = 1.00000012, 1.00000001
-    found = best_f1(np.array([high, low]), np.array([True, False]), 1)
+    found = choose(np.array([high, low]), np.array([True, False]), 1)
     assert low < found.threshold < high
 
 
 def test_below_a_score_that_is_larger_than_a_difference_shows() -> None:
     for score in (1e12, -1e12):
         scores, is_gold = np.array([2 * abs(score), score]), np.ones(2, dtype=bool)
-        assert measured(scores, is_gold, 2, best_f1(scores, is_gold, 2).threshold).count == 2
+        assert measured(scores, is_gold, 2, choose(scores, is_gold, 2).threshold).count == 2
 
 
 def test_of_equal_f1_the_higher_cut() -> None:
-    found = best_f1(np.array([4.0, 3.0, 2.0, 1.0]), np.array([True, False, False, True]), 2)
+    found = choose(np.array([4.0, 3.0, 2.0, 1.0]), np.array([True, False, False, True]), 2)
     assert found.count == 1
 
 
 def test_nothing_to_tune_on_is_refused() -> None:
     with pytest.raises(ValueError, match="may be none"):
-        best_f1(np.array([1.0]), np.array([False]), 0)
+        choose(np.array([1.0]), np.array([False]), 0)
     with pytest.raises(ValueError, match="may be none"):
-        best_f1(np.array([]), np.array([], bool), 1)
+        choose(np.array([]), np.array([], bool), 1)
 
 
 @settings(max_examples=300)

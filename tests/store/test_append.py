@@ -17,7 +17,7 @@ from mexma_cli import files as manifest
 from mexma_cli.errors import MexmaError
 from mexma_cli.store import arrays, shard
 from mexma_cli.store.embeddings import EmbeddingStore, Source
-from tests.stores import embedding_writer
+from tests.stores import content, embedding_writer, flip, full_disk
 
 DIM, SHARD = 8, 5
 OLD, NEW = 23, 12
@@ -49,10 +49,6 @@ def append(
             out.write(VECTORS[at:end], SENTENCES[at:end] if sentences else None)
         if until is None:
             out.finish()
-
-
-def content(path: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in path.iterdir()}
 
 
 @pytest.fixture
@@ -92,6 +88,16 @@ def test_the_same_again_adds_again(old: Path) -> None:
         append(old, "new", OLD, OLD + NEW)
     store = EmbeddingStore.open(old, verify=True)
     assert list(store.sentences()) == [*SENTENCES, *SENTENCES[OLD:]]
+
+
+def test_rows_that_are_read_back_are_those_of_the_new_text(tmp_path: Path) -> None:
+    for start, stop in ((0, 6), (6, 9)):
+        source = Source(path="text", checksum="0", lines=stop - start)
+        with embedding_writer(tmp_path / "a.emb", DIM, stop - start, source=source, append=start > 0) as out:
+            out.write(VECTORS[start:stop], SENTENCES[start:stop], duplicates=start // 3)
+            np.testing.assert_array_equal(out.stored(np.array([2, 0])), VECTORS[[start + 2, start]])
+            out.finish()
+    assert EmbeddingStore.open(tmp_path / "a.emb").manifest.duplicates == 2
 
 
 def test_truncated_and_empty_are_added_up(tmp_path: Path) -> None:
@@ -206,13 +212,10 @@ def test_without_links_shards_are_copied_and_checked(
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
     monkeypatch.setattr(os, "link", refused)
-    damaged = bytearray((old / "vectors-00001.npy").read_bytes())
-    damaged[-1] ^= 1
-    (old / "vectors-00001.npy").write_bytes(damaged)
+    flip(old / "vectors-00001.npy")
     with pytest.raises(MexmaError, match=r"vectors-00001\.npy is damaged"):
         append(old, "new", OLD, OLD + NEW)
-    damaged[-1] ^= 1
-    (old / "vectors-00001.npy").write_bytes(damaged)
+    flip(old / "vectors-00001.npy")
     append(old, "new", OLD, OLD + NEW)
     assert content(old) == longer
 
@@ -221,13 +224,9 @@ def test_a_full_disk_leaves_the_old_store_whole(
     old: Path, longer: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = content(old)
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     for where, name in ((os, "link"), (arrays.ArrayWriter, "write"), (shard, "fsync_file")):
         with monkeypatch.context() as patch:
-            patch.setattr(where, name, full)
+            patch.setattr(where, name, full_disk)
             with pytest.raises(MexmaError, match="no space left on the disk"):
                 append(old, "new", OLD, OLD + NEW)
         assert content(old) == before

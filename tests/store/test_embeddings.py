@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from mexma_cli.errors import MexmaError
 from mexma_cli.store import arrays
 from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
-from tests.stores import embedding_writer
+from tests.stores import content, embedding_writer, flip, full_disk
 
 ROWS, DIM, SHARD = 23, 8, 5
 VECTORS = np.random.default_rng(0).normal(size=(ROWS, DIM)).astype(np.float32)
@@ -43,10 +42,6 @@ def make(path: Path, stop: int = ROWS, step: int = 3, **other: Any) -> None:
             out.finish(truncated=2)
 
 
-def content(path: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in path.iterdir()}
-
-
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_round_trip(dtype: str, tmp_path: Path) -> None:
     make(tmp_path / "a.emb", dtype=dtype)
@@ -65,6 +60,21 @@ def test_round_trip(dtype: str, tmp_path: Path) -> None:
     assert store.manifest.truncated == 2
     np.testing.assert_array_equal(np.load(store.path / "vectors-00001.npy"), VECTORS[5:10].astype(dtype))
     assert not (tmp_path / "a.emb.partial").exists()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_rows_are_read_back_while_it_is_written(dtype: str, tmp_path: Path) -> None:
+    """From whole shards and the open one, in any order, more than once, with no row lost by it."""
+    rows = np.array([13, 0, 5, 5, 12, 3, 8, 4, 7])
+    with writer(tmp_path / "a.emb", dtype=dtype) as out:
+        out.write(VECTORS[:10], None)
+        out.write(VECTORS[10:14], None)
+        found = out.stored(rows)
+        assert found.dtype == np.dtype(dtype)
+        np.testing.assert_array_equal(found, VECTORS[rows].astype(dtype))
+        assert out.stored(np.empty(0, np.int64)).shape == (0, DIM)
+        store = out.finish(truncated=0, empty=0)
+    np.testing.assert_array_equal(store.vectors(0, 14), VECTORS[:14].astype(dtype).astype(np.float32))
 
 
 @pytest.mark.parametrize("stop", [5, 6, 12, 20, 22])
@@ -173,7 +183,7 @@ def test_a_full_disk_keeps_whole_shards_only(tmp_path: Path, monkeypatch: pytest
         nonlocal written
         written += len(values)
         if written > 12:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            full_disk()
         write(self, values)
 
     with monkeypatch.context() as patch:
@@ -254,9 +264,7 @@ def test_a_shard_that_is_cut_short_while_it_is_read_is_named(tmp_path: Path) -> 
 @pytest.mark.parametrize("at", [3, -2])
 def test_a_flipped_byte_is_found_by_verify(name: str, at: int, tmp_path: Path) -> None:
     make(tmp_path / "a.emb")
-    data = bytearray((tmp_path / "a.emb" / name).read_bytes())
-    data[at] ^= 1
-    (tmp_path / "a.emb" / name).write_bytes(data)
+    flip(tmp_path / "a.emb" / name, at)
     store = EmbeddingStore.open(tmp_path / "a.emb")
     with pytest.raises(MexmaError, match=name):
         store.verify()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import tempfile
 from pathlib import Path
@@ -16,7 +15,7 @@ from hypothesis.extra import numpy as npst
 from mexma_cli.errors import MexmaError
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.neighbours import ARRAYS, NeighbourStore, NeighbourWriter, side_of
-from tests.stores import make_store
+from tests.stores import flip, full_disk, make_store
 
 
 def embeddings(path: Path, rows: int, value: float = 1, argv: tuple[str, ...] = ()) -> EmbeddingStore:
@@ -94,14 +93,13 @@ def test_knows_the_stores_again_by_their_content(
 @pytest.mark.parametrize("name", [f"{name.replace('_', '-')}.npy" for name in ARRAYS])
 def test_damage_is_found(store: NeighbourStore, name: str) -> None:
     path = store.path / name
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
+    size = path.stat().st_size
+    flip(path)
     NeighbourStore.open(store.path)
     with pytest.raises(MexmaError, match=f"{name} is damaged: its checksum"):
         NeighbourStore.open(store.path, verify=True)
-    os.truncate(path, len(content) - 8)
-    with pytest.raises(MexmaError, match=rf"{name} is damaged: {len(content) - 8} bytes instead of"):
+    os.truncate(path, size - 8)
+    with pytest.raises(MexmaError, match=rf"{name} is damaged: {size - 8} bytes instead of"):
         NeighbourStore.open(store.path)
     path.unlink()
     with pytest.raises(MexmaError, match=f"{name} is missing"):
@@ -121,13 +119,10 @@ def test_whole_or_not_at_all(tmp_path: Path, sides: tuple[EmbeddingStore, Embedd
         raise RuntimeError("stop")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["s.emb", "t.emb"]
     with NeighbourWriter(tmp_path / "a.knn") as first:
-        with pytest.raises(MexmaError, match="another process is writing there"), first_again(tmp_path):
+        second = NeighbourWriter(tmp_path / "a.knn")
+        with pytest.raises(MexmaError, match="another process is writing there"), second:
             pass
         assert first.part.is_dir() and not (tmp_path / "a.knn").exists()
-
-
-def first_again(folder: Path) -> NeighbourWriter:
-    return NeighbourWriter(folder / "a.knn")
 
 
 def test_a_folder_of_the_users_that_is_called_like_an_unfinished_one_stays(
@@ -160,10 +155,7 @@ def test_a_full_disk_leaves_what_was_there(
     store: NeighbourStore, sides: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("mexma_cli.store.neighbours.fsync_file", full)
+    monkeypatch.setattr("mexma_cli.store.neighbours.fsync_file", full_disk)
     with pytest.raises(MexmaError, match="no space left on the disk"):
         write(store.path, sides, arrays((5, 3), (1, 1)), overwrite=True)
     assert NeighbourStore.open(store.path, verify=True).manifest.forward_k == 3

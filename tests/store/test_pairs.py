@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import random
 from pathlib import Path
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from mexma_cli import files as manifest
 from mexma_cli.errors import MexmaError
 from mexma_cli.store.pairs import TokenisedPairs, TokenisedPairsWriter
+from tests.stores import flip, full_disk
 
 FACTS: dict[str, Any] = {
     "name": "tatoeba",
@@ -82,12 +82,8 @@ def test_what_a_killed_run_left_goes_and_nothing_else(tmp_path: Path) -> None:
 
 def test_an_error_leaves_the_old_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path / "s", [([1], [2])])
-
-    def full(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     with monkeypatch.context() as patch:
-        patch.setattr(manifest.os, "fsync", full)
+        patch.setattr(manifest.os, "fsync", full_disk)
         with pytest.raises(MexmaError, match="no space left"):
             make(tmp_path / "s", [([3], [4])])
     assert TokenisedPairs.open(tmp_path / "s", verify=True).pair(0)[0].tolist() == [1]
@@ -97,12 +93,10 @@ def test_an_error_leaves_the_old_store(tmp_path: Path, monkeypatch: pytest.Monke
 def test_damage_is_named(tmp_path: Path) -> None:
     make(tmp_path / "s", [([1, 2, 3], [4])])
     path = tmp_path / "s" / "source.ids.npy"
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
+    flip(path)
     with pytest.raises(MexmaError, match=r"source\.ids\.npy is damaged: its checksum"):
         TokenisedPairs.open(tmp_path / "s", verify=True)
-    os.truncate(path, len(data) - 1)
+    os.truncate(path, 133)
     with pytest.raises(MexmaError, match=r"source\.ids\.npy is damaged: 133 bytes instead of 134"):
         TokenisedPairs.open(tmp_path / "s")
     path.unlink()

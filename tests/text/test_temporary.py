@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 from mexma_cli.store.shard import OpenShard
 from mexma_cli.text.temporary import temporary_space
+from tests.stores import full_disk
 
 MESSAGE = (
     f"error: no space left for temporary files in {tempfile.gettempdir()}\nhint: free some space there, or"
@@ -48,11 +48,7 @@ def test_vectors_of_a_text_that_is_mined(
 ) -> None:
     for name, lines in sentences.items():
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(OpenShard, "write", full)
+    monkeypatch.setattr(OpenShard, "write", full_disk)
     said = run("mine", tmp_path / "fra", tmp_path / "eng", "--model", tiny_encoder, "--device", "cpu")
     assert said.startswith(MESSAGE) and "is kept" not in said, said
 

@@ -13,7 +13,14 @@ from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
 from mexma_cli.stages.knn.search import EXACT, SearchResult, SearchSettings, journal_in, search
 from mexma_cli.store.comparable import check_comparable
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.neighbours import ARRAYS, NeighbourStore, NeighbourWriter, Side, is_neighbours, side_of
+from mexma_cli.store.neighbours import (
+    ARRAYS,
+    NeighbourStore,
+    NeighbourWriter,
+    SearchedStore,
+    is_neighbours,
+    side_of,
+)
 
 
 def find_neighbours(
@@ -126,5 +133,5 @@ def fill_repeated(
         ids[repeated] = found.forward_ids[repeated]
 
 
-def _side(store: EmbeddingStore, name: str, counts: RowCounts) -> Side:
+def _side(store: EmbeddingStore, name: str, counts: RowCounts) -> SearchedStore:
     return side_of(store, name, duplicates=counts.duplicates, empty=counts.empty, unusable=counts.unusable)

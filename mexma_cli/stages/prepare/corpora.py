@@ -16,7 +16,7 @@ from typing import Any
 from mexma_cli import languages
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file
-from mexma_cli.formats.moses import sides_of
+from mexma_cli.formats.moses import aligned_files
 from mexma_cli.recipe import Corpus, Data
 from mexma_cli.text.lines import Member, read_lines, scan
 
@@ -269,9 +269,9 @@ def _parts(paths: list[Path]) -> Iterator[tuple[PairFiles, tuple[str, str]]]:
                     names = archive.namelist()
             except zipfile.BadZipFile as error:
                 raise MexmaError(f"{path} is damaged: {error}", "fetch it again") from None
-            for sides in sides_of(names):
+            for sides in aligned_files(names):
                 yield PairFiles(tuple(Member(path, name) for name in sides.names)), sides.codes
-    for sides in sides_of(str(path) for path in paths):
+    for sides in aligned_files(str(path) for path in paths):
         yield PairFiles(tuple(map(Path, sides.names))), sides.codes
 
 
