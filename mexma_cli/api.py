@@ -193,7 +193,13 @@ def tune(
     return tune_files(candidates, gold, source_ids, target_ids, precision)
 
 
-def train(recipe: str | Path, overrides: Sequence[str] = (), *, resume: bool = False) -> Path:
+def train(
+    recipe: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    resume: bool = False,
+    plugin: str | Path | None = None,
+) -> Path:
     """Train an encoder, or a decomposer of its vectors, from a recipe in this process, as `mexma train` does.
 
     Text that was not prepared yet is prepared first.
@@ -202,6 +208,7 @@ def train(recipe: str | Path, overrides: Sequence[str] = (), *, resume: bool = F
         recipe: A YAML file, or the name of a recipe that comes with the package.
         overrides: Keys of the recipe to change, such as `trainer.steps=100`.
         resume: Go on with a run that was stopped or killed.
+        plugin: A Python file that registers an objective of your own, which the recipe names.
 
     Returns:
         The folder of the trained encoder, for `SentenceEncoder.load`; of a decomposer the run's folder, for
@@ -216,11 +223,13 @@ def train(recipe: str | Path, overrides: Sequence[str] = (), *, resume: bool = F
     PosixPath('runs/small/encoder')
     """
     from mexma_cli.evaluation.dev import dev_scorer
-    from mexma_cli.recipe import DecomposeRecipe, load_any
+    from mexma_cli.recipe import DecomposeRecipe, load_any, load_plugin
     from mexma_cli.stages.train.decompose import decompose
     from mexma_cli.stages.train.train import prepare_text
     from mexma_cli.stages.train.train import train as train_phases
 
+    if plugin is not None:
+        load_plugin(plugin)
     settings = load_any(recipe, overrides)
     if isinstance(settings, DecomposeRecipe):
         run = decompose(settings, resume)

@@ -65,4 +65,4 @@ def tiny_recipe(folder: Path, sentences: Mapping[str, Sequence[str]], keys: dict
         (folder / f"dev.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
     encoder = {"new": {"layers": 1, "width": 16, "heads": 2, "ffn": 32}, "tokenizer": {"vocabulary": 300}}
     dev = {"path": "dev.fra", "target_path": "dev.eng", "languages": ["fra_Latn"]}
-    return recipe_file(folder, pairs, {"encoder": encoder, "dev": dev} | keys, "fra_Latn")
+    return recipe_file(folder, pairs, {"encoder": encoder, "dev": dev} | keys, "fra_Latn", max_tokens=64)

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mexma_cli.commands.options import plugin_option
+
 if TYPE_CHECKING:
     from mexma_cli.stages.info.info import Info
 
 
 @click.command("info")
 @click.argument("path")
+@plugin_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(path: str, as_json: bool) -> None:
+def command(path: str, plugins: tuple[str, ...], as_json: bool) -> None:
     """Say what PATH is, and check it: all files are read and compared with their checksums.
 
     PATH is an embedding store, prepared pairs or a folder of them, a training run, a checkpoint, an
@@ -23,8 +26,11 @@ def command(path: str, as_json: bool) -> None:
     broken.
     """
     from mexma_cli.errors import MexmaError
+    from mexma_cli.recipe import load_plugin
     from mexma_cli.stages.info.info import inspect
 
+    for plugin in plugins:
+        load_plugin(plugin)
     info = inspect(path)
     problems = info.all_problems()
     if as_json:

@@ -52,6 +52,14 @@ decomposer_option = click.option(
     metavar="RUN",
     help="The finished run of a decomposer.",
 )
+plugin_option = click.option(
+    "--plugin",
+    "plugins",
+    multiple=True,
+    type=click.Path(),
+    metavar="FILE",
+    help="A Python file that registers an objective of your own, which the recipe names.",
+)
 
 
 ENCODER_NAMES = tuple(field.name for field in fields(EncoderChoice))

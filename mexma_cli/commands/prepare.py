@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mexma_cli.commands.options import plugin_option
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.errors import MexmaError
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 @click.command("prepare")
 @click.argument("recipe")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the recipe.")
+@plugin_option
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
@@ -34,7 +36,12 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the table as JSON lines.")
 def command(
-    recipe: str, overrides: tuple[str, ...], workers: int | None, dry_run: bool, as_json: bool
+    recipe: str,
+    overrides: tuple[str, ...],
+    plugins: tuple[str, ...],
+    workers: int | None,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Clean and tokenise the parallel text that RECIPE (a YAML file, or a shipped recipe's name) lists.
 
@@ -47,8 +54,10 @@ def command(
       mexma prepare 81langs --set data.root=/data/opus --dry-run
       mexma prepare 81langs --set data.root=/data/opus --workers 32
     """
-    from mexma_cli.recipe import load
+    from mexma_cli.recipe import load, load_plugin
 
+    for plugin in plugins:
+        load_plugin(plugin)
     settings = load(recipe, overrides)
     with progress(desc="planning" if dry_run else "preparing", unit="corpus") as bar:
         if dry_run:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mexma_cli.commands.options import plugin_option
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.text.amounts import counted
 
@@ -32,6 +33,7 @@ SHORT = {
 @click.command("train")
 @click.argument("recipe")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the recipe.")
+@plugin_option
 @click.option("--resume", is_flag=True, help="Go on with a run that was stopped or killed.")
 @click.option(
     "--nproc-per-node",
@@ -53,6 +55,7 @@ def command(
     context: click.Context,
     recipe: str,
     overrides: tuple[str, ...],
+    plugins: tuple[str, ...],
     resume: bool,
     processes: int | None,
     restarts: int,
@@ -71,9 +74,12 @@ def command(
       mexma train my.yaml --set trainer.steps=2000 --set run=runs/longer
       mexma train my.yaml --resume
       mexma train my.yaml --nproc-per-node 8
+      mexma train my.yaml --plugin my_loss.py
     """
-    from mexma_cli.recipe import DecomposeRecipe, load_any
+    from mexma_cli.recipe import DecomposeRecipe, load_any, load_plugin
 
+    for plugin in plugins:
+        load_plugin(plugin)
     settings = load_any(recipe, overrides)
     if isinstance(settings, DecomposeRecipe):
         from mexma_cli.commands.train_decompose import train_decomposer
@@ -98,6 +104,7 @@ def command(
     assert context.parent is not None
     flags = ["--quiet"] * context.parent.params["quiet"] + ["--verbose"] * context.parent.params["verbose"]
     arguments = [part for override in overrides for part in ("--set", override)] + ["--resume"] * resume
+    arguments += [part for plugin in plugins for part in ("--plugin", plugin)]
     hint = "--resume goes on from the last checkpoint"
     sys.exit(launch([*flags, "train", recipe, *arguments], processes, restarts, hint))
 

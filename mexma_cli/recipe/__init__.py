@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from mexma_cli.recipe.decompose import DecomposeRecipe, DecomposeTrainer
 from mexma_cli.recipe.load import load, load_any, shipped
+from mexma_cli.recipe.plugin import load_plugin
 from mexma_cli.recipe.registry import DecomposerSettings, ObjectiveSettings, objective
 from mexma_cli.recipe.section import Section
 from mexma_cli.recipe.sections import (
@@ -42,6 +43,7 @@ __all__ = [
     "Trainer",
     "load",
     "load_any",
+    "load_plugin",
     "objective",
     "shipped",
 ]

@@ -34,7 +34,7 @@ PLAIN = {
     "string_type": "should be text, which may need quotes",
     "too_long": "has {actual_length} entries, which is more than {max_length}",
     "tuple_type": "should be a list",
-    "union_tag_invalid": "should be one of {expected_tags}",
+    "union_tag_invalid": "should be one of {expected_tags}, or an objective of a --plugin FILE",
 }
 """Pydantic's kinds of errors -> what is said of them; others have words of ours already."""
 

@@ -1,7 +1,7 @@
 """The objectives that a recipe may name. Each is a class of settings, registered under its name.
 
 The package's own are the folders of `mexma_cli/objectives`: importing a folder's `settings.py`, which needs
-no torch, registers it. There is no other list of them.
+no torch, registers it. There is no other list of them. A user's own come from a file (`plugin.load_plugin`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic_core import PydanticKnownError
 
+from mexma_cli.errors import MexmaError
 from mexma_cli.recipe.section import Section
 
 _SYSTEMS = "mexma_cli.objectives"
@@ -30,7 +31,7 @@ class Registered(Section):
     @classmethod
     def kinds(cls) -> dict[str, type[Section]]:
         """The registered classes that this one stands for, by name."""
-        return {name: found for name, found in sorted(_all().items()) if issubclass(found, cls)}
+        return {name: found for name, found in sorted(registered().items()) if issubclass(found, cls)}
 
     @classmethod
     def chosen(cls, raw: Any) -> Self:
@@ -79,9 +80,14 @@ def objective(name: str, losses: type | str) -> Callable[[S], S]:
     Args:
         losses: The class that has the losses; or its place, `module:Class`, so that torch is not imported
             before it is needed.
+
+    Raises:
+        MexmaError: Another objective has this name.
     """
 
     def register(settings: S) -> S:
+        if name in _registered:
+            raise MexmaError(f"there is an objective {name!r} already ({_registered[name].__module__})")
         settings._losses = losses
         _registered[name] = settings
         return settings
@@ -89,7 +95,8 @@ def objective(name: str, losses: type | str) -> Callable[[S], S]:
     return register
 
 
-def _all() -> dict[str, type[Registered]]:
+def registered() -> dict[str, type[Registered]]:
+    """All objectives' settings by name, the package's own and those of plugins."""
     for found in pkgutil.iter_modules([str(Path(__file__).parent.parent / "objectives")]):
         if found.ispkg:
             importlib.import_module(f"{_SYSTEMS}.{found.name}.settings")

@@ -51,8 +51,8 @@ def said(override: str, recipe: str = SMALL) -> MexmaError:
         ("phases.words.objective={}", "`phases.words.objective.name` is missing"),
         (
             "phases.words.objective={name: mlm}",
-            "`phases.words.objective.name`: should be one of 'clft', 'contrastive', 'dap', 'mexma', 'words' "
-            "(is 'mlm')",
+            "`phases.words.objective.name`: should be one of 'clft', 'contrastive', 'dap', 'mexma', 'words', "
+            "or an objective of a --plugin FILE (is 'mlm')",
         ),
     ],
 )
