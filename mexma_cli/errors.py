@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 
 class MexmaError(Exception):
     """A mistake in what was given to the tool: a file, a line, a key, a device.
@@ -15,3 +17,19 @@ class MexmaError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+def require(package: str, extra: str, what: str) -> None:
+    """Find out before the work that a package is there.
+
+    Args:
+        package: As it is imported.
+        extra: Of ours, that brings it.
+        what: Needs it, for the message.
+
+    Raises:
+        MexmaError: It is not installed.
+    """
+    if importlib.util.find_spec(package) is None:
+        name = {"sklearn": "scikit-learn"}.get(package, package)
+        raise MexmaError(f"{what} needs {name}, which is not installed", f"pip install 'mexma-cli[{extra}]'")

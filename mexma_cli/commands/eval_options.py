@@ -48,13 +48,11 @@ split_option = click.option(
 
 @dataclass(frozen=True)
 class Session:
-    """One run of an evaluation: which encoder, where vectors are kept, and what becomes of the result."""
+    """One run of an evaluation: which encoder, and where vectors are kept."""
 
     choice: EncoderChoice
     cache: Path | None
     """None: no vectors are kept."""
-    as_json: bool
-    output: Path | None
 
     @contextmanager
     def embedder(self, sentences: int, encoder: SentenceEncoder | None = None) -> Iterator[Embedder]:
@@ -73,19 +71,6 @@ class Session:
             yield Embedder(encoder, self.cache, lambda done, _: bar.update(done))
         report_truncated(encoder)
 
-    def show(self, result: Result) -> None:
-        """Keep the result in a file, if one was named, and print it: as one JSON object or as tables.
-
-        Raises:
-            MexmaError: The file cannot be written.
-        """
-        from mexma_cli.reporting.tables import text_lines
-
-        if self.output is not None:
-            result.write(self.output)
-        lines = [json.dumps(result.to_json(), ensure_ascii=False)] if self.as_json else text_lines(result)
-        click.echo("\n".join(lines))
-
 
 def report_truncated(encoder: SentenceEncoder) -> None:
     """Say how many sentences were cut, if any."""
@@ -102,29 +87,34 @@ def evaluation(
     needs: str,
     lower_is_better: bool = False,
     refuses: Mapping[str, str] | None = None,
-) -> Callable[[Callable[..., None]], click.Command]:
-    """Make a function the command of `mexma eval` that is named after its file.
+) -> Callable[[Callable[..., Result]], click.Command]:
+    """Make a function that returns a result the command of `mexma eval` that is named after its file.
 
-    It gets --cache, --json, -o and the options of the encoder, which come to it as `session`. Whether the
-    result can be kept is found out before the function is called.
+    --cache and the options of the encoder come to it as `session`. Its result is kept in the file that -o
+    names, which is checked before the work, and printed: as tables, or with --json as one JSON object.
 
     Args:
         title, numbers, needs, lower_is_better: See `Heading`.
         refuses: Options of the encoder that have no meaning here, by parameter, and why.
     """
 
-    def decorate(function: Callable[..., None]) -> click.Command:
+    def decorate(function: Callable[..., Result]) -> click.Command:
         @functools.wraps(function, updated=())
         def command(
             encoder: EncoderChoice, cache: Path | None, as_json: bool, output: Path | None, **options: Any
         ) -> None:
+            from mexma_cli.reporting.tables import text_lines
             from mexma_cli.text.writing import prepare_output
 
             for name, reason in (refuses or {}).items():
                 if getattr(encoder, name) is not None:
                     raise click.UsageError(f"--{name.replace('_', '-')} is {reason}")
             prepare_output(output)
-            function(session=Session(encoder, cache, as_json, output), **options)
+            result = function(session=Session(encoder, cache), **options)
+            if output is not None:
+                result.write(output)
+            lines = [json.dumps(result.to_json(), ensure_ascii=False)] if as_json else text_lines(result)
+            click.echo("\n".join(lines))
 
         name = function.__module__.rpartition(".")[2]
         HEADINGS[name] = Heading(title, numbers, needs, lower_is_better)

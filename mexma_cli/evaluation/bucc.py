@@ -111,8 +111,8 @@ def _occurrences(sentences: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 def measure(
     sets: Sequence[MiningSet],
     embed: Embed,
-    margin: str = "ratio",
-    k: int = 4,
+    margin: str,
+    k: int,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> list[dict[str, Any]]:
     """A row for every set: `cosine f1`; the best F1 by margin, its threshold, precision and recall; and
@@ -173,30 +173,19 @@ def evaluate(
     sets: Sequence[MiningSet],
     folders: Sequence[Path],
     embed: Embedder,
-    margin: str,
-    k: int,
-    on_progress: Callable[[int, int], None],
+    margin: str = "ratio",
+    k: int = 4,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> Result:
-    """F1 of every mining set, and the means.
+    """F1 of every mining set, and the means. Those of `cosine f1` and `tuned f1` are over training splits
+    where there are some, as in the papers; that of `held-out f1` is over all sets that a threshold of another
+    split was applied to, and is called `test f1` if these are test splits only.
 
     Args:
         folders: As they were named.
         on_progress: As for `knn`.
     """
     rows = measure(sets, embed, margin, k, on_progress)
-    return bucc_result(rows, sets, folders, embed.describe(), margin, k)
-
-
-def bucc_result(
-    rows: list[dict[str, Any]],
-    sets: Sequence[MiningSet],
-    folders: Sequence[Path],
-    encoder: dict[str, Any],
-    margin: str,
-    k: int,
-) -> Result:
-    """The `Result`. Means of `cosine f1` and `tuned f1` are over training splits where there are some, as the
-    papers' are; of `held-out f1` over what a threshold was applied to, as `test f1` if that is test only."""
     main = [row for row in rows if row["split"] == "training"] or rows
     applied = [row for row in rows if row["held-out f1"] is not None]
     scores = {
@@ -211,4 +200,4 @@ def bucc_result(
     settings = {"data": [str(folder) for folder in folders], "margin": margin, "k": k}
     as_published = all(one.is_bucc for one in sets) and main[0]["split"] == "training"
     published = "bucc" if as_published and (margin, k) == ("ratio", 4) else None
-    return Result("bucc", encoder, settings, scores, rows, published)
+    return Result("bucc", embed.describe(), settings, scores, rows, published)

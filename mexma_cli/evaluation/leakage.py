@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mexma_cli.evaluation.embedder import Embed
-from mexma_cli.evaluation.readers.sts import Pairs
+from mexma_cli.evaluation.readers.sts import ScoredPairs
 from mexma_cli.evaluation.readers.tatoeba import GROUPS, AlignedPair, is_switched
 from mexma_cli.evaluation.sts import means_of_known, score_pairs
 from mexma_cli.evaluation.tatoeba import DIRECTIONS, precision_at_1
@@ -33,7 +33,7 @@ Row = dict[str, Any]
 
 
 def measure_leakage(
-    pairs: Sequence[AlignedPair], sets: Sequence[Pairs], embed: Embed, split: Split
+    pairs: Sequence[AlignedPair], sets: Sequence[ScoredPairs], embed: Embed, split: Split
 ) -> list[Row]:
     """Retrieval in both directions and similarity, with the encoder's vectors and each of their parts.
 

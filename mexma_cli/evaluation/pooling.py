@@ -12,7 +12,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.embedder import Embed
 from mexma_cli.evaluation.readers.aligned import AlignedTexts, read_texts
 from mexma_cli.evaluation.readers.augmented import Augmented, find_augmented
-from mexma_cli.evaluation.readers.sts import Pairs, find_files, read_pairs
+from mexma_cli.evaluation.readers.sts import ScoredPairs, find_files, read_pairs
 from mexma_cli.evaluation.sts import means_of_known, score_pairs
 from mexma_cli.evaluation.xsim import measure_xsim
 from mexma_cli.evaluation.xsimpp import measure_xsimpp
@@ -33,7 +33,7 @@ class PoolingData:
 
     aligned: AlignedTexts | None
     hard: Augmented | None
-    sets: list[Pairs]
+    sets: list[ScoredPairs]
     sts_paths: Sequence[Path]
 
     @property

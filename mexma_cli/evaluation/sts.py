@@ -14,7 +14,7 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.embedder import Embed, Embedder
-from mexma_cli.evaluation.readers.sts import Pairs
+from mexma_cli.evaluation.readers.sts import ScoredPairs
 from mexma_cli.reporting.result import Result
 from mexma_cli.text.amounts import counted
 
@@ -83,7 +83,7 @@ def means_of_known(*columns: Sequence[float | None]) -> tuple[float, ...] | None
     return tuple(fmean(column) for column in zip(*rows, strict=True)) if rows else None
 
 
-def evaluate(sets: Sequence[Pairs], paths: Sequence[Path], embed: Embedder) -> Result:
+def evaluate(sets: Sequence[ScoredPairs], paths: Sequence[Path], embed: Embedder) -> Result:
     """Correlations of all sets, and their means over the sets.
 
     Args:
@@ -99,7 +99,7 @@ def evaluate(sets: Sequence[Pairs], paths: Sequence[Path], embed: Embedder) -> R
     return Result("sts", embed.describe(), settings, scores, rows, "sts")
 
 
-def correlations(pairs: Pairs, embed: Embed) -> Iterator[dict[str, Any]]:
+def correlations(pairs: ScoredPairs, embed: Embed) -> Iterator[dict[str, Any]]:
     """A data set's row, after one for each of its parts."""
     name = ALIASES.get(pairs.name, pairs.name)
     if len(pairs.gold) != PUBLISHED.get(name, len(pairs.gold)):

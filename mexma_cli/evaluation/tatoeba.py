@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mexma_cli.evaluation.embedder import Embed, Embedder
+from mexma_cli.evaluation.embedder import Embedder
 from mexma_cli.evaluation.readers.tatoeba import GROUPS, PAIRS, AlignedPair, is_switched
 from mexma_cli.knn.exact import knn
 from mexma_cli.reporting.result import Result
@@ -34,19 +34,14 @@ def precision_at_1(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     )
 
 
-def measure_tatoeba(pairs: Sequence[AlignedPair], embed: Embed) -> list[dict[str, Any]]:
-    """Precision at 1 in both directions for every language, in percent."""
+def evaluate(pairs: Sequence[AlignedPair], folder: Path, embed: Embedder) -> Result:
+    """Precision at 1 in both directions for every language of a folder, in percent, and the means."""
     rows: list[dict[str, Any]] = []
     for pair in pairs:
-        there, back = precision_at_1(embed(pair.sentences), embed(pair.english))
+        found = precision_at_1(embed(pair.sentences), embed(pair.english))
         row = {"language": pair.language, "pairs": len(pair.english)}
-        rows.append(row | dict(zip(DIRECTIONS, (there, back), strict=True)))
-    return rows
-
-
-def evaluate(pairs: Sequence[AlignedPair], folder: Path, embed: Embedder) -> Result:
-    """Precision at 1 in both directions for every language of a folder, and the means."""
-    return tatoeba_result(measure_tatoeba(pairs, embed), folder, embed.describe())
+        rows.append(row | dict(zip(DIRECTIONS, found, strict=True)))
+    return tatoeba_result(rows, folder, embed.describe())
 
 
 def tatoeba_result(rows: list[dict[str, Any]], folder: Path, encoder: dict[str, Any]) -> Result:

@@ -55,7 +55,7 @@ class FineTuning:
 
 
 @dataclass(frozen=True)
-class Sequences:
+class TokenisedPairs:
     """Pairs as token ids, with the sentence (0 or 1) that each token is of."""
 
     ids: list[np.ndarray]
@@ -86,7 +86,7 @@ class PairClassifier(nn.Module):
     def _positions(self) -> int:
         return self.transformer.config.max_position_embeddings - first_position(self.transformer)
 
-    def sequences(self, pairs: Inference) -> Sequences:
+    def sequences(self, pairs: Inference) -> TokenisedPairs:
         """Premise and hypothesis as one sequence; of the longer one tokens are cut until both fit."""
         backend = self.tokenizer.backend_tokenizer
         backend.no_padding()
@@ -96,7 +96,7 @@ class PairClassifier(nn.Module):
             found = backend.encode_batch(list(zip(pairs.premises, pairs.hypotheses, strict=True)))
         finally:
             backend.no_truncation()
-        return Sequences([np.array(one.ids) for one in found], [np.array(one.type_ids) for one in found])
+        return TokenisedPairs([np.array(one.ids) for one in found], [np.array(one.type_ids) for one in found])
 
     def forward(self, ids: Sequence[np.ndarray], types: Sequence[np.ndarray]) -> torch.Tensor:
         """Logits, [n, 3]."""
@@ -189,7 +189,7 @@ def predict(model: PairClassifier, pairs: Inference, autocast: Autocast) -> np.n
     return found
 
 
-def _by_budget(tokens: Sequences, rows: np.ndarray) -> Iterator[np.ndarray]:
+def _by_budget(tokens: TokenisedPairs, rows: np.ndarray) -> Iterator[np.ndarray]:
     for part in by_token_budget([len(tokens.ids[row]) for row in rows], TOKENS_PER_BATCH):
         yield rows[part]
 

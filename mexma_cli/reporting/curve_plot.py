@@ -110,7 +110,7 @@ def _draw_panel(axes: Any, name: str, runs: Sequence[curves.RunCurves]) -> None:
     axes.xaxis.get_major_locator().set_params(nbins=6, integer=True)
 
 
-def _draw_curve(axes: Any, curve: curves.Curve, start: int, colour: str, dash: str) -> None:
+def _draw_curve(axes: Any, curve: curves.TrainingCurve, start: int, colour: str, dash: str) -> None:
     steps, values = start + np.array(curve.steps), np.array(curve.values)
     if len(values) >= MANY:
         axes.plot(steps, values, color=colour, alpha=0.25, linewidth=0.7)

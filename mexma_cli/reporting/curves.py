@@ -36,7 +36,7 @@ BEST: dict[str, Literal["least", "most", "none"]] = {
 
 
 @dataclass
-class Curve:
+class TrainingCurve:
     """A number by step. Records that lack it, or have null (an fp16 overflow), are left out.
 
     Attributes:
@@ -75,7 +75,7 @@ class PhaseCurves:
 
     name: str
     steps: int = 0
-    curves: dict[str, Curve] = field(default_factory=dict)
+    curves: dict[str, TrainingCurve] = field(default_factory=dict)
 
 
 @dataclass
@@ -170,7 +170,7 @@ def summary(run: RunCurves) -> dict[str, Any]:
     return {"run": run.name, "phases": phases}
 
 
-def _listed(runs: Sequence[RunCurves]) -> Iterator[tuple[str, str, str, Curve, int]]:
+def _listed(runs: Sequence[RunCurves]) -> Iterator[tuple[str, str, str, TrainingCurve, int]]:
     """Phase, curve's name, run's name, curve, phase's steps; what is to be compared side by side."""
     for phase_name in dict.fromkeys(phase.name for run in runs for phase in run.phases):
         for name in names(runs):
@@ -190,7 +190,7 @@ def _phases(records: Sequence[dict[str, Any]]) -> list[PhaseCurves]:
         values |= {name: record.get(name) for name in NAMES if name in record and name != "dev"}
         for name, value in values.items():
             if isinstance(value, int | float) and math.isfinite(value):
-                curve = phase.curves.setdefault(name, Curve())
+                curve = phase.curves.setdefault(name, TrainingCurve())
                 curve.steps.append(record["step"])
                 curve.values.append(float(value))
     return list(phases.values())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mexma_cli.errors import MexmaError
+from mexma_cli.errors import MexmaError, require
 from mexma_cli.files import whole_file
 
 if TYPE_CHECKING:
@@ -26,12 +26,7 @@ def check_plottable(path: Path, formats: Sequence[str] = FORMATS) -> None:
     if path.suffix.lower() not in formats:
         known = f"{', '.join(formats[:-1])} or {formats[-1]}"
         raise MexmaError(f"{path}: a picture can be {known}", "give it another name")
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise MexmaError(
-            "a picture needs matplotlib, which is not installed", "pip install 'mexma-cli[plot]'"
-        ) from None
+    require("matplotlib", "plot", "a picture")
 
 
 def save(figure: Figure, path: Path) -> None:

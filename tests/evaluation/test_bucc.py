@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.bucc import bucc_result, cosine_f1, measure, ranked, weighted_f1
+from mexma_cli.evaluation.bucc import cosine_f1, evaluate, ranked, weighted_f1
 from mexma_cli.evaluation.readers.mining import MiningSet, read_sets
 from mexma_cli.evaluation.tatoeba import precision_at_1
 from mexma_cli.mining.threshold import choose
+from tests.evaluation.known import Known
 from tests.reference import laser, laser_printed, laser_text
 
 
@@ -132,39 +133,40 @@ def test_threshold_of_training_is_applied_to_test(tmp_path: Path) -> None:
     assert [(one.pair, one.split) for one in sets] == [
         ("fra-eng", one) for one in ("sample", "test", "training")
     ]
-    rows = {row["split"]: row for row in measure(sets, letters)}
-    assert rows["training"]["held-out f1"] is None and rows["training"]["tuned on"] is None
+    result = evaluate(sets, [tmp_path], Known(letters))
+    rows = {row["split"]: row for row in result.rows}
+    assert rows["training"]["test f1"] is None and rows["training"]["tuned on"] is None
     assert rows["test"]["tuned on"] == "training"
-    assert rows["test"]["held-out f1"] <= rows["test"]["tuned f1"]
+    assert rows["test"]["test f1"] <= rows["test"]["tuned f1"]
     test = next(one for one in sets if one.split == "test")
     scored = ranked(test, letters(test.sources), letters(test.targets))
     kept = scored.scores > rows["training"]["threshold"]
     expected = 100 * 2 * int((kept & scored.is_gold).sum()) / (int(kept.sum()) + 4)
-    assert 0 < rows["test"]["held-out f1"] == pytest.approx(expected)
-    result = bucc_result(list(rows.values()), sets, [tmp_path], {"name": "letters"}, "ratio", 4)
+    assert 0 < rows["test"]["test f1"] == pytest.approx(expected)
     assert result.benchmark == "bucc"
     assert result.scores["tuned f1"] == rows["training"]["tuned f1"]
-    assert rows["sample"]["held-out f1"] is None  # the threshold is for the test split
+    assert rows["sample"]["test f1"] is None  # the threshold is for the test split
     assert result.scores["test f1"] == pytest.approx(expected)
     both = [one for one in sets if one.split != "sample"]
-    result = bucc_result(measure(both, letters), both, [tmp_path], {"name": "letters"}, "ratio", 4)
+    result = evaluate(both, [tmp_path], Known(letters))
     assert result.scores["test f1"] == pytest.approx(expected) == result.rows[0]["test f1"]
 
 
 def test_without_public_gold_sample_gives_the_threshold(tmp_path: Path) -> None:
     for split, gold in (("sample", PAIRS), ("training", PAIRS), ("test", None)):
         put_set(tmp_path, f"fr-en.{split}", gold)
-    rows = {row["split"]: row for row in measure(read_sets([tmp_path]), letters)}
+    result = evaluate(read_sets([tmp_path]), [tmp_path], Known(letters))
+    rows = {row["split"]: row for row in result.rows}
     assert rows.keys() == {"sample", "training"} and rows["training"]["tuned on"] == "sample"
 
 
 def test_one_split_is_halved(tmp_path: Path) -> None:
     put_set(tmp_path, "fr-en", PAIRS, ".tsv.gz")
-    (row,) = measure(read_sets([tmp_path]), letters)
+    result = evaluate(read_sets([tmp_path]), [tmp_path], Known(letters))
+    (row,) = result.rows
     assert row["tuned on"] == "half of it" and row["held-out f1"] is not None
     assert row["split"] == "-" and row["gold"] == 8
-    sets = read_sets([tmp_path])
-    assert bucc_result([row], sets, [tmp_path], {"name": "letters"}, "ratio", 4).benchmark is None
+    assert result.benchmark is None
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mexma_cli.evaluation.leakage import leakage_scores, measure_leakage, plane, published_as
-from mexma_cli.evaluation.readers.sts import Pairs
+from mexma_cli.evaluation.readers.sts import ScoredPairs
 from mexma_cli.evaluation.readers.tatoeba import GROUPS, AlignedPair
 from mexma_cli.reporting import published
 from mexma_cli.reporting.cloud_plot import COLOURS, draw_clouds
@@ -41,7 +41,7 @@ def pair(language: str) -> AlignedPair:
 
 def test_parts_side_by_side() -> None:
     gold = np.array([5.0, 0.0, 4.0, 1.0])
-    sts = Pairs("own", gold, ("a 1", "a 2", "a 3", "a 4"), ("a 1", "a 3", "a 3", "a 5"), ("",) * 4)
+    sts = ScoredPairs("own", gold, ("a 1", "a 2", "a 3", "a 4"), ("a 1", "a 3", "a 3", "a 5"), ("",) * 4)
     rows = measure_leakage([pair("fra"), pair("deu")], [sts], embed, split)
     assert [(row["data"], row["measure"], row["pairs"]) for row in rows] == [
         *(("fra", "xx->eng", 12), ("fra", "eng->xx", 12), ("deu", "xx->eng", 12), ("deu", "eng->xx", 12)),

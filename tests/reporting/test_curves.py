@@ -54,10 +54,10 @@ def test_phases_and_terms(run: Path) -> None:
         ("mexma", 15),
     ]
     words, mexma = (phase.curves for phase in read.phases)
-    assert words["contrastive"] == curves.Curve([10, 20], [3.0, 2.0]) and "alignment" not in words
-    assert mexma["alignment"] == curves.Curve([5, 10, 15], [4.5, 3.5, 4.0])
-    assert mexma["dev"] == curves.Curve([10], [12.5])
-    assert mexma["gradient_norm"] == curves.Curve([5, 15], [1.0, 1.0])  # null: it overflowed
+    assert words["contrastive"] == curves.TrainingCurve([10, 20], [3.0, 2.0]) and "alignment" not in words
+    assert mexma["alignment"] == curves.TrainingCurve([5, 10, 15], [4.5, 3.5, 4.0])
+    assert mexma["dev"] == curves.TrainingCurve([10], [12.5])
+    assert mexma["gradient_norm"] == curves.TrainingCurve([5, 15], [1.0, 1.0])  # null: it overflowed
     assert curves.names([read]) == [
         *("loss", "contrastive", "alignment"),
         *("dev", "learning_rate", "gradient_norm", "tokens_per_second"),
@@ -97,11 +97,11 @@ def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
 
 def test_smoothing_keeps_length_and_level() -> None:
     rng = np.random.default_rng(0)
-    noisy = curves.Curve(list(range(400)), (5 + rng.normal(size=400)).tolist())
+    noisy = curves.TrainingCurve(list(range(400)), (5 + rng.normal(size=400)).tolist())
     smooth = noisy.smoothed()
     assert len(smooth) == 400 and smooth.std() < 0.5 and abs(smooth.mean() - 5) < 0.1
     assert smooth[200] == pytest.approx(np.mean(noisy.values[195:205]))
-    assert curves.Curve([1], [3.0]).smoothed().tolist() == [3.0]
+    assert curves.TrainingCurve([1], [3.0]).smoothed().tolist() == [3.0]
 
 
 def test_a_record_that_is_being_written_is_left_out(run: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from mexma_cli.commands.eval_options import (
+    Result,
     Session,
     evaluation,
     languages_option,
@@ -47,7 +48,7 @@ def command(
     split: str,
     picture: Path | None,
     sentences: tuple[str, ...],
-) -> None:
+) -> Result:
     """The entropy, in nats, of what the first token attends to in the last layer: mean over sentences.
 
     Low: few tokens make the sentence's vector; the logarithm of the length: all do alike (MEXMA, section
@@ -87,4 +88,4 @@ def command(
     with progress(total=len(texts), unit="language") as bar:
         result = evaluate(encoder, source, languages, texts, bar.update)
     report_truncated(encoder)
-    session.show(result)
+    return result

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.eval_options import Session, evaluation
+from mexma_cli.commands.eval_options import Result, Session, evaluation
 from mexma_cli.commands.inputs import progress_bar
 from mexma_cli.commands.options import margin_option, neighbourhood_option
 
@@ -20,7 +20,7 @@ from mexma_cli.commands.options import margin_option, neighbourhood_option
 @click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @margin_option
 @neighbourhood_option
-def command(session: Session, folders: tuple[Path, ...], margin: str, k: int) -> None:
+def command(session: Session, folders: tuple[Path, ...], margin: str, k: int) -> Result:
     """F1 of mining translations from two monolingual texts.
 
     \b
@@ -48,5 +48,4 @@ def command(session: Session, folders: tuple[Path, ...], margin: str, k: int) ->
     sentences = sum(len(one.sources) + len(one.targets) for one in sets)
     with ExitStack() as stack:
         embed = stack.enter_context(session.embedder(sentences))
-        result = evaluate(sets, folders, embed, margin, k, progress_bar(stack, "mining"))
-    session.show(result)
+        return evaluate(sets, folders, embed, margin, k, progress_bar(stack, "mining"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from mexma_cli.commands.eval_options import Session, evaluation
+from mexma_cli.commands.eval_options import Result, Session, evaluation
 from mexma_cli.commands.options import decomposer_option
 from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder
 
@@ -55,7 +55,7 @@ def command(
     languages: str | None,
     sets: tuple[Path, ...],
     plot: Path | None,
-) -> None:
+) -> Result:
     """Retrieval and similarity by meaning and by language, side by side.
 
     A good decomposer finds translations by the meaning part as well as by the whole vectors, and by the
@@ -98,7 +98,7 @@ def command(
             title = f"{name}: sentences in the plane of their two principal components"
             draw_clouds(plot, clouds(pairs[:PANELS], embed, split), title)
     described = embed.describe() | {"name": f"{encoder.name}, {name}", "run": str(run)}
-    session.show(leakage_result(rows, folder, sets, described))
+    return leakage_result(rows, folder, sets, described)
 
 
 def _encoder(decomposer: TrainedDecomposer, choice: EncoderChoice) -> SentenceEncoder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mexma_cli.commands.eval_options import Session, evaluation
+from mexma_cli.commands.eval_options import Result, Session, evaluation
 from mexma_cli.commands.progress import progress
 from mexma_cli.stages.embed.inputs import load_encoder
 
@@ -16,7 +16,7 @@ from mexma_cli.stages.embed.inputs import load_encoder
     metavar="LIST",
     help="Names of mteb (STS12,STS22:fr) or tables of the MEXMA paper (table4,table27), with commas.",
 )
-def command(session: Session, tasks: str) -> None:
+def command(session: Session, tasks: str) -> Result:
     """Run tasks of the mteb package (extra `mteb`): the scores that it reports, in percent.
 
     The paper's tables by name: table2 (classification), table3 (pair classification) and table4 (STS) with
@@ -33,7 +33,7 @@ def command(session: Session, tasks: str) -> None:
       mexma eval mteb --tasks table4 --model facebook/MEXMA -o sts.json
       mexma eval mteb --tasks STS12,STS22:fr,BUCC.v2
     """
-    from mexma_cli.evaluation.extras import require
+    from mexma_cli.errors import require
     from mexma_cli.evaluation.mteb_tasks import choose
 
     chosen = choose([word for word in tasks.replace(" ", ",").split(",") if word])
@@ -43,5 +43,4 @@ def command(session: Session, tasks: str) -> None:
     found = get_tasks(chosen.tasks)
     encoder = MtebEncoder(load_encoder(session.choice), session.cache)
     with progress(found, unit="task") as bar:
-        result = evaluate(encoder, bar, chosen, tasks, bar.set_postfix_str)
-    session.show(result)
+        return evaluate(encoder, bar, chosen, tasks, bar.set_postfix_str)

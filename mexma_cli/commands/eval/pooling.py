@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.eval_options import Session, evaluation, languages_option, split_option
+from mexma_cli.commands.eval_options import Result, Session, evaluation, languages_option, split_option
 from mexma_cli.stages.embed.inputs import BUNDLED, load_encoder
 
 
@@ -29,7 +29,7 @@ from mexma_cli.stages.embed.inputs import BUNDLED, load_encoder
 @split_option
 def command(
     session: Session, folder: Path | None, sts: tuple[Path, ...], languages: str | None, split: str
-) -> None:
+) -> Result:
     """Measure an encoder twice: by its first token, and by the mean of its tokens (`uniform`).
 
     As the paper's Table 10, with the same weights, on what is named: xsim into English, xsim++ where its
@@ -56,4 +56,4 @@ def command(
         cls, described = measure(data, embed), embed.describe()
     with session.embedder(data.sentences, load_encoder(replace(choice, pooling="mean"))) as embed:
         uniform = measure(data, embed)
-    session.show(pooling_result(data, cls, uniform, described))
+    return pooling_result(data, cls, uniform, described)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.eval_options import Session, evaluation
+from mexma_cli.commands.eval_options import Result, Session, evaluation
 from mexma_cli.commands.progress import progress
 
 
@@ -21,7 +21,7 @@ from mexma_cli.commands.progress import progress
     show_default=True,
     help="Folds, outer and inner; SentEval's own quick setting is 5.",
 )
-def command(session: Session, folders: tuple[Path, ...], kfold: int) -> None:
+def command(session: Session, folders: tuple[Path, ...], kfold: int) -> Result:
     """Classify with SentEval's seven tasks of the paper: MR SST2 TREC CR SUBJ MPQA MRPC. Accuracy, percent.
 
     A logistic regression on the frozen vectors, the inverse penalty chosen from 1/4 to 8: by folds inside
@@ -38,7 +38,7 @@ def command(session: Session, folders: tuple[Path, ...], kfold: int) -> None:
       mexma eval senteval SentEval/data/downstream --model facebook/MEXMA
       mexma eval senteval data/senteval data/mrpc --kfold 5
     """
-    from mexma_cli.evaluation.extras import require
+    from mexma_cli.errors import require
 
     require("sklearn", "eval", "SentEval's logistic regression")
     from mexma_cli.evaluation.readers.senteval import read_tasks
@@ -57,5 +57,4 @@ def command(session: Session, folders: tuple[Path, ...], kfold: int) -> None:
             bar.set_postfix_str(task, refresh=False)
             bar.update()
 
-        result = evaluate(features, folders, kfold, embed.describe(), on_fit)
-    session.show(result)
+        return evaluate(features, folders, kfold, embed.describe(), on_fit)

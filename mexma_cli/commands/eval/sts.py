@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.eval_options import Session, evaluation
+from mexma_cli.commands.eval_options import Result, Session, evaluation
 
 
 @evaluation(
@@ -15,7 +15,7 @@ from mexma_cli.commands.eval_options import Session, evaluation
     "scored pairs: STS 2012 to 2017, STS benchmark, SICK",
 )
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE|DIR...")
-def command(session: Session, paths: tuple[Path, ...]) -> None:
+def command(session: Session, paths: tuple[Path, ...]) -> Result:
     """Correlate cosines of sentence pairs with people's scores: Spearman and Pearson, in percent.
 
     \b
@@ -39,5 +39,4 @@ def command(session: Session, paths: tuple[Path, ...]) -> None:
 
     sets = [read_pairs(path) for path in find_files(paths)]
     with session.embedder(2 * sum(len(pairs.gold) for pairs in sets)) as embed:
-        result = evaluate(sets, paths, embed)
-    session.show(result)
+        return evaluate(sets, paths, embed)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.eval_options import Session, evaluation
+from mexma_cli.commands.eval_options import Result, Session, evaluation
 
 
 @evaluation(
@@ -19,7 +19,7 @@ from mexma_cli.commands.eval_options import Session, evaluation
     metavar="LIST",
     help="14, 28 or 36 (the DAP paper's), or codes with commas between them.  [default: all in DIR]",
 )
-def command(session: Session, folder: Path, languages: str | None) -> None:
+def command(session: Session, folder: Path, languages: str | None) -> Result:
     """The percentage of sentences whose nearest sentence by cosine is their translation (P@1).
 
     DIR holds tatoeba.<l>-eng.<l> and tatoeba.<l>-eng.eng, line-aligned, one pair of files a language, as in
@@ -35,5 +35,4 @@ def command(session: Session, folder: Path, languages: str | None) -> None:
 
     pairs = read_tatoeba(folder, languages)
     with session.embedder(sum(2 * len(pair.english) for pair in pairs)) as embed:
-        result = evaluate(pairs, folder, embed)
-    session.show(result)
+        return evaluate(pairs, folder, embed)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from mexma_cli.commands.eval_options import (
+    Result,
     Session,
     evaluation,
     languages_option,
@@ -26,7 +27,7 @@ from mexma_cli.stages.embed.inputs import load_encoder
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @languages_option
 @split_option
-def command(session: Session, folder: Path, languages: str | None, split: str) -> None:
+def command(session: Session, folder: Path, languages: str | None, split: str) -> Result:
     """Look for the tokens nearest to 750 English ones in all languages, and say whose they are. Percent.
 
     Three random tokens of each of the first 250 English sentences; their nearest among all tokens of all
@@ -50,4 +51,4 @@ def command(session: Session, folder: Path, languages: str | None, split: str) -
     with progress(total=1 + len(data.texts), unit="language") as bar:
         result = evaluate(encoder, data, bar.update)
     report_truncated(encoder)
-    session.show(result)
+    return result

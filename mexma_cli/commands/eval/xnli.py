@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.eval_options import Session, evaluation
+from mexma_cli.commands.eval_options import Result, Session, evaluation
 from mexma_cli.commands.progress import progress
 from mexma_cli.stages.embed.inputs import load_encoder
 
@@ -37,7 +37,9 @@ PAIRS = "for sentences; here pairs are read, as the paper does it."
     show_default=True,
     help="Of the fresh layers and the order.",
 )
-def command(session: Session, folder: Path, epochs: int, batch: int, learning_rate: float, seed: int) -> None:
+def command(
+    session: Session, folder: Path, epochs: int, batch: int, learning_rate: float, seed: int
+) -> Result:
     """Fine-tune on MultiNLI's English pairs, and test on XNLI's languages: accuracy, percent.
 
     As in Appendix C of the DAP paper: premise and hypothesis are read together (128 tokens at most), with a
@@ -69,5 +71,4 @@ def command(session: Session, folder: Path, epochs: int, batch: int, learning_ra
             bar.update(pairs)
             bar.set_postfix(loss=f"{loss:.3f}")
 
-        result = evaluate(encoder, data, settings, precision, on_step)
-    session.show(result)
+        return evaluate(encoder, data, settings, precision, on_step)

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.eval_options import Session, evaluation, languages_option, split_option, target_option
+from mexma_cli.commands.eval_options import (
+    Result,
+    Session,
+    evaluation,
+    languages_option,
+    split_option,
+    target_option,
+)
 from mexma_cli.commands.options import margin_option, neighbourhood_option
 
 
@@ -24,7 +31,7 @@ from mexma_cli.commands.options import margin_option, neighbourhood_option
 @neighbourhood_option
 def command(
     session: Session, folder: Path, languages: str | None, target: str, split: str, margin: str, k: int
-) -> None:
+) -> Result:
     """The percentage of sentences whose translation is not what margin-based search finds.
 
     DIR is FLORES-200 (with devtest/<code>.devtest), NTREX-128, or any folder of line-aligned <code>.txt,
@@ -45,5 +52,4 @@ def command(
 
     data = read_texts(folder, split, languages, target)
     with session.embedder(data.sentences) as embed:
-        result = evaluate(data, embed, margin, k)
-    session.show(result)
+        return evaluate(data, embed, margin, k)

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.eval_options import Session, evaluation, languages_option, split_option, target_option
+from mexma_cli.commands.eval_options import (
+    Result,
+    Session,
+    evaluation,
+    languages_option,
+    split_option,
+    target_option,
+)
 from mexma_cli.commands.options import margin_option, neighbourhood_option
 
 
@@ -37,7 +44,7 @@ def command(
     split: str,
     margin: str,
     k: int,
-) -> None:
+) -> Result:
     """xsim++: as `mexma eval xsim`, with sentences among the targets that look like a translation.
 
     DIR is as for xsim. The hard negatives are two files: <target>_augmented.devtest, one sentence a line,
@@ -60,5 +67,4 @@ def command(
     data = read_texts(folder, split, languages, target)
     hard = find_augmented(data, augmented)
     with session.embedder(data.sentences + len(hard.lines)) as embed:
-        result = evaluate(data, hard, embed, margin, k)
-    session.show(result)
+        return evaluate(data, hard, embed, margin, k)

@@ -30,7 +30,7 @@ _ENTAILMENTS = {"NEUTRAL", "ENTAILMENT", "CONTRADICTION"}
 
 
 @dataclass(frozen=True)
-class Pairs:
+class ScoredPairs:
     """A data set.
 
     Attributes:
@@ -38,7 +38,7 @@ class Pairs:
         gold: float64 [n].
         left, right: n sentences.
         parts: Name of each pair's part; empty strings where the file has none.
-        unscored: Pairs that SemEval published without a score, and that are left out.
+        unscored: ScoredPairs that SemEval published without a score, and that are left out.
     """
 
     name: str
@@ -77,7 +77,7 @@ def _plain(file: Path) -> Path:
     return whole.with_name(plain_name(whole.name))
 
 
-def read_pairs(path: Path) -> Pairs:
+def read_pairs(path: Path) -> ScoredPairs:
     """Read a file in any of the layouts.
 
     Raises:
@@ -171,7 +171,7 @@ def _score(text: str) -> float:
     return value
 
 
-def _read_semeval(path: Path) -> Pairs:
+def _read_semeval(path: Path) -> ScoredPairs:
     plain = path.with_name(plain_name(path.name).replace(".input.", ".gs.", 1))
     gold = plain_or_compressed(plain)
     if gold is None:
@@ -194,10 +194,10 @@ def _two_sentences(line: str) -> tuple[str, str]:
     return cells[0], cells[1]
 
 
-def _pairs(path: Path, name: str, rows: Sequence[Row], unscored: int = 0) -> Pairs:
+def _pairs(path: Path, name: str, rows: Sequence[Row], unscored: int = 0) -> ScoredPairs:
     if len(rows) < 2:
         raise MexmaError(f"{path} has {counted(len(rows), 'scored pair')}: too few to correlate")
     scores, left, right, parts = zip(*rows, strict=True)
     if len(set(scores)) == 1:
         raise MexmaError(f"{path}: all scores are {scores[0]:g}, which correlates with nothing")
-    return Pairs(name, np.array(scores), left, right, parts, unscored)
+    return ScoredPairs(name, np.array(scores), left, right, parts, unscored)
