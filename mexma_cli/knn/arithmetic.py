@@ -118,9 +118,9 @@ def _seconds(arithmetic: Arithmetic, dim: int, fastest: float) -> float:
     exact = as_tensor(x[:16]).double().numpy() @ as_tensor(y).double().numpy().T
     if (np.abs(found - exact) > np.abs(exact) * arithmetic.spread + (_ENDS * dim) ** 2 * 2.0**-24).any():
         return np.inf  # sums of int8 overflow on processors that have no instruction for them
-    if _timed(lambda: multiply(x[:16], buffer)) > fastest:
+    if timed(lambda: multiply(x[:16], buffer)) > fastest:
         return np.inf
-    return min(_timed(lambda: multiply(x, buffer)) for _ in range(3))
+    return min(timed(lambda: multiply(x, buffer)) for _ in range(3))
 
 
 def _extremes(rng: np.random.Generator, rows: int, dim: int) -> np.ndarray:
@@ -129,7 +129,8 @@ def _extremes(rng: np.random.Generator, rows: int, dim: int) -> np.ndarray:
     return _ENDS * signs
 
 
-def _timed(work: Callable[[], object]) -> float:
+def timed(work: Callable[[], object]) -> float:
+    """Seconds that some work takes."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began

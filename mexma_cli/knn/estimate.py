@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import numpy as np
 
 from mexma_cli.knn import exact as neighbours
 from mexma_cli.knn import kernels, tiles
+from mexma_cli.knn.arithmetic import timed
 from mexma_cli.knn.blocks import Side, pairs_expected
 from mexma_cli.knn.journal import Place
 from mexma_cli.knn.sweep import Sweep
@@ -31,15 +29,9 @@ def seconds_needed(n: int, m: int, dim: int, k: int) -> float:
     backward = np.full((width, min(k, height)), kernels.key(np.float32(2), 0))
     arithmetic = neighbours.arithmetic_for(x, y, (n, m), k)
     sweep = Sweep(x, y, forward, backward, arithmetic)
-    tile = min(_seconds(lambda: sweep.run(Place(height, 0, 0))) for _ in range(_PROBED))
+    tile = min(timed(lambda: sweep.run(Place(height, 0, 0))) for _ in range(_PROBED))
     rows, columns = (rng.integers(0, size, 20_000) for size in (height, width))
     vectors = x.raw(0, height), y.raw(0, width)
-    cosine = min(_seconds(lambda: kernels.dots(*vectors, rows, columns)) for _ in range(_PROBED)) / 20_000
+    cosine = min(timed(lambda: kernels.dots(*vectors, rows, columns)) for _ in range(_PROBED)) / 20_000
     pairs = pairs_expected(x, y, (n, m), k, arithmetic)
     return n / height * (m / width) * tile + pairs * cosine
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began

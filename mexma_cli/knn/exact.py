@@ -25,8 +25,6 @@ from mexma_cli.text import amounts
 
 log = logging.getLogger(__name__)
 
-__all__ = ["Journal", "Neighbours", "TooLittleMemory", "VectorSource", "bytes_needed", "knn", "least_bytes"]
-
 X_ROWS = 1 << 16
 """Rows of x that are held at once where the memory has no limit; more would not make it faster."""
 MORE_MEMORY = "more --memory, a smaller -k, or the text in parts"

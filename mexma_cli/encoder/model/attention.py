@@ -61,21 +61,23 @@ def choose_backend(wanted: str, device: torch.device | str, dropout: float = 0.0
         raise MexmaError(
             f"attention {wanted!r} needs a CUDA device, this is {device}", "use auto or bucketed"
         )
-    if wanted == "varlen" and not _has(_VARLEN):
-        raise MexmaError("attention 'varlen' is not in this torch", "torch 2.10 or newer, or xformers")
-    if wanted == "varlen" and not _is_ampere(device):
-        name = torch.cuda.get_device_name(device)
-        raise MexmaError(f"attention 'varlen' needs an Ampere GPU or newer, this is {name}", "use auto")
-    if wanted == "varlen" and dropout:
-        raise MexmaError(*_NO_DROPOUT)
-    if wanted == "xformers" and not _has(_XFORMERS):
+    if wanted == "varlen":
+        if not _has(_VARLEN):
+            raise MexmaError("attention 'varlen' is not in this torch", "torch 2.10 or newer, or xformers")
+        if not _is_ampere(device):
+            name = torch.cuda.get_device_name(device)
+            raise MexmaError(f"attention 'varlen' needs an Ampere GPU or newer, this is {name}", "use auto")
+        if dropout:
+            raise MexmaError(*_NO_DROPOUT)
+        return "varlen"
+    if not _has(_XFORMERS):
         raise MexmaError("attention 'xformers' is not installed", "pip install 'mexma-cli[gpu]'")
-    if wanted == "xformers" and not _xformers_runs(device):
+    if not _xformers_runs(device):
         raise MexmaError(
             f"attention 'xformers' does not run with this torch ({torch.__version__})",
             "see `python -m xformers.info`; install the xformers that was built for it, or use auto",
         )
-    return "xformers" if wanted == "xformers" else "varlen"
+    return "xformers"
 
 
 def use_packed_attention(model: PreTrainedModel) -> None:

@@ -55,7 +55,7 @@ class Bitext:
     @property
     def path(self) -> Path:
         """The store."""
-        return store_path_of(self.data, self.corpus.name, self.language)
+        return store_path(self.data, self.corpus.name, self.language)
 
     @property
     def label(self) -> str:
@@ -120,7 +120,7 @@ class Bitext:
         return [file.name, checksum]
 
 
-def store_path_of(data: Data, corpus: str, language: str) -> Path:
+def store_path(data: Data, corpus: str, language: str) -> Path:
     """The folder of one corpus (its name in the recipe) in one language (as the recipe writes it)."""
     return Path(data.store) / f"{corpus}.{language}"
 

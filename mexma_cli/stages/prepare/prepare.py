@@ -20,7 +20,7 @@ import xxhash
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import aside, check_outside_stores, left_aside, only_writer, read_json, write_json_atomic
 from mexma_cli.recipe import Data, Recipe
-from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts, store_path_of
+from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.language import CorpusPlan, CorpusReport, LanguageWorker
 from mexma_cli.stages.prepare.pool import processes, result, work_on
 from mexma_cli.stages.prepare.tokenizer import recipe_tokenizer
@@ -28,18 +28,11 @@ from mexma_cli.stages.prepare.vocabulary import Weighed
 from mexma_cli.text.clean import PairFilter, folded
 from mexma_cli.text.lines import Member, read_lines
 
-__all__ = ["CorpusReport", "chains_of", "prepare", "store_path", "store_path_of"]
-
 CHECKSUMS = "files.json"
 """In the folder of the stores: checksums of files that were read, so that they are not read for it again."""
 _WORK = "prepare"
 
 Progress = Callable[[int, int, str], object]
-
-
-def store_path(recipe: Recipe, corpus: str, language: str) -> Path:
-    """The folder of one corpus (its name in the recipe) in one language (as the recipe writes it)."""
-    return store_path_of(recipe.data, corpus, language)
 
 
 def prepare(recipe: Recipe, on_progress: Progress | None = None, workers: int = 1) -> list[CorpusReport]:

@@ -17,7 +17,8 @@ from mexma_cli.encoder.model.attention import Backend, choose_backend
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file, fingerprint, only_writer
 from mexma_cli.recipe import Corpus, Phase, Recipe
-from mexma_cli.stages.prepare.prepare import CorpusReport, prepare, store_path
+from mexma_cli.stages.prepare.corpora import store_path
+from mexma_cli.stages.prepare.prepare import CorpusReport, prepare
 from mexma_cli.stages.prepare.tokenizer import check_length, load_tokenizer, tokenizer_path
 from mexma_cli.stages.train import objectives, run_folder
 from mexma_cli.store.pairs import TokenisedPairs
@@ -233,8 +234,8 @@ def open_stores(recipe: Recipe) -> list[TokenisedPairs]:
 
 def _places(recipe: Recipe) -> list[tuple[Corpus, Path]]:
     """Every corpus in every language, and its store."""
-    corpora = recipe.data.corpora
-    return [(one, store_path(recipe, one.name, language)) for one in corpora for language in one.languages]
+    data = recipe.data
+    return [(one, store_path(data, one.name, language)) for one in data.corpora for language in one.languages]
 
 
 def _trainer(

@@ -19,7 +19,7 @@ import pytest
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file, only_writer
-from mexma_cli.stages.prepare.prepare import prepare, store_path
+from mexma_cli.stages.prepare.prepare import prepare
 from mexma_cli.stages.prepare.tokenizer import load_tokenizer, tokenizer_path
 from mexma_cli.store.pairs import TokenisedPairs
 from tests.stages.prepare.preparing import recipe, texts
@@ -63,7 +63,7 @@ def test_kept_and_dropped_with_reasons(
     assert tsv.read == tsv.kept + sum(tsv.dropped.values())
     assert texts(tsv, tiny_encoder) == list(zip(sentences["fra"], sentences["eng"], strict=True))
     assert (verses.read, verses.kept, verses.dropped) == (8, 5, {"missing": 1, "other part": 2})
-    store = TokenisedPairs.open(store_path(recipe(folder, start), "tsv", "fra"))
+    store = TokenisedPairs.open(tsv.path)
     assert store.manifest.source_language == "fra_Latn"
     assert tsv.tokens == sum(len(side) for row in range(8) for side in store.pair(row))
     special = set(load_tokenizer(tiny_encoder).all_special_ids) - {3}
