@@ -11,7 +11,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from mexma_cli.knn.effort import tune_effort
 from mexma_cli.knn.exact import Neighbours, TooLittleMemory, knn, unpack
 from mexma_cli.knn.faiss_index import SideIndex, choose
 from mexma_cli.knn.index_search import DirectionReport, IndexSearch
-from mexma_cli.knn.journal import IndexJournal, Place
+from mexma_cli.knn.journal import Journal, Place
 from mexma_cli.text.amounts import size
 
 _WORKING = 4 << 30  # bytes, if there is no limit
@@ -84,7 +84,7 @@ def ann(
     *,
     keep_x: np.ndarray | None = None,
     keep_y: np.ndarray | None = None,
-    journal: IndexJournal | None = None,
+    journal: Journal | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> ApproximateNeighbours:
     """Find about the k nearest rows by cosine, from x to y and from y to x.
@@ -130,8 +130,9 @@ def ann(
     if journal is not None and "memory" in journal.facts:
         settings = replace(settings, memory=journal.facts["memory"])
     progress = _Progress(2 * (len(left) + len(right)), on_progress)
-    with _threads(), _folder_for(journal) as folder:
-        return _approximate(left, right, k, settings, folder, journal, progress)
+    files = nullcontext(journal.folder) if journal else tempfile.TemporaryDirectory(prefix="mexma-")
+    with _threads(), files as folder:
+        return _approximate(left, right, k, settings, Path(folder), journal, progress)
 
 
 def _approximate(
@@ -140,7 +141,7 @@ def _approximate(
     k: int,
     settings: IndexSettings,
     folder: Path,
-    journal: IndexJournal | None,
+    journal: Journal | None,
     progress: Callable[[int], None],
 ) -> ApproximateNeighbours:
     """`ann` with an index over each side; `folder` is for those that are kept in files."""
@@ -168,7 +169,7 @@ def _approximate(
 
 
 def _set_effort(
-    ahead: IndexSearch, back: IndexSearch, settings: IndexSettings, journal: IndexJournal | None
+    ahead: IndexSearch, back: IndexSearch, settings: IndexSettings, journal: Journal | None
 ) -> None:
     """Find the search effort that the recall needs, or take what an earlier run of this search found."""
     known = journal.facts.get("searched") if journal else None
@@ -186,7 +187,7 @@ def _answer(
     ahead: IndexSearch,
     back: IndexSearch,
     seed: int,
-    journal: IndexJournal | None,
+    journal: Journal | None,
     progress: Callable[[int], None],
 ) -> None:
     """Look up all rows in both indexes, with an entry in the journal from time to time."""
@@ -209,16 +210,6 @@ def _answer(
     back.run(done - rows, answered)
     for search in (ahead, back):
         search.complete()
-
-
-@contextmanager
-def _folder_for(journal: IndexJournal | None) -> Iterator[Path]:
-    """Where the files of indexes lie: the journal's folder, or a temporary one."""
-    if journal is not None:
-        yield journal.folder
-        return
-    with tempfile.TemporaryDirectory(prefix="mexma-") as folder:
-        yield Path(folder)
 
 
 def least_bytes(n: int, m: int, k: int) -> int:

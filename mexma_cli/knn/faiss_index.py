@@ -14,7 +14,7 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.blocks import Side
-from mexma_cli.knn.journal import IndexJournal
+from mexma_cli.knn.journal import Journal
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ class SideIndex:
         share: int | None,
         stem: Path,
         seed: int,
-        journal: IndexJournal | None = None,
+        journal: Journal | None = None,
     ) -> None:
         """Train it, or go on with what is there.
 

@@ -18,7 +18,7 @@ class Place(NamedTuple):
 
 
 class Journal(Protocol):
-    """Keeps the neighbours that have been found so far."""
+    """Keeps the neighbours that have been found so far, indexes, and how these are searched."""
 
     def load(self, forward: np.ndarray, backward: np.ndarray) -> tuple[int, int, int] | None:
         """Fill both lists with what was kept, and return its place; None if nothing was kept."""
@@ -31,10 +31,6 @@ class Journal(Protocol):
     def save(self, place: Place, forward: np.ndarray, backward: np.ndarray) -> None:
         """Keep both lists, int64 keys. Rows of `forward` from place.top + place.rows on are empty yet."""
         ...
-
-
-class IndexJournal(Journal, Protocol):
-    """Keeps indexes and how they are searched, too."""
 
     @property
     def folder(self) -> Path:

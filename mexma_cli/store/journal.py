@@ -41,7 +41,7 @@ class Entry(Frozen):
 
 
 class FileJournal:
-    """A `knn.journal.Journal` and `IndexJournal` in a folder that the caller has to itself.
+    """A `knn.journal.Journal` in a folder that the caller has to itself.
 
     Args:
         folder: Must exist.

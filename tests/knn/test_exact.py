@@ -29,7 +29,8 @@ def brute_force(x: np.ndarray, y: np.ndarray, k: int) -> tuple[np.ndarray, np.nd
     return np.take_along_axis(cosines, ids, 1), ids
 
 
-def check(found: Neighbours, x: np.ndarray, y: np.ndarray, k: int) -> None:
+def check(found: Neighbours, x: np.ndarray, y: np.ndarray, k: int, ties: float = 0.0) -> None:
+    """`ties` is the share of ids that may differ where float32 has equal cosines."""
     for scores, ids, own, other in (
         (found.forward_scores, found.forward_ids, x, y),
         (found.backward_scores, found.backward_ids, y, x),
@@ -37,7 +38,7 @@ def check(found: Neighbours, x: np.ndarray, y: np.ndarray, k: int) -> None:
         wanted_scores, wanted_ids = brute_force(own, other, k)
         assert scores.dtype == np.float32 and ids.dtype == np.int64
         np.testing.assert_allclose(scores, wanted_scores, atol=1e-6)
-        np.testing.assert_array_equal(ids, wanted_ids)
+        assert ids.shape == wanted_ids.shape and (ids != wanted_ids).sum() <= ties * ids.size
 
 
 @settings(max_examples=60)
@@ -70,13 +71,7 @@ def test_is_brute_force_over_full_tiles(shape: tuple[int, int, int, int]) -> Non
     rng = np.random.default_rng(0)
     x = rng.standard_normal((rows, dim)).astype(np.float32)
     y = rng.standard_normal((columns, dim)).astype(np.float32)
-    found = knn(x, y, k)
-    wanted_scores, wanted_ids = brute_force(x, y, k)
-    np.testing.assert_allclose(found.forward_scores, wanted_scores, atol=1e-6)
-    assert (found.forward_ids == wanted_ids).mean() > 0.999  # float32 ties a few
-    wanted_scores, wanted_ids = brute_force(y, x, k)
-    np.testing.assert_allclose(found.backward_scores, wanted_scores, atol=1e-6)
-    assert (found.backward_ids == wanted_ids).mean() > 0.999
+    check(knn(x, y, k), x, y, k, ties=0.001)
 
 
 def test_a_pair_scores_the_same_in_both_directions() -> None:

@@ -18,32 +18,22 @@ LINES: list[Chunk] = [(("un\n",), 0), (("deux\n",), 0)]
 SIDES: list[Chunk] = [(("un\n", "one\n"), 0), (("deux\n", "two\n"), 0)]
 
 
-def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
-    path = tmp_path / "out.tsv"
-    path.write_text("old\n")
-
-    def chunks() -> Iterator[Chunk]:
-        yield ("1.0\ta\tb\n",), 0
-        raise RuntimeError("stop")
-
-    with pytest.raises(RuntimeError):
-        write_chunks([path], chunks())
-    assert path.read_text() == "old\n" and list(tmp_path.iterdir()) == [path]
-
-
 @pytest.mark.parametrize("before", [True, False])
-def test_a_disk_that_is_full_in_the_middle_leaves_no_half_file(tmp_path: Path, before: bool) -> None:
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), RuntimeError("stop")])
+def test_what_fails_in_the_middle_leaves_no_half_file(tmp_path: Path, before: bool, error: Exception) -> None:
     paths = [tmp_path / "out.fra.gz", tmp_path / "out.eng.gz"]
     for path in paths if before else []:
         path.write_text("old")
 
     def chunks() -> Iterator[Chunk]:
         yield ("a\n", "b\n"), 0
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise error
 
-    with pytest.raises(MexmaError, match=r"out\.fra\.gz: no space left on the disk") as error:
+    with pytest.raises((MexmaError, RuntimeError)) as caught:
         write_chunks(paths, chunks())
-    assert "free some space" in str(error.value.hint)
+    if isinstance(error, OSError):
+        assert "out.fra.gz: no space left on the disk" in caught.value.message
+        assert "free some space" in caught.value.hint
     assert sorted(tmp_path.iterdir()) == (sorted(paths) if before else [])
     assert not before or [path.read_text() for path in paths] == ["old", "old"]
 

@@ -51,9 +51,9 @@ def prepare(recipe: Recipe, on_progress: Progress | None = None, workers: int = 
     if missing:
         more = f" (and {len(missing) - 1} more like this: --dry-run lists them)" if len(missing) > 1 else ""
         raise MexmaError(missing[0].message + more, missing[0].hint)
-    with _Preparation(
-        recipe.data, bitexts, on_progress or (lambda done, bitexts, label: None), workers
-    ) as preparation:
+    tell = on_progress or (lambda done, bitexts, label: None)
+    with ExitStack() as stack:
+        preparation = _Preparation(recipe.data, bitexts, tell, workers, stack)
         reports = preparation.reports(preparation.tokenizer(recipe))
     if not any(report.kept for report in reports):
         raise MexmaError("no pair is left in any corpus", "look at the filters in `data`")
@@ -74,9 +74,15 @@ def chains_of(data: Data, bitexts: list[Bitext]) -> list[list[Bitext]]:
 
 
 class _Preparation:
-    """One run of `prepare`; it starts no process and writes nothing if all stores are there already."""
+    """One run of `prepare`; it starts no process and writes nothing if all stores are there already.
 
-    def __init__(self, data: Data, bitexts: list[Bitext], tell: Progress, workers: int) -> None:
+    Args:
+        stack: When it is closed, temporary files go, and other processes may write there again.
+    """
+
+    def __init__(
+        self, data: Data, bitexts: list[Bitext], tell: Progress, workers: int, stack: ExitStack
+    ) -> None:
         self._data, self._jobs, self._tell, self._workers = data, bitexts, tell, workers
         self._store = Path(data.store)
         self._work = aside(self._store / _WORK)
@@ -88,14 +94,8 @@ class _Preparation:
         for bitext in bitexts:
             bitext.known = self._known
         self._chains = chains_of(data, bitexts)
-        self._stack = ExitStack()
+        self._stack = stack
         self._open = False
-
-    def __enter__(self) -> _Preparation:
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        self._stack.close()
 
     def tokenizer(self, recipe: Recipe) -> str:
         """The recipe's tokeniser as `tokenizers` writes it; it is trained first if it has to be."""

@@ -21,16 +21,21 @@ def text(sentences: dict[str, list[str]]) -> list[str]:
     return [sentence for side in sentences.values() for sentence in side]
 
 
-def test_layout_and_round_trip(text: list[str], tmp_path: Path) -> None:
-    tokenizer = train_tokenizer(TrainTokenizer(vocabulary=300), lambda: weighed(text))
+WORDS = TrainTokenizer(vocabulary=300, words=60, lowercase=True)
+KINDS = pytest.mark.parametrize("wanted", [TrainTokenizer(vocabulary=300), WORDS], ids=["pieces", "words"])
+
+
+@KINDS
+def test_layout_and_round_trip(wanted: TrainTokenizer, text: list[str], tmp_path: Path) -> None:
+    tokenizer = train_tokenizer(wanted, lambda: weighed(text))
     tokenizer.save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
     assert loaded.convert_tokens_to_ids(["<s>", "<pad>", "</s>", "<unk>"]) == [0, 1, 2, 3]
     assert loaded.mask_token_id == len(loaded) - 1
     assert sorted(loaded.all_special_ids) == [0, 1, 2, 3, len(loaded) - 1]
-    ids = loaded("Elle a vendu  sa maison.").input_ids
+    ids = loaded("Elle a vendu  sa maison").input_ids
     assert (ids[0], ids[-1]) == (0, 2)
-    assert loaded.decode(ids, skip_special_tokens=True) == "Elle a vendu sa maison."
+    assert loaded.decode(ids, skip_special_tokens=True).lower() == "elle a vendu sa maison"
     assert load_tokenizer(tmp_path).backend_tokenizer.to_str() == tokenizer.backend_tokenizer.to_str()
 
 
@@ -41,13 +46,11 @@ def test_the_encoder_of_a_folder_has_the_same_ids(text: list[str], tiny_encoder:
         assert encoder.tokenize([sentence])[0].tolist() == alone(sentence).input_ids
 
 
-def test_the_same_text_has_the_same_tokeniser(text: list[str]) -> None:
+@KINDS
+def test_the_same_text_has_the_same_tokeniser(wanted: TrainTokenizer, text: list[str]) -> None:
     """Also in another order, which is not all that differs: the trainer has another one in every run."""
     text = [*text, "Ωmega", "ж", "Ł ł", "ß"]  # characters that are no piece but for themselves
-    made = [
-        train_tokenizer(TrainTokenizer(vocabulary=300), lambda order=order: weighed(text[::order]))
-        for order in (1, -1, 1, -1)
-    ]
+    made = [train_tokenizer(wanted, lambda order=order: weighed(text[::order])) for order in (1, -1, 1, -1)]
     assert len({tokenizer.backend_tokenizer.to_str() for tokenizer in made}) == 1
     assert "<unk>" not in made[0].tokenize(" ".join(text))
 
@@ -95,8 +98,7 @@ def test_no_tokeniser_is_said_so(tmp_path: Path) -> None:
 
 @pytest.fixture
 def whole_words(text: list[str]) -> PreTrainedTokenizerFast:
-    wanted = TrainTokenizer(vocabulary=300, words=60, lowercase=True)
-    return train_tokenizer(wanted, lambda: weighed(text))
+    return train_tokenizer(WORDS, lambda: weighed(text))
 
 
 def test_the_most_frequent_words_are_one_token_each(
@@ -120,14 +122,6 @@ def test_a_word_is_never_less_likely_than_its_pieces(whole_words: PreTrainedToke
             assert whole_words.tokenize(token[1:]) == [token]
 
 
-def test_a_tokeniser_of_words_is_the_same_every_time(
-    whole_words: PreTrainedTokenizerFast, text: list[str]
-) -> None:
-    wanted = TrainTokenizer(vocabulary=300, words=60, lowercase=True)
-    again = train_tokenizer(wanted, lambda: weighed(text[::-1]))
-    assert again.backend_tokenizer.to_str() == whole_words.backend_tokenizer.to_str()
-
-
 def test_the_most_frequent_words_come_first(whole_words: PreTrainedTokenizerFast, text: list[str]) -> None:
     counts = Counter(token for sentence in set(text) for token in whole_words.tokenize(sentence))
     pieces = whole_words.convert_ids_to_tokens(range(4, len(whole_words) - 1))
@@ -144,18 +138,6 @@ def test_words_are_counted_as_often_as_training_sees_them(text: list[str]) -> No
         assert (f"▁{rare}" in vocabulary) == found
 
 
-def test_a_tokeniser_of_words_is_laid_out_like_the_others(
-    whole_words: PreTrainedTokenizerFast, tmp_path: Path
-) -> None:
-    whole_words.save_pretrained(tmp_path)
-    loaded = AutoTokenizer.from_pretrained(tmp_path)
-    assert loaded.convert_tokens_to_ids(["<s>", "<pad>", "</s>", "<unk>"]) == [0, 1, 2, 3]
-    assert loaded.mask_token_id == len(loaded) - 1
-    ids = loaded("elle a vendu").input_ids
-    assert (ids[0], ids[-1]) == (0, 2)
-    assert loaded.decode(ids, skip_special_tokens=True) == "elle a vendu"
-    again = train_tokenizer(
-        TrainTokenizer(vocabulary=300, words=60, lowercase=True),
-        lambda: weighed([loaded.decode(ids, skip_special_tokens=True)] * 3),
-    )
-    assert again.tokenize("vendu") == ["▁vendu"]
+def test_a_word_that_is_often_seen_is_a_token_of_its_own() -> None:
+    few = train_tokenizer(WORDS, lambda: weighed(["elle a vendu"] * 3))
+    assert few.tokenize("vendu") == ["▁vendu"]
