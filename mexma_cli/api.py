@@ -146,7 +146,7 @@ def score(
     >>> bool(scored.scores[0] > scored.scores[1])
     True
     """
-    from mexma_cli.stages.score.files import open_bitext
+    from mexma_cli.stages.score.score import open_bitext
     from mexma_cli.stages.score.score import score as score_stores
 
     bitext = [_path(source)] if target is None else [_path(source), _path(target)]

@@ -9,6 +9,7 @@ from typing import Literal
 import click
 
 from mexma_cli.commands.inputs import command_line, is_typed, refuse_inputs
+from mexma_cli.commands.options import overwrite_option
 from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
     show_default=True,
     help="Type of the numbers in a raw file, or in the file that is written.",
 )
-@click.option("--overwrite", is_flag=True, help="Make the store anew if it is there already.")
+@overwrite_option
 def command(
     vectors: Path,
     output: Path,

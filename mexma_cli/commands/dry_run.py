@@ -11,8 +11,7 @@ from mexma_cli.text.amounts import size, size_option
 
 if TYPE_CHECKING:
     from mexma_cli.commands.options import EncoderChoice
-    from mexma_cli.encoder.encoder import SentenceEncoder
-    from mexma_cli.stages.knn.estimate import SearchEstimate, SearchInput
+    from mexma_cli.stages.knn.estimate import SearchEstimate
     from mexma_cli.stages.knn.search import SearchSettings
 
 
@@ -27,22 +26,9 @@ def print_estimate(paths: tuple[Path, Path], k: int, settings: SearchSettings, c
     """
     if any(str(path) == "-" for path in paths):
         raise click.UsageError("--dry-run reads its inputs, so they must be files.")
-    from mexma_cli.stages.knn.estimate import look_at
+    from mexma_cli.stages.knn.estimate import estimate, look_at
 
     inputs, dim, encoder = look_at(paths, choice)
-    show_estimate(inputs, dim, k, settings, encoder)
-
-
-def show_estimate(
-    inputs: tuple[SearchInput, SearchInput],
-    dim: int,
-    k: int,
-    settings: SearchSettings,
-    encoder: SentenceEncoder | None,
-) -> None:
-    """Print the arguments and the result of `estimate`, a line each."""
-    from mexma_cli.stages.knn.estimate import estimate
-
     for side in inputs:
         click.echo(f"{side.label:<24} {side.rows:>14,} lines x {dim}")
     for name, value in _lines(estimate(inputs, dim, k, settings, encoder), settings):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import time
 from contextlib import ExitStack
@@ -12,9 +13,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from mexma_cli.commands.embed_options import check_usage, embed_options, gpus_of
 from mexma_cli.commands.inputs import command_line
-from mexma_cli.commands.options import encoder_options
+from mexma_cli.commands.options import encoder_options, overwrite_option
 from mexma_cli.commands.progress import progress
 from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder
 from mexma_cli.text.amounts import counted
@@ -33,9 +33,71 @@ CUT_SHARE = 0.1
 """Of the lines: where more are cut, they are hardly sentences."""
 
 
+def _part(typed: str) -> tuple[int, int]:
+    """One of several parts: 3/10 is (3, 10)."""
+    found = re.fullmatch(r"([0-9]{1,5})/([0-9]{1,5})", typed)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        raise click.BadParameter(f"{typed!r} is no part; the third of ten is 3/10")
+    return int(found[1]), int(found[2])
+
+
+def _gpu_count(typed: str) -> int:
+    """A number of GPUs, or all of them: 0."""
+    if typed != "all" and not re.fullmatch(r"[1-9][0-9]*", typed):
+        raise click.BadParameter(f"{typed!r} is no number of GPUs; say 2, or all")
+    return 0 if typed == "all" else int(typed)
+
+
 @click.command("embed")
 @click.argument("corpus", type=click.Path(path_type=Path, allow_dash=True))
-@embed_options
+@click.option(
+    "--lang",
+    default="und",
+    metavar="CODE",
+    help="Language of the text: ISO 639 (fr, fra), BCP-47 or FLORES-200 (fra_Latn).  [default: not stated]",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="NAME.emb",
+    help="Folder for the store.  [default: CORPUS with .emb for its ending, beside it]",
+)
+@click.option(
+    "--clean",
+    is_flag=True,
+    help="Embed every line without control characters and with its punctuation normalised as in LASER, "
+    "for the language of --lang; the store keeps the line as it is.",
+)
+@click.option(
+    "--shard",
+    type=_part,
+    metavar="I/N",
+    help="Embed part I of N parts of the text, into NAME.0000I-of-0000N.emb; `mexma merge` puts the "
+    "parts together.",
+)
+@click.option(
+    "--gpus",
+    type=_gpu_count,
+    metavar="N|all",
+    help="Embed on the first N GPUs of this machine, or on all, a process each.",
+)
+@click.option(
+    "--require-gpu", is_flag=True, help="Fail where there is no GPU, instead of embedding on the CPU."
+)
+@click.option(
+    "--store-dtype",
+    type=click.Choice(["float16", "float32"]),
+    default="float16",
+    show_default=True,
+    help="How the vectors are stored.",
+)
+@click.option(
+    "--append",
+    is_flag=True,
+    help="Make the store that is there longer by this text; it stays usable until that is done.",
+)
+@overwrite_option
 @encoder_options
 def command(
     corpus: Path,
@@ -69,18 +131,21 @@ def command(
     """
     from mexma_cli.languages import resolve
     from mexma_cli.stages.embed.embed import EmbedOptions
-    from mexma_cli.stages.embed.workers import errors_left, torchrun_rank
+    from mexma_cli.stages.embed.workers import embed_in_processes, errors_left, gpus_of, torchrun_rank
     from mexma_cli.training.launched import launched
 
     rank = torchrun_rank()
     gpus = None if launched() else gpus
     way = {"--shard": shard is not None, "--gpus": gpus is not None, "torchrun": rank and not launched()}
     options = EmbedOptions(resolve(lang), store_dtype, clean, shard, overwrite, append)
-    check_usage(corpus, encoder, options, [name for name, taken in way.items() if taken], require_gpu)
+    _check_usage(corpus, encoder, options, [name for name, taken in way.items() if taken], require_gpu)
     devices = gpus_of(gpus) if require_gpu or gpus is not None else []
     output = output or default_output(corpus)
     if gpus is not None and len(devices) > 1:
-        _in_processes(devices, output, overwrite)
+        log.info("embedding on %s", ", ".join(devices))
+        if code := embed_in_processes(sys.argv[1:], len(devices), output, overwrite):
+            log.info("interrupted; the same command goes on where the parts are")
+            sys.exit(code)
     elif rank is None:
         chosen = encoder if gpus is None else replace(encoder, device=devices[0])
         _here(corpus, output, chosen, options)
@@ -147,16 +212,6 @@ def _embedded(
     return store, loaded
 
 
-def _in_processes(devices: list[str], output: Path, overwrite: bool) -> None:
-    """A part of the text on each device, in a process of its own: this command, once more."""
-    from mexma_cli.stages.embed.workers import embed_in_processes
-
-    log.info("embedding on %s", ", ".join(devices))
-    if code := embed_in_processes(sys.argv[1:], len(devices), output, overwrite):
-        log.info("interrupted; the same command goes on where the parts are")
-        sys.exit(code)
-
-
 def _as_rank(rank: Rank, corpus: Path, output: Path, encoder: EncoderChoice, options: EmbedOptions) -> None:
     """This process's part under torchrun; the first one shows what all do, and puts the parts together."""
     from mexma_cli.stages.embed.workers import embed_as_rank
@@ -209,3 +264,30 @@ def default_output(corpus: Path) -> Path:
     for ending in (".txt", ".text"):
         name = name.removesuffix(ending)
     return corpus.parent / f"{name}.emb"
+
+
+def _check_usage(
+    corpus: Path, encoder: EncoderChoice, options: EmbedOptions, ways: list[str], require_gpu: bool
+) -> None:
+    """Refuse what contradicts itself.
+
+    Args:
+        ways: What divides the text: ``--shard``, ``--gpus`` and ``torchrun``, those that are taken.
+
+    Raises:
+        click.UsageError: saying so.
+    """
+    if len(ways) > 1:
+        raise click.UsageError(f"{ways[0]} and {ways[1]} both divide the text: take one of them.")
+    if options.append and options.overwrite:
+        raise click.UsageError("--append and --overwrite contradict each other: give one of them.")
+    if options.append and ways:
+        raise click.UsageError(
+            f"{ways[0]} makes a store of its own: leave out --append, and `mexma merge` it with the other."
+        )
+    if "--gpus" in ways and encoder.device != "auto":
+        raise click.UsageError("--gpus says which devices: leave out --device.")
+    if require_gpu and encoder.device == "cpu":
+        raise click.UsageError("--require-gpu and --device cpu contradict each other: give one of them.")
+    if ways and ways != ["--shard"] and str(corpus) == "-":
+        raise click.UsageError(f"With {ways[0]} several processes read the text: it must be a file.")

@@ -16,6 +16,7 @@ from mexma_cli.commands.options import (
     EncoderChoice,
     encoder_options,
     k_option,
+    overwrite_option,
     search_options,
 )
 from mexma_cli.stages.embed.inputs import is_store, open_store
@@ -41,7 +42,7 @@ log = logging.getLogger(__name__)
     help="Folder for the neighbours.",
 )
 @k_option(16, "Nearest sentences of the other side to keep for each sentence.")
-@click.option("--overwrite", is_flag=True, help="Make the neighbours anew if they are there already.")
+@overwrite_option
 @search_options
 @encoder_options
 def command(

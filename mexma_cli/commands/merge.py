@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from mexma_cli.commands.inputs import command_line, refuse_inputs
+from mexma_cli.commands.options import overwrite_option
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.stages.embed.inputs import open_store
 from mexma_cli.text.amounts import counted
@@ -25,9 +26,7 @@ log = logging.getLogger(__name__)
     metavar="NAME.emb",
     help="The store to be.",
 )
-@click.option(
-    "--overwrite", is_flag=True, help="Put it in the place of a store that is there, whole or damaged."
-)
+@overwrite_option
 def command(stores: tuple[Path, ...], output: Path, overwrite: bool) -> None:
     """Put embedding stores together to one, in which the rows of one follow those of the other.
 

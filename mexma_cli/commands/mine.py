@@ -21,11 +21,12 @@ from mexma_cli.commands.inputs import (
     refuse_inputs,
 )
 from mexma_cli.commands.options import (
-    RETRIEVALS,
     EncoderChoice,
     encoder_options,
     margin_option,
     neighbourhood_option,
+    result_option,
+    retrieval_option,
     search_options,
 )
 from mexma_cli.formats.bitext import DEFAULT, format_of, formats, outputs_of
@@ -61,14 +62,7 @@ def _format_help() -> str:
     metavar="NAME.knn",
     help="Take the neighbours from here, where `mexma knn` kept them, instead of searching.",
 )
-@click.option(
-    "--retrieval",
-    type=RETRIEVALS,
-    default="max",
-    show_default=True,
-    help="max: best pairs first, each sentence in one at most. intersect: pairs that chose each other. "
-    "forward, backward: the best target of every source, or the other way round.",
-)
+@retrieval_option
 @click.option(
     "--all-candidates",
     is_flag=True,
@@ -105,12 +99,7 @@ def _format_help() -> str:
     metavar="FILE",
     help="Which documents of --within are paired, if not equal ids: source id TAB target id.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, allow_dash=True),
-    help="File for the pairs, compressed if named .gz, .bz2, .xz or .zst.  [default: stdout]",
-)
+@result_option
 @click.option(
     "--format",
     "kind",
@@ -172,7 +161,7 @@ def command(
         if str(neighbours).isdigit() and not neighbours.exists():
             raise click.UsageError(f"--neighbours takes what `mexma knn` made; how many: -k {neighbours}")
     from mexma_cli.stages.mine.files import documents_of, language_of, mine_files
-    from mexma_cli.stages.mine.job import MiningJob
+    from mexma_cli.stages.mine.report import MiningJob
     from mexma_cli.text.writing import prepare_output
 
     kind = kind or format_of(output)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -42,7 +42,23 @@ def k_option(default: int, meaning: str) -> Callable[[Command], Command]:
     )
 
 
-RETRIEVALS = click.Choice(["max", "intersect", "forward", "backward"])
+retrieval_option = click.option(
+    "--retrieval",
+    type=click.Choice(["max", "intersect", "forward", "backward"]),
+    default="max",
+    show_default=True,
+    help="max: best pairs first, each sentence in one at most. intersect: pairs that chose each other. "
+    "forward, backward: the best target of every source, or the other way round.",
+)
+result_option = click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="File for the result, compressed if named .gz, .bz2, .xz or .zst.  [default: stdout]",
+)
+overwrite_option = click.option(
+    "--overwrite", is_flag=True, help="Make the output anew if it is there already, whole or damaged."
+)
 neighbourhood_option = k_option(4, "Nearest sentences that make up a neighbourhood.")
 decomposer_option = click.option(
     "--with",
@@ -119,20 +135,16 @@ def encoder_options(command: Command) -> Command:
     return cast(Command, gathered)
 
 
-class Size(click.ParamType):
+_UNITS = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+
+
+def bytes_of(typed: str) -> int:
     """A number of bytes such as 8G, 512M or 1.5G (powers of ten), or 8GiB (powers of two)."""
-
-    name = "size"
-    _UNITS: ClassVar = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-
-    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]?)(I?)B?", str(value).strip().upper())
-        if found is None or (found[3] and not found[2]):
-            self.fail(f"{value!r} is no size; write it like 8G or 512M", parameter, context)
-        unit = 1024.0 ** (1 + "KMGT".index(found[2])) if found[3] else self._UNITS[found[2]]
-        return int(float(found[1]) * unit)
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]?)(I?)B?", typed.strip().upper())
+    if found is None or (found[3] and not found[2]):
+        raise click.BadParameter(f"{typed!r} is no size; write it like 8G or 512M")
+    unit = 1024.0 ** (1 + "KMGT".index(found[2])) if found[3] else _UNITS[found[2]]
+    return int(float(found[1]) * unit)
 
 
 _SEARCH = (
@@ -141,7 +153,8 @@ _SEARCH = (
     ),
     click.option(
         "--memory",
-        type=Size(),
+        type=bytes_of,
+        metavar="SIZE",
         help="What this process may hold at most, such as 8G.  [default: what is fastest, about 1 GB "
         "and what the neighbours take]",
     ),

@@ -13,6 +13,7 @@ import click
 from mexma_cli.commands.options import plugin_option
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.errors import MexmaError
+from mexma_cli.reporting.tables import aligned
 
 if TYPE_CHECKING:
     from mexma_cli.recipe import Data
@@ -138,14 +139,9 @@ def _sums(rows: list[PlannedCorpus]) -> list[str]:
 
 
 def _aligned(rows: Sequence[list[str]], names: int) -> list[str]:
-    """Rows as lines: the first `names` columns to the left, numbers to the right, the last as it is."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        left = [cell.ljust(width) for cell, width in zip(row[:names], widths, strict=False)]
-        right = [cell.rjust(width) for cell, width in zip(row[names:-1], widths[names:], strict=False)]
-        lines.append("  ".join([*left, *right, row[-1]]).rstrip())
-    return lines
+    """`aligned` columns, and behind them the last cell of each row as it is."""
+    lines = aligned([row[:-1] for row in rows], names)
+    return [f"{line}  {row[-1]}".rstrip() for line, row in zip(lines, rows, strict=True)]
 
 
 def table(reports: list[CorpusReport]) -> str:

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 import click
 
 from mexma_cli.commands.inputs import check_inputs, embedding_bar, progress_bar, tsv_outputs
-from mexma_cli.commands.options import EncoderChoice, encoder_options, margin_option, neighbourhood_option
+from mexma_cli.commands.options import (
+    EncoderChoice,
+    encoder_options,
+    margin_option,
+    neighbourhood_option,
+    result_option,
+)
 from mexma_cli.mining.margin import MARGINS
 from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted
@@ -34,12 +40,7 @@ log = logging.getLogger(__name__)
     help="Texts or stores that neighbourhoods are made of.  [default: the two sides of BITEXT]",
 )
 @click.option("--scores-only", is_flag=True, help="Print the scores alone, one a line.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, allow_dash=True),
-    help="File for the result, compressed if named .gz, .bz2, .xz or .zst.  [default: stdout]",
-)
+@result_option
 @encoder_options
 def command(
     bitext: tuple[Path, ...],
@@ -73,8 +74,7 @@ def command(
     check_inputs([*bitext, *(background or ())])
     if len(bitext) == 1 and is_store(bitext[0]):
         raise click.UsageError(f"{bitext[0]} is one side of a bitext: name the store of the other side too.")
-    from mexma_cli.stages.score.files import open_bitext
-    from mexma_cli.stages.score.score import score, scored_lines
+    from mexma_cli.stages.score.score import open_bitext, score, scored_lines
     from mexma_cli.text.writing import only_process, write_chunks
 
     outputs = tsv_outputs(output, (*bitext, *(background or ())))

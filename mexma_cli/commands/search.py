@@ -23,6 +23,7 @@ from mexma_cli.commands.options import (
     EncoderChoice,
     encoder_options,
     neighbourhood_option,
+    result_option,
 )
 from mexma_cli.mining.margin import MARGINS
 from mexma_cli.stages.embed.inputs import is_store, open_store
@@ -54,12 +55,7 @@ TYPED_TOP = 5
     help=f"{MARGIN_HELP}  [default: {DEFAULT_MARGIN}; with --query absolute]",
 )
 @neighbourhood_option
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, allow_dash=True),
-    help="File for the result, compressed if named .gz, .bz2, .xz or .zst.  [default: stdout]",
-)
+@result_option
 @encoder_options
 def command(
     inputs: tuple[Path, ...],
@@ -145,7 +141,8 @@ def _typed(path: Path, query: str, top: int, output: Path | None, encoder: Encod
         raise click.UsageError(f"--query searches in a store: make one with `mexma embed {path}`.")
     if not query.strip():
         raise click.UsageError("--query is empty.")
-    from mexma_cli.stages.search.typed import nearest_lines, nearest_to_sentence
+    from mexma_cli.formats.tsv import tsv_lines
+    from mexma_cli.stages.search.search import nearest_to_sentence
     from mexma_cli.text.writing import write_chunks
 
     outputs = tsv_outputs(output)
@@ -155,4 +152,6 @@ def _typed(path: Path, query: str, top: int, output: Path | None, encoder: Encod
         for score, text in found:
             click.echo(f"{score:7.4f}  {text}")
     else:
-        write_chunks(outputs, nearest_lines(query, found, top > 1))
+        columns = 4 if top > 1 else 3
+        rows = [(score, query, text, rank) for rank, (score, text) in enumerate(found, 1)]
+        write_chunks(outputs, tsv_lines(row[:columns] for row in rows))

@@ -20,7 +20,13 @@ from mexma_cli.commands.inputs import (
     refuse_inputs,
     tsv_outputs,
 )
-from mexma_cli.commands.options import DEFAULT_MARGIN, ENCODER_NAMES, RETRIEVALS, encoder_options, k_option
+from mexma_cli.commands.options import (
+    ENCODER_NAMES,
+    encoder_options,
+    margin_option,
+    neighbourhood_option,
+    retrieval_option,
+)
 from mexma_cli.commands.tune_output import (
     planted_json,
     print_languages,
@@ -28,7 +34,6 @@ from mexma_cli.commands.tune_output import (
     print_tuned,
     tuned_json,
 )
-from mexma_cli.mining.margin import MARGINS
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
@@ -97,21 +102,9 @@ _OF_PLANT = ("margin", "k", "retrieval", *ENCODER_NAMES)
     type=click.Path(path_type=Path),
     help="Write the pairs above the threshold, best first (compressed by suffix).",
 )
-@click.option(
-    "--margin",
-    type=click.Choice(list(MARGINS)),
-    default=DEFAULT_MARGIN,
-    show_default=True,
-    help="With --plant, as for `mexma mine`.",
-)
-@k_option(4, "With --plant, as for `mexma mine`.")
-@click.option(
-    "--retrieval",
-    type=RETRIEVALS,
-    default="max",
-    show_default=True,
-    help="With --plant, as for `mexma mine`.",
-)
+@margin_option
+@neighbourhood_option
+@retrieval_option
 @encoder_options
 def command(inputs: tuple[Path, ...], as_json: bool, precision: float | None, **options: Any) -> None:
     """Find the score threshold with the best F1 for CANDIDATES, the output of `mexma mine` (TSV, JSONL).
@@ -124,7 +117,8 @@ def command(inputs: tuple[Path, ...], as_json: bool, precision: float | None, **
     Without a gold list, --plant mines SOURCE and TARGET (embedding stores or texts) together with known
     translations (some hundreds, of the same kind as the texts) and measures how many come back. From that
     the precision on the texts' own pairs is estimated. Lines of the texts that are planted sentences are left
-    out. Mine with the same --margin, -k and --retrieval afterwards.
+    out. --margin, -k, --retrieval and the encoder's options are those of `mexma mine`, and for --plant only;
+    mine with the same ones afterwards.
 
     \b
     Examples:

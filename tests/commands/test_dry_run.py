@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from mexma_cli.commands.options import Size
+from mexma_cli.commands.options import bytes_of
 from mexma_cli.main import cli
 from tests.stores import make_store
 
@@ -81,10 +81,10 @@ def test_options_that_do_not_go_together(store: Path) -> None:
     [("8G", 8e9), ("512m", 512e6), ("1.5 GB", 1.5e9), ("2GiB", 2**31), ("1000", 1000), ("3TiB", 3 * 2**40)],
 )
 def test_sizes(text: str, size: float) -> None:
-    assert Size().convert(text, None, None) == size
+    assert bytes_of(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "G", "-1G", "8X", "8 iB", "1e9"])
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(click.BadParameter):
-        Size().convert(text, None, None)
+        bytes_of(text)

@@ -36,6 +36,26 @@ _SECONDS = 0.2
 """Between two looks at what the others have done."""
 
 
+def gpus_of(wanted: int | None) -> list[str]:
+    """The names of that many GPUs (0, None: all of them).
+
+    Raises:
+        MexmaError: There are none, or not so many.
+    """
+    import torch
+
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not found:
+        raise MexmaError(
+            "there is no GPU: torch finds no CUDA device on this machine",
+            "`nvidia-smi` shows the machine's GPUs, `python -c 'import torch; print(torch.version.cuda)'` "
+            "whether torch can use one; without --require-gpu and --gpus the CPU is used",
+        )
+    if wanted and wanted > found:
+        raise MexmaError(f"--gpus {wanted}: this machine has {found}", "say --gpus all")
+    return [f"cuda:{number}" for number in range(wanted or found)]
+
+
 def embed_in_processes(
     arguments: Sequence[str], processes: int, output: str | Path, overwrite: bool = False
 ) -> int:

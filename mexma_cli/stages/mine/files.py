@@ -15,9 +15,8 @@ from mexma_cli.stages.embed.inputs import EncoderChoice, Progress, is_store, ope
 from mexma_cli.stages.knn.knn import read_neighbours
 from mexma_cli.stages.knn.search import journal_beside
 from mexma_cli.stages.mine.documents import DocumentPairs, read_documents
-from mexma_cli.stages.mine.job import MiningJob
 from mexma_cli.stages.mine.mine import Mined, mine
-from mexma_cli.stages.mine.report import write_report
+from mexma_cli.stages.mine.report import MiningJob, write_report
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.lines import scan
 from mexma_cli.text.names import label_of

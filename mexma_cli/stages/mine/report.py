@@ -1,10 +1,11 @@
-"""The report of a mining run: what went in, what was left out and why, what came out, and what it took."""
+"""What a run of mining reads and writes, and its report: what was left out and why, and what it took."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from pathlib import Path
 from platform import python_version
 from typing import Any
 
@@ -15,11 +16,40 @@ from mexma_cli.files import write_json_atomic
 from mexma_cli.stages.knn.row_filter import RowCounts
 from mexma_cli.stages.knn.search import peak_memory
 from mexma_cli.stages.mine.documents import DocumentPairs
-from mexma_cli.stages.mine.job import MiningJob
-from mexma_cli.stages.mine.mine import Mined
+from mexma_cli.stages.mine.mine import Mined, MineSettings
 from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.text.names import label_of
 
 QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
+
+
+@dataclass(frozen=True)
+class MiningJob:
+    """What is mined, how, and where to.
+
+    Attributes:
+        paths: Source and target, stores or texts.
+        languages: FLORES-200 codes of both.
+        files: Of the format; none for stdout.
+        kind: The format's name.
+        documents: Only sentences of documents that are paired here make pairs.
+        neighbours: Where `mexma knn` kept them; they are not searched then.
+        report: A file for the report of the run.
+    """
+
+    paths: tuple[Path, Path]
+    languages: tuple[str, str]
+    settings: MineSettings
+    files: list[Path]
+    kind: str
+    documents: DocumentPairs | None = None
+    neighbours: Path | None = None
+    report: Path | None = None
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What messages call source and target."""
+        return label_of(self.paths[0]), label_of(self.paths[1])
 
 
 def write_report(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,16 +19,20 @@ from mexma_cli.knn.exact import knn
 from mexma_cli.knn.kernels import dots
 from mexma_cli.mining.margin import MARGINS, means
 from mexma_cli.mining.margin import margin as margin_of
+from mexma_cli.stages.embed.inputs import EncoderChoice, Progress, open_inputs
 from mexma_cli.stages.knn.knn import fill_repeated
 from mexma_cli.stages.knn.row_filter import filter_rows
 from mexma_cli.store.comparable import check_comparable
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.text.lines import is_blank, open_text, read_lines
+from mexma_cli.text.lines import is_blank, open_text, read_lines, scan, spooled
+from mexma_cli.text.names import label_of
+from mexma_cli.text.temporary import temporary_space
 from mexma_cli.text.writing import Chunk
 
-_BLOCK_BYTES = 16 << 20
+if TYPE_CHECKING:
+    from mexma_cli.encoder.encoder import SentenceEncoder
 
-Progress = Callable[[int, int], None]
+_BLOCK_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -147,6 +154,37 @@ def scored_lines(
         yield from (((f"{value}\n",), 0) for value in scores)
         return
     yield from tsv_lines(zip(scores, source.sentences(), target.sentences(), strict=True))
+
+
+def open_bitext(
+    stack: ExitStack,
+    bitext: Sequence[Path],
+    background: Sequence[Path],
+    encoder: EncoderChoice | SentenceEncoder,
+    on_progress: Progress | None = None,
+) -> list[EmbeddingStore]:
+    """Both sides of a bitext, and both of the background if there is one, until the stack is closed.
+
+    Args:
+        bitext: Two stores or texts, or one file of pairs, whose sides become temporary texts.
+        background: Two stores or texts, or none.
+        encoder: For texts.
+        on_progress: Called with lines embedded and lines in all texts.
+
+    Raises:
+        MexmaError: As `split_sides` and `open_inputs`.
+    """
+    paths, labels = [*bitext, *background], [label_of(path) for path in (*bitext, *background)]
+    if len(bitext) == 1:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mexma-")))
+        sides = [folder / "source", folder / "target"]
+        with spooled(paths[0]) as copy:
+            scan(copy, labels[0])
+            with temporary_space():
+                split_sides(copy, labels[0], *sides)
+        paths[:1] = sides
+        labels[:1] = [f"{labels[0]} ({side.name})" for side in sides]
+    return open_inputs(stack, paths, encoder, labels=labels, aligned=True, on_progress=on_progress)
 
 
 def split_sides(path: Path, where: str, source: Path, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""The nearest sentences of a store: for every row of another store, or for one vector."""
+"""The nearest sentences of a store: for every row of another store, or for a sentence that was typed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from itertools import islice
 
 import numpy as np
 
+from mexma_cli.errors import MexmaError
 from mexma_cli.formats.tsv import tsv_lines
 from mexma_cli.knn.exact import Neighbours, knn
 from mexma_cli.knn.kernels import dots
+from mexma_cli.languages import UNSTATED
 from mexma_cli.mining.margin import margin as margin_of
 from mexma_cli.mining.margin import means
+from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder_of
 from mexma_cli.stages.knn.knn import fill_repeated
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows, have_direction
 from mexma_cli.stages.mine.texts import KeptTexts
@@ -20,6 +23,7 @@ from mexma_cli.stages.score.score import units
 from mexma_cli.store.comparable import check_comparable
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.lines import is_blank
+from mexma_cli.text.normalise import cleaner
 from mexma_cli.text.writing import Chunk
 
 _BLOCK = 1 << 14
@@ -78,6 +82,13 @@ def hit_lines(
 
     Ranks, from 1, are a fourth column. A query without a hit has one line: score nan, no text, rank 0.
     """
+    columns = 4 if with_ranks else 3
+    yield from tsv_lines(row[:columns] for row in _hit_rows(queries, target, hits))
+
+
+def _hit_rows(
+    queries: EmbeddingStore, target: EmbeddingStore, hits: Hits
+) -> Iterator[tuple[float, str, str, int]]:
     texts = KeptTexts(target, hits.rows[hits.rows >= 0])
     sentences = queries.sentences()
     for start in range(0, queries.rows, _BLOCK):
@@ -88,12 +99,27 @@ def hit_lines(
             number = sum(row >= 0 for row in ids)
             best = list(zip(values, islice(found, number), strict=False)) or [(float("nan"), "")]
             for rank, (score, text) in enumerate(best, 1 if number else 0):
-                yield line_of(score, query, text, rank if with_ranks else None)
+                yield score, query, text, rank
 
 
-def line_of(score: float, query: str, text: str, rank: int | None) -> Chunk:
-    """A line of output; tabs in the sentences are spaces."""
-    return next(tsv_lines([(score, query, text) if rank is None else (score, query, text, rank)]))
+def nearest_to_sentence(
+    query: str, store: EmbeddingStore, encoder: EncoderChoice, top: int
+) -> list[tuple[float, str]]:
+    """The `top` different sentences nearest to one that was typed, with their cosines, best first.
+
+    Args:
+        query: One line; it is cleaned if the store's sentences were.
+        encoder: By default the store's own.
+
+    Raises:
+        MexmaError: The encoder is another one than the store's, or no sentence has a usable vector.
+    """
+    cleaned = cleaner(UNSTATED)(query) if store.manifest.clean else query
+    (vector,) = load_encoder_of([store], encoder, "the query").embed([cleaned])
+    found = nearest(store, vector, top)
+    if not found:
+        raise MexmaError(f"{store.path} has no sentence with a usable vector")
+    return found
 
 
 def nearest(store: EmbeddingStore, vector: np.ndarray, top: int) -> list[tuple[float, str]]:
