@@ -26,11 +26,11 @@ from mexma_cli.stages.train.train import open_stores
 
 CHARACTERS = "characters"
 BASE = "baselines/mexma"
-FROM_NOTHING = ("baselines/plain-words", "baselines/contrastive-only")
+FROM_NOTHING = ("baselines/plain-bag", "baselines/contrastive-only")
 """Measured after their own first phase; the others go on from that of `BASE`."""
 OTHERS = ("contrastive", "contrastive-long", "contrastive-mexma", "sentence-gradients")
 NAMES = (BASE, START, *(f"baselines/{name}" for name in OTHERS), *FROM_NOTHING, CHARACTERS)
-"""`words` is the start alone: token embeddings."""
+"""`bag` is the start alone: token embeddings."""
 WIDTH = 4096
 """Columns that n-grams are hashed into."""
 SAMPLE = 100_000

@@ -3,7 +3,7 @@
     python benchmarks/reproduction.py --data DIR [--seeds 3] [--only NAME ...] [--set KEY=VALUE] [--out DIR]
 
 (DIR: tatoeba_mt/, tico19/, ntrex128/, tatoeba/ and mining/ below it.) The encoders' recipes start from
-one phase `words` a seed, and differ in the phase after it. All recipes have their turn before the next
+one phase `bag` a seed, and differ in the phase after it. All recipes have their turn before the next
 seed begins. What is finished is kept in --out and not done again, so a killed run goes on; the tables
 that are printed at the end (with --tables at once) hold whatever is there. --set changes a key of all
 encoders' recipes, so that a GPU can do more, in an --out of its own: `--set trainer.device=cuda --set
@@ -40,7 +40,7 @@ from mexma_cli.stages.train.decompose import PARTS, TrainedDecomposer, decompose
 from mexma_cli.stages.train.train import train
 from mexma_cli.text.lines import read_lines
 
-START = "words"
+START = "bag"
 """The phase that all recipes share, on its own."""
 BASE = "ablations/small/mexma"
 TABLES = {

@@ -31,8 +31,8 @@ import yaml
 FIXTURES = np.load(Path(__file__).parent.parent / "tests/fixtures/laser.npz")
 MARGINS = ("ratio", "distance", "absolute")
 STEPS = 20
-RENAMED = {"name: words\n": "name: bag\n"}
-"""In recipes for a checkout whose objective has the new name."""
+RENAMED = {"name: words\n": "name: bag\n", "spelling: ": "keep_ngrams: "}
+"""In recipes for a checkout whose objective has the new name and key."""
 CLOCK = ("seconds", "tokens_per_second")
 UNCOMPARED = ("recipe.yaml", "checkpoints", "files.json")
 PIPELINE = {
@@ -158,7 +158,7 @@ class Side:
         self.folder = folder
         self.environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(self.checkout)}
         settings = self.checkout / "mexma_cli/objectives/bag/settings.py"
-        registered = settings.exists() and '@objective("bag")' in settings.read_text(encoding="utf-8")
+        registered = settings.exists() and '@objective("bag"' in settings.read_text(encoding="utf-8")
         self.renamed = RENAMED if registered else {}
 
     def write_recipe(self, check: str, recipe: dict[str, Any]) -> None:

@@ -219,7 +219,7 @@ def train(
             (without `resume`) or of another recipe (with it).
 
     >>> from mexma_cli import train
-    >>> train("examples/small.yaml", ["phases.words.trainer.steps=3", "phases.mexma.trainer.steps=2"])
+    >>> train("examples/small.yaml", ["phases.bag.trainer.steps=3", "phases.mexma.trainer.steps=2"])
     PosixPath('runs/small/encoder')
     """
     from mexma_cli.evaluation.dev import dev_scorer

@@ -29,7 +29,7 @@ def demo_pairs(count: int) -> list[str]:
     return text.splitlines()[:count]
 
 
-def untrained_words(settings: BagSettings) -> Bag:
+def untrained_bag(settings: BagSettings) -> Bag:
     """Token embeddings as they are before training, of a small vocabulary of words and pieces."""
     text = [side for pair in demo_pairs(300) for side in pair.split("\t")]
     wanted = TrainTokenizer(vocabulary=400, words=150, lowercase=True, latin=True)

@@ -169,7 +169,7 @@ def test_a_language_of_ones_own(tmp_path: Path) -> None:
     section = text.split("### An encoder of your own language")[1].split("\n### ")[0]
     (recipe,) = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)
     (typed,) = re.findall(r"```console\n(.*?)```", section, re.DOTALL)
-    few = "phases: [{name: words, trainer: {steps: 4}}, {name: mexma, trainer: {steps: 2, batch_pairs: 16}}]"
+    few = "phases: [{name: bag, trainer: {steps: 4}}, {name: mexma, trainer: {steps: 2, batch_pairs: 16}}]"
     (tmp_path / "mine.yaml").write_text(f"{recipe}{few}\n", encoding="utf-8")
     gold = (ROOT / "examples/spa-eng/gold.tsv").read_text(encoding="utf-8").splitlines()
     sides = list(zip(*(line.split("\t") for line in gold), strict=True))

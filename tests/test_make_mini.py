@@ -19,7 +19,7 @@ from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
 from mexma_cli.errors import MexmaError
 from mexma_cli.numerics.trellis import BITS, QuantisedMatrix
 from mexma_cli.objectives.bag.settings import BagSettings
-from tests.examples import untrained_words
+from tests.examples import untrained_bag
 
 DIM = 32
 WORDS = 800
@@ -87,8 +87,8 @@ def test_it_is_the_same_every_time(words: tuple[torch.Tensor, Members]) -> None:
 
 def test_a_smaller_encoder_embeds_the_words_that_it_lost(tmp_path: Path) -> None:
     """The first tokens keep their vectors, and so do tokens that n-grams cannot replace."""
-    settings = BagSettings(name="words", ngrams=[2, 3], consonants=[2], spelling=True, length_power=0.7)
-    encoder = untrained_words(settings).export()
+    settings = BagSettings(name="bag", ngrams=[2, 3], consonants=[2], keep_ngrams=True, length_power=0.7)
+    encoder = untrained_bag(settings).export()
     tokenizer, ngrams = encoder.tokenizer, encoder.ngrams
     assert ngrams is not None
     before = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))

@@ -18,8 +18,8 @@ LINES = 300
 SMALL = (
     "encoder.tokenizer.vocabulary=600",
     "trainer.device=cpu",
-    "phases.words.trainer.steps=3",
-    "phases.words.trainer.batch_pairs=16",
+    "phases.bag.trainer.steps=3",
+    "phases.bag.trainer.batch_pairs=16",
     "phases.align.trainer.steps=2",
     "phases.align.trainer.batch_pairs=8",
 )
@@ -61,14 +61,14 @@ def test_recipes_are_trained_from_one_start_and_measured_once(
     script: Any, data: Path, tmp_path: Path
 ) -> None:
     runs = script.Runs(data, tmp_path, list(SMALL))
-    names = ("words", "ablations/small/contrastive", "ablations/small/mexma")
+    names = ("bag", "ablations/small/contrastive", "ablations/small/mexma")
     found = {name: runs.result(name, 1) for name in names}
     assert [found[name]["steps"] for name in names] == [3, 2, 2]
     for one in found.values():
         assert set(one["by language"]["xsim"]) == set(LANGUAGES)
         assert all(0 <= one[measure] <= 100 for measure in script.MEASURES)
-    starts = {os.path.realpath(tmp_path / "seed-1" / name.replace("/", "-") / "words") for name in names[1:]}
-    assert starts == {str(tmp_path / "seed-1" / "words" / "words")}
+    starts = {os.path.realpath(tmp_path / "seed-1" / name.replace("/", "-") / "bag") for name in names[1:]}
+    assert starts == {str(tmp_path / "seed-1" / "bag" / "bag")}
     shutil.rmtree(tmp_path / "seed-1")
     assert runs.result(names[2], 1) == found[names[2]]
     assert not (tmp_path / "seed-1").exists()

@@ -45,8 +45,12 @@ SYNONYMS = {
     "hidden_size": ("width",),
     "lr": ("learning_rate",),
     "max_length": ("max_tokens",),
+    "spelling": ("keep_ngrams",),
 }
-"""What other programs call a key -> what it is called here."""
+"""What other programs call a key, or this one did -> what it is called here."""
+
+RENAMED = {"words": "bag"}
+"""What an objective was called before -> what it is called now."""
 
 _AT_THE_TOP = ("extends", "objective", "trainer")
 """Keys of a recipe that are gone when it is resolved."""
@@ -102,6 +106,8 @@ def _line(problem: Mapping[str, Any], phases: Any) -> str:
     if kind == "string_pattern_mismatch":
         letters = "letters, digits, `.`" if "A-Z" in problem["ctx"]["pattern"] else "small letters, digits"
         said = f"should be of {letters}, `_` and `-`, with a letter or a digit first"
+    elif kind == "union_tag_invalid" and given in RENAMED:
+        said = f"is called {RENAMED[given]!r} now"
     elif kind in PLAIN:
         said = PLAIN[kind].format(**problem.get("ctx", {}))
     else:

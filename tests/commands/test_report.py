@@ -22,7 +22,7 @@ def report(*arguments: str | Path) -> Result:
 def make_run(folder: Path, level: float) -> Path:
     """Two phases, the second with more points than are drawn one by one, and a spoiled step."""
     folder.mkdir()
-    for phase, steps in (("words", 12), ("mexma", 90)):
+    for phase, steps in (("bag", 12), ("mexma", 90)):
         log = TrainingLog(folder / "log.jsonl", phase, from_step=0)
         for step in range(1, steps + 1):
             value = level + math.exp(-step / 20)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent.parent
 @pytest.fixture
 def recipe(tmp_path: Path, sentences: dict[str, list[str]]) -> Path:
     keys = {
-        "objective": {"name": "words"},
+        "objective": {"name": "bag"},
         "trainer": {"steps": 3, "batch_pairs": 4, "device": "cpu"},
     }
     return tiny_recipe(tmp_path, sentences, keys)
@@ -134,7 +134,7 @@ def test_token_embeddings_do_not_overwrite_an_encoder(recipe: Path, tiny_encoder
     override = f"encoder={{from: {tiny_encoder}}}"
     result = CliRunner().invoke(cli, ["train", str(recipe), "--set", override])
     assert result.exit_code == 1
-    assert "`words` overwrites all of an encoder's weights" in result.stderr
+    assert "`bag` overwrites all of an encoder's weights" in result.stderr
     assert not (recipe.parent / "run").exists()
 
 

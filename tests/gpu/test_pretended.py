@@ -16,7 +16,7 @@ from tests.processes import Program
 
 ROOT = Path(__file__).parents[2]
 PHASES = [
-    {"name": "words", "objective": {"name": "words", "ngrams": [3, 4], "own_tokens": 60, "spelling": True}},
+    {"name": "bag", "objective": {"name": "bag", "ngrams": [3, 4], "own_tokens": 60, "keep_ngrams": True}},
     {
         "name": "mexma",
         "objective": {

@@ -105,7 +105,7 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
         "koleo_global": True,
         "gamma": 0.2,
     },
-    "words": {"name": "words", "temperature": 0.2, "ngrams": [2, 3], "width": 40},
+    "bag": {"name": "bag", "temperature": 0.2, "ngrams": [2, 3], "width": 40},
 }
 
 
@@ -130,7 +130,7 @@ def made(name: str, encoder: SentenceEncoder) -> Objective:
         with torch.no_grad():
             teacher.model.get_input_embeddings().weight.mul_(1.5)
         return Clft(encoder, ClftSettings.model_validate(SYSTEMS[name]), teacher)
-    if name == "words":
+    if name == "bag":
         return Bag(encoder, BagSettings.model_validate(OBJECTIVES[name]))
     return Mexma(encoder, MexmaSettings.model_validate(OBJECTIVES[name] | {"head": head}))
 
@@ -139,7 +139,7 @@ def moment(encoder: str, sentences: Sentences, pairs: slice) -> torch.Tensor:
     """The second moment of sentence vectors after a step of training on some of the eight pairs."""
     loaded = SentenceEncoder.load(encoder, "cpu")
     sides = [[np.array(ids[1:-1]) for ids in loaded.tokenize(sentences[side])] for side in ("fra", "eng")]
-    words = made("words", loaded)
+    words = made("bag", loaded)
     assert isinstance(words, Bag) and words.training
     words(words.batch(TokenPairs(list(zip(*sides, strict=True))[pairs])))
     assert words.moment is not None

@@ -82,7 +82,7 @@ def test_missing_key(raw: Raw, tmp_path: Path) -> None:
     del raw["phases"][0]["trainer"]["steps"], raw["data"]["store"]
     with pytest.raises(MexmaError) as caught:
         load(written(tmp_path, raw))
-    assert "`phases.words.trainer.steps` is missing" in caught.value.message
+    assert "`phases.bag.trainer.steps` is missing" in caught.value.message
     assert "`data.store` is missing" in caught.value.message
 
 
@@ -92,8 +92,8 @@ def test_missing_key(raw: Raw, tmp_path: Path) -> None:
         ("trainer.steps", "expected key=value", "--set trainer.steps=1000"),
         ("=3", "expected key=value", "--set trainer.steps=1000"),
         ("trainer.stps=3", "unknown key `trainer.stps`", "`steps`"),
-        ("phases.mexmaa.trainer.steps=3", "no phase 'mexmaa'", "phases: words, mexma"),
-        ("objective.alpha=1", "which phase", "NAME one of: words, mexma"),
+        ("phases.mexmaa.trainer.steps=3", "no phase 'mexmaa'", "phases: bag, mexma"),
+        ("objective.alpha=1", "which phase", "NAME one of: bag, mexma"),
         ("name.x=1", "'x' is not inside a section", None),
         ("data.corpora.0.cap=1", "'0' is not inside a section", None),
     ],
@@ -111,7 +111,7 @@ def test_set_for_all_phases_and_for_one() -> None:
         SMALL,
         [
             "trainer.steps=7",
-            "phases.words.trainer.learning_rate=1e-4",
+            "phases.bag.trainer.learning_rate=1e-4",
             "run=elsewhere",
             "encoder.new.layers=1",
         ],
@@ -209,9 +209,9 @@ def test_a_corpus_needs_the_paths_of_its_format(data: Raw, raw: Raw, tmp_path: P
     [
         ("x", ["trainer.steps=3"]),
         (["x"], ["trainer.steps=3"]),
-        (["x"], ["phases.words.trainer.steps=3"]),
-        ([{"name": "words", "trainer": "x", "objective": {"name": "words"}}], []),
-        ([{"name": "words", "trainer": {"steps": 3}}], []),
+        (["x"], ["phases.bag.trainer.steps=3"]),
+        ([{"name": "bag", "trainer": "x", "objective": {"name": "bag"}}], []),
+        ([{"name": "bag", "trainer": {"steps": 3}}], []),
         ([], []),
     ],
 )
@@ -249,7 +249,7 @@ def test_a_recipe_extends_another_key_by_key(raw: Raw, tmp_path: Path) -> None:
     assert recipe.data == base.data.model_copy(update={"exclude": ("x",)})
     assert recipe.encoder.new is not None and base.encoder.new is not None
     assert recipe.encoder.new == base.encoder.new.model_copy(update={"layers": 1})
-    assert [phase.name for phase in recipe.phases] == ["words", "mexma"]
+    assert [phase.name for phase in recipe.phases] == ["bag", "mexma"]
     assert [phase.trainer.steps for phase in recipe.phases] == [base.phases[0].trainer.steps, 9]
     assert [(phase.trainer.seed, phase.trainer.clip) for phase in recipe.phases] == [(7, 3.0)] * 2
     assert [phase.objective for phase in recipe.phases] == [phase.objective for phase in base.phases]
@@ -261,7 +261,7 @@ def test_what_replaces_and_what_is_added(raw: Raw, tmp_path: Path) -> None:
     chain(tmp_path, base=raw, own={"extends": "base.yaml", "data": {"corpora": [corpus]}, "phases": [later]})
     recipe = load(tmp_path / "own.yaml")
     assert [corpus.name for corpus in recipe.data.corpora] == ["other"], "lists are not merged"
-    assert [phase.name for phase in recipe.phases] == ["words", "mexma", "later"]
+    assert [phase.name for phase in recipe.phases] == ["bag", "mexma", "later"]
 
 
 def test_an_objective_of_another_name_takes_nothing_over() -> None:
@@ -291,8 +291,8 @@ def test_circles_are_shown(tmp_path: Path) -> None:
         ),
         ({"extends": "base.yaml", "phases": "x"}, "`phases`"),
         (
-            {"extends": "base.yaml", "phases": [{"name": "words", "trainer": {"steps": "x"}}]},
-            "words.trainer.steps",
+            {"extends": "base.yaml", "phases": [{"name": "bag", "trainer": {"steps": "x"}}]},
+            "bag.trainer.steps",
         ),
         ({"extends": "81langs", "objective": {"gamma": "x"}}, r"`objective\.gamma`: .* \(is 'x'\)"),
         ({"extends": "81langs", "data": {"codes": {"deu_Latn": "de"}}}, r"`data\.codes\.deu_Latn`"),

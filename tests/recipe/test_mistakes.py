@@ -26,12 +26,12 @@ def said(override: str, recipe: str = SMALL) -> MexmaError:
         ("trainer.loggers=wandb", "`trainer.loggers`: should be a list (is 'wandb')"),
         ("trainer.loggers=[x]", "loggers.0`: should be 'tensorboard' or 'wandb' (is 'x')"),
         ("phases=3", "`phases`: should be a list (is 3)"),
-        ("phases.words.objective.ngrams=3", "ngrams`: should be a list (is 3)"),
+        ("phases.bag.objective.ngrams=3", "ngrams`: should be a list (is 3)"),
         ("data.codes={tha: th}", "`data.codes.tha`: should be a list (is 'th')"),
         ("data.corpora=[]", "`data.corpora` needs at least one entry"),
         ("data.corpora=[1]", "`data.corpora.0`: should be a section, with `key: value` lines (is 1)"),
         ("data.codes=[1]", "`data.codes`: should be a section, with `key: value` lines (is a list)"),
-        ("phases.words.objective=3", "`phases.words.objective`: should be a section, with"),
+        ("phases.bag.objective=3", "`phases.bag.objective`: should be a section, with"),
         ("trainer.betas=[1]", "betas` has too few entries"),
         ("trainer.betas=[1, 2, 3]", "betas`: has 3 entries, which is more than 2"),
         ("trainer.betas=[0.9, 1]", "betas.1`: should be below 1 (is 1)"),
@@ -43,15 +43,16 @@ def said(override: str, recipe: str = SMALL) -> MexmaError:
         ("trainer.warmup=x", "warmup`: should be a number (is 'x')"),
         ("trainer.warmup=-1", "warmup`: should be at least 0 (is -1)"),
         ("trainer.average=1", "average`: should be below 1 (is 1)"),
-        ("phases.words.objective.whitening=2", "whitening`: should be at most 1 (is 2)"),
+        ("phases.bag.objective.whitening=2", "whitening`: should be at most 1 (is 2)"),
         ("data.drop_duplicates=maybe", "drop_duplicates`: should be true or false (is 'maybe')"),
         ("data.languages=[no]", "`data.languages.0`: should be text, which may need quotes (is False)"),
         ("name=a b", "`name`: should be of letters, digits, `.`, `_` and `-`, with"),
-        ("phases.words.name=Words", "name`: should be of small letters, digits, `_` and `-`, with"),
-        ("phases.words.objective={}", "`phases.words.objective.name` is missing"),
+        ("phases.bag.name=Bag", "name`: should be of small letters, digits, `_` and `-`, with"),
+        ("phases.bag.objective={}", "`phases.bag.objective.name` is missing"),
+        ("phases.bag.objective.name=words", "`phases.bag.objective.name`: is called 'bag' now (is 'words')"),
         (
-            "phases.words.objective={name: mlm}",
-            "`phases.words.objective.name`: should be one of 'clft', 'contrastive', 'dap', 'mexma', 'words', "
+            "phases.bag.objective={name: mlm}",
+            "`phases.bag.objective.name`: should be one of 'bag', 'clft', 'contrastive', 'dap', 'mexma', "
             "or an objective of a --plugin FILE (is 'mlm')",
         ),
     ],
@@ -76,10 +77,10 @@ def test_mistakes_in_plain_words(override: str, message: str) -> None:
             r"`encoder`: `tokenizer` is for a `new` encoder: one that is there \(`from`\) has its own",
         ),
         ("trainer.learning_rate=.inf", "learning_rate`: .*finite number"),
-        ("phases.words.objective.spelling=true", "`spelling` needs `ngrams`"),
+        ("phases.bag.objective.keep_ngrams=true", "`keep_ngrams` needs `ngrams`"),
         ("phases=x", "`phases`"),
-        ("phases.words.trainer=x", r"`phases.words.trainer`: .* \(is 'x'\)"),
-        ("phases.mexma.name=words", "two phases have the name 'words'"),
+        ("phases.bag.trainer=x", r"`phases.bag.trainer`: .* \(is 'x'\)"),
+        ("phases.mexma.name=bag", "two phases have the name 'bag'"),
         ("phases.mexma.name=encoder", "a phase cannot be named 'encoder'"),
         ("encoder.new.heads=0", r"`encoder.new.heads`: .* \(is 0\)"),
         ("trainer=1", r"trainer`: .* \(is 1\)"),
@@ -95,7 +96,7 @@ def test_a_mistake_in_what_all_phases_share_is_said_once() -> None:
     assert error.message.endswith(
         "small.yaml: `trainer.batch_pairs`: should be at least 1 (is 0); unknown key `trainer.lr`"
     )
-    assert said("phases.words.trainer.lr=1").message.endswith(": unknown key `phases.words.trainer.lr`")
+    assert said("phases.bag.trainer.lr=1").message.endswith(": unknown key `phases.bag.trainer.lr`")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,8 @@ def test_unknown_key_of_a_system(name: str, key: str, near: str) -> None:
         (SMALL, "data.max_length", "max_tokens"),
         (SMALL, "encoder.new.hidden_size", "width"),
         (SMALL, "encoder.new.layer", "layers"),
-        (SMALL, "phases.words.objective.tempratur", "temperature"),
+        (SMALL, "phases.bag.objective.tempratur", "temperature"),
+        (SMALL, "phases.bag.objective.spelling", "keep_ngrams"),
         (SMALL, "extend", "extends"),
         (MEAT, "trainer.batch_size", "batch"),
         (MEAT, "trainer.lr", "learning_rate"),
@@ -140,7 +142,7 @@ def test_the_nearest_key_is_one_of_its_section(recipe: str, key: str, near: str)
         ("encoder.vocabulary", "encoder.tokenizer.vocabulary"),
         ("phases.mexma.steps", "trainer.steps"),
         ("phases.mexma.layers", "encoder.new.layers"),
-        ("phases.words.objective.layers", "encoder.new.layers"),
+        ("phases.bag.objective.layers", "encoder.new.layers"),
         ("data.lr", "trainer.learning_rate"),
         ("mexma.steps", "phases.mexma"),
     ],
@@ -173,7 +175,7 @@ def test_shares_that_are_more_than_the_whole() -> None:
         assert load("systems/tr-tlm", [f"objective.tlm={{{shares}}}"])
 
 
-@pytest.mark.parametrize("key", ["phases.words.objective.lay", "data.lrr", "phases.mexma.trainer.fn"])
+@pytest.mark.parametrize("key", ["phases.bag.objective.lay", "data.lrr", "phases.mexma.trainer.fn"])
 def test_a_key_that_is_like_none(key: str) -> None:
     assert said(f"{key}=1").hint == "docs/recipes.md has the keys of every section"
 

@@ -38,7 +38,7 @@ def write(run: Path, **phases: list[dict[str, Any]]) -> Path:
 def run(tmp_path: Path) -> Path:
     return write(
         tmp_path / "one",
-        words=[record(10, 3.0, terms={"contrastive": 3.0}), record(20, 2.0, terms={"contrastive": 2.0})],
+        bag=[record(10, 3.0, terms={"contrastive": 3.0}), record(20, 2.0, terms={"contrastive": 2.0})],
         mexma=[
             record(5, 9.0),
             record(10, 7.0, gradient_norm=float("inf"), dev={"xsim": 12.5, "fra_Latn": 12.5}),
@@ -50,7 +50,7 @@ def run(tmp_path: Path) -> Path:
 def test_phases_and_terms(run: Path) -> None:
     (read,) = curves.read_runs([run])
     assert read.name == "one" and [(phase.name, phase.steps) for phase in read.phases] == [
-        ("words", 20),
+        ("bag", 20),
         ("mexma", 15),
     ]
     words, mexma = (phase.curves for phase in read.phases)
@@ -68,7 +68,7 @@ def test_the_table_says_first_best_and_last(run: Path) -> None:
     (read,) = curves.read_runs([run])
     header, *rows = curves.table([read])
     assert header == ["phase", "curve", "first", "best", "at step", "last", "of steps"]
-    assert rows[0] == ["words", "loss", "3", "2", "20", "2", "20"]
+    assert rows[0] == ["bag", "loss", "3", "2", "20", "2", "20"]
     assert ["mexma", "loss", "9", "7", "10", "8", "15"] in rows
     assert ["mexma", "tokens/s", "5,000", "15,000", "15", "15,000", "15"] in rows
     assert ["mexma", "learning rate", "5.00e-04", "", "", "1.50e-03", "15"] in rows
@@ -80,7 +80,7 @@ def test_the_table_says_first_best_and_last(run: Path) -> None:
 def test_runs_stand_side_by_side_and_phases_of_one_name_in_one_place(run: Path, tmp_path: Path) -> None:
     other = write(tmp_path / "two", mexma=[record(30, 6.0)])
     runs = curves.read_runs([run, other])
-    assert curves.spans(runs) == {"words": (0, 20), "mexma": (20, 50)}
+    assert curves.spans(runs) == {"bag": (0, 20), "mexma": (20, 50)}
     rows = [row[:4] for row in curves.table(runs)]
     assert rows[0] == ["phase", "curve", "run", "first"]
     at = rows.index(["mexma", "loss", "one", "9"])

@@ -9,7 +9,7 @@ import pytest
 
 from mexma_cli.stages.train.train import train
 from tests.examples import demo_pairs, prepared
-from tests.stages.train.training import MEXMA_STEPS, WORDS_STEPS, settings
+from tests.stages.train.training import BAG_STEPS, MEXMA_STEPS, settings
 
 
 @pytest.fixture
@@ -31,9 +31,9 @@ def recipe_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "trainer": shared,
         "phases": [
             {
-                "name": "words",
-                "objective": {"name": "words", "token_dropout": 0.1},
-                "trainer": {"steps": WORDS_STEPS, "learning_rate": 0.05, "accumulate": 1},
+                "name": "bag",
+                "objective": {"name": "bag", "token_dropout": 0.1},
+                "trainer": {"steps": BAG_STEPS, "learning_rate": 0.05, "accumulate": 1},
             },
             {
                 "name": "mexma",

@@ -22,31 +22,31 @@ def write(path: Path, phase: str, from_step: int, steps: range) -> None:
 
 def test_records_past_the_resume_point_are_dropped(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
-    write(path, "words", 0, range(1, 4))
+    write(path, "bag", 0, range(1, 4))
     write(path, "mexma", 0, range(1, 8))
     write(path, "mexma", 5, range(6, 10))
-    assert [(r["phase"], r["step"]) for r in records(path)] == [("words", step) for step in range(1, 4)] + [
+    assert [(r["phase"], r["step"]) for r in records(path)] == [("bag", step) for step in range(1, 4)] + [
         ("mexma", step) for step in range(1, 10)
     ]
 
 
 def test_a_half_line_is_dropped(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
-    write(path, "words", 0, range(1, 4))
+    write(path, "bag", 0, range(1, 4))
     path.write_bytes(path.read_bytes()[:-5])
-    write(path, "words", 2, range(3, 5))
+    write(path, "bag", 2, range(3, 5))
     assert [r["step"] for r in records(path)] == [1, 2, 3, 4]
 
 
 def test_a_record_is_on_disk_at_once(tmp_path: Path) -> None:
-    log = TrainingLog(tmp_path / "log.jsonl", "words", 0)
+    log = TrainingLog(tmp_path / "log.jsonl", "bag", 0)
     log.write({"step": 1, "loss": 0.5})
-    assert records(tmp_path / "log.jsonl") == [{"phase": "words", "step": 1, "loss": 0.5}]
+    assert records(tmp_path / "log.jsonl") == [{"phase": "bag", "step": 1, "loss": 0.5}]
     log.close()
 
 
 def test_every_line_is_json_for_everyone(tmp_path: Path) -> None:
-    log = TrainingLog(tmp_path / "log.jsonl", "words", 0)
+    log = TrainingLog(tmp_path / "log.jsonl", "bag", 0)
     log.write({"step": 1, "gradient_norm": float("inf")})
     log.close()
-    assert records(tmp_path / "log.jsonl") == [{"phase": "words", "step": 1, "gradient_norm": None}]
+    assert records(tmp_path / "log.jsonl") == [{"phase": "bag", "step": 1, "gradient_norm": None}]

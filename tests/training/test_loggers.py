@@ -63,11 +63,11 @@ def test_a_wandb_run_is_its_folders_wherever_that_is(tmp_path: Path, monkeypatch
     wandb = SimpleNamespace(init=lambda **settings: ids.append(settings["id"]))
     monkeypatch.setitem(sys.modules, "wandb", wandb)
     run = tmp_path / "run"
-    for phase, step in (("words", 0), ("words", 5), ("mexma", 0)):
+    for phase, step in (("bag", 0), ("bag", 5), ("mexma", 0)):
         LOGGERS["wandb"](run, phase, step)
     run.rename(tmp_path / "moved")
     LOGGERS["wandb"](tmp_path / "moved", "mexma", 5)
-    LOGGERS["wandb"](run, "words", 0)  # another run in the place of the one before
+    LOGGERS["wandb"](run, "bag", 0)  # another run in the place of the one before
     assert ids[0] == ids[1] and ids[2] == ids[3] and len(set(ids)) == 3
 
 

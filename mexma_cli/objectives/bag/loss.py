@@ -137,7 +137,7 @@ class Bag(Objective):
             weights = torch.where(word_starts(self.encoder), 1.0, settings.inner_weight).to(vectors)
             vectors = self._main(vectors * lengths ** (settings.length_power - 1) * weights[:, None])
             mean = write_bag(self.encoder.model, vectors, self.special.tolist())
-            spells = settings.spelling and len(self.keys) > 0
+            spells = settings.keep_ngrams and len(self.keys) > 0
             self.encoder.ngrams = self._ngram_embeddings(mean) if spells else None
         return self.encoder
 

@@ -7,7 +7,7 @@ from pydantic import Field, PositiveInt, model_validator
 from mexma_cli.recipe.registry import ObjectiveSettings, objective
 
 
-@objective("words", "mexma_cli.objectives.bag.loss:Bag")
+@objective("bag", "mexma_cli.objectives.bag.loss:Bag")
 class BagSettings(ObjectiveSettings):
     """Aligned token embeddings: the mean of the tokens' vectors, trained by InfoNCE both ways."""
 
@@ -40,13 +40,13 @@ class BagSettings(ObjectiveSettings):
     training."""
     whitening: float = Field(0.0, ge=0, le=1)
     """How far the encoder's sentence vectors are whitened: 0 not at all, 1 to equal variance all round."""
-    spelling: bool = False
+    keep_ngrams: bool = False
     """Whether the encoder keeps the n-grams, and embeds words that it has no token for by them."""
 
     @model_validator(mode="after")
-    def _spells_by_something(self) -> BagSettings:
-        if self.spelling and not self.ngrams:
-            raise ValueError("`spelling` needs `ngrams`")
+    def _ngrams_are_there(self) -> BagSettings:
+        if self.keep_ngrams and not self.ngrams:
+            raise ValueError("`keep_ngrams` needs `ngrams`")
         if self.own_tokens and not self.ngrams:
             raise ValueError("`own_tokens` needs `ngrams`, which are all that the other tokens have")
         return self

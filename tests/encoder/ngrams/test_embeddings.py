@@ -18,10 +18,10 @@ from mexma_cli.encoder.ngrams.hashing import ngram_keys
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.bag.loss import Bag
 from mexma_cli.objectives.bag.settings import BagSettings
-from tests.examples import demo_pairs, untrained_words
+from tests.examples import demo_pairs, untrained_bag
 
 SIZES, CONSONANTS, POWER = [2, 3], [2], 0.7
-SETTINGS = BagSettings(name="words", ngrams=SIZES, consonants=CONSONANTS, spelling=True, length_power=POWER)
+SETTINGS = BagSettings(name="bag", ngrams=SIZES, consonants=CONSONANTS, keep_ngrams=True, length_power=POWER)
 
 
 def ngrams(word: str, sizes: list[int], consonants: list[int]) -> list[str]:
@@ -71,7 +71,7 @@ def test_other_scripts_share_ngrams_with_latin() -> None:
 
 @pytest.fixture(scope="module")
 def words() -> Bag:
-    return untrained_words(SETTINGS)
+    return untrained_bag(SETTINGS)
 
 
 @pytest.fixture

@@ -202,7 +202,7 @@ TSV = {"name": "t", "format": "tsv", "path": "{lang}-eng.tsv.gz", "languages": [
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "bag"),
     [
         (
             {"corpora": [TSV | {"languages": ["fra", "deu"]}]},
@@ -241,7 +241,7 @@ def test_mistakes_are_named(change: dict[str, Any], words: str, folder: Path, st
 
 
 @pytest.mark.parametrize(
-    ("corpus", "words"),
+    ("corpus", "bag"),
     [
         (TSV | {"languages": ["fra_Latn"]}, "'t', fra_Latn); fra-eng.tsv.gz is there: write fra in"),
         (

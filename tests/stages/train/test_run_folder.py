@@ -28,7 +28,7 @@ def recipe(tmp_path: Path, sentences: dict[str, list[str]]) -> Path:
     folder.mkdir()
     keys = {
         "phases": [
-            {"name": "words", "objective": {"name": "words"}},
+            {"name": "bag", "objective": {"name": "bag"}},
             {"name": "contrast", "objective": {"name": "contrastive"}},
         ],
         "trainer": {"steps": 2, "batch_pairs": 4, "accumulate": 1, "device": "cpu", "log_every": 1},
@@ -114,7 +114,7 @@ def test_the_batches_of_a_finished_phase_do_not_matter(recipe: Path) -> None:
     prepare(settings)
     steps = itertools.count(1)
     assert train(settings, stopped=lambda: next(steps) == 3) is None  # the second phase's first
-    more = load(recipe, ["phases.words.trainer.batch_pairs=8"])
+    more = load(recipe, ["phases.bag.trainer.batch_pairs=8"])
     assert train(more, resume=True) is not None
     shutil.rmtree(Path(settings.run) / "contrast" / "encoder")
     with pytest.raises(MexmaError, match="pairs a step in phase contrast"):
@@ -126,10 +126,10 @@ def test_a_run_whose_recipe_is_gone_is_not_taken_for_another(recipe: Path, whole
     run = recipe.parent / "whole"
     (run / "recipe.yaml").unlink()
     for resume in (False, True):
-        with pytest.raises(MexmaError, match=r"words/checkpoints is of a run whose recipe\.yaml is gone"):
+        with pytest.raises(MexmaError, match=r"bag/checkpoints is of a run whose recipe\.yaml is gone"):
             train(load(recipe, [f"run={run}", "trainer.steps=3"]), resume=resume)
-    (run / "words" / "checkpoints").rename(run / "words" / "moved")
-    with pytest.raises(MexmaError, match=r"words/encoder is of a run"):
+    (run / "bag" / "checkpoints").rename(run / "bag" / "moved")
+    with pytest.raises(MexmaError, match=r"bag/encoder is of a run"):
         train(load(recipe, [f"run={run}", "trainer.steps=3"]))
 
 

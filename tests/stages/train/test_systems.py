@@ -28,7 +28,7 @@ TERMS = {
     "contrastive": {"contrastive"},
     "dap": {"contrastive", "rtl"},
     "clft": {"anchor", "cross"},
-    "words": {"contrastive"},
+    "bag": {"contrastive"},
 }
 
 
@@ -256,7 +256,7 @@ def test_clft_takes_any_vectors_but_no_prefix(pairs: Path, folders: dict[str, Pa
 def test_a_new_encoder_with_mean_pooling(pairs: Path, tmp_path: Path) -> None:
     raw = shrunk(load("systems/small/clft"), pairs, None, tmp_path / "run")
     raw["encoder"]["pooling"] = "mean"
-    assert "has mean pooling, and the objective `words`" in refused(raw, tmp_path).message
+    assert "has mean pooling, and the objective `bag`" in refused(raw, tmp_path).message
     raw["phases"] = raw["phases"][1:]
     assert train(parsed(raw, tmp_path)) is not None
     assert SentenceEncoder.load(str(tmp_path / "run"), "cpu").pooling == "mean"

@@ -15,12 +15,12 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import load
 from mexma_cli.stages.prepare.prepare import prepare
 from mexma_cli.stages.train.train import train
-from tests.stages.train.training import MEXMA_STEPS, WORDS_STEPS, log_of, settings, weights
+from tests.stages.train.training import BAG_STEPS, MEXMA_STEPS, log_of, settings, weights
 
 
 def test_a_run_leaves_its_log_recipe_and_encoder(finished: dict[str, Path], recipe_file: Path) -> None:
     run = finished["fp32"]
-    expected = [("words", step) for step in range(1, WORDS_STEPS + 1)]
+    expected = [("bag", step) for step in range(1, BAG_STEPS + 1)]
     expected += [("mexma", step) for step in range(1, MEXMA_STEPS + 1)]
     records = log_of(run)
     assert [(record["phase"], record["step"]) for record in records] == expected
@@ -45,13 +45,13 @@ def test_a_run_leaves_its_log_recipe_and_encoder(finished: dict[str, Path], reci
 def test_the_loss_falls(precision: str, finished: dict[str, Path]) -> None:
     losses = [record["loss"] for record in log_of(finished[precision]) if record["phase"] == "mexma"]
     assert np.mean(losses[-4:]) < np.mean(losses[:4])
-    words = [record["loss"] for record in log_of(finished[precision]) if record["phase"] == "words"]
-    assert np.mean(words[-3:]) < np.mean(words[:3])
+    bag = [record["loss"] for record in log_of(finished[precision]) if record["phase"] == "bag"]
+    assert np.mean(bag[-3:]) < np.mean(bag[:3])
 
 
 def test_the_log_has_the_weighted_sum(finished: dict[str, Path]) -> None:
     beside = {"unmask_source": 0.5, "unmask_target": 0.5, "alignment": 1.0, "koleo": 0.01, "contrastive": 0.5}
-    for record in log_of(finished["fp32"])[WORDS_STEPS:]:
+    for record in log_of(finished["fp32"])[BAG_STEPS:]:
         total = sum(beside[name] * value for name, value in record["terms"].items())
         assert record["loss"] == pytest.approx(total, rel=1e-5)
 
@@ -70,7 +70,7 @@ def test_another_seed_is_another_run(finished: dict[str, Path], recipe_file: Pat
 def test_a_damaged_checkpoint_stops_the_resume(recipe_file: Path, tmp_path: Path) -> None:
     recipe = settings(recipe_file, tmp_path / "run")
     assert train(recipe, stopped=lambda: True) is None
-    (checkpoint,) = (tmp_path / "run" / "words" / "checkpoints").iterdir()
+    (checkpoint,) = (tmp_path / "run" / "bag" / "checkpoints").iterdir()
     (checkpoint / "objective.safetensors").write_bytes(b"x")
     with pytest.raises(MexmaError, match=r"objective\.safetensors is damaged"):
         train(recipe, resume=True)
@@ -175,7 +175,7 @@ def test_dev_scores_come_when_they_should(recipe_file: Path, tmp_path: Path) -> 
     run = tmp_path / "run"
     train(settings(recipe_file, run, "trainer.dev_every=6"), dev_score=score)
     scored = [(r["phase"], r["step"]) for r in log_of(run) if "dev" in r]
-    assert scored == [("words", 6), ("words", 8), ("mexma", 6), ("mexma", 12), ("mexma", 16)]
+    assert scored == [("bag", 6), ("bag", 8), ("mexma", 6), ("mexma", 12), ("mexma", 16)]
     assert not any(seen)
     # Scoring changes nothing in what is trained, running means of the weights included.
     train(settings(recipe_file, tmp_path / "plain"))
@@ -232,7 +232,7 @@ def test_a_loss_that_is_no_number_stops_the_run(recipe_file: Path, tmp_path: Pat
 
 def test_a_run_keeps_the_spelling_of_its_first_phase(recipe_file: Path, tmp_path: Path) -> None:
     """Through the phase after it, and through one that is resumed."""
-    spelling = ("phases.words.objective.ngrams=[2, 3]", "phases.words.objective.spelling=true")
+    spelling = ("phases.bag.objective.ngrams=[2, 3]", "phases.bag.objective.keep_ngrams=true")
     recipe = settings(recipe_file, tmp_path / "run", *spelling)
     train(recipe)
     whole = SentenceEncoder.load(str(tmp_path / "run"), "cpu")

@@ -13,7 +13,7 @@ import torch
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.stages.train.train import train
 from tests.processes import MEXMA, Program
-from tests.stages.train.training import MEXMA_STEPS, WORDS_STEPS, log_of, settings, weights
+from tests.stages.train.training import BAG_STEPS, MEXMA_STEPS, log_of, settings, weights
 
 SLOWED = f"""
 import time
@@ -62,7 +62,7 @@ def test_killed_and_resumed_is_the_run_that_would_have_been(
         resume=True,
         on_phase=lambda phase, step, encoder: steps.append(step),
     )
-    assert steps == [5]  # the words phase was finished and is not run again
+    assert steps == [5]  # the phase bag was finished and is not run again
     assert log_of(run) == log_of(finished[precision])
     assert weights(run) == weights(finished[precision])
 
@@ -89,7 +89,7 @@ def test_stopped_at_every_step_is_the_run_that_would_have_been(
     finished: dict[str, Path], recipe_file: Path, tmp_path: Path
 ) -> None:
     recipe = settings(recipe_file, tmp_path / "run")
-    for _ in range(WORDS_STEPS + MEXMA_STEPS + 2):
+    for _ in range(BAG_STEPS + MEXMA_STEPS + 2):
         if train(recipe, resume=True, stopped=lambda: True) is not None:
             break
     else:
@@ -121,7 +121,7 @@ def test_killed_between_the_last_step_and_the_encoder(
     with pytest.raises(KeyboardInterrupt):
         train(recipe)
     monkeypatch.undo()
-    checkpoints = tmp_path / "run" / ("words", "mexma", "mexma")[written] / "checkpoints"
+    checkpoints = tmp_path / "run" / ("bag", "mexma", "mexma")[written] / "checkpoints"
     if written < 2:  # no step is left, after which it would go
         (checkpoints / "step-00000001").mkdir()
     torch.manual_seed(12345)  # another process has another state
@@ -132,7 +132,7 @@ def test_killed_between_the_last_step_and_the_encoder(
     assert weights(tmp_path / "run") == weights(finished["fp32"])
 
 
-@pytest.mark.parametrize(("phase", "step"), [("words", 2), ("mexma", 3)])
+@pytest.mark.parametrize(("phase", "step"), [("bag", 2), ("mexma", 3)])
 def test_killed_before_a_phases_first_checkpoint(
     phase: str, step: int, finished: dict[str, Path], recipe_file: Path, tmp_path: Path
 ) -> None:

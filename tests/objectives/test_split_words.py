@@ -13,7 +13,7 @@ from mexma_cli.objectives.masking import Masking, masked_views
 from mexma_cli.objectives.mexma.loss import Mexma
 from mexma_cli.objectives.mexma.settings import Head, MexmaSettings
 from mexma_cli.objectives.views import Sides, TokenPairs, Vocabulary
-from tests.examples import demo_pairs, untrained_words
+from tests.examples import demo_pairs, untrained_bag
 
 PAIRS = [tuple(pair.split("\t")) for pair in demo_pairs(12)]
 ALL = Masking(0.99, 1.0, 0.0)
@@ -22,7 +22,7 @@ ALL = Masking(0.99, 1.0, 0.0)
 @pytest.fixture(scope="module")
 def encoder() -> SentenceEncoder:
     """Of few tokens, so that most words of the pairs are in pieces."""
-    return untrained_words(BagSettings(name="words", ngrams=[2, 3], spelling=True)).export()
+    return untrained_bag(BagSettings(name="bag", ngrams=[2, 3], keep_ngrams=True)).export()
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,11 @@
-"""What the keys of `words` that only its encoder sees are worth: token embeddings exported with others.
+"""What the keys of `bag` that only its encoder sees are worth: token embeddings exported with others.
 
-    python benchmarks/words.py RUN --data DIR [--set KEY=VALUE ...]
+    python benchmarks/bag.py RUN --data DIR [--set KEY=VALUE ...]
 
 (DIR: mining/, ntrex128/ and tatoeba/ below it.) RUN is a run of `mexma train mini` or of a recipe like it;
 nothing is trained. Prints one line for each combination of keys, separated by commas:
 
-    python benchmarks/words.py runs/mini --data DIR --set own_share=1,length_power=1 --set whitening=0
+    python benchmarks/bag.py runs/mini --data DIR --set own_share=1,length_power=1 --set whitening=0
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mexma_cli.training import checkpoint
 
 
 def exported(run: Path, recipe: Recipe) -> SentenceEncoder:
-    """The encoder of the run's phase `words`, as this recipe would export it."""
+    """The encoder of the run's phase `bag`, as this recipe would export it."""
     phase = recipe.phases[0]
     assert isinstance(phase.objective, BagSettings)
     encoder = SentenceEncoder.load(str(run / phase.name / "encoder"), "cpu")
@@ -45,7 +45,7 @@ def main() -> None:
     arguments = parser.parse_args()
     print("| | NTREX-128 error | Tatoeba P@1 | F1 deu-eng, fra-eng |\n| --- | --- | --- | --- |")
     for typed in ["", *arguments.changes]:
-        changes = [f"phases.words.objective.{change}" for change in typed.split(",") if change]
+        changes = [f"phases.bag.objective.{change}" for change in typed.split(",") if change]
         recipe = load(arguments.run / "recipe.yaml", changes)
         languages = list(dict.fromkeys(code for corpus in recipe.data.corpora for code in corpus.languages))
         found = scores(exported(arguments.run, recipe), arguments.data, languages)

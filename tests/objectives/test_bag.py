@@ -84,16 +84,16 @@ def test_a_small_step_from_the_bag_is_a_small_step(
 def test_the_objective_exports_its_bag(
     margin: float, encoder: SentenceEncoder, sentences: dict[str, list[str]]
 ) -> None:
-    words = Bag(encoder, BagSettings(name="words", margin=margin))
+    bag = Bag(encoder, BagSettings(name="bag", margin=margin))
     texts = [*sentences["fra"], *sentences["eng"]]
     special = set(encoder.tokenizer.all_special_ids)
     tokens = [ids[1:-1] for ids in encoder.tokenize(texts)]
-    vectors = words.vectors.detach().numpy()
+    vectors = bag.vectors.detach().numpy()
     sums = np.stack([sum(vectors[i] for i in ids if i not in special) for ids in tokens])
-    assert np.abs(cosines(words.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
+    assert np.abs(cosines(bag.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
 
     views = views_of(tokens, encoder)
-    assert float(words(views)["contrastive"].detach()) == pytest.approx(info_nce(sums, margin), rel=1e-4)
+    assert float(bag(views)["contrastive"].detach()) == pytest.approx(info_nce(sums, margin), rel=1e-4)
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0])
@@ -101,40 +101,40 @@ def test_lengths_and_variances_are_evened_in_the_encoder(
     power: float, encoder: SentenceEncoder, sentences: dict[str, list[str]]
 ) -> None:
     """The encoder's cosines are those of the sums of vectors whose lengths are raised, then whitened."""
-    words = Bag(encoder, BagSettings(name="words", length_power=power, whitening=0.4))
+    bag = Bag(encoder, BagSettings(name="bag", length_power=power, whitening=0.4))
     texts = [*sentences["fra"], *sentences["eng"]]
     tokens = [ids[1:-1] for ids in encoder.tokenize(texts)]
     with torch.no_grad():
-        words.vectors *= torch.exp(torch.randn(len(words.vectors), 1))
+        bag.vectors *= torch.exp(torch.randn(len(bag.vectors), 1))
     for _ in range(3):
-        words(views_of(tokens, encoder))
-    moment = words.moment.numpy().astype(np.float64)
-    vectors = words.vectors.detach().numpy()
+        bag(views_of(tokens, encoder))
+    moment = bag.moment.numpy().astype(np.float64)
+    vectors = bag.vectors.detach().numpy()
     raised = vectors * np.linalg.norm(vectors, axis=1, keepdims=True) ** (power - 1)
     values, axes = np.linalg.eigh(moment / np.trace(moment) * len(moment))
     raised = raised @ (axes * values**-0.2) @ axes.T
     sums = np.stack([raised[ids].sum(axis=0) for ids in tokens])
-    assert np.abs(cosines(words.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
+    assert np.abs(cosines(bag.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
 
 
 def test_tokens_without_vectors_of_their_own_are_their_ngrams(
     encoder: SentenceEncoder, sentences: dict[str, list[str]]
 ) -> None:
     """They are spelled by the encoder as they were trained, and those with vectors are not changed."""
-    settings = BagSettings(name="words", ngrams=[2, 3], own_tokens=20, spelling=True)
-    words = Bag(encoder, settings)
+    settings = BagSettings(name="bag", ngrams=[2, 3], own_tokens=20, keep_ngrams=True)
+    bag = Bag(encoder, settings)
     pieces = pieces_of(encoder.fast_tokenizer.backend)
     own = tokens_to_keep(pieces, 20)
-    assert words.vectors.shape[0] == own.sum() < len(pieces)
+    assert bag.vectors.shape[0] == own.sum() < len(pieces)
     tokens = torch.arange(len(pieces))
-    before = words.table(tokens).detach()
+    before = bag.table(tokens).detach()
     with torch.no_grad():
-        words.vectors.zero_()
-    after = words.table(tokens).detach()
+        bag.vectors.zero_()
+    after = bag.table(tokens).detach()
     assert torch.equal((before != after).any(dim=1), torch.from_numpy(own))
     known = [piece for piece in np.array(pieces)[~own] if piece.startswith("▁")]
     assert known
-    spelling = words.export().ngrams
+    spelling = bag.export().ngrams
     assert spelling is not None
     rows, _ = spelling.embed(known)
     table = encoder.model.get_input_embeddings().weight[encoder.tokenizer.convert_tokens_to_ids(known)]
@@ -143,7 +143,7 @@ def test_tokens_without_vectors_of_their_own_are_their_ngrams(
 
 def test_tokens_without_anything_are_refused() -> None:
     with pytest.raises(ValidationError, match="`own_tokens` needs `ngrams`"):
-        BagSettings(name="words", own_tokens=20)
+        BagSettings(name="bag", own_tokens=20)
 
 
 def test_whole_whitening_makes_variances_equal() -> None:
@@ -158,34 +158,34 @@ def test_what_is_wider_in_training_gives_its_main_directions(
     encoder: SentenceEncoder, sentences: dict[str, list[str]]
 ) -> None:
     """The encoder's cosines are those of the sums, without the directions in which they hardly differ."""
-    words = Bag(encoder, BagSettings(name="words", width=100))
-    assert words.vectors.shape[1] == 100
+    bag = Bag(encoder, BagSettings(name="bag", width=100))
+    assert bag.vectors.shape[1] == 100
     kept = encoder.dim - 2
     with torch.no_grad():
-        words.vectors[:, kept:] *= 1e-3
+        bag.vectors[:, kept:] *= 1e-3
         turned = torch.linalg.qr(torch.randn(100, 100))[0]
-        words.vectors.copy_(words.vectors @ turned)
+        bag.vectors.copy_(bag.vectors @ turned)
     texts = [*sentences["fra"], *sentences["eng"]]
     tokens = [ids[1:-1] for ids in encoder.tokenize(texts)]
-    vectors = words.vectors.detach()
+    vectors = bag.vectors.detach()
     flat = torch.cat([vectors[ids] for ids in map(torch.from_numpy, map(np.int64, tokens))])
-    words.moment.copy_(flat.T @ flat / len(flat))
+    bag.moment.copy_(flat.T @ flat / len(flat))
     sums = np.stack([vectors.numpy()[ids].sum(axis=0) for ids in tokens])
-    assert np.abs(cosines(words.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
+    assert np.abs(cosines(bag.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
 
 
 def test_the_second_moment_is_of_training_only_and_saved(
     encoder: SentenceEncoder, sentences: dict[str, list[str]]
 ) -> None:
-    words = Bag(encoder, BagSettings(name="words", whitening=0.1))
+    bag = Bag(encoder, BagSettings(name="bag", whitening=0.1))
     tokens = [ids[1:-1] for ids in encoder.tokenize([*sentences["fra"], *sentences["eng"]])]
-    before = words.moment.clone()
-    words.eval()
-    words(views_of(tokens, encoder))
-    assert torch.equal(words.state_dict()["moment"], before)
-    words.train()
-    words(views_of(tokens, encoder))
-    assert not torch.equal(words.state_dict()["moment"], before)
+    before = bag.moment.clone()
+    bag.eval()
+    bag(views_of(tokens, encoder))
+    assert torch.equal(bag.state_dict()["moment"], before)
+    bag.train()
+    bag(views_of(tokens, encoder))
+    assert not torch.equal(bag.state_dict()["moment"], before)
 
 
 def views_of(tokens: list[np.ndarray], encoder: SentenceEncoder) -> PairViews:
@@ -203,15 +203,15 @@ def info_nce(sums: np.ndarray, margin: float = 0.0) -> float:
 
 
 def test_dropout_is_for_training_only(encoder: SentenceEncoder, sentences: dict[str, list[str]]) -> None:
-    words = Bag(encoder, BagSettings(name="words", token_dropout=0.5))
-    views = pairs.views_of(words, sentences)
+    bag = Bag(encoder, BagSettings(name="bag", token_dropout=0.5))
+    views = pairs.views_of(bag, sentences)
 
     def loss() -> float:
-        return float(words(views)["contrastive"].detach())
+        return float(bag(views)["contrastive"].detach())
 
-    words.eval()
+    bag.eval()
     assert loss() == loss()
-    words.train()
+    bag.train()
     assert loss() != loss()
 
 
@@ -220,30 +220,29 @@ def test_ngrams_are_in_what_is_exported(
     share: float, encoder: SentenceEncoder, sentences: dict[str, list[str]]
 ) -> None:
     """A token's vector is its own and those of its n-grams, each trained, and the encoder has their sum."""
-    words = Bag(encoder, BagSettings(name="words", ngrams=[2, 3], own_share=share))
-    assert words.ngrams is not None
-    group = words.groups()
-    assert {id(parameter) for parameter in group["body"]} == {id(words.vectors), id(words.ngram_vectors)}
-    tokens = torch.arange(len(words.vectors))
-    own, ngram_vectors = words.vectors.detach(), words.ngram_vectors.detach()
+    bag = Bag(encoder, BagSettings(name="bag", ngrams=[2, 3], own_share=share))
+    assert bag.ngrams is not None
+    group = bag.groups()
+    assert {id(parameter) for parameter in group["body"]} == {id(bag.vectors), id(bag.ngram_vectors)}
+    tokens = torch.arange(len(bag.vectors))
+    own, ngram_vectors = bag.vectors.detach(), bag.ngram_vectors.detach()
     table = torch.stack(
         [
             share * own[i]
-            + ngram_vectors[words.ngrams.of(i[None])[0]].sum(dim=0)
-            / max(1, int(words.ngrams.counts[i])) ** 0.5
+            + ngram_vectors[bag.ngrams.of(i[None])[0]].sum(dim=0) / max(1, int(bag.ngrams.counts[i])) ** 0.5
             for i in tokens
         ]
     ).numpy()
     table[list(encoder.tokenizer.all_special_ids)] = 0
     texts = [*sentences["fra"], *sentences["eng"]]
     sums = np.stack([table[ids].sum(axis=0) for ids in encoder.tokenize(texts)])
-    assert np.abs(cosines(words.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
+    assert np.abs(cosines(bag.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
 
 
 def test_tokens_inside_a_word_weigh_less(encoder: SentenceEncoder, sentences: dict[str, list[str]]) -> None:
     """Their vectors times `inner_weight`, and those at a word's start as they are."""
-    words = Bag(encoder, BagSettings(name="words", inner_weight=0.25))
-    table = words.vectors.detach().numpy().copy()
+    bag = Bag(encoder, BagSettings(name="bag", inner_weight=0.25))
+    table = bag.vectors.detach().numpy().copy()
     table[list(encoder.tokenizer.all_special_ids)] = 0
     pieces = encoder.tokenizer.convert_ids_to_tokens(range(len(table)))
     inner = [not piece.startswith("▁") for piece in pieces]
@@ -252,4 +251,4 @@ def test_tokens_inside_a_word_weigh_less(encoder: SentenceEncoder, sentences: di
     rows = encoder.tokenize(texts)
     assert any(inner[token] for row in rows for token in row[1:-1])
     sums = np.stack([table[ids].sum(axis=0) for ids in rows])
-    assert np.abs(cosines(words.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
+    assert np.abs(cosines(bag.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
