@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,13 @@ def run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(cli, ["eval", *(str(argument) for argument in arguments), "--cache", "none"])
 
 
+def measured(*arguments: str | Path) -> tuple[Any, str]:
+    """The result that a command prints, and what it says on stderr."""
+    done = run(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout), done.stderr
+
+
 def test_sts_prints_what_scipy_finds(
     tiny_encoder: Path,
     tmp_path: Path,
@@ -31,9 +39,7 @@ def test_sts_prints_what_scipy_finds(
     left, right = sentences["eng"], sentences["fra"]
     rows = [f"{g}\t{a}\t{b}\tx{n % 2}" for n, (g, a, b) in enumerate(zip(gold, left, right, strict=True))]
     (tmp_path / "STS12.tsv").write_text("\n".join(rows), encoding="utf-8")
-    done = run("sts", tmp_path, "--model", tiny_encoder, "--dtype", "fp32", "--json")
-    assert done.exit_code == 0, done.output
-    result = json.loads(done.stdout)
+    result, said = measured("sts", tmp_path, "--model", tiny_encoder, "--dtype", "fp32")
     encoder = SentenceEncoder.load(str(tiny_encoder))
     a, b = encoder.embed(left), encoder.embed(right)
     similar = np.sum(a * b, axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
@@ -43,7 +49,7 @@ def test_sts_prints_what_scipy_finds(
     )
     assert [(row["part"], row["pairs"]) for row in result["rows"]] == [("x0", 4), ("x1", 4), ("all", 8)]
     assert {row["data set"] for row in result["rows"]} == {"STS12 (part)"}
-    assert "STS12 has 8 pairs here and 3,108 where it is published: not compared" in done.stderr
+    assert "STS12 has 8 pairs here and 3,108 where it is published: not compared" in said
 
     monkeypatch.setattr("mexma_cli.evaluation.sts.PUBLISHED", {"STS12": 8})
     table = run("sts", tmp_path, "--model", tiny_encoder, "-o", tmp_path / "kept.json")
@@ -53,9 +59,8 @@ def test_sts_prints_what_scipy_finds(
 
 def test_equal_cosines_have_no_correlation(tiny_encoder: Path, tmp_path: Path) -> None:
     (tmp_path / "same.tsv").write_text("5\ta\ta\n4\ta\ta\n1\ta\ta\n")
-    done = run("sts", tmp_path / "same.tsv", "--model", tiny_encoder, "--json")
-    assert done.exit_code == 0 and "all cosines are equal" in done.stderr
-    result = json.loads(done.stdout)
+    result, said = measured("sts", tmp_path / "same.tsv", "--model", tiny_encoder)
+    assert "all cosines are equal" in said
     assert result["rows"][0]["spearman"] is result["rows"][0]["pearson"] is None
     assert result["scores"] == {}
 
@@ -73,9 +78,7 @@ def test_senteval_on_the_files_that_are_there(
     (tmp_path / "mrpc/train.tsv").write_text("\n".join(pairs), encoding="utf-8")
     sizes = {"MR": 24, "TREC": 32, "SST2": 24, "MRPC": 5801}
     monkeypatch.setattr("mexma_cli.evaluation.senteval.EXAMPLES", sizes)
-    done = run("senteval", tmp_path, "--model", tiny_encoder, "--kfold", 3, "--json")
-    assert done.exit_code == 0, done.output
-    result = json.loads(done.stdout)
+    result, said = measured("senteval", tmp_path, "--model", tiny_encoder, "--kfold", 3)
     assert {row["task"]: (row["validation"], row["as published"]) for row in result["rows"]} == {
         "MR": ("folds in folds", "yes"),
         "SST2": ("folds in folds", "no"),
@@ -84,7 +87,7 @@ def test_senteval_on_the_files_that_are_there(
     }
     assert result["scores"].keys() == {"MR", "TREC"}  # no mean of a part of the tasks
     assert [row["f1"] is None for row in result["rows"]] == [True, True, True, False]
-    assert "no files of CR, SUBJ, MPQA: left out" in done.stderr
+    assert "no files of CR, SUBJ, MPQA: left out" in said
 
 
 def test_folds_that_cannot_be_cut_are_found_before_the_work(tmp_path: Path) -> None:
@@ -122,9 +125,7 @@ def aligned(tmp_path: Path, sentences: dict[str, list[str]]) -> Path:
 
 
 def test_tokens(tiny_encoder: Path, aligned: Path) -> None:
-    done = run("tokens", aligned, "--model", tiny_encoder, "--json")
-    assert done.exit_code == 0, done.output
-    result = json.loads(done.stdout)
+    result, _ = measured("tokens", aligned, "--model", tiny_encoder)
     assert [row["nearest"] for row in result["rows"]] == ["top-1", "top-5"]
     for row in result["rows"]:
         assert sum(row[name] for name in CLASSES) == pytest.approx(100)
@@ -152,9 +153,7 @@ def test_pooling_has_no_part_in_tokens_and_attention(command: str, aligned: Path
 def test_attention_with_a_picture(tiny_encoder: Path, aligned: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     picture = tmp_path / "picture.png"
-    done = run("attention", aligned, "--model", tiny_encoder, "--json", "--picture", picture)
-    assert done.exit_code == 0, done.output
-    result = json.loads(done.stdout)
+    result, _ = measured("attention", aligned, "--model", tiny_encoder, "--picture", picture)
     assert [(row["language"], row["sentences"]) for row in result["rows"]] == [
         ("eng_Latn", 8),
         ("fra_Latn", 8),
@@ -196,9 +195,7 @@ def test_attention_is_compared_over_the_papers_languages(tiny_encoder: Path, tmp
     for code in [*language_list("81"), "eng_Latn"]:
         (tmp_path / "devtest" / f"{code}.devtest").write_text("A cat.\n")
     found = [
-        json.loads(run("attention", tmp_path, *options, "--model", tiny_encoder, "--json").stdout)[
-            "benchmark"
-        ]
+        measured("attention", tmp_path, *options, "--model", tiny_encoder)[0]["benchmark"]
         for options in (("--langs", "eng"), ("--langs", "81"))
     ]
     assert found == [None, "attention"]
@@ -210,17 +207,15 @@ def test_pooling_is_xsim_and_sts_by_either(
     pairs = zip([5, 4.5, 4, 3, 2, 1, 0.5, 0], sentences["eng"], sentences["fra"], strict=True)
     (tmp_path / "pairs.tsv").write_text("\n".join(f"{g}\t{a}\t{b}" for g, a, b in pairs), encoding="utf-8")
     model = ("--model", tiny_encoder, "--dtype", "fp32")
-    done = run("pooling", "--xsim", aligned, "--sts", tmp_path / "pairs.tsv", *model, "--json")
-    assert done.exit_code == 0, done.output
-    result = json.loads(done.stdout)
+    result, said = measured("pooling", "--xsim", aligned, "--sts", tmp_path / "pairs.tsv", *model)
     assert next(iter(result["settings"])) == "data"  # what the page says that the first score is of
     rows = {row["measure"]: row for row in result["rows"]}
-    assert "without xsim++" in done.stderr and rows.keys() == {"xsim", "STS"}
+    assert "without xsim++" in said and rows.keys() == {"xsim", "STS"}
     for kind, pooling in (("CLS", "cls"), ("uniform", "mean")):
-        alone = run("sts", tmp_path / "pairs.tsv", *model, "--pooling", pooling, "--json")
-        assert rows["STS"][kind] == json.loads(alone.stdout)["scores"]["spearman"]
-        alone = run("xsim", aligned, *model, "--pooling", pooling, "--json")
-        assert rows["xsim"][kind] == json.loads(alone.stdout)["scores"]["xsim"]
+        alone, _ = measured("sts", tmp_path / "pairs.tsv", *model, "--pooling", pooling)
+        assert rows["STS"][kind] == alone["scores"]["spearman"]
+        alone, _ = measured("xsim", aligned, *model, "--pooling", pooling)
+        assert rows["xsim"][kind] == alone["scores"]["xsim"]
     for row in rows.values():  # of an untrained encoder: the correlation may be 0
         expected = 100 * (row["CLS"] - row["uniform"]) / row["CLS"] if row["CLS"] else None
         assert row["change"] == pytest.approx(expected)
@@ -234,16 +229,15 @@ def test_pooling_leaves_out_sets_whose_cosines_are_equal(
 ) -> None:
     (tmp_path / "same.tsv").write_text("5\ta\ta\n4\ta\ta\n1\ta\ta\n")
     named = ("--sts", tmp_path / "same.tsv", "--model", tiny_encoder, "--dtype", "fp32")
-    alone = run("pooling", *named, "--json")
-    assert alone.exit_code == 0 and "all cosines of 1 sets are equal" in alone.stderr
-    result = json.loads(alone.stdout)
+    result, said = measured("pooling", *named)
+    assert "all cosines of 1 sets are equal" in said
     assert result["rows"] == [{"measure": "STS", "CLS": None, "uniform": None, "change": None}]
     assert result["scores"] == {}
     pairs = zip([5, 4.5, 4, 3, 2, 1, 0.5, 0], sentences["eng"], sentences["fra"], strict=True)
     (tmp_path / "pairs.tsv").write_text("\n".join(f"{g}\t{a}\t{b}" for g, a, b in pairs), encoding="utf-8")
-    both = run("pooling", *named, "--sts", tmp_path / "pairs.tsv", "--json")
-    other = run("pooling", "--sts", tmp_path / "pairs.tsv", *named[2:], "--json")
-    assert json.loads(both.stdout)["rows"] == json.loads(other.stdout)["rows"]
+    both, _ = measured("pooling", *named, "--sts", tmp_path / "pairs.tsv")
+    other, _ = measured("pooling", "--sts", tmp_path / "pairs.tsv", *named[2:])
+    assert both["rows"] == other["rows"]
 
 
 def test_xnli(tiny_encoder: Path, tmp_path: Path) -> None:
@@ -262,20 +256,18 @@ def test_xnli(tiny_encoder: Path, tmp_path: Path) -> None:
     tests = [f"{lang}\tneutral\tA {n}.\tB." for lang in ("en", "sw") for n in range(4)]
     header = "language\tgold_label\tsentence1\tsentence2"
     (tmp_path / "xnli.test.tsv").write_text("\n".join([header, *tests, "sw\t-\ta\tb"]) + "\n")
-    done = run("xnli", tmp_path, *model, "--batch", 8, "--epochs", 1, "--json")
-    assert done.exit_code == 0, done.output
-    result = json.loads(done.stdout)
+    result, said = measured("xnli", tmp_path, *model, "--batch", 8, "--epochs", 1)
     assert [(row["language"], row["pairs"]) for row in result["rows"]] == [("en", 4), ("sw", 4)]
     accuracies = [row["accuracy"] for row in result["rows"]]
     assert all(value in (0, 25, 50, 75, 100) for value in accuracies)
     assert result["scores"]["accuracy"] == sum(accuracies) / 2
-    assert "left out without an agreed class: 1 pair\n" in done.stderr
+    assert "left out without an agreed class: 1 pair\n" in said
     assert result["encoder"]["precision"] == "float32"
-    low = json.loads(run("xnli", tmp_path, *model, "--epochs", 1, "--dtype", "bf16", "--json").stdout)
+    low, _ = measured("xnli", tmp_path, *model, "--epochs", 1, "--dtype", "bf16")
     assert low["encoder"]["precision"] == "bfloat16"
     assert (result["settings"]["max_tokens"], result["benchmark"]) == (128, None)
-    again = run("xnli", tmp_path, *model, "--batch", 8, "--epochs", 1, "--json")
-    assert again.stdout == done.stdout
+    again, _ = measured("xnli", tmp_path, *model, "--batch", 8, "--epochs", 1)
+    assert again == result
 
 
 def test_xnli_is_compared_where_it_is_the_papers(
@@ -289,9 +281,7 @@ def test_xnli_is_compared_where_it_is_the_papers(
     found = []
     for pairs, options in ((8, ()), (392_702, ("--learning-rate", 3e-5)), (392_702, ("--epochs", 1))):
         train.write_text("premise\thypo\tlabel\n" + "a\tb\tneutral\n" * pairs)
-        found.append(
-            json.loads(run("xnli", tmp_path, "--model", tiny_encoder, "--json", *options).stdout)["benchmark"]
-        )
+        found.append(measured("xnli", tmp_path, "--model", tiny_encoder, *options)[0]["benchmark"])
     assert found == [None, "xnli", None]
 
 
@@ -336,9 +326,8 @@ def test_xnli_learns_and_its_accuracy_is_what_the_model_says(tiny_encoder: Path,
     path = tmp_path / "xnli.test.tsv"
     path.write_text("\n".join(["\t".join(XNLI_COLUMNS.split()), *tests]) + "\n", encoding="utf-8")
     options = ("--batch", 16, "--epochs", 6, "--learning-rate", 3e-3)
-    done = run("xnli", tmp_path, "--model", tiny_encoder, "--dtype", "fp32", *options, "--json")
-    assert done.exit_code == 0, done.output
-    found = {row["language"]: row["accuracy"] for row in json.loads(done.stdout)["rows"]}
+    result, _ = measured("xnli", tmp_path, "--model", tiny_encoder, "--dtype", "fp32", *options)
+    found = {row["language"]: row["accuracy"] for row in result["rows"]}
     assert found["en"] > 90  # a third by chance
 
     torch.manual_seed(42)

@@ -22,25 +22,6 @@ def test_the_dictionary(tmp_path: Path) -> None:
     assert read_dictionary(path) == {"chien": ("dog", "hound"), "chat": ("cat",)}
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (
-            "chien dog\nchat\n",
-            r"fr-en.txt, line 2: 1 words where a word and its translation should be, 'chat'",
-        ),
-        ("chien dog hound\n", r"fr-en.txt, line 1: 3 words"),
-        ("paris paris\n", "fr-en.txt has no translations"),
-    ],
-)
-def test_what_is_no_dictionary(content: str, message: str, tmp_path: Path) -> None:
-    path = tmp_path / "fr-en.txt"
-    path.write_text(content)
-    with pytest.raises(MexmaError, match=message) as caught:
-        read_dictionary(path)
-    assert caught.value.hint is not None and "MUSE" in caught.value.hint
-
-
 def test_every_known_word_at_rate_1() -> None:
     made = code_switched(SOURCE, TARGET, WORDS, Switching(10, 1.0, 0))
     assert made.rows == [0, 1, 4]  # nothing to replace in 2, 3 is empty, 5 is 0 again

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.readers.aligned import aligned_folder, language_list, read_texts
-
-
-def put(folder: Path, names: dict[str, str]) -> Path:
-    for name, text in names.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
-    return folder
+from tests.evaluation.given import put
 
 
 def test_flores(tmp_path: Path) -> None:
@@ -74,33 +66,6 @@ def test_lists_of_codes(tmp_path: Path) -> None:
     path.write_text("fra\ndeu qqq\n")
     with pytest.raises(MexmaError, match=r"some.txt, line 2: 'qqq' is no language"):
         language_list(str(path))
-
-
-@pytest.mark.parametrize(
-    ("files", "languages", "message"),
-    [
-        ({}, None, "no line-aligned files, split 'devtest'"),
-        ({"fra.txt": "a\n"}, None, "no <code>.txt for eng_Latn"),
-        ({"eng.txt": "a\n"}, None, "no language besides eng_Latn"),
-        ({"eng.txt": "", "fra.txt": "a\n"}, None, "eng.txt is empty"),
-        ({"eng.txt": "a\n", "fra.txt": "a\n"}, "fra,deu,xh", "no <code>.txt for deu, xh"),
-        (
-            {"eng.txt": "a\nb\nc\n", "fra.txt": "a\nb\n"},
-            None,
-            r"fra.txt has 2 lines, .*eng.txt has 3: line 3 of .*eng.txt has no counterpart in .*fra.txt",
-        ),
-        (
-            {"eng.txt": "a\n", "fra.txt": "a\nb\n"},
-            None,
-            r"fra.txt has 2 lines, .*: line 2 of .*fra.txt has no counterpart in .*eng.txt",
-        ),
-    ],
-)
-def test_what_is_wrong_is_named(
-    tmp_path: Path, files: dict[str, str], languages: str | None, message: str
-) -> None:
-    with pytest.raises(MexmaError, match=message):
-        read_texts(put(tmp_path, files), "devtest", languages, "eng_Latn")
 
 
 def test_a_language_is_one_beside_a_text_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,12 +44,6 @@ def test_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert "no tatoeba.<l>-eng.<l> for bul, deu, ell" in caplog.text
     with pytest.raises(MexmaError, match=r"for bul, deu$"):
         read_tatoeba(tmp_path, "ara,bul,deu")
-    put(tmp_path, "cmn", ["c"], ["C", "D"])
-    with pytest.raises(MexmaError, match=r"eng-?.*cmn has 1 line,.*line 2 of .*cmn-eng.eng has no"):
-        read_tatoeba(tmp_path)
-    (tmp_path / "tatoeba.cmn-eng.eng").unlink()
-    with pytest.raises(MexmaError, match=r"tatoeba.cmn-eng.eng is missing"):
-        read_tatoeba(tmp_path, "cmn")
 
 
 def test_a_language_is_measured_once(tmp_path: Path) -> None:

@@ -168,24 +168,3 @@ def test_tables_in_several_folders(tmp_path: Path) -> None:
     assert read_task("MPQA", folders)["all"].sentences == ["complaining", "glad"]
     assert read_task("MRPC", folders)["train"].seconds == ["b", "d"]
     assert read_task("MRPC", [tmp_path])["train"].seconds == ["b", "d"]
-
-
-@pytest.mark.parametrize(
-    ("task", "name", "content", "message"),
-    [
-        ("CR", "CR.tsv", "0\tfine\n1\n", "CR.tsv, line 2: not the layout"),
-        ("CR", "CR.tsv", "0\tfine\n0\tbad\n", "CR.tsv has one class only: 0"),
-        ("CR", "CR.tsv", "\n", "CR.tsv is empty"),
-        ("CR", "CR/custrev.pos", "fine\n", "CR/custrev.neg: no such file"),
-        ("TREC", "TREC/TREC_10.label", "DESC:x How ?\nWhat ?\n", "TREC_10.label, line 2: not the layout"),
-        ("SST2", "SST/binary/sentiment-dev", "good 1\n", "sentiment-dev, line 1: not the layout"),
-        ("MRPC", "MRPC.test.tsv", "2\ta\tb\n", "MRPC.test.tsv, line 1: not the layout"),
-        ("MRPC", "MRPC.test.tsv", "1\ta\tb\n\ta\tb\n", "MRPC.test.tsv, line 2: not the layout"),
-        ("MRPC", "MRPC.test.tsv", "1\ta\tb\n01\ta\tb\n", "MRPC.test.tsv, line 2: not the layout"),
-    ],
-)
-def test_damaged_files(tmp_path: Path, task: str, name: str, content: str, message: str) -> None:
-    write(tmp_path / name, content)
-    with pytest.raises(MexmaError) as caught:
-        read_task(task, [tmp_path])
-    assert message in caught.value.message

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.readers.sts import find_files, read_pairs
 from mexma_cli.evaluation.sts import StsScores, cosines, pearson, score_pairs, spearman
 
@@ -127,34 +126,3 @@ def test_a_folder_stands_for_its_files(tmp_path: Path) -> None:
     (tmp_path / "sts-test.csv").write_text(LAYOUTS["sts-test.csv"])
     (tmp_path / "readme.txt").write_text("not one of them\n")
     assert [read_pairs(path).name for path in find_files([tmp_path])] == ["STS12", "sts-test"]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.tsv", "5\ta\tb\n4\tc\n", "a.tsv, line 2: 2 columns, 3 expected"),
-        ("a.tsv", "5\ta\tb\nhigh\tc\td\n", "a.tsv, line 2: the score 'high' is no number"),
-        ("a.tsv", "5\ta\tb\nnan\tc\td\n", "a.tsv, line 2: the score 'nan' is no number"),
-        ("a.tsv", "5\ta\tb\n", "a.tsv has 1 scored pair: too few"),
-        ("a.tsv", "5\ta\tb\n5\tc\td\n", "a.tsv: all scores are 5"),
-        ("a.tsv", "", "a.tsv has no lines"),
-        ("a.tsv", "5\ta\n", "a.tsv, line 1: 2 columns, which is no layout known"),
-        ("a.csv", "a,b,5\na,b\n", "a.csv, line 2: 2 columns, sentence,sentence,score expected"),
-        ("a.csv", "a,b,5\na\rb,c,1\n", "a.csv, line 2: new-line character seen"),
-        ("SICK.txt", "pair_ID\tsentence_A\tsentence_B\n", "no column relatedness_score in the header"),
-        ("STS.input.x.txt", "a\tb\n", "STS.gs.x.txt: no such file"),
-    ],
-)
-def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, name: str, content: str, message: str) -> None:
-    (tmp_path / name).write_text(content, newline="")
-    with pytest.raises(MexmaError) as caught:
-        read_pairs(tmp_path / name)
-    assert message in caught.value.message
-
-
-def test_what_is_missing_is_said_with_the_layouts(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "nothing"):
-        with pytest.raises(MexmaError) as caught:
-            find_files([path])
-        assert str(path) in caught.value.message
-        assert "stswiki" in str(caught.value.hint)

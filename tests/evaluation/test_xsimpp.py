@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.augment import HardNegative
 from mexma_cli.evaluation.readers.aligned import read_texts
 from mexma_cli.evaluation.readers.augmented import augmented_names, augmented_texts, find_augmented
 from mexma_cli.evaluation.xsimpp import evaluate
-from tests.evaluation.known import Known
+from tests.evaluation.given import Known
 
 ENGLISH = ["The cat sleeps.", "It is 5 o'clock.", "Rome is old."]
 HARD = [
@@ -76,40 +75,6 @@ def test_own_hard_negatives_are_not_compared(folder: Path, monkeypatch: pytest.M
         hard = find_augmented(data, None)
         assert evaluate(data, hard, Known(lambda texts: rows[: len(texts)]), "ratio", 4).benchmark == expected
         types.write_text(types.read_text().replace(',\n"made_by": "mexma augment"', ""))  # as published
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ('{"a": {"src": "b",\n "errtype"}}', r"errtype.devtest.json, line 2, column 11: not JSON"),
-        ('["a"]', r"errtype.devtest.json: this is a list"),
-        ("{}", r"errtype.devtest.json: this is empty"),
-        (
-            '{"a": {"src": "b", "errtype": "c"},\n"d": {"src": "e"}}',
-            r"json, line 2, entry 2 \('d'\): no `errtype`",
-        ),
-        ('{"a": "number"}', r"json, line 1, entry 1 \('a'\): no `src`"),
-        ('{"a": {"src": "b", "errtype": "c"}}', r"augmented.devtest, line 1: neither this nor another line"),
-        (
-            '{"Oslo is old.": {"src": "Of another text.", "errtype": "entity"}}',
-            r"no `src` is a sentence of the target; the first is 'Of another text.'",
-        ),
-    ],
-)
-def test_json_in_another_form(folder: Path, content: str, message: str) -> None:
-    (folder / "devtest_augmented/eng_Latn_errtype.devtest.json").write_text(content)
-    with pytest.raises(MexmaError, match=message):
-        find_augmented(read_texts(folder, "devtest", None, "eng_Latn"), None)
-
-
-def test_missing_files(folder: Path) -> None:
-    data = read_texts(folder, "devtest", None, "eng_Latn")
-    (folder / "devtest_augmented/eng_Latn_errtype.devtest.json").unlink()
-    with pytest.raises(MexmaError, match=r"errtype.devtest.json is missing beside eng_Latn_augmented"):
-        find_augmented(data, None)
-    with pytest.raises(MexmaError, match=r"elsewhere: no eng_Latn_augmented.devtest") as caught:
-        find_augmented(data, folder / "elsewhere")
-    assert "LASER" in str(caught.value.hint)
 
 
 def test_lines_without_a_type_are_said(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
