@@ -4,14 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
-from mexma_cli.main import cli
 from mexma_cli.store.embeddings import EmbeddingStore
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+from tests.command import fails, ok, run
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -21,54 +16,50 @@ def test_there_and_back(tmp_path: Path, dtype: str) -> None:
     raw.write_bytes(vectors.tobytes())
     text.write_text("eins\nzwei\n\nvier\nfünf\n", encoding="utf-8")
     options = ("--dim", "6", "--text", text, "--dtype", dtype, "--lang", "de")
-    result = run("convert", raw, *options, "-o", store)
-    assert result.exit_code == 0, result.output
+    ok(run("convert", raw, *options, "-o", store))
     opened = EmbeddingStore.open(store, verify=True)
     assert (opened.manifest.language, opened.manifest.dtype, opened.manifest.empty) == ("deu_Latn", dtype, 1)
     assert list(opened.sentences()) == ["eins", "zwei", "", "vier", "fünf"]
-    assert run("convert", store, "--dtype", dtype, "-o", back).exit_code == 0
+    ok(run("convert", store, "--dtype", dtype, "-o", back))
     assert back.read_bytes() == raw.read_bytes()
     assert run("convert", store, "--dtype", dtype, "-o", "-").stdout_bytes == raw.read_bytes()
     assert run("convert", raw, *options, "-o", store).exit_code == 1  # it is there already
-    assert run("convert", raw, *options, "--overwrite", "-o", store).exit_code == 0
+    ok(run("convert", raw, *options, "--overwrite", "-o", store))
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     raw, text, store = tmp_path / "v.raw", tmp_path / "t.txt", tmp_path / "v.emb"
     raw.write_bytes(np.ones((4, 6), np.float32).tobytes())
     text.write_text("a\nb\nc\n")
-    result = run("convert", raw, "--dim", "6", "--text", text, "-o", store)
-    assert result.exit_code == 1 and "4 rows" in result.stderr and "3 lines" in result.stderr
+    fails(run("convert", raw, "--dim", "6", "--text", text, "-o", store), 1, "4 rows", "3 lines")
     assert run("convert", raw, "--dim", "5", "--text", text, "-o", store).exit_code == 1
     assert run("convert", raw, "--dim", "6", "-o", store).exit_code == 2
     assert run("convert", tmp_path / "none", "--dim", "6", "--text", text, "-o", store).exit_code == 1
     text.write_text("a\nb\nc\nd\n")
-    result = run("convert", raw, "--dim", "6", "--text", text, "-o", "-")
-    assert result.exit_code == 1 and "stdout cannot be a store" in result.stderr
+    fails(run("convert", raw, "--dim", "6", "--text", text, "-o", "-"), 1, "stdout cannot be a store")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.txt", "v.raw"]
 
 
 @pytest.mark.parametrize("option", [("--dim", "6"), ("--text", "t.txt"), ("--lang", "fra")])
 def test_options_of_raw_vectors_do_not_fit_a_store(option: tuple[str, str], tmp_path: Path) -> None:
-    result = run("convert", tmp_path, *option, "-o", tmp_path / "v.raw")
-    assert result.exit_code == 2 and "belong to raw vectors" in result.stderr
+    fails(run("convert", tmp_path, *option, "-o", tmp_path / "v.raw"), 2, "belong to raw vectors")
 
 
 def test_raw_vectors_are_not_named_as_a_store(tmp_path: Path) -> None:
-    result = run("convert", tmp_path, "-o", tmp_path / "v.emb")
-    assert result.exit_code == 2 and "v.emb would be raw vectors" in result.stderr
+    fails(run("convert", tmp_path, "-o", tmp_path / "v.emb"), 2, "v.emb would be raw vectors")
 
 
 def test_a_store_that_is_not_there(tmp_path: Path) -> None:
-    result = run("convert", tmp_path / "none.emb", "-o", tmp_path / "v.raw")
-    assert result.exit_code == 1 and "none.emb: no such file or folder" in result.stderr
+    fails(
+        run("convert", tmp_path / "none.emb", "-o", tmp_path / "v.raw"), 1, "none.emb: no such file or folder"
+    )
 
 
 def test_raw_vectors_may_be_called_like_a_store(tmp_path: Path) -> None:
     (tmp_path / "v.emb").write_bytes(bytes(np.ones(6, np.float32)))
     (tmp_path / "t.txt").write_text("a\n")
     options = ("--dim", "6", "--text", tmp_path / "t.txt", "-o", tmp_path / "w.emb")
-    assert run("convert", tmp_path / "v.emb", *options).exit_code == 0
+    ok(run("convert", tmp_path / "v.emb", *options))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -77,11 +68,10 @@ def test_numpy_files_there_and_back(tmp_path: Path, dtype: str) -> None:
     array, text, store = tmp_path / "v.npy", tmp_path / "t.txt", tmp_path / "v.emb"
     np.save(array, vectors)
     text.write_text("a\nb\nc\n")
-    result = run("convert", array, "--text", text, "-o", store)
-    assert result.exit_code == 0, result.output
+    result = ok(run("convert", array, "--text", text, "-o", store))
     assert f"3 rows of 6 x {dtype}" in result.stderr
     assert EmbeddingStore.open(store).manifest.argv[0] == "mexma"
-    assert run("convert", store, "--dtype", dtype, "-o", tmp_path / "back.npy").exit_code == 0
+    ok(run("convert", store, "--dtype", dtype, "-o", tmp_path / "back.npy"))
     back = np.load(tmp_path / "back.npy")
     assert back.dtype == dtype
     np.testing.assert_array_equal(back, vectors)
@@ -99,6 +89,9 @@ def test_numbers_that_are_none_are_named(tmp_path: Path) -> None:
     vectors[1, 2] = np.nan
     (tmp_path / "v").write_bytes(vectors.tobytes())
     (tmp_path / "t").write_text("a\nb\nc\n")
-    result = run("convert", tmp_path / "v", "--dim", "4", "--text", tmp_path / "t", "-o", tmp_path / "v.emb")
-    assert result.exit_code == 1
-    assert "line 2 is not a number" in result.stderr and "hint: check --dim and --dtype" in result.stderr
+    fails(
+        run("convert", tmp_path / "v", "--dim", "4", "--text", tmp_path / "t", "-o", tmp_path / "v.emb"),
+        1,
+        "line 2 is not a number",
+        "hint: check --dim and --dtype",
+    )

@@ -7,15 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
 
 import mexma_cli
-from mexma_cli.main import cli
 from mexma_cli.store.embeddings import EmbeddingStore
-
-
-def mexma(*arguments: str | Path, stdin: bytes = b"") -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments], input=stdin)
+from tests.command import fails, ok, run
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +23,7 @@ def work(
     for language, lines in sentences.items():
         text = folder / f"{language}.txt"
         text.write_text("\n".join([*lines, *(f"{n} {line}" for n, line in enumerate(lines))]) + "\n")
-        done = mexma("embed", "--model", tiny_encoder, "--device", "cpu", "--lang", language, text)
-        assert done.exit_code == 0, done.output
+        done = ok(run("embed", "--model", tiny_encoder, "--device", "cpu", "--lang", language, text))
         (folder / "tatoeba" / f"tatoeba.fra-eng.{language}").write_text("\n".join(lines) + "\n")
     raw = {
         "kind": "decompose",
@@ -41,8 +35,7 @@ def work(
         "trainer": {"batch": 8, "epochs": 4, "learning_rate": 0.01, "device": "cpu"},
     }
     (folder / "recipe.yaml").write_text(yaml.safe_dump(raw))
-    done = mexma("train", folder / "recipe.yaml")
-    assert done.exit_code == 0, done.output
+    done = ok(run("train", folder / "recipe.yaml"))
     assert done.stdout == f"{folder / 'run'}\n"
     assert "meat: 14 pairs in 2 languages, 2 more held out; 1 steps an epoch on cpu" in done.stderr
     assert "ended after epoch 4: validation " in done.stderr
@@ -50,7 +43,7 @@ def work(
 
 
 def test_a_finished_run_says_so(work: Path) -> None:
-    again = mexma("train", work / "recipe.yaml", "--resume")
+    again = run("train", work / "recipe.yaml", "--resume")
     assert (again.exit_code, again.stdout) == (0, f"{work / 'run'}\n")
     assert again.stderr == f"{work / 'run'} is finished already: nothing to do\n"
 
@@ -64,32 +57,26 @@ def test_python_trains_the_same(work: Path, tmp_path: Path) -> None:
 
 
 def test_info_and_report(work: Path) -> None:
-    info = mexma("info", work / "run")
+    info = run("info", work / "run")
     assert info.exit_code == 0 and ": decomposer" in info.stdout and "check: all is whole" in info.stdout
-    report = mexma("report", work / "run")
-    assert report.exit_code == 0, report.output
+    report = ok(run("report", work / "run"))
     assert "validation loss" in report.stdout and "cross reconstruction" in report.stdout
 
 
 def test_meanings_are_mined_and_embedded_in_one_go(work: Path, tmp_path: Path) -> None:
     for language in ("fra", "eng"):
-        done = mexma("project", work / f"{language}.emb", "--with", work / "run")
-        assert done.exit_code == 0, done.output
+        done = ok(run("project", work / f"{language}.emb", "--with", work / "run"))
         assert "16 rows of 32 numbers in" in done.stderr
-    mined = mexma("mine", work / "fra.meaning.emb", work / "eng.meaning.emb", "-o", tmp_path / "p.tsv")
-    assert mined.exit_code == 0, mined.output
+    ok(run("mine", work / "fra.meaning.emb", work / "eng.meaning.emb", "-o", tmp_path / "p.tsv"))
     options = ["--model", work / "run", "--device", "cpu", "--lang", "eng", "-o", tmp_path / "eng.emb"]
-    assert mexma("embed", work / "eng.txt", *options).exit_code == 0
-    both = mexma("mine", work / "fra.meaning.emb", tmp_path / "eng.emb", "-o", tmp_path / "q.tsv")
-    assert both.exit_code == 0, both.output  # the same encoder, by its fingerprint
-    refused = mexma("mine", work / "fra.meaning.emb", work / "eng.emb")
-    assert refused.exit_code == 1 and "different encoders" in refused.stderr
+    ok(run("embed", work / "eng.txt", *options))
+    ok(run("mine", work / "fra.meaning.emb", tmp_path / "eng.emb", "-o", tmp_path / "q.tsv"))
+    fails(run("mine", work / "fra.meaning.emb", work / "eng.emb"), 1, "different encoders")
     assert EmbeddingStore.open(work / "fra.meaning.emb").manifest.encoder == str(work / "run")
 
 
 def test_the_language_and_its_name(work: Path) -> None:
-    done = mexma("project", work / "fra.emb", "--with", work / "run", "--part", "language")
-    assert done.exit_code == 0, done.output
+    ok(run("project", work / "fra.emb", "--with", work / "run", "--part", "language"))
     store = EmbeddingStore.open(work / "fra.language.emb", verify=True)
     assert store.manifest.encoder.endswith(f", language by {work / 'run'}")
 
@@ -98,8 +85,7 @@ def test_leakage(work: Path, tmp_path: Path) -> None:
     (tmp_path / "own.tsv").write_text("5\tIt rains.\tIt is raining.\n0\tIt rains.\tA boat.\n3\ta b\ta c\n")
     options = ["--with", work / "run", "--cache", "none", "--device", "cpu", "--sts", tmp_path / "own.tsv"]
     kept = tmp_path / "leakage.json"
-    done = mexma("eval", "leakage", work / "tatoeba", *options, "--json", "-o", kept)
-    assert done.exit_code == 0, done.output
+    done = ok(run("eval", "leakage", work / "tatoeba", *options, "--json", "-o", kept))
     result = json.loads(done.stdout)
     assert json.loads(kept.read_text()) == result
     assert [(row["data"], row["measure"]) for row in result["rows"]] == [
@@ -109,8 +95,7 @@ def test_leakage(work: Path, tmp_path: Path) -> None:
     assert result["benchmark"] == "leakage"
     assert result["encoder"]["run"] == str(work / "run")  # and not a setting: the page compares runs
     assert "run" not in result["settings"]
-    table = mexma("eval", "leakage", work / "tatoeba", *options, "--plot", tmp_path / "clouds.png")
-    assert table.exit_code == 0, table.output
+    table = ok(run("eval", "leakage", work / "tatoeba", *options, "--plot", tmp_path / "clouds.png"))
     assert "measure" in table.stdout and (tmp_path / "clouds.png").stat().st_size > 1000
 
 
@@ -120,8 +105,7 @@ def test_a_code_switched_set_is_made_and_measured(work: Path, tmp_path: Path) ->
     )
     texts = [work / "tatoeba" / f"tatoeba.fra-eng.{side}" for side in ("fra", "eng")]
     options = ["--dictionary", tmp_path / "fr-en.txt", "--lang", "fr", "--rate", "1"]
-    done = mexma("eval", "codeswitch", *texts, *options, "-o", tmp_path / "one")
-    assert done.exit_code == 0, done.output
+    done = ok(run("eval", "codeswitch", *texts, *options, "-o", tmp_path / "one"))
     assert "warning: only 2 sentences have a word of the dictionary" in done.stderr
     assert "2 sentences in" in done.stderr and "3 of 14 words replaced" in done.stderr
     assert (tmp_path / "one" / "tatoeba.fra-eng.fra").read_text().splitlines() == [
@@ -134,11 +118,11 @@ def test_a_code_switched_set_is_made_and_measured(work: Path, tmp_path: Path) ->
     ]
     facts = json.loads((tmp_path / "one" / "codeswitch.fra.json").read_text())
     assert (facts["lines"], facts["seed"], facts["rate"]) == ([7, 8], 42, 1.0)
-    mexma("eval", "codeswitch", *texts, *options, "-o", tmp_path / "two")
+    run("eval", "codeswitch", *texts, *options, "-o", tmp_path / "two")
     for file in (tmp_path / "one").iterdir():
         assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()
     options = ["--with", work / "run", "--cache", "none", "--device", "cpu", "--json"]
-    measured = mexma("eval", "leakage", tmp_path / "one", *options)
+    measured = run("eval", "leakage", tmp_path / "one", *options)
     result = json.loads(measured.stdout)
     assert result["benchmark"] is None and result["scores"]["meaning xx->eng"] >= 0
 
@@ -149,10 +133,8 @@ def test_a_code_switched_set_does_not_replace_its_own_text(tmp_path: Path) -> No
     for text in texts:
         text.write_text("livre\n")
     options = ["--dictionary", tmp_path / "fr-en.txt", "-o", tmp_path]
-    refused = mexma("eval", "codeswitch", *texts, *options, "--lang", "fr")
-    assert refused.exit_code == 2 and "tatoeba.fra-eng.fra is an input" in refused.stderr
-    refused = mexma("eval", "codeswitch", *texts, *options, "--lang", "en")  # both files would have one name
-    assert refused.exit_code == 2 and "which is not English" in refused.stderr
+    fails(run("eval", "codeswitch", *texts, *options, "--lang", "fr"), 2, "tatoeba.fra-eng.fra is an input")
+    fails(run("eval", "codeswitch", *texts, *options, "--lang", "en"), 2, "which is not English")
     assert all(text.read_text() == "livre\n" for text in texts) and len(list(tmp_path.iterdir())) == 3
 
 
@@ -160,12 +142,10 @@ def test_a_text_to_switch_from_a_pipe(tmp_path: Path) -> None:
     (tmp_path / "fr-en.txt").write_text("livre book\n")
     (tmp_path / "eng.txt").write_text("The book.\n")
     options = ["--dictionary", tmp_path / "fr-en.txt", "--lang", "fr", "-o", tmp_path / "out"]
-    done = mexma("eval", "codeswitch", "-", tmp_path / "eng.txt", *options, stdin=b"Le livre.\n")
-    assert done.exit_code == 0, done.output
+    ok(run("eval", "codeswitch", "-", tmp_path / "eng.txt", *options, stdin=b"Le livre.\n"))
     assert (tmp_path / "out" / "tatoeba.fra-eng.fra").read_text() == "Le book.\n"
     assert "source_checksum" in json.loads((tmp_path / "out" / "codeswitch.fra.json").read_text())
-    done = mexma("eval", "codeswitch", "-", "-", *options)
-    assert done.exit_code == 2 and "Only one of the inputs can be stdin" in done.stderr
+    fails(run("eval", "codeswitch", "-", "-", *options), 2, "Only one of the inputs can be stdin")
 
 
 def test_mistakes_are_messages(work: Path, tmp_path: Path, tiny_encoder: Path) -> None:
@@ -188,16 +168,14 @@ def test_mistakes_are_messages(work: Path, tmp_path: Path, tiny_encoder: Path) -
     }
     (tmp_path / "good.txt").write_text("livre book\n")
     for message, arguments in cases.items():
-        done = mexma(*arguments)
-        assert done.exit_code == 1, (message, done.output)
+        done = fails(run(*arguments), 1)
         assert message in done.stderr and "Traceback" not in done.stderr, (message, done.stderr)
     assert not (tmp_path / "out").exists()
     inside = work / "fra.emb" / "part.emb"
-    done = mexma("project", work / "fra.emb", "--with", work / "run", "-o", inside)
+    done = run("project", work / "fra.emb", "--with", work / "run", "-o", inside)
     assert done.exit_code == 2 and "part.emb lies in an input" in done.stderr and not inside.exists()
 
 
 def test_a_decomposer_trains_in_one_process(work: Path) -> None:
     for option in ("--nproc-per-node", "--max-restarts"):
-        done = mexma("train", work / "recipe.yaml", option, "2")
-        assert done.exit_code == 2 and "trains in one process" in done.stderr
+        fails(run("train", work / "recipe.yaml", option, "2"), 2, "trains in one process")

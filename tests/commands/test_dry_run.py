@@ -8,10 +8,9 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from mexma_cli.commands.options import bytes_of
-from mexma_cli.main import cli
+from tests.command import fails, ok, run
 from tests.stores import make_store
 
 
@@ -25,8 +24,7 @@ def store(tmp_path: Path) -> Path:
 def test_says_what_it_would_take_and_does_nothing(store: Path, tmp_path: Path) -> None:
     for command in ("mine", "knn"):
         out = tmp_path / "out"
-        result = CliRunner().invoke(cli, [command, str(store), str(store), "--dry-run", "-o", str(out)])
-        assert result.exit_code == 0, result.output
+        result = ok(run(command, str(store), str(store), "--dry-run", "-o", str(out)))
         assert re.search(rf"{re.escape(str(store))} +500 lines x 16", result.stdout)
         assert re.search(r"^memory +[0-9.]+ [MG]B; with --memory at least", result.stdout, re.M)
         assert re.search(r"^neighbours \(exact\) +about [0-9.]+ s$", result.stdout, re.M)
@@ -36,10 +34,7 @@ def test_says_what_it_would_take_and_does_nothing(store: Path, tmp_path: Path) -
 
 def test_indexes_that_are_kept_are_counted(store: Path) -> None:
     def beside(index: str) -> float:
-        result = CliRunner().invoke(
-            cli, ["mine", str(store), str(store), "--dry-run", "-k", "4", "--index", index]
-        )
-        assert result.exit_code == 0, result.output
+        result = ok(run("mine", str(store), str(store), "--dry-run", "-k", "4", "--index", index))
         return float(re.search(r"^disk: beside it +([0-9.]+) kB", result.stdout, re.M)[1])  # type: ignore[index]
 
     assert beside("exact") == beside("auto") == 32  # keys of 8 bytes, four a row
@@ -49,18 +44,16 @@ def test_indexes_that_are_kept_are_counted(store: Path) -> None:
 
 def test_auto_is_exact_for_few_lines(store: Path) -> None:
     for index, said in (("auto", r"\(exact\) +about"), ("IVF8,Flat", r"\(IVF8,Flat\) +found out on the way")):
-        result = CliRunner().invoke(cli, ["mine", str(store), str(store), "--dry-run", "--index", index])
+        result = run("mine", str(store), str(store), "--dry-run", "--index", index)
         assert re.search(rf"^neighbours {said}", result.stdout, re.M), result.stdout
 
 
 def test_texts_are_counted_and_timed(tmp_path: Path) -> None:
     text = tmp_path / "t.txt"
     text.write_text("One line.\nAnother line.\n" * 50, encoding="utf-8")
-    result = CliRunner().invoke(cli, ["mine", str(text), str(text), "--dry-run"])
-    assert result.exit_code == 0, result.output
+    result = ok(run("mine", str(text), str(text), "--dry-run"))
     assert "100 lines x 320" in result.stdout and re.search(r"^embedding +about", result.stdout, re.M)
-    result = CliRunner().invoke(cli, ["mine", "-", str(text), "--dry-run"])
-    assert result.exit_code == 2 and "must be files" in result.stderr
+    fails(run("mine", "-", str(text), "--dry-run"), 2, "must be files")
 
 
 def test_options_that_do_not_go_together(store: Path) -> None:
@@ -70,10 +63,8 @@ def test_options_that_do_not_go_together(store: Path) -> None:
         (["--memory", "lots"], "'lots' is no size; write it like 8G or 512M"),
         (["--neighbours", "x.knn", "--index", "auto"], "leave out --index"),
     ):
-        result = CliRunner().invoke(cli, ["mine", *both, *arguments])
-        assert result.exit_code == 2 and message in result.stderr
-    result = CliRunner().invoke(cli, ["mine", *both, "--index", "IVF9Quatsch"])
-    assert result.exit_code == 1 and "faiss refuses the index 'IVF9Quatsch'" in result.stderr
+        fails(run("mine", *both, *arguments), 2, message)
+    fails(run("mine", *both, "--index", "IVF9Quatsch"), 1, "faiss refuses the index 'IVF9Quatsch'")
 
 
 @pytest.mark.parametrize(

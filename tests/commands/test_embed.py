@@ -14,21 +14,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from mexma_cli.commands.embed import default_output
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
-from mexma_cli.main import cli
 from mexma_cli.store.embeddings import EmbeddingStore
+from tests.command import fails, ok, run
 from tests.processes import MEXMA, Program
 
 ROOT = Path(__file__).parent.parent.parent
 
 
 def embed(encoder: Path, *arguments: str | Path, stdin: bytes | None = None) -> Result:
-    options = ["embed", "--model", str(encoder), "--device", "cpu", *map(str, arguments)]
-    return CliRunner().invoke(cli, options, input=stdin)
+    return run("embed", "--model", encoder, "--device", "cpu", *arguments, stdin=stdin)
 
 
 @pytest.fixture
@@ -39,8 +38,7 @@ def corpus(tmp_path: Path, sentences: dict[str, list[str]]) -> Path:
 
 
 def test_embeds_beside_the_text(tiny_encoder: Path, corpus: Path) -> None:
-    done = embed(tiny_encoder, "--lang", "fr", corpus)
-    assert done.exit_code == 0, done.output
+    done = ok(embed(tiny_encoder, "--lang", "fr", corpus))
     assert done.stdout == ""
     device, result = done.stderr.splitlines()
     assert re.fullmatch(r"embedding on cpu \(\d+ threads?\), \w+", device)
@@ -49,8 +47,7 @@ def test_embeds_beside_the_text(tiny_encoder: Path, corpus: Path) -> None:
     assert re.search(r"; [\d,]+ sentences/s, [\d,]+ tokens/s$", result)
     store = EmbeddingStore.open(corpus.with_suffix(".emb"), verify=True)
     assert store.manifest.language == "fra_Latn"
-    again = embed(tiny_encoder, "--lang", "fra_Latn", corpus)
-    assert again.exit_code == 0
+    again = ok(embed(tiny_encoder, "--lang", "fra_Latn", corpus))
     assert "nothing to do" in again.stderr
 
 
@@ -60,7 +57,7 @@ def test_no_output_lands_in_a_store(tiny_encoder: Path, corpus: Path, tmp_path: 
     english.write_text("It was 12 years ago.\n")
     store, other = tmp_path / "a.emb", tmp_path / "b.emb"
     for path in (store, other):
-        assert embed(tiny_encoder, corpus, "-o", path).exit_code == 0
+        ok(embed(tiny_encoder, corpus, "-o", path))
     before = sorted(file.name for file in store.iterdir())
     commands: list[list[str | Path]] = [
         ["embed", "--model", tiny_encoder, corpus, "-o", store / "b.emb"],
@@ -71,9 +68,7 @@ def test_no_output_lands_in_a_store(tiny_encoder: Path, corpus: Path, tmp_path: 
         ["augment", english, "-o", store],
     ]
     for command in commands:
-        done = CliRunner().invoke(cli, [str(word) for word in command])
-        assert done.exit_code == 1 and "would lie in" in done.stderr, (command, done.output)
-        assert "name one beside it" in done.stderr
+        fails(run(*command), 1, "would lie in", "name one beside it")
     with pytest.raises(MexmaError, match="would lie in"):
         SentenceEncoder.load(str(tiny_encoder), "cpu").save(store / "encoder")
     assert sorted(file.name for file in store.iterdir()) == before
@@ -85,8 +80,7 @@ def test_a_language_that_the_encoder_does_not_know(tiny_encoder: Path, corpus: P
     encoder.languages = ("eng_Latn", "srp_Cyrl")
     encoder.save(tmp_path / "two")
     for given, code in (("kor", "Korean (kor_Hang)"), ("srp_Latn", ""), ("und", "")):
-        done = embed(tmp_path / "two", "--lang", given, corpus, "-o", tmp_path / f"{given}.emb")
-        assert done.exit_code == 0
+        done = ok(embed(tmp_path / "two", "--lang", given, corpus, "-o", tmp_path / f"{given}.emb"))
         said = f"two was not trained on {code}; `mexma info {tmp_path / 'two'}` lists its 2 languages"
         assert (said in done.stderr) == bool(code) == ("not trained" in done.stderr)
     for part, told in (("1/2", True), ("2/2", False)):
@@ -95,11 +89,8 @@ def test_a_language_that_the_encoder_does_not_know(tiny_encoder: Path, corpus: P
 
 
 def test_stdin_needs_an_output_and_works_with_one(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> None:
-    refused = embed(tiny_encoder, "-", stdin=b"a\n")
-    assert refused.exit_code == 2
-    assert "-o NAME.emb is needed" in refused.stderr
-    done = embed(tiny_encoder, "-", "-o", tmp_path / "in.emb", stdin=gzip.compress(corpus.read_bytes()))
-    assert done.exit_code == 0, done.output
+    fails(embed(tiny_encoder, "-", stdin=b"a\n"), 2, "-o NAME.emb is needed")
+    ok(embed(tiny_encoder, "-", "-o", tmp_path / "in.emb", stdin=gzip.compress(corpus.read_bytes())))
     store = EmbeddingStore.open(tmp_path / "in.emb")
     assert store.manifest.source.path == "stdin"
     assert list(store.sentences()) == corpus.read_text().splitlines()
@@ -135,8 +126,7 @@ def test_bad_text_gets_one_message_and_leaves_nothing(name: str, tmp_path: Path)
     if content is not None:
         (tmp_path / name).write_bytes(content)
     before = os.listdir(tmp_path)
-    done = embed(tmp_path / "no encoder is needed to see this", tmp_path / name)
-    assert done.exit_code == 1
+    done = fails(embed(tmp_path / "no encoder is needed to see this", tmp_path / name), 1)
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1
     assert message in errors[0]
@@ -144,21 +134,17 @@ def test_bad_text_gets_one_message_and_leaves_nothing(name: str, tmp_path: Path)
 
 
 def test_unknown_language_and_folder(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> None:
-    done = embed(tiny_encoder, "--lang", "frx_Latn", corpus)
-    assert done.exit_code == 1
-    assert "unknown language code 'frx_Latn'" in done.stderr
-    assert "fra_Latn" in done.stderr
-    done = embed(tiny_encoder, tmp_path)
-    assert done.exit_code == 1
-    assert "is a folder" in done.stderr
+    fails(
+        embed(tiny_encoder, "--lang", "frx_Latn", corpus), 1, "unknown language code 'frx_Latn'", "fra_Latn"
+    )
+    fails(embed(tiny_encoder, tmp_path), 1, "is a folder")
 
 
 def test_a_folder_without_a_name(tiny_encoder: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(corpus.parent)
     for part in ([], ["--shard", "1/2"]):
-        refused = embed(tiny_encoder, corpus, "-o", ".", *part)
-        assert (refused.exit_code, "error: . is a folder" in refused.stderr) == (1, True), refused.output
-        refused = CliRunner().invoke(cli, ["embed", ".", *part])
+        refused = fails(embed(tiny_encoder, corpus, "-o", ".", *part), 1, "error: . is a folder")
+        refused = run("embed", ".", *part)
         assert (refused.exit_code, refused.stderr) == (1, "error: . is a folder, not a text file\n")
     assert [path.name for path in corpus.parent.iterdir()] == [corpus.name]
 
@@ -166,21 +152,21 @@ def test_a_folder_without_a_name(tiny_encoder: Path, corpus: Path, monkeypatch: 
 def test_an_output_that_is_no_store_is_left_alone(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "work.txt").write_text("work")
-    done = embed(tiny_encoder, corpus, "-o", tmp_path / "mine", "--overwrite")
-    assert done.exit_code == 1
-    assert "no embedding store: not overwritten" in done.stderr
+    fails(
+        embed(tiny_encoder, corpus, "-o", tmp_path / "mine", "--overwrite"),
+        1,
+        "no embedding store: not overwritten",
+    )
     assert (tmp_path / "mine" / "work.txt").read_text() == "work"
 
 
 def test_an_encoder_that_is_none(corpus: Path, tmp_path: Path) -> None:
-    done = embed(tmp_path / "nothing", corpus)
-    assert done.exit_code == 1
-    assert "error: no encoder" in done.stderr
+    fails(embed(tmp_path / "nothing", corpus), 1, "error: no encoder")
 
 
 def test_quiet_is_silent(tiny_encoder: Path, corpus: Path) -> None:
     options = ["-q", "embed", "--model", str(tiny_encoder), "--device", "cpu", str(corpus)]
-    done = CliRunner().invoke(cli, options)
+    done = run(*options)
     assert (done.exit_code, done.output) == (0, "")
 
 
@@ -198,54 +184,47 @@ def test_prefix_pooling_cleaning_and_precision_are_kept(tiny_encoder: Path, tmp_
     corpus.write_text("“Oui”…\n")
     plain.write_text('query: "Oui"...\n')
     options = ("--pooling", "mean", "--dtype", "fp32", "--store-dtype", "float32", "--lang", "fr")
-    done = embed(tiny_encoder, corpus, "--prefix", "query: ", "--clean", *options)
-    assert done.exit_code == 0, done.output
+    ok(embed(tiny_encoder, corpus, "--prefix", "query: ", "--clean", *options))
     store = EmbeddingStore.open(corpus.with_suffix(".emb"))
     manifest = store.manifest
     said = (manifest.prefix, manifest.pooling, manifest.clean, manifest.precision)
     assert said == ("query: ", "mean", True, "float32")
     assert list(store.sentences()) == ["“Oui”…"]
-    assert embed(tiny_encoder, plain, *options).exit_code == 0
+    ok(embed(tiny_encoder, plain, *options))
     wanted = EmbeddingStore.open(plain.with_suffix(".emb")).vectors(0, 1)
     np.testing.assert_array_equal(store.vectors(0, 1), wanted)
 
 
 def test_a_query_is_embedded_as_the_store_was(tiny_encoder: Path, corpus: Path) -> None:
     """Without --model a store's encoder, pooling and prefix are taken for what is compared with it."""
-    made = embed(tiny_encoder, corpus, "--prefix", "passage: ", "--pooling", "mean", "--dtype", "fp32")
-    assert made.exit_code == 0, made.output
+    ok(embed(tiny_encoder, corpus, "--prefix", "passage: ", "--pooling", "mean", "--dtype", "fp32"))
     sentence = corpus.read_text().splitlines()[2]
     options = ["search", "--query", sentence, "-n", "1", "--dtype", "fp32", str(corpus.with_suffix(".emb"))]
-    done = CliRunner().invoke(cli, options)
-    assert done.exit_code == 0, done.output
+    done = ok(run(*options))
     score, _, found = done.stdout.rstrip("\n").split("\t")
     assert found == sentence
     assert float(score) == pytest.approx(1, abs=1e-3)
-    done = CliRunner().invoke(cli, [*options, "--prefix", "query: "])
+    done = run(*options, "--prefix", "query: ")
     assert float(done.stdout.split("\t")[0]) < 0.9999
     both = [str(corpus.with_suffix(".emb"))] * 2
-    done = CliRunner().invoke(cli, ["mine", *both, "--prefix", "query: "])
-    assert (done.exit_code, "--prefix is for texts" in done.stderr) == (2, True)
+    fails(run("mine", *both, "--prefix", "query: "), 2, "--prefix is for texts")
 
 
 def test_a_query_with_another_limit_is_told_which_options_count(tiny_encoder: Path, corpus: Path) -> None:
-    assert embed(tiny_encoder, corpus, "--max-tokens", "9").exit_code == 0
+    ok(embed(tiny_encoder, corpus, "--max-tokens", "9"))
     options = ["search", "--query", "Oui", str(corpus.with_suffix(".emb"))]
-    refused = CliRunner().invoke(cli, options)
-    assert refused.exit_code == 1 and "different encoders" in refused.stderr
-    assert "same --model, --pooling and --max-tokens" in refused.stderr
-    assert CliRunner().invoke(cli, [*options, "--max-tokens", "9"]).exit_code == 0
+    fails(run(*options), 1, "different encoders", "same --model, --pooling and --max-tokens")
+    ok(run(*options, "--max-tokens", "9"))
 
 
 def test_parts_and_append(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> None:
     for part in ("1/2", "2/2"):
-        assert embed(tiny_encoder, corpus, "--shard", part).exit_code == 0
+        ok(embed(tiny_encoder, corpus, "--shard", part))
     parts = sorted(tmp_path.glob("corpus.*.emb"))
     assert [path.name for path in parts] == ["corpus.00001-of-00002.emb", "corpus.00002-of-00002.emb"]
     assert [EmbeddingStore.open(path).rows for path in parts] == [4, 5]
-    assert embed(tiny_encoder, corpus).exit_code == 0
-    done = embed(tiny_encoder, corpus, "--append")
-    assert done.exit_code == 0, done.output
+    ok(embed(tiny_encoder, corpus))
+    ok(embed(tiny_encoder, corpus, "--append"))
     assert (
         list(EmbeddingStore.open(tmp_path / "corpus.emb").sentences()) == corpus.read_text().splitlines() * 2
     )
@@ -266,23 +245,23 @@ def test_parts_and_append(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> N
     ],
 )
 def test_wrong_usage(options: list[str], message: str, corpus: Path) -> None:
-    done = embed(corpus, *options, corpus)
-    assert done.exit_code == 2
+    done = fails(embed(corpus, *options, corpus), 2)
     assert message in " ".join(done.stderr.split())
 
 
 def test_several_processes_cannot_share_stdin() -> None:
-    done = CliRunner().invoke(cli, ["embed", "-", "-o", "a.emb", "--gpus", "all"], input="a\n")
-    assert (done.exit_code, "it must be a file" in done.stderr) == (2, True)
+    fails(
+        run("embed", "-", "-o", "a.emb", "--gpus", "all", stdin="a\n"),
+        2,
+        "it must be a file",
+    )
 
 
 @pytest.mark.parametrize("option", [["--require-gpu"], ["--gpus", "all"]])
 def test_a_gpu_that_is_not_there(option: list[str], corpus: Path, tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("needs a machine without a GPU")
-    done = CliRunner().invoke(cli, ["embed", str(corpus), *option])
-    assert done.exit_code == 1
-    assert "error: there is no GPU" in done.stderr
+    fails(run("embed", str(corpus), *option), 1, "error: there is no GPU")
     assert os.listdir(tmp_path) == ["corpus.txt"]
 
 

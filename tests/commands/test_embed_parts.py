@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from mexma_cli.main import cli
 from mexma_cli.store.embeddings import EmbeddingStore
 from tests.processes import MEXMA, Program
+from tests.stores import content
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,10 +41,6 @@ def kill_after(shard: Path, folder: Path, *words: str | Path) -> None:
     process.until(shard.exists)
     process.kill()
     process.communicate()
-
-
-def content(path: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in path.iterdir()}
 
 
 def test_shards_made_at_once_mine_as_the_whole_text_does(tmp_path: Path) -> None:

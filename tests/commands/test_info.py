@@ -9,24 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.main import cli
 from mexma_cli.store.embeddings import Source
 from mexma_cli.store.journal import FileJournal
 from mexma_cli.store.pairs import TokenisedPairsWriter
-from tests.stores import embedding_writer
+from tests.command import fails, ok, run
+from tests.stores import embedding_writer, flip
 
 
 def info(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(cli, ["info", *map(str, arguments)])
-
-
-def flip(path: Path, at: int = -1) -> None:
-    data = bytearray(path.read_bytes())
-    data[at] ^= 1
-    path.write_bytes(data)
+    return run("info", *arguments)
 
 
 @pytest.fixture
@@ -67,8 +61,7 @@ def pairs(tmp_path: Path) -> Path:
 
 
 def test_embedding_store(store: Path) -> None:
-    done = info(store)
-    assert done.exit_code == 0, done.output
+    done = ok(info(store))
     assert done.stdout.startswith(f"{store}: embedding store\n")
     for words in ("fra_Latn (French)", "tiny", "check: all is whole"):
         assert words in done.stdout
@@ -80,48 +73,35 @@ def test_embedding_store(store: Path) -> None:
 @pytest.mark.parametrize("name", ["vectors-00001.npy", "lines-00000.txt.zst"])
 def test_a_damaged_store_is_exit_code_1(name: str, store: Path) -> None:
     flip(store / name)
-    done = info(store)
-    assert done.exit_code == 1
-    assert f"{name} is damaged" in done.stderr
+    done = fails(info(store), 1, f"{name} is damaged")
     assert "3" in done.stdout, "the facts are still told"
-    found = info(store, "--json")
-    assert found.exit_code == 1
+    found = fails(info(store, "--json"), 1)
     assert name in json.loads(found.stdout)["problems"][0]
 
 
 def test_a_short_shard_and_an_unfinished_store(store: Path, tmp_path: Path) -> None:
     os.truncate(store / "vectors-00000.npy", 130)
-    done = info(store)
-    assert done.exit_code == 1
-    assert "the manifest says 2 rows, the file has 0" in done.stderr
+    done = fails(info(store), 1, "the manifest says 2 rows, the file has 0")
     make_store(tmp_path / "b.emb", finish=False)
-    done = info(tmp_path / "b.emb.partial")
-    assert done.exit_code == 1
-    assert "unfinished" in done.stderr
+    done = fails(info(tmp_path / "b.emb.partial"), 1, "unfinished")
     (store / "manifest.json").unlink()
-    done = info(store)
-    assert done.exit_code == 1
+    done = fails(info(store), 1)
     assert "embedding store" in done.stdout and "manifest.json: no such file" in done.stderr
 
 
 def test_a_search_that_was_killed(tmp_path: Path) -> None:
     FileJournal(tmp_path, {"k": 4}).note()
-    done = info(tmp_path)
-    assert done.exit_code == 1 and "the same `mexma knn` or `mexma mine` command" in done.stderr
+    fails(info(tmp_path), 1, "the same `mexma knn` or `mexma mine` command")
 
 
 def test_prepared_pairs_alone_and_together(pairs: Path) -> None:
-    done = info(pairs)
-    assert done.exit_code == 0, done.output
+    done = ok(info(pairs))
     assert "duplicate 1" in done.stdout
-    done = info(pairs.parent)
-    assert done.exit_code == 0, done.output
+    done = ok(info(pairs.parent))
     assert "folder of stores" in done.stdout
     flip(pairs / "target.ids.npy")
     for path in (pairs, pairs.parent):
-        done = info(path)
-        assert done.exit_code == 1
-        assert "target.ids.npy is damaged" in done.stderr
+        done = fails(info(path), 1, "target.ids.npy is damaged")
 
 
 def test_encoder(tiny_encoder: Path, tmp_path: Path) -> None:
@@ -137,9 +117,7 @@ def test_encoder(tiny_encoder: Path, tmp_path: Path) -> None:
         if file.is_file():
             (broken / file.name).write_bytes(file.read_bytes())
     os.truncate(broken / "model.safetensors", 5000)
-    done = info(broken)
-    assert done.exit_code == 1
-    assert str(broken) in done.stderr
+    fails(info(broken), 1, str(broken))
 
 
 def test_a_bundled_name_is_the_bundled_encoder(
@@ -176,8 +154,7 @@ def test_checkpoint_and_run(tmp_path: Path) -> None:
     (run / "train").mkdir(parents=True)
     state = State(7, 700, {"a.weight": torch.ones(3)}, {}, {"optimisers": []})
     checkpoint = save(run / "train" / "checkpoints", state, keep=2)
-    done = info(checkpoint)
-    assert done.exit_code == 0, done.output
+    done = ok(info(checkpoint))
     assert "step" in done.stdout
     (run / "recipe.yaml").write_text(
         "name: small\nrun: run\n"
@@ -187,8 +164,7 @@ def test_checkpoint_and_run(tmp_path: Path) -> None:
     record = {"phase": "train", "step": 7, "loss": 7.32943320274353, "learning_rate": 0.00012345}
     record |= {"terms": {"words": 0.123456}, "gradient_norm": None, "tokens_per_second": 3456}
     (run / "log.jsonl").write_text(json.dumps(record) + '\n{"phase": "tra')
-    done = info(run)
-    assert done.exit_code == 0, done.output
+    done = ok(info(run))
     assert "training run" in done.stdout
     said = [" ".join(row.split()) for row in done.stdout.splitlines()]
     for line in ("last loss 7.329", "last learning_rate 1.23e-04", "last terms words 0.1235"):
@@ -198,17 +174,14 @@ def test_checkpoint_and_run(tmp_path: Path) -> None:
     assert (facts["last loss"], facts["last gradient_norm"]) == (7.32943320274353, None)
     flip(checkpoint / "objective.safetensors")
     for path in (checkpoint, run):
-        done = info(path)
-        assert done.exit_code == 1
-        assert "objective.safetensors is damaged" in done.stderr
+        done = fails(info(path), 1, "objective.safetensors is damaged")
     checkpoint.rename(checkpoint.with_name("best"))
     assert "best: objective.safetensors is damaged" in info(run).stderr
 
 
 def test_text_and_what_is_unknown(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n\nthree\n")
-    done = info(tmp_path / "a.txt")
-    assert done.exit_code == 0
+    done = ok(info(tmp_path / "a.txt"))
     assert "text file" in done.stdout
     (tmp_path / "latin1.txt").write_bytes(b"caf\xe9\n")
     (tmp_path / "folder").mkdir()
@@ -217,6 +190,4 @@ def test_text_and_what_is_unknown(tmp_path: Path) -> None:
         ("folder", "is nothing that mexma makes"),
         ("x", "no such file"),
     ):
-        done = info(tmp_path / name)
-        assert done.exit_code == 1
-        assert words in done.stderr
+        done = fails(info(tmp_path / name), 1, words)

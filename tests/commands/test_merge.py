@@ -7,18 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
-from mexma_cli.main import cli
 from mexma_cli.store.embeddings import EmbeddingStore, Source
 from mexma_cli.store.layout import part_path, part_rows
+from tests.command import fails, ok, run
 from tests.stores import make_store
 
 ROWS, OF = 10, 3
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 
 @pytest.fixture
@@ -40,33 +35,33 @@ def parts(tmp_path: Path) -> list[Path]:
 
 def test_merges_and_says_what_it_made(parts: list[Path], tmp_path: Path) -> None:
     output = tmp_path / "fra.emb"
-    done = run("merge", *reversed(parts), "-o", output)
-    assert done.exit_code == 0, done.output
+    done = ok(run("merge", *reversed(parts), "-o", output))
     assert done.stdout == ""
     assert done.stderr == f"10 rows of 4 numbers in {output}, from 3 stores\n"
     assert list(EmbeddingStore.open(output, verify=True).sentences()) == [
         f"line {row}" for row in range(ROWS)
     ]
-    again = run("merge", *parts, "-o", output)
-    assert again.exit_code == 1
-    assert "is there already" in again.stderr
-    assert run("merge", *parts, "-o", output, "--overwrite").exit_code == 0
+    fails(run("merge", *parts, "-o", output), 1, "is there already")
+    ok(run("merge", *parts, "-o", output, "--overwrite"))
 
 
 def test_refuses_with_one_message(parts: list[Path], tmp_path: Path) -> None:
-    done = run("merge", parts[0], parts[2], "-o", tmp_path / "fra.emb")
-    assert done.exit_code == 1
-    assert "error: 1 of 3 parts of fra.txt is missing: 2\n" in done.stderr
+    fails(
+        run("merge", parts[0], parts[2], "-o", tmp_path / "fra.emb"),
+        1,
+        "error: 1 of 3 parts of fra.txt is missing: 2\n",
+    )
     assert run("merge", "-o", tmp_path / "fra.emb").exit_code == 2
     assert run("merge", *parts).exit_code == 2
-    missing = run("merge", parts[0], tmp_path / "none.emb", "-o", tmp_path / "fra.emb")
-    assert missing.exit_code == 1
-    assert "none.emb: no such file or folder" in missing.stderr
+    fails(
+        run("merge", parts[0], tmp_path / "none.emb", "-o", tmp_path / "fra.emb"),
+        1,
+        "none.emb: no such file or folder",
+    )
 
 
 def test_a_store_inside_of_an_input(parts: list[Path]) -> None:
-    done = run("merge", *parts, "-o", parts[1] / "all.emb")
-    assert done.exit_code == 2 and "all.emb lies in an input" in done.stderr
+    fails(run("merge", *parts, "-o", parts[1] / "all.emb"), 2, "all.emb lies in an input")
     assert not (parts[1] / "all.emb").exists()
 
 

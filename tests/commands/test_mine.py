@@ -7,23 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zstandard
-from click.testing import CliRunner, Result
 
-from mexma_cli.main import cli
 from mexma_cli.text.writing import only_process
+from tests.command import fails, ok, run
 from tests.reference import laser, laser_mined, laser_text
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 
 def raw_store(folder: Path, name: str, lines: list[str], vectors: np.ndarray) -> Path:
     raw, text, store = folder / f"{name}.f32", folder / f"{name}.txt", folder / f"{name}.emb"
     raw.write_bytes(vectors.astype(np.float32).tobytes())
     text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    result = run("convert", raw, "--dim", str(vectors.shape[1]), "--text", text, "-o", store)
-    assert result.exit_code == 0, result.output
+    ok(run("convert", raw, "--dim", str(vectors.shape[1]), "--text", text, "-o", store))
     return store
 
 
@@ -57,8 +51,7 @@ def test_laser_raw_vectors_in_laser_pairs_out(tmp_path: Path) -> None:
 
 
 def test_pairs_on_stdout_and_counts_on_stderr(pair: tuple[Path, Path]) -> None:
-    result = run("mine", *pair, "-k", "2", "--threshold", "1.5")
-    assert result.exit_code == 0, result.output
+    result = ok(run("mine", *pair, "-k", "2", "--threshold", "1.5"))
     rows = [line.split("\t") for line in result.stdout.splitlines()]
     assert sorted(row[1:] for row in rows) == [["deux", "two"], ["un deux", "one"]]
     assert [float(row[0]) for row in rows] == sorted((float(row[0]) for row in rows), reverse=True)
@@ -91,14 +84,13 @@ def test_formats_and_ids(pair: tuple[Path, Path], tmp_path: Path) -> None:
     assert ids["two"] == ["4", "1", "1", "1"] and ids["one"] == ["1", "2", "1", "1"]
 
     path = tmp_path / "out.jsonl.gz"
-    assert run("mine", *pair, "-o", path).exit_code == 0
+    ok(run("mine", *pair, "-o", path))
     records = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
     assert [[str(r["score"]), r["source"].replace("\t", " "), r["target"]] for r in records] == plain
     assert [[str(value) for value in list(r.values())[3:]] for r in records] == [r[3:] for r in with_ids]
 
     languages = ("--source-lang", "fr", "--target-lang", "eng")
-    result = run("mine", *pair, *languages, "--format", "moses", "-o", tmp_path / "out.gz")
-    assert result.exit_code == 0, result.output
+    result = ok(run("mine", *pair, *languages, "--format", "moses", "-o", tmp_path / "out.gz"))
     for name, place in (("out.fra.gz", 1), ("out.eng.gz", 2)):
         lines = gzip.decompress((tmp_path / name).read_bytes()).decode().splitlines()
         assert lines == [row[place] for row in plain]
@@ -162,8 +154,7 @@ class TestWithin:
         """`two` is in another document than `deux`; scores are as without documents."""
         everything = run("mine", *pair, "-k", "3", "--all-candidates").stdout.splitlines()
         within = self.documents(tmp_path, "aabbc", "adc")
-        result = run("mine", *pair, "-k", "3", "--all-candidates", *within)
-        assert result.exit_code == 0, result.output
+        result = ok(run("mine", *pair, "-k", "3", "--all-candidates", *within))
         rows = result.stdout.splitlines()
         assert set(rows) < set(everything)
         assert sorted(row.split("\t")[1:] for row in rows) == [["trois", "four"], ["un deux", "two"]]
@@ -181,34 +172,31 @@ class TestWithin:
         assert json.loads(report.read_text())["documents"]["pairs"] == 2
 
     def test_bad_input(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
-        result = run("mine", *pair, *self.documents(tmp_path, "aab", "aaa"))
-        assert result.exit_code == 1 and "s.docs has 3 lines" in result.stderr
-        assert f"{pair[0]} has 5" in result.stderr
-        result = run("mine", *pair, *self.documents(tmp_path, "aaaaa", "bbb"))
-        assert result.exit_code == 1 and "no document id in common" in result.stderr
+        fails(
+            run("mine", *pair, *self.documents(tmp_path, "aab", "aaa")),
+            1,
+            "s.docs has 3 lines",
+            f"{pair[0]} has 5",
+        )
+        fails(run("mine", *pair, *self.documents(tmp_path, "aaaaa", "bbb")), 1, "no document id in common")
         assert run("mine", *pair, "--document-pairs", tmp_path / "s.docs").exit_code == 2
 
 
 def test_kept_neighbours_give_the_same_pairs(pair: tuple[Path, Path], tmp_path: Path) -> None:
     kept, report = tmp_path / "pair.knn", tmp_path / "report.json"
-    assert run("knn", *pair, "-k", "3", "-o", kept).exit_code == 0
-    result = run("mine", *pair, "-k", "2", "--neighbours", kept, "--with-ids", "--report", report)
-    assert result.exit_code == 0, result.output
+    ok(run("knn", *pair, "-k", "3", "-o", kept))
+    result = ok(run("mine", *pair, "-k", "2", "--neighbours", kept, "--with-ids", "--report", report))
     assert result.stdout == run("mine", *pair, "-k", "2", "--with-ids").stdout != ""
     search = {"index": "exact", "recall": None, "neighbours": str(kept)}
     assert json.loads(report.read_text())["search"] == search
-    result = run("mine", pair[1], pair[0], "-k", "2", "--neighbours", kept)
-    assert result.exit_code == 1 and "is another store" in result.stderr
+    result = fails(run("mine", pair[1], pair[0], "-k", "2", "--neighbours", kept), 1, "is another store")
     assert run("mine", *pair, "--neighbours", kept).exit_code == 1  # -k 4 wants more than 3
-    result = run("mine", *pair, "--neighbours", "16")
-    assert result.exit_code == 2 and "-k 16" in result.stderr
+    fails(run("mine", *pair, "--neighbours", "16"), 2, "-k 16")
 
 
 class TestBadInput:
     def fails(self, code: int, message: str, *arguments: str | Path) -> None:
-        result = run("mine", *arguments)
-        assert result.exit_code == code, result.output
-        assert message in result.stderr, result.stderr
+        fails(run("mine", *arguments), code, message)
 
     def test_usage(self, pair: tuple[Path, Path]) -> None:
         self.fails(2, "'cosine' is not one of 'ratio', 'distance', 'absolute'", *pair, "--margin", "cosine")
@@ -294,7 +282,7 @@ class TestBadInput:
 
     def test_the_folder_of_an_output_is_made(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
         out, report = tmp_path / "new" / "inner" / "out.tsv", tmp_path / "more" / "run.json"
-        assert run("mine", *pair, "-o", out, "--report", report).exit_code == 0
+        ok(run("mine", *pair, "-o", out, "--report", report))
         assert out.is_file() and report.is_file()
 
     def test_stores(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
@@ -310,35 +298,6 @@ class TestBadInput:
         assert not list(tmp_path.glob("out*"))
 
 
-@pytest.fixture(scope="module")
-def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny untrained encoder over letters: equal sentences have equal vectors, and that is all."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
-
-    from mexma_cli.encoder.encoder import SentenceEncoder
-
-    symbols = ["<s>", "<pad>", "</s>", "<unk>", *"abcdefghijklmnopqrstuvwxyz ", "<mask>"]
-    tokenizer = Tokenizer(models.WordLevel({s: i for i, s in enumerate(symbols)}, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
-    )
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", cls_token="<s>", sep_token="</s>",
-        pad_token="<pad>", unk_token="<unk>", mask_token="<mask>",
-    )  # fmt: skip
-    config = XLMRobertaConfig(
-        vocab_size=len(symbols), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=32, max_position_embeddings=52, type_vocab_size=1,
-    )  # fmt: skip
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    SentenceEncoder(
-        "tiny", XLMRobertaModel(config, add_pooling_layer=False), fast, pooling="mean", max_tokens=50
-    ).save(folder)
-    return folder
-
-
 class TestTexts:
     LINES = ("some words", "other words", "the last line", "")
 
@@ -348,35 +307,35 @@ class TestTexts:
         target.write_bytes(gzip.compress("".join(f"{line}\n" for line in reversed(self.LINES)).encode()))
         return source, target
 
-    def test_are_embedded_on_the_way(self, tmp_path: Path, encoder_folder: Path) -> None:
+    def test_are_embedded_on_the_way(self, tmp_path: Path, tiny_encoder: Path) -> None:
         source, target = self.texts(tmp_path)
-        options = ("--model", encoder_folder, "-k", "2")
-        result = run("mine", source, target, *options, "--source-lang", "fr", "--margin", "absolute")
-        assert result.exit_code == 0, result.output
+        options = ("--model", tiny_encoder, "-k", "2")
+        result = ok(run("mine", source, target, *options, "--source-lang", "fr", "--margin", "absolute"))
         rows = [line.split("\t") for line in result.stdout.splitlines()]
         assert sorted(row[1] for row in rows) == sorted(self.LINES[:3])
         assert all(row[1] == row[2] and float(row[0]) == pytest.approx(1, abs=1e-3) for row in rows)
         assert f"embedding {source} into a temporary folder" in result.stderr
         assert sorted(tmp_path.iterdir()) == [source, target]
 
-        piped = CliRunner().invoke(
-            cli, ["mine", "-", str(target), *map(str, options), "--margin", "absolute"], source.read_bytes()
-        )
+        piped = run("mine", "-", target, *options, "--margin", "absolute", stdin=source.read_bytes())
         assert piped.exit_code == 0 and piped.stdout == result.stdout
 
     def test_a_text_goes_with_a_store_of_the_same_encoder_only(
-        self, tmp_path: Path, encoder_folder: Path, pair: tuple[Path, Path]
+        self, tmp_path: Path, tiny_encoder: Path, pair: tuple[Path, Path]
     ) -> None:
         source, target = self.texts(tmp_path)
-        assert run("embed", source, "--model", encoder_folder, "-o", tmp_path / "a.emb").exit_code == 0
-        result = run("mine", tmp_path / "a.emb", target, "--model", encoder_folder)
+        ok(run("embed", source, "--model", tiny_encoder, "-o", tmp_path / "a.emb"))
+        result = run("mine", tmp_path / "a.emb", target, "--model", tiny_encoder)
         assert result.exit_code == 0 and len(result.stdout.splitlines()) == 3
-        result = run("mine", pair[0], target, "--model", encoder_folder)
-        assert result.exit_code == 1 and "different encoders: unknown (raw vectors) for" in result.stderr
-        assert "hint: vectors that `mexma convert` read go with" in result.stderr
+        fails(
+            run("mine", pair[0], target, "--model", tiny_encoder),
+            1,
+            "different encoders: unknown (raw vectors) for",
+            "hint: vectors that `mexma convert` read go with",
+        )
 
     def test_bad_ones_are_refused_before_anything_is_embedded(
-        self, tmp_path: Path, encoder_folder: Path, pair: tuple[Path, Path]
+        self, tmp_path: Path, tiny_encoder: Path, pair: tuple[Path, Path]
     ) -> None:
         source, target = self.texts(tmp_path)
         (tmp_path / "latin.txt").write_bytes("fine\ncaf\xe9\n".encode("latin-1"))
@@ -386,9 +345,8 @@ class TestTexts:
             ("empty.txt", "empty.txt has no lines"),
             ("none.txt", "none.txt: no such file"),
         ):
-            result = run("mine", source, tmp_path / name, "--model", encoder_folder)
-            assert result.exit_code == 1 and message in result.stderr
+            result = fails(run("mine", source, tmp_path / name, "--model", tiny_encoder), 1, message)
             assert "embedding" not in result.stderr
         assert run("mine", "-", "-").exit_code == 2
-        assert run("mine", *pair, "--model", encoder_folder).exit_code == 2
+        assert run("mine", *pair, "--model", tiny_encoder).exit_code == 2
         assert run("mine", source, target, "--source-lang", "xx").exit_code == 1

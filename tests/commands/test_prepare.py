@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from mexma_cli.main import cli
+from tests.command import fails, ok, run
 
 
 @pytest.fixture
@@ -26,12 +26,11 @@ def recipe(tmp_path: Path, tiny_encoder: Path, sentences: dict[str, list[str]]) 
 
 
 def prepare(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(cli, ["prepare", *map(str, arguments)])
+    return run("prepare", *arguments)
 
 
 def test_a_table_of_what_was_kept_and_why(recipe: Path) -> None:
-    done = prepare(recipe)
-    assert done.exit_code == 0, done.output
+    done = ok(prepare(recipe))
     head, row, total = done.stdout.splitlines()[:3]
     assert head.split() == ["corpus", "language", "read", "kept", "missing", "duplicate", "cut", "tokens"]
     assert row.split()[:6] == ["a", "fra_Latn", "10", "8", "1", "1"]
@@ -47,20 +46,14 @@ def test_json_lines(recipe: Path) -> None:
 
 
 def test_mistakes(recipe: Path) -> None:
-    done = prepare(recipe, "--set", "data.max_charz=3")
-    assert done.exit_code == 1
-    assert "unknown key `data.max_charz`" in done.stderr
-    assert "max_chars" in done.stderr
-    done = prepare(recipe, "--set", "data.root=/nowhere")
-    assert done.exit_code == 1
-    assert "no such file" in done.stderr
+    fails(prepare(recipe, "--set", "data.max_charz=3"), 1, "unknown key `data.max_charz`", "max_chars")
+    fails(prepare(recipe, "--set", "data.root=/nowhere"), 1, "no such file")
     assert prepare("no-such-recipe").exit_code == 1
     assert prepare().exit_code == 2
 
 
 def test_a_dry_run_prints_and_writes_nothing(recipe: Path, tmp_path: Path) -> None:
-    done = prepare(recipe, "--dry-run")
-    assert done.exit_code == 0, done.output
+    done = ok(prepare(recipe, "--dry-run"))
     lines = [line.split() for line in done.stdout.splitlines()]
     assert lines[0] == ["language", "corpora", "files", "pairs", "used", "GB"]
     assert lines[1] == ["fra_Latn", "1", "1", "10", "10", "0.00"]
@@ -73,8 +66,7 @@ def test_a_dry_run_prints_and_writes_nothing(recipe: Path, tmp_path: Path) -> No
 def test_a_dry_run_lists_all_that_is_missing(recipe: Path, tmp_path: Path) -> None:
     text = recipe.read_text().replace("languages: [fra_Latn]", "languages: [fra_Latn, deu_Latn]")
     recipe.write_text(text.replace("path: a.tsv", "path: '{lang}.tsv'"))
-    done = prepare(recipe, "--dry-run")
-    assert done.exit_code == 1
+    done = fails(prepare(recipe, "--dry-run"), 1)
     assert "NO DATA" in done.stdout
     assert done.stderr.count("no such file") == 2
     assert "docs/data.md" in done.stderr
@@ -82,6 +74,4 @@ def test_a_dry_run_lists_all_that_is_missing(recipe: Path, tmp_path: Path) -> No
     assert prepare(recipe, "--dry-run").stderr.count("error:") == 1
     done = prepare(recipe, "--dry-run", "--set", "data.exclude=[test.*]")
     assert done.stderr.count("error:") == 2 and f"no file is called {tmp_path}/test.*" in done.stderr
-    done = prepare(recipe)
-    assert done.exit_code == 1
-    assert "deu_Latn.tsv: no such file (corpus 'a', deu_Latn)" in done.stderr
+    fails(prepare(recipe), 1, "deu_Latn.tsv: no such file (corpus 'a', deu_Latn)")

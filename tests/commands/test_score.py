@@ -5,13 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
-from mexma_cli.main import cli
-
-
-def run(*arguments: str | Path, stdin: bytes | None = None) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments], stdin)
+from tests.command import fails, ok, run
 
 
 @pytest.fixture
@@ -32,8 +27,7 @@ def test_all_ways_to_give_a_bitext(
 ) -> None:
     source, target, tsv = files
     model = ("--model", tiny_encoder)
-    done = run("score", source, target, *model)
-    assert done.exit_code == 0, done.output
+    done = ok(run("score", source, target, *model))
     rows = [line.split("\t") for line in done.stdout.splitlines()]
     assert ["\t".join(row[1:]) for row in rows] == tsv.read_text(encoding="utf-8").splitlines()
     assert [row[0] == "nan" for row in rows] == [number == 2 for number in range(9)]
@@ -50,7 +44,7 @@ def test_all_ways_to_give_a_bitext(
     assert run("score", "-", target, *model, stdin=source.read_bytes()).stdout == done.stdout
 
     for text in (source, target):
-        assert run("embed", text, *model).exit_code == 0
+        ok(run("embed", text, *model))
     stores = tmp_path / "fra.emb", tmp_path / "eng.emb"
     assert run("score", *stores).stdout == done.stdout
     assert run("score", stores[0], target).stdout == done.stdout
@@ -71,8 +65,7 @@ def test_another_background_gives_other_scores(
     options = ("--model", tiny_encoder, "--scores-only")
 
     def scores(*more: str | Path) -> list[float]:
-        done = run("score", files[2], *options, *more)
-        assert done.exit_code == 0, done.output
+        done = ok(run("score", files[2], *options, *more))
         return [float(line) for line in done.stdout.splitlines()]
 
     own, other = scores(), scores("--background", few, few)
@@ -110,8 +103,6 @@ def test_refusals(files: tuple[Path, Path, Path], tiny_encoder: Path, tmp_path: 
         (1, f"{tsv}: the folder cannot be made", tsv, *model, "-o", tsv / "out.tsv"),
     ):  # fmt: skip
         options = () if "-o" in arguments else ("-o", output)
-        done = run("score", *arguments, *options)
-        assert done.exit_code == code, (message, done.output)
-        assert message in done.stderr, done.stderr
+        done = fails(run("score", *arguments, *options), code, message)
         assert "embedding" not in done.stderr
     assert not list(tmp_path.glob("out*"))

@@ -6,13 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from mexma_cli.main import cli
-
-
-def run(*arguments: str | Path, stdin: bytes | None = None) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments], stdin)
+from tests.command import fails, ok, run
 
 
 @pytest.fixture
@@ -20,21 +15,19 @@ def folder(tmp_path: Path, sentences: dict[str, list[str]], tiny_encoder: Path) 
     """`fra.txt` and `eng.txt`, and their stores."""
     for side, lines in sentences.items():
         (tmp_path / f"{side}.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        assert run("embed", tmp_path / f"{side}.txt", "--model", tiny_encoder).exit_code == 0
+        ok(run("embed", tmp_path / f"{side}.txt", "--model", tiny_encoder))
     return tmp_path
 
 
 def test_stores_texts_and_stdin(folder: Path, tiny_encoder: Path, sentences: dict[str, list[str]]) -> None:
-    done = run("search", folder / "fra.emb", folder / "eng.emb")
-    assert done.exit_code == 0, done.output
+    done = ok(run("search", folder / "fra.emb", folder / "eng.emb"))
     rows = [line.split("\t") for line in done.stdout.splitlines()]
     assert [row[1] for row in rows] == sentences["fra"]
     assert all(row[2] in sentences["eng"] and float(row[0]) for row in rows)
     assert "8 queries in" in done.stderr and "target: 8 lines" in done.stderr
     text = (folder / "fra.txt").read_bytes()
     for given, stdin in ((folder / "fra.txt", None), ("-", text)):
-        again = run("search", given, folder / "eng.emb", stdin=stdin)
-        assert again.exit_code == 0, again.output
+        again = ok(run("search", given, folder / "eng.emb", stdin=stdin))
         assert again.stdout == done.stdout
         assert f"using the store's encoder, {tiny_encoder}" in again.stderr
     assert (
@@ -51,7 +44,7 @@ def test_what_goes_with_a_cleaned_store_is_cleaned(folder: Path, tiny_encoder: P
     odd = "Où\x07est-il…"
     queries.write_text(f"{odd}\nBonjour\n", encoding="utf-8")
     for text in (queries, folder / "eng.txt"):
-        assert run("embed", text, *options).exit_code == 0
+        ok(run("embed", text, *options))
     stores, target = run("search", folder / "odd.emb", folder / "eng.emb"), folder / "eng.emb"
     assert run("search", queries, target).stdout == stores.stdout
     typed = odd, "Où est-il..."
@@ -62,16 +55,18 @@ def test_what_goes_with_a_cleaned_store_is_cleaned(folder: Path, tiny_encoder: P
 def test_an_input_is_no_output(folder: Path) -> None:
     queries = folder / "fra.txt"
     before = queries.read_bytes()
-    done = run("search", queries, folder / "eng.emb", "-o", queries)
-    assert done.exit_code == 2 and "fra.txt is an input" in done.stderr
+    fails(run("search", queries, folder / "eng.emb", "-o", queries), 2, "fra.txt is an input")
     assert queries.read_bytes() == before
 
 
 @pytest.mark.parametrize("query", [("fra.txt",), ("--query", "one")])
 def test_another_format_is_refused(folder: Path, query: tuple[str, ...]) -> None:
     first = folder / query[0] if len(query) == 1 else query[0]
-    done = run("search", first, *query[1:], folder / "eng.emb", "-o", folder / "out.tmx")
-    assert done.exit_code == 2 and "out.tmx: what is written is TSV, not TMX" in done.stderr
+    fails(
+        run("search", first, *query[1:], folder / "eng.emb", "-o", folder / "out.tmx"),
+        2,
+        "out.tmx: what is written is TSV, not TMX",
+    )
 
 
 def test_itself_is_the_nearest(folder: Path, sentences: dict[str, list[str]]) -> None:
@@ -93,13 +88,11 @@ def test_an_empty_query_has_a_line(folder: Path) -> None:
 
 def test_a_typed_sentence(folder: Path, sentences: dict[str, list[str]]) -> None:
     query = sentences["eng"][3]
-    done = run("search", "--query", query, folder / "eng.emb")
-    assert done.exit_code == 0, done.output
+    done = ok(run("search", "--query", query, folder / "eng.emb"))
     rows = [line.split("\t") for line in done.stdout.splitlines()]
     assert [row[3] for row in rows] == ["1", "2", "3", "4", "5"]
     assert rows[0][1:3] == [query, query] and float(rows[0][0]) == pytest.approx(1, abs=1e-3)
-    one = run("search", "--query", query, folder / "eng.emb", "-n", "1", "-o", folder / "one.tsv")
-    assert one.exit_code == 0, one.output
+    ok(run("search", "--query", query, folder / "eng.emb", "-n", "1", "-o", folder / "one.tsv"))
     assert (folder / "one.tsv").read_text(encoding="utf-8").split("\t")[1:] == [query, f"{query}\n"]
     many = run("search", "--query", query, folder / "eng.emb", "-n", "99")
     assert len(many.stdout.splitlines()) == 8
@@ -142,7 +135,5 @@ def test_refusals(folder: Path, tiny_encoder: Path) -> None:
         (1, "is a folder, not a file", store, store, "-o", folder),
     ):
         options = () if "-o" in arguments else ("-o", folder / "out.tsv")
-        done = run("search", *arguments, *options)
-        assert done.exit_code == code, (message, done.output)
-        assert message in done.stderr, done.stderr
+        fails(run("search", *arguments, *options), code, message)
     assert not list(folder.glob("out*"))

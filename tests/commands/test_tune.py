@@ -1,26 +1,15 @@
 from __future__ import annotations
 
-import builtins
 import gzip
 import json
+import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
-from mexma_cli.main import cli
+from tests.command import fails, ok, run, write
 from tests.reference import laser, laser_mined, laser_printed, laser_text
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
-
-
-def write(path: Path, *lines: str) -> Path:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
 
 
 @pytest.fixture
@@ -59,8 +48,7 @@ def test_numbers_as_laser_bucc(tmp_path: Path) -> None:
 
 def test_prints_and_writes_what_is_above(tmp_path: Path, candidates: Path, gold: Path) -> None:
     kept = tmp_path / "kept.tsv.gz"
-    result = run("tune", candidates, "--gold", gold, "--json", "-o", kept)
-    assert result.exit_code == 0, result.output
+    result = ok(run("tune", candidates, "--gold", gold, "--json", "-o", kept))
     found = json.loads(result.stdout)
     assert set(found.pop("intervals")) == {"threshold", "precision", "recall", "f1"}
     held_out = found.pop("held_out")
@@ -85,8 +73,7 @@ def test_inputs_are_not_written_over(tmp_path: Path, candidates: Path, gold: Pat
     ):
         before, languages = output.read_text(), "{lang}" in str(arguments[0])
         more = ("-o", tmp_path / "{lang}.tsv", "--languages", "fra") if languages else ("-o", output)
-        result = run("tune", *arguments, *more)
-        assert result.exit_code == 2 and f"{output} is an input: name another output." in result.stderr
+        fails(run("tune", *arguments, *more), 2, f"{output} is an input: name another output.")
         assert output.read_text() == before
 
 
@@ -100,23 +87,22 @@ def test_outputs_that_would_be_lost_in_each_other(tmp_path: Path, candidates: Pa
         (("-o", tmp_path / "out.jsonl.gz"), "out.jsonl.gz: what is written is TSV, not JSONL"),
         (("-o", "-"), "The threshold goes to stdout"),
     ):
-        result = run("tune", candidates, "--gold", gold, *options)
-        assert result.exit_code == 2 and message in result.stderr
+        fails(run("tune", candidates, "--gold", gold, *options), 2, message)
     assert not picture.exists()
 
 
 def test_stdin_is_called_so_and_is_one_input_only(candidates: Path, gold: Path) -> None:
-    result = run("tune", "-", "--gold", "-")
-    assert result.exit_code == 2 and "Only one of the inputs can be stdin" in result.stderr
+    fails(run("tune", "-", "--gold", "-"), 2, "Only one of the inputs can be stdin")
     for arguments in (("-", "--gold", gold), (candidates, "--gold", "-")):
-        options = [str(argument) for argument in ("tune", *arguments)]
-        result = CliRunner().invoke(cli, options, input="a\n")
-        assert result.exit_code == 1 and "error: stdin, line 1: 1 tab-separated field" in result.stderr
+        fails(run("tune", *arguments, stdin="a\n"), 1, "error: stdin, line 1: 1 tab-separated field")
 
 
 def test_other_formats_get_a_hint(tmp_path: Path, gold: Path) -> None:
-    result = run("tune", write(tmp_path / "c.tmx", '<?xml version="1.0"?>'), "--gold", gold)
-    assert result.exit_code == 1 and "hint: it looks like XML; read is TSV, as `mexma mine" in result.stderr
+    fails(
+        run("tune", write(tmp_path / "c.tmx", '<?xml version="1.0"?>'), "--gold", gold),
+        1,
+        "hint: it looks like XML; read is TSV, as `mexma mine",
+    )
 
 
 def test_what_mine_writes_is_read(tmp_path: Path, sentences: dict[str, list[str]]) -> None:
@@ -126,11 +112,9 @@ def test_what_mine_writes_is_read(tmp_path: Path, sentences: dict[str, list[str]
     tuned, scored = set(), set()
     for name in ("plain.tsv", "packed.tsv.gz", "ids.tsv", "pairs.jsonl", "packed.jsonl.zst"):
         pairs = tmp_path / name
-        mined = run("mine", *texts, "-o", pairs, *(["--with-ids"] if name == "ids.tsv" else []))
-        assert mined.exit_code == 0, mined.stderr
+        ok(run("mine", *texts, "-o", pairs, *(["--with-ids"] if name == "ids.tsv" else [])))
         for found, *command in ((tuned, "tune", pairs, "--gold", gold, "--json"), (scored, "score", pairs)):
-            done = run(*command)
-            assert done.exit_code == 0, done.stderr
+            done = ok(run(*command))
             found.add(done.stdout)
     assert len(tuned) == len(scored) == 1 and len(scored.pop().splitlines()) > 3
 
@@ -140,8 +124,7 @@ def test_a_sentence_with_two_ids_is_left_out(tmp_path: Path) -> None:
     source = write(tmp_path / "s.tsv", "s1\ta", "s2\tb", "s3\ta")
     target = write(tmp_path / "t.tsv", "t1\tA", "t2\tB")
     gold = write(tmp_path / "g.tsv", "s1\tt1", "s2\tt2")
-    result = run("tune", candidates, "--gold", gold, "--source", source, "--target", target, "--json")
-    assert result.exit_code == 0, result.output
+    result = ok(run("tune", candidates, "--gold", gold, "--source", source, "--target", target, "--json"))
     found = json.loads(result.stdout)
     assert (found["candidates"], found["precision"], found["recall"]) == (1, 1.0, 0.5)
     assert "1 line left out: a sentence has more than one id" in result.stderr
@@ -152,32 +135,25 @@ def test_a_sentence_with_two_ids_is_left_out(tmp_path: Path) -> None:
 def test_the_picture(tmp_path: Path, candidates: Path, gold: Path) -> None:
     pytest.importorskip("matplotlib")
     for name in ("scores.png", "scores.svg"):
-        assert run("tune", candidates, "--gold", gold, "--plot", tmp_path / name).exit_code == 0
+        ok(run("tune", candidates, "--gold", gold, "--plot", tmp_path / name))
         assert (tmp_path / name).stat().st_size > 5000
-    result = run("tune", candidates, "--gold", gold, "--plot", tmp_path / "scores.doc")
-    assert result.exit_code == 1 and ".png, .svg or .pdf" in result.stderr
+    fails(run("tune", candidates, "--gold", gold, "--plot", tmp_path / "scores.doc"), 1, ".png, .svg or .pdf")
 
 
 def test_a_picture_without_matplotlib_names_the_extra(
     tmp_path: Path, candidates: Path, gold: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = builtins.__import__
-
-    def no_matplotlib(name: str, *rest: Any, **more: Any) -> Any:
-        if name.partition(".")[0] == "matplotlib":
-            raise ImportError(name)
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", no_matplotlib)
-    result = run("tune", candidates, "--gold", gold, "--plot", tmp_path / "scores.png")
-    assert result.exit_code == 1 and "pip install 'mexma-cli[plot]'" in result.stderr
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    fails(
+        run("tune", candidates, "--gold", gold, "--plot", tmp_path / "scores.png"),
+        1,
+        "pip install 'mexma-cli[plot]'",
+    )
 
 
 class TestBadInput:
     def fails(self, message: str, *arguments: str | Path) -> None:
-        result = run("tune", *arguments)
-        assert result.exit_code == 1, result.output
-        assert message in result.stderr, result.stderr
+        fails(run("tune", *arguments), 1, message)
 
     def test_candidates(self, tmp_path: Path, gold: Path) -> None:
         self.fails("c.tsv: no such file", tmp_path / "c.tsv", "--gold", gold)
@@ -223,12 +199,20 @@ def test_the_threshold_given_to_mine_keeps_the_same_pairs(tmp_path: Path) -> Non
     for name, rows in (("s", vectors), ("t", noisy)):
         (tmp_path / f"{name}.f32").write_bytes(rows.tobytes())
         text = write(tmp_path / f"{name}.txt", *(f"{name}{i}" for i in range(60)))
-        raw = run(
-            "convert", tmp_path / f"{name}.f32", "--dim", "8", "--text", text, "-o", tmp_path / f"{name}.emb"
+        ok(
+            run(
+                "convert",
+                tmp_path / f"{name}.f32",
+                "--dim",
+                "8",
+                "--text",
+                text,
+                "-o",
+                tmp_path / f"{name}.emb",
+            )
         )
-        assert raw.exit_code == 0, raw.output
     stores = tmp_path / "s.emb", tmp_path / "t.emb"
-    assert run("mine", *stores, "-o", tmp_path / "all.tsv").exit_code == 0
+    ok(run("mine", *stores, "-o", tmp_path / "all.tsv"))
     gold = write(tmp_path / "gold.tsv", *(f"s{i}\tt{i}" for i in range(60)))
     tuned = run("tune", tmp_path / "all.tsv", "--gold", gold, "--json", "-o", tmp_path / "kept.tsv")
     threshold = json.loads(tuned.stdout)["threshold"]
@@ -240,8 +224,7 @@ def test_the_threshold_given_to_mine_keeps_the_same_pairs(tmp_path: Path) -> Non
 class TestPrecision:
     def test_the_loosest_threshold(self, candidates: Path, gold: Path) -> None:
         for wanted, pairs, correct in (("0.75", 4, 3), ("0.76", 2, 2), ("1", 2, 2), ("0.6", 5, 3)):
-            result = run("tune", candidates, "--gold", gold, "--precision", wanted, "--json")
-            assert result.exit_code == 0, result.output
+            result = ok(run("tune", candidates, "--gold", gold, "--precision", wanted, "--json"))
             found = json.loads(result.stdout)
             assert (found["pairs"], found["correct"]) == (pairs, correct)
 
@@ -257,8 +240,7 @@ class TestPrecision:
 
     def test_no_precision(self, candidates: Path, gold: Path) -> None:
         for wanted in ("0", "-1", "1.01", "95", "nan", "high"):
-            result = run("tune", candidates, "--gold", gold, "--precision", wanted)
-            assert result.exit_code == 2 and "'--precision'" in result.stderr, (wanted, result.output)
+            fails(run("tune", candidates, "--gold", gold, "--precision", wanted), 2, "'--precision'")
 
 
 def many(folder: Path, name: str = "", seed: int = 0) -> tuple[Path, Path]:
@@ -306,8 +288,7 @@ class TestLanguages:
 
     def test_a_row_for_each(self, tmp_path: Path) -> None:
         arguments = self.pattern(tmp_path)
-        result = run("tune", *arguments, "-o", tmp_path / "{lang}.kept.tsv.gz")
-        assert result.exit_code == 0, result.output
+        result = ok(run("tune", *arguments, "-o", tmp_path / "{lang}.kept.tsv.gz"))
         header, *rows = [line.split() for line in result.stdout.splitlines()]
         assert header[:5] == ["language", "threshold", "precision", "recall", "F1"]
         records = json.loads(run("tune", *arguments, "--json").stdout)
@@ -326,9 +307,10 @@ class TestLanguages:
     def test_a_missing_file_is_named_before_any_work(self, tmp_path: Path) -> None:
         arguments = self.pattern(tmp_path)
         (tmp_path / "deu.g.tsv").unlink()
-        result = run("tune", *arguments, "-o", tmp_path / "{lang}.kept.tsv")
-        assert (
-            result.exit_code == 1 and f"language deu: there is no {tmp_path / 'deu.g.tsv'}" in result.stderr
+        fails(
+            run("tune", *arguments, "-o", tmp_path / "{lang}.kept.tsv"),
+            1,
+            f"language deu: there is no {tmp_path / 'deu.g.tsv'}",
         )
         assert not list(tmp_path.glob("*kept*"))
 
@@ -341,7 +323,7 @@ class TestLanguages:
             (2, "-o needs {lang}", "fr,deu", "-o", tmp_path / "kept.tsv"),
             (2, "--source needs {lang}", "fr,deu", "--source", tmp_path / "s", "--target", tmp_path / "t"),
         ):
-            result = run("tune", pairs, "--gold", gold, "--languages", languages, *more)
-            assert result.exit_code == code and message in result.stderr, result.output
-        result = run("tune", tmp_path / "c.tsv", "--gold", gold, "--languages", "fr")
-        assert result.exit_code == 2 and "CANDIDATES needs {lang}" in result.stderr
+            fails(run("tune", pairs, "--gold", gold, "--languages", languages, *more), code, message)
+        fails(
+            run("tune", tmp_path / "c.tsv", "--gold", gold, "--languages", "fr"), 2, "CANDIDATES needs {lang}"
+        )

@@ -7,20 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from mexma_cli.main import cli
+from tests.command import fails, ok, run, write
 
 ROOT = Path(__file__).parents[2]
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
-
-
-def write(path: Path, *lines: str) -> Path:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +29,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "dev.eng.gz").write_bytes(gzip.compress("".join(p[1] + "\n" for p in known).encode()))
     write(folder / "gold.tsv", *("\t".join(pair) for pair in own))
     for name in ("spa", "eng"):
-        assert run("embed", folder / f"{name}.txt").exit_code == 0
+        ok(run("embed", folder / f"{name}.txt"))
     return folder
 
 
@@ -48,12 +38,11 @@ class TestPlant:
 
     def test_finds_a_threshold_that_is_good_for_the_text(self, text: Path) -> None:
         stores = text / "spa.emb", text / "eng.emb"
-        planted = run("tune", *stores, "--plant", text / "dev.spa", text / "dev.eng.gz", "--json")
-        assert planted.exit_code == 0, planted.output
+        planted = ok(run("tune", *stores, "--plant", text / "dev.spa", text / "dev.eng.gz", "--json"))
         found = json.loads(planted.stdout)
         assert found["planted"] == 150 and found["copies"] == {"source": 0, "target": 0}
         assert found["found"] >= 75 and 110 <= found["translations"] <= 190
-        assert run("mine", *stores, "-o", text / "mined.tsv").exit_code == 0
+        ok(run("mine", *stores, "-o", text / "mined.tsv"))
         tuned = json.loads(run("tune", text / "mined.tsv", "--gold", text / "gold.tsv", "--json").stdout)
         kept = run("mine", *stores, "--threshold", str(found["threshold"])).stdout.splitlines()
         gold = set((text / "gold.tsv").read_text("utf-8").splitlines())
@@ -67,8 +56,7 @@ class TestPlant:
         sides = text / "spa.txt", text / "eng.emb"  # a text is embedded on the way
         known = "--plant", text / "dev.spa", text / "dev.eng.gz"
         options = ("-k", "3", "--margin", "distance", "--precision", "0.7", "--plot", text / "scores.png")
-        result = run("tune", *sides, *known, *options)
-        assert result.exit_code == 0, result.output
+        result = ok(run("tune", *sides, *known, *options))
         stores = text / "spa.emb", text / "eng.emb"
         found = json.loads(run("tune", *stores, *known, *options, "--json").stdout)
         lines = result.stdout.splitlines()
@@ -107,8 +95,6 @@ class TestPlant:
             (2, "one file, the CANDIDATES", *stores, "--gold", gold),
             (2, "Give --gold, the true pairs, or --plant", gold),
         ):
-            result = run("tune", *arguments)
-            assert result.exit_code == code and message in result.stderr, result.output
+            fails(run("tune", *arguments), code, message)
         empty = write(text / "empty.txt")
-        result = run("tune", *stores, "--plant", empty, empty)
-        assert result.exit_code == 1 and "has no lines" in result.stderr
+        fails(run("tune", *stores, "--plant", empty, empty), 1, "has no lines")

@@ -22,6 +22,7 @@ from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.lines import read_lines, scan
 from tests.processes import Program
+from tests.stores import content
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +38,6 @@ def corpus(tmp_path: Path, sentences: dict[str, list[str]]) -> Path:
     path = tmp_path / "corpus.txt"
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
     return path
-
-
-def content(path: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in path.iterdir()}
 
 
 def test_every_line_is_a_row(encoder: SentenceEncoder, corpus: Path, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 from mexma_cli.stages.embed.workers import Rank, SharedProgress, embed_in_processes, torchrun_rank
 from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore
 from mexma_cli.store.layout import part_path, partial
+from tests.stores import content
 
 LINES = 101
 
@@ -62,10 +63,6 @@ def whole(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> EmbeddingStore:
     """The same text embedded by one process."""
     encoder = SentenceEncoder.load(str(tiny_encoder), device="cpu", dtype="float32")
     return embed_file(encoder, corpus, tmp_path / "whole.emb", EmbedOptions("fra_Latn"))
-
-
-def content(path: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in path.iterdir()}
 
 
 def stores(folder: Path) -> list[str]:

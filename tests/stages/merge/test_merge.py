@@ -19,7 +19,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.stages.merge.merge import merge_stores
 from mexma_cli.store.embeddings import EmbeddingStore, Source
 from mexma_cli.store.layout import part_path, part_rows
-from tests.stores import embedding_writer
+from tests.stores import content, embedding_writer, flip
 
 ROWS, DIM, OF = 41, 8, 4
 VECTORS = np.random.default_rng(0).normal(size=(ROWS, DIM)).astype(np.float32)
@@ -51,10 +51,6 @@ def write_part(folder: Path, number: int, of: int = OF, **other: Any) -> Embeddi
 @pytest.fixture
 def parts(tmp_path: Path) -> list[EmbeddingStore]:
     return [write_part(tmp_path, number) for number in range(1, OF + 1)]
-
-
-def content(path: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in path.iterdir()}
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [2, 0, 3, 1]])
@@ -229,9 +225,7 @@ def test_copies_are_checked(
     merged = merge_stores(parts, tmp_path / "fra.emb")
     merged.verify()
     assert not (merged.path / "vectors-00000.npy").samefile(parts[0].path / "vectors-00000.npy")
-    damaged = bytearray((parts[2].path / "vectors-00001.npy").read_bytes())
-    damaged[-1] ^= 1
-    (parts[2].path / "vectors-00001.npy").write_bytes(damaged)
+    flip(parts[2].path / "vectors-00001.npy")
     with pytest.raises(MexmaError, match=r"fra\.00003-of-00004\.emb/vectors-00001\.npy is damaged"):
         merge_stores(parts, tmp_path / "again.emb")
     assert not (tmp_path / "again.emb.partial").exists()
