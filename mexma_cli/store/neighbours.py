@@ -12,7 +12,6 @@ import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 import numpy as np
@@ -96,9 +95,15 @@ class NeighbourStore:
     """
 
     def __init__(self, path: Path, manifest: NeighbourManifest) -> None:
-        self.path = path
-        self.manifest = manifest
-        self._arrays: dict[str, np.ndarray] = {}
+        self.path, self.manifest = path, manifest
+        if {file.name for file in manifest.files} != {_file(name) for name in ARRAYS}:
+            raise MexmaError(f"{path / MANIFEST} is damaged: it names other files than a store has")
+        for name, dtype in ARRAYS.items():
+            rows, k = self._shape(name)
+            check_size(path / _file(name), file_size(rows, dtype, k), _AGAIN)
+        self.forward_scores, self.forward_ids, self.backward_scores, self.backward_ids = (
+            mapped(path / _file(name), self._shape(name), dtype, _AGAIN) for name, dtype in ARRAYS.items()
+        )
 
     @classmethod
     def open(cls, path: str | Path, verify: bool = False) -> NeighbourStore:
@@ -120,25 +125,7 @@ class NeighbourStore:
         store = cls(folder, read_manifest(folder / MANIFEST, NeighbourManifest, FORMAT_VERSION))
         if verify:
             store.verify()
-        else:
-            store._check_sizes()
         return store
-
-    @property
-    def forward_scores(self) -> np.ndarray:
-        return self._array("forward_scores")
-
-    @property
-    def forward_ids(self) -> np.ndarray:
-        return self._array("forward_ids")
-
-    @property
-    def backward_scores(self) -> np.ndarray:
-        return self._array("backward_scores")
-
-    @property
-    def backward_ids(self) -> np.ndarray:
-        return self._array("backward_ids")
 
     def check_made_of(self, source: EmbeddingStore, target: EmbeddingStore) -> None:
         """Refuse neighbours of other stores than these two.
@@ -173,7 +160,6 @@ class NeighbourStore:
         Raises:
             MexmaError: A file is not what was written; the message names it.
         """
-        self._check_sizes()
         for file in self.manifest.files:
             check_content(self.path / file.name, file.checksum, _AGAIN)
 
@@ -181,19 +167,6 @@ class NeighbourStore:
         if name.startswith("forward"):
             return self.manifest.source.rows, self.manifest.forward_k
         return self.manifest.target.rows, self.manifest.backward_k
-
-    def _check_sizes(self) -> None:
-        if {file.name for file in self.manifest.files} != {_file(name) for name in ARRAYS}:
-            raise MexmaError(f"{self.path / MANIFEST} is damaged: it names other files than a store has")
-        for name, dtype in ARRAYS.items():
-            rows, k = self._shape(name)
-            check_size(self.path / _file(name), file_size(rows, dtype, k), _AGAIN)
-
-    def _array(self, name: str) -> np.ndarray:
-        if name not in self._arrays:
-            path = self.path / _file(name)
-            self._arrays[name] = mapped(path, self._shape(name), ARRAYS[name], _AGAIN)
-        return self._arrays[name]
 
 
 class NeighbourWriter:
@@ -266,9 +239,7 @@ class NeighbourWriter:
         self._finished = True
         return NeighbourStore.open(self.path)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if not self._finished:
             if (self.part / PROGRESS).is_file():
                 log.info("what was found so far is kept in %s; the same command goes on there", self.part)

@@ -11,8 +11,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 
@@ -156,6 +155,9 @@ class TokenisedPairsWriter:
         self._vocabulary = vocabulary
         self._dtype: Literal["uint16", "uint32"] = "uint16" if vocabulary <= 1 << 16 else "uint32"
         self._stack = ExitStack()
+        self._files: dict[str, IO[bytes]] = {}
+        self._ids: dict[str, ArrayWriter] = {}
+        self._offsets: dict[str, ArrayWriter] = {}
         self._tokens = dict.fromkeys(SIDES, 0)
         self.pairs = 0
 
@@ -164,18 +166,15 @@ class TokenisedPairsWriter:
             shutil.rmtree(old, ignore_errors=True)
         with no_space_as_message(self._part):
             self._part.mkdir(parents=True)
-            self._files = {
-                f"{side}.{part}.npy": self._stack.enter_context(
-                    (self._part / f"{side}.{part}.npy").open("wb")
-                )
-                for side in SIDES
-                for part in ("ids", "offsets")
-            }
-            self._ids = {side: ArrayWriter(self._files[f"{side}.ids.npy"], self._dtype) for side in SIDES}
-            self._offsets = {side: ArrayWriter(self._files[f"{side}.offsets.npy"], _OFFSET) for side in SIDES}
             for side in SIDES:
+                self._ids[side] = self._array(f"{side}.ids.npy", self._dtype)
+                self._offsets[side] = self._array(f"{side}.offsets.npy", _OFFSET)
                 self._offsets[side].write(np.zeros(1, dtype=_OFFSET))
         return self
+
+    def _array(self, name: str, dtype: str) -> ArrayWriter:
+        self._files[name] = self._stack.enter_context((self._part / name).open("wb"))
+        return ArrayWriter(self._files[name], dtype)
 
     def write(self, source: list[list[int]], target: list[list[int]]) -> None:
         """Append pairs: the ids of as many source as target sentences."""
@@ -222,9 +221,7 @@ class TokenisedPairsWriter:
         commit_folder(self._part, self.path)
         return TokenisedPairs.open(self.path)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             self._stack.close()
         except OSError:  # what is still buffered has no place on a full disk, and is thrown away here

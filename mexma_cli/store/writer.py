@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 
@@ -208,9 +207,7 @@ class EmbeddingWriter:
             log.info("%s had %s rows, and has %s now", self.path, f"{self.rows_before:,}", f"{self._rows:,}")
         return EmbeddingStore.open(self.path)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._open is not None:
             self._open.discard()
             self._open = None

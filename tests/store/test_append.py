@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mexma_cli import files as manifest
 from mexma_cli.errors import MexmaError
 from mexma_cli.store import arrays, shard
 from mexma_cli.store.embeddings import EmbeddingStore, Source
@@ -90,24 +89,16 @@ def test_the_same_again_adds_again(old: Path) -> None:
     assert list(store.sentences()) == [*SENTENCES, *SENTENCES[OLD:]]
 
 
-def test_rows_that_are_read_back_are_those_of_the_new_text(tmp_path: Path) -> None:
-    for start, stop in ((0, 6), (6, 9)):
+def test_rows_that_are_read_back_are_those_of_the_new_text_and_counts_are_added_up(tmp_path: Path) -> None:
+    for start, stop in ((0, 5), (5, 8)):
         source = Source(path="text", checksum="0", lines=stop - start)
-        with embedding_writer(tmp_path / "a.emb", DIM, stop - start, source=source, append=start > 0) as out:
-            out.write(VECTORS[start:stop], SENTENCES[start:stop], duplicates=start // 3)
+        with embedding_writer(tmp_path / "a.emb", DIM, stop - start, source=source, append=True) as out:
+            sentences = ["", *SENTENCES[start + 1 : stop]]
+            out.write(VECTORS[start:stop], sentences, truncated=1, duplicates=start // 5)
             np.testing.assert_array_equal(out.stored(np.array([2, 0])), VECTORS[[start + 2, start]])
             out.finish()
-    assert EmbeddingStore.open(tmp_path / "a.emb").manifest.duplicates == 2
-
-
-def test_truncated_and_empty_are_added_up(tmp_path: Path) -> None:
-    for name in ("old", "new"):
-        source = Source(path=name, checksum=name, lines=2)
-        with embedding_writer(tmp_path / "a.emb", DIM, 2, source=source, append=True) as out:
-            out.write(VECTORS[:2], ["", "long"], truncated=1)
-            out.finish()
     manifest = EmbeddingStore.open(tmp_path / "a.emb").manifest
-    assert (manifest.rows, manifest.truncated, manifest.empty) == (4, 2, 2)
+    assert (manifest.rows, manifest.truncated, manifest.empty, manifest.duplicates) == (8, 2, 2, 1)
 
 
 @pytest.mark.parametrize("until", [OLD, OLD + 4, OLD + 5, OLD + 10])
@@ -232,15 +223,6 @@ def test_a_full_disk_leaves_the_old_store_whole(
         assert content(old) == before
     append(old, "new", OLD, OLD + NEW)
     assert content(old) == longer
-
-
-def test_two_processes_do_not_append_at_once(old: Path) -> None:
-    part = old.with_name("a.emb.partial")
-    part.mkdir()
-    with manifest.only_writer(part), pytest.raises(MexmaError, match="another process is writing"):
-        append(old, "new", OLD, OLD + NEW)
-    append(old, "new", OLD, OLD + NEW)
-    assert EmbeddingStore.open(old).rows == OLD + NEW
 
 
 def test_a_store_behind_a_link_is_made_and_grows_where_it_is(tmp_path: Path) -> None:

@@ -53,16 +53,6 @@ def test_several_sources_are_told_as_one() -> None:
     assert (five.path, five.lines) == ("a.txt + b.txt + c.txt + 2 more", 15)
 
 
-def test_differences_are_told_in_words() -> None:
-    there = EmbeddingSettings.of(EmbeddingManifest.model_validate(MANIFEST))
-    now = there.model_copy(update={"clean": True, "prefix": "query: ", "part": "3/10"})
-    assert there.differences(now) == [
-        "clean: no there, yes now",
-        "prefix: none there, query:  now",
-        "part: none there, 3/10 now",
-    ]
-
-
 @pytest.mark.parametrize(
     ("name", "part"),
     [

@@ -125,17 +125,6 @@ def test_whole_or_not_at_all(tmp_path: Path, sides: tuple[EmbeddingStore, Embedd
         assert first.part.is_dir() and not (tmp_path / "a.knn").exists()
 
 
-def test_a_folder_of_the_users_that_is_called_like_an_unfinished_one_stays(
-    tmp_path: Path, sides: tuple[EmbeddingStore, EmbeddingStore]
-) -> None:
-    theirs = tmp_path / "a.knn.partial" / "thesis"
-    theirs.mkdir(parents=True)
-    for overwrite in (False, True):
-        with pytest.raises(MexmaError, match="and it holds thesis"):
-            write(tmp_path / "a.knn", sides, arrays((5, 3), (3, 4)), overwrite=overwrite)
-    assert theirs.is_dir()
-
-
 def test_what_is_there_stays_unless_overwritten(
     store: NeighbourStore, sides: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
 ) -> None:

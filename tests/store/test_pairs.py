@@ -64,7 +64,6 @@ def test_small_vocabularies_take_two_bytes(tmp_path: Path) -> None:
 
 def test_a_store_replaces_an_older_one_and_nothing_else(tmp_path: Path) -> None:
     make(tmp_path / "s", [([1], [2])])
-    (tmp_path / "s.tmp-1").mkdir()  # of a killed run
     assert make(tmp_path / "s", [([3], [4]), ([5], [6])]).pair(1)[1].tolist() == [6]
     assert [path.name for path in tmp_path.iterdir()] == ["s"]
     (tmp_path / "mine").mkdir()

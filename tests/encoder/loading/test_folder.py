@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -333,58 +330,31 @@ def server(tiny_encoder: Path, tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
         server.shutdown()
 
 
-SESSION = """
-import sys
-from huggingface_hub import constants
-from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.errors import MexmaError
-for line in sys.stdin:
-    command, _, name = line.strip().partition(" ")
-    constants.HF_HUB_OFFLINE = command == "offline"
-    try:
-        print(SentenceEncoder.load(name, "cpu").fingerprint, flush=True)
-    except MexmaError as error:
-        print(error.message, flush=True)
-"""
-
-
+@pytest.mark.usefixtures("empty_cache")
 def test_a_hub_name_is_fetched_and_then_found_without_a_network(
-    server: ThreadingHTTPServer, tiny_encoder: Path, tmp_path: Path
+    server: ThreadingHTTPServer, tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    environment = os.environ | {
-        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
-        "HF_HOME": str(tmp_path / "home"),
-        "OMP_NUM_THREADS": "1",
-    }
-    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_CACHE"):
-        environment.pop(name, None)
-    session = subprocess.Popen(
-        [sys.executable, "-c", SESSION],
-        env=environment,
-        text=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    with session:
+    address, files = f"http://127.0.0.1:{server.server_port}", "{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)
+    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", f"{address}/{files}")
 
-        def ask(line: str) -> str:
-            assert session.stdin is not None and session.stdout is not None
-            session.stdin.write(f"{line}\n")
-            session.stdin.flush()
-            return session.stdout.readline().strip()
+    def ask(name: str) -> str:
+        try:
+            return SentenceEncoder.load(name, "cpu").fingerprint
+        except MexmaError as error:
+            return error.message
 
-        expected = SentenceEncoder.load(str(tiny_encoder), "cpu").fingerprint
-        assert ask("online owner/tiny") == ask("online owner/old") == expected
-        plain = ask("online owner/plain")
-        assert len(plain) == 32
-        assert "the hub has no such repository" in ask("online owner/other")
-        server.shutdown()
-        server.server_close()
-        for command in ("online", "offline"):
-            assert ask(f"{command} owner/tiny") == ask(f"{command} owner/old") == expected
-            assert ask(f"{command} owner/plain") == plain  # that it has no modules.json is known
-        config = next((tmp_path / "home").rglob("models--owner--plain/.no_exist/*/modules.json"))
-        config.unlink()
-        assert "the cache does not know whether it has a modules.json" in ask("offline owner/plain")
-        session.communicate()
-    assert not list((tmp_path / "home").rglob("flax_model.msgpack"))
+    expected = ask(str(tiny_encoder))
+    assert ask("owner/tiny") == ask("owner/old") == expected
+    plain = ask("owner/plain")
+    assert len(plain) == 32
+    assert "the hub has no such repository" in ask("owner/other")
+    server.shutdown()
+    server.server_close()
+    for offline in (False, True):
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", offline)
+        assert ask("owner/tiny") == ask("owner/old") == expected
+        assert ask("owner/plain") == plain  # that it has no modules.json is known
+    next((tmp_path / "cache").rglob("models--owner--plain/.no_exist/*/modules.json")).unlink()
+    assert "the cache does not know whether it has a modules.json" in ask("owner/plain")
+    assert not list((tmp_path / "cache").rglob("flax_model.msgpack"))
