@@ -16,6 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 MEXMA = "import sys; from mexma_cli.main import cli; cli(sys.argv[1:], prog_name='mexma')"
 """The program `mexma`."""
 IMPORTED = (
@@ -98,6 +100,21 @@ def _run(code: str, arguments: list[str], folder: Path, environment: dict[str, s
         os.dup2(os.open(said / str(number), os.O_WRONLY | os.O_CREAT, 0o600), number)
     sys.argv = ["-c", *arguments]
     exec(code, {"__name__": "__main__"})
+
+
+def forks_of_launchers(patch: pytest.MonkeyPatch) -> list[Program]:
+    """What launchers in this process start from here on are forks, too; the list has them as they come."""
+    from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
+
+    started: list[Program] = []
+
+    def start(_: SubprocessHandler, command: tuple[str, ...], environment: dict[str, str]) -> Program:
+        assert command[:3] == (sys.executable, "-m", "mexma_cli")
+        started.append(Program(MEXMA, *command[3:], **environment))
+        return started[-1]
+
+    patch.setattr(SubprocessHandler, "_popen", start)
+    return started
 
 
 def together(code: str, *arguments: str | Path, **environment: str) -> list[Program]:

@@ -19,6 +19,8 @@ from mexma_cli.text.lines import read_lines
 
 ROOT = Path(__file__).parent.parent
 MEASURED = ("tatoeba/*", "ntrex128/*_*.txt.gz", "mining/*/*-*.*.tsv.gz")
+NEITHER = {code: None for code in range(128) if not chr(code).isalnum()}
+"""All of ASCII but letters and digits; to remove it so is quicker."""
 LONG = 8
 """Words from which two sentences that differ in one word are more than the same phrase."""
 
@@ -26,7 +28,8 @@ LONG = 8
 @lru_cache(2**17)  # an English verse stands beside each of its translations
 def letters(sentence: str) -> int:
     """Hash of the letters and digits without case, in one Unicode form."""
-    plain = re.sub(r"[\W_]+", "", normalize("NFKC", sentence.casefold()))
+    plain = normalize("NFKC", sentence.casefold())
+    plain = plain.translate(NEITHER) if plain.isascii() else re.sub(r"[\W_]+", "", plain)
     return xxhash.xxh3_64_intdigest((plain or sentence).encode())
 
 

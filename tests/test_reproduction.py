@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LANGUAGES = ("fra_Latn", "deu_Latn", "spa_Latn", "ita_Latn", "por_Latn", "nld_Latn", "rus_Cyrl")
-LINES = 300
+LINES = 120
 SMALL = (
     "encoder.tokenizer.vocabulary=600",
     "trainer.device=cpu",

@@ -5,7 +5,6 @@ Two gloo processes on the processor, a tiny encoder, and no dropout, since each 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -14,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from mexma_cli.recipe import load
 from mexma_cli.stages.train.train import train
 from mexma_cli.training import launch
 from tests.examples import demo_pairs, prepared
-from tests.processes import MEXMA, Program, together
+from tests.processes import MEXMA, Program, forks_of_launchers, together
 
 ROOT = Path(__file__).parent.parent.parent
 STEPS = 6
@@ -210,50 +210,52 @@ LONG = ("--set", "trainer.steps=60", "--set", "trainer.checkpoint_every=5")
 """Steps enough to be hit in between."""
 
 
-def wait_for(run: Path, step: int, process: Any) -> None:
-    """Until the log has that step."""
-    limit = time.monotonic() + WAIT
-    while time.monotonic() < limit:
-        assert process.poll() is None, process.communicate()[1]
-        if (run / "log.jsonl").is_file() and len((run / "log.jsonl").read_text().split("\n")) > step:
+def wait_until(done: Callable[[], bool]) -> None:
+    for _ in range(200 * WAIT):
+        if done():
             return
         time.sleep(0.005)
-    pytest.fail("the step never came")
+    pytest.fail("what was waited for never came")
 
 
-def worker(launcher: Any, rank: int) -> int | None:
-    """The process id of a rank, if it is there."""
-    children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
-    for child in children:
-        with contextlib.suppress(OSError):
-            if f"\0RANK={rank}\0".encode() in Path(f"/proc/{child}/environ").read_bytes():
-                return int(child)
-    return None
+def has_step(run: Path, step: int) -> bool:
+    log = run / "log.jsonl"
+    return log.is_file() and len(log.read_text().split("\n")) > step
 
 
-def kill(launcher: Any, rank: int, number: signal.Signals) -> None:
-    process = worker(launcher, rank)
-    assert process is not None
-    os.kill(process, number)
-
-
-def test_after_a_killed_process_all_go_on_from_the_last_checkpoint(recipe: Path, tmp_path: Path) -> None:
+def test_after_a_killed_process_all_go_on_from_the_last_checkpoint(
+    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One of them is killed and all are started again; then the other one, and no restart is left."""
     whole, run = tmp_path / "whole", tmp_path / "run"
     train(load(recipe, [f"run={whole}", "trainer.batch_pairs=8", *LONG[1::2]]))
-    process = start_train(recipe, run, "--max-restarts", "1", *LONG)
-    wait_for(run, 12, process)
-    first = worker(process, 0)
-    kill(process, 1, signal.SIGKILL)
-    while worker(process, 0) in (None, first):
-        assert process.poll() is None, process.communicate()[1]
-        time.sleep(0.01)
-    wait_for(run, 22, process)
-    kill(process, 0, signal.SIGKILL)
-    code, stdout, stderr = end(process)
-    assert code == 1 and stdout == ""
-    assert "error: process 1 of 2 was ended by SIGKILL" in stderr and "--resume" in stderr
-    assert "another process of this run is gone" in stderr and "Traceback" not in stderr
+    started = forks_of_launchers(monkeypatch)
+
+    def kill_twice() -> None:
+        wait_until(lambda: has_step(run, 12))
+        started[1].kill()
+        wait_until(lambda: len(started) == 4 and has_step(run, 22))
+        started[2].kill()
+
+    words = [
+        "train",
+        str(recipe),
+        *flags(f"run={run}"),
+        "--nproc-per-node",
+        "2",
+        "--max-restarts",
+        "1",
+        *LONG,
+    ]
+    with ThreadPoolExecutor(1) as pool:
+        killer = pool.submit(kill_twice)
+        done = CliRunner().invoke(cli, words)
+        killer.result()
+    assert done.exit_code == 1 and done.stdout == ""
+    assert "error: process 1 of 2 was ended by SIGKILL" in done.stderr and "--resume" in done.stderr
+    _, stdout, stderr = ended(started)
+    assert stdout == ""
+    assert "another process of this run is gone" in stderr and "Traceback" not in done.stderr + stderr
     assert steps_of(run) >= 20
     train(load(recipe, [f"run={run}", "trainer.batch_pairs=8", *LONG[1::2]]), resume=True)
     assert [record["step"] for record in log_of(run)] == list(range(1, 61))
@@ -273,7 +275,7 @@ def assert_stopped_once(run: Path, stderr: str) -> None:
 def test_sigterm_of_the_launcher_is_one_checkpoint_by_all(recipe: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     process = start_train(recipe, run, *LONG, *RARE)
-    wait_for(run, 3, process)
+    wait_until(lambda: has_step(run, 3) or process.poll() is not None)
     process.send_signal(signal.SIGTERM)
     code, stdout, stderr = end(process)
     assert code == 128 + signal.SIGTERM and stdout == "", stderr
@@ -283,7 +285,7 @@ def test_sigterm_of_the_launcher_is_one_checkpoint_by_all(recipe: Path, tmp_path
 def test_sigterm_of_one_process_is_one_checkpoint_by_all(recipe: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     processes = together(MEXMA, "train", recipe, *flags(f"run={run}"), *LONG, *RARE)
-    wait_for(run, 3, processes[0])
+    processes[0].until(lambda: has_step(run, 3))
     processes[1].send_signal(signal.SIGTERM)
     codes, stdout, stderr = ended(processes)
     assert codes == [128 + signal.SIGTERM] * 2 and stdout == "", stderr

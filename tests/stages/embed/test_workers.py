@@ -19,6 +19,7 @@ from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 from mexma_cli.stages.embed.workers import Rank, SharedProgress, embed_in_processes, torchrun_rank
 from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore
 from mexma_cli.store.layout import part_path, partial
+from tests.processes import Program, forks_of_launchers
 from tests.stores import content
 
 LINES = 101
@@ -27,6 +28,16 @@ LINES = 101
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(autouse=True)
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Program]:
+    """The processes that this one has started."""
+    return forks_of_launchers(monkeypatch)
+
+
+def said_by(started: list[Program]) -> str:
+    return "".join(process.communicate()[1] for process in started)
 
 
 @pytest.fixture
@@ -83,7 +94,7 @@ def test_processes_make_what_one_makes(
     corpus: Path,
     whole: EmbeddingStore,
     tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    started: list[Program],
 ) -> None:
     output = tmp_path / "a.emb"
     store = in_two(corpus, tiny_encoder, output)
@@ -91,11 +102,11 @@ def test_processes_make_what_one_makes(
     assert EmbeddingSettings.of(store.manifest) == EmbeddingSettings.of(whole.manifest)
     assert store.manifest.argv == ("mexma", *arguments(corpus, tiny_encoder, output))
     assert stores(tmp_path) == ["a.emb", "whole.emb"]
-    said = capfd.readouterr().err
+    said = said_by(started)
     assert said.count("embedding on cpu") == said.count("101 rows of 32 numbers in") == 1
     before = content(output)
     in_two(corpus, tiny_encoder, output)
-    assert "nothing to do" in capfd.readouterr().err
+    assert "nothing to do" in said_by(started)
     corpus.write_text("another text\n")
     with pytest.raises(MexmaError, match=r"^process 1 of 2: .*of another run: text \(checksum\)"):
         in_two(corpus, tiny_encoder, output)
@@ -103,7 +114,7 @@ def test_processes_make_what_one_makes(
 
 
 def test_what_fails_in_one_ends_all_with_its_message(
-    tiny_encoder: Path, long_corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tiny_encoder: Path, long_corpus: Path, tmp_path: Path, started: list[Program]
 ) -> None:
     blocked = part_path(tmp_path / "a.emb", 2, 2)
     blocked.mkdir()
@@ -111,7 +122,7 @@ def test_what_fails_in_one_ends_all_with_its_message(
         in_two(long_corpus, tiny_encoder, tmp_path / "a.emb")
     assert caught.value.hint == "name another output"
     assert not (tmp_path / "a.emb").exists()
-    assert capfd.readouterr().err.strip().splitlines()[1:] == [], "it is said once, by who started them"
+    assert said_by(started).splitlines()[1:] == [], "it is said once, by who started them"
 
 
 def test_an_output_that_is_taken_is_refused_before_any_work(corpus: Path, tmp_path: Path) -> None:
