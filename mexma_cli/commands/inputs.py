@@ -56,6 +56,21 @@ def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
             raise click.UsageError(f"{path} lies in an input: name another output.")
 
 
+def check_outputs(files: Sequence[Path], other: Path | None, what: str, inputs: Iterable[Path]) -> None:
+    """Refuse outputs that would be written over each other, over an input, or over a file of a store.
+
+    Args:
+        files: For the pairs.
+        other: What else is written, `what` in messages.
+
+    Raises:
+        click.UsageError: saying so.
+    """
+    if other is not None and other.resolve() in [path.resolve() for path in files]:
+        raise click.UsageError(f"{other} cannot be the pairs and the {what}.")
+    refuse_inputs([*files, *([] if other is None else [other])], inputs)
+
+
 def tsv_outputs(output: Path | None, inputs: Iterable[Path] = ()) -> list[Path]:
     """The file that an output of TSV is written to; none for stdout. It can be written, and is no input.
 

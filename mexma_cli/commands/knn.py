@@ -19,7 +19,6 @@ from mexma_cli.commands.options import (
     overwrite_option,
     search_options,
 )
-from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.names import label_of
 
@@ -72,10 +71,10 @@ def command(
     """
     check_inputs((source, target))
     from mexma_cli.files import make_parent
-    from mexma_cli.stages.knn.knn import find_neighbours
+    from mexma_cli.stages.knn.knn import find_neighbours, kept_already
     from mexma_cli.store.neighbours import check_replaceable
 
-    if not overwrite and _is_done(output, (source, target), k, search):
+    if not overwrite and kept_already(output, (source, target), k, search):
         log.info("%s is there already, of the same stores and settings: nothing to do", output)
         return
     check_replaceable(output, overwrite)
@@ -97,16 +96,6 @@ def command(
             on_progress=progress_bar(stack, "searching"),
         )
     _tell(found, k, time.monotonic() - started)
-
-
-def _is_done(output: Path, inputs: tuple[Path, Path], k: int, settings: SearchSettings) -> bool:
-    """Whether the neighbours are there; of texts it is not asked, which would have to be embedded for it."""
-    from mexma_cli.stages.knn.knn import kept_already
-
-    if not (output.exists() and all(map(is_store, inputs))):
-        return False
-    source, target = map(open_store, inputs)
-    return kept_already(output, source, target, k, settings) is not None
 
 
 def _tell(found: NeighbourStore, k: int, seconds: float) -> None:

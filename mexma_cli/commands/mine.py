@@ -14,11 +14,11 @@ import click
 from mexma_cli.commands.dry_run import print_estimate
 from mexma_cli.commands.inputs import (
     check_inputs,
+    check_outputs,
     command_line,
     embedding_bar,
     is_typed,
     progress_bar,
-    refuse_inputs,
 )
 from mexma_cli.commands.options import (
     EncoderChoice,
@@ -173,7 +173,10 @@ def command(
         return
     languages = language_of(source, source_lang), language_of(target, target_lang)
     files = outputs_of(output, kind, languages)
-    _check_names([path for path in (*paths, *(within or ()), document_pairs) if path], files, report)
+    if not files and str(report) == "-":
+        raise click.UsageError("The pairs go to stdout: --report needs a file, or the pairs do (-o).")
+    read = [path for path in (*paths, *(within or ()), document_pairs) if path]
+    check_outputs(files, report, "report", read)
     for path in (output, report):
         prepare_output(path)
     documents = documents_of(paths, within, document_pairs) if within else None
@@ -210,18 +213,6 @@ def _settings(
         with_ids=with_ids or formats()[kind].ids == "always",
         **choices,
     )
-
-
-def _check_names(inputs: list[Path], files: list[Path], report: Path | None) -> None:
-    """Refuse outputs that would be written over each other, or over an input."""
-    if not files and str(report) == "-":
-        raise click.UsageError("The pairs go to stdout: --report needs a file, or the pairs do (-o).")
-    outputs = [*files, *([report] if report is not None else [])]
-    places = [path.resolve() for path in outputs]
-    for number, path in enumerate(outputs):
-        if places[number] in places[:number]:
-            raise click.UsageError(f"{path} cannot be the output and the report.")
-    refuse_inputs(outputs, inputs)
 
 
 def _tell(found: Mined, settings: MineSettings, seconds: float) -> None:

@@ -14,10 +14,10 @@ import click
 
 from mexma_cli.commands.inputs import (
     check_inputs,
+    check_outputs,
     is_typed,
     opened,
     progress_bar,
-    refuse_inputs,
     tsv_outputs,
 )
 from mexma_cli.commands.options import (
@@ -249,11 +249,8 @@ def _check_outputs(output: Path | None, plot: Path | None, inputs: Sequence[Path
 
     if str(output) == "-":
         raise click.UsageError("The threshold goes to stdout: name a file for the pairs.")
-    if output is not None and plot is not None and output.resolve() == plot.resolve():
-        raise click.UsageError(f"{output} cannot be the pairs and the picture.")
-    tsv_outputs(output, inputs)
+    check_outputs(tsv_outputs(output, inputs), plot, "picture", inputs)
     prepare_output(plot)
-    refuse_inputs([plot] if plot else [], inputs)
 
 
 def _tell(found: Tuned, about: str) -> None:

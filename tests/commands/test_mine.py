@@ -228,7 +228,7 @@ class TestBadInput:
     def test_outputs_that_would_destroy_something(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
         out = tmp_path / "out"
         for report in (out, tmp_path / "new" / ".." / "out"):
-            self.fails(2, "cannot be the output and the report", *pair, "-o", out, "--report", report)
+            self.fails(2, "cannot be the pairs and the report", *pair, "-o", out, "--report", report)
         self.fails(2, "The pairs go to stdout", *pair, "--report", "-")
         shard = pair[1] / "vectors-00000.npy"
         for options in (("-o", shard), ("-o", out, "--report", shard)):

@@ -85,8 +85,7 @@ def embed_file(
     text, part = source if isinstance(source, FileScan) else scan(source), options.part
     path = part_path(Path(output), *part) if part else Path(output)
     settings = _settings(encoder, text, options)
-    if not (options.overwrite or options.append) and (done := _already(path, settings)) is not None:
-        log.info("%s is there already, of the same text and settings: nothing to do", path)
+    if not (options.overwrite or options.append) and (done := made_already(path, settings)) is not None:
         return done
     if part is None or part[0] == 1:  # once for a text, not once for each process
         _note_language(encoder, options.language)
@@ -244,15 +243,20 @@ def _settings(encoder: SentenceEncoder, text: FileScan, options: EmbedOptions) -
     )
 
 
-def _already(path: Path, settings: EmbeddingSettings) -> EmbeddingStore | None:
+def made_already(path: Path, settings: EmbeddingSettings) -> EmbeddingStore | None:
+    """The store at a path, checked, if it was made with these settings; None if no finished store is there.
+
+    Raises:
+        MexmaError: It was made with others, or it is damaged.
+    """
     if not (path / MANIFEST).is_file():
         return None
     store = EmbeddingStore.open(path)
-    differences = EmbeddingSettings.of(store.manifest).differences(settings)
-    if differences:
+    if differences := EmbeddingSettings.of(store.manifest).differences(settings):
         raise MexmaError(
             f"{path} is there already, of another run: {'; '.join(differences)}",
             "name another output with -o, or --overwrite to make it anew",
         )
     store.verify()
+    log.info("%s is there already, of the same text and settings: nothing to do", path)
     return store

@@ -9,6 +9,7 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import Neighbours, knn
+from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
 from mexma_cli.stages.knn.search import EXACT, SearchResult, SearchSettings, journal_in, search
 from mexma_cli.store.comparable import check_comparable
@@ -70,28 +71,27 @@ def find_neighbours(
         )
 
 
-def kept_already(
-    path: Path, source: EmbeddingStore, target: EmbeddingStore, k: int, settings: SearchSettings
-) -> NeighbourStore | None:
-    """The neighbours at a path, checked, if a search would find the same ones again.
+def kept_already(path: Path, inputs: Sequence[Path], k: int, settings: SearchSettings) -> bool:
+    """Whether the neighbours that a search in these inputs would find are at a path already, whole.
 
-    None if there are none, and for an index: the manifest does not say which recall was asked for.
+    That is not known of texts, which would have to be embedded for it, nor for an index, since the manifest
+    does not say which recall was asked for.
 
     Raises:
-        MexmaError: They are others, or damaged.
+        MexmaError: Neighbours of another search are there, or they are damaged.
     """
-    if not is_neighbours(path):
-        return None
-    store = NeighbourStore.open(path)
+    if not (is_neighbours(path) and all(map(is_store, inputs))):
+        return False
+    store, (source, target) = NeighbourStore.open(path), map(open_store, inputs)
     if differences := store.differences(source, target, k, settings.index):
         raise MexmaError(
             f"{path} is there already, of another search: {'; '.join(differences)}",
             "--overwrite makes it anew, or name another output",
         )
     if settings.index != EXACT:
-        return None
+        return False
     store.verify()
-    return store
+    return True
 
 
 def read_neighbours(path: str | Path, source: EmbeddingStore, target: EmbeddingStore, k: int) -> SearchResult:

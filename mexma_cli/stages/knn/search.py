@@ -123,47 +123,31 @@ def search(
     memory = settings.memory_for_search(held, source.rows + target.rows, k, needed)
     if journal is not None and journal.begun:
         log.info("going on with the search that was interrupted")
+    options: dict[str, Any] = {
+        "keep_x": keep[0],
+        "keep_y": keep[1],
+        "journal": journal,
+        "on_progress": on_progress,
+    }
     try:
-        return _found(stores, k, keep, settings, memory, journal, on_progress)
+        if settings.index == EXACT:
+            return SearchResult(knn(source, target, k, memory=memory, **options), EXACT, None)
+        return _approximate(stores, k, settings, memory, options)
     except TooLittleMemory as error:  # less than what it was begun with
         raise settings.too_little(f"here: {error.message}", held, error.needed) from None
 
 
-def _found(
+def _approximate(
     stores: tuple[EmbeddingStore, EmbeddingStore],
     k: int,
-    keep: tuple[np.ndarray, np.ndarray],
     settings: SearchSettings,
     memory: int | None,
-    journal: FileJournal | None,
-    on_progress: Callable[[int, int], None] | None,
+    options: dict[str, Any],
 ) -> SearchResult:
-    """`search` in so many bytes of memory."""
-    source, target = stores
-    if settings.index == EXACT:
-        found = knn(
-            source,
-            target,
-            k,
-            keep_x=keep[0],
-            keep_y=keep[1],
-            memory=memory,
-            journal=journal,
-            on_progress=on_progress,
-        )
-        return SearchResult(found, EXACT, None)
+    """`search` by an index, in so many bytes of memory; `options` are those of `knn`."""
     from mexma_cli.knn.approximate import IndexSettings, ann
 
-    near = ann(
-        source,
-        target,
-        k,
-        IndexSettings(settings.index, settings.recall, memory),
-        keep_x=keep[0],
-        keep_y=keep[1],
-        journal=journal,
-        on_progress=on_progress,
-    )
+    near = ann(*stores, k, IndexSettings(settings.index, settings.recall, memory), **options)
     if near.index == EXACT:
         log.info("so few lines are searched exactly")
         return SearchResult(near.neighbours, EXACT, None)

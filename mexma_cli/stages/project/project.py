@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import MANIFEST
+from mexma_cli.stages.embed.embed import made_already
 from mexma_cli.stages.train.decompose import Part, TrainedDecomposer
 from mexma_cli.store.embeddings import ROWS_PER_SHARD, EmbeddingSettings, EmbeddingStore, EmbeddingWriter
-
-log = logging.getLogger(__name__)
 
 _BLOCK_BYTES = 16 << 20
 
@@ -50,12 +47,8 @@ def project(
     settings = EmbeddingSettings.of(manifest).model_copy(
         update={"fingerprint": decomposer.manifest.fingerprints[part], "normalised": False}
     )
-    if not overwrite and (output / MANIFEST).is_file():
-        there = EmbeddingStore.open(output)
-        if EmbeddingSettings.of(there.manifest) == settings and there.rows == store.rows:
-            there.verify()
-            log.info("%s is there already, of the same vectors and map: nothing to do", output)
-            return there
+    if not overwrite and (done := made_already(output, settings)) is not None:
+        return done
     exported = decomposer.manifest.exported and part == "meaning"
     writer = EmbeddingWriter(
         output,
