@@ -8,10 +8,8 @@ decay without warm-up, gradients clipped at 1: the defaults of Hugging Face's tr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,8 +35,6 @@ TEST_PAIRS, LANGUAGES = 5010, 15
 TRAIN_PAIRS = 392_702
 """MultiNLI's; copies differ by a few."""
 
-Autocast = Callable[[], AbstractContextManager[Any]]
-"""Makes the context of a forward pass."""
 OnStep = Callable[[int, float], object]
 """Called after every step with the pairs in it and its mean loss."""
 
@@ -66,14 +62,19 @@ class PairClassifier(nn.Module):
     """The transformer of an encoder under a fresh pooler and a fresh classifier.
 
     The transformer is not copied: fine-tuning changes it.
+
+    Args:
+        max_tokens: Of a pair; fewer where the transformer has not as many positions.
+        low: bfloat16 or float16, to compute in that; None: in float32. The weights stay as they are.
     """
 
-    def __init__(self, encoder: SentenceEncoder, max_tokens: int) -> None:
+    def __init__(self, encoder: SentenceEncoder, max_tokens: int, low: torch.dtype | None = None) -> None:
         super().__init__()
         self.transformer = encoder.model
         self.tokenizer = encoder.tokenizer
-        self.max_tokens = min(max_tokens, self._positions())
+        self.low = low
         config = encoder.model.config
+        self.max_tokens = min(max_tokens, config.max_position_embeddings - first_position(encoder.model))
         width = config.hidden_size
         rate = getattr(config, "classifier_dropout", None)
         self.dropout = nn.Dropout(config.hidden_dropout_prob if rate is None else rate)
@@ -82,9 +83,6 @@ class PairClassifier(nn.Module):
         for layer in (self.pooler, self.classifier):
             nn.init.normal_(layer.weight, std=getattr(config, "initializer_range", 0.02))
             nn.init.zeros_(layer.bias)
-
-    def _positions(self) -> int:
-        return self.transformer.config.max_position_embeddings - first_position(self.transformer)
 
     def sequences(self, pairs: Inference) -> TokenisedPairs:
         """Premise and hypothesis as one sequence; of the longer one tokens are cut until both fit."""
@@ -98,33 +96,34 @@ class PairClassifier(nn.Module):
             backend.no_truncation()
         return TokenisedPairs([np.array(one.ids) for one in found], [np.array(one.type_ids) for one in found])
 
-    def forward(self, ids: Sequence[np.ndarray], types: Sequence[np.ndarray]) -> torch.Tensor:
-        """Logits, [n, 3]."""
+    def forward(self, pairs: TokenisedPairs, rows: np.ndarray) -> torch.Tensor:
+        """Logits of n pairs, float32 [n, 3]."""
         device = self.classifier.weight.device
-        batch = pack(ids, first_position(self.transformer)).to(device)
+        batch = pack([pairs.ids[row] for row in rows], first_position(self.transformer)).to(device)
         # Attention with dropout needs this backend: torch's variable-length one has none.
         inputs: dict[str, Any] = attention_arguments(batch, "bucketed")
         if getattr(self.transformer.config, "type_vocab_size", 1) > 1:
-            inputs["token_type_ids"] = torch.from_numpy(np.concatenate(types)).to(device)[None]
-        states = self.transformer(
-            input_ids=batch.input_ids[None], position_ids=batch.position_ids[None], **inputs
-        ).last_hidden_state[0]
-        first = states[batch.cu_seqlens[:-1].long()]
-        return self.classifier(self.dropout(torch.tanh(self.pooler(self.dropout(first)))))
+            types = np.concatenate([pairs.types[row] for row in rows])
+            inputs["token_type_ids"] = torch.from_numpy(types).to(device)[None]
+        with torch.autocast(device.type, dtype=self.low, enabled=self.low is not None):
+            states = self.transformer(
+                input_ids=batch.input_ids[None], position_ids=batch.position_ids[None], **inputs
+            ).last_hidden_state[0]
+            first = states[batch.cu_seqlens[:-1].long()]
+            logits = self.classifier(self.dropout(torch.tanh(self.pooler(self.dropout(first)))))
+        return logits.float()
 
 
 def fine_tune(
     model: PairClassifier,
     train: Inference,
     settings: FineTuning,
-    autocast: Autocast,
     on_step: OnStep = lambda pairs, loss: None,
 ) -> None:
     """Train all weights on pairs of one language.
 
-    Args:
-        autocast: In float16 the loss is scaled, or small gradients would be zeros; a step whose gradients
-            overflow changes only the scale.
+    In float16 the loss is scaled, or small gradients would be zeros. A step whose gradients overflow changes
+    only the scale.
 
     Raises:
         MexmaError: The loss is not a number any more, or gradients overflow with every scale.
@@ -136,7 +135,8 @@ def fine_tune(
     count = len(train.classes)
     steps = settings.epochs * -(-count // settings.batch)
     optimiser = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.0)
-    scaler = _scaler(model.classifier.weight.device.type, autocast)
+    device = model.classifier.weight.device.type
+    scaler = torch.amp.GradScaler(device, enabled=model.low == torch.float16)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: max(0.0, 1 - step / steps))
     model.train()
     for _ in range(settings.epochs):
@@ -145,10 +145,9 @@ def fine_tune(
             rows = order[start : start + settings.batch]
             total = 0.0
             for part in _by_budget(tokens, rows):
-                with autocast():
-                    logits = model([tokens.ids[row] for row in part], [tokens.types[row] for row in part])
+                logits = model(tokens, part)
                 wanted = classes[part].to(logits.device)
-                loss = nn.functional.cross_entropy(logits.float(), wanted, reduction="sum") / len(rows)
+                loss = nn.functional.cross_entropy(logits, wanted, reduction="sum") / len(rows)
                 scaler.scale(loss).backward()
                 total += float(loss.detach())
             if not math.isfinite(total):
@@ -169,23 +168,14 @@ def fine_tune(
             on_step(len(rows), total)
 
 
-def _scaler(device: str, autocast: Autocast) -> torch.amp.GradScaler:
-    """Of the loss; it does nothing but for passes in float16."""
-    with autocast():
-        half = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.float16
-    return torch.amp.GradScaler(device, enabled=half)
-
-
 @torch.inference_mode()
-def predict(model: PairClassifier, pairs: Inference, autocast: Autocast) -> np.ndarray:
+def predict(model: PairClassifier, pairs: Inference) -> np.ndarray:
     """int64 [n]: the class of each pair."""
     model.eval()
     tokens = model.sequences(pairs)
     found = np.empty(len(pairs.classes), dtype=np.int64)
     for part in _by_budget(tokens, np.arange(len(found))):
-        with autocast():
-            logits = model([tokens.ids[row] for row in part], [tokens.types[row] for row in part])
-        found[part] = logits.argmax(dim=1).cpu().numpy()
+        found[part] = model(tokens, part).argmax(dim=1).cpu().numpy()
     return found
 
 
@@ -227,15 +217,14 @@ def measure(
 ) -> list[dict[str, Any]]:
     """A row a language, after the fine-tuning."""
     low = None if precision == "float32" else getattr(torch, precision)
-    autocast = partial(torch.autocast, encoder.device.type, dtype=low, enabled=low is not None)
     torch.manual_seed(settings.seed)
-    model = PairClassifier(encoder, settings.max_tokens).to(encoder.device)
-    fine_tune(model, data.train, settings, autocast, on_step)
+    model = PairClassifier(encoder, settings.max_tokens, low).to(encoder.device)
+    fine_tune(model, data.train, settings, on_step)
     return [
         {
             "language": language,
             "pairs": len(pairs.classes),
-            "accuracy": 100 * float((predict(model, pairs, autocast) == pairs.classes).mean()),
+            "accuracy": 100 * float((predict(model, pairs) == pairs.classes).mean()),
         }
         for language, pairs in data.tests.items()
     ]

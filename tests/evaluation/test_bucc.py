@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +14,7 @@ from mexma_cli.evaluation.bucc import cosine_f1, evaluate, ranked, weighted_f1
 from mexma_cli.evaluation.readers.mining import MiningSet, read_sets
 from mexma_cli.evaluation.tatoeba import precision_at_1
 from mexma_cli.mining.threshold import choose
-from tests.evaluation.given import Known
+from tests.evaluation.given import Known, put
 from tests.reference import laser, laser_printed, laser_text
 
 
@@ -99,17 +98,16 @@ def put_set(folder: Path, stem: str, gold: list[tuple[str, str]] | None, tail: s
     """Twelve sources and targets that letters connect, as BUCC's files or as others."""
     source, target = stem.partition(".")[0].split("-")
     words = ["rain", "snow", "wind", "cloud", "storm", "sun", "hail", "frost", "fog", "gale", "ice", "mist"]
-    files = {
+    lines = {
         source: [f"{source}-{row}\tle {word} {row}" for row, word in enumerate(words)],
         target: [f"{target}-{row}\tthe {word} {row}" for row, word in enumerate(words)],
     }
     if gold is not None:
-        files["gold"] = ["\t".join(pair) for pair in gold]
-    folder.mkdir(parents=True, exist_ok=True)
-    for side, lines in files.items():
-        text = "".join(f"{line}\n" for line in lines).encode()
-        path = folder / f"{stem}.{side}{tail}"
-        path.write_bytes(gzip.compress(text) if tail.endswith(".gz") else text)
+        lines["gold"] = ["\t".join(pair) for pair in gold]
+    put(
+        folder,
+        {f"{stem}.{side}{tail}": "".join(f"{line}\n" for line in found) for side, found in lines.items()},
+    )
 
 
 def letters(texts: list[str]) -> np.ndarray:

@@ -12,6 +12,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.readers.tatoeba import GROUPS, PAIRS, read_tatoeba
 from mexma_cli.evaluation.tatoeba import DIRECTIONS, precision_at_1, tatoeba_result
 from mexma_cli.reporting import published
+from tests.evaluation.given import put
 
 
 def test_against_plain_numpy() -> None:
@@ -26,15 +27,9 @@ def test_against_plain_numpy() -> None:
     assert expected[0] != expected[1]
 
 
-def put(folder: Path, language: str, lines: list[str], english: list[str]) -> None:
-    for side, text in ((language, lines), ("eng", english)):
-        content = "".join(f"{line}\n" for line in text)
-        (folder / f"tatoeba.{language}-eng.{side}").write_text(content)
-
-
 def test_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    put(tmp_path, "ara", ["a", "b"], ["A", "B"])
-    put(tmp_path, "cmn", ["c"], ["C"])
+    put(tmp_path, {"tatoeba.ara-eng.ara": "a\nb\n", "tatoeba.ara-eng.eng": "A\nB\n"})
+    put(tmp_path, {"tatoeba.cmn-eng.cmn": "c\n", "tatoeba.cmn-eng.eng": "C\n"})
     assert [(pair.language, pair.english) for pair in read_tatoeba(tmp_path)] == [
         ("ara", ["A", "B"]),
         ("cmn", ["C"]),
@@ -47,8 +42,7 @@ def test_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_language_is_measured_once(tmp_path: Path) -> None:
-    for side in ("deu", "eng"):
-        (tmp_path / f"tatoeba.deu-eng.{side}").write_text("a\n")
+    put(tmp_path, {"tatoeba.deu-eng.deu": "a\n", "tatoeba.deu-eng.eng": "a\n"})
     assert [pair.language for pair in read_tatoeba(tmp_path, "deu,de,deu_Latn")] == ["deu"]
 
 

@@ -11,6 +11,7 @@ import pytest
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.readers.senteval import read_task
 from mexma_cli.evaluation.senteval import PENALTIES, Features, pair_features, protocol, run_task
+from tests.evaluation.given import put
 
 pytest.importorskip("sklearn", reason="the classifier is scikit-learn's: pip install 'mexma-cli[eval]'")
 
@@ -124,20 +125,16 @@ def test_features_of_pairs() -> None:
     assert found.tolist() == [[2.0, 3.0, 3.0, -2.0]]
 
 
-def write(path: Path, content: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content, encoding="utf-8")
-
-
 def test_sentevals_own_files(tmp_path: Path) -> None:
-    write(tmp_path / "MR/rt-polarity.pos", "good .\nfine .\n")
-    write(tmp_path / "MR/rt-polarity.neg", "bad .\n")
-    write(tmp_path / "SST/binary/sentiment-train", "good\t1\nbad\t0\n")
-    write(tmp_path / "TREC/train_5500.label", "DESC:manner How ?\nENTY:cremat What ?\n")
     header = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
-    write(
-        tmp_path / "MRPC/msr_paraphrase_test.txt", header + '1\t7\t8\tHe "said".\tHe said.\n0\t1\t2\ta\tb\n'
-    )
+    files = {
+        "MR/rt-polarity.pos": "good .\nfine .\n",
+        "MR/rt-polarity.neg": "bad .\n",
+        "SST/binary/sentiment-train": "good\t1\nbad\t0\n",
+        "TREC/train_5500.label": "DESC:manner How ?\nENTY:cremat What ?\n",
+        "MRPC/msr_paraphrase_test.txt": header + '1\t7\t8\tHe "said".\tHe said.\n0\t1\t2\ta\tb\n',
+    }
+    put(tmp_path, files)
     polarity = read_task("MR", [tmp_path])["all"]
     assert (polarity.labels, polarity.sentences) == (["0", "1", "1"], ["bad .", "good .", "fine ."])
     assert read_task("SST2", [tmp_path])["train"].labels == ["1", "0"]
@@ -162,8 +159,7 @@ def test_trec_is_not_utf8(tmp_path: Path, packed: str) -> None:
 
 
 def test_tables_in_several_folders(tmp_path: Path) -> None:
-    write(tmp_path / "one/MPQA.tsv", "0\tcomplaining\n1\tglad\n")
-    write(tmp_path / "mrpc/train.tsv", "0\ta\tb\n1\tc\td\n")
+    put(tmp_path, {"one/MPQA.tsv": "0\tcomplaining\n1\tglad\n", "mrpc/train.tsv": "0\ta\tb\n1\tc\td\n"})
     folders = [tmp_path / "one", tmp_path / "mrpc"]
     assert read_task("MPQA", folders)["all"].sentences == ["complaining", "glad"]
     assert read_task("MRPC", folders)["train"].seconds == ["b", "d"]

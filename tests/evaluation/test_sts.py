@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from mexma_cli.evaluation.readers.sts import find_files, read_pairs
 from mexma_cli.evaluation.sts import StsScores, cosines, pearson, score_pairs, spearman
+from tests.evaluation.given import put
 
 scipy_stats = pytest.importorskip("scipy.stats", reason="scipy is what the correlations are held against")
 
@@ -77,13 +77,13 @@ def test_layouts(tmp_path: Path, name: str) -> None:
 
 
 def test_a_split_goes_by_its_folder(tmp_path: Path) -> None:
-    names = []
-    for name in ("stsb/dev.deu_Latn.tsv", "sick/dev.tsv", "sick/devoted.tsv"):
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(LAYOUTS["plain.tsv"], encoding="utf-8")
-        names.append(read_pairs(path).name)
-    assert names == ["stsb/dev.deu_Latn", "sick/dev", "devoted"]
+    names = ("stsb/dev.deu_Latn.tsv", "sick/dev.tsv", "sick/devoted.tsv")
+    put(tmp_path, dict.fromkeys(names, LAYOUTS["plain.tsv"]))
+    assert [read_pairs(tmp_path / name).name for name in names] == [
+        "stsb/dev.deu_Latn",
+        "sick/dev",
+        "devoted",
+    ]
 
 
 @pytest.mark.parametrize(("year", "sources"), [("", ""), ("2016", "\tlink\tlink")])
@@ -107,22 +107,17 @@ def test_blank_lines_of_sick_are_no_pairs(tmp_path: Path) -> None:
 
 
 def test_scores_beside_a_packed_input(tmp_path: Path) -> None:
-    (tmp_path / "STS.input.x.txt.gz").write_bytes(gzip.compress(b"a\tb\nc\td\n"))
-    (tmp_path / "STS.gs.x.txt").write_text("1\n2\n")
+    put(tmp_path, {"STS.input.x.txt.gz": "a\tb\nc\td\n", "STS.gs.x.txt": "1\n2\n"})
     assert read_pairs(tmp_path / "STS.input.x.txt.gz").gold.tolist() == [1, 2]
 
 
 def test_a_file_that_is_named_twice_counts_once(tmp_path: Path) -> None:
-    (tmp_path / "a.tsv").write_text(LAYOUTS["plain.tsv"])
-    with gzip.open(tmp_path / "a.tsv.gz", "wt") as file:
-        file.write(LAYOUTS["plain.tsv"])
+    put(tmp_path, {name: LAYOUTS["plain.tsv"] for name in ("a.tsv", "a.tsv.gz")})
     named = [tmp_path, tmp_path / "a.tsv", tmp_path / "a.tsv"]
     assert find_files(named) == [tmp_path / "a.tsv"]
 
 
 def test_a_folder_stands_for_its_files(tmp_path: Path) -> None:
-    with gzip.open(tmp_path / "STS12.tsv.gz", "wt") as file:
-        file.write(LAYOUTS["plain.tsv"])
-    (tmp_path / "sts-test.csv").write_text(LAYOUTS["sts-test.csv"])
-    (tmp_path / "readme.txt").write_text("not one of them\n")
+    put(tmp_path, {"STS12.tsv.gz": LAYOUTS["plain.tsv"], "sts-test.csv": LAYOUTS["sts-test.csv"]})
+    put(tmp_path, {"readme.txt": "not one of them\n"})
     assert [read_pairs(path).name for path in find_files([tmp_path])] == ["STS12", "sts-test"]

@@ -13,7 +13,7 @@ from mexma_cli.evaluation.augment import HardNegative
 from mexma_cli.evaluation.readers.aligned import read_texts
 from mexma_cli.evaluation.readers.augmented import augmented_names, augmented_texts, find_augmented
 from mexma_cli.evaluation.xsimpp import evaluate
-from tests.evaluation.given import Known
+from tests.evaluation.given import Known, put
 
 ENGLISH = ["The cat sleeps.", "It is 5 o'clock.", "Rome is old."]
 HARD = [
@@ -25,14 +25,12 @@ HARD = [
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "devtest").mkdir()
-    for code, lines in (("eng_Latn", ENGLISH), ("fra_Latn", ["un", "deux", "trois"])):
-        text = "".join(f"{line}\n" for line in lines)
-        (tmp_path / "devtest" / f"{code}.devtest").write_text(text)
-    (tmp_path / "devtest_augmented").mkdir()
+    put(
+        tmp_path,
+        {"devtest/eng_Latn.devtest": "\n".join(ENGLISH), "devtest/fra_Latn.devtest": "un\ndeux\ntrois"},
+    )
     names = augmented_names(tmp_path / "devtest/eng_Latn.devtest")
-    for name, text in zip(names, augmented_texts(HARD), strict=True):
-        (tmp_path / "devtest_augmented" / name).write_text(text)
+    put(tmp_path / "devtest_augmented", dict(zip(names, augmented_texts(HARD), strict=True)))
     return tmp_path
 
 
