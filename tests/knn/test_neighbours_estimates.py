@@ -18,15 +18,23 @@ from mexma_cli.store.journal import FileJournal
 from tests.knn.searching import DEVICE, Killed, crowded, same, with_arithmetic
 
 
-@pytest.mark.parametrize("k", [1, 4, 40])
-def test_low_precision_misses_nothing(monkeypatch: pytest.MonkeyPatch, k: int) -> None:
+@pytest.fixture(scope="module")
+def all_cosines() -> tuple[np.ndarray, ...]:
+    """Two sides, the cosines of all pairs, and the columns by cosine in each row, and rows in each column."""
     x, y = crowded(2300, 24, 0), crowded(2500, 24, 1)
     exact = np.float32(x / np.linalg.norm(x, axis=1, keepdims=True))
     other = np.float32(y / np.linalg.norm(y, axis=1, keepdims=True))
     rows = np.repeat(np.arange(2300), 2500)
     cosines = dots(exact, other, rows, np.tile(np.arange(2500), 2300)).reshape(2300, 2500)
-    forward = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
-    backward = np.argsort(-cosines.T, axis=1, kind="stable")[:, :k]
+    return x, y, cosines, *(np.argsort(-each, axis=1, kind="stable") for each in (cosines, cosines.T))
+
+
+@pytest.mark.parametrize("k", [1, 4, 40])
+def test_low_precision_misses_nothing(
+    monkeypatch: pytest.MonkeyPatch, k: int, all_cosines: tuple[np.ndarray, ...]
+) -> None:
+    x, y, cosines, *orders = all_cosines
+    forward, backward = (order[:, :k] for order in orders)
     for arithmetic in (FLOAT32, BFLOAT16, INT8, DEVICE):
         with_arithmetic(monkeypatch, arithmetic)
         found = knn(x, y, k)

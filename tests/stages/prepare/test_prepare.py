@@ -7,9 +7,6 @@ import json
 import os
 import random
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +19,7 @@ from mexma_cli.files import checksum_file, only_writer
 from mexma_cli.stages.prepare.prepare import prepare
 from mexma_cli.stages.prepare.tokenizer import load_tokenizer, tokenizer_path
 from mexma_cli.store.pairs import TokenisedPairs
+from tests.processes import MEXMA, Program
 from tests.stages.prepare.preparing import recipe, texts
 
 
@@ -202,7 +200,7 @@ TSV = {"name": "t", "format": "tsv", "path": "{lang}-eng.tsv.gz", "languages": [
 
 
 @pytest.mark.parametrize(
-    ("change", "bag"),
+    ("change", "words"),
     [
         (
             {"corpora": [TSV | {"languages": ["fra", "deu"]}]},
@@ -241,7 +239,7 @@ def test_mistakes_are_named(change: dict[str, Any], words: str, folder: Path, st
 
 
 @pytest.mark.parametrize(
-    ("corpus", "bag"),
+    ("corpus", "words"),
     [
         (TSV | {"languages": ["fra_Latn"]}, "'t', fra_Latn); fra-eng.tsv.gz is there: write fra in"),
         (
@@ -295,14 +293,11 @@ def test_what_was_finished_before_a_kill_is_kept(
         for name in ("first", "second", "long")
     ]
     made = recipe(tmp_path, start, corpora=corpora, exclude=[])
-    command = [sys.executable, "-m", "mexma_cli", "prepare", str(tmp_path / "recipe.yaml"), "--workers", "2"]
-    running = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    store, deadline = tmp_path / "store", time.monotonic() + 60
-    while not (store / "second.fra_Latn").is_dir() or not (store / "first.fra_Latn").is_dir():
-        assert running.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
+    store = tmp_path / "store"
+    running = Program(MEXMA, "prepare", tmp_path / "recipe.yaml", "--workers", "2")
+    running.until(lambda: all((store / f"{name}.fra_Latn").is_dir() for name in ("first", "second")))
     assert not (store / "long.fra_Latn").exists()
-    running.send_signal(signal.SIGKILL)
+    running.kill()
     running.wait()
     (store / "tokenizer.tmp-17").mkdir()  # as a run leaves that is killed while it writes one
     deadline = time.monotonic() + 10
