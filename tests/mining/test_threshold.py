@@ -4,24 +4,29 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.threshold import choose, measured
 
+Scored = tuple[np.ndarray, np.ndarray, int]
+
+
+@st.composite
+def scored(draw: st.DrawFn) -> Scored:
+    """Scores of candidates, which of them are gold pairs, and the number of gold pairs in all."""
+    candidates = draw(st.lists(st.tuples(st.integers(-3, 12), st.booleans()), min_size=1, max_size=25))
+    scores, is_gold = map(np.array, zip(*candidates, strict=True))
+    total = int(is_gold.sum()) + draw(st.integers(0, 5))
+    assume(total)
+    return scores / 10, is_gold, total
+
 
 @settings(max_examples=300)
-@given(
-    candidates=st.lists(st.tuples(st.integers(-3, 12), st.booleans()), min_size=1, max_size=25),
-    missed=st.integers(0, 5),
-)
-def test_no_cut_is_better(candidates: list[tuple[int, bool]], missed: int) -> None:
-    scores = np.array([score / 10 for score, _ in candidates])
-    is_gold = np.array([gold for _, gold in candidates])
-    total = int(is_gold.sum()) + missed
-    if not total:
-        return
+@given(scored())
+def test_no_cut_is_better(drawn: Scored) -> None:
+    scores, is_gold, total = drawn
     found = choose(scores, is_gold, total)
 
     def f1(kept: np.ndarray) -> float:
@@ -76,19 +81,9 @@ def test_nothing_to_tune_on_is_refused() -> None:
 
 
 @settings(max_examples=300)
-@given(
-    candidates=st.lists(st.tuples(st.integers(-3, 12), st.booleans()), min_size=1, max_size=25),
-    missed=st.integers(0, 5),
-    wanted=st.sampled_from([0.05, 0.3, 0.5, 0.55, 0.7, 0.9, 1.0]),
-)
-def test_no_looser_cut_is_precise_enough(
-    candidates: list[tuple[int, bool]], missed: int, wanted: float
-) -> None:
-    scores = np.array([score / 10 for score, _ in candidates])
-    is_gold = np.array([gold for _, gold in candidates])
-    total = int(is_gold.sum()) + missed
-    if not total:
-        return
+@given(scored(), st.sampled_from([0.05, 0.3, 0.5, 0.55, 0.7, 0.9, 1.0]))
+def test_no_looser_cut_is_precise_enough(drawn: Scored, wanted: float) -> None:
+    scores, is_gold, total = drawn
     cuts = {
         float(cut): Fraction(int((is_gold & (scores >= cut)).sum()), int((scores >= cut).sum()))
         for cut in scores

@@ -163,16 +163,11 @@ def _transformer_settings(where: Path) -> dict[str, Any]:
     names = [where / f"sentence_{kind}_config.json" for kind in LIMIT_FILES]
     path = next((name for name in names if name.is_file()), names[0])
     settings = read_json_object(path) or {}
+    usual = {"transformer_task": "feature-extraction", "module_output_name": "token_embeddings"}
+    _check_usual(str(path), settings, usual)
     text = _object_in(_object_in(settings, "modality_config", path), "text", path)
-    usual: dict[str, tuple[Any, Any]] = {
-        "transformer_task": (settings.get("transformer_task"), "feature-extraction"),
-        "module_output_name": (settings.get("module_output_name"), "token_embeddings"),
-        "modality_config.text.method": (text.get("method"), "forward"),
-        "modality_config.text.method_output_name": (text.get("method_output_name"), "last_hidden_state"),
-    }
-    for key, (value, expected) in usual.items():
-        if value not in (None, expected):
-            raise MexmaError(f"{path}: {key} {value!r} is not supported, only {expected!r}")
+    usual = {"method": "forward", "method_output_name": "last_hidden_state"}
+    _check_usual(f"{path}, modality_config.text", text, usual)
     for key in ("model", "tokenizer", "config", "processor"):
         for name in (f"{key}_args", f"{key}_kwargs"):
             if odd := sorted(set(_object_in(settings, name, path)) - _HARMLESS):
@@ -203,8 +198,7 @@ def _pooling(where: Path) -> Literal["cls", "mean"]:
         mode = "+".join(chosen) or "mean"  # as sentence-transformers has it
     elif isinstance(mode, list):
         mode = "+".join(map(str, mode))
-    if config.get("include_prompt", True) is not True:
-        raise MexmaError(f"{where}: include_prompt {config['include_prompt']!r} is not supported, only true")
+    _check_usual(str(where), config, {"include_prompt": True})
     if mode in ("cls", "cls_token"):
         return "cls"
     if mode in ("mean", "mean_tokens"):
@@ -218,15 +212,16 @@ def _checked(where: Path, kind: str) -> dict[str, Any]:
     if config is None and kind == "Dense":
         raise MexmaError(f"{where}: the Dense module's config.json is not there")
     config = config or {}
-    usual = {
-        "module_input_name": "sentence_embedding",
-        "module_output_name": "sentence_embedding",
-        "use_residual": False,
-    }
-    for key, expected in usual.items():
-        if config.get(key) not in (None, expected):
-            raise MexmaError(f"{where}: {key} {config[key]!r} is not supported, only {expected!r}")
+    names = dict.fromkeys(("module_input_name", "module_output_name"), "sentence_embedding")
+    _check_usual(str(where), config, {**names, "use_residual": False})
     return config
+
+
+def _check_usual(where: str, settings: dict[str, Any], usual: dict[str, Any]) -> None:
+    """Refuse settings that are there and have another value than the usual one."""
+    for key, expected in usual.items():
+        if settings.get(key) not in (None, expected):
+            raise MexmaError(f"{where}: {key} {settings[key]!r} is not supported, only {expected!r}")
 
 
 def _prompts(where: Path) -> tuple[str, dict[str, str]]:
