@@ -109,7 +109,7 @@ def _from_bcp47(tag: str, names: dict[str, str], aliases: dict[str, str]) -> str
 
 
 def _is_private(base: str) -> bool:
-    """Whether a code is one of those that everybody may give to any language, and nobody else knows."""
+    """Whether a code is for private use: everybody may give it to any language."""
     return len(base) == 3 and "qaa" <= base <= "qtz"
 
 
@@ -129,7 +129,7 @@ def _unknown(code: str) -> MexmaError:
     wanted = code.strip().lower().replace("-", "_")
     if _is_private(wanted.split("_")[0]):
         hint = (
-            "qaa to qtz mean no language that others know; one that has no code is `und`, here and in recipes"
+            "the codes qaa to qtz mean nothing to others; a language without a code is `und`, also in recipes"
         )
         return MexmaError(f"unknown language code {code!r}", hint)
     by_name = {english.lower(): flores for flores, english in names.items()}

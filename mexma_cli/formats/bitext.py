@@ -65,7 +65,7 @@ class BitextFormat(ABC):
         by_language: Whether the two sides are told apart by their languages.
         two_files: Whether the sides are written to a file each.
         about: What is written, for the help.
-        changes: What is done to a sentence that the format has no place for as it is.
+        changes: What was done to sentences that the format cannot hold as they are.
     """
 
     name: ClassVar[str]

@@ -35,7 +35,7 @@ class Jsonl(BitextFormat):
             yield (json.dumps(pair._asdict(), ensure_ascii=False) + "\n",), 0
 
     def recognises(self, line: str) -> bool:
-        """What begins so without a tab is no TSV."""
+        """A line that begins with a brace and has no tab is no TSV."""
         return line.startswith("{") and "\t" not in line
 
     def read(self, lines: Iterator[str], where: str) -> Iterator[ScoredPair]:

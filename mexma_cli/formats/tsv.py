@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _BREAKS = re.compile(r"[\t\n\r]")
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 _OTHERS = {"{": "JSONL", "<": "XML"}
-"""What a line is that begins so, where it is no TSV."""
+"""The format of a line that begins with one of these and is no TSV."""
 
 
 @bitext_format
@@ -144,7 +144,7 @@ def _other_format(line: str) -> str | None:
     """A hint, where a line looks like another format."""
     other = _OTHERS.get(line[:1])
     return (
-        other and f"it looks like {other}; read is TSV, as `mexma mine --format tsv` (the default) writes it"
+        other and f"it looks like {other}; TSV is read, as `mexma mine --format tsv` (the default) writes it"
     )
 
 

@@ -1,9 +1,10 @@
 """Approximate nearest neighbours in both directions, from FAISS indexes, with exact cosines.
 
-An index over y is asked for more neighbours of every row of x than are wanted, one over x for those of every
-row of y. The true cosine of every pair that comes up is computed, and offered to the lists of both rows: so
-a pair is found if either direction finds it. All cosines are exact, but neighbours can be missed. The recall,
-the share of the true neighbours that is found, is measured on a sample that is also searched exactly.
+For every row of x, an index over y is asked for more neighbours than are wanted; for every row of y, an
+index over x is. The exact cosine of every pair that an index returns is computed and offered to the lists of
+both rows, so that a pair is found if either index returns it. All cosines are exact, but neighbours can be
+missed. The recall, the share of the true neighbours that is found, is measured on a sample that is also
+searched exactly.
 """
 
 from __future__ import annotations
@@ -42,12 +43,13 @@ class IndexSettings:
     from `faiss_index.SIZES`, or none for `faiss_index.EXACT_PAIRS` and fewer. A sample of the rows trains it.
     """
     recall: float = 0.95
-    """The fraction of neighbours wanted. As many lists (nprobe; of an HNSW graph efSearch) are searched as
-    give that on a sample, doubling from few, but never more than half of them. 1.0 is as much as the index
-    can."""
+    """The share of the neighbours to find. The search effort (nprobe, the number of lists that are searched;
+    efSearch of an HNSW graph) begins small and is doubled until a sample has that share, or half of the lists
+    are searched. 1.0: as much as the index can find."""
     memory: int | None = None
-    """Bytes that may be taken, x and y not counted. An index that needs more than half of what the results
-    leave of it is cut into parts that lie in temporary files and are loaded in turn. None: no limit."""
+    """Bytes that the search may take, x and y not counted. The results are taken off first. An index that
+    needs more than half of the rest is cut into parts, which lie in temporary files and are loaded in turn.
+    None: no limit."""
     seed: int = 42
     """Of the samples and of the training."""
 
@@ -94,13 +96,13 @@ def ann(
 
     Args:
         x, y, k, keep_x, keep_y: As for `exact.knn`.
-        journal: Keeps the indexes and what has been found, and gives them back to the next run of the same
-            search; that goes on with the memory that it was begun with.
+        journal: Keeps the indexes and the results so far, and gives them back to the next run of the same
+            search, which goes on with the memory of the first run.
         on_progress: Called with (rows done, rows in all), where a row counts once when it is put into an
             index and once when it is answered.
 
     Returns:
-        Neighbours as from `knn`: sorted, as many as there, with exact float32 cosines. A row for which the
+        Neighbours as from `knn`: sorted, as many a row, with exact float32 cosines. A row for which the
         index had fewer than k answers is answered exactly.
 
     Raises:

@@ -1,7 +1,7 @@
 """The arithmetic of cosine estimates: float32, bfloat16, or int8 with a step for each row.
 
 All three give the same neighbours to the last bit (blocks.py says why); they differ in speed, and in how many
-pairs must be computed exactly because an estimate cannot tell.
+pairs must be computed exactly because an estimate does not decide.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ def choose_arithmetic(work: int, dim: int, pairs: Callable[[Arithmetic], float])
 
 
 def _seconds(arithmetic: Arithmetic, dim: int, fastest: float) -> float:
-    """Seconds for a product; infinite if this machine has no such product or it is wrong, or if a small part
-    of it takes longer than the fastest arithmetic's whole: int8 is far slower without oneDNN's kernel."""
+    """Seconds for a product. Infinite if this machine has no such product, if it is wrong, or if its first
+    rows take longer than all rows in the fastest arithmetic: int8 is far slower without oneDNN's kernel."""
     rng = np.random.default_rng(0)
     x, y = (_as_array(torch.from_numpy(_extremes(rng, rows, dim)).to(arithmetic.dtype)) for rows in _PROBE)
     buffer = arithmetic.buffer(len(x) * len(y))
@@ -124,7 +124,7 @@ def _seconds(arithmetic: Arithmetic, dim: int, fastest: float) -> float:
 
 
 def _extremes(rng: np.random.Generator, rows: int, dim: int) -> np.ndarray:
-    """float32 [rows, dim] of largest numbers, of one sign in some rows."""
+    """The largest int8 numbers, float32 [rows, dim]; in some rows nearly all have the same sign."""
     signs = np.where(rng.random((rows, dim)) < rng.random((rows, 1)) * 2, np.float32(1), np.float32(-1))
     return _ENDS * signs
 

@@ -6,7 +6,7 @@ rounded to p', and y = b + q the same way,
     x.y = p'.q' + x.b + y.a - a.b,    off by at most  |p| |q - q'| + |p - p'| |q'|  (Cauchy-Schwarz)
 
 and the lengths on the right are measured, not assumed. Sentence vectors lie in a narrow cone: without their
-common part the products are small, and so is what rounding loses. In int8 every row has a step of its own,
+common part the products are small, and so are rounding errors. In int8 every row has a step of its own,
 so that nothing is cut off, and an odd row makes only its own bounds wide.
 """
 
@@ -155,9 +155,10 @@ def pairs_expected(left: Side, right: Side, sizes: tuple[int, int], k: int, arit
     """About how many pairs of two sides of such sizes must be computed exactly, judged by some rows of both.
 
     Lists change k (1 + ln(candidates / k)) times a row while candidates come in random order. With bounds
-    that are w standard deviations of the cosines wide, about exp(3 w) times as many pairs pass: so much
-    denser is a normal distribution there, three deviations out. The result is a third of that, as was counted
-    on made-up topics and on verses of the Bible: where near neighbours exist, lists are good early.
+    that are w standard deviations of the cosines wide, about exp(3 w) times as many pairs pass: three
+    deviations out, a normal distribution is that much denser w deviations nearer to its middle. The result is
+    a third of that, the share that was counted on made-up topics and on verses of the Bible: where near
+    neighbours exist, lists are good early.
     """
     centres = left.centre(), right.centre()
     x = left.block(0, min(len(left), _READ_ROWS // 8), arithmetic, *centres)

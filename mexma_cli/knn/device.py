@@ -1,7 +1,7 @@
-"""Estimates of cosines on a GPU, made there and looked at there: only pairs that may be near come back.
+"""Estimates of cosines that a GPU makes and searches, so that only pairs that may be near come back.
 
-The bounds are those of blocks.py, and what comes back is computed exactly on the processor by the same loop
-as always, so neighbours are the same to the last bit as without a GPU. A tile stays on the device: copying it
+The bounds are those of blocks.py. The processor computes these pairs exactly, by the same loop as always, so
+that neighbours are the same to the last bit as without a GPU. A tile stays on the device: copying it
 would take longer than computing it.
 """
 

@@ -12,10 +12,10 @@ _SPARE_HITS, _FEWEST_HITS = 4, 64
 
 
 def tune_effort(ahead: IndexSearch, back: IndexSearch, recall: float, seed: int) -> int:
-    """Set the search effort of both indexes; returns how many of their answers to compute cosines of."""
+    """Set the search effort of both indexes, and return how many of their answers get an exact cosine."""
     probes = [_Probe(ahead, back, seed), _Probe(back, ahead, seed)]
     fewest = max(_SPARE_HITS * max(ahead.k, back.k), _FEWEST_HITS)
-    # A graph is searched the further the more answers it is asked for: there the effort is all.
+    # A graph that is asked for more answers is searched further anyway, so only its effort is varied.
     graph = "efSearch" in (ahead.index.parameter, back.index.parameter)
     counts = [fewest] if graph else [fewest, 2 * fewest, 4 * fewest]
     while True:
@@ -41,10 +41,10 @@ class _Probe:
         self._vectors = gather(search.other, self._targets)
 
     def ranks(self, most: int, enough: int) -> np.ndarray:
-        """At which place, from 0, each true pair comes up, int64 [n, k]; `most` if it does not.
+        """The place, from 0, at which an index returns each true pair, int64 [n, k]; `most` if none does.
 
-        A pair counts from both of its ends. Those that come up within `enough` are not asked for from the
-        other end.
+        Of the places in both indexes the better one counts. The second index is not asked for pairs that the
+        first one returns before place `enough`.
         """
         ids = self._index.search(self._queries, most)
         ranks = _places(np.repeat(ids, self._true.shape[1], axis=0), self._true.reshape(-1))

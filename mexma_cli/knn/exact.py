@@ -103,7 +103,7 @@ def knn(
         raise TooLittleMemory(
             f"this search was begun with more memory, {amounts.size(begun_with)}",
             begun_with,
-            "give that much to go on with it, or remove what it left to start anew",
+            "give that much to go on with it, or remove its folder to start anew",
         )
     sweep = Sweep(left, right, forward, backward, arithmetic_for(left, right, (len(left), len(right)), k))
     sweep.run(place, journal, on_progress)

@@ -28,14 +28,14 @@ SIZES: tuple[tuple[int, str], ...] = (
     (32_000_000, "IVF16384"),
     (128_000_000, "IVF65536_HNSW32"),
 )
-"""(rows at most, index) for `auto`; beyond the last, its last.
+"""(rows at most, index) for `auto`. Above the last number of rows, the last index is taken.
 
 stopes has 1024 lists from 10,000 rows on and 65,536 from 10 million, for GPUs. On a CPU lists cost more to
-train (time grows with their square) and to choose from than they save: about four times the root of the
-number of rows. From 65,536 lists on a graph (HNSW) finds the nearest ones. Inside a list vectors are product
-quantised to 4 bits and compared by table look-ups in registers (`x4fs`): on sentence vectors that found as
-much as 8-bit scalar codes do, two to four times as fast, once four times as many hits as wanted were scored
-again. Only the rows themselves (Flat) are as good up to 10,000 rows.
+train (time grows with their square) and to choose from than they save. Their number here is about four times
+the square root of the number of rows. From 65,536 lists on, a graph (HNSW) finds the nearest ones. Inside a
+list, vectors are product quantised to 4 bits and compared by table look-ups in registers (`x4fs`). On
+sentence vectors that finds as much as 8-bit scalar codes do, two to four times as fast, if four times as many
+hits as wanted are scored again. Up to 10,000 rows, the rows themselves (Flat) are as good.
 """
 
 EXACT_PAIRS = 300_000**2
@@ -105,7 +105,7 @@ class SideIndex:
     """A faiss index over the kept rows of a side, in memory or, in parts, in files.
 
     Parts are copies of one trained index, each with some of the rows. Searching the same lists in all of them
-    reads what searching them in one would, so parts cost no recall, and any kind of index can be cut so.
+    reads the same vectors as in a whole index, so parts cost no recall, and any kind of index can be cut.
     """
 
     def __init__(
@@ -324,12 +324,12 @@ def _on_gpu(index: faiss.Index) -> faiss.Index:
 
 
 def _parameters() -> faiss.ParameterSpace:
-    """What sets search parameters, of indexes on GPUs, too, where faiss has them."""
+    """The object of faiss that sets search parameters, on GPUs too if this faiss has them."""
     return faiss.GpuParameterSpace() if faiss.get_num_gpus() else faiss.ParameterSpace()
 
 
 def _bytes_per_row(trained: faiss.Index, sample: np.ndarray) -> float:
-    """What an index grows by with every row."""
+    """Bytes that every row adds to an index."""
     inner = faiss.downcast_index(trained)
     if isinstance(inner, faiss.IndexPreTransform):
         inner = faiss.downcast_index(inner.index)

@@ -1,4 +1,4 @@
-"""What a search asks of the journal that keeps its results, so that a search that was killed can go on."""
+"""The journal in which a search keeps its results, so that a killed search can go on."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ class Journal(Protocol):
         ...
 
     def note(self, began: float | None = None, **facts: Any) -> None:
-        """Keep facts that JSON can hold, and that a file was written, begun at that `time.monotonic`."""
+        """Keep facts that JSON can hold. A file has been written since `began`, by `time.monotonic`."""
         ...

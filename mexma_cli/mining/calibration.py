@@ -97,7 +97,7 @@ class CalibrationCurve:
         if len(found.right) < FEWEST:
             raise MexmaError(
                 f"{len(found.right)} of {found.planted:,} planted pairs came back; "
-                f"to measure with, {FEWEST} are the least",
+                f"at least {FEWEST} are needed to measure with",
                 "plant more known translations, of the same kind as the text: some hundreds or better 1,000",
             )
         self._found = found

@@ -49,7 +49,7 @@ class Intervals:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What the threshold from one half of the gold pairs gives on the other, of `gold` gold pairs."""
+    """The result of a threshold, tuned on one half of the gold pairs, on the `gold` pairs of the other."""
 
     result: Threshold
     gold: int

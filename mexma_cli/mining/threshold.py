@@ -30,8 +30,8 @@ def choose(
     """The cut with the best F1, or the one that keeps the most pairs with at least this precision.
 
     Recall is counted over all gold pairs. Equal scores are kept or dropped together, and the threshold lies
-    half-way between the last score kept and the next lower one (below the last score of all there is no next:
-    1e-6 lower). Of equal F1 the higher cut is taken. LASER's bucc.py does the same except that it cuts
+    half-way between the last score kept and the next lower one; below the lowest score of all it is 1e-6
+    lower. Of equal F1 the higher cut is taken. LASER's bucc.py does the same except that it cuts
     through ties and fails when the optimum is the last candidate. Precision need not fall with the score: a
     cut below a stretch of lower precision counts too.
 

@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 RAW_FINGERPRINT = "unknown"
 """Encoder fingerprint of a store that was made from raw vectors."""
 _ADVICE = "embed both texts with the same --model, --pooling and --max-tokens"
-_RAW_ADVICE = "vectors that `mexma convert` read go with others that it read, and with no text"
+_RAW_ADVICE = "vectors from `mexma convert` can be compared with others from there, and with no text"
 
 
 def check_comparable(source: EmbeddingStore, target: EmbeddingStore) -> None:

@@ -229,8 +229,8 @@ def unfinished(folder: Path) -> Iterator[None]:
     """Make a folder named by `partial`, or take the one that is there, and hold it against other processes.
 
     Raises:
-        MexmaError: Another process writes there, the disk is full, or the folder has files that no run left,
-            which would be lost.
+        MexmaError: Another process writes there, the disk is full, or the folder has other files than a run
+            leaves, and they would be lost.
     """
     with no_space_as_message(folder):
         folder.mkdir(exist_ok=True)
@@ -238,7 +238,7 @@ def unfinished(folder: Path) -> Iterator[None]:
         foreign = [file.name for file in folder.iterdir() if not _UNFINISHED.fullmatch(file.name)]
         if foreign:
             raise MexmaError(
-                f"{folder} is what an unfinished output would be called, and it holds {min(foreign)}",
+                f"{folder} has the name of an unfinished output, and it holds {min(foreign)}",
                 "name another output, or move that folder",
             )
         yield
@@ -265,7 +265,7 @@ def part_rows(number: int, of: int, lines: int) -> tuple[int, int]:
 
 
 def has_store_files(path: Path) -> bool:
-    """Whether a folder holds vectors or sentences, and nothing that is not named like a store's files.
+    """Whether a folder holds vectors or sentences, and all its files are named like those of a store.
 
     Its manifest may be damaged or missing.
     """

@@ -131,7 +131,7 @@ class NeighbourStore:
         """Refuse neighbours of other stores than these two.
 
         Raises:
-            MexmaError: naming a store that these are not the neighbours of.
+            MexmaError: A store is another one; the message names it.
         """
         for side, store in self._others(source, target):
             raise MexmaError(

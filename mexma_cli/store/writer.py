@@ -288,9 +288,10 @@ class EmbeddingWriter:
         self._sweep()
 
     def _was_at_its_end(self) -> bool:
-        """Whether an earlier run had all rows and was killed while its folder got its name; it has it then.
+        """Whether an earlier run had all rows and was killed while its folder got its name.
 
-        Where two names were swapped, the store that was appended to may be left: here, or to be removed.
+        If so, the folder gets its name now. If the run had swapped two names already, it may have left the
+        store that was appended to, in the unfinished folder or under a name that is to be removed.
         """
         there, left = self._base.manifest.sources if self._base else (), None
         if (self._folder / MANIFEST).is_file():

@@ -20,7 +20,7 @@ REASONS = {
     "excluded": "a side is a sentence of an `exclude` file, but for case, spaces and punctuation",
     "duplicate": "the same pair came before in this corpus",
     "cap": "the corpus or the language has more pairs than its cap",
-    "no tokens": "a side is nothing to the tokeniser",
+    "no tokens": "a side has no tokens",
 }
 """Reason code -> meaning, in the order in which they are checked."""
 

@@ -332,7 +332,7 @@ def _refuse_broken(block: bytes, where: str, before: int) -> None:
         except UnicodeDecodeError as error:
             line, byte = _position(block, error.start, before)
             likely = "UTF-16" if _is_utf16(block, before) else "LATIN1"
-            convert = f"convert it, if that is what it is in: iconv -f {likely} -t UTF-8 {shlex.quote(where)}"
+            convert = f"if it is {likely}, convert it: iconv -f {likely} -t UTF-8 {shlex.quote(where)}"
             binary = likely == "LATIN1" and min(block[:1000]) < ord("\t")  # no text has such characters
             raise MexmaError(
                 f"{where}, line {line}, byte {byte}: not UTF-8 (0x{block[error.start]:02X}, {error.reason})",

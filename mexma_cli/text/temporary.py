@@ -14,8 +14,8 @@ from mexma_cli.errors import MexmaError
 def temporary_space() -> Iterator[None]:
     """Turn "disk full" while writing temporary files into a message for the user.
 
-    One that was turned into a message already, as for an output, is turned into this one: nothing of a
-    temporary file is kept, and it is another folder that needs the space.
+    A message that the disk of an output is full is replaced, too: nothing of a temporary file is kept, and
+    the space is needed in another folder.
     """
     try:
         yield

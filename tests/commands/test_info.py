@@ -131,7 +131,7 @@ def test_a_bundled_name_is_the_bundled_encoder(
     assert bundled.fingerprint != own.fingerprint
     assert facts["mini"]["fingerprint"] == bundled.fingerprint
     assert facts["./mini"]["fingerprint"] == facts["mini/"]["fingerprint"] == own.fingerprint
-    assert "what you have of that name is ./mini" in info("mini").stderr
+    assert "your own file or folder of that name is ./mini" in info("mini").stderr
 
 
 def test_an_encoder_with_its_transformer_in_a_folder(tiny_encoder: Path, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_other_formats_get_a_hint(tmp_path: Path, gold: Path) -> None:
     fails(
         run("tune", write(tmp_path / "c.tmx", '<?xml version="1.0"?>'), "--gold", gold),
         1,
-        "hint: it looks like XML; read is TSV, as `mexma mine",
+        "hint: it looks like XML; TSV is read, as `mexma mine",
     )
 
 

@@ -58,7 +58,7 @@ def test_one_string_is_no_list_of_letters(encoder: SentenceEncoder) -> None:
 
 @pytest.mark.parametrize("odd", [None, float("nan"), 3, b"Oui"])
 def test_what_is_no_sentence_is_named(odd: Any, encoder: SentenceEncoder) -> None:
-    with pytest.raises(MexmaError, match=rf"^{odd!r} is no sentence, which is a string$"):
+    with pytest.raises(MexmaError, match=rf"^{odd!r} is no sentence: a sentence is a string$"):
         encoder.embed(["Oui", odd])
 
 

@@ -124,7 +124,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a variance below nothing": (
         change_json("config.json", layer_norm_eps=-1.0),
-        r"layer_norm_eps -1\.0, which is no small number",
+        r"layer_norm_eps -1\.0, which is negative or not finite",
     ),
     "family": (
         change_json("config.json", model_type="distilbert"),

@@ -91,7 +91,7 @@ def test_says_which_line_is_wrong(line: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("line", "hint"),
     [
-        ('<?xml version="1.0"?>', "XML; read is TSV"),
+        ('<?xml version="1.0"?>', "XML; TSV is read"),
         ("1.0 a b", ""),
     ],
 )
@@ -105,7 +105,7 @@ def test_other_formats_are_told(line: str, hint: str) -> None:
 def test_a_list_of_two_fields_is_told_of_jsonl() -> None:
     with pytest.raises(MexmaError, match="1 tab-separated field, expected 2") as caught:
         list(read_pairs(['{"score": 1.0}'], "f"))
-    assert "JSONL; read is TSV" in str(caught.value.hint)
+    assert "JSONL; TSV is read" in str(caught.value.hint)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), sentence, sentence)

@@ -151,7 +151,7 @@ def test_held_out_uses_other_planted_pairs() -> None:
 
 def test_what_cannot_be_measured_is_refused() -> None:
     with pytest.raises(
-        MexmaError, match="19 of 30 planted pairs came back; to measure with, 20 are the least"
+        MexmaError, match="19 of 30 planted pairs came back; at least 20 are needed to measure with"
     ):
         CalibrationCurve(found([1.0] * 19, [], [1.0] * 50, 30))
     with pytest.raises(MexmaError, match="it seems to hold no translations"):

@@ -109,7 +109,7 @@ def test_a_folder_of_the_users_that_is_called_like_an_unfinished_one_stays(
     theirs = tmp_path / "a.emb.partial"
     theirs.mkdir()
     (theirs / "thesis.txt").write_text("all my work")
-    with pytest.raises(MexmaError, match=r"a\.emb\.partial is what .* and it holds thesis\.txt"):
+    with pytest.raises(MexmaError, match=r"a\.emb\.partial has the name of .* and it holds thesis\.txt"):
         make(tmp_path / "a.emb", overwrite=overwrite)
     assert content(theirs) == {"thesis.txt": b"all my work"}
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mexma_cli.commands.options import Size
+from mexma_cli.commands.options import bytes_of
 from mexma_cli.text.amounts import counted, size, size_option
 
 
@@ -28,4 +28,4 @@ def test_a_size_has_a_number(count: int, words: str) -> None:
 )
 def test_a_size_for_an_option_is_never_less(count: int, option: str) -> None:
     assert size_option(count) == option
-    assert Size().convert(option, None, None) >= count
+    assert bytes_of(option) >= count

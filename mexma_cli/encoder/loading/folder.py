@@ -27,7 +27,7 @@ def bundled(name: str) -> Path | None:
     if "/" in name or not (BUNDLED / name / "config.json").is_file():
         return None
     if Path(name).exists():
-        log.info("`%s` is the bundled encoder; what you have of that name is ./%s", name, name)
+        log.info("`%s` is the bundled encoder; your own file or folder of that name is ./%s", name, name)
     return BUNDLED / name
 
 
@@ -49,7 +49,7 @@ def locate(name_or_path: str, trust_remote_code: bool = False) -> Path:
             raise MexmaError(
                 f"{path} is a training run that holds no encoder",
                 "`mexma train RECIPE --resume` finishes a run that was stopped; "
-                "what a decomposer learned without one is for `mexma project`",
+                "a decomposer that was trained without one is used with `mexma project`",
             )
         raise MexmaError(f"{path} is not an encoder's folder: it has no config.json")
     if path.exists():

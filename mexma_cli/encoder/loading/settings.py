@@ -127,7 +127,7 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
         if isinstance(config.get(key), int) and config[key] < 1:
             raise MexmaError(f"{where}: config.json has {key} {config[key]}; at least 1 is needed")
     if isinstance(eps := config.get("layer_norm_eps"), float) and not 0 <= eps < math.inf:
-        raise MexmaError(f"{where}: config.json has layer_norm_eps {eps}, which is no small number")
+        raise MexmaError(f"{where}: config.json has layer_norm_eps {eps}, which is negative or not finite")
     padding = -1 if family == "bert" else config.get("pad_token_id", 1)  # positions begin behind it
     if padding is None:
         raise MexmaError(f"{where}: config.json has pad_token_id null, without which {family} does not work")

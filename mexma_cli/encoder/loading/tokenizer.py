@@ -40,7 +40,7 @@ def check_strings(texts: Iterable[object]) -> None:
     """
     for text in texts:
         if not isinstance(text, str):
-            raise MexmaError(f"{text!r} is no sentence, which is a string")
+            raise MexmaError(f"{text!r} is no sentence: a sentence is a string")
         if re.search("[\ud800-\udfff]", text):
             raise MexmaError(f"{text!r} is not UTF-8", "is the terminal in another encoding?")
 

@@ -22,7 +22,7 @@ class Dense(torch.nn.Module):
         self.activation = activation
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """One layer up."""
+        """The activation of the linear layer's result, [B, out]."""
         return self.activation(self.linear(vectors))
 
     def __repr__(self) -> str:
@@ -34,7 +34,7 @@ class Normalize(torch.nn.Module):
     """Vectors to unit length."""
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """float32 [B, dim], as it came but for the length."""
+        """The same directions, float32 [B, dim]."""
         return torch.nn.functional.normalize(vectors, dim=-1)
 
 

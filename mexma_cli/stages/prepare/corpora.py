@@ -99,7 +99,7 @@ class Bitext:
             return
         for number, (row, part) in enumerate(zip_longest(rows, read_lines(self.keep)), start=1):
             if row is None or part is None:
-                raise MexmaError(f"{self.keep} has not as many lines as {self.files[0]} (line {number})")
+                raise MexmaError(f"{self.keep} and {self.files[0]} differ in length (line {number})")
             reason, source, target = row
             yield (reason or ("other part" if part != self.corpus.keep.value else None)), source, target
 
@@ -306,7 +306,7 @@ def _tsv(path: Path | Member) -> Iterator[Row]:
     first = list(islice(lines, 10))
     if first and all(map(_is_numbered, first)):
         raise MexmaError(
-            f"{path}: the first column has numbers, wanted is source TAB target",
+            f"{path}: the first column has numbers; each line must be: source TAB target",
             "pairs that `mexma mine` wrote have their score there: cut -f2,3 leaves it out",
         )
     tabs = False

@@ -43,10 +43,12 @@ class PlannedCorpus:
 
 @dataclass(frozen=True)
 class PreparePlan:
-    """Attributes:
-    corpora: In the order of the recipe.
-    missing: What has to be found or taken out of the recipe before `prepare` can run.
-    temporary: Bytes of temporary files at most, with one process.
+    """What `prepare` would do.
+
+    Attributes:
+        corpora: In the order of the recipe.
+        missing: What has to be found or taken out of the recipe before `prepare` can run.
+        temporary: Bytes of temporary files at most, with one process.
     """
 
     corpora: list[PlannedCorpus]

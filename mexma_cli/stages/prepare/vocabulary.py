@@ -23,9 +23,11 @@ _STEP = 1e-4
 def train_pieces(tokenizer: Tokenizer, text: Iterable[str], vocabulary: int) -> None:
     """Learn so many pieces from a text, `SPECIAL` and all of its characters among them.
 
-    The trainer adds in another order every time, and in that order it lists pieces that are equally likely
-    and gives the characters that only want a place steps of `_STEP` above the last score. Rounded, with one
-    score for these characters, and in the order of the alphabet, the same text has the same tokeniser.
+    The trainer adds numbers in another order in every run. That order decides the last digits of scores, the
+    order of equally likely pieces, and the scores of characters that are no pieces otherwise: these differ by
+    `_STEP` from one to the next, above the lowest score. Here scores are rounded, these characters have the
+    same score, and pieces of equal score are in alphabetical order, so that the same text has the same
+    tokeniser.
     """
     trainer = trainers.UnigramTrainer(
         vocab_size=vocabulary, special_tokens=list(SPECIAL), unk_token="<unk>", show_progress=False

@@ -114,7 +114,7 @@ def test_filters_can_be_off(folder: Path, start: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["1.25\tOui.\tYes.", "1.0\t12\t12"] * 9, "the first column has numbers, wanted is .*"),
+        (["1.25\tOui.\tYes.", "1.0\t12\t12"] * 9, "the first column has numbers; each line must be: .*"),
         (["Oui.,Yes.", "Non.,No."] * 9, "no line has a TAB"),
     ],
 )
@@ -220,7 +220,7 @@ TSV = {"name": "t", "format": "tsv", "path": "{lang}-eng.tsv.gz", "languages": [
         ),
         (
             {"corpora": [ALIGNED | {"keep": {"path": "short.eng", "value": "a"}}]},
-            r"not as many lines .*line 3",
+            r"differ in length .*line 3",
         ),
         ({"corpora": [ALIGNED | {"target_path": "latin1.eng"}]}, r"latin1\.eng, line 2, byte 4: not UTF-8"),
         ({"corpora": [ALIGNED | {"source_path": "empty", "target_path": "empty"}]}, "empty has no lines"),
