@@ -128,9 +128,7 @@ def _unknown(code: str) -> MexmaError:
     names, aliases = _table()
     wanted = code.strip().lower().replace("-", "_")
     if _is_private(wanted.split("_")[0]):
-        hint = (
-            "the codes qaa to qtz mean nothing to others; a language without a code is `und`, also in recipes"
-        )
+        hint = "qaa to qtz mean nothing to others; a language without a code is `und`, also in recipes"
         return MexmaError(f"unknown language code {code!r}", hint)
     by_name = {english.lower(): flores for flores, english in names.items()}
     near = [by_name[hit] for hit in difflib.get_close_matches(wanted, by_name, n=2, cutoff=0.75)]

@@ -89,7 +89,7 @@ def test_nonsense_is_refused(code: str) -> None:
 def test_a_language_that_has_no_code(code: str) -> None:
     with pytest.raises(MexmaError, match="unknown language code") as caught:
         languages.resolve(code)
-    assert "one that has no code is `und`" in (caught.value.hint or "")
+    assert "a language without a code is `und`" in (caught.value.hint or "")
 
 
 def test_all_flores_codes_resolve_to_themselves_and_have_a_name() -> None:
