@@ -21,6 +21,7 @@ from mexma_cli import __version__, main
 from mexma_cli.errors import MexmaError
 from tests.processes import MEXMA, Program
 
+Boom = Callable[[Callable[[], None]], Result]
 HEAVY = ["torch", "transformers", "numpy", "faiss", "pydantic", "yaml"]
 
 
@@ -30,7 +31,7 @@ def run_module(*args: str, **kwargs: object) -> subprocess.CompletedProcess[str]
 
 
 @pytest.fixture
-def run_boom(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], Result]:
+def run_boom(monkeypatch: pytest.MonkeyPatch) -> Boom:
     """Runs `mexma boom`, a command whose body is the function given."""
 
     def run(body: Callable[[], None]) -> Result:
@@ -106,36 +107,34 @@ def test_quiet_and_verbose_contradict() -> None:
     assert "-q and -v" in result.stderr
 
 
-def test_mexma_error_is_message_and_hint(run_boom: Callable[[Callable[[], None]], Result]) -> None:
+def test_mexma_error_is_message_and_hint(run_boom: Boom) -> None:
     result = run_boom(raising(MexmaError("a.txt, line 3: not UTF-8", "convert it")))
     assert result.exit_code == 1
     assert result.stderr == "error: a.txt, line 3: not UTF-8\nhint: convert it\n"
     assert result.stdout == ""
 
 
-def test_mexma_error_without_hint(run_boom: Callable[[Callable[[], None]], Result]) -> None:
+def test_mexma_error_without_hint(run_boom: Boom) -> None:
     assert run_boom(raising(MexmaError("no"))).stderr == "error: no\n"
 
 
-def test_wrong_usage_is_2(run_boom: Callable[[Callable[[], None]], Result]) -> None:
+def test_wrong_usage_is_2(run_boom: Boom) -> None:
     result = run_boom(raising(click.UsageError("not so")))
     assert result.exit_code == 2
     assert "not so" in result.stderr
 
 
-def test_debug_shows_the_traceback(
-    run_boom: Callable[[Callable[[], None]], Result], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_debug_shows_the_traceback(run_boom: Boom, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEXMA_DEBUG", "1")
     result = run_boom(raising(MexmaError("no")))
     assert isinstance(result.exception, MexmaError)
 
 
-def test_other_errors_are_ours_and_not_hidden(run_boom: Callable[[Callable[[], None]], Result]) -> None:
+def test_other_errors_are_ours_and_not_hidden(run_boom: Boom) -> None:
     assert isinstance(run_boom(raising(AssertionError("a bug"))).exception, AssertionError)
 
 
-def test_interrupt_is_130(run_boom: Callable[[Callable[[], None]], Result]) -> None:
+def test_interrupt_is_130(run_boom: Boom) -> None:
     result = run_boom(raising(KeyboardInterrupt()))
     assert result.exit_code == 130
     assert result.stderr.strip() == "interrupted"
@@ -181,16 +180,14 @@ def test_nohup_is_not_overruled() -> None:
         (errno.EACCES, "out.emb/vectors: Permission denied", "name another path"),
     ],
 )
-def test_disk_errors_name_the_file(
-    run_boom: Callable[[Callable[[], None]], Result], code: int, message: str, hint: str
-) -> None:
+def test_disk_errors_name_the_file(run_boom: Boom, code: int, message: str, hint: str) -> None:
     result = run_boom(raising(OSError(code, os.strerror(code), "out.emb/vectors")))
     assert result.exit_code == 1
     assert result.stderr.startswith(f"error: {message}\nhint: ")
     assert hint in result.stderr
 
 
-def test_too_little_memory_is_a_message(run_boom: Callable[[Callable[[], None]], Result]) -> None:
+def test_too_little_memory_is_a_message(run_boom: Boom) -> None:
     result = run_boom(lambda: np.zeros(1 << 57))
     assert result.exit_code == 1
     assert result.stderr.startswith("error: not enough memory: Unable to allocate 1.00 EiB for an array")
@@ -198,7 +195,7 @@ def test_too_little_memory_is_a_message(run_boom: Callable[[Callable[[], None]],
     assert run_boom(raising(MemoryError())).stderr.startswith("error: not enough memory\nhint: ")
 
 
-def test_closed_pipe_is_quiet(run_boom: Callable[[Callable[[], None]], Result]) -> None:
+def test_closed_pipe_is_quiet(run_boom: Boom) -> None:
     result = run_boom(raising(BrokenPipeError(errno.EPIPE, "Broken pipe")))
     assert result.exit_code == 1
     assert result.stderr == ""

@@ -8,7 +8,7 @@ finished the folder is called ``NAME.emb.partial/`` and has a ``progress.json`` 
 from __future__ import annotations
 
 from mexma_cli.store.layout import EmbeddingManifest, EmbeddingSettings, Source
-from mexma_cli.store.reader import EmbeddingStore
+from mexma_cli.store.reader import EmbeddingStore, StorePair
 from mexma_cli.store.writer import ROWS_PER_SHARD, EmbeddingWriter
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "EmbeddingStore",
     "EmbeddingWriter",
     "Source",
+    "StorePair",
 ]

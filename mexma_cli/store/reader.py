@@ -193,3 +193,7 @@ def _no_store(folder: Path) -> MexmaError:
     if has_store_files(folder):
         return MexmaError(f"{folder} is damaged: it has no {MANIFEST}", AGAIN)
     return MexmaError(f"{folder} is no embedding store: it has no {MANIFEST}", "`mexma info` says what it is")
+
+
+StorePair = tuple[EmbeddingStore, EmbeddingStore]
+"""Source and target."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from mexma_cli.objectives.decomposer import VectorPairs
-from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.embeddings import StorePair
 from mexma_cli.training.sampler import permute
 
 _HELD_OUT = 1 << 40  # apart from all seeds of epochs and stores
@@ -31,9 +31,7 @@ class StoredPairs:
         dim: Numbers in a vector.
     """
 
-    def __init__(
-        self, stores: Sequence[tuple[EmbeddingStore, EmbeddingStore]], rows: int, validation: float, seed: int
-    ) -> None:
+    def __init__(self, stores: Sequence[StorePair], rows: int, validation: float, seed: int) -> None:
         self._stores, self._seed = stores, seed
         self.dim = stores[0][0].dim
         self.languages = sorted({store.manifest.language for pair in stores for store in pair})

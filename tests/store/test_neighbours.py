@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.store.neighbours import ARRAYS, NeighbourStore, NeighbourWriter, side_of
 from tests.stores import flip, full_disk, make_store
 
@@ -31,21 +31,19 @@ def arrays(rows: tuple[int, int], k: tuple[int, int]) -> dict[str, np.ndarray]:
     }
 
 
-def write(
-    path: Path, stores: tuple[EmbeddingStore, EmbeddingStore], values: dict[str, np.ndarray], **options: bool
-) -> NeighbourStore:
+def write(path: Path, stores: StorePair, values: dict[str, np.ndarray], **options: bool) -> NeighbourStore:
     source, target = (side_of(store, duplicates=1, empty=2, unusable=3) for store in stores)
     with NeighbourWriter(path, **options) as writer:
         return writer.finish(values, source, target, k=4, index="exact", recall=None, argv=("mexma",))
 
 
 @pytest.fixture
-def sides(tmp_path: Path) -> tuple[EmbeddingStore, EmbeddingStore]:
+def sides(tmp_path: Path) -> StorePair:
     return embeddings(tmp_path / "s.emb", 5), embeddings(tmp_path / "t.emb", 3)
 
 
 @pytest.fixture
-def store(tmp_path: Path, sides: tuple[EmbeddingStore, EmbeddingStore]) -> NeighbourStore:
+def store(tmp_path: Path, sides: StorePair) -> NeighbourStore:
     return write(tmp_path / "a.knn", sides, arrays((5, 3), (3, 4)))
 
 
@@ -65,9 +63,7 @@ def test_reads_what_was_written(store: NeighbourStore, tmp_path: Path) -> None:
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), k=st.tuples(st.integers(0, 5), st.integers(0, 5)))
-def test_any_numbers_come_back(
-    data: st.DataObject, k: tuple[int, int], sides: tuple[EmbeddingStore, EmbeddingStore]
-) -> None:
+def test_any_numbers_come_back(data: st.DataObject, k: tuple[int, int], sides: StorePair) -> None:
     shapes = [(5, k[0])] * 2 + [(3, k[1])] * 2
     values = {
         name: data.draw(npst.arrays(dtype, shape))
@@ -81,7 +77,7 @@ def test_any_numbers_come_back(
 
 
 def test_knows_the_stores_again_by_their_content(
-    store: NeighbourStore, sides: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
+    store: NeighbourStore, sides: StorePair, tmp_path: Path
 ) -> None:
     store.check_made_of(*sides)
     store.check_made_of(embeddings(tmp_path / "moved.emb", 5, argv=("another", "command")), sides[1])
@@ -106,7 +102,7 @@ def test_damage_is_found(store: NeighbourStore, name: str) -> None:
         NeighbourStore.open(store.path)
 
 
-def test_what_is_no_store_of_neighbours(tmp_path: Path, sides: tuple[EmbeddingStore, EmbeddingStore]) -> None:
+def test_what_is_no_store_of_neighbours(tmp_path: Path, sides: StorePair) -> None:
     for path, words in ((tmp_path / "none", "no such folder"), (tmp_path, "has no manifest.json")):
         with pytest.raises(MexmaError, match=words):
             NeighbourStore.open(path)
@@ -114,7 +110,7 @@ def test_what_is_no_store_of_neighbours(tmp_path: Path, sides: tuple[EmbeddingSt
         NeighbourStore.open(sides[0].path)
 
 
-def test_whole_or_not_at_all(tmp_path: Path, sides: tuple[EmbeddingStore, EmbeddingStore]) -> None:
+def test_whole_or_not_at_all(tmp_path: Path, sides: StorePair) -> None:
     with pytest.raises(RuntimeError), NeighbourWriter(tmp_path / "a.knn"):
         raise RuntimeError("stop")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["s.emb", "t.emb"]
@@ -126,7 +122,7 @@ def test_whole_or_not_at_all(tmp_path: Path, sides: tuple[EmbeddingStore, Embedd
 
 
 def test_what_is_there_stays_unless_overwritten(
-    store: NeighbourStore, sides: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
+    store: NeighbourStore, sides: StorePair, tmp_path: Path
 ) -> None:
     values = arrays((5, 3), (1, 1))
     with pytest.raises(MexmaError, match=r"a\.knn is there already"):
@@ -141,7 +137,7 @@ def test_what_is_there_stays_unless_overwritten(
 
 
 def test_a_full_disk_leaves_what_was_there(
-    store: NeighbourStore, sides: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path,
+    store: NeighbourStore, sides: StorePair, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr("mexma_cli.store.neighbours.fsync_file", full_disk)

@@ -13,7 +13,7 @@ import torch
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.decomposer import Decomposer
 from mexma_cli.recipe import DecomposerSettings, DecomposeTrainer
-from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.training.decomposing import DecomposerTraining
 from mexma_cli.training.log import TrainingLog
 from mexma_cli.training.vectors import StoredPairs
@@ -33,7 +33,7 @@ def vectors(language: str, side: int) -> np.ndarray:
 
 
 @pytest.fixture
-def stores(tmp_path: Path, make_store: Make) -> list[tuple[EmbeddingStore, EmbeddingStore]]:
+def stores(tmp_path: Path, make_store: Make) -> list[StorePair]:
     pairs = []
     for language in ROWS:
         source = make_store(tmp_path / f"{language}.eng.emb", vectors(language, 0), "eng_Latn")

@@ -13,7 +13,7 @@ from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
 from mexma_cli.stages.knn.search import EXACT, SearchResult, SearchSettings, journal_in, search
 from mexma_cli.store.comparable import check_comparable
-from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.store.neighbours import (
     ARRAYS,
     NeighbourStore,
@@ -25,7 +25,7 @@ from mexma_cli.store.neighbours import (
 
 
 def find_neighbours(
-    stores: tuple[EmbeddingStore, EmbeddingStore],
+    stores: StorePair,
     output: str | Path,
     k: int = 16,
     settings: SearchSettings | None = None,

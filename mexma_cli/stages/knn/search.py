@@ -19,7 +19,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.knn import exact as neighbours
 from mexma_cli.knn.device import load_libraries
 from mexma_cli.knn.exact import Neighbours, TooLittleMemory, knn
-from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.embeddings import StorePair
 from mexma_cli.store.journal import FileJournal
 from mexma_cli.store.layout import PROGRESS, partial, unfinished
 from mexma_cli.store.neighbours import content_checksum
@@ -99,7 +99,7 @@ class SearchResult:
 
 
 def search(
-    stores: tuple[EmbeddingStore, EmbeddingStore],
+    stores: StorePair,
     k: int,
     keep: tuple[np.ndarray, np.ndarray],
     settings: SearchSettings,
@@ -138,7 +138,7 @@ def search(
 
 
 def _approximate(
-    stores: tuple[EmbeddingStore, EmbeddingStore],
+    stores: StorePair,
     k: int,
     settings: SearchSettings,
     memory: int | None,
@@ -162,9 +162,7 @@ def _approximate(
     return SearchResult(near.neighbours, near.index, near.recall)
 
 
-def journal_in(
-    folder: Path, stores: tuple[EmbeddingStore, EmbeddingStore], k: int, settings: SearchSettings
-) -> FileJournal:
+def journal_in(folder: Path, stores: StorePair, k: int, settings: SearchSettings) -> FileJournal:
     """The journal of a search in these stores, in a folder of its own.
 
     Raises:
@@ -182,7 +180,7 @@ def journal_in(
 
 @contextmanager
 def journal_beside(
-    output: Path | None, stores: tuple[EmbeddingStore, EmbeddingStore], k: int, settings: SearchSettings
+    output: Path | None, stores: StorePair, k: int, settings: SearchSettings
 ) -> Iterator[FileJournal | None]:
     """A journal in a folder beside an output, ``OUTPUT.partial``, which goes when the block ends well.
 

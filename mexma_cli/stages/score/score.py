@@ -23,7 +23,7 @@ from mexma_cli.stages.embed.inputs import EncoderChoice, Progress, open_inputs
 from mexma_cli.stages.knn.knn import fill_repeated
 from mexma_cli.stages.knn.row_filter import filter_rows
 from mexma_cli.store.comparable import check_comparable
-from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.text.lines import is_blank, open_text, read_lines, scan, spooled
 from mexma_cli.text.names import label_of
 from mexma_cli.text.temporary import temporary_space
@@ -54,7 +54,7 @@ def score(
     *,
     margin: str = "ratio",
     k: int = 4,
-    background: tuple[EmbeddingStore, EmbeddingStore] | None = None,
+    background: StorePair | None = None,
     on_progress: Progress | None = None,
 ) -> Scored:
     """Score row n of the source against row n of the target.
@@ -119,9 +119,9 @@ def units(vectors: np.ndarray) -> np.ndarray:
 
 
 def _neighbourhoods(
-    pair: tuple[EmbeddingStore, EmbeddingStore],
+    pair: StorePair,
     wanted: np.ndarray,
-    background: tuple[EmbeddingStore, EmbeddingStore] | None,
+    background: StorePair | None,
     k: int,
     on_progress: Progress | None,
 ) -> tuple[np.ndarray, np.ndarray, int]:

@@ -28,7 +28,7 @@ from mexma_cli.numerics.devices import pick_device
 from mexma_cli.objectives.decomposer import Decomposer
 from mexma_cli.recipe import DecomposeRecipe
 from mexma_cli.stages.train import run_folder
-from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.training.decomposing import DecomposerTraining
 from mexma_cli.training.log import TrainingLog
 from mexma_cli.training.vectors import StoredPairs
@@ -179,7 +179,7 @@ def decompose(
     return run
 
 
-def open_pairs(recipe: DecomposeRecipe) -> list[tuple[EmbeddingStore, EmbeddingStore]]:
+def open_pairs(recipe: DecomposeRecipe) -> list[StorePair]:
     """A recipe's stores, source and target.
 
     Raises:
@@ -187,7 +187,7 @@ def open_pairs(recipe: DecomposeRecipe) -> list[tuple[EmbeddingStore, EmbeddingS
             these or not in their languages, or a language is not stated, or the stores are not all of one
             encoder.
     """
-    found: list[tuple[EmbeddingStore, EmbeddingStore]] = []
+    found: list[StorePair] = []
     seen: set[frozenset[Path]] = set()
     for source, target in recipe.data.paths():
         _both_there(source, target)
@@ -222,7 +222,7 @@ def open_pairs(recipe: DecomposeRecipe) -> list[tuple[EmbeddingStore, EmbeddingS
     return found
 
 
-def _text(recipe: DecomposeRecipe, stores: Sequence[tuple[EmbeddingStore, EmbeddingStore]]) -> dict[str, str]:
+def _text(recipe: DecomposeRecipe, stores: Sequence[StorePair]) -> dict[str, str]:
     """Fingerprints of all stores, by the names that the recipe has for them."""
     return {
         str(path): fingerprint(

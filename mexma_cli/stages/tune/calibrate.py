@@ -18,7 +18,7 @@ from mexma_cli.mining.match import Candidates, match
 from mexma_cli.mining.resampling import Intervals
 from mexma_cli.stages.knn.row_filter import filter_rows, have_direction
 from mexma_cli.store.comparable import check_comparable
-from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.text.lines import is_blank
 
 _SHARES = (0.25, 0.5, 0.75, 0.9, 1.0)  # of the planted pairs that came back: the rows of the table
@@ -45,7 +45,7 @@ class Calibration:
 def calibrate(
     source: EmbeddingStore,
     target: EmbeddingStore,
-    known: tuple[EmbeddingStore, EmbeddingStore],
+    known: StorePair,
     *,
     margin: str = "ratio",
     k: int = 4,

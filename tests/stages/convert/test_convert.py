@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +8,9 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import commit_folder
-from mexma_cli.stages.convert.convert import raw_to_store, store_to_raw
+from mexma_cli.stages.convert.convert import raw_to_store
 from mexma_cli.stages.convert.raw import VectorFile
 from mexma_cli.store import writer
-from mexma_cli.store.embeddings import EmbeddingStore
 
 ROWS = 20_000
 
@@ -57,19 +54,3 @@ def test_a_run_that_was_killed_at_its_end(tmp_path: Path, monkeypatch: pytest.Mo
     else:
         with pytest.raises(MexmaError, match="other vectors"):
             convert(tmp_path, raw)
-
-
-def test_a_store_that_is_made_anew_meanwhile_is_not_mixed_with_the_one_before(
-    tmp_path: Path, make_store: Callable[..., Path]
-) -> None:
-    def make(number: float) -> Path:
-        return make_store(tmp_path / "v.emb", np.full((ROWS, 4), number, np.float32), "und")
-
-    def overwrite(done: int, total: int) -> None:
-        shutil.rmtree(tmp_path / "v.emb")
-        make(2)
-
-    store = EmbeddingStore.open(make(1))
-    with pytest.raises(MexmaError, match=r"v\.emb was made anew while it was read"):
-        store_to_raw(store, tmp_path / "out", on_progress=overwrite)
-    assert not (tmp_path / "out").exists()

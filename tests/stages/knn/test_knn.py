@@ -14,13 +14,13 @@ from mexma_cli.stages.info.info import inspect
 from mexma_cli.stages.knn.knn import find_neighbours, read_neighbours
 from mexma_cli.stages.mine.mine import MineSettings, mine
 from mexma_cli.store import journal
-from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.embeddings import StorePair
 from mexma_cli.store.neighbours import NeighbourStore
 from tests.stores import make_store
 
 
 @pytest.fixture
-def stores(tmp_path: Path) -> tuple[EmbeddingStore, EmbeddingStore]:
+def stores(tmp_path: Path) -> StorePair:
     """20 and 12 sentences; in the source one is empty, one comes twice, one has no direction."""
     numbers = np.random.default_rng(1)
     x, y = (numbers.standard_normal((rows, 8)).astype(np.float32) for rows in (20, 12))
@@ -33,7 +33,7 @@ def stores(tmp_path: Path) -> tuple[EmbeddingStore, EmbeddingStore]:
     )
 
 
-def test_keeps_what_mine_would_find(stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path) -> None:
+def test_keeps_what_mine_would_find(stores: StorePair, tmp_path: Path) -> None:
     kept = find_neighbours(stores, tmp_path / "a.knn", 4, argv=("mexma", "knn"))
     keep = np.ones(20, dtype=bool)
     keep[[3, 5, 7]] = False
@@ -47,22 +47,8 @@ def test_keeps_what_mine_would_find(stores: tuple[EmbeddingStore, EmbeddingStore
     assert (kept.manifest.k, kept.manifest.index, kept.manifest.recall) == (4, "exact", None)
 
 
-def test_a_store_that_is_made_anew_meanwhile_is_not_mixed_with_the_one_before(
-    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
-) -> None:
-    def overwrite(done: int, total: int) -> None:
-        shutil.rmtree(tmp_path / "t.emb")
-        make_store(tmp_path / "t.emb", ["other"], np.ones((1, 8), np.float32))
-
-    with pytest.raises(MexmaError, match=r"t\.emb was made anew while it was read"):
-        find_neighbours(stores, tmp_path / "a.knn", 4, on_progress=overwrite)
-    assert not (tmp_path / "a.knn").exists()
-
-
 @pytest.mark.parametrize("k", [1, 3, 4])
-def test_fewer_neighbours_are_the_first_of_more(
-    k: int, stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
-) -> None:
+def test_fewer_neighbours_are_the_first_of_more(k: int, stores: StorePair, tmp_path: Path) -> None:
     find_neighbours(stores, tmp_path / "a.knn", 4)
     found = match(read_neighbours(tmp_path / "a.knn", *stores, k).neighbours)
     wanted = mine(*stores, MineSettings(k=k)).candidates
@@ -70,9 +56,7 @@ def test_fewer_neighbours_are_the_first_of_more(
     assert np.array_equal(found.source, wanted.source) and np.array_equal(found.scores, wanted.scores)
 
 
-def test_neighbours_of_other_stores_or_too_few_are_refused(
-    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
-) -> None:
+def test_neighbours_of_other_stores_or_too_few_are_refused(stores: StorePair, tmp_path: Path) -> None:
     path = tmp_path / "a.knn"
     find_neighbours(stores, path, 4)
     with pytest.raises(MexmaError, match=r"a\.knn has 4 neighbours a row, 5 are wanted"):
@@ -81,14 +65,12 @@ def test_neighbours_of_other_stores_or_too_few_are_refused(
         read_neighbours(path, stores[1], stores[1], 4)
 
 
-def test_more_than_a_side_has(stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path) -> None:
+def test_more_than_a_side_has(stores: StorePair, tmp_path: Path) -> None:
     kept = find_neighbours(stores, tmp_path / "a.knn", 15)
     assert (kept.manifest.k, kept.manifest.forward_k, kept.manifest.backward_k) == (15, 12, 15)
 
 
-def test_what_cannot_be_searched_leaves_nothing(
-    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
-) -> None:
+def test_what_cannot_be_searched_leaves_nothing(stores: StorePair, tmp_path: Path) -> None:
     empty = make_store(tmp_path / "e.emb", ["", " "], np.ones((2, 8), np.float32))
     other = make_store(tmp_path / "o.emb", ["a"], np.ones((1, 8), np.float32), fingerprint="g")
     for wrong, message in (
@@ -100,7 +82,7 @@ def test_what_cannot_be_searched_leaves_nothing(
     assert not list(tmp_path.glob("*knn*"))
 
 
-def test_the_same_bytes_again(stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path) -> None:
+def test_the_same_bytes_again(stores: StorePair, tmp_path: Path) -> None:
     paths = [find_neighbours(stores, tmp_path / name, 4).path for name in ("a.knn", "b.knn")]
     for file in paths[0].iterdir():
         assert file.read_bytes() == (paths[1] / file.name).read_bytes()
@@ -116,9 +98,7 @@ class TestInterrupted:
             monkeypatch.setattr(tiles, name, 4)
         monkeypatch.setattr(journal.FileJournal, "due", lambda self: True)
 
-    def stopped(
-        self, stores: tuple[EmbeddingStore, EmbeddingStore], path: Path, after: int, **options: bool
-    ) -> None:
+    def stopped(self, stores: StorePair, path: Path, after: int, **options: bool) -> None:
         def stop(done: int, total: int) -> None:
             if done == after:
                 raise KeyboardInterrupt
@@ -127,9 +107,7 @@ class TestInterrupted:
             find_neighbours(stores, path, 4, on_progress=stop, **options)  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("after", [6, 13])
-    def test_goes_on_to_the_same_bytes(
-        self, after: int, stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
-    ) -> None:
+    def test_goes_on_to_the_same_bytes(self, after: int, stores: StorePair, tmp_path: Path) -> None:
         whole = find_neighbours(stores, tmp_path / "whole.knn", 4)
         path, steps = tmp_path / "a.knn", []
         self.stopped(stores, path, after)
@@ -147,7 +125,7 @@ class TestInterrupted:
     def test_killed_while_the_journal_is_removed(
         self,
         removed: int,
-        stores: tuple[EmbeddingStore, EmbeddingStore],
+        stores: StorePair,
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
@@ -167,9 +145,7 @@ class TestInterrupted:
         assert gone[0] == "progress.json"
         assert find_neighbours(stores, tmp_path / "a.knn", 4).manifest.k == 4
 
-    def test_another_search_does_not_go_on_with_it(
-        self, stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
-    ) -> None:
+    def test_another_search_does_not_go_on_with_it(self, stores: StorePair, tmp_path: Path) -> None:
         self.stopped(stores, tmp_path / "a.knn", 6)
         with pytest.raises(MexmaError, match="is the beginning of another search: k differ"):
             find_neighbours(stores, tmp_path / "a.knn", 3)

@@ -26,7 +26,7 @@ from mexma_cli.stages.knn.search import (
     search,
 )
 from mexma_cli.stages.mine.mine import MineSettings, mine
-from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from tests.processes import MEXMA, Program
 from tests.stores import make_store
 
@@ -41,7 +41,7 @@ def make(path: Path, rows: int, seed: int, dim: int = 12) -> EmbeddingStore:
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[EmbeddingStore, EmbeddingStore]:
+def stores(tmp_path_factory: pytest.TempPathFactory) -> StorePair:
     folder = tmp_path_factory.mktemp("stores")
     return make(folder / "a.emb", 700, 1), make(folder / "b.emb", 600, 2)
 
@@ -69,7 +69,7 @@ cli(sys.argv[1:])
 
 
 def test_a_killed_run_goes_on_and_gives_the_same_bytes(
-    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    stores: StorePair, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     paths = [str(store.path) for store in stores]
     wanted, out = tmp_path / "wanted.tsv", tmp_path / "out.tsv"
@@ -116,7 +116,7 @@ cli(sys.argv[2:])
     ],
 )
 def test_a_killed_run_with_an_index_goes_on_and_gives_the_same_bytes(
-    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path, entries: int, left: set[str]
+    stores: StorePair, tmp_path: Path, entries: int, left: set[str]
 ) -> None:
     """Killed when one index is trained, while the first is filled, and while both are asked."""
     paths = [str(store.path) for store in stores]
@@ -134,9 +134,7 @@ def test_a_killed_run_with_an_index_goes_on_and_gives_the_same_bytes(
         assert (out / f"{name}.npy").read_bytes() == (wanted / f"{name}.npy").read_bytes()
 
 
-def test_an_error_keeps_what_was_found_and_nothing_else(
-    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
-) -> None:
+def test_an_error_keeps_what_was_found_and_nothing_else(stores: StorePair, tmp_path: Path) -> None:
     output = tmp_path / "o.tsv"
     with pytest.raises(ZeroDivisionError), journal_beside(output, stores, 4, EXACT):
         raise ZeroDivisionError
@@ -161,7 +159,7 @@ def test_an_error_keeps_what_was_found_and_nothing_else(
 
 
 def test_a_journal_that_is_partly_removed_is_none(
-    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stores: StorePair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left: list[set[str]] = []
     monkeypatch.setattr(
@@ -173,7 +171,7 @@ def test_a_journal_that_is_partly_removed_is_none(
     assert left == [{"found.keys", "lists-a.keys"}]
 
 
-def test_a_budget_that_is_too_small_is_refused(stores: tuple[EmbeddingStore, EmbeddingStore]) -> None:
+def test_a_budget_that_is_too_small_is_refused(stores: StorePair) -> None:
     with pytest.raises(MexmaError, match=r"--memory 1 kB is too little for 1,300 lines"):
         mine(*stores, MineSettings(search=SearchSettings(memory=1000)))
     enough = SearchSettings(memory=resident() + 200_000_000)
@@ -185,7 +183,7 @@ def test_a_budget_that_is_too_small_is_refused(stores: tuple[EmbeddingStore, Emb
 
 @pytest.mark.parametrize("index", ["exact", "IVF8,Flat"])
 def test_a_budget_that_is_too_small_is_told_one_that_is_enough(
-    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path, index: str
+    stores: StorePair, tmp_path: Path, index: str
 ) -> None:
     """As a user does it: the number in the hint, in a new process."""
 
@@ -203,7 +201,7 @@ def test_a_budget_that_is_too_small_is_told_one_that_is_enough(
 
 
 def test_going_on_with_too_little_memory_is_told_what_it_was_begun_with(
-    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stores: StorePair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tiles, "X_TILE", 64)  # or these stores are searched in one go with any limit
     keep = np.ones(700, bool), np.ones(600, bool)
@@ -217,9 +215,7 @@ def test_going_on_with_too_little_memory_is_told_what_it_was_begun_with(
     assert re.match(r"--memory [0-9.]+[MG] is enough", str(caught.value.hint))
 
 
-def test_an_index_says_what_it_found(
-    stores: tuple[EmbeddingStore, EmbeddingStore], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_index_says_what_it_found(stores: StorePair, caplog: pytest.LogCaptureFixture) -> None:
     keep = np.ones(700, bool), np.ones(600, bool)
     with caplog.at_level(logging.INFO):
         found = search(stores, 4, keep, SearchSettings("IVF8,Flat", 0.9))
@@ -235,7 +231,7 @@ def test_an_index_says_what_it_found(
 
 
 def test_a_folder_of_the_users_that_is_called_like_an_unfinished_search_stays(
-    stores: tuple[EmbeddingStore, EmbeddingStore], tmp_path: Path
+    stores: StorePair, tmp_path: Path
 ) -> None:
     theirs = tmp_path / "out.tsv.partial"
     theirs.mkdir()

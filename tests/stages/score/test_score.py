@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.mine.mine import MineSettings, mine
 from mexma_cli.stages.score.score import score, scored_lines, split_sides
-from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.embeddings import StorePair
 from tests.reference import laser, laser_text
 from tests.stores import make_store
 
@@ -21,7 +20,7 @@ def random_vectors(rows: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((rows, 8)).astype(np.float32)
 
 
-def bitext(folder: Path, rows: int, seed: int = 0) -> tuple[EmbeddingStore, EmbeddingStore]:
+def bitext(folder: Path, rows: int, seed: int = 0) -> StorePair:
     x = random_vectors(rows, seed)
     return (
         make_store(folder / "s.emb", [f"s{row}" for row in range(rows)], x),
@@ -192,17 +191,6 @@ def test_the_score_of_a_pair_is_the_one_that_mining_gave_it_to_the_last_bit(
     aligned = mined.source == mined.target
     assert aligned.sum() > 100
     np.testing.assert_array_equal(mined.scores[aligned], scores[mined.source[aligned]])
-
-
-def test_a_store_that_is_made_anew_meanwhile_is_not_mixed_with_the_one_before(tmp_path: Path) -> None:
-    pair = bitext(tmp_path, 20)
-
-    def overwrite(done: int, total: int) -> None:
-        shutil.rmtree(tmp_path / "t.emb")
-        make_store(tmp_path / "t.emb", ["other"] * 20, random_vectors(20, 7))
-
-    with pytest.raises(MexmaError, match=r"t\.emb was made anew while it was read"):
-        score(*pair, on_progress=overwrite)
 
 
 class TestSplit:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.mining.margin import margin as margin_of
 from mexma_cli.stages.mine.mine import MineSettings, mine
 from mexma_cli.stages.search.search import hit_lines, nearest, search
-from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from tests.reference import laser, laser_text
 from tests.stores import make_store
 
@@ -22,7 +21,7 @@ def random_vectors(rows: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((rows, 8)).astype(np.float32)
 
 
-def stores(folder: Path, n: int = 20, m: int = 12) -> tuple[EmbeddingStore, EmbeddingStore]:
+def stores(folder: Path, n: int = 20, m: int = 12) -> StorePair:
     return (
         make_store(folder / "q.emb", [f"q{row}" for row in range(n)], random_vectors(n)),
         make_store(folder / "t.emb", [f"t{row}" for row in range(m)], random_vectors(m, 1)),
@@ -37,7 +36,7 @@ def lines(queries: EmbeddingStore, target: EmbeddingStore, **options: object) ->
 
 
 @pytest.fixture(scope="module")
-def laser_stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[EmbeddingStore, EmbeddingStore]:
+def laser_stores(tmp_path_factory: pytest.TempPathFactory) -> StorePair:
     folder = tmp_path_factory.mktemp("laser")
     source, target = (
         make_store(folder / f"{side}.emb", laser_text(side), laser()[side], rows_per_shard=1 << 13)
@@ -48,9 +47,7 @@ def laser_stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[EmbeddingSto
 
 @pytest.mark.parametrize("k", [4, 16])
 @pytest.mark.parametrize("kind", ["ratio", "distance", "absolute"])
-def test_finds_what_laser_finds(
-    kind: str, k: int, laser_stores: tuple[EmbeddingStore, EmbeddingStore]
-) -> None:
+def test_finds_what_laser_finds(kind: str, k: int, laser_stores: StorePair) -> None:
     ours = lines(*laser_stores, margin=kind, k=k)
     theirs = [f"t-{row}" for row in laser()[f"search.max.{kind}.k{k}.rows"][:, 0]]
     assert [row[2] for row in ours] == theirs
@@ -58,14 +55,14 @@ def test_finds_what_laser_finds(
 
 
 @pytest.fixture(scope="module")
-def random_stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[EmbeddingStore, EmbeddingStore]:
+def random_stores(tmp_path_factory: pytest.TempPathFactory) -> StorePair:
     return stores(tmp_path_factory.mktemp("random"))
 
 
 @settings(max_examples=25)
 @given(top=st.integers(1, 14), k=st.integers(1, 14), kind=st.sampled_from(["ratio", "distance", "absolute"]))
 def test_hits_are_the_best_by_margin_of_the_nearest(
-    random_stores: tuple[EmbeddingStore, EmbeddingStore], top: int, k: int, kind: str
+    random_stores: StorePair, top: int, k: int, kind: str
 ) -> None:
     hits = search(*random_stores, top=top, k=k, margin=kind)
     x, y = (
@@ -154,14 +151,3 @@ def test_nearest_are_the_different_sentences_with_the_highest_cosines(
         found = nearest(make_store(Path(folder) / "t.emb", texts, vectors), query, top)
     assert [text for _, text in found] == [text for _, text in wanted]
     assert [score for score, _ in found] == pytest.approx([score for score, _ in wanted], abs=1e-5)
-
-
-def test_a_store_that_is_made_anew_meanwhile_is_not_mixed_with_the_one_before(tmp_path: Path) -> None:
-    queries, target = stores(tmp_path)
-
-    def overwrite(done: int, total: int) -> None:
-        shutil.rmtree(tmp_path / "t.emb")
-        make_store(tmp_path / "t.emb", ["other"] * 12, random_vectors(12, 7))
-
-    with pytest.raises(MexmaError, match=r"t\.emb was made anew while it was read"):
-        search(queries, target, on_progress=overwrite)

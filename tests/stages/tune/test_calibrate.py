@@ -10,7 +10,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
 from mexma_cli.mining.match import match
 from mexma_cli.stages.tune.calibrate import _Chained, calibrate
-from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from tests.stores import make_store
 
 DIM = 12
@@ -35,10 +35,10 @@ def text() -> dict[str, tuple[list[str], np.ndarray]]:
     }
 
 
-Stores = tuple[EmbeddingStore, EmbeddingStore, tuple[EmbeddingStore, EmbeddingStore]]
+StorePair = tuple[EmbeddingStore, EmbeddingStore, StorePair]
 
 
-def stores(folder: Path, text: dict[str, tuple[list[str], np.ndarray]]) -> Stores:
+def stores(folder: Path, text: dict[str, tuple[list[str], np.ndarray]]) -> StorePair:
     """The arguments of `calibrate`."""
     s, t, ks, kt = (make_store(folder / f"{name}.emb", *text[name]) for name in ("s", "t", "ks", "kt"))
     return s, t, (ks, kt)
