@@ -1,4 +1,4 @@
-"""Where the first token looks: entropy of the last layer's attention (paper section 5.6 and section 13).
+"""Where the first token looks: entropy of the last layer's attention (MEXMA paper, sections 5.6 and 13).
 
 Packed attention returns no weights. Here the last layer's queries and keys are caught on their way, and the
 row of each sentence's first token is computed from them: softmax(q k / sqrt(d)).
@@ -117,7 +117,7 @@ def evaluate(
 def rows_to_draw(
     encoder: SentenceEncoder, sentences: Sequence[str], texts: Mapping[str, Sequence[str]]
 ) -> list[AttentionRow]:
-    """What `draw_attention` draws of these sentences, or else of the first of the first two languages.
+    """The rows of these sentences, or else of the first ones of the first two languages, for a picture.
 
     Raises:
         MexmaError: A sentence has no token.
@@ -127,7 +127,7 @@ def rows_to_draw(
     rows = sorted(attention_rows(encoder, chosen), key=lambda row: row.line)
     if not rows or any(len(row.tokens) < 3 for row in rows):
         raise MexmaError("a sentence for the picture has no token", "name others with --sentence")
-    encoder.truncated = 0  # of what is measured only
+    encoder.truncated = 0  # it counts what is measured, not what is drawn
     return rows
 
 

@@ -43,7 +43,7 @@ _NUMBER_WORDS: tuple[tuple[str, ...], ...] = (
 _PRONOUN = re.compile(
     r"\b(?:no|any|every|some|each|this|that|the|which|another) one$|\ba second$", re.IGNORECASE
 )
-"""Number words that count nothing, by what is before them; `_NO_NUMBER` by what is after."""
+"""Number words that count nothing, by the words before them; `_NO_NUMBER` is by the words after them."""
 _NO_NUMBER = re.compile(r"one(?: of\b| another\b| day\b|'s\b|’s\b)", re.IGNORECASE)
 _MONTHS = "January February March April June July August September October November December"
 _DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday"
@@ -80,9 +80,9 @@ _WORD = re.compile(r"[^\W\d_]+(?:(?:-|['’](?!s\b))[^\W\d_]+)*")  # Bolivia's: 
 
 _RUN = re.compile(r"\w+")
 _SAME = str.maketrans("\u0130\u0131\u017f\u212a", "iisk")
-"""Letters that patterns without case take for ASCII's, and str.lower does not."""
+"""Letters that a pattern which ignores case takes for ASCII letters, but str.lower does not."""
 _START = 3
-"""Letters of a name by which it is found."""
+"""How many of its first letters a name is looked up by."""
 Kept = TypeVar("Kept")
 
 
@@ -177,7 +177,7 @@ def _opposites() -> _Patterns[str]:
 
 
 class _Patterns(Generic[Kept]):
-    """Patterns for whole words in any case, of which only those are tried whose words a line has.
+    """Patterns for whole words in any case. In a line, only those are tried whose first word the line has.
 
     Args:
         entries: The words, a pattern that matches nothing else, and what is kept with it.
@@ -197,7 +197,7 @@ class _Patterns(Generic[Kept]):
 
 
 def _words(text: str) -> list[str]:
-    """Runs of letters and digits in small letters, as a pattern sees them that ignores case."""
+    """Runs of letters and digits in lower case, as a pattern that ignores case sees them."""
     return _RUN.findall(text.translate(_SAME).lower())
 
 
@@ -222,7 +222,7 @@ class _Names:
         self._by_kind = {kind: _Alike(names) for kind, names in by_kind.items()}
 
     def _of(self, line: str) -> Iterator[tuple[int, int, str]]:
-        """Start, end and text of the names of a line; at its start only what is a name elsewhere too."""
+        """Start, end and text of the names of a line. What begins a sentence must be a name elsewhere too."""
         for start, end, run in _runs(line):
             words = run.split()
             if _begins(line, start) and words[0] not in self._inside:
@@ -253,8 +253,9 @@ class _Alike:
         self._holding: dict[str, set[int]] = {}
 
     def sampled(self, line: str, name: str, random: Random) -> Iterator[str]:
-        """Some of those that are not in the line and do not hold the name: as `random.sample` of a list of
-        all that fit, which would be as long as the text."""
+        """Names that fit: they are not in the line and do not contain `name`. The draw is that of
+        `random.sample` from a list of all that fit, which is not made, since it would be as long as the
+        text."""
         starts = {line[at : at + size] for size in range(1, _START + 1) for at in range(len(line))}
         near = chain.from_iterable(self._by_start[start] for start in starts & self._by_start.keys())
         if name not in self._holding:
@@ -308,7 +309,7 @@ def _capital(word: str) -> bool:
 
 
 def _kind(line: str, start: int, name: str) -> str:
-    """What sort of name it is, as far as its look and the word before it say."""
+    """The kind of a name, guessed from its look and the word before it."""
     before = line[:start].split()[-1:] or [""]
     words = len(name.split())
     if any(name in group for group in _CALENDAR):

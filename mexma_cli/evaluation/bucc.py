@@ -28,8 +28,8 @@ _TUNED_ON = {
     True: ("training", "train", "dev", "sample"),
     False: ("sample", "dev"),
 }
-"""Where thresholds come from, with and without a test split: the paper tunes on training and applies to test;
-what can be had without the organisers' gold list is sample and training."""
+"""The splits that a threshold may come from, the best one first, with and without a test split. The paper
+tunes on training and applies to test; the organisers' gold list for test is not public."""
 
 
 def weighted_f1(truth: np.ndarray, found: np.ndarray) -> float:
@@ -67,7 +67,7 @@ def ranked(
     k: int = 4,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Labelled:
-    """One-to-one candidates by margin, with what is gold among them: what LASER's bucc.py tunes on.
+    """One-to-one candidates by margin, and which of them are gold: the list that LASER's bucc.py tunes on.
 
     A sentence that occurs more than once counts once in the neighbourhoods. As its id cannot be told from its
     text, candidates with it are left out, and gold pairs with it count as not found.
@@ -115,9 +115,12 @@ def measure(
     k: int,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """A row for every set: `cosine f1`; the best F1 by margin, its threshold, precision and recall; and
-    `held-out f1`: of the threshold that the pair's tuning split gave, or one half of the only split's gold
-    pairs, on what it was not tuned on (`tuned on` says what that was). Percent; None where there is none."""
+    """A row for every set, in percent; None where there is no number.
+
+    `cosine f1` is by cosine alone. `tuned f1` is the best F1 by margin, with its threshold, precision and
+    recall. `held-out f1` is the F1 of a threshold that was tuned elsewhere, and `tuned on` says where: on the
+    pair's tuning split or, if it has one split only, on one half of its gold pairs, for the other half.
+    """
     rows, labelled = [], []
     for data in sets:
         x, y = embed(data.sources), embed(data.targets)

@@ -1,4 +1,4 @@
-"""The encoder as evaluations use it: vectors are kept, so that the next one does not make them again."""
+"""The encoder as evaluations use it: vectors are kept for the next evaluation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def default_folder() -> Path:
 
 
 Embed = Callable[[Sequence[str]], np.ndarray]
-"""N sentences -> float32 [N, dim]: an `Embedder`, as far as a measure needs it."""
+"""From N sentences to their vectors, float32 [N, dim]; an `Embedder` is such a function."""
 
 
 class Embedder:

@@ -28,7 +28,7 @@ SWITCHED = {"arb", "deu", "fra", "ita", "nld", "por", "ron", "spa"}
 """Languages of the paper's code-switched sets (Table 11), as `mexma eval codeswitch` names its files."""
 
 Split = Callable[[np.ndarray], dict[str, np.ndarray]]
-"""An encoder's vectors, float32 [N, dim], to all of `PARTS` of them, [N, dim] each."""
+"""From an encoder's vectors, float32 [N, dim], to each of their `PARTS`, [N, dim]."""
 Row = dict[str, Any]
 
 

@@ -1,4 +1,4 @@
-"""Our encoder in the hands of the mteb package (an extra), which has data, tasks and scores."""
+"""Evaluation by the mteb package (an extra), which has the data, the tasks and the scores."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BATCH = 1024
 
 
 class MtebEncoder(AbsEncoder):
-    """`SentenceEncoder` as mteb's EncoderProtocol has it.
+    """A `SentenceEncoder` behind mteb's EncoderProtocol.
 
     Prompts of tasks are not used: the encoder's own prefix is put before every text.
     """

@@ -1,4 +1,4 @@
-"""What tokens are near a token, in all languages: the analysis of the paper's section 5.5 and Table 9.
+"""Where the nearest tokens of a token are, over all languages (MEXMA paper, section 5.5 and Table 9).
 
 Token vectors are those of the last layer, without the first and the last token of a sentence (`<s>` and
 `</s>`), compared by cosine. A neighbour is in one of four classes by its sentence:

@@ -1,7 +1,7 @@
 """xsim and xsim++: the share of sentences whose translation is not found among all translations.
 
-Heffernan et al. 2022, section 4 (xsim); Chen et al. 2023 (xsim++). LASER's xsim.py is what both are measured
-with; its fixtures are in the tests.
+Heffernan et al. 2022, section 4 (xsim); Chen et al. 2023 (xsim++). LASER measures both with its xsim.py; the
+tests compare with what that prints.
 """
 
 from __future__ import annotations
@@ -27,11 +27,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class XsimResult:
-    """`errors` rows of `total` whose best row of the other side, by margin, is not their own.
+    """What n rows found on the other side by margin.
 
-    `index_errors` counts rows, `errors` sentences: a row that found another row with the sentence that it
-    looks for is no error. Without texts both are the same. `found` int64 [total]: what each row found;
-    `wrong` bool [total]: which of these are errors.
+    Attributes:
+        errors: Rows that did not find the sentence which they look for, in whichever row that stands.
+        total: n.
+        index_errors: Rows that did not find their own row; equal to `errors` where no sentences are given.
+        found: int64 [n], the row that each found.
+        wrong: bool [n], the rows that `errors` counts.
     """
 
     errors: int
@@ -69,7 +72,7 @@ def xsim(
 
 
 def xsim_of(neighbours: Neighbours, margin: str = "ratio", texts: Sequence[str] | None = None) -> XsimResult:
-    """As `xsim`, from neighbours that are known."""
+    """`xsim` from neighbours that were found before."""
     forward, _ = best_of_each(neighbours, margin)
     other = forward.target != forward.source
     wrong = other.copy()

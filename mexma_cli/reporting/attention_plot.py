@@ -39,8 +39,8 @@ class AttentionRow:
 
 
 def draw_attention(path: Path, rows: Sequence[AttentionRow], title: str) -> None:
-    """For each sentence bars (words alone, mean of the heads: Figures 7-10) above all heads and all tokens
-    (Figure 11).
+    """Draw each sentence as bars (words alone, mean of the heads: Figures 7-10), and below them all heads and
+    all tokens (Figure 11).
 
     Args:
         path: .png, .svg or .pdf; written whole.

@@ -18,9 +18,9 @@ FORMATS = (*plot.FORMATS, ".html")
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 """Okabe and Ito's, which colour-blind people can tell apart."""
 MANY = 80
-"""Points of a curve from which on it is drawn smoothed, over a pale line of the points."""
+"""A curve with so many points or more is drawn smoothed, over a pale line of the points."""
 FEW = 30
-"""Points of a curve up to which each is marked."""
+"""Of a curve with so many points or fewer, each is marked."""
 PEAKS = ("learning_rate", "tokens_per_second")
 DASHES = ("-", "--", ":")
 COLUMNS = 3

@@ -32,7 +32,7 @@ BEST: dict[str, Literal["least", "most", "none"]] = {
     "gradient_norm": "none",
     "tokens_per_second": "most",
 }
-"""Which value of a curve is its best; of those that are not here, the least."""
+"""Which value of a curve is its best. For a curve that is not here it is the least."""
 
 
 @dataclass
@@ -171,7 +171,7 @@ def summary(run: RunCurves) -> dict[str, Any]:
 
 
 def _listed(runs: Sequence[RunCurves]) -> Iterator[tuple[str, str, str, TrainingCurve, int]]:
-    """Phase, curve's name, run's name, curve, phase's steps; what is to be compared side by side."""
+    """Phase, curve's name, run's name, curve, phase's steps. Curves to be compared follow one another."""
     for phase_name in dict.fromkeys(phase.name for run in runs for phase in run.phases):
         for name in names(runs):
             for run in runs:

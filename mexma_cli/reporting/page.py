@@ -72,7 +72,7 @@ def document(title: str, body: str) -> str:
 
 
 def _told_apart(results: Sequence[Result]) -> list[Result]:
-    """The results, with what differs between encoders of one name behind it: `mini, mean`."""
+    """The results. Where encoders have one name, what tells them apart is added to it: `mini, mean`."""
     names: dict[str, list[dict[str, Any]]] = {}
     for result in results:
         names.setdefault(result.encoder["name"], []).append(result.encoder)
@@ -170,8 +170,8 @@ def _scores_chart(group: Sequence[Result], score: str) -> str:
 
 
 def _rows_charts(group: Sequence[Result], lower_is_better: bool) -> list[str]:
-    """Every row, the best of the first encoder's on top: of one encoder all scores in one chart, a colour
-    each; of several a chart for each score, a colour for each encoder."""
+    """Charts of all rows, the best ones of the first encoder on top. One encoder has all its scores in one
+    chart, a colour each. Several have a chart for each score, a colour for each encoder."""
     first = group[0].rows
     if len(first) < 2:
         return []

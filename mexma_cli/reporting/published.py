@@ -49,8 +49,8 @@ def papers(task: str) -> list[str]:
 
 
 def published_scores(result: Result) -> list[PublishedRow]:
-    """What is published of a result's scores. A mean of rows (`cosine f1` of `cosine f1 fra-eng` and others)
-    is only where all of these have been measured here, too."""
+    """What is published of a result's scores. A score that is a mean of published rows (`cosine f1` of
+    `cosine f1 fra-eng` and others) counts only if all these rows have been measured here too."""
     here = {str(next(iter(row.values()))) for row in result.rows}
     found = []
     for row in rows(result.benchmark) if result.benchmark else []:

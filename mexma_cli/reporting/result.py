@@ -40,10 +40,10 @@ class Result:
     scores: dict[str, float]
     """The headline numbers, in the units of the papers' tables (percent as a rule)."""
     rows: list[dict[str, Any]]
-    """What they are means of: one for each language, pair or data set, all with the same keys; the first
-    keys with strings name the row. None: not measured."""
+    """The numbers that the scores are means of: a row for each language, pair or data set, all with the same
+    keys. The first keys, whose values are strings, name the row. None: not measured."""
     benchmark: str | None = None
-    """Under which the same task on the same data has published numbers in published.tsv."""
+    """What published.tsv calls the same task on the same data; None: nothing is published."""
 
     def to_json(self) -> dict[str, Any]:
         """For `json.dumps`."""

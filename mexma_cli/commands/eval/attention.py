@@ -51,14 +51,14 @@ def command(
 ) -> Result:
     """The entropy, in nats, of what the first token attends to in the last layer: mean over sentences.
 
-    Low: few tokens make the sentence's vector; the logarithm of the length: all do alike (MEXMA, section
-    5.6). With all tokens, and without <s> and </s>, the rest summing to 1 again. `entropy` is the mean over
-    heads; `of mean` is the entropy of the heads' mean distribution: the paper does not say which it
-    reports. --cache has no vectors to keep here.
+    It is low if few tokens make up the sentence's vector, and the logarithm of the length if all do alike
+    (MEXMA paper, section 5.6). It is measured over all tokens, and without <s> and </s>, the other weights
+    being scaled to sum to 1. `entropy` is the mean over heads, and `of mean` the entropy of the heads' mean
+    distribution: the paper does not say which one it reports. Nothing is kept in --cache.
 
     DIR is FLORES-200 (github.com/facebookresearch/flores), NTREX-128 or any folder of line-aligned files,
-    as for `mexma eval xsim`. The picture is as Figures 7 to 11 of the paper: bars over the words, and below
-    them all heads and all tokens.
+    as for `mexma eval xsim`. The picture has the paper's Figures 7 to 11: bars over the words, and below them
+    all heads and all tokens.
 
     \b
     Examples:

@@ -24,13 +24,13 @@ def command(session: Session, folders: tuple[Path, ...], margin: str, k: int) ->
     """F1 of mining translations from two monolingual texts.
 
     \b
-    cosine f1    every gold source is searched in the whole other side; class-weighted F1 of what is
-                 nearest, as the MTEB benchmark's BUCC and the MEXMA paper
-    tuned f1     the best F1 of any threshold for the margin, with its precision and recall, candidates
-                 being one to one, as the DAP paper's Table 2; equal scores are kept or dropped together
-    held-out f1  the threshold of one split applied to another: training to test (then it is called test
-                 f1; the DAP paper's Table 3), or sample to training; with one split, of one half of the
-                 gold pairs to the other
+    cosine f1    every gold source is searched in the whole other side; class-weighted F1 of the nearest
+                 sentences, as in the MTEB benchmark's BUCC and the MEXMA paper
+    tuned f1     the best F1 that any threshold for the margin gives, with its precision and recall, as in
+                 the DAP paper's Table 2; candidates are one to one, equal scores kept or dropped together
+    held-out f1  F1 of a threshold that was tuned on another split: on training for test (then it is called
+                 test f1; the DAP paper's Table 3), or on sample for training; with one split only, on one
+                 half of the gold pairs for the other
 
     DIR, or the folders in it, hold BUCC 2018's files (fr-en.training.fr, .en and .gold;
     comparable.limsi.fr/bucc2018) or others in that layout (fra-eng.fra.tsv, fra-eng.eng.tsv,

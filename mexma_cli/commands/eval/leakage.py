@@ -58,13 +58,15 @@ def command(
 ) -> Result:
     """Retrieval and similarity by meaning and by language, side by side.
 
-    A good decomposer finds translations by the meaning part as well as by the whole vectors, and by the
-    language part hardly ever: what it finds by that has leaked. DIR holds Tatoeba's files as for `mexma eval
-    tatoeba`, or what `mexma eval codeswitch` made. Retrieval is precision at 1 by cosine in both directions;
-    similarity Spearman's correlation x 100. The encoder is the one that RUN was trained on.
+    A good decomposer finds translations by the meaning part as well as by the whole vectors. By the language
+    part it finds hardly any: those that it finds show that meaning has leaked into that part. Retrieval is
+    precision at 1 by cosine in both directions, similarity is Spearman's correlation, both in percent.
 
-    --plot shows English and the other language, meaning and language, in the plane in which the four together
-    spread most (principal components of unit vectors).
+    DIR holds Tatoeba's files as for `mexma eval tatoeba`, or what `mexma eval codeswitch` made. The encoder
+    is the one that RUN was trained on.
+
+    --plot draws both parts of English and of the other language in the plane of their two principal
+    components, in which the four clouds together spread most.
 
     \b
     Examples:

@@ -28,13 +28,13 @@ from mexma_cli.stages.embed.inputs import load_encoder
 @languages_option
 @split_option
 def command(session: Session, folder: Path, languages: str | None, split: str) -> Result:
-    """Look for the tokens nearest to 750 English ones in all languages, and say whose they are. Percent.
+    """Find the nearest tokens of 750 English ones in all languages, and say where they are: percent.
 
-    Three random tokens of each of the first 250 English sentences; their nearest among all tokens of all
-    sentences are in the same sentence, in its translation, in another sentence of the same language, or
-    elsewhere (MEXMA, section 5.5 and Table 9). Vectors of the last layer, by cosine, without <s> and </s>.
-    top-1 counts the nearest token, top-5 the five nearest. Languages go by one after the other: memory
-    does not grow with them. --cache has no vectors to keep here.
+    The queries are three random tokens of each of the first 250 English sentences. Their nearest tokens among
+    those of all sentences, by cosine in the last layer and without <s> and </s>, are in the same sentence, in
+    its translation, in another sentence of the same language, or elsewhere (MEXMA paper, section 5.5 and
+    Table 9). top-1 counts the nearest token, top-5 the five nearest. Memory does not grow with the number of
+    languages. Nothing is kept in --cache.
 
     DIR is FLORES-200 (github.com/facebookresearch/flores), NTREX-128 or any folder of line-aligned files
     with English among them, as for `mexma eval xsim`.

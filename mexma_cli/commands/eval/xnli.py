@@ -45,7 +45,7 @@ def command(
     As in Appendix C of the DAP paper: premise and hypothesis are read together (128 tokens at most), with a
     fresh pooler and a fresh classifier on the first token; all weights are trained, in float32 on a
     processor and in bfloat16 on a GPU unless --dtype says otherwise. This takes minutes on a GPU and days
-    without one. Nothing is kept but the result: --cache has no vectors to keep here.
+    without one. Nothing is kept in --cache.
 
     DIR has, itself or in folders below it, the train set (multinli.train.en.tsv, or
     multinli_1.0_train.jsonl or .txt) and the test set (xnli.test.tsv or .jsonl), published at

@@ -39,8 +39,8 @@ FLORES_LINES = {"dev": 997, "devtest": 1012}
 class AlignedFolder:
     """Files of which line n is always the same sentence.
 
-    `files` goes by FLORES-200 code where the name's code has one that no nearer name has, else by the code
-    as it is in the name (NTREX-128 has `fra` and `fra-CA`); `layout` says which files they are.
+    `files` are by FLORES-200 code. Where two files have the same one, as `fra` and `fra-CA` of NTREX-128, the
+    one with the longer name goes by the code in its name. `layout` says how the files are named.
     """
 
     folder: Path
@@ -121,7 +121,8 @@ def aligned_folder(folder: Path, split: str) -> AlignedFolder:
     """The line-aligned files of a folder: FLORES-200, NTREX-128 or plain ones.
 
     Looked for are `<split>/<code>.<split>` here and, if the folder is the split's own, `<code>.<split>`;
-    `newstest2019-{src,ref}.<code>.txt` here and in NTREX-128/; `<code>.txt`. The first kind that is there.
+    `newstest2019-{src,ref}.<code>.txt` here and in NTREX-128/; `<code>.txt`. The first of these that is there
+    is taken.
 
     Raises:
         MexmaError: None of these is there.

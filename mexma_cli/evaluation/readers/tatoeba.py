@@ -20,7 +20,7 @@ _OF_36 = (
 )
 _FEW = {"jav": 205, "kat": 746, "kaz": 575, "mal": 687, "swh": 390, "tam": 307, "tel": 234, "tha": 548}
 PAIRS = {code: _FEW.get(code, 1000) for code in _OF_36.split()}
-"""How many LASER's sets of XTREME's languages have."""
+"""How many pairs LASER's sets have, for the languages of XTREME."""
 GROUPS = {
     "14": ("ara", "bul", "cmn", "deu", "ell", "fra", "hin", "rus", "spa", "swh", "tha", "tur", "urd", "vie"),
     "28": tuple(code for code in _OF_36.split() if code not in _FEW),
