@@ -19,7 +19,7 @@ class Start:
     """What an objective is built on.
 
     Attributes:
-        encoder: That is trained.
+        encoder: The encoder that is trained.
         checkpoint: The masked-LM checkpoint that the encoder is from, by name or folder, for heads that come
             from it; None: the run began with a new encoder.
         languages: How many source languages the run has.
@@ -36,7 +36,7 @@ class Objective(nn.Module, ABC):
     """Losses and whatever is trained with them. The trainer knows no loss: it weighs, steps and saves.
 
     Args:
-        encoder: That is trained.
+        encoder: The encoder that is trained.
         ngrams: Take words in pieces by their n-grams, where the encoder does that; else all tokens are the
             vocabulary's.
 

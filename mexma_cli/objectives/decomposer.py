@@ -40,7 +40,7 @@ class VectorPairs:
 
 
 @dataclass(frozen=True)
-class Parts:
+class VectorParts:
     """Both parts of B pairs, each float32 [B, dim]."""
 
     source_meaning: torch.Tensor
@@ -48,10 +48,10 @@ class Parts:
     source_language: torch.Tensor
     target_language: torch.Tensor
 
-    def rows(self, chosen: slice) -> Parts:
+    def rows(self, chosen: slice) -> VectorParts:
         """The same of some of the pairs."""
         parts = (self.source_meaning, self.target_meaning, self.source_language, self.target_language)
-        return Parts(*(part[chosen] for part in parts))
+        return VectorParts(*(part[chosen] for part in parts))
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _mean_cosine(vectors: torch.Tensor, groups: torch.Tensor | None) -> torch.Te
     return (members.T @ unit).square().sum() / members.sum(dim=0).square().sum()
 
 
-def inter_class(parts: Parts, mode: str) -> torch.Tensor:
+def inter_class(parts: VectorParts, mode: str) -> torch.Tensor:
     """ORACLE's inter-class separation: no part of the one in the other.
 
     Args:
@@ -139,16 +139,16 @@ class Decomposer(nn.Module):
             "inter_class": settings.inter_class,
         }
 
-    def parts(self, pairs: VectorPairs) -> Parts:
+    def parts(self, pairs: VectorPairs) -> VectorParts:
         """The meaning and the language of both vectors of every pair."""
-        return Parts(
+        return VectorParts(
             self.meaning(pairs.source),
             self.meaning(pairs.target),
             self.language(pairs.source),
             self.language(pairs.target),
         )
 
-    def own_terms(self, parts: Parts, pairs: VectorPairs) -> Terms:
+    def own_terms(self, parts: VectorParts, pairs: VectorPairs) -> Terms:
         """The terms of the maps' loss beside ORACLE's: none."""
         return {}
 

@@ -24,7 +24,7 @@ class Masking:
 
 
 @dataclass(frozen=True)
-class Sequences:
+class MaskedSequences:
     """What is masked: N sequences of T tokens in all.
 
     Attributes:
@@ -55,7 +55,7 @@ def masked_views(
         shown, hidden = shown[~is_hidden], hidden[is_hidden]
     ids = [sides.ids[side] for side in hidden]
     lengths = [len(sentence) for sentence in ids]
-    sequences = Sequences(
+    sequences = MaskedSequences(
         ids,
         sides.of_run[hidden],
         np.concatenate([np.arange(length) for length in lengths]),
@@ -65,7 +65,7 @@ def masked_views(
 
 
 def with_masked(
-    views: PairViews, sequences: Sequences, masking: Masking, vocabulary: Vocabulary, seed: int
+    views: PairViews, sequences: MaskedSequences, masking: Masking, vocabulary: Vocabulary, seed: int
 ) -> PairViews:
     """The views of clean sentences, with masked sequences behind them."""
     flat, lengths = np.concatenate(sequences.ids), tuple(len(ids) for ids in sequences.ids)

@@ -28,8 +28,8 @@ class Vocabulary:
         first_position: Position id of a sentence's first token.
         joint: What stands for the second sentence's first token where two are one sequence: </s> in
             RoBERTa's family (<s> x </s></s> y </s>), and nothing in BERT's ([CLS] x [SEP] y [SEP]).
-        spell: From sentences to those with one id, from `size` on, for each word in pieces, and what these
-            ids stand for (`NgramEmbeddings.merge_split_words`); None: words stay in pieces.
+        merge_split_words: From sentences to those with one id, from `size` on, for each word in pieces, and
+            what these ids stand for (`NgramEmbeddings.merge_split_words`); None: words stay in pieces.
     """
 
     bos: int
@@ -39,7 +39,7 @@ class Vocabulary:
     size: int
     first_position: int
     joint: int | None = None
-    spell: Callable[[list[np.ndarray]], tuple[list[np.ndarray], torch.Tensor]] | None = None
+    merge_split_words: Callable[[list[np.ndarray]], tuple[list[np.ndarray], torch.Tensor]] | None = None
 
     @classmethod
     def of(cls, encoder: SentenceEncoder, ngrams: bool) -> Vocabulary:
@@ -58,7 +58,7 @@ class Vocabulary:
             size=encoder.model.config.vocab_size,
             first_position=first,
             joint=tokenizer.sep_token_id if first else None,  # RoBERTa counts positions from its padding
-            spell=partial(merged.merge_split_words, tokenizer=backend) if merged else None,
+            merge_split_words=partial(merged.merge_split_words, tokenizer=backend) if merged else None,
         )
 
 
@@ -167,14 +167,14 @@ class Sides:
     Attributes:
         ids: int64, a sentence each.
         identities: int64 [2B], equal for equal sentences.
-        spelled: What the ids above the vocabulary's stand for, as in `PackedBatch`.
+        extra_embeddings: What the ids above the vocabulary's stand for, as in `PackedBatch`.
         of_run: int64 [2B], what each sentence is in the run: twice its pair's position, plus its side.
         by_length: int64 [2B], the sentences' order.
     """
 
     ids: list[np.ndarray]
     identities: np.ndarray
-    spelled: torch.Tensor | None
+    extra_embeddings: torch.Tensor | None
     of_run: np.ndarray
     by_length: np.ndarray
     first_position: int
@@ -191,12 +191,12 @@ class Sides:
         # Of the pieces, since the id of a word's n-grams is the batch's own. Not Python's hash: it differs
         # from process to process.
         identities = np.array([xxhash.xxh3_64_intdigest(sentence.tobytes()) - 2**63 for sentence in ids])
-        spelled = None
-        if vocabulary.spell is not None:
-            ids, spelled = vocabulary.spell(ids)
+        extra_embeddings = None
+        if vocabulary.merge_split_words is not None:
+            ids, extra_embeddings = vocabulary.merge_split_words(ids)
         by_length = np.argsort([len(sentence) for sentence in ids], kind="stable")
         of_run = 2 * (pairs.start + np.arange(2 * count) % count) + np.arange(2 * count) // count
-        return cls(ids, identities, spelled, of_run, by_length, vocabulary.first_position)
+        return cls(ids, identities, extra_embeddings, of_run, by_length, vocabulary.first_position)
 
     def views(self, shown: np.ndarray | None = None, hidden: np.ndarray | None = None) -> PairViews:
         """The clean sentences, packed.
@@ -213,7 +213,7 @@ class Sides:
         pair_rows = row if len(shown) == 2 * count else row[:0]
         nothing = torch.empty(0, dtype=torch.int64)
         return PairViews(
-            pack([self.ids[side] for side in shown], self.first_position, self.spelled),
+            pack([self.ids[side] for side in shown], self.first_position, self.extra_embeddings),
             source_rows=torch.from_numpy(pair_rows[:count]),
             target_rows=torch.from_numpy(pair_rows[count:]),
             partners=torch.from_numpy(row[(hidden + count) % (2 * count)]),

@@ -7,7 +7,7 @@ starting from the encoder that the one before left; `trainer` then holds what th
 
 from __future__ import annotations
 
-from mexma_cli.recipe.decompose import DecomposeRecipe, DecomposeTrainer
+from mexma_cli.recipe.decompose import DecomposeRecipe, DecomposeTrainerSettings
 from mexma_cli.recipe.load import load, load_any, shipped
 from mexma_cli.recipe.plugin import load_plugin
 from mexma_cli.recipe.registry import DecomposerSettings, ObjectiveSettings, objective
@@ -21,7 +21,7 @@ from mexma_cli.recipe.sections import (
     NewEncoder,
     Phase,
     Recipe,
-    Trainer,
+    TrainerSettings,
     TrainTokenizer,
 )
 
@@ -29,7 +29,7 @@ __all__ = [
     "Corpus",
     "Data",
     "DecomposeRecipe",
-    "DecomposeTrainer",
+    "DecomposeTrainerSettings",
     "DecomposerSettings",
     "DevSet",
     "Encoder",
@@ -40,7 +40,7 @@ __all__ = [
     "Recipe",
     "Section",
     "TrainTokenizer",
-    "Trainer",
+    "TrainerSettings",
     "load",
     "load_any",
     "load_plugin",

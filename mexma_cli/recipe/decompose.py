@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import yaml
 from pydantic import Field, PlainValidator, SerializeAsAny, field_validator, model_validator
 
 from mexma_cli import languages
@@ -13,7 +12,7 @@ from mexma_cli.recipe.registry import DecomposerSettings
 from mexma_cli.recipe.section import Section
 
 
-class StorePair(Section):
+class StorePaths(Section):
     """Two stores of one encoder, row n of one the translation of row n of the other.
 
     What languages they are in is said by the stores. `{lang}` in a path stands for each of `languages`.
@@ -34,7 +33,7 @@ class StorePair(Section):
         return codes
 
     @model_validator(mode="after")
-    def _languages_go_with_a_place(self) -> StorePair:
+    def _languages_go_with_a_place(self) -> StorePaths:
         places = "{lang}" in self.source + self.target
         if places != bool(self.languages):
             missing = "`languages`" if places else "{lang} in one of the paths"
@@ -54,7 +53,7 @@ class VectorData(Section):
 
     root: str = "."
     """Where relative paths start."""
-    pairs: tuple[StorePair, ...] = Field(min_length=1)
+    pairs: tuple[StorePaths, ...] = Field(min_length=1)
     """The stores."""
     rows: int = Field(0, ge=0)
     """Of each pair of stores the first so many (0: all)."""
@@ -67,7 +66,7 @@ class VectorData(Section):
         return [(root / source, root / target) for pair in self.pairs for source, target in pair.paths()]
 
 
-class DecomposeTrainer(Section):
+class DecomposeTrainerSettings(Section):
     """How long and how fast: Adam, until the validation loss has not become better for `patience` epochs."""
 
     batch: int = Field(512, ge=4)
@@ -105,9 +104,7 @@ class DecomposeRecipe(Section):
     """Which vectors."""
     objective: Annotated[SerializeAsAny[DecomposerSettings], PlainValidator(DecomposerSettings.chosen)]
     """Which losses."""
-    trainer: DecomposeTrainer = Field(default_factory=lambda: DecomposeTrainer.model_validate({}))
+    trainer: DecomposeTrainerSettings = Field(
+        default_factory=lambda: DecomposeTrainerSettings.model_validate({})
+    )
     """How long and how fast."""
-
-    def to_yaml(self) -> str:
-        """The resolved recipe, as it is kept beside its output; `load_any` reads it again."""
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
+import yaml
 from pydantic import BaseModel, ConfigDict
 
 
@@ -14,12 +15,17 @@ class Section(BaseModel):
 
     @classmethod
     def kinds(cls) -> dict[str, type[Section]]:
-        """The sections that one of this type can be, by name: itself, where there is no choice."""
+        """The sections that may stand in place of this one, by name: only itself where there is no choice."""
         return {"": cls}
+
+    def to_yaml(self) -> str:
+        """As the file in which it may stand; a whole recipe is kept so beside its output."""
+        raw = self.model_dump(mode="json", by_alias=True)
+        return yaml.safe_dump(raw, sort_keys=False, allow_unicode=True)
 
 
 def kinds_of(annotation: Any) -> dict[str, type[Section]]:
-    """The sections that a value is, has in its list or may be one of, by name."""
+    """The sections that a value of this type may be, or may have in its list, by name."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation.kinds()
     return {name: kind for part in get_args(annotation) for name, kind in kinds_of(part).items()}

@@ -6,7 +6,6 @@ import glob
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import Field, PlainValidator, SerializeAsAny, model_validator
 
 from mexma_cli.recipe.registry import ObjectiveSettings
@@ -194,7 +193,7 @@ class Encoder(Section):
         return self
 
 
-class Trainer(Section):
+class TrainerSettings(Section):
     """How long, how fast, and how often something is written down."""
 
     steps: int = Field(ge=1)
@@ -255,7 +254,7 @@ class Phase(Section):
     """Small letters, digits, `_` and `-`."""
     objective: Annotated[SerializeAsAny[ObjectiveSettings], PlainValidator(ObjectiveSettings.chosen)]
     """The losses, by the objective's `name`."""
-    trainer: Trainer
+    trainer: TrainerSettings
     """How long and how fast; the recipe's own `trainer` stands behind it."""
 
 
@@ -302,9 +301,3 @@ class Recipe(Section):
             if name == "encoder":
                 raise ValueError("a phase cannot be named 'encoder': the finished encoder's folder is")
         return self
-
-    def to_yaml(self) -> str:
-        """The resolved recipe, as it is kept beside its output; `load` reads it again."""
-        return yaml.safe_dump(
-            self.model_dump(mode="json", by_alias=True), sort_keys=False, allow_unicode=True
-        )

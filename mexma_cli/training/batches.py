@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from mexma_cli.objectives.views import PairViews, TokenPairs
-from mexma_cli.training.pairs import Pairs
+from mexma_cli.training.pairs import SampledPairs
 
 
 class Batches:
@@ -19,7 +19,9 @@ class Batches:
         count: Pairs in a micro-batch.
     """
 
-    def __init__(self, pairs: Pairs, make: Callable[[TokenPairs], PairViews], seed: int, count: int) -> None:
+    def __init__(
+        self, pairs: SampledPairs, make: Callable[[TokenPairs], PairViews], seed: int, count: int
+    ) -> None:
         self._pairs, self._make, self._seed, self._count = pairs, make, seed, count
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._ahead: tuple[int, Future[PairViews]] | None = None

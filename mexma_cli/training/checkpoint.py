@@ -32,6 +32,7 @@ from mexma_cli.files import (
 MANIFEST = "checkpoint.json"
 BEST = "best"
 FORMAT_VERSION = 1
+_DAMAGED = "delete this checkpoint; --resume takes the one before"
 _NAME = re.compile(r"step-(\d{8})$")
 
 
@@ -192,19 +193,12 @@ def verify(path: Path) -> dict[str, Any]:
             "go on with the mexma that wrote it",
         )
     if version is None or not {"step", "position", "files"} <= manifest.keys():
-        raise MexmaError(
-            f"{path / MANIFEST} is damaged", "delete this checkpoint; --resume takes the one before"
-        )
+        raise MexmaError(f"{path / MANIFEST} is damaged", _DAMAGED)
     for name, checksum in manifest["files"].items():
         if not (path / name).is_file():
-            raise MexmaError(
-                f"{path}: {name} is missing", "delete this checkpoint; --resume takes the one before"
-            )
+            raise MexmaError(f"{path}: {name} is missing", _DAMAGED)
         if checksum_file(path / name) != checksum:
-            raise MexmaError(
-                f"{path}: {name} is damaged (its checksum differs)",
-                "delete this checkpoint; --resume takes the one before",
-            )
+            raise MexmaError(f"{path}: {name} is damaged (its checksum differs)", _DAMAGED)
     return manifest
 
 

@@ -21,7 +21,7 @@ import torch
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.decomposer import Decomposer
-from mexma_cli.recipe import DecomposeTrainer as Settings
+from mexma_cli.recipe import DecomposeTrainerSettings
 from mexma_cli.training import checkpoint
 from mexma_cli.training.log import Log
 from mexma_cli.training.vectors import StoredPairs
@@ -45,7 +45,7 @@ class DecomposerTraining:
         self,
         objective: Decomposer,
         pairs: StoredPairs,
-        settings: Settings,
+        settings: DecomposeTrainerSettings,
         checkpoints: Path,
         device: torch.device,
     ) -> None:

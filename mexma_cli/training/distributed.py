@@ -54,8 +54,8 @@ class Processes:
     def joined(cls) -> Iterator[Processes]:
         """Find the others by torchrun's environment, and leave them in the end.
 
-        An error is told by the first process that has one; the rest end without a word, since theirs is
-        that this one is gone.
+        The first process that fails says why. The others end without a word, since all that they could say
+        is that this one is gone.
         """
         processes = cls()
         try:

@@ -1,4 +1,4 @@
-"""What a process does that `training.launch` started; without torch, so that it is known at once."""
+"""For the processes that `training.launch` starts. It imports no torch, so that asking takes no time."""
 
 from __future__ import annotations
 

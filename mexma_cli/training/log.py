@@ -1,4 +1,4 @@
-"""The run's log: one JSON object a line, and after a resume the log of the run that would have been."""
+"""The run's log, one JSON object a line: a resumed run's is that of a run that nothing stopped."""
 
 from __future__ import annotations
 

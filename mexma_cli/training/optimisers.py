@@ -5,18 +5,18 @@ from __future__ import annotations
 import torch
 
 from mexma_cli.objectives.base import Objective
-from mexma_cli.recipe import Trainer as Settings
-from mexma_cli.training.schedule import rate_factor
+from mexma_cli.recipe import TrainerSettings
+from mexma_cli.training.schedule import rate
 
 
-def freeze(objective: Objective, settings: Settings) -> None:
+def freeze(objective: Objective, settings: TrainerSettings) -> None:
     """Take the gradients from groups whose rate is 0."""
     for name, parameters in objective.groups().items():
         for parameter in parameters:
             parameter.requires_grad_(parameter.requires_grad and _share(name, settings) > 0)
 
 
-def adamw(objective: Objective, settings: Settings) -> torch.optim.AdamW:
+def adamw(objective: Objective, settings: TrainerSettings) -> torch.optim.AdamW:
     """AdamW; only matrices decay, and the word embeddings have their own share of the rate."""
     chosen = []
     for name, parameters in objective.groups().items():
@@ -30,16 +30,11 @@ def adamw(objective: Objective, settings: Settings) -> torch.optim.AdamW:
     )
 
 
-def _share(group: str, settings: Settings) -> float:
+def _share(group: str, settings: TrainerSettings) -> float:
     return settings.embedding_rate if group == "embeddings" else 1.0
 
 
-def rate(step: int, settings: Settings) -> float:
-    """The learning rate of a step, from 0."""
-    return settings.learning_rate * rate_factor(step, settings.steps, settings.warmup, settings.schedule)
-
-
-def set_rates(optimiser: torch.optim.AdamW, step: int, settings: Settings) -> None:
+def set_rates(optimiser: torch.optim.AdamW, step: int, settings: TrainerSettings) -> None:
     """Give every group its rate for a step."""
     for group in optimiser.param_groups:
         group["lr"] = rate(step, settings) * group["share"]

@@ -10,7 +10,7 @@ from mexma_cli.store.pairs import TokenisedPairs
 from mexma_cli.training.sampler import Sampler
 
 
-class Pairs:
+class SampledPairs:
     """Positions of a run to pairs.
 
     Args:

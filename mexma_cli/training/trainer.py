@@ -24,21 +24,22 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.numerics.devices import PRECISIONS
 from mexma_cli.numerics.precisions import SHORT_NAMES
 from mexma_cli.objectives.base import Objective
-from mexma_cli.recipe import Trainer as Settings
+from mexma_cli.recipe import TrainerSettings
 from mexma_cli.training import checkpoint, distributed
 from mexma_cli.training.batches import Batches
 from mexma_cli.training.distributed import Processes, Shared
 from mexma_cli.training.dropout import hasten_dropout
 from mexma_cli.training.failure import Batch, not_a_number
 from mexma_cli.training.log import Log
-from mexma_cli.training.optimisers import adamw, freeze, rate, set_rates
-from mexma_cli.training.pairs import Pairs
+from mexma_cli.training.optimisers import adamw, freeze, set_rates
+from mexma_cli.training.pairs import SampledPairs
 from mexma_cli.training.processor import KeptMemory, denormals_flushed
+from mexma_cli.training.schedule import rate
 
 DevScore = Callable[[SentenceEncoder], dict[str, float]]
 """Scores an encoder; the smallest `xsim` is the best."""
 SMALLEST_SCALE = 1e-4
-"""Of the loss in fp16: where gradients overflow with this one it is not the scale that does it."""
+"""Of the loss in fp16. Gradients that overflow even with this scale overflow for another reason."""
 
 
 class Trainer:
@@ -56,8 +57,8 @@ class Trainer:
     def __init__(
         self,
         objective: Objective,
-        pairs: Pairs,
-        settings: Settings,
+        pairs: SampledPairs,
+        settings: TrainerSettings,
         folder: Path,
         dev_score: DevScore | None,
         processes: Processes,

@@ -12,8 +12,8 @@ import yaml
 from mexma_cli.errors import MexmaError
 from mexma_cli.languages import codes
 from mexma_cli.objectives.mexma.settings import MexmaSettings
-from mexma_cli.recipe import Trainer, load, load_any, shipped
-from mexma_cli.training.schedule import rate_factor
+from mexma_cli.recipe import load, load_any, shipped
+from mexma_cli.training.schedule import rate
 
 ROOT = Path(__file__).parent.parent.parent
 SMALL = ROOT / "examples" / "small.yaml"
@@ -47,28 +47,6 @@ def test_shipped_recipes_are_found_by_name() -> None:
     assert list(shipped().values()) == RECIPES
     assert load("mini") == load(ROOT / "recipes" / "mini.yaml")
     assert load("ablations/no-koleo").name == "no-koleo"
-
-
-@pytest.mark.parametrize(
-    ("place", "key", "where", "near"),
-    [
-        ([], "encodr", "encodr", "encoder"),
-        (["data"], "max_token", "data.max_token", "max_tokens"),
-        (["data", "corpora", 0], "formt", "data.corpora.0.formt", "format"),
-        (["encoder", "new"], "layer", "encoder.new.layer", "layers"),
-        (["phases", 1, "trainer"], "step", "phases.mexma.trainer.step", "steps"),
-        (["phases", 1, "objective", "head"], "layer", "phases.mexma.objective.head.layer", "layers"),
-    ],
-)
-def test_unknown_key(place: list[Any], key: str, where: str, near: str, raw: Raw, tmp_path: Path) -> None:
-    node: Any = raw
-    for step in place:
-        node = node[step]
-    node[key] = 1
-    with pytest.raises(MexmaError) as caught:
-        load(written(tmp_path, raw))
-    assert f"unknown key `{where}`" in caught.value.message
-    assert caught.value.hint == f"did you mean `{near}`?"
 
 
 def test_unknown_key_where_the_phase_is_implied(raw: Raw, tmp_path: Path) -> None:
@@ -339,11 +317,7 @@ def test_the_papers_settings(name: str, languages: int) -> None:
     assert isinstance(objective, MexmaSettings)
     assert (objective.alpha, objective.beta, objective.gamma) == (1, 1 / 2, 0.01 / 2)
     assert (objective.masking, objective.head.layers) == (0.4, 6)
-    assert rate_at(trainer, 0) == pytest.approx(1e-5)
-
-
-def rate_at(trainer: Trainer, step: int) -> float:
-    return trainer.learning_rate * rate_factor(step, trainer.steps, trainer.warmup, trainer.schedule)
+    assert rate(0, trainer) == pytest.approx(1e-5)
 
 
 def test_what_differs_between_an_ablation_and_the_paper_is_what_it_is_named_after() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mexma_cli.objectives.masking import Masking, masked_views
 from mexma_cli.objectives.views import PairViews, TokenPairs, Vocabulary
 from mexma_cli.training.batches import Batches
-from mexma_cli.training.pairs import Pairs
+from mexma_cli.training.pairs import SampledPairs
 
 COUNT = 4
 PAPER = Masking(0.4, 0.8, 0.1)
@@ -22,7 +22,7 @@ VOCABULARY = Vocabulary(bos=0, eos=2, mask=99, special=frozenset({0, 1, 2, 99}),
 BROKEN = 1000
 
 
-class Drawn(Pairs):
+class Drawn(SampledPairs):
     """Pairs that follow from their positions; notes in which thread they were asked for."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ def masked(pairs: TokenPairs) -> PairViews:
     return masked_views(pairs, VOCABULARY, PAPER)
 
 
-def batches(pairs: Pairs) -> Batches:
+def batches(pairs: SampledPairs) -> Batches:
     return Batches(pairs, masked, seed=7, count=COUNT)
 
 

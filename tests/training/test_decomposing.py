@@ -12,7 +12,7 @@ import torch
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.decomposer import Decomposer
-from mexma_cli.recipe import DecomposerSettings, DecomposeTrainer
+from mexma_cli.recipe import DecomposerSettings, DecomposeTrainerSettings
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.training.decomposing import DecomposerTraining
 from mexma_cli.training.log import TrainingLog
@@ -85,7 +85,7 @@ def training(stores: Any, folder: Path, objective: Any = MEAT, **other: Any) -> 
     chosen = DecomposerSettings.chosen(objective)
     maps: Decomposer = chosen.losses()(DIM, len(data.languages), chosen)
     device = torch.device("cpu")
-    return DecomposerTraining(maps, data, DecomposeTrainer.model_validate(settings), folder, device)
+    return DecomposerTraining(maps, data, DecomposeTrainerSettings.model_validate(settings), folder, device)
 
 
 def test_a_step_is_the_adversarys_and_then_the_maps(stores: Any, tmp_path: Path) -> None:

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any
 
 import pytest
 
-from mexma_cli.training.schedule import rate_factor
+from mexma_cli.recipe import TrainerSettings
+from mexma_cli.training.schedule import rate
 
 
-@pytest.mark.parametrize("schedule", ["cosine", "linear", "constant"])
-def test_warm_up_rises_from_a_tenth(schedule: Literal["cosine", "linear", "constant"]) -> None:
-    assert rate_factor(0, 1000, 0.3, schedule) == pytest.approx(0.1)
-    assert rate_factor(150, 1000, 0.3, schedule) == pytest.approx(0.55)
-    assert rate_factor(300, 1000, 0.3, schedule) == pytest.approx(1.0)
+def rate_of(step: int, steps: int, warmup: float, schedule: Any) -> float:
+    return rate(step, TrainerSettings(learning_rate=2.0, steps=steps, warmup=warmup, schedule=schedule)) / 2
 
 
 @pytest.mark.parametrize(
     ("schedule", "middle", "end"), [("cosine", 0.5, 0.0), ("linear", 0.5, 0.0), ("constant", 1.0, 1.0)]
 )
-def test_after_the_warm_up(
-    schedule: Literal["cosine", "linear", "constant"], middle: float, end: float
-) -> None:
-    assert rate_factor(650, 1000, 0.3, schedule) == pytest.approx(middle)
-    assert rate_factor(1000, 1000, 0.3, schedule) == pytest.approx(end, abs=1e-12)
-    steps = [rate_factor(step, 1000, 0.3, schedule) for step in range(300, 1001)]
-    assert steps == sorted(steps, reverse=True)
+def test_warm_up_rises_from_a_tenth_and_what_comes_after(schedule: str, middle: float, end: float) -> None:
+    expected = {0: 0.1, 150: 0.55, 300: 1.0, 650: middle, 1000: end}
+    found = {step: rate_of(step, 1000, 0.3, schedule) for step in expected}
+    assert found == pytest.approx(expected, abs=1e-12)
+    falling = [rate_of(step, 1000, 0.3, schedule) for step in range(300, 1001)]
+    assert falling == sorted(falling, reverse=True)
 
 
-def test_without_warm_up_and_with_nothing_else() -> None:
-    assert rate_factor(0, 10, 0.0, "cosine") == 1.0
-    assert rate_factor(9, 10, 1.0, "cosine") == pytest.approx(0.91)
-    assert rate_factor(0, 1, 0.3, "cosine") == pytest.approx(0.1)
-
-
-def test_a_warm_up_longer_than_the_run() -> None:
-    assert rate_factor(0, 1000, 2.0, "cosine") == pytest.approx(0.1)
-    assert rate_factor(1000, 1000, 2.0, "cosine") == pytest.approx(0.55)
+@pytest.mark.parametrize(
+    ("step", "steps", "warmup", "expected"),
+    [(0, 10, 0.0, 1.0), (9, 10, 1.0, 0.91), (0, 1, 0.3, 0.1), (0, 1000, 2.0, 0.1), (1000, 1000, 2.0, 0.55)],
+)
+def test_without_warm_up_or_with_nothing_else(step: int, steps: int, warmup: float, expected: float) -> None:
+    assert rate_of(step, steps, warmup, "cosine") == pytest.approx(expected)

@@ -1,4 +1,4 @@
-"""Aligned token embeddings: a sentence is the sum of its tokens' vectors, trained by InfoNCE both ways.
+"""A bag of embeddings: a sentence is the sum of its tokens' vectors, trained by InfoNCE both ways.
 
 Minutes on a processor, and what it learns is put into the transformer exactly: `export` sets the
 weights so that the encoder's CLS has the direction of that sum, and every other branch is the identity.
@@ -137,8 +137,8 @@ class Bag(Objective):
             weights = torch.where(word_starts(self.encoder), 1.0, settings.inner_weight).to(vectors)
             vectors = self._main(vectors * lengths ** (settings.length_power - 1) * weights[:, None])
             mean = write_bag(self.encoder.model, vectors, self.special.tolist())
-            spells = settings.keep_ngrams and len(self.keys) > 0
-            self.encoder.ngrams = self._ngram_embeddings(mean) if spells else None
+            kept = settings.keep_ngrams and len(self.keys) > 0
+            self.encoder.ngrams = self._ngram_embeddings(mean) if kept else None
         return self.encoder
 
     def _ngram_embeddings(self, mean: float) -> NgramEmbeddings:

@@ -9,7 +9,7 @@ from mexma_cli.recipe.registry import ObjectiveSettings, objective
 
 @objective("bag", "mexma_cli.objectives.bag.loss:Bag")
 class BagSettings(ObjectiveSettings):
-    """Aligned token embeddings: the mean of the tokens' vectors, trained by InfoNCE both ways."""
+    """A bag of embeddings: the mean of the tokens' vectors, trained by InfoNCE both ways."""
 
     temperature: float = Field(0.05, gt=0)
     """What cosines are divided by."""
@@ -26,7 +26,7 @@ class BagSettings(ObjectiveSettings):
     """So many tokens, the first of the vocabulary, and those that no n-grams tell apart (single letters,
     digits, punctuation) have a vector of their own; others are their n-grams alone."""
     consonants: list[PositiveInt] = Field(default_factory=list)
-    """The same of the letters without vowels, which kindred languages change most."""
+    """The same of a token's letters without the vowels: vowels are what differs most in kindred languages."""
     width: PositiveInt | None = None
     """Numbers of a vector in training, where that is more than the encoder has: it takes the directions in
     which sentence vectors differ most."""

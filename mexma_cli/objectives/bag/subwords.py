@@ -11,7 +11,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.ngrams.hashing import WORD_START, ngram_keys, pieces_of
 
 
-class Parts:
+class TokenNgrams:
     """A row of integers for each token, of different lengths.
 
     Attributes:
@@ -37,7 +37,7 @@ class Parts:
 
 def token_ngrams(
     encoder: SentenceEncoder, sizes: Sequence[int], consonants: Sequence[int]
-) -> tuple[Parts, np.ndarray]:
+) -> tuple[TokenNgrams, np.ndarray]:
     """The n-grams of each token as places in a table, and the table's keys, uint32 and ascending.
 
     N-grams of one token only are left out.
@@ -50,7 +50,9 @@ def token_ngrams(
     found, tokens_with = np.unique(once, return_counts=True)
     table = found[tokens_with > 1].astype(np.uint32)
     kept = np.isin(keys, table)
-    return Parts(np.searchsorted(table, keys[kept]), np.bincount(owners[kept], minlength=len(pieces))), table
+    return TokenNgrams(
+        np.searchsorted(table, keys[kept]), np.bincount(owners[kept], minlength=len(pieces))
+    ), table
 
 
 def word_starts(encoder: SentenceEncoder) -> torch.Tensor:

@@ -27,8 +27,8 @@ class Clft(Objective):
     """Anchored targets, with the encoder's own pooling and what comes after it.
 
     Args:
-        encoder: That is trained.
-        teacher: That is not; its tokeniser and width are the encoder's.
+        encoder: The encoder that is trained.
+        teacher: The encoder whose vectors are the anchors; it has the tokeniser and the width of the other.
     """
 
     def __init__(self, encoder: SentenceEncoder, settings: ClftSettings, teacher: SentenceEncoder) -> None:

@@ -19,7 +19,7 @@ class Contrastive(TranslationRanking):
     """Translation ranking, and TLM where the settings have it.
 
     Args:
-        encoder: That is trained.
+        encoder: The encoder that is trained.
         start: The masked-LM checkpoint that the encoder is from, for TLM's head; None: it starts untrained.
     """
 

@@ -13,7 +13,7 @@ from torch import nn
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading.masked_lm import VocabularyHead, load_masked_lm
 from mexma_cli.objectives import losses
-from mexma_cli.objectives.masking import Masking, Sequences, with_masked
+from mexma_cli.objectives.masking import MaskedSequences, Masking, with_masked
 from mexma_cli.objectives.views import PairViews, Sides, TokenPairs, Vocabulary
 
 
@@ -21,7 +21,7 @@ class TranslationLM(nn.Module):
     """The head, tied to the encoder's word embeddings.
 
     Args:
-        encoder: That is trained.
+        encoder: The encoder that is trained.
         start: Masked-LM checkpoint that the head is taken from; None: it starts untrained.
     """
 
@@ -47,7 +47,7 @@ def concatenated_views(pairs: TokenPairs, vocabulary: Vocabulary, masking: Maski
     return with_masked(sides.views(), _joined(sides, vocabulary), masking, vocabulary, pairs.seed)
 
 
-def _joined(sides: Sides, vocabulary: Vocabulary) -> Sequences:
+def _joined(sides: Sides, vocabulary: Vocabulary) -> MaskedSequences:
     """Pairs as one sequence each, by length. A target's tokens have the positions that they have alone."""
     count = len(sides.ids) // 2
     skipped = int(vocabulary.joint is None)
@@ -57,7 +57,7 @@ def _joined(sides: Sides, vocabulary: Vocabulary) -> Sequences:
     order = np.argsort([len(sides.ids[i]) + len(targets[i]) for i in range(count)], kind="stable")
     pairs = [(sides.ids[i], targets[i][skipped:]) for i in order]
     positions = [(np.arange(len(x)), np.arange(len(y)) + skipped) for x, y in pairs]
-    return Sequences(
+    return MaskedSequences(
         [np.concatenate(pair) for pair in pairs],
         sides.of_run[order],
         np.concatenate([part for pair in positions for part in pair]),

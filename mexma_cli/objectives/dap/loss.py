@@ -32,7 +32,7 @@ class Dap(TranslationRanking):
     """Translation ranking and RTL.
 
     Args:
-        encoder: That is trained.
+        encoder: The encoder that is trained.
         start: The masked-LM checkpoint that the encoder is from, for RTL's head; None: it starts untrained.
         languages: Source languages of the run; told apart where the source is rebuilt.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import nn
-from torch.nn import functional
+from torch.nn.functional import cross_entropy, log_softmax
 
-from mexma_cli.objectives.decomposer import Decomposer, Parts, Player, Terms, VectorPairs, overlap
+from mexma_cli.objectives.decomposer import Decomposer, Player, Terms, VectorPairs, VectorParts, overlap
 from mexma_cli.objectives.losses import cosine_distance
 from mexma_cli.objectives.shared_settings import OracleTerms
 
@@ -18,47 +18,39 @@ class Meat(Decomposer):
         super().__init__(dim, languages, settings)
         self.adversary = nn.Linear(dim, languages)
 
-    def own_terms(self, parts: Parts, pairs: VectorPairs) -> Terms:
-        """MEAT's terms of the maps."""
-        return meat(parts, pairs, self.adversary)
+    def own_terms(self, parts: VectorParts, pairs: VectorPairs) -> Terms:
+        """Reconstruction, from the own meaning and from each other's, by cosine; language parts of a pair
+        orthogonal; and an adversary that cannot tell the language of a meaning (it does not move by this)."""
+        source, target = parts.source_meaning, parts.target_meaning
+        source_language, target_language = parts.source_language, parts.target_language
+        return {
+            "reconstruction": cosine_distance(source + source_language, pairs.source)
+            + cosine_distance(target + target_language, pairs.target),
+            "cross_reconstruction": cosine_distance(source + target_language, pairs.target)
+            + cosine_distance(target + source_language, pairs.source),
+            "language": overlap(source_language, target_language),
+            "adversarial": undecided(self.adversary(source)) + undecided(self.adversary(target)),
+        }
+
+    def adversary_terms(self, pairs: VectorPairs) -> Terms:
+        """Cross-entropy of the languages of both meanings, which do not move by it."""
+        parts = self.parts(pairs)
+        source, target = parts.source_meaning.detach(), parts.target_meaning.detach()
+        return {
+            "adversary": cross_entropy(self.adversary(source), pairs.source_language)
+            + cross_entropy(self.adversary(target), pairs.target_language)
+        }
 
     def players(self) -> list[Player]:
         """The adversary, then the maps."""
         adversary = list(self.adversary.parameters())
         maps = [*self.meaning.parameters(), *self.language.parameters()]
         return [
-            Player("adversary", adversary, lambda p: adversary_terms(self.parts(p), p, self.adversary)),
+            Player("adversary", adversary, self.adversary_terms),
             Player("maps", maps, self.forward),
         ]
 
 
-def meat(parts: Parts, pairs: VectorPairs, adversary: nn.Module) -> Terms:
-    """MEAT (Kuroda et al. 2022): reconstruction, from the own and from each other's meaning, by cosine;
-    language parts of a pair orthogonal; and an adversary that cannot tell the language of a meaning.
-
-    Args:
-        adversary: float32 [n, dim] meaning parts to [n, languages] logits; its parameters are not meant to
-            move by this loss.
-    """
-    return {
-        "reconstruction": cosine_distance(parts.source_meaning + parts.source_language, pairs.source)
-        + cosine_distance(parts.target_meaning + parts.target_language, pairs.target),
-        "cross_reconstruction": cosine_distance(parts.source_meaning + parts.target_language, pairs.target)
-        + cosine_distance(parts.target_meaning + parts.source_language, pairs.source),
-        "language": overlap(parts.source_language, parts.target_language),
-        "adversarial": undecided(adversary(parts.source_meaning))
-        + undecided(adversary(parts.target_meaning)),
-    }
-
-
 def undecided(logits: torch.Tensor) -> torch.Tensor:
     """Cross-entropy [n, languages] against the uniform distribution; its least value is ln(languages)."""
-    return -functional.log_softmax(logits, dim=-1).mean(dim=-1).mean()
-
-
-def adversary_terms(parts: Parts, pairs: VectorPairs, adversary: nn.Module) -> Terms:
-    """MEAT's other player: cross-entropy of the languages of both meanings, which do not move by it."""
-    return {
-        "adversary": functional.cross_entropy(adversary(parts.source_meaning.detach()), pairs.source_language)
-        + functional.cross_entropy(adversary(parts.target_meaning.detach()), pairs.target_language)
-    }
+    return -log_softmax(logits, dim=-1).mean(dim=-1).mean()

@@ -1,4 +1,4 @@
-"""A phase's objective: what it is built on, and whether it can train that."""
+"""A phase's objective: it is built here, and an encoder that it cannot train is refused."""
 
 from __future__ import annotations
 

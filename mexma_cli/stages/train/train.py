@@ -12,6 +12,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.attention import Backend, choose_backend
 from mexma_cli.errors import MexmaError
@@ -27,7 +29,7 @@ from mexma_cli.training.checkpoint import BEST
 from mexma_cli.training.distributed import Processes
 from mexma_cli.training.log import TrainingLog
 from mexma_cli.training.loggers import LOGGERS, Logs
-from mexma_cli.training.pairs import Pairs
+from mexma_cli.training.pairs import SampledPairs
 from mexma_cli.training.sampler import Sampler
 from mexma_cli.training.trainer import DevScore, Trainer
 
@@ -195,17 +197,8 @@ def _start(recipe: Recipe) -> SentenceEncoder:
         encoder = SentenceEncoder.load(
             settings.start, "cpu", pooling=settings.pooling, max_tokens=recipe.data.max_tokens
         )
-        if settings.pooling is not None:
-            without_modules = SentenceEncoder(
-                encoder.name,
-                encoder.model,
-                encoder.tokenizer,
-                settings.pooling,
-                max_tokens=encoder.max_tokens,
-                ngrams=encoder.ngrams,
-            )
-            without_modules.languages = encoder.languages
-            return without_modules
+        if settings.pooling is not None:  # and nothing besides
+            encoder.modules, encoder.prefix, encoder.prompts = torch.nn.Sequential(), "", {}
         return encoder
     tokenizer = load_tokenizer(tokenizer_path(recipe))
     seed = recipe.phases[0].trainer.seed
@@ -256,7 +249,7 @@ def _trainer(
         phase.trainer.temperature,
         phase.trainer.seed,
     )
-    pairs = Pairs(stores, sampler)
+    pairs = SampledPairs(stores, sampler)
     return Trainer(
         objectives.build(recipe, phase, encoder, len(pairs.source_languages)),
         pairs,
