@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 
 import numpy as np
@@ -93,10 +92,12 @@ def test_a_killed_shard_goes_on_to_the_same_bytes(texts: tuple[Path, Path], tiny
     whole, killed = texts
     run(whole, *words)
     name = "long.00002-of-00002.emb"
-    kill_after(killed / f"{name}.partial" / "vectors-00000.npy", killed, *words)
-    assert os.listdir(killed / f"{name}.partial")
+    kill_after(killed / f"{name}.partial" / "vectors-00001.npy", killed, *words)
+    kept = (killed / f"{name}.partial" / "vectors-00000.npy").stat().st_mtime_ns
     assert not (killed / name).exists()
     run(killed, *words)
+    assert (killed / name / "vectors-00000.npy").stat().st_mtime_ns == kept, "whole shards are not made again"
+    assert not (killed / f"{name}.partial").exists()
     assert content(killed / name) == content(whole / name)
     assert EmbeddingStore.open(killed / name, verify=True).rows == 20_000
 

@@ -56,15 +56,6 @@ def test_fewer_neighbours_are_the_first_of_more(k: int, stores: StorePair, tmp_p
     assert np.array_equal(found.source, wanted.source) and np.array_equal(found.scores, wanted.scores)
 
 
-def test_neighbours_of_other_stores_or_too_few_are_refused(stores: StorePair, tmp_path: Path) -> None:
-    path = tmp_path / "a.knn"
-    find_neighbours(stores, path, 4)
-    with pytest.raises(MexmaError, match=r"a\.knn has 4 neighbours a row, 5 are wanted"):
-        read_neighbours(path, *stores, 5)
-    with pytest.raises(MexmaError, match=r"t\.emb \(12 rows\) is another store"):
-        read_neighbours(path, stores[1], stores[1], 4)
-
-
 def test_more_than_a_side_has(stores: StorePair, tmp_path: Path) -> None:
     kept = find_neighbours(stores, tmp_path / "a.knn", 15)
     assert (kept.manifest.k, kept.manifest.forward_k, kept.manifest.backward_k) == (15, 12, 15)
