@@ -28,7 +28,6 @@ from mexma_cli.text.amounts import counted
 SEED = 1111
 PENALTIES = tuple(2.0**power for power in range(-2, 4))
 PENALTIES_BY_FOLDS = tuple(2.0**power for power in range(-1, 6))
-KFOLD = 10
 ITERATIONS = 1000
 EXAMPLES = {
     "MR": 10662,
@@ -81,7 +80,7 @@ class Outcome:
     f1: float | None = None
 
 
-def protocol(task: str, splits: Collection[str], kfold: int = KFOLD) -> Protocol:
+def protocol(task: str, splits: Collection[str], kfold: int) -> Protocol:
     """SentEval's protocol for a task, or the nearest one that needs no more than these splits.
 
     Args:
@@ -96,7 +95,7 @@ def protocol(task: str, splits: Collection[str], kfold: int = KFOLD) -> Protocol
     return Protocol("folds in folds", "all" in splits, kfold * (kfold * len(PENALTIES) + 1))
 
 
-def check_classes(task: str, classes: Mapping[str, Collection[Any]], kfold: int = KFOLD) -> None:
+def check_classes(task: str, classes: Mapping[str, Collection[Any]], kfold: int) -> None:
     """Find out before the work whether the folds of a task's protocol can be cut.
 
     Each class must be in every fold, and in every part of folds inside folds.
@@ -121,7 +120,7 @@ def check_classes(task: str, classes: Mapping[str, Collection[Any]], kfold: int 
 
 
 def run_task(
-    task: str, features: Mapping[str, Features], kfold: int = KFOLD, on_fit: OnFit = lambda: None
+    task: str, features: Mapping[str, Features], kfold: int, on_fit: OnFit = lambda: None
 ) -> Outcome:
     """Accuracy by the protocol that `protocol` names for these splits.
 
@@ -131,33 +130,24 @@ def run_task(
     steps = protocol(task, features.keys(), kfold)
     check_classes(task, {split: part.classes for split, part in features.items()}, kfold)
     if steps.name == "folds in folds":
-        return nested_folds(features.get("all") or features["train"], kfold, task == "MRPC", on_fit)
-    train, test = features["train"], features.get("test") or features["dev"]
-    if steps.name == "dev, then test":
-        scores = [_accuracy(train, features["dev"], penalty, on_fit) for penalty in PENALTIES]
-        penalty = PENALTIES[int(np.argmax(scores))]
+        folds = _folds(features.get("all") or features["train"], kfold)
+        runs = [(train, test, best_penalty(train, kfold, PENALTIES, on_fit)) for train, test in folds]
     else:
-        penalty = best_penalty(train, kfold, PENALTIES_BY_FOLDS, on_fit)
-    return _outcome(_fitted(train, penalty, on_fit).predict(test.vectors), test.classes, task == "MRPC")
+        train, test = features["train"], features.get("test") or features["dev"]
+        if steps.name == "dev, then test":
+            scores = [_accuracy(train, features["dev"], penalty, on_fit) for penalty in PENALTIES]
+            runs = [(train, test, PENALTIES[int(np.argmax(scores))])]
+        else:
+            runs = [(train, test, best_penalty(train, kfold, PENALTIES_BY_FOLDS, on_fit))]
+    accuracies, f1s = [], []
+    for train, test, penalty in runs:
+        found = _fitted(train, penalty, on_fit).predict(test.vectors)
+        accuracies.append(100 * np.mean(found == test.classes))
+        f1s.append(_f1(found, test.classes))
+    return Outcome(float(np.mean(accuracies)), float(np.mean(f1s)) if task == "MRPC" else None)
 
 
-def nested_folds(
-    data: Features, kfold: int = KFOLD, with_f1: bool = False, on_fit: OnFit = lambda: None
-) -> Outcome:
-    """Mean over k folds, the penalty chosen by k folds inside each (MR, CR, SUBJ, MPQA)."""
-    outcomes = []
-    for inside, outside in _folds(data, kfold):
-        model = _fitted(inside, best_penalty(inside, kfold, PENALTIES, on_fit), on_fit)
-        outcomes.append(_outcome(model.predict(outside.vectors), outside.classes, with_f1))
-    return Outcome(
-        float(np.mean([outcome.accuracy for outcome in outcomes])),
-        float(np.mean([outcome.f1 for outcome in outcomes])) if with_f1 else None,
-    )
-
-
-def best_penalty(
-    data: Features, kfold: int, penalties: Sequence[float], on_fit: OnFit = lambda: None
-) -> float:
+def best_penalty(data: Features, kfold: int, penalties: Sequence[float], on_fit: OnFit) -> float:
     """The penalty of the best mean accuracy over k folds."""
     means = [
         np.mean([_accuracy(inside, outside, penalty, on_fit) for inside, outside in _folds(data, kfold)])
@@ -167,11 +157,11 @@ def best_penalty(
     return penalties[int(np.argmax(np.round(100 * np.array(means), 2)))]
 
 
-def _outcome(found: np.ndarray, classes: np.ndarray, with_f1: bool) -> Outcome:
+def _f1(found: np.ndarray, classes: np.ndarray) -> float:
+    """Of class 1, in percent."""
     both = float(np.sum((found == 1) & (classes == 1)))
     either = float(np.sum(found == 1) + np.sum(classes == 1))
-    f1 = (200 * both / either if either else 0.0) if with_f1 else None
-    return Outcome(100 * float(np.mean(found == classes)), f1)
+    return 200 * both / either if either else 0.0
 
 
 def _folds(data: Features, kfold: int) -> list[tuple[Features, Features]]:

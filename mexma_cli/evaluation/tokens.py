@@ -43,13 +43,16 @@ class TokenBlock:
 
     Attributes:
         vectors: float32 [n, dim], unit length, on the encoder's device.
-        lines: int64 [n], the sentence that each is of.
-        places: int64 [n], its place in it, from 1 (0 is `<s>`).
+        places: int64 [n, 2], the sentence that each is of, and its place in it, from 1 (0 is `<s>`).
     """
 
     vectors: torch.Tensor
-    lines: torch.Tensor
     places: torch.Tensor
+
+    @property
+    def lines(self) -> torch.Tensor:
+        """int64 [n], the sentences."""
+        return self.places[:, 0]
 
 
 @torch.inference_mode()
@@ -69,22 +72,22 @@ def token_blocks(encoder: SentenceEncoder, sentences: Sequence[str]) -> Iterator
         places = batch.position_ids - encoder.transformer.first_position
         words = (places > 0) & (places < (lengths - 1).repeat_interleave(lengths))
         vectors = torch.nn.functional.normalize(states[words], dim=1)
-        yield TokenBlock(vectors, lines[words], places[words])
+        yield TokenBlock(vectors, torch.stack([lines[words], places[words]], dim=1))
 
 
 def pick_queries(encoder: SentenceEncoder, sentences: Sequence[str], seed: int = SEED) -> TokenBlock:
     """PER_SENTENCE random tokens of each of the first SENTENCES sentences; all of a shorter one."""
     random = np.random.default_rng(seed)
     blocks = list(token_blocks(encoder, sentences[:SENTENCES]))
-    lines = torch.cat([block.lines for block in blocks]).cpu().numpy()
-    places = torch.cat([block.places for block in blocks])
     vectors = torch.cat([block.vectors for block in blocks])
+    places = torch.cat([block.places for block in blocks])
+    lines = places[:, 0].cpu().numpy()
     chosen: list[int] = []
     for line in range(min(SENTENCES, len(sentences))):
         of_line = np.flatnonzero(lines == line)
         chosen += sorted(random.permutation(of_line)[:PER_SENTENCE].tolist())
-    rows = torch.tensor(chosen, dtype=torch.int64, device=vectors.device)
-    return TokenBlock(vectors[rows], torch.from_numpy(lines[chosen]).to(vectors.device), places[rows])
+    rows = torch.tensor(chosen, dtype=torch.int64, device=places.device)
+    return TokenBlock(vectors[rows], places[rows])
 
 
 class Nearest:
@@ -92,39 +95,32 @@ class Nearest:
 
     Attributes:
         cosines: float32 [q, k], falling; -inf where fewer than k tokens were added.
-        languages, lines, places: int64 [q, k], which token it is; languages by the number given to `add`.
+        tokens: int64 [q, k, 3], which tokens these are: language, as numbered by `add`, sentence and place.
     """
 
     def __init__(self, queries: TokenBlock, language: int, k: int = NEAREST) -> None:
         self.queries = queries
         self.language = language
         shape = (len(queries.lines), k)
-        device = queries.vectors.device
-        self.cosines = torch.full(shape, -torch.inf, device=device)
-        self.languages, self.lines, self.places = (
-            torch.full(shape, -1, dtype=torch.int64, device=device) for _ in range(3)
-        )
+        self.cosines = torch.full(shape, -torch.inf, device=queries.vectors.device)
+        self.tokens = torch.full((*shape, 3), -1, device=queries.vectors.device)
 
     def add(self, language: int, block: TokenBlock) -> None:
         """Look among more tokens; a query is not its own neighbour."""
         cosines = self.queries.vectors @ block.vectors.T
         if language == self.language:
-            same_line = self.queries.lines[:, None] == block.lines
-            cosines[same_line & (self.queries.places[:, None] == block.places)] = -torch.inf
+            cosines[(self.queries.places[:, None] == block.places).all(dim=2)] = -torch.inf
         best, columns = cosines.topk(min(self.cosines.shape[1], cosines.shape[1]), dim=1)
         both = torch.cat([self.cosines, best], dim=1)
         self.cosines, kept = both.topk(self.cosines.shape[1], dim=1)
-        found = torch.full_like(columns, language), block.lines[columns], block.places[columns]
-        before = self.languages, self.lines, self.places
-        self.languages, self.lines, self.places = (
-            torch.cat([old, new], dim=1).gather(1, kept) for old, new in zip(before, found, strict=True)
-        )
+        found = torch.cat([torch.full_like(columns, language)[..., None], block.places[columns]], dim=2)
+        self.tokens = torch.cat([self.tokens, found], dim=1).take_along_dim(kept[..., None], dim=1)
 
     def shares(self, k: int) -> dict[str, float]:
         """Percent of the k nearest of all queries in each of CLASSES."""
         there = torch.isfinite(self.cosines[:, :k])
-        same_language = self.languages[:, :k] == self.language
-        same_line = self.lines[:, :k] == self.queries.lines[:, None]
+        same_language = self.tokens[:, :k, 0] == self.language
+        same_line = self.tokens[:, :k, 1] == self.queries.lines[:, None]
         parts = (
             ~same_language & ~same_line,
             same_language & ~same_line,

@@ -103,17 +103,6 @@ def test_folds_that_cannot_be_cut_are_found_before_the_work(tmp_path: Path) -> N
     assert "use --kfold 3 or less" in done.stderr
 
 
-def test_what_is_missing_or_wrong(tiny_encoder: Path, tmp_path: Path) -> None:
-    model = ("--model", tiny_encoder)
-    done = run("senteval", tmp_path, *model)
-    assert done.exit_code == 1 and "get_transfer_data.bash" in done.stderr
-    done = run("sts", tmp_path, *model)
-    assert done.exit_code == 1 and "no file of scored pairs" in done.stderr
-    (tmp_path / "x.tsv").write_text("1\ta\tb\n2\tc\n")
-    done = run("sts", tmp_path / "x.tsv", *model)
-    assert done.exit_code == 1 and "x.tsv, line 2: 2 columns" in done.stderr
-
-
 @pytest.fixture
 def aligned(tmp_path: Path, sentences: dict[str, list[str]]) -> Path:
     """Line-aligned files; English has an empty line."""

@@ -13,7 +13,7 @@ from mexma_cli.evaluation.codeswitch import read_dictionary
 from mexma_cli.evaluation.readers import mining, sts, xnli
 from mexma_cli.evaluation.readers.aligned import read_texts
 from mexma_cli.evaluation.readers.augmented import find_augmented
-from mexma_cli.evaluation.readers.senteval import read_task
+from mexma_cli.evaluation.readers.senteval import read_tasks
 from mexma_cli.evaluation.readers.tatoeba import read_tatoeba
 from tests.evaluation.given import put
 
@@ -24,7 +24,7 @@ def only(folder: Path) -> Path:
 
 
 def senteval(folder: Path) -> object:
-    return [read_task(task, [folder]) for task in ("CR", "TREC", "SST2", "MRPC")]
+    return read_tasks([folder])
 
 
 def similar(folder: Path) -> object:
@@ -68,6 +68,7 @@ BUCC = {"fr-en.training.fr": "fr-1\tla pluie\n", "fr-en.training.en": "en-1\tthe
 ENGLISH, GOLD = "fr-en.training.en", "fr-en.training.gold"
 XNLI = "language\tgold_label\tsentence1_binary_parse\tsentence1\tsentence2\tpairID\n"
 CASES: list[tuple[Callable[[Path], object], Mapping[str, str], str]] = [
+    (senteval, {}, "none of SentEval's files is there.*get_transfer_data.bash"),
     (senteval, {"CR.tsv": "0\tfine\n1\n"}, "CR.tsv, line 2: not the layout"),
     (senteval, {"CR.tsv": "0\tfine\n0\tbad\n"}, "CR.tsv has one class only: 0"),
     (senteval, {"CR.tsv": "\n"}, "CR.tsv is empty"),
@@ -108,7 +109,7 @@ CASES: list[tuple[Callable[[Path], object], Mapping[str, str], str]] = [
         r'x.jsonl, line 1: \["neutral"\] where a text should be',
     ),
     (xnli.read_data, {}, r"no multinli\.train\.en\.tsv.*https://cims.nyu.edu/~sbowman/xnli"),
-    (aligned, {}, "no line-aligned files, split 'devtest'"),
+    (aligned, {}, "no line-aligned files, split 'devtest'.*github.com/facebookresearch/flores"),
     (aligned, {"fra.txt": "a\n"}, "no <code>.txt for eng_Latn"),
     (aligned, {"eng.txt": "a\n"}, "no language besides eng_Latn"),
     (aligned, {"eng.txt": "", "fra.txt": "a\n"}, "eng.txt is empty"),
@@ -139,7 +140,7 @@ CASES: list[tuple[Callable[[Path], object], Mapping[str, str], str]] = [
         "no `src` is a sentence of the target; the first is 'Of another text.'",
     ),
     (hard, {}, "errtype.devtest.json is missing beside eng_Latn_augmented"),
-    (hard_elsewhere, {}, "other: no eng_Latn_augmented.devtest.*LASER"),
+    (hard_elsewhere, {}, "other: no eng_Latn_augmented.devtest.*LASER.*`mexma augment`"),
     (sets, {}, "no mining set"),
     (sets, BUCC | {GOLD: ""}, "fr-en.training.gold is empty"),
     (

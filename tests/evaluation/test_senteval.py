@@ -93,7 +93,7 @@ def test_sst2_chooses_its_penalty_on_dev() -> None:
     train, dev, test = part(80, 3), part(50, 4), part(70, 5)
     models = [LogisticRegression(C=c, max_iter=1000).fit(train.vectors, train.classes) for c in PENALTIES]
     best = max(models, key=lambda model: model.score(dev.vectors, dev.classes))  # the first of equals
-    found = run_task("SST2", {"train": train, "dev": dev, "test": test})
+    found = run_task("SST2", {"train": train, "dev": dev, "test": test}, kfold=10)
     assert found.accuracy == pytest.approx(100 * best.score(test.vectors, test.classes))
 
 
@@ -102,11 +102,11 @@ def test_six_classes() -> None:
 
 
 def test_only_a_whole_task_is_as_published() -> None:
-    assert protocol("SST2", {"train", "dev", "test"}).as_published
-    assert protocol("TREC", {"train", "test"}).as_published
-    assert protocol("MR", {"all"}).as_published
+    assert protocol("SST2", {"train", "dev", "test"}, 10).as_published
+    assert protocol("TREC", {"train", "test"}, 10).as_published
+    assert protocol("MR", {"all"}, 10).as_published
     for task, splits in (("SST2", {"train", "dev"}), ("SST2", {"train", "test"}), ("TREC", {"train"})):
-        assert not protocol(task, splits).as_published
+        assert not protocol(task, splits, 10).as_published
 
 
 def test_a_class_that_is_too_rare_for_the_folds() -> None:
