@@ -19,10 +19,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import commit_folder, make_parent, only_writer, read_json, whole_file, write_json_atomic
 from mexma_cli.store import arrays
 from mexma_cli.store.arrays import ArrayWriter
-
-
-def full_disk(*_: Any) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+from tests.stores import full_disk
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from mexma_cli.main import cli
 from mexma_cli.store.embeddings import EmbeddingStore
+from tests import command
+from tests.command import ok
 from tests.processes import MEXMA, Program
 from tests.stores import content
 
@@ -29,9 +29,7 @@ def start(folder: Path, *words: str | Path) -> Program:
 def run(folder: Path, *words: str | Path) -> str:
     """What the command says on stderr; it has to succeed. In this process, which has begun already."""
     with contextlib.chdir(folder):
-        done = CliRunner().invoke(cli, [str(word) for word in words])
-    assert done.exit_code == 0, done.stderr
-    return done.stderr
+        return ok(command.run(*words)).stderr
 
 
 def kill_after(shard: Path, folder: Path, *words: str | Path) -> None:
@@ -93,8 +91,8 @@ def test_a_killed_shard_goes_on_to_the_same_bytes(texts: tuple[Path, Path], tiny
     run(whole, *words)
     name = "long.00002-of-00002.emb"
     kill_after(killed / f"{name}.partial" / "vectors-00001.npy", killed, *words)
-    kept = (killed / f"{name}.partial" / "vectors-00000.npy").stat().st_mtime_ns
     assert not (killed / name).exists()
+    kept = (killed / f"{name}.partial" / "vectors-00000.npy").stat().st_mtime_ns
     run(killed, *words)
     assert (killed / name / "vectors-00000.npy").stat().st_mtime_ns == kept, "whole shards are not made again"
     assert not (killed / f"{name}.partial").exists()

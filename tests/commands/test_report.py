@@ -8,15 +8,15 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from mexma_cli.main import cli
 from mexma_cli.reporting.result import Result as Result_
 from mexma_cli.training.log import TrainingLog
+from tests.command import fails, ok, run
 
 
 def report(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(cli, ["report", *map(str, arguments)])
+    return run("report", *arguments)
 
 
 def make_run(folder: Path, level: float) -> Path:
@@ -40,8 +40,7 @@ def runs(tmp_path: Path) -> list[Path]:
 
 
 def test_table(runs: list[Path]) -> None:
-    result = report(runs[0])
-    assert result.exit_code == 0, result.stderr
+    result = ok(report(runs[0]))
     lines = result.stdout.splitlines()
     assert lines[0].split() == ["phase", "curve", "first", "best", "at", "step", "last", "of", "steps"]
     assert ["mexma", "loss", "1.951", "1.011", "90", "1.011", "90"] in [line.split() for line in lines]
@@ -63,10 +62,8 @@ def test_a_folder_of_results_is_told_what_to_name(tmp_path: Path) -> None:
     result = Result_("xsim", {"name": "mini", "fingerprint": "f"}, {}, {"xsim": 1.0}, [])
     for name in ("a.json", "b.json"):
         (tmp_path / name).write_text(json.dumps(result.to_json()))
-    refused = report(tmp_path)
-    assert refused.exit_code == 1 and f"name {tmp_path}/*.json" in refused.stderr
-    shown = report(*tmp_path.glob("*.json"))
-    assert shown.exit_code == 0, shown.stderr
+    fails(report(tmp_path), 1, f"name {tmp_path}/*.json")
+    ok(report(*tmp_path.glob("*.json")))
     (tmp_path / "config.json").write_text("{}")
     assert f"name {tmp_path}/a.json {tmp_path}/b.json" in report(tmp_path).stderr
 
@@ -82,9 +79,7 @@ def test_json(runs: list[Path]) -> None:
 def test_pictures(runs: list[Path], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for name in ("curves.png", "curves.svg", "curves.pdf", "curves.html", "new/inner/curves.svg"):
-        result = report(*runs, "-o", tmp_path / name)
-        assert result.exit_code == 0, result.stderr
-        assert "mexma" in result.stdout
+        assert "mexma" in ok(report(*runs, "-o", tmp_path / name)).stdout
     assert (tmp_path / "curves.png").read_bytes()[:4] == b"\x89PNG"
     assert (tmp_path / "curves.pdf").read_bytes()[:4] == b"%PDF"
     texts = [each.text for each in ElementTree.parse(tmp_path / "curves.svg").iter() if each.text]
@@ -97,27 +92,24 @@ def test_pictures(runs: list[Path], tmp_path: Path) -> None:
 def test_picture_of_one_short_run(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     (tmp_path / "log.jsonl").write_text('{"phase": "mexma", "step": 10, "loss": 1.5}\n')
-    result = report(tmp_path, "-o", tmp_path / "one.svg")
-    assert result.exit_code == 0, result.stderr
+    ok(report(tmp_path, "-o", tmp_path / "one.svg"))
     assert (tmp_path / "one.svg").stat().st_size > 2000
 
 
 def test_any_folders_name_is_in_the_legend(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     named = [make_run(tmp_path / name, 1.0) for name in ("_first", "$\\frac$")]
-    result = report(*named, "-o", tmp_path / "both.svg")
-    assert result.exit_code == 0, result.stderr
+    ok(report(*named, "-o", tmp_path / "both.svg"))
     texts = [each.text for each in ElementTree.parse(tmp_path / "both.svg").iter() if each.text]
     assert "_first" in texts and "$\\frac$" in texts
-    assert report(named[1], "-o", tmp_path / "one.svg").exit_code == 0
+    ok(report(named[1], "-o", tmp_path / "one.svg"))
 
 
 def test_a_log_without_a_number(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     (tmp_path / "log.jsonl").write_text('{"phase": "mexma", "step": 10, "loss": null}\n')
-    result = report(tmp_path, "-o", tmp_path / "one.svg")
-    assert result.exit_code == 1 and "no number in the log to draw" in result.stderr
-    assert report(tmp_path).exit_code == 0
+    fails(report(tmp_path, "-o", tmp_path / "one.svg"), 1, "no number in the log to draw")
+    ok(report(tmp_path))
 
 
 def test_what_is_no_run(runs: list[Path], tmp_path: Path) -> None:
@@ -127,9 +119,7 @@ def test_what_is_no_run(runs: list[Path], tmp_path: Path) -> None:
         ((runs[0], "-o", tmp_path / "curves.doc"), "a picture can be .png, .svg, .pdf or .html"),
         ((runs[0], "-o", runs[0] / "log.jsonl" / "x.svg"), "log.jsonl: the folder cannot be made"),
     ]:
-        result = report(*arguments)
-        assert result.exit_code == 1 and message in result.stderr and not result.stdout
+        assert not fails(report(*arguments), 1, message).stdout
     (tmp_path / "log.jsonl").write_text("")
-    result = report(tmp_path, "-o", tmp_path / "curves.png")
-    assert result.exit_code == 1 and "is empty" in result.stderr
+    fails(report(tmp_path, "-o", tmp_path / "curves.png"), 1, "is empty")
     assert not (tmp_path / "curves.png").exists()

@@ -6,12 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from mexma_cli.main import cli
+from tests.command import fails, ok, run
 from tests.examples import tiny_recipe
-
-ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture
@@ -24,8 +21,7 @@ def recipe(tmp_path: Path, sentences: dict[str, list[str]]) -> Path:
 
 
 def test_the_encoders_folder_goes_to_stdout(recipe: Path) -> None:
-    result = CliRunner().invoke(cli, ["train", str(recipe)])
-    assert result.exit_code == 0, result.output
+    result = ok(run("train", recipe))
     folder = recipe.parent / "run" / "encoder"
     assert result.stdout == f"{folder}\n"
     assert (folder / "config.json").is_file()
@@ -34,48 +30,41 @@ def test_the_encoders_folder_goes_to_stdout(recipe: Path) -> None:
 
 
 def test_starting_again_and_resuming_a_finished_run(recipe: Path) -> None:
-    first = CliRunner().invoke(cli, ["train", str(recipe), "--resume"])
-    assert first.exit_code == 0
+    first = ok(run("train", recipe, "--resume"))
     assert f"nothing to resume in {recipe.parent / 'run'}: training begins there" in first.stderr
     weights = recipe.parent / "run" / "encoder" / "model.safetensors"
     before = weights.read_bytes()
-    again = CliRunner().invoke(cli, ["train", str(recipe)])
-    assert again.exit_code == 1 and again.stdout == ""
-    assert "holds a training run already" in again.stderr and "--resume" in again.stderr
-    resumed = CliRunner().invoke(cli, ["train", str(recipe), "--resume"])
-    assert resumed.exit_code == 0 and "nothing to resume" not in resumed.stderr
+    again = fails(run("train", recipe), 1, "holds a training run already", "--resume")
+    assert again.stdout == ""
+    resumed = ok(run("train", recipe, "--resume"))
+    assert "nothing to resume" not in resumed.stderr
     assert resumed.stderr.endswith("run is finished already: nothing to do\n")
     assert weights.read_bytes() == before
-    other = CliRunner().invoke(cli, ["train", str(recipe), "--resume", "--set", "trainer.steps=4"])
-    assert other.exit_code == 1 and "phases.train.trainer.steps (3, now 4)" in other.stderr
+    other = run("train", recipe, "--resume", "--set", "trainer.steps=4")
+    fails(other, 1, "phases.train.trainer.steps (3, now 4)")
 
 
 def test_a_resumed_run_says_how_many_steps_are_done(recipe: Path) -> None:
-    arguments = ["train", str(recipe), "--set", "dev=null", "--set", "trainer.checkpoint_every=1"]
-    assert CliRunner().invoke(cli, arguments).exit_code == 0
-    run = recipe.parent / "run"
+    arguments = ["train", recipe, "--set", "dev=null", "--set", "trainer.checkpoint_every=1"]
+    ok(run(*arguments))
     for finished in ("encoder", "train/encoder", "train/checkpoints/step-00000003"):
-        shutil.rmtree(run / finished)
-    result = CliRunner().invoke(cli, [*arguments, "--resume"])
-    assert result.exit_code == 0, result.output
-    assert "train: 3 steps, 2 of them done, on cpu" in result.stderr
+        shutil.rmtree(recipe.parent / "run" / finished)
+    assert "train: 3 steps, 2 of them done, on cpu" in ok(run(*arguments, "--resume")).stderr
 
 
 def test_a_step_that_takes_more_pairs_than_there_are(recipe: Path) -> None:
-    result = CliRunner().invoke(cli, ["train", str(recipe), "--set", "trainer.batch_pairs=9"])
-    assert result.exit_code == 0, result.stderr
+    result = ok(run("train", recipe, "--set", "trainer.batch_pairs=9"))
     assert "phase train takes 18 pairs a step, and there are only 8" in result.stderr
 
 
 @pytest.mark.parametrize("processes", [[], ["--nproc-per-node", "2"]])
 def test_a_refused_run_leaves_the_prepared_text_alone(recipe: Path, processes: list[str]) -> None:
-    assert CliRunner().invoke(cli, ["train", str(recipe)]).exit_code == 0
+    ok(run("train", recipe))
     store = recipe.parent / "data"
     before = {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
     change = ["--set", "data.max_chars=40", "--set", "encoder.tokenizer.vocabulary=400", *processes]
     for arguments in ([], ["--resume"]):
-        refused = CliRunner().invoke(cli, ["train", str(recipe), *change, *arguments])
-        assert refused.exit_code == 1, refused.stderr
+        refused = fails(run("train", recipe, *change, *arguments), 1)
     assert "data.max_chars" in refused.stderr and "now 40)" in refused.stderr
     assert "elastic" not in refused.stderr
     assert before == {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
@@ -85,15 +74,14 @@ def test_without_a_terminal_there_is_a_line_now_and_then(
     recipe: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mexma_cli.commands.progress.LINE_SECONDS", 0)
-    arguments = ["train", str(recipe), "--set", "dev=null"]
-    result = CliRunner().invoke(cli, arguments)
-    assert result.exit_code == 0, result.output
+    arguments = ["train", recipe, "--set", "dev=null"]
+    result = ok(run(*arguments))
     lines = [line for line in result.stderr.splitlines() if line.startswith("train: ") and " of 3 [" in line]
     assert {f"train: {step} of 3" for step in (1, 2, 3)} <= {line.partition(" [")[0] for line in lines}
     assert "loss" in lines[-1] and "step/s" in lines[-1]
     assert "8 of 8 pairs" in result.stderr
-    quiet = CliRunner().invoke(cli, ["-q", *arguments, "--set", f"run={recipe.parent / 'other'}"])
-    assert quiet.exit_code == 0 and "loss" not in quiet.stderr
+    quiet = ok(run("-q", *arguments, "--set", f"run={recipe.parent / 'other'}"))
+    assert "loss" not in quiet.stderr
 
 
 @pytest.mark.parametrize(
@@ -113,9 +101,8 @@ def test_without_a_terminal_there_is_a_line_now_and_then(
     ],
 )
 def test_a_mistake_is_a_message(arguments: list[str], message: str, recipe: Path) -> None:
-    result = CliRunner().invoke(cli, ["train", str(recipe), *arguments])
-    assert result.exit_code == 1 and result.stdout == ""
-    assert message in result.stderr and "Traceback" not in result.stderr
+    result = fails(run("train", recipe, *arguments), 1, message)
+    assert result.stdout == "" and "Traceback" not in result.stderr
     assert not (recipe.parent / "run" / "encoder").exists()
 
 
@@ -125,19 +112,15 @@ def test_a_mistake_is_a_message(arguments: list[str], message: str, recipe: Path
 )
 def test_a_mistake_can_be_put_right(override: str, recipe: Path) -> None:
     """A run that never began does not stand in the way of the one that does."""
-    assert CliRunner().invoke(cli, ["train", str(recipe), "--set", override]).exit_code == 1
-    result = CliRunner().invoke(cli, ["train", str(recipe)])
-    assert result.exit_code == 0, result.stderr
+    fails(run("train", recipe, "--set", override), 1)
+    ok(run("train", recipe))
 
 
 def test_token_embeddings_do_not_overwrite_an_encoder(recipe: Path, tiny_encoder: Path) -> None:
-    override = f"encoder={{from: {tiny_encoder}}}"
-    result = CliRunner().invoke(cli, ["train", str(recipe), "--set", override])
-    assert result.exit_code == 1
-    assert "`bag` overwrites all of an encoder's weights" in result.stderr
+    result = run("train", recipe, "--set", f"encoder={{from: {tiny_encoder}}}")
+    fails(result, 1, "`bag` overwrites all of an encoder's weights")
     assert not (recipe.parent / "run").exists()
 
 
 def test_no_recipe_is_wrong_usage() -> None:
-    result = CliRunner().invoke(cli, ["train"])
-    assert result.exit_code == 2 and "RECIPE" in result.stderr
+    fails(run("train"), 2, "RECIPE")

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn import tiles
 from mexma_cli.knn.journal import Place
 from mexma_cli.knn.kernels import EMPTY
-from mexma_cli.main import cli
 from mexma_cli.stages.knn.search import (
     SearchSettings,
     journal_beside,
@@ -27,6 +25,7 @@ from mexma_cli.stages.knn.search import (
 )
 from mexma_cli.stages.mine.mine import MineSettings, mine
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
+from tests.command import fails, ok, run
 from tests.processes import MEXMA, Program
 from tests.stores import make_store
 
@@ -71,17 +70,15 @@ cli(sys.argv[1:])
 def test_a_killed_run_goes_on_and_gives_the_same_bytes(
     stores: StorePair, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    paths = [str(store.path) for store in stores]
+    paths = [store.path for store in stores]
     wanted, out = tmp_path / "wanted.tsv", tmp_path / "out.tsv"
-    command = ["mine", *paths, "-o", str(out)]
+    command = ["mine", *paths, "-o", out]
     assert Program(KILLED, *command).wait() == -signal.SIGKILL
     assert not out.exists() and (tmp_path / "out.tsv.partial" / "progress.json").is_file()
-    other = CliRunner().invoke(cli, [*command, "-k", "5"])
-    assert other.exit_code == 1 and "beginning of another search: k differ" in other.stderr
-    again = CliRunner().invoke(cli, command)
-    assert again.exit_code == 0 and "going on with the search that was interrupted" in again.stderr
+    fails(run(*command, "-k", "5"), 1, "beginning of another search: k differ")
+    assert "going on with the search that was interrupted" in ok(run(*command)).stderr
     assert not (tmp_path / "out.tsv.partial").exists()
-    assert CliRunner().invoke(cli, ["mine", *paths, "-o", str(wanted)]).exit_code == 0
+    ok(run("mine", *paths, "-o", wanted))
     assert out.read_bytes() == wanted.read_bytes() and out.stat().st_size > 1000
 
 
@@ -119,17 +116,15 @@ def test_a_killed_run_with_an_index_goes_on_and_gives_the_same_bytes(
     stores: StorePair, tmp_path: Path, entries: int, left: set[str]
 ) -> None:
     """Killed when one index is trained, while the first is filled, and while both are asked."""
-    paths = [str(store.path) for store in stores]
+    paths = [store.path for store in stores]
     out, part = tmp_path / "out.knn", tmp_path / "out.knn.partial"
-    command = ["knn", *paths, "-k", "4", "--index", "IVF8,PQ6x4fs", "--recall", "0.6", "-o", str(out)]
+    command = ["knn", *paths, "-k", "4", "--index", "IVF8,PQ6x4fs", "--recall", "0.6", "-o", out]
     assert Program(KILLED_WITH_AN_INDEX, str(entries), *command).wait() == -signal.SIGKILL
     assert left <= {file.name for file in part.iterdir()} and not out.exists()
-    other = CliRunner().invoke(cli, [*command, "--recall", "0.9"])
-    assert other.exit_code == 1 and "beginning of another search: recall differ" in other.stderr
-    again = CliRunner().invoke(cli, command)
-    assert again.exit_code == 0 and "going on with the search that was interrupted" in again.stderr
+    fails(run(*command, "--recall", "0.9"), 1, "beginning of another search: recall differ")
+    assert "going on with the search that was interrupted" in ok(run(*command)).stderr
     wanted = tmp_path / "wanted.knn"
-    assert not part.exists() and CliRunner().invoke(cli, [*command[:-1], str(wanted)]).exit_code == 0
+    assert not part.exists() and ok(run(*command[:-1], wanted))
     for name in ("forward-ids", "forward-scores", "backward-ids", "backward-scores"):
         assert (out / f"{name}.npy").read_bytes() == (wanted / f"{name}.npy").read_bytes()
 
@@ -187,17 +182,17 @@ def test_a_budget_that_is_too_small_is_told_one_that_is_enough(
 ) -> None:
     """As a user does it: the number in the hint, in a new process."""
 
-    def run(memory: str) -> tuple[int, str]:
+    def mined(memory: str) -> tuple[int, str]:
         paths = [store.path for store in stores]
         options = ["-o", tmp_path / "out.tsv", "--index", index, "--memory", memory]
         program = Program(MEXMA, "mine", *paths, *options)
         return program.wait(), program.communicate()[1]
 
-    code, said = run("1M")
+    code, said = mined("1M")
     assert code == 1 and "--memory 1.0 MB is too little" in said
     enough = re.search(r"--memory ([0-9.]+[KMG]) is enough", said)
     assert enough is not None, said
-    assert run(enough[1])[0] == 0
+    assert mined(enough[1])[0] == 0
 
 
 def test_going_on_with_too_little_memory_is_told_what_it_was_begun_with(
