@@ -34,7 +34,7 @@ Model = TypeVar("Model", bound=BaseModel)
 MANIFEST = "manifest.json"
 """In a finished store or folder of prepared pairs; written last."""
 STORES = {".emb": "embeddings", ".knn": "neighbours"}
-"""How the folders of stores are called, and the kind that their manifests state."""
+"""The ending of a store's folder, and the kind that its manifest states."""
 _NO_SPACE = {errno.ENOSPC: "no space left on the disk", errno.EDQUOT: "the disk quota is used up"}
 _NO_LOCKS = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS}
 
@@ -247,7 +247,7 @@ def commit_folder(part: Path, final: Path) -> None:
 
 
 def replaced_name(final: Path) -> Path:
-    """The name that a file or folder gets before it is removed; nobody gives it to a copy of their own."""
+    """The name that a file or folder gets before it is removed: one that no user gives to a copy."""
     number = os.getpid()
     while os.path.lexists(name := final.with_name(f"{final.name}.replaced-{number}")):
         number += 1  # in a container a killed run may have had the same one
@@ -255,12 +255,12 @@ def replaced_name(final: Path) -> Path:
 
 
 def replaced(final: Path) -> list[Path]:
-    """The files and folders that had a name before and are not removed yet, also those of killed runs."""
+    """What was replaced under this name and is not removed yet, also by killed runs."""
     return _of_processes(final, "replaced")
 
 
 def left_aside(final: Path) -> list[Path]:
-    """The files and folders that are being written `aside`, or were when a run was killed."""
+    """What is being written `aside` for this name, or was when a run was killed."""
     return _of_processes(final, "tmp")
 
 
@@ -272,7 +272,7 @@ def _of_processes(final: Path, what: str) -> list[Path]:
 
 
 def remove_replaced(final: Path) -> None:
-    """Remove the files and folders that had a name before."""
+    """Remove what was replaced under this name."""
     for gone in replaced(final):
         if gone.is_dir() and not gone.is_symlink():
             shutil.rmtree(gone)

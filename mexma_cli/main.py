@@ -71,7 +71,7 @@ _MEMORY_HINT = "end other programs, or raise the limit of this one (`ulimit -v`)
 
 
 def _explain(error: OSError | MemoryError) -> tuple[str, str | None]:
-    """(message, hint) of what the system said."""
+    """(message, hint) for an error of the operating system, or of memory."""
     if isinstance(error, MemoryError):
         return ": ".join(filter(None, ("not enough memory", str(error)))), _MEMORY_HINT
     names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
@@ -88,9 +88,9 @@ def _drop_unwritable_stdout() -> None:
 
 
 def _replace_closed_streams() -> None:
-    """Where the caller has closed a stream (`>&-`), Python has None, and the next file gets its number.
+    """Replace the streams that the caller has closed (`>&-`); else the next file would get their numbers.
 
-    In its place comes one that fails when it is used; stderr's swallows what it gets.
+    The new stdin and stdout fail when they are used, and the new stderr drops what is written to it.
     """
     for name, flags, mode in (
         ("stdin", os.O_WRONLY, "r"),
@@ -114,7 +114,7 @@ class _Ended(SystemExit):
 def _tidy_when_ended() -> Iterator[None]:
     """Let SIGTERM and SIGHUP unwind the program as Ctrl-C does, so that temporary files go.
 
-    A second one ends it at once. Who ignores one, as nohup does, is not overruled.
+    A second signal ends it at once. A signal that is ignored, as under nohup, stays ignored.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may set handlers
@@ -137,7 +137,7 @@ def _tidy_when_ended() -> Iterator[None]:
 
 
 def _name_variable(error: click.BadParameter) -> None:
-    """Where a bad value stands in the environment, the message has the variable beside the option."""
+    """Let the message name the environment's variable beside the option, if the bad value came from there."""
     option, ctx = error.param, error.ctx
     if option is None or option.name is None or ctx is None:
         return

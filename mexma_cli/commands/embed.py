@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CUT_SHARE = 0.1
-"""Of the lines: where more are cut, they are hardly sentences."""
+"""If more than this share of the lines is cut, they are hardly sentences."""
 
 
 def _part(typed: str) -> tuple[int, int]:
@@ -191,7 +191,7 @@ class _Meter:
 
 
 def _here(corpus: Path, output: Path, encoder: EncoderChoice, options: EmbedOptions) -> None:
-    """The text, or a part of it, in this process."""
+    """Embed the text, or a part of it, in this process."""
     with ExitStack() as stack:
         meter = _Meter(stack)
         store, loaded = _embedded(corpus, output, encoder, options, meter)
@@ -213,7 +213,7 @@ def _embedded(
 
 
 def _as_rank(rank: Rank, corpus: Path, output: Path, encoder: EncoderChoice, options: EmbedOptions) -> None:
-    """This process's part under torchrun; the first one shows what all do, and puts the parts together."""
+    """Embed this process's part under torchrun; the first process shows the bar and merges the parts."""
     from mexma_cli.stages.embed.workers import embed_as_rank
 
     if rank.number:
@@ -269,13 +269,10 @@ def default_output(corpus: Path) -> Path:
 def _check_usage(
     corpus: Path, encoder: EncoderChoice, options: EmbedOptions, ways: list[str], require_gpu: bool
 ) -> None:
-    """Refuse what contradicts itself.
+    """Raise click.UsageError for options that contradict each other.
 
     Args:
-        ways: What divides the text: ``--shard``, ``--gpus`` and ``torchrun``, those that are taken.
-
-    Raises:
-        click.UsageError: saying so.
+        ways: Those of ``--shard``, ``--gpus`` and ``torchrun`` that were chosen; each divides the text.
     """
     if len(ways) > 1:
         raise click.UsageError(f"{ways[0]} and {ways[1]} both divide the text: take one of them.")

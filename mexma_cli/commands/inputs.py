@@ -1,4 +1,4 @@
-"""What commands check of their inputs and outputs before they begin, and their bars."""
+"""What commands check before they begin, how they open their inputs, and their progress bars."""
 
 from __future__ import annotations
 
@@ -21,16 +21,12 @@ if TYPE_CHECKING:
 
 
 def is_typed(name: str) -> bool:
-    """Whether an option is on the command line, by its parameter's name."""
+    """Whether an option, by the name of its parameter, is on the command line."""
     return click.get_current_context().get_parameter_source(name) == ParameterSource.COMMANDLINE
 
 
 def check_inputs(paths: Sequence[Path]) -> None:
-    """Refuse stdin more than once, and an encoder on the command line that there is no text for.
-
-    Raises:
-        click.UsageError: saying so.
-    """
+    """Raise click.UsageError for stdin given twice, or for an encoder's option where no input is a text."""
     if sum(str(path) == "-" for path in paths) > 1:
         raise click.UsageError("Only one of the inputs can be stdin.")
     if all(is_store(path) for path in paths):
@@ -42,11 +38,7 @@ def check_inputs(paths: Sequence[Path]) -> None:
 
 
 def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
-    """Refuse outputs that would be written over an input, or over a file of a store.
-
-    Raises:
-        click.UsageError: saying so.
-    """
+    """Raise click.UsageError for an output that would be written over an input or into a store."""
     inputs = list(inputs)
     read, stores = [path for path in inputs if path.is_file()], [path for path in inputs if path.is_dir()]
     for path in (path for path in outputs if str(path) != "-"):
@@ -57,14 +49,11 @@ def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
 
 
 def check_outputs(files: Sequence[Path], other: Path | None, what: str, inputs: Iterable[Path]) -> None:
-    """Refuse outputs that would be written over each other, over an input, or over a file of a store.
+    """Raise click.UsageError for outputs that would be written over each other, an input or a store.
 
     Args:
         files: For the pairs.
-        other: What else is written, `what` in messages.
-
-    Raises:
-        click.UsageError: saying so.
+        other: What else is written, called `what` in the message.
     """
     if other is not None and other.resolve() in [path.resolve() for path in files]:
         raise click.UsageError(f"{other} cannot be the pairs and the {what}.")
@@ -121,5 +110,5 @@ def progress_bar(stack: ExitStack, description: str, unit: str = "tile") -> Call
 
 
 def command_line() -> list[str]:
-    """For manifests."""
+    """The command as it was typed, for manifests."""
     return ["mexma", *sys.argv[1:]]

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 def _with(ids: str) -> str:
-    """The names of the formats with such `ids`."""
+    """The names of the formats that write ids `wanted`, `always` or `never`."""
     return ", ".join(name for name, found in formats().items() if found.ids == ids)
 
 

@@ -142,11 +142,7 @@ def command(inputs: tuple[Path, ...], as_json: bool, precision: float | None, **
 
 
 def _check_usage(inputs: tuple[Path, ...], options: dict[str, Any]) -> None:
-    """Refuse what does not go together.
-
-    Raises:
-        click.UsageError: saying so.
-    """
+    """Raise click.UsageError for options that do not go together."""
     if not (options["plant"] or options["gold"]):
         raise click.UsageError("Give --gold, the true pairs, or --plant, known translations.")
     if options["plant"] and options["gold"]:
@@ -240,11 +236,7 @@ def _plant(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
 
 
 def _check_outputs(output: Path | None, plot: Path | None, inputs: Sequence[Path]) -> None:
-    """Refuse outputs before the work that would be lost or would destroy something.
-
-    Raises:
-        click.UsageError: saying so.
-    """
+    """Find out before the work that its outputs can be written, and destroy nothing."""
     from mexma_cli.text.writing import prepare_output
 
     if str(output) == "-":

@@ -122,7 +122,7 @@ class _Checksum:
 
     def update(self, piece: bytes) -> None:
         if not self._begun and piece.startswith(codecs.BOM_UTF8):
-            self._left += len(codecs.BOM_UTF8)  # is not of the text, but of its checksum
+            self._left += len(codecs.BOM_UTF8)  # counts in the checksum, and not in the text's size
         self._begun = True
         self._digest.update(piece[: self._left])
         self._left -= min(self._left, len(piece))

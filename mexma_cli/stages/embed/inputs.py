@@ -193,5 +193,5 @@ def open_inputs(
 
 
 def _after(before: int, total: int, on_progress: Progress) -> Callable[[int, int, int], object]:
-    """Progress in all texts, from that in one of them which has so many lines before it."""
+    """A function that takes the progress in one text and tells that in all: `before` lines are done."""
     return lambda done, *_: on_progress(before + done, total)

@@ -110,7 +110,7 @@ def torchrun_rank() -> Rank | None:
 
 @contextmanager
 def errors_left() -> Iterator[None]:
-    """In a process that `embed_in_processes` started, leave it to that one to say why this one ends."""
+    """Where `embed_in_processes` started this process, let it say why this process ends."""
     from mexma_cli.training.launched import launched, leave_error
 
     try:
@@ -135,9 +135,9 @@ def embed_as_rank(
     """Embed this process's part; the first process waits for all and merges them.
 
     Args:
-        embed: Makes the store of part i of n, ``part_path(output, i, n)``; given None, of the whole text,
-            ``output``, which it is called for only where there is one: to compare text and settings. It
-            reports to the function that it is given.
+        embed: Takes a part (i, n), makes its store ``part_path(output, i, n)``, and reports to the function
+            that it is given. It is given None in place of a part where ``output`` is finished, and then
+            compares that with the text and the settings.
         output: The folder to be, ``NAME.emb``, on a disk that all processes see.
         on_progress: Called in process 0 with what all processes have done.
 

@@ -176,7 +176,7 @@ def _digest(sentence: str) -> bytes:
 
 
 def _sorted_out(mined: Candidates, sources: int, targets: int, kept: np.ndarray) -> PlantedScores:
-    """The scores of what was mined, sorted by which pairs have a planted sentence.
+    """The scores of mined pairs by kind: planted and right, with a planted sentence and wrong, and others.
 
     Args:
         sources, targets: rows from these on are planted.
