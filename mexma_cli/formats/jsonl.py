@@ -51,7 +51,7 @@ class Jsonl(BitextFormat):
 def _pairs(lines: Iterable[str], where: str) -> Iterator[ScoredPair]:
     """Objects with the texts `source` and `target`; a score that is not there, or not a number, is nan.
 
-    Sentences come as by `one_field`, so that they are what TSV would have.
+    Sentences come as by `one_field`, so that they are as in TSV.
 
     Raises:
         MexmaError: A line that is no such object.

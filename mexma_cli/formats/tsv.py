@@ -78,7 +78,7 @@ def read_pairs(
     """Read lines of two fields.
 
     Args:
-        columns: What the two are, for messages.
+        columns: The names of the two, for messages.
 
     Raises:
         MexmaError: A line without two fields.

@@ -72,7 +72,7 @@ class Device:
             raise _full()
 
     def put(self, block: Block) -> OnDevice:
-        """Copy what estimates need."""
+        """Copy the numbers that estimates need."""
         with _full_as_message():
             stats = (block.length, block.error, block.bias)
             return OnDevice(
@@ -153,7 +153,7 @@ def _floor(lower: torch.Tensor, groups: int, k: int) -> torch.Tensor:
 
 
 def _cuts(counts: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
-    """First and last row of stretches that have so many pairs at most, and some."""
+    """First and last row of stretches that have at least one pair and at most `most`."""
     ends, first = np.cumsum(counts), 0
     while first < len(counts):
         before = int(ends[first] - counts[first])

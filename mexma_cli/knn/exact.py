@@ -79,7 +79,7 @@ def knn(
         k: neighbours a row; a side with fewer rows gives as many as it has.
         keep_x, keep_y: bool [N] and [M], False for rows that take no part. Default: all take part.
         memory: bytes that the search may take, x and y themselves not counted. Default: what is fastest.
-        journal: takes what has been found from time to time, and gives it back to the next run.
+        journal: takes the lists so far from time to time, and gives them back to the next run.
         on_progress: called with (tiles done, tiles in all).
 
     Raises:
@@ -113,7 +113,7 @@ def knn(
         backward.fill(kernels.EMPTY)
         start = Place(place.rows, 0, 0)
         if journal:
-            journal.save(start, forward, backward)  # or a later entry would rest on what was found so far
+            journal.save(start, forward, backward)  # or a later entry would rest on the wrong lists
         Sweep(left, right, forward, backward, FLOAT32).run(start, journal, on_progress)
     return Neighbours(*unpack(forward, left, right), *unpack(backward, right, left))
 

@@ -117,13 +117,13 @@ class SideIndex:
         seed: int,
         journal: Journal | None = None,
     ) -> None:
-        """Train it, or go on with what is there.
+        """Train it, or go on with the files of an earlier run.
 
         Args:
             share: Bytes that it may take, or None for no limit: then it is in memory.
             stem: Folder and beginning of the names of its files.
-            journal: Where there is one, the index is kept in files even if it is in memory, and what is in
-                these files already is not made again.
+            journal: Where there is one, the index is kept in files even if it is in memory, and rows that are
+                in these files already are not added again.
 
         Raises:
             MexmaError: faiss does not know the factory string, there are too few rows to train it, or it
@@ -306,7 +306,7 @@ def _read(path: Path) -> faiss.Index:
         return faiss.read_index(str(path))
     except RuntimeError as error:
         raise MexmaError(
-            f"{path} is damaged: {_reason(error)}", "remove what is unfinished and start the search anew"
+            f"{path} is damaged: {_reason(error)}", "remove the unfinished output and start the search anew"
         ) from None
 
 

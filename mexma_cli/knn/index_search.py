@@ -1,4 +1,4 @@
-"""The rows of one side looked up in an index over the other, with exact cosines of what it finds."""
+"""The rows of one side are looked up in an index over the other, and its answers get exact cosines."""
 
 from __future__ import annotations
 

@@ -83,8 +83,8 @@ def scores_of(keys: np.ndarray) -> np.ndarray:
 def _centred(
     unit: np.ndarray, centre: np.ndarray, other: np.ndarray, low: np.ndarray, inverse: np.float32
 ) -> tuple[np.float32, np.float32, np.float32]:
-    """One row minus the centre into `low`, in steps of 1 / inverse; returns its length, the length of what
-    rounding lost, and the row's product with the other side's centre."""
+    """One row minus the centre into `low`, in steps of 1 / inverse; returns its length, the length of the
+    rounding error, and the row's product with the other side's centre."""
     length, lost, bias = np.float32(0), np.float32(0), np.float32(0)
     step = np.float32(1) / inverse
     for i in range(len(unit)):
@@ -133,7 +133,7 @@ def _as_it_is(low: np.ndarray, place: int, value: np.float32) -> np.float32:
 
 
 def inverse_step(unit: np.ndarray, centre: np.ndarray, low: np.ndarray) -> np.float32:
-    """What a centred row is multiplied with before it is rounded: for int8, so that its largest is 127."""
+    """The factor of a centred row before it is rounded: for int8, its largest number becomes 127."""
     raise NotImplementedError("compiled code only")
 
 

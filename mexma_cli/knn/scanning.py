@@ -177,8 +177,8 @@ class Lists(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """What a row's estimates are made with: x's step, that times the spread, and x's length; what an estimate
-    (less x's bias and slack) must reach for the row, and what must be added to reach a column's bound."""
+    """The numbers for a row's estimates: x's step, the step times the spread, and x's length; the bound that
+    an estimate (less x's bias and slack) must reach for the row, and the addend for a column's bound."""
 
     step: np.float32
     wide: np.float32
@@ -327,7 +327,7 @@ def _lanes(tile: np.ndarray, row: _Row, y: Columns, near: np.ndarray) -> int:
         lanes, biases = tile[start : start + _LANES], y.bias[start : start + _LANES]
         errors, limits = y.error[start : start + _LANES], y.bound[start : start + _LANES]
         reached = False
-        for j in range(len(lanes)):  # over slices from 0 on: what may be negative is not vectorised
+        for j in range(len(lanes)):  # over slices from 0 on: an index that may be negative is not vectorised
             value = decode(lanes[j])
             upper = value * step + abs(value) * wide + errors[j] * length
             reached |= (upper + biases[j] >= bound) | (upper + above >= limits[j])

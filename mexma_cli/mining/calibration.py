@@ -41,7 +41,7 @@ class PlantedScores:
 
 @dataclass(frozen=True)
 class CalibratedThreshold:
-    """A threshold, and what scores above it."""
+    """A threshold, and the pairs that score above it."""
 
     threshold: float
     found: int
@@ -130,11 +130,11 @@ class CalibrationCurve:
         return place
 
     def cut(self, place: int) -> CalibratedThreshold:
-        """What a cut keeps."""
+        """The pairs that a cut keeps."""
         return self.measured(self.threshold(place))
 
     def measured(self, threshold: float) -> CalibratedThreshold:
-        """What any threshold keeps."""
+        """The pairs that any threshold keeps."""
         found, planted = self._found, self._found.planted
         kept, wrong = (int((scores > threshold).sum()) for scores in (found.right, found.wrong))
         others = len(self._others) - int(np.searchsorted(self._others, threshold, side="right"))
@@ -232,8 +232,8 @@ def _translations(found: np.ndarray, touched: np.ndarray, others: np.ndarray, pl
     Only cuts that keep a quarter of the planted pairs count: with fewer, the least would be so by chance.
 
     Args:
-        found, touched, others: [c], what the cuts keep: planted pairs, all pairs with a planted sentence, and
-            the others.
+        found, touched, others: [c], how many pairs the cuts keep: planted pairs, all pairs with a planted
+            sentence, and the others.
     """
     enough = np.flatnonzero(found >= min(max(FEWEST, planted / 4), found[-1]))
     found, touched, others = (np.maximum(a[enough], 1) for a in (found, touched, others))

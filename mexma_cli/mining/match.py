@@ -77,7 +77,7 @@ def match(
         neighbours: both directions, as `knn` gives them. They may be memory-mapped: they are read in blocks.
         kind: the margin that scores a pair.
         retrieval: forward: every source row with the best of its neighbours by margin; backward: every target
-            row; intersect: what both of these chose; max: both together, best first, each row in one pair at
+            row; intersect: the pairs that both chose; max: both together, best first, each row in one pair at
             most. A better pair claims its rows even if the threshold then drops it. all: every neighbour of
             every row, each pair once.
         threshold: keep scores greater than this. None: max keeps scores above 0, the others everything.

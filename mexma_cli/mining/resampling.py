@@ -39,7 +39,7 @@ class Labelled:
 
 @dataclass(frozen=True)
 class Intervals:
-    """95 % intervals as (low, high): of the threshold, and of what the printed threshold gives."""
+    """95 % intervals as (low, high): of the threshold, and of the printed threshold's result."""
 
     threshold: tuple[float, float]
     precision: tuple[float, float]

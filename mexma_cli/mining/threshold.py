@@ -13,7 +13,7 @@ _DIGITS = 6  # decimals of a threshold, as LASER hands it on, unless scores lie 
 
 @dataclass(frozen=True)
 class Threshold:
-    """A cut and what it gives. Pairs with a score greater than `threshold` are kept: `count` of them,
+    """A cut and its result. Pairs with a score greater than `threshold` are kept: `count` of them,
     `correct` in the gold list. precision, recall and f1 are fractions; all are 0 where nothing is kept."""
 
     threshold: float
@@ -54,7 +54,7 @@ def choose(
 
 
 def measured(scores: np.ndarray, is_gold: np.ndarray, gold_total: int, threshold: float) -> Threshold:
-    """What a given threshold gives; arguments as for `choose`, but there may be no scores."""
+    """The result of a given threshold; arguments as for `choose`, but there may be no scores."""
     kept = np.asarray(scores, dtype=np.float64) > threshold
     return _measured(threshold, int(kept.sum()), int((kept & is_gold).sum()), gold_total)
 
@@ -63,7 +63,7 @@ class Cuts:
     """All cuts that do not go through equal scores, highest first.
 
     `order` int64 [n] ranks the candidates, `ends` int64 [c] are the ranks that the cuts come after; `count`
-    and `correct` int64 [c] are what they keep.
+    and `correct` int64 [c] are the pairs and the correct pairs that they keep.
     """
 
     def __init__(self, scores: np.ndarray, is_gold: np.ndarray, gold_total: int) -> None:
@@ -76,7 +76,7 @@ class Cuts:
         self.count, self.correct = self.ends + 1, np.cumsum(is_gold[self.order])[self.ends]
 
     def cut(self, place: int) -> Threshold:
-        """A cut's threshold and what it gives."""
+        """A cut's threshold and its result."""
         count, correct = int(self.count[place]), int(self.correct[place])
         return _measured(self.threshold(place), count, correct, self.gold_total)
 

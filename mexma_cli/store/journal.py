@@ -70,7 +70,7 @@ class FileJournal:
                 stray.unlink()
 
     def load(self, forward: np.ndarray, backward: np.ndarray) -> tuple[int, int, int] | None:
-        """Fill both lists, int64 [N, k] and [M, k], with what was kept; returns the place, or None.
+        """Fill both lists, int64 [N, k] and [M, k], with the last entry; returns its place, or None.
 
         Raises:
             MexmaError: A file is damaged.
@@ -104,7 +104,7 @@ class FileJournal:
         """Enter both lists and the place.
 
         Raises:
-            MexmaError: The disk is full; what was entered before is still good.
+            MexmaError: The disk is full; the entry before is still good.
         """
         began = time.monotonic()
         rows, top, _ = place
@@ -127,14 +127,14 @@ class FileJournal:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What was noted."""
+        """The facts that were noted."""
         return self._kept.facts if self._kept else {}
 
     def note(self, began: float | None = None, **facts: Any) -> None:
-        """Enter more facts, what JSON can hold, and that something was written to the folder besides.
+        """Enter more facts that JSON can hold, after something else was written to the folder.
 
         Args:
-            began: When that was begun, by `time.monotonic`.
+            began: When that writing began, by `time.monotonic`.
 
         Raises:
             MexmaError: The disk is full.

@@ -31,7 +31,7 @@ _NAMES = re.compile(
     r"(?:vectors-[0-9]{5,}\.npy|lines-[0-9]{5,}\.txt\.zst|(?:manifest|progress)\.json)(?:\.tmp-[0-9]+)?"
     r"|\.DS_Store|\._.*|Thumbs\.db|desktop\.ini|\.nfs[0-9a-f]+"
 )
-"""A store's files, and what file managers and NFS put beside any file."""
+"""A store's files, and files that file managers and NFS put beside any file."""
 
 _UNFINISHED = re.compile(
     _NAMES.pattern + r"|(?:found|lists-[ab])\.keys|index-[xy]-(?:trained|[0-9]+)\.(?:faiss|new)"
@@ -96,7 +96,7 @@ class EmbeddingManifest(Frozen):
     clean: bool = False
     """Whether the sentences were cleaned before they were embedded."""
     prefix: str = ""
-    """What was put before every sentence to embed it."""
+    """The prompt that was put before every sentence to embed it."""
     part: str | None = None
     """``3/10``: the third of ten parts of the source, see `part_rows`."""
     rows: int

@@ -67,7 +67,7 @@ def concatenate(
 
 
 def check_output(output: Path, overwrite: bool) -> None:
-    """Refuse to merge over what is there, unless that is wanted and it is an embedding store.
+    """Refuse to merge over anything, unless that is wanted and it is an embedding store.
 
     Raises:
         MexmaError: A store of that name is there, finished or not, or something else is.

@@ -242,14 +242,14 @@ class NeighbourWriter:
     def __exit__(self, *_: object) -> None:
         if not self._finished:
             if (self.part / PROGRESS).is_file():
-                log.info("what was found so far is kept in %s; the same command goes on there", self.part)
+                log.info("the neighbours so far are kept in %s; the same command goes on there", self.part)
             else:
                 shutil.rmtree(self.part, ignore_errors=True)
         self._stack.close()
 
 
 def check_replaceable(path: Path, overwrite: bool) -> None:
-    """Refuse to write over what is no store of neighbours, and over one unless that is wanted.
+    """Refuse to write over anything else than a store of neighbours, and over one unless that is wanted.
 
     Raises:
         MexmaError: Something is there.
@@ -270,7 +270,7 @@ def side_of(
     """The facts by which an embedding store is recognised later.
 
     Args:
-        name: What to call it, where its folder is a temporary one.
+        name: Its name, where its folder is a temporary one.
     """
     return SearchedStore(
         path=name or str(store.path),

@@ -224,7 +224,7 @@ class TokenisedPairsWriter:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             self._stack.close()
-        except OSError:  # what is still buffered has no place on a full disk, and is thrown away here
+        except OSError:  # buffered bytes have no place on a full disk, and are thrown away here
             if error is None:
                 raise
         finally:

@@ -143,7 +143,7 @@ class EmbeddingStore:
         """Find out, when all is read, that the rows are still those of the store that was opened.
 
         Raises:
-            MexmaError: The store was made anew meanwhile; what was read may be of both.
+            MexmaError: The store was made anew meanwhile; rows of both may have been read.
         """
         now = read_manifest(self.path / MANIFEST, EmbeddingManifest, FORMAT_VERSION)
         if now.shards[: len(self.manifest.shards)] != self.manifest.shards:  # it may have become longer

@@ -146,7 +146,7 @@ class OpenShard:
     def discard(self) -> None:
         """Remove its files."""
         for file, path in zip(self._files, [self._vectors_path, self._lines_path], strict=False):
-            with contextlib.suppress(OSError):  # what is still buffered does not matter any more
+            with contextlib.suppress(OSError):  # buffered bytes do not matter any more
                 file.close()
             if path:
                 aside(path).unlink(missing_ok=True)

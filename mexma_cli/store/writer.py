@@ -73,7 +73,7 @@ class EmbeddingWriter:
             as it is, and readable, until the longer one takes its place; its shards are not rewritten.
 
     Raises:
-        MexmaError: Something is there already, or what is appended to was made with other settings; another
+        MexmaError: Something is there already, or the store to append to has other settings; another
             process writes there, the disk is full, or a vector does not fit the stored type.
     """
 
@@ -107,7 +107,7 @@ class EmbeddingWriter:
 
     @property
     def rows_done(self) -> int:
-        """Rows of this source written so far; after opening, those that an earlier run left finished."""
+        """Rows of this source that are written; at first those in the whole shards of an earlier run."""
         return self._rows - self.rows_before
 
     @property

@@ -1,4 +1,4 @@
-"""The compressions of text files, in one list: their names, endings and first bytes, and what reads them."""
+"""The compressions of text files, in one list: their names, endings, first bytes and readers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Compression:
 
     Attributes:
         name: As xopen calls it, and as file names end.
-        magic: What a file begins with: one of these.
+        magic: A file begins with one of these.
         check: The program that checks a file.
         decompressor: Makes a decompressor of one frame; None where xopen reads.
     """

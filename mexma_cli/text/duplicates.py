@@ -15,9 +15,9 @@ class Seen:
     """The row where a sentence stood first, for the sentences seen last.
 
     Every sentence has one slot, by its hash, and a sentence that comes later takes it over: a line that is
-    repeated again and again is still known after about as many others as there are slots. What is known
-    depends on the rows entered so far and on how they were cut into chunks, so a run that enters the same
-    chunks again after it was killed knows what it knew before.
+    repeated again and again is still known after about as many others as there are slots. The sentences that
+    are known depend on the rows entered so far and on how they were cut into chunks: a run that was killed
+    and enters the same chunks again finds the same rows.
 
     Args:
         slots: A power of two; each takes 16 bytes.

@@ -1,4 +1,4 @@
-"""Latin letters for Cyrillic ones, and for those with accents: what is spelled alike looks alike."""
+"""Plain Latin letters for Cyrillic ones and for accented ones, so that equal sounds look alike."""
 
 from __future__ import annotations
 

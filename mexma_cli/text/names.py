@@ -1,4 +1,4 @@
-"""What inputs are called in messages."""
+"""The names of inputs in messages."""
 
 from __future__ import annotations
 

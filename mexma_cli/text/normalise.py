@@ -52,7 +52,7 @@ def cleaner(language: str) -> Callable[[str], str]:
 
 
 def _needed(pattern: str) -> str:
-    """What must be in a line that one of sacremoses' patterns changes; "" where that is not clear."""
+    """A string that every line has which a pattern of sacremoses changes; "" where none is known."""
     if pattern == " +":  # to one space
         return "  "
     literal = re.sub(r"\\[a-z]\*?|\[[^]]*\][+*]?|(?<!\\)[()+]", "\0", pattern)

@@ -69,10 +69,10 @@ def write_chunks(paths: Sequence[Path], chunks: Iterable[Chunk]) -> int:
             stays what it is, and so does a link.
 
     Returns:
-        The sum of what the chunks count.
+        The sum of the chunks' counts.
 
     Raises:
-        MexmaError: the disk is full; what had the names before is still there.
+        MexmaError: the disk is full; the files that had the names before are still there.
     """
     if not paths:
         changed = _write([sys.stdout.buffer], chunks)

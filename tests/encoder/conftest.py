@@ -244,7 +244,7 @@ def e5(folder: Path, texts: list[str]) -> None:
 
 
 def old_roberta(folder: Path, texts: list[str]) -> None:
-    """As sentence-transformers 1 wrote it: the transformer in a folder, its limit in a file, of their own."""
+    """As sentence-transformers 1 wrote it: the transformer in its own folder, the limit in its own file."""
     robertas("roberta", folder / "0_Transformer", texts)
     pooling_json(folder, "mean_tokens")
     write(folder / "0_Transformer" / "sentence_roberta_config.json", {"max_seq_length": 128})

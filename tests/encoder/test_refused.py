@@ -153,7 +153,7 @@ def test_what_is_not_honoured_is_refused_by_name(case: str, copy: Callable[[str]
 def test_positions_without_room_are_refused_where_they_begin_behind_the_padding(
     tiny_encoder: Path, tmp_path: Path
 ) -> None:
-    """Position 2 is the first, so of 3 there is one: it took an IndexError to find out, or nothing did."""
+    """The first position is 2, so that 3 positions have room for one token only."""
     folder = shutil.copytree(tiny_encoder, tmp_path / "e")
     weights = load_file(folder / WEIGHTS)
     name = "embeddings.position_embeddings.weight"

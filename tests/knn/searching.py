@@ -24,7 +24,7 @@ def same(found: Neighbours, wanted: Neighbours) -> bool:
 
 
 class Source:
-    """What an EmbeddingStore looks like from here."""
+    """Reads like an EmbeddingStore."""
 
     def __init__(self, vectors: np.ndarray) -> None:
         self._vectors = vectors

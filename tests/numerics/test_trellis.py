@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mexma_cli.numerics.trellis import BITS, ERRORS, QuantisedMatrix, encode, lookup_table, restore
 
 MAX_1960 = {1: 0.3634, 2: 0.1175, 4: 0.009497}
-"""What rounding to the best levels leaves of normal numbers (table I)."""
+"""The squared error of normal numbers that are rounded to the best levels (table I)."""
 
 
 def normal(rows: int, dim: int, seed: int = 0) -> torch.Tensor:
@@ -64,7 +64,7 @@ def test_it_is_the_same_every_time() -> None:
 
 
 def test_rows_of_different_bits() -> None:
-    """Each is what it is by itself; they are read when they are asked for, stored, and written anew."""
+    """Rows have the values that they have alone, when they are read one by one, stored, or written anew."""
     rows, bits = normal(90, 20), np.resize(np.array([2, 1, 4], np.uint8), 90)
     coded = QuantisedMatrix.of(rows, bits)
     for count in BITS:

@@ -23,7 +23,7 @@ def test_the_first_of_equal_lines_is_found(lines: list[str], chunk: int) -> None
 
 @given(texts, st.integers(1, 20), st.integers(0, 4).map(lambda power: 1 << power))
 def test_with_few_slots_a_row_found_is_of_the_same_line(lines: list[str], chunk: int, slots: int) -> None:
-    """What was forgotten is new again; what is found stands in its own right, and is no copy itself."""
+    """A forgotten line is new again; a row that is found is no copy itself."""
     rows = entered(Seen(slots), lines, chunk)
     for line, row in enumerate(rows):
         assert row <= line

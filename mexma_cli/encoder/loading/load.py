@@ -47,7 +47,7 @@ def load_transformer(
         raise
     except Exception as error:  # transformers, and a folder's own code, raise whatever they like
         raise refused(name, settings.transformer, error) from None
-    # transformers fills what is missing or has another shape with random numbers
+    # transformers fills weights that are missing or have another shape with random numbers
     absent = sorted([*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])])
     pooler = [key for key in absent if key.startswith("pooler.")]
     if with_pooler and (pooler or getattr(model, "pooler", None) is None):

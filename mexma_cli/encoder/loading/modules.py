@@ -53,7 +53,7 @@ def save_modules(
 ) -> None:
     """Write modules.json and the modules' folders as sentence-transformers reads them.
 
-    The pooler is written as what it is: the first token and a Dense.
+    The pooler is written as a pooling of the first token and a Dense.
 
     Args:
         width: Of the transformer's hidden states.

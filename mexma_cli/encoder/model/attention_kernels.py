@@ -96,7 +96,7 @@ def backward(given, spans, heads, scale, dropout, seed, norms, found) -> None:  
                     _dots(slopes[i], values, np.float32(1), score_slopes)
                     if dropout > 0:
                         draw(kept[:n], (start + i) * heads + head, seed, dropout)
-                    # The softmax's gradient is that of each weight, less their weighted mean, which is this:
+                    # The softmax's gradient is each weight's gradient less their weighted mean, `mean`.
                     mean = np.float32(0)
                     for d in range(DIM):
                         mean += slopes[i, d] * sums[i, d]
@@ -123,7 +123,7 @@ def _softmax(scores: np.ndarray, norm: np.float32, power: np.ndarray) -> np.floa
 
 
 # The three products: [dim] x [n, dim] -> [n], [n] x [n, dim] -> [dim], and [4, n] x [4, dim] -> [n, dim].
-# Four rows at a time, written out: what is read and written once serves four.
+# Four rows at a time, written out, so that a number is read and written once for four rows.
 
 
 @inlined

@@ -46,7 +46,7 @@ def pool(hidden: torch.Tensor, batch: PackedBatch, pooling: Pooling) -> torch.Te
     starts = batch.cu_seqlens[:-1].long()
     if pooling != "mean":
         return hidden[starts]
-    # Of what is on the device already, and with its size named, so that nothing waits for the device.
+    # From tensors on the device, and with the result's size stated, so that nothing waits for the device.
     lengths = batch.cu_seqlens.diff().long()
     rows = torch.arange(len(lengths), device=hidden.device)
     rows = rows.repeat_interleave(lengths, output_size=len(hidden))

@@ -85,7 +85,7 @@ def tokens_to_keep(pieces: Sequence[str], first: int) -> np.ndarray:
     These are single letters and tokens that are not only letters.
 
     Args:
-        first: Keep so many of the vocabulary's first tokens, too.
+        first: How many of the vocabulary's first tokens to keep, too.
     """
     letters = [piece.removeprefix(WORD_START) for piece in pieces]
     replaceable = np.array([len(part) > 1 and part.isalpha() for part in letters])

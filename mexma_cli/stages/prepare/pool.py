@@ -21,7 +21,7 @@ from mexma_cli.stages.prepare.language import LanguageWorker
 from mexma_cli.stages.prepare.selection import PairSelection
 
 _here: LanguageWorker
-"""In a process of the pool: what does the work."""
+"""The worker of a process of the pool."""
 
 
 @contextmanager

@@ -103,7 +103,7 @@ def select(
 
 
 def _filtered(batch: list[Row], first: int, rules: PairFilter, parts: _HashPartitions) -> bytes:
-    """The codes of a batch whose first pair is pair `first` of all; what passes goes to `parts`."""
+    """The codes of a batch whose first pair is pair `first` of all; pairs that pass go to `parts`."""
     codes = bytearray()
     hashes, places = [], []
     for place, (reason, source, target) in enumerate(batch):
@@ -117,7 +117,7 @@ def _filtered(batch: list[Row], first: int, rules: PairFilter, parts: _HashParti
 
 
 def _duplicates_and_cap(part: np.ndarray, codes: np.ndarray, left: int, drop_duplicates: bool) -> int:
-    """Mark what is dropped among the pairs of a part, sorted by hash and row; how many are kept."""
+    """Mark the dropped pairs of a part, sorted by hash and row; returns how many are kept."""
     if drop_duplicates and len(part):
         again = np.zeros(len(part), dtype=bool)
         again[1:] = part["hash"][1:] == part["hash"][:-1]
@@ -136,7 +136,7 @@ def _counts(codes: np.ndarray) -> np.ndarray:
 
 
 class _HashPartitions:
-    """Hashes and rows, divided into 256 by the hash's first byte; what does not fit the buffer is on disk."""
+    """Hashes and rows, in 256 parts by the hash's first byte; those beyond the buffer are on disk."""
 
     def __init__(self, stem: Path) -> None:
         self._stem = stem
@@ -170,7 +170,7 @@ class _HashPartitions:
         return entries[np.argsort(entries["hash"], kind="stable")]
 
     def _divided(self) -> list[np.ndarray]:
-        """What is in memory, by the first byte of the hash, and no longer in the buffer."""
+        """Take all entries out of the buffer, divided by the first byte of the hash."""
         entries = np.concatenate([np.empty(0, dtype=_HASHED), *self._blocks])
         self._blocks, self._size = [], 0
         first = (entries["hash"] >> np.uint64(56)).astype(np.uint8)

@@ -15,13 +15,13 @@ Weighed = tuple[str, float]
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 """XLM-R's first ids; <mask> is its last."""
 DIGITS = 3
-"""Scores are rounded to so many places, which is exact enough, and short to write."""
+"""Decimal places of scores: exact enough, and short to write."""
 _STEP = 1e-4
 """Between the scores of characters that the trainer of Unigram models adds in the end."""
 
 
 def train_pieces(tokenizer: Tokenizer, text: Iterable[str], vocabulary: int) -> None:
-    """Learn so many pieces from a text, `SPECIAL` and all of its characters among them.
+    """Learn a vocabulary of this size from a text, with `SPECIAL` and all of its characters in it.
 
     The trainer adds numbers in another order in every run. That order decides the last digits of scores, the
     order of equally likely pieces, and the scores of characters that are no pieces otherwise: these differ by
@@ -48,8 +48,7 @@ def train_pieces(tokenizer: Tokenizer, text: Iterable[str], vocabulary: int) -> 
 def word_model(tokenizer: Tokenizer, text: Iterable[Weighed], words: int, vocabulary: int) -> models.Unigram:
     """A model in which the most frequent words are one token each, and the first; of others it has pieces.
 
-    A word's score is the logarithm of its share of the text, or what it takes to be more likely than its
-    pieces.
+    A word's score is the logarithm of its share of the text, or more, so that it is likelier than its pieces.
 
     Args:
         tokenizer: Its normaliser and pre-tokeniser say what a word is.

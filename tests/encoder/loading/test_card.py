@@ -70,7 +70,7 @@ def test_the_cards_commands_work(tiny_encoder: Path, tmp_path: Path, monkeypatch
 def test_the_cards_lines_for_sentence_transformers_work(
     start: str, tiny_encoder: Path, tmp_path: Path
 ) -> None:
-    """Of `mini`, words are spelled, which sentence-transformers alone does not know."""
+    """`mini` has n-gram embeddings, which sentence-transformers alone does not know."""
     pytest.importorskip("sentence_transformers")
     encoder = trained(tiny_encoder if start == "tiny" else start, tmp_path / "it")
     text = (tmp_path / "it" / card.FILE).read_text(encoding="utf-8")

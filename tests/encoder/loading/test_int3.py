@@ -19,7 +19,7 @@ WORDS = "embeddings.word_embeddings.weight"
 
 
 def test_the_first_half_is_stored_better() -> None:
-    """What is off of normal numbers, with 4 bits and with 2."""
+    """The squared error of normal numbers, with 4 bits and with 2."""
     weight = torch.randn(4000, 64, generator=torch.Generator().manual_seed(1))
     coded = int3.quantised(weight)
     assert coded.bits.tolist() == [4] * 2000 + [2] * 2000
@@ -62,7 +62,7 @@ def test_it_computes_with_exactly_what_is_stored(
 def test_the_first_tokens_attention_stays(
     stored: tuple[SentenceEncoder, Path], loaded: SentenceEncoder
 ) -> None:
-    """What rounding does to the key that the query of <s> meets is taken back."""
+    """Rounding hardly changes the keys along the direction of the query of <s>."""
     encoder, _ = stored
     direction = int3.attended(encoder.model, 0)
     assert float(direction.norm()) == pytest.approx(1, abs=1e-5)
@@ -72,7 +72,7 @@ def test_the_first_tokens_attention_stays(
 
 
 def test_an_encoder_whose_config_names_no_first_token(masked_lms: dict[str, Path], tmp_path: Path) -> None:
-    """As BERT's: the tokeniser knows."""
+    """BERT's config names none, and its tokeniser does."""
     encoder = SentenceEncoder.load(str(masked_lms["bert"]), "cpu", pooling="cls")
     assert encoder.model.config.bos_token_id is None
     encoder.save(tmp_path / "bert", dtype="int3")

@@ -1,4 +1,4 @@
-"""A masked-LM checkpoint's head: transformers' logits from ours, and what there is without one."""
+"""A masked-LM checkpoint's head has transformers' logits; a checkpoint without a head gets one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders read without transformers: the same vectors; and what is not plain is left to it."""
+"""Folders read without transformers have the same vectors; those that are not plain are left to it."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_the_encoder_of_a_folder_has_the_same_ids(text: list[str], tiny_encoder:
 
 @KINDS
 def test_the_same_text_has_the_same_tokeniser(wanted: TrainTokenizer, text: list[str]) -> None:
-    """Also in another order, which is not all that differs: the trainer has another one in every run."""
+    """Also from the text in another order; and the trainer itself adds in another order in every run."""
     text = [*text, "Ωmega", "ж", "Ł ł", "ß"]  # characters that are no piece but for themselves
     made = [train_tokenizer(wanted, lambda order=order: weighed(text[::order])) for order in (1, -1, 1, -1)]
     assert len({tokenizer.backend_tokenizer.to_str() for tokenizer in made}) == 1
