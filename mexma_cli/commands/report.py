@@ -55,7 +55,8 @@ def command(paths: tuple[Path, ...], output: Path | None, as_json: bool) -> None
         if len(results) < len(paths):
             other = next(path for path in paths if path not in results)
             raise MexmaError(
-                f"{other} is no result of `mexma eval`, {results[0]} is", "report on runs and results apart"
+                f"{other} is no result of `mexma eval`, {results[0]} is",
+                "report on runs alone, or on results alone",
             )
         _results(results, output, as_json)
         return

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.evaluation.readers.common import read_aligned, read_sentences
+from mexma_cli.evaluation.readers.common import filled_lines, parsed, read_aligned, read_sentences
 from mexma_cli.files import fingerprint, whole_file, write_json_atomic
 from mexma_cli.text.amounts import counted
-from mexma_cli.text.lines import is_blank, read_lines
+from mexma_cli.text.lines import is_blank
 
 log = logging.getLogger(__name__)
 
@@ -64,22 +64,19 @@ def read_dictionary(path: Path) -> Dictionary:
         MexmaError: A line that is not two words, or no lines.
     """
     found: dict[str, dict[str, None]] = {}
-    for number, line in enumerate(read_lines(path), 1):
-        if is_blank(line):
-            continue
-        words = line.split()
-        if len(words) != 2:
-            raise MexmaError(
-                f"{path}, line {number}: {len(words)} words where a word and its translation should be, "
-                f"{line[:60]!r}: not MUSE's format",
-                HINT,
-            )
-        word, translation = words
+    for word, translation in parsed(path, filled_lines(path), _two_words, HINT):
         if word.lower() != translation.lower():
             found.setdefault(word.lower(), {})[translation] = None
     if not found:
         raise MexmaError(f"{path} has no translations", HINT)
     return {word: tuple(translations) for word, translations in found.items()}
+
+
+def _two_words(line: str) -> list[str]:
+    if len(words := line.split()) != 2:
+        what = f"{len(words)} words where a word and its translation should be"
+        raise ValueError(f"{what}, {line[:60]!r}: not MUSE's format")
+    return words
 
 
 def code_switched(

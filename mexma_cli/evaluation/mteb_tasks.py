@@ -111,7 +111,7 @@ def choose(wanted: Sequence[str]) -> Choice:
             continue
         number = int(word[5:]) if word[5:].isdigit() else 0
         if number == 17:
-            raise MexmaError("Table 17 is SentEval, which mteb has not", "mexma eval senteval")
+            raise MexmaError("Table 17 is SentEval, which is not in mteb", "mexma eval senteval")
         if number not in TABLES and number not in GROUPS:
             known = ", ".join(f"table{n}" for n in (*GROUPS, *TABLES))
             raise MexmaError(f"--tasks {word}: no such list of tasks", f"there are {known}")

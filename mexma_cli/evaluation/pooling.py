@@ -17,6 +17,7 @@ from mexma_cli.evaluation.sts import means_of_known, score_pairs
 from mexma_cli.evaluation.xsim import measure_xsim
 from mexma_cli.evaluation.xsimpp import measure_xsimpp
 from mexma_cli.reporting.result import Result
+from mexma_cli.text.amounts import counted
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +79,8 @@ def pooling_result(data: PoolingData, cls: Numbers, uniform: Numbers, encoder: d
     means = {name: means_of_known(cls[name], uniform[name]) for name in cls}
     for name in cls:
         if lacking := sum(None in both for both in zip(cls[name], uniform[name], strict=True)):
-            log.warning("warning: %s: all cosines of %s sets are equal: left out", name, lacking)
+            lack = counted(lacking, "set is", "sets are")
+            log.warning("warning: %s: %s left out, where all cosines are equal", name, lack)
     rows: list[dict[str, Any]] = [
         {"measure": name}
         | dict(zip(KINDS, both or (None, None), strict=True))

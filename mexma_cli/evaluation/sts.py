@@ -124,4 +124,5 @@ def correlations(pairs: ScoredPairs, embed: Embed) -> Iterator[dict[str, Any]]:
             "pearson": found.pearson,
         }
     if pairs.unscored:
-        log.info("%s: left out as published without a score: %s", name, counted(pairs.unscored, "pair"))
+        unscored = counted(pairs.unscored, "pair is", "pairs are")
+        log.info("%s: %s left out, which were published without a score", name, unscored)

@@ -62,5 +62,5 @@ def _as_published(rows: Sequence[dict[str, Any]], folder: Path) -> bool:
     known = [row for row in rows if row["language"] in PAIRS]
     parts = [row["language"] for row in known if row["pairs"] != PAIRS[row["language"]]]
     if parts and not is_switched(folder):
-        log.info("other numbers of pairs than LASER's sets have, not compared: %s", ", ".join(parts))
+        log.info("LASER's sets have other numbers of pairs, so these are not compared: %s", ", ".join(parts))
     return bool(known) and not parts and not is_switched(folder)

@@ -51,7 +51,7 @@ class FineTuning:
 
 
 @dataclass(frozen=True)
-class TokenisedPairs:
+class PairTokens:
     """Pairs as token ids, with the sentence (0 or 1) that each token is of."""
 
     ids: list[np.ndarray]
@@ -84,7 +84,7 @@ class PairClassifier(nn.Module):
             nn.init.normal_(layer.weight, std=getattr(config, "initializer_range", 0.02))
             nn.init.zeros_(layer.bias)
 
-    def sequences(self, pairs: Inference) -> TokenisedPairs:
+    def sequences(self, pairs: Inference) -> PairTokens:
         """Premise and hypothesis as one sequence; of the longer one tokens are cut until both fit."""
         backend = self.tokenizer.backend_tokenizer
         backend.no_padding()
@@ -94,9 +94,9 @@ class PairClassifier(nn.Module):
             found = backend.encode_batch(list(zip(pairs.premises, pairs.hypotheses, strict=True)))
         finally:
             backend.no_truncation()
-        return TokenisedPairs([np.array(one.ids) for one in found], [np.array(one.type_ids) for one in found])
+        return PairTokens([np.array(one.ids) for one in found], [np.array(one.type_ids) for one in found])
 
-    def forward(self, pairs: TokenisedPairs, rows: np.ndarray) -> torch.Tensor:
+    def forward(self, pairs: PairTokens, rows: np.ndarray) -> torch.Tensor:
         """Logits of n pairs, float32 [n, 3]."""
         device = self.classifier.weight.device
         batch = pack([pairs.ids[row] for row in rows], first_position(self.transformer)).to(device)
@@ -179,7 +179,7 @@ def predict(model: PairClassifier, pairs: Inference) -> np.ndarray:
     return found
 
 
-def _by_budget(tokens: TokenisedPairs, rows: np.ndarray) -> Iterator[np.ndarray]:
+def _by_budget(tokens: PairTokens, rows: np.ndarray) -> Iterator[np.ndarray]:
     for part in by_token_budget([len(tokens.ids[row]) for row in rows], TOKENS_PER_BATCH):
         yield rows[part]
 

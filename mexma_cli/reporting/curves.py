@@ -208,7 +208,7 @@ def _records(log: Path) -> list[dict[str, Any]]:
         if not _is_record(record):
             raise MexmaError(
                 f"{log}, line {number}: this is no record of a training run",
-                "a report is made of the log.jsonl that `mexma train` writes; take the damaged line out",
+                "a report is made of the log.jsonl that `mexma train` writes; remove the damaged line",
             )
         records.append(record)
     if not records:

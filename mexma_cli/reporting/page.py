@@ -134,8 +134,7 @@ def _section(number: int, group: Sequence[Result], headings: Headings) -> str:
     parts += [_scores_chart(group, score) for score in score_names(group)]
     for result in group:
         for title, table in published_by_row(result):
-            if len(table) > 1:
-                parts += [f"<h3>{html.escape(title)}</h3>", html_table(table)]
+            parts += [f"<h3>{html.escape(title)}</h3>", html_table(table)]
     parts += _rows_charts(group, heading.lower_is_better)
     for result in group:
         if result.rows:

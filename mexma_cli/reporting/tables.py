@@ -86,7 +86,8 @@ def published_by_row(result: Result) -> list[tuple[str, list[list[str]]]]:
         ]
         sources = ", ".join(dict.fromkeys(one.source for one in columns))
         header = [first, f"{result.encoder['name']} (here)", *(one.encoder for one in columns)]
-        tables.append((f"{score}, beside: {sources}", [header, *body] if body else []))
+        if body:
+            tables.append((f"{score}, beside: {sources}", [header, *body]))
     return tables
 
 

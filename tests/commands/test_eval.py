@@ -146,7 +146,7 @@ def test_report(folder: Path, options: list[str], tmp_path: Path) -> None:
     assert [one["task"] for one in listed["results"]] == ["xsim", "xsim"]
     assert run("report", kept, "-o", tmp_path / "page.png").exit_code == 1
     mixed = run("report", kept, tmp_path)
-    assert mixed.exit_code == 1 and "runs and results apart" in mixed.stderr
+    assert mixed.exit_code == 1 and "report on runs alone, or on results alone" in mixed.stderr
     (tmp_path / "other.json").write_text("{}")
     other = run("report", tmp_path / "other.json")
     assert other.exit_code == 1 and "other.json is no result" in other.stderr

@@ -219,7 +219,7 @@ def test_pooling_leaves_out_sets_whose_cosines_are_equal(
     (tmp_path / "same.tsv").write_text("5\ta\ta\n4\ta\ta\n1\ta\ta\n")
     named = ("--sts", tmp_path / "same.tsv", "--model", tiny_encoder, "--dtype", "fp32")
     result, said = measured("pooling", *named)
-    assert "all cosines of 1 sets are equal" in said
+    assert "1 set is left out, where all cosines are equal" in said
     assert result["rows"] == [{"measure": "STS", "CLS": None, "uniform": None, "change": None}]
     assert result["scores"] == {}
     pairs = zip([5, 4.5, 4, 3, 2, 1, 0.5, 0], sentences["eng"], sentences["fra"], strict=True)
@@ -250,7 +250,7 @@ def test_xnli(tiny_encoder: Path, tmp_path: Path) -> None:
     accuracies = [row["accuracy"] for row in result["rows"]]
     assert all(value in (0, 25, 50, 75, 100) for value in accuracies)
     assert result["scores"]["accuracy"] == sum(accuracies) / 2
-    assert "left out without an agreed class: 1 pair\n" in said
+    assert "left out, since people did not agree on a class: 1 pair\n" in said
     assert result["encoder"]["precision"] == "float32"
     low, _ = measured("xnli", tmp_path, *model, "--epochs", 1, "--dtype", "bf16")
     assert low["encoder"]["precision"] == "bfloat16"

@@ -77,7 +77,7 @@ def _english(path: Path, language: str) -> Path:
 
 
 def _wanted(folder: Path, languages: str, files: dict[str, Path]) -> list[str]:
-    """Names of files for what the user asked for, whatever spelling of the code that is."""
+    """The codes in the files' names for the languages that the user asked for, in any spelling."""
     by_code = {resolve(code): code for code in files}
     asked = GROUPS.get(languages) or [code.strip() for code in languages.split(",") if code.strip()]
     found, missing = [], []

@@ -59,7 +59,7 @@ def read_data(folder: Path) -> InferenceData:
     tests, untested = read_inference(test_path)
     for path, count in ((train_path, undecided), (test_path, untested)):
         if count:
-            log.info("%s: left out without an agreed class: %s", path, counted(count, "pair"))
+            log.info("%s: left out, since people did not agree on a class: %s", path, counted(count, "pair"))
     return InferenceData(train_path, train["en"], test_path, tests)
 
 
