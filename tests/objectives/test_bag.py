@@ -13,9 +13,8 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.ngrams.hashing import pieces_of, tokens_to_keep
 from mexma_cli.objectives.bag.loss import Bag, principal, write_bag
 from mexma_cli.objectives.bag.settings import BagSettings
-from mexma_cli.objectives.views import PairViews, Sides, TokenPairs, Vocabulary
 from mexma_cli.recipe import NewEncoder
-from tests.objectives import pairs
+from tests.objectives.pairs import views_of
 
 TOLERANCE = 2e-3
 """Between cosines; LayerNorm's epsilon and a head's share of the width are all that differs."""
@@ -28,26 +27,37 @@ def encoder(tiny_encoder: Path) -> SentenceEncoder:
     return SentenceEncoder.new(shape, tokenizer, max_tokens=60, seed=0)
 
 
+@pytest.fixture
+def texts(sentences: dict[str, list[str]]) -> list[str]:
+    return [*sentences["fra"], *sentences["eng"]]
+
+
 def cosines(x: np.ndarray) -> np.ndarray:
     unit = x / np.linalg.norm(x, axis=1, keepdims=True)
     return unit @ unit.T
 
 
+def bags(encoder: SentenceEncoder, texts: list[str], vectors: np.ndarray) -> np.ndarray:
+    """The sums of the tokens' vectors, which special ones have none of."""
+    table = vectors.copy()
+    table[encoder.tokenizer.all_special_ids] = 0
+    return np.stack([table[ids].sum(axis=0) for ids in encoder.tokenize(texts)])
+
+
+def assert_embeds_bags(encoder: SentenceEncoder, texts: list[str], vectors: np.ndarray) -> None:
+    """The encoder's cosines are those of these vectors' sums."""
+    expected = cosines(bags(encoder, texts, vectors))
+    assert np.abs(cosines(encoder.embed(texts)) - expected).max() < TOLERANCE
+
+
 @pytest.mark.parametrize("spread", [0.0, 0.5, 1.0])
-def test_the_encoders_cosines_are_the_bags(
-    spread: float, encoder: SentenceEncoder, sentences: dict[str, list[str]]
-) -> None:
+def test_the_encoders_cosines_are_the_bags(spread: float, encoder: SentenceEncoder, texts: list[str]) -> None:
     """With token vectors of equal and of very different lengths."""
     torch.manual_seed(1)
     size = encoder.model.config.vocab_size
     vectors = torch.randn(size, encoder.dim - 2) * torch.exp(spread * torch.randn(size, 1))
-    special = encoder.tokenizer.all_special_ids
-    write_bag(encoder.model, vectors, special)
-    texts = [*sentences["fra"], *sentences["eng"], "Oui"]
-    bag = vectors.numpy().copy()
-    bag[special] = 0
-    sums = np.stack([bag[ids].sum(axis=0) for ids in encoder.tokenize(texts)])
-    assert np.abs(cosines(encoder.embed(texts)) - cosines(sums)).max() < TOLERANCE
+    write_bag(encoder.model, vectors, encoder.tokenizer.all_special_ids)
+    assert_embeds_bags(encoder, [*texts, "Oui"], vectors.numpy())
 
 
 @pytest.mark.parametrize("width", [4, 16, 24, 32])
@@ -82,45 +92,35 @@ def test_a_small_step_from_the_bag_is_a_small_step(
 
 @pytest.mark.parametrize("margin", [0.0, 0.3])
 def test_the_objective_exports_its_bag(
-    margin: float, encoder: SentenceEncoder, sentences: dict[str, list[str]]
+    margin: float, encoder: SentenceEncoder, sentences: dict[str, list[str]], texts: list[str]
 ) -> None:
     bag = Bag(encoder, BagSettings(name="bag", margin=margin))
-    texts = [*sentences["fra"], *sentences["eng"]]
-    special = set(encoder.tokenizer.all_special_ids)
-    tokens = [ids[1:-1] for ids in encoder.tokenize(texts)]
     vectors = bag.vectors.detach().numpy()
-    sums = np.stack([sum(vectors[i] for i in ids if i not in special) for ids in tokens])
-    assert np.abs(cosines(bag.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
-
-    views = views_of(tokens, encoder)
-    assert float(bag(views)["contrastive"].detach()) == pytest.approx(info_nce(sums, margin), rel=1e-4)
+    assert_embeds_bags(bag.export(), texts, vectors)
+    expected = info_nce(bags(encoder, texts, vectors), margin)
+    loss = bag(views_of(bag, sentences))["contrastive"].detach()
+    assert float(loss) == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0])
 def test_lengths_and_variances_are_evened_in_the_encoder(
-    power: float, encoder: SentenceEncoder, sentences: dict[str, list[str]]
+    power: float, encoder: SentenceEncoder, sentences: dict[str, list[str]], texts: list[str]
 ) -> None:
     """The encoder's cosines are those of the sums of vectors whose lengths are raised, then whitened."""
     bag = Bag(encoder, BagSettings(name="bag", length_power=power, whitening=0.4))
-    texts = [*sentences["fra"], *sentences["eng"]]
-    tokens = [ids[1:-1] for ids in encoder.tokenize(texts)]
     with torch.no_grad():
         bag.vectors *= torch.exp(torch.randn(len(bag.vectors), 1))
     for _ in range(3):
-        bag(views_of(tokens, encoder))
+        bag(views_of(bag, sentences))
     moment = bag.moment.numpy().astype(np.float64)
     vectors = bag.vectors.detach().numpy()
     raised = vectors * np.linalg.norm(vectors, axis=1, keepdims=True) ** (power - 1)
     values, axes = np.linalg.eigh(moment / np.trace(moment) * len(moment))
-    raised = raised @ (axes * values**-0.2) @ axes.T
-    sums = np.stack([raised[ids].sum(axis=0) for ids in tokens])
-    assert np.abs(cosines(bag.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
+    assert_embeds_bags(bag.export(), texts, raised @ (axes * values**-0.2) @ axes.T)
 
 
-def test_tokens_without_vectors_of_their_own_are_their_ngrams(
-    encoder: SentenceEncoder, sentences: dict[str, list[str]]
-) -> None:
-    """They are spelled by the encoder as they were trained, and those with vectors are not changed."""
+def test_tokens_without_vectors_of_their_own_are_their_ngrams(encoder: SentenceEncoder) -> None:
+    """In the encoder too, as they were trained; and those with vectors are not changed."""
     settings = BagSettings(name="bag", ngrams=[2, 3], own_tokens=20, keep_ngrams=True)
     bag = Bag(encoder, settings)
     pieces = pieces_of(encoder.fast_tokenizer.backend)
@@ -134,9 +134,9 @@ def test_tokens_without_vectors_of_their_own_are_their_ngrams(
     assert torch.equal((before != after).any(dim=1), torch.from_numpy(own))
     known = [piece for piece in np.array(pieces)[~own] if piece.startswith("▁")]
     assert known
-    spelling = bag.export().ngrams
-    assert spelling is not None
-    rows, _ = spelling.embed(known)
+    kept = bag.export().ngrams
+    assert kept is not None
+    rows, _ = kept.embed(known)
     table = encoder.model.get_input_embeddings().weight[encoder.tokenizer.convert_tokens_to_ids(known)]
     torch.testing.assert_close(rows, table.detach(), atol=2e-2, rtol=1e-2)
 
@@ -155,7 +155,7 @@ def test_whole_whitening_makes_variances_equal() -> None:
 
 
 def test_what_is_wider_in_training_gives_its_main_directions(
-    encoder: SentenceEncoder, sentences: dict[str, list[str]]
+    encoder: SentenceEncoder, texts: list[str]
 ) -> None:
     """The encoder's cosines are those of the sums, without the directions in which they hardly differ."""
     bag = Bag(encoder, BagSettings(name="bag", width=100))
@@ -165,33 +165,24 @@ def test_what_is_wider_in_training_gives_its_main_directions(
         bag.vectors[:, kept:] *= 1e-3
         turned = torch.linalg.qr(torch.randn(100, 100))[0]
         bag.vectors.copy_(bag.vectors @ turned)
-    texts = [*sentences["fra"], *sentences["eng"]]
-    tokens = [ids[1:-1] for ids in encoder.tokenize(texts)]
     vectors = bag.vectors.detach()
-    flat = torch.cat([vectors[ids] for ids in map(torch.from_numpy, map(np.int64, tokens))])
+    flat = vectors[np.concatenate([ids[1:-1] for ids in encoder.tokenize(texts)])]
     bag.moment.copy_(flat.T @ flat / len(flat))
-    sums = np.stack([vectors.numpy()[ids].sum(axis=0) for ids in tokens])
-    assert np.abs(cosines(bag.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
+    assert_embeds_bags(bag.export(), texts, vectors.numpy())
 
 
 def test_the_second_moment_is_of_training_only_and_saved(
     encoder: SentenceEncoder, sentences: dict[str, list[str]]
 ) -> None:
     bag = Bag(encoder, BagSettings(name="bag", whitening=0.1))
-    tokens = [ids[1:-1] for ids in encoder.tokenize([*sentences["fra"], *sentences["eng"]])]
+    views = views_of(bag, sentences)
     before = bag.moment.clone()
     bag.eval()
-    bag(views_of(tokens, encoder))
+    bag(views)
     assert torch.equal(bag.state_dict()["moment"], before)
     bag.train()
-    bag(views_of(tokens, encoder))
+    bag(views)
     assert not torch.equal(bag.state_dict()["moment"], before)
-
-
-def views_of(tokens: list[np.ndarray], encoder: SentenceEncoder) -> PairViews:
-    """Eight pairs: the first eight sentences and the others."""
-    pairs = TokenPairs(list(zip(tokens[:8], tokens[8:], strict=True)))
-    return Sides.of(pairs, Vocabulary.of(encoder, ngrams=False)).views()
 
 
 def info_nce(sums: np.ndarray, margin: float = 0.0) -> float:
@@ -204,7 +195,7 @@ def info_nce(sums: np.ndarray, margin: float = 0.0) -> float:
 
 def test_dropout_is_for_training_only(encoder: SentenceEncoder, sentences: dict[str, list[str]]) -> None:
     bag = Bag(encoder, BagSettings(name="bag", token_dropout=0.5))
-    views = pairs.views_of(bag, sentences)
+    views = views_of(bag, sentences)
 
     def loss() -> float:
         return float(bag(views)["contrastive"].detach())
@@ -216,9 +207,7 @@ def test_dropout_is_for_training_only(encoder: SentenceEncoder, sentences: dict[
 
 
 @pytest.mark.parametrize("share", [1.0, 0.6])
-def test_ngrams_are_in_what_is_exported(
-    share: float, encoder: SentenceEncoder, sentences: dict[str, list[str]]
-) -> None:
+def test_ngrams_are_in_what_is_exported(share: float, encoder: SentenceEncoder, texts: list[str]) -> None:
     """A token's vector is its own and those of its n-grams, each trained, and the encoder has their sum."""
     bag = Bag(encoder, BagSettings(name="bag", ngrams=[2, 3], own_share=share))
     assert bag.ngrams is not None
@@ -232,23 +221,16 @@ def test_ngrams_are_in_what_is_exported(
             + ngram_vectors[bag.ngrams.of(i[None])[0]].sum(dim=0) / max(1, int(bag.ngrams.counts[i])) ** 0.5
             for i in tokens
         ]
-    ).numpy()
-    table[list(encoder.tokenizer.all_special_ids)] = 0
-    texts = [*sentences["fra"], *sentences["eng"]]
-    sums = np.stack([table[ids].sum(axis=0) for ids in encoder.tokenize(texts)])
-    assert np.abs(cosines(bag.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
+    )
+    assert_embeds_bags(bag.export(), texts, table.numpy())
 
 
-def test_tokens_inside_a_word_weigh_less(encoder: SentenceEncoder, sentences: dict[str, list[str]]) -> None:
+def test_tokens_inside_a_word_weigh_less(encoder: SentenceEncoder, texts: list[str]) -> None:
     """Their vectors times `inner_weight`, and those at a word's start as they are."""
     bag = Bag(encoder, BagSettings(name="bag", inner_weight=0.25))
     table = bag.vectors.detach().numpy().copy()
-    table[list(encoder.tokenizer.all_special_ids)] = 0
     pieces = encoder.tokenizer.convert_ids_to_tokens(range(len(table)))
     inner = [not piece.startswith("▁") for piece in pieces]
     table[inner] *= 0.25
-    texts = [*sentences["fra"], *sentences["eng"]]
-    rows = encoder.tokenize(texts)
-    assert any(inner[token] for row in rows for token in row[1:-1])
-    sums = np.stack([table[ids].sum(axis=0) for ids in rows])
-    assert np.abs(cosines(bag.export().embed(texts)) - cosines(sums)).max() < TOLERANCE
+    assert any(inner[token] for row in encoder.tokenize(texts) for token in row[1:-1])
+    assert_embeds_bags(bag.export(), texts, table)

@@ -1,4 +1,4 @@
-"""Training on an encoder that spells words: they are in the batch as they are in use."""
+"""Training on an encoder with n-gram embeddings of split words: they are in the batch as they are in use."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_sentences_have_the_vectors_that_they_have_in_use(
         np.testing.assert_allclose(found[rows.numpy()], encoder.embed(texts), atol=1e-4)
 
 
-def test_spelled_words_are_seen_and_never_sought(
+def test_split_words_are_seen_and_never_sought(
     encoder: SentenceEncoder, pairs: list[tuple[np.ndarray, np.ndarray]]
 ) -> None:
     """A head over the vocabulary cannot find them; and a sentence is the same in every process's batch."""
@@ -53,9 +53,9 @@ def test_spelled_words_are_seen_and_never_sought(
     clean, masked = views.split()
     assert views.batch.extra_embeddings is not None and len(views.batch.extra_embeddings) > 20
     assert int(clean.input_ids.max()) == size + len(views.batch.extra_embeddings) - 1
-    spelled = clean.input_ids >= size
-    assert torch.equal(spelled, masked.input_ids >= size)
-    assert int(views.labels.max()) < size and int((~spelled).sum()) > len(views.labels) > 20
+    split = clean.input_ids >= size
+    assert torch.equal(split, masked.input_ids >= size)
+    assert int(views.labels.max()) < size and int((~split).sum()) > len(views.labels) > 20
     assert in_pieces.batch.extra_embeddings is None and int(in_pieces.batch.input_ids.max()) < size
     assert set(in_pieces.identities.tolist()) == set(views.identities.tolist())
     for rows in ("source_rows", "target_rows"):
@@ -64,7 +64,7 @@ def test_spelled_words_are_seen_and_never_sought(
 
 
 def test_mexma_learns_from_them(encoder: SentenceEncoder, pairs: list[tuple[np.ndarray, np.ndarray]]) -> None:
-    """The terms depend on the spelled words' vectors, and gradients go through the layers that read them."""
+    """The terms depend on the split words' vectors, and gradients go through the layers that read them."""
     mexma = Mexma(encoder, MexmaSettings(name="mexma", head=Head(layers=1, heads=4, ffn=64, dropout=0.0)))
     views = mexma.batch(TokenPairs(pairs))
     assert views.batch.extra_embeddings is not None

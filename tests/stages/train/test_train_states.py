@@ -129,6 +129,7 @@ def test_what_is_no_number_stops_the_run_with_its_pairs_and_the_state_before(
     poisoned[0] = what
     with pytest.raises(MexmaError, match=r"at step 4, micro-batch") as caught:
         train(load(recipe_file, [f"run={run}", *overrides]))
+    assert not (run / "encoder").exists()
     poisoned[0] = ""
     report = json.loads((run / "train" / "not-a-number.json").read_text())
     assert report["step"] == 4
