@@ -11,7 +11,6 @@ import torch
 from torch import nn
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.model.attention import run_packed
 from mexma_cli.objectives import losses
 from mexma_cli.objectives.base import Objective
 from mexma_cli.objectives.shared_settings import RankingSettings
@@ -28,10 +27,6 @@ class TranslationRanking(Objective):
         width = self.model.config.hidden_size
         self.projection = TanhProjection(width) if settings.projection == "tanh" else None
         self.weights = {"contrastive": 1.0}
-
-    def forward(self, views: PairViews) -> dict[str, torch.Tensor]:
-        """InfoNCE between the clean sentence vectors."""
-        return {"contrastive": self.ranked(views, run_packed(self.model, views.batch, self.encoder.backend))}
 
     def ranked(self, views: PairViews, hidden: torch.Tensor) -> torch.Tensor:
         """InfoNCE of the clean sentences' states, [T, dim] (whatever comes after them is not read)."""

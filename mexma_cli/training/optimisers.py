@@ -1,12 +1,16 @@
-"""AdamW for an objective, and the rates of its groups of parameters."""
+"""AdamW for an objective, its learning rate over a run, and the rates of its groups of parameters."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 
 from mexma_cli.objectives.base import Objective
 from mexma_cli.recipe import TrainerSettings
-from mexma_cli.training.schedule import rate
+
+START = 0.1
+"""The warm-up begins at this share of the rate (authors' code: LinearLR from 0.1)."""
 
 
 def freeze(objective: Objective, settings: TrainerSettings) -> None:
@@ -32,6 +36,26 @@ def adamw(objective: Objective, settings: TrainerSettings) -> torch.optim.AdamW:
 
 def _share(group: str, settings: TrainerSettings) -> float:
     return settings.embedding_rate if group == "embeddings" else 1.0
+
+
+def rate(step: int, settings: TrainerSettings) -> float:
+    """The learning rate of an optimiser step, from 0.
+
+    The paper (section 7.5) says that the rate rises linearly from 1e-5 for all 300k steps; the authors'
+    code rises from a tenth over 30% of a much longer plan and then falls as a cosine. Both are
+    `warmup` settings: 1.0 is the paper's words, 0.3 the code's default.
+    """
+    return settings.learning_rate * _rise_and_fall(step, settings)
+
+
+def _rise_and_fall(step: int, settings: TrainerSettings) -> float:
+    rising = settings.warmup * settings.steps
+    if step < rising:
+        return START + (1 - START) * step / rising
+    progress = (step - rising) / max(1.0, settings.steps - rising)
+    if settings.schedule == "cosine":
+        return 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+    return max(0.0, 1 - progress) if settings.schedule == "linear" else 1.0
 
 
 def set_rates(optimiser: torch.optim.AdamW, step: int, settings: TrainerSettings) -> None:

@@ -21,6 +21,8 @@ import numpy as np
 import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import write_json_atomic
 from mexma_cli.numerics.devices import PRECISIONS
 from mexma_cli.numerics.precisions import SHORT_NAMES
 from mexma_cli.objectives.base import Objective
@@ -29,12 +31,10 @@ from mexma_cli.training import checkpoint, distributed
 from mexma_cli.training.batches import Batches
 from mexma_cli.training.distributed import Processes, Shared
 from mexma_cli.training.dropout import hasten_dropout
-from mexma_cli.training.failure import Batch, not_a_number
 from mexma_cli.training.log import Log
-from mexma_cli.training.optimisers import adamw, freeze, set_rates
+from mexma_cli.training.optimisers import adamw, freeze, rate, set_rates
 from mexma_cli.training.pairs import SampledPairs
 from mexma_cli.training.processor import KeptMemory, denormals_flushed
-from mexma_cli.training.schedule import rate
 
 DevScore = Callable[[SentenceEncoder], dict[str, float]]
 """Scores an encoder; the smallest `xsim` is the best."""
@@ -219,12 +219,25 @@ class Trainer:
         bad = [micro for micro, value in enumerate(own.tolist()) if not math.isfinite(value)]
         found = [(rank, micro) for rank, each in enumerate(self.processes.gather(bad)) for micro in each]
         everywhere = [(r, m) for r in range(self.processes.size) for m in range(self.settings.accumulate)]
-        batches = [
-            Batch(rank, micro, self.pairs.names(self._position(micro, rank), self.settings.batch_pairs))
+        batches: list[dict[str, Any]] = [
+            {
+                "process": rank,
+                "micro_batch": micro,
+                "pairs": self.pairs.names(self._position(micro, rank), self.settings.batch_pairs),
+            }
             for rank, micro in found or everywhere
         ]
         kept = self.save()
-        raise not_a_number(what, self.step + 1, batches, self.folder, kept, self.processes.first)
+        path = self.folder / "not-a-number.json"
+        if self.processes.first:
+            write_json_atomic(path, {"what": what, "step": self.step + 1, "batches": batches})
+        process, micro, pairs = batches[0].values()
+        raise MexmaError(
+            f"{what} at step {self.step + 1}, micro-batch {micro + 1} of process {process + 1}; "
+            f"the pairs begin with {', '.join(pairs[:3])}, all of them are in {path}",
+            f"{kept} is the state before that step; look at the pairs, or start anew (--set run=FOLDER) with "
+            "a lower trainer.learning_rate, or in bf16 or fp32",
+        )
 
     def score(self) -> dict[str, float]:
         """The dev score of the encoder as it would be exported now; the first process works it out."""

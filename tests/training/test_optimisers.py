@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mexma_cli.recipe import TrainerSettings
-from mexma_cli.training.schedule import rate
+from mexma_cli.training.optimisers import rate
 
 
 def rate_of(step: int, steps: int, warmup: float, schedule: Any) -> float:
