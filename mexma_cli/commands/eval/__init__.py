@@ -35,7 +35,7 @@ def headings() -> Mapping[str, Heading]:
         importlib.import_module(f"{__name__}.{name}")
     from mexma_cli.commands.eval_options import HEADINGS
 
-    return HEADINGS
+    return {name: HEADINGS[name] for name in TABLE if name in HEADINGS}  # whichever was imported first
 
 
 TABLE = _table()
