@@ -9,29 +9,29 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from subprocess import PIPE, Popen
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from safetensors.torch import load_file
 from torch.distributed.launcher.api import LaunchConfig
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.main import cli
 from mexma_cli.recipe import load
 from mexma_cli.stages.train.train import train
 from mexma_cli.training import launch
+from tests import command
+from tests.command import fails
 from tests.examples import demo_pairs, prepared
 from tests.processes import MEXMA, Program, forks_of_launchers, together
 
-ROOT = Path(__file__).parent.parent.parent
 STEPS = 6
+DEV = "dev={path: dev.spa, target_path: dev.eng, languages: [spa_Latn]}"
 WAIT = 120
 """Seconds after which a process that does not come to an end is a failure."""
 
@@ -83,30 +83,6 @@ def flags(*overrides: str) -> list[str]:
     return [part for override in overrides for part in ("--set", override)]
 
 
-def start_train(recipe: Path, run: Path, *arguments: str) -> subprocess.Popen[str]:
-    """`mexma train --nproc-per-node 2`, in a session of its own."""
-    command = [sys.executable, "-m", "mexma_cli", "train", str(recipe), *flags(f"run={run}")]
-    return subprocess.Popen(
-        [*command, "--nproc-per-node", "2", *arguments],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        start_new_session=True,
-    )
-
-
-def end(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr; a process that hangs is killed with all it started."""
-    try:
-        stdout, stderr = process.communicate(timeout=WAIT)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        pytest.fail(f"no end after {WAIT} s: {process.communicate()[1]}")
-    return process.returncode, stdout, stderr
-
-
 def ended(processes: list[Program]) -> tuple[list[int], str, str]:
     """Exit codes, and what both wrote to stdout and to stderr."""
     said = [process.communicate(WAIT) for process in processes]
@@ -133,23 +109,17 @@ def assert_same_run(run: Path, other: Path, rel: float = 1e-5) -> None:
         assert (ours[name] - value).norm() <= 1e-3 * value.norm() + 1e-6, name
 
 
-def test_two_processes_are_one_with_twice_the_batch(recipe: Path, alone: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("overrides", [(), ("trainer.sharding=full", "trainer.dev_every=2", DEV)])
+def test_two_processes_are_one_with_twice_the_batch(
+    overrides: tuple[str, ...], recipe: Path, alone: Path, tmp_path: Path
+) -> None:
+    """Also where each holds half of every weight; what is on the disk in the end is whole."""
     run = tmp_path / "run"
-    codes, stdout, stderr = ended(together(MEXMA, "train", recipe, *flags(f"run={run}")))
+    codes, stdout, stderr = ended(together(MEXMA, "train", recipe, *flags(f"run={run}", *overrides)))
     assert codes == [0, 0] and stdout == f"{run / 'encoder'}\n", stderr
     assert_same_run(run, alone)
+    assert [record["step"] for record in log_of(run) if "dev" in record] == ([2, 4, 6] if overrides else [])
     assert log_of(alone)[-1]["loss"] < log_of(alone)[0]["loss"]
-
-
-def test_sharded_weights_train_the_same(recipe: Path, alone: Path, tmp_path: Path) -> None:
-    """Each process holds half of every weight; what is on the disk in the end is whole."""
-    dev = "dev={path: dev.spa, target_path: dev.eng, languages: [spa_Latn]}"
-    run = tmp_path / "run"
-    overrides = flags(f"run={run}", "trainer.sharding=full", "trainer.dev_every=2", dev)
-    codes, stdout, stderr = ended(together(MEXMA, "train", recipe, *overrides))
-    assert codes == [0, 0] and stdout == f"{run / 'encoder'}\n", stderr
-    assert_same_run(run, alone)
-    assert [record["step"] for record in log_of(run) if "dev" in record] == [2, 4, 6]
 
 
 STOPPING = """
@@ -237,22 +207,13 @@ def test_after_a_killed_process_all_go_on_from_the_last_checkpoint(
         wait_until(lambda: len(started) == 4 and has_step(run, 22))
         started[2].kill()
 
-    words = [
-        "train",
-        str(recipe),
-        *flags(f"run={run}"),
-        "--nproc-per-node",
-        "2",
-        "--max-restarts",
-        "1",
-        *LONG,
-    ]
+    processes = ("--nproc-per-node", "2", "--max-restarts", "1")
     with ThreadPoolExecutor(1) as pool:
         killer = pool.submit(kill_twice)
-        done = CliRunner().invoke(cli, words)
+        done = command.run("train", recipe, *flags(f"run={run}"), *processes, *LONG)
         killer.result()
-    assert done.exit_code == 1 and done.stdout == ""
-    assert "error: process 1 of 2 was ended by SIGKILL" in done.stderr and "--resume" in done.stderr
+    fails(done, 1, "error: process 1 of 2 was ended by SIGKILL", "--resume")
+    assert done.stdout == ""
     _, stdout, stderr = ended(started)
     assert stdout == ""
     assert "another process of this run is gone" in stderr and "Traceback" not in done.stderr + stderr
@@ -274,11 +235,15 @@ def assert_stopped_once(run: Path, stderr: str) -> None:
 
 def test_sigterm_of_the_launcher_is_one_checkpoint_by_all(recipe: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    process = start_train(recipe, run, *LONG, *RARE)
-    wait_until(lambda: has_step(run, 3) or process.poll() is not None)
-    process.send_signal(signal.SIGTERM)
-    code, stdout, stderr = end(process)
-    assert code == 128 + signal.SIGTERM and stdout == "", stderr
+    words = [sys.executable, "-m", "mexma_cli", "train", recipe, *flags(f"run={run}"), *LONG, *RARE]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    with Popen(
+        [*words, "--nproc-per-node", "2"], stdout=PIPE, stderr=PIPE, text=True, env=environment
+    ) as process:
+        wait_until(lambda: has_step(run, 3) or process.poll() is not None)
+        process.send_signal(signal.SIGTERM)
+        stdout, stderr = process.communicate(timeout=WAIT)
+    assert process.returncode == 128 + signal.SIGTERM and stdout == "", stderr
     assert_stopped_once(run, stderr)
 
 
@@ -301,8 +266,8 @@ def test_a_mistake_is_told_once(recipe: Path, alone: Path) -> None:
 
 def test_the_launcher_finds_mistakes_before_it_starts_any(recipe: Path, alone: Path) -> None:
     for override, said in ((f"run={alone}", "holds a training run already"), ("trainer.stps=1", "stps`")):
-        done = CliRunner().invoke(cli, ["train", str(recipe), "--nproc-per-node", "2", "--set", override])
-        assert done.exit_code == 1 and done.stdout == "" and done.stderr.count(said) == 1
+        done = fails(command.run("train", recipe, "--nproc-per-node", "2", "--set", override), 1)
+        assert done.stdout == "" and done.stderr.count(said) == 1
 
 
 def test_a_loss_that_is_no_number_in_one_process(recipe: Path, tmp_path: Path) -> None:
@@ -327,8 +292,7 @@ def test_a_loss_that_is_no_number_in_one_process(recipe: Path, tmp_path: Path) -
     ],
 )
 def test_wrong_usage(arguments: list[str], message: str, recipe: Path) -> None:
-    result = CliRunner().invoke(cli, ["train", str(recipe), *arguments])
-    assert result.exit_code == 2 and message in result.stderr
+    fails(command.run("train", recipe, *arguments), 2, message)
 
 
 @pytest.mark.parametrize("names", [("NPROC_PER_NODE", "MAX_RESTARTS"), ("PROCESSES", "RESTARTS")])
@@ -344,7 +308,9 @@ def test_processes_do_not_start_processes(
     monkeypatch.setattr(launch, "elastic_launch", started)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     wanted = {f"MEXMA_TRAIN_{name}": value for name, value in zip(names, "23", strict=True)}
-    result = CliRunner(env=wanted).invoke(cli, ["train", str(recipe), "--set", f"run={tmp_path / 'run'}"])
+    for name, value in wanted.items():
+        monkeypatch.setenv(name, value)
+    result = command.run("train", recipe, "--set", f"run={tmp_path / 'run'}")
     assert (result.exit_code, seen["processes"], seen["restarts"]) == (0, "2", "3")
     assert not wanted.keys() & seen.keys()
     assert int(seen["OMP_NUM_THREADS"]) >= 1 and "OMP_NUM_THREADS" not in os.environ
