@@ -142,34 +142,25 @@ def measure(
             }
         )
     for row, data, found in zip(rows, sets, labelled, strict=True):
-        source = _tuning_split(data, sets)
-        applied = _applied(found, source, rows, data)
-        row["held-out f1"] = applied and 100 * applied.f1
-        row["tuned on"] = None if applied is None else (source if source != data.split else "half of it")
+        applied, source = _held_out(data, found, rows)
+        row |= {"held-out f1": applied and 100 * applied.f1, "tuned on": source}
     return rows
 
 
-def _tuning_split(data: MiningSet, sets: Sequence[MiningSet]) -> str:
-    """The split that gives a pair's threshold; with one split, that one."""
-    splits = {one.split for one in sets if one.pair == data.pair}
-    if len(splits) == 1:
-        return data.split
-    return next((name for name in _TUNED_ON["test" in splits] if name in splits), data.split)
-
-
-def _applied(
-    found: Labelled, tuned_on: str, rows: Sequence[dict[str, Any]], data: MiningSet
-) -> Threshold | None:
-    same = [row for row in rows if row["pair"] == data.pair]
+def _held_out(
+    data: MiningSet, found: Labelled, rows: Sequence[dict[str, Any]]
+) -> tuple[Threshold | None, str | None]:
+    """What a threshold gives on a set that it was not tuned on, and the split that it was tuned on."""
+    same = {row["split"]: row for row in rows if row["pair"] == data.pair}
     if len(same) == 1:
         halves = held_out(found) if len(found.scores) else None
-        return halves.result if halves else None
-    (tuned,) = (row for row in same if row["split"] == (tuned_on or "-"))
-    if tuned_on == data.split or tuned["threshold"] is None:
-        return None
-    if data.split != "test" and any(row["split"] == "test" for row in same):
-        return None  # BUCC's sample, in the folder of training and test
-    return measured(found.scores, found.is_gold, found.gold, tuned["threshold"])
+        return (halves.result, "half of it") if halves else (None, None)
+    source = next((name for name in _TUNED_ON["test" in same] if name in same), data.split)
+    # BUCC's sample may be in the folder of training and test.
+    is_for_it = source != data.split and (data.split == "test" or "test" not in same)
+    if not is_for_it or same[source]["threshold"] is None:
+        return None, None
+    return measured(found.scores, found.is_gold, found.gold, same[source]["threshold"]), source
 
 
 def evaluate(

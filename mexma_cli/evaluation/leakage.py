@@ -72,24 +72,19 @@ def leakage_result(
 
 def leakage_scores(rows: Sequence[Row]) -> dict[str, float]:
     """The means of both parts by measure: `meaning eng->xx` over all data and the like, `meaning eng->xx 14`
-    over each group of `retrieval.GROUPS` that is there as a whole."""
-    languages = {row["data"] for row in rows if row["measure"] in DIRECTIONS}
-    groups = {name: set(codes) for name, codes in GROUPS.items() if languages >= set(codes)}
+    over each of `GROUPS` that is there as a whole; `meaning STS17` where the sets are those of STS 2017."""
     scores: dict[str, float] = {}
     for measure in (*DIRECTIONS, SPEARMAN):
-        for name, members in {"": languages, **(groups if measure in DIRECTIONS else {})}.items():
+        every = [row for row in rows if row["measure"] == measure]
+        names = [row["data"] for row in every]
+        sets = {"STS17" if measure == SPEARMAN and _is_sts17(names) else measure: every}
+        for group, codes in GROUPS.items() if measure in DIRECTIONS else ():
+            if set(names) >= set(codes):
+                sets[f"{measure} {group}"] = [row for row in every if row["data"] in codes]
+        for name, members in sets.items():
             for part in PARTS:
-                values = [
-                    row[part]
-                    for row in rows
-                    if row["measure"] == measure and (measure == SPEARMAN or row["data"] in members)
-                ]
-                if means := means_of_known(values):
-                    scores[f"{part} {measure} {name}".rstrip()] = means[0]
-    if _is_sts17([row["data"] for row in rows if row["measure"] == SPEARMAN]):
-        for part in PARTS:
-            if f"{part} {SPEARMAN}" in scores:
-                scores[f"{part} STS17"] = scores.pop(f"{part} {SPEARMAN}")
+                if means := means_of_known([row[part] for row in members]):
+                    scores[f"{part} {name}"] = means[0]
     return scores
 
 

@@ -73,22 +73,19 @@ def test_groups_are_the_papers() -> None:
                 assert mean == printed, (system, direction, name)
 
 
+ROWS = [{"language": code, "pairs": PAIRS[code], "xx->eng": 50.0, "eng->xx": 60.0} for code in GROUPS["36"]]
+
+
 def test_group_means_only_where_all_is_there(tmp_path: Path) -> None:
-    rows = [
-        {"language": code, "pairs": PAIRS[code], "xx->eng": 50.0, "eng->xx": 60.0} for code in GROUPS["36"]
-    ]
-    whole = tatoeba_result(rows, tmp_path, {"name": "x"})
+    whole = tatoeba_result(ROWS, tmp_path, {"name": "x"})
     assert whole.scores["xx->eng 28"] == 50.0 and whole.scores["eng->xx 36"] == 60.0
-    part = tatoeba_result(rows[:20], tmp_path, {"name": "x"})
-    assert part.scores.keys() == set(DIRECTIONS)
+    assert tatoeba_result(ROWS[:20], tmp_path, {"name": "x"}).scores.keys() == set(DIRECTIONS)
 
 
 def test_published_numbers_are_those_of_lasers_own_sets(tmp_path: Path) -> None:
-    rows = [{"language": code, "pairs": PAIRS[code], "xx->eng": 50.0, "eng->xx": 60.0} for code in PAIRS]
-    encoder = {"name": "x"}
     assert (PAIRS["fra"], PAIRS["tha"]) == (1000, 548)
-    assert tatoeba_result(rows, tmp_path, encoder).benchmark == "tatoeba"
-    assert tatoeba_result([*rows, rows[0] | {"pairs": 999}], tmp_path, encoder).benchmark is None
-    assert tatoeba_result([rows[0] | {"language": "ber"}], tmp_path, encoder).benchmark is None
+    other = [[*ROWS, ROWS[0] | {"pairs": 999}], [ROWS[0] | {"language": "ber"}]]
+    found = [tatoeba_result(rows, tmp_path, {"name": "x"}).benchmark for rows in (ROWS, *other)]
+    assert found == ["tatoeba", None, None]
     (tmp_path / "codeswitch.fra.json").write_text("{}")  # sets of `eval codeswitch` have as many pairs
-    assert tatoeba_result(rows, tmp_path, encoder).benchmark is None
+    assert tatoeba_result(ROWS, tmp_path, {"name": "x"}).benchmark is None
