@@ -9,16 +9,18 @@ from typing import Any
 
 import click
 
-Table = Mapping[str, tuple[str, str]]
-"""Name -> (`module:attribute` of the Click command, one line of help), in the order of the help."""
-
 
 class LazyGroup(click.Group):
-    """A group whose help is printed from its table alone."""
+    """A group whose help is printed from its table alone.
 
-    def __init__(self, *args: Any, table: Table, **kwargs: Any) -> None:
+    Args:
+        table: One line of help for each command, in the order of the help.
+        package: Has a module for each command, in which it is called `command`.
+    """
+
+    def __init__(self, *args: Any, table: Mapping[str, str], package: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.table = table
+        self.table, self.package = table, package
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.table)
@@ -26,16 +28,15 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.table:
             return None
-        module, _, attribute = self.table[cmd_name][0].partition(":")
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command), f"{module}:{attribute} is not a Click command"
+        command = importlib.import_module(f"{self.package}.{cmd_name}").command
+        assert isinstance(command, click.Command)
         if ctx.auto_envvar_prefix:
             _name_in_environment(command, f"{ctx.auto_envvar_prefix}_{cmd_name}")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in self.table.items()])
+            formatter.write_dl(list(self.table.items()))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

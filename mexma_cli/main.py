@@ -22,30 +22,24 @@ from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
 from mexma_cli.lazy import LazyGroup
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "prepare": ("mexma_cli.commands.prepare:command", "Clean and tokenise parallel text for training."),
-    "train": ("mexma_cli.commands.train:command", "Train an encoder from a recipe."),
-    "report": ("mexma_cli.commands.report:command", "Show what came of training runs: table and curves."),
-    "embed": ("mexma_cli.commands.embed:command", "Turn a text file, one sentence a line, into vectors."),
-    "merge": (
-        "mexma_cli.commands.merge:command",
-        "Put embedding stores together, parts of a text or others.",
-    ),
-    "project": (
-        "mexma_cli.commands.project:command",
-        "Take the meaning or the language of stored vectors.",
-    ),
-    "mine": ("mexma_cli.commands.mine:command", "Find the translations in two texts, best first."),
-    "score": ("mexma_cli.commands.score:command", "Score each line of an existing bitext."),
-    "search": ("mexma_cli.commands.search:command", "Find the best target of every query."),
-    "knn": ("mexma_cli.commands.knn:command", "Find the neighbours of two texts, and keep them."),
-    "tune": ("mexma_cli.commands.tune:command", "Find the best score threshold: gold list or planted pairs."),
-    "eval": ("mexma_cli.commands.eval:command", "Measure an encoder on the papers' benchmarks."),
-    "augment": ("mexma_cli.commands.augment:command", "Make hard negatives for xsim++ of an English text."),
-    "convert": ("mexma_cli.commands.convert:command", "Exchange vectors with other tools (LASER, NumPy)."),
-    "info": ("mexma_cli.commands.info:command", "Say what a file or folder is, and check it."),
+COMMANDS = {
+    "prepare": "Clean and tokenise parallel text for training.",
+    "train": "Train an encoder from a recipe.",
+    "report": "Show what came of training runs: table and curves.",
+    "embed": "Turn a text file, one sentence a line, into vectors.",
+    "merge": "Put embedding stores together, parts of a text or others.",
+    "project": "Take the meaning or the language of stored vectors.",
+    "mine": "Find the translations in two texts, best first.",
+    "score": "Score each line of an existing bitext.",
+    "search": "Find the best target of every query.",
+    "knn": "Find the neighbours of two texts, and keep them.",
+    "tune": "Find the best score threshold: gold list or planted pairs.",
+    "eval": "Measure an encoder on the papers' benchmarks.",
+    "augment": "Make hard negatives for xsim++ of an English text.",
+    "convert": "Exchange vectors with other tools (LASER, NumPy).",
+    "info": "Say what a file or folder is, and check it.",
 }
-"""Name -> (`module:attribute` of the Click command, one line of help), in the order of the road."""
+"""The files of `commands/`, each with a line of help, in the order of the road."""
 
 EPILOG = """\b
 Examples:
@@ -212,6 +206,7 @@ def _set_up_logging(verbosity: int) -> None:
 @click.group(
     cls=RoadGroup,
     table=COMMANDS,
+    package="mexma_cli.commands",
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "MEXMA"},
 )

@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 
 from mexma_cli import __version__, main
 from mexma_cli.errors import MexmaError
+from tests.command import fails, ok, run
 from tests.processes import MEXMA, Program
 
 Boom = Callable[[Callable[[], None]], Result]
@@ -34,14 +35,14 @@ def run_module(*args: str, **kwargs: object) -> subprocess.CompletedProcess[str]
 def run_boom(monkeypatch: pytest.MonkeyPatch) -> Boom:
     """Runs `mexma boom`, a command whose body is the function given."""
 
-    def run(body: Callable[[], None]) -> Result:
-        module = types.ModuleType("boom_command")
+    def boom(body: Callable[[], None]) -> Result:
+        module = types.ModuleType("boom")
         module.command = click.command("boom")(body)  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "boom_command", module)
-        monkeypatch.setitem(main.COMMANDS, "boom", ("boom_command:command", "Fails."))
-        return CliRunner().invoke(main.cli, ["boom"])
+        monkeypatch.setitem(sys.modules, "mexma_cli.commands.boom", module)
+        monkeypatch.setitem(main.COMMANDS, "boom", "Fails.")
+        return run("boom")
 
-    return run
+    return boom
 
 
 def raising(error: BaseException) -> Callable[[], None]:
@@ -68,19 +69,15 @@ def test_help_imports_little() -> None:
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_help_lists_the_commands_in_order(flag: str) -> None:
-    result = CliRunner().invoke(main.cli, [flag])
-    assert result.exit_code == 0
+    result = ok(run(flag))
     listed = result.stdout.split("Commands:")[1].split("Examples:")[0].split("\n")
     assert [line.split()[0] for line in listed if line.strip()] == list(main.COMMANDS)
 
 
 @pytest.mark.parametrize("name", list(main.COMMANDS))
 def test_every_command_is_there_with_help(name: str) -> None:
-    module, _, attribute = main.COMMANDS[name][0].partition(":")
-    command = getattr(importlib.import_module(module), attribute)
-    assert command.help
-    result = CliRunner().invoke(main.cli, [name, "--help"])
-    assert result.exit_code == 0, result.output
+    assert importlib.import_module(f"mexma_cli.commands.{name}").command.help
+    result = ok(run(name, "--help"))
     assert result.stdout.startswith(f"Usage: cli {name}")
 
 
@@ -89,27 +86,20 @@ def test_version() -> None:
 
 
 def test_unknown_command_names_the_nearest() -> None:
-    result = CliRunner().invoke(main.cli, ["mien"])
-    assert result.exit_code == 2
-    assert "No such command 'mien'. Did you mean 'mine'?" in result.stderr
+    result = fails(run("mien"), 2, "No such command 'mien'. Did you mean 'mine'?")
     assert result.stdout == ""
 
 
 def test_unknown_command_without_a_near_one_lists_all() -> None:
-    result = CliRunner().invoke(main.cli, ["zzzzz"])
-    assert result.exit_code == 2
-    assert "prepare, train, report, embed, merge, project, mine" in result.stderr
+    fails(run("zzzzz"), 2, "prepare, train, report, embed, merge, project, mine")
 
 
 def test_quiet_and_verbose_contradict() -> None:
-    result = CliRunner().invoke(main.cli, ["-q", "-v", "info", "x"])
-    assert result.exit_code == 2
-    assert "-q and -v" in result.stderr
+    fails(run("-q", "-v", "info", "x"), 2, "-q and -v")
 
 
 def test_mexma_error_is_message_and_hint(run_boom: Boom) -> None:
-    result = run_boom(raising(MexmaError("a.txt, line 3: not UTF-8", "convert it")))
-    assert result.exit_code == 1
+    result = fails(run_boom(raising(MexmaError("a.txt, line 3: not UTF-8", "convert it"))), 1)
     assert result.stderr == "error: a.txt, line 3: not UTF-8\nhint: convert it\n"
     assert result.stdout == ""
 
@@ -119,9 +109,7 @@ def test_mexma_error_without_hint(run_boom: Boom) -> None:
 
 
 def test_wrong_usage_is_2(run_boom: Boom) -> None:
-    result = run_boom(raising(click.UsageError("not so")))
-    assert result.exit_code == 2
-    assert "not so" in result.stderr
+    fails(run_boom(raising(click.UsageError("not so"))), 2, "not so")
 
 
 def test_debug_shows_the_traceback(run_boom: Boom, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,8 +123,7 @@ def test_other_errors_are_ours_and_not_hidden(run_boom: Boom) -> None:
 
 
 def test_interrupt_is_130(run_boom: Boom) -> None:
-    result = run_boom(raising(KeyboardInterrupt()))
-    assert result.exit_code == 130
+    result = fails(run_boom(raising(KeyboardInterrupt())), 130)
     assert result.stderr.strip() == "interrupted"
 
 
@@ -181,23 +168,20 @@ def test_nohup_is_not_overruled() -> None:
     ],
 )
 def test_disk_errors_name_the_file(run_boom: Boom, code: int, message: str, hint: str) -> None:
-    result = run_boom(raising(OSError(code, os.strerror(code), "out.emb/vectors")))
-    assert result.exit_code == 1
+    result = fails(run_boom(raising(OSError(code, os.strerror(code), "out.emb/vectors"))), 1)
     assert result.stderr.startswith(f"error: {message}\nhint: ")
     assert hint in result.stderr
 
 
 def test_too_little_memory_is_a_message(run_boom: Boom) -> None:
-    result = run_boom(lambda: np.zeros(1 << 57))
-    assert result.exit_code == 1
+    result = fails(run_boom(lambda: np.zeros(1 << 57)), 1)
     assert result.stderr.startswith("error: not enough memory: Unable to allocate 1.00 EiB for an array")
     assert "\nhint: end other programs" in result.stderr
     assert run_boom(raising(MemoryError())).stderr.startswith("error: not enough memory\nhint: ")
 
 
 def test_closed_pipe_is_quiet(run_boom: Boom) -> None:
-    result = run_boom(raising(BrokenPipeError(errno.EPIPE, "Broken pipe")))
-    assert result.exit_code == 1
+    result = fails(run_boom(raising(BrokenPipeError(errno.EPIPE, "Broken pipe"))), 1)
     assert result.stderr == ""
 
 

@@ -13,20 +13,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.lazy import LazyGroup, Table
+from mexma_cli.lazy import LazyGroup
 
 if TYPE_CHECKING:
     from mexma_cli.reporting.result import Heading
 
 
-def _table() -> Table:
+def _table() -> dict[str, str]:
     """The commands in the files of this folder, which are read as text and not imported."""
     files = sorted(path for path in Path(__file__).parent.glob("*.py") if path.stem != "__init__")
     docstrings = {path.stem: ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) for path in files}
-    return {
-        name: (f"{__name__}.{name}:command", (docstring or "").partition("\n")[0])
-        for name, docstring in docstrings.items()
-    }
+    return {name: (docstring or "").partition("\n")[0] for name, docstring in docstrings.items()}
 
 
 def headings() -> Mapping[str, Heading]:
@@ -49,7 +46,7 @@ Every command prints a table with the published numbers beside ours where the ta
 object with --json; -o keeps the result for `mexma report`."""
 
 
-@click.group("eval", cls=LazyGroup, table=TABLE, epilog=EPILOG)
+@click.group("eval", cls=LazyGroup, table=TABLE, package=__name__, epilog=EPILOG)
 def command() -> None:
     """Measure an encoder as the papers do, on the benchmarks' files as they are published.
 
