@@ -23,7 +23,7 @@ from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
-    from mexma_cli.stages.embed.embed import EmbedOptions, Progress
+    from mexma_cli.stages.embed.embed import EmbedOptions, EmbedProgress
     from mexma_cli.stages.embed.workers import Rank
     from mexma_cli.store.embeddings import EmbeddingStore
 
@@ -199,7 +199,7 @@ def _here(corpus: Path, output: Path, encoder: EncoderChoice, options: EmbedOpti
 
 
 def _embedded(
-    corpus: Path, output: Path, encoder: EncoderChoice, options: EmbedOptions, on_progress: Progress
+    corpus: Path, output: Path, encoder: EncoderChoice, options: EmbedOptions, on_progress: EmbedProgress
 ) -> tuple[EmbeddingStore, SentenceEncoder]:
     from mexma_cli.stages.embed.embed import at_work, embed_file
     from mexma_cli.text.lines import scan, spooled
@@ -221,7 +221,7 @@ def _as_rank(rank: Rank, corpus: Path, output: Path, encoder: EncoderChoice, opt
     with ExitStack() as stack:
         meter = _Meter(stack)
 
-        def embed(part: tuple[int, int] | None, on_progress: Progress) -> EmbeddingStore:
+        def embed(part: tuple[int, int] | None, on_progress: EmbedProgress) -> EmbeddingStore:
             return _embedded(corpus, output, encoder, replace(options, part=part), on_progress)[0]
 
         store = embed_as_rank(

@@ -82,12 +82,7 @@ def opened(
     stack: ExitStack, paths: Sequence[Path], encoder: EncoderChoice, **how: Any
 ) -> list[EmbeddingStore]:
     """`open_inputs`, with a bar while texts are embedded."""
-    return open_inputs(stack, paths, encoder, **how, on_progress=embedding_bar(stack))
-
-
-def embedding_bar(stack: ExitStack) -> Callable[[int, int], None]:
-    """`progress_bar` for texts that are embedded on the way."""
-    return progress_bar(stack, "embedding", "line")
+    return open_inputs(stack, paths, encoder, **how, on_progress=progress_bar(stack, "embedding", "line"))
 
 
 def progress_bar(stack: ExitStack, description: str, unit: str = "tile") -> Callable[[int, int], None]:

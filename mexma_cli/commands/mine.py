@@ -16,7 +16,6 @@ from mexma_cli.commands.inputs import (
     check_inputs,
     check_outputs,
     command_line,
-    embedding_bar,
     is_typed,
     progress_bar,
 )
@@ -183,7 +182,7 @@ def command(
     job = MiningJob(paths, languages, settings, files, kind, documents, neighbours, report)
     started = time.monotonic()
     with ExitStack() as stack:
-        bars = embedding_bar(stack), progress_bar(stack, "mining")
+        bars = progress_bar(stack, "embedding", "line"), progress_bar(stack, "mining")
         mined, changed = mine_files(job, encoder, command_line(), *bars)
     _tell(mined, settings, time.monotonic() - started)
     if changed:

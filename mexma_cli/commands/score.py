@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.commands.inputs import check_inputs, embedding_bar, progress_bar, tsv_outputs
+from mexma_cli.commands.inputs import check_inputs, progress_bar, tsv_outputs
 from mexma_cli.commands.options import (
     EncoderChoice,
     encoder_options,
@@ -80,7 +80,8 @@ def command(
     outputs = tsv_outputs(output, (*bitext, *(background or ())))
     started = time.monotonic()
     with only_process(outputs), ExitStack() as stack:
-        stores = open_bitext(stack, bitext, background or (), encoder, embedding_bar(stack))
+        embedding = progress_bar(stack, "embedding", "line")
+        stores = open_bitext(stack, bitext, background or (), encoder, embedding)
         scored = score(
             stores[0],
             stores[1],

@@ -95,23 +95,12 @@ def command(
             )
         if is_typed("k"):
             raise click.UsageError(
-                f"-k is of neighbourhoods, and --query has none; sentences to print: -n {k}"
+                f"-k is the size of neighbourhoods, and --query has none; to print {k} sentences: -n {k}"
             )
         _typed(inputs[0], query, top or TYPED_TOP, output, encoder)
         return
+    top = top or 1
     check_inputs(inputs)
-    _every(inputs, top or 1, margin or DEFAULT_MARGIN, k, output, encoder)
-
-
-def _every(
-    inputs: tuple[Path, ...],
-    top: int,
-    margin: str,
-    k: int,
-    output: Path | None,
-    encoder: EncoderChoice,
-) -> None:
-    """The best sentences for every line of QUERIES."""
     from mexma_cli.stages.search.search import hit_lines, search
     from mexma_cli.text.writing import only_process, write_chunks
 
@@ -120,7 +109,7 @@ def _every(
     with only_process(outputs), ExitStack() as stack:
         queries, target = opened(stack, inputs, encoder)
         bar = progress_bar(stack, "searching")
-        hits = search(queries, target, top=top, margin=margin, k=k, on_progress=bar)
+        hits = search(queries, target, top=top, margin=margin or DEFAULT_MARGIN, k=k, on_progress=bar)
         replaced = write_chunks(outputs, hit_lines(queries, target, hits, top > 1))
     seconds = time.monotonic() - started
     queries_done = counted(len(hits.rows), "query", "queries")

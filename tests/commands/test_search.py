@@ -123,7 +123,7 @@ def test_refusals(folder: Path, tiny_encoder: Path) -> None:
         (2, "--query searches in a store", text, "--query", "a"),
         (2, "--query is empty", store, "--query", " "),
         (2, "--margin ratio needs the neighbourhoods", store, "--query", "a", "--margin", "ratio"),
-        (2, "-k is of neighbourhoods, and --query has none", store, "--query", "a", "-k", "8"),
+        (2, "-k is the size of neighbourhoods, and --query has none", store, "--query", "a", "-k", "8"),
         (2, "Only one of the inputs can be stdin", "-", "-"),
         (2, "are embedded already", store, store, "--model", tiny_encoder),
         (2, "0 is not in the range", store, store, "-n", "0"),

@@ -32,7 +32,7 @@ from mexma_cli.text.normalise import cleaner
 
 log = logging.getLogger(__name__)
 
-Progress = Callable[[int, int, int], object]
+EmbedProgress = Callable[[int, int, int], object]
 """Called with rows done, rows in all, and tokens that this run has embedded."""
 
 
@@ -65,7 +65,7 @@ def embed_file(
     *,
     argv: Sequence[str] = (),
     rows_per_shard: int = ROWS_PER_SHARD,
-    on_progress: Progress | None = None,
+    on_progress: EmbedProgress | None = None,
 ) -> EmbeddingStore:
     """Embed every line of a text, equal lines once, in memory that does not grow with the text.
 
@@ -100,7 +100,7 @@ def embed_file(
         append=options.append,
     )
     first, last = part_rows(*part, text.lines) if part else (0, text.lines)
-    clean = cleaner(options.language) if options.clean else None
+    clean = cleaner(options.language) if options.clean else str
     embedding = _Embedding(writer, encoder, clean, last - first, on_progress)
     read = _Checksum(text.bytes)
     with writer:
@@ -161,9 +161,9 @@ class _Embedding:
         self,
         writer: EmbeddingWriter,
         encoder: SentenceEncoder,
-        clean: Callable[[str], str] | None,
+        clean: Callable[[str], str],
         rows: int,
-        on_progress: Progress | None,
+        on_progress: EmbedProgress | None,
     ) -> None:
         self._writer, self._encoder, self._clean, self._rows = writer, encoder, clean, rows
         self._on_progress = on_progress or (lambda rows, total, tokens: None)
@@ -182,7 +182,7 @@ class _Embedding:
         self._tell(before, 0)
         size, row = self._writer.rows_per_shard, 0
         for chunk in _chunks(islice(lines, before), size):
-            self._seen.first_rows(self._as_embedded(chunk), row)
+            self._seen.first_rows(list(map(self._clean, chunk)), row)
             row += len(chunk)
         for chunk in _chunks(lines, size):
             self._embed(chunk)
@@ -192,7 +192,7 @@ class _Embedding:
     def _embed(self, chunk: Sequence[str]) -> None:
         """Embed the lines that are new, and copy the vectors of the others."""
         start, encoder = self._writer.rows_done, self._encoder
-        texts = self._as_embedded(chunk)
+        texts = list(map(self._clean, chunk))
         rows = self._seen.first_rows(texts, start) - start
         new = rows == np.arange(len(texts))
         earlier = rows < 0
@@ -212,9 +212,6 @@ class _Embedding:
             duplicates=sum(not is_blank(text) for text in repeated),
         )
         self._tell(len(repeated), 0)
-
-    def _as_embedded(self, lines: Sequence[str]) -> Sequence[str]:
-        return [self._clean(line) for line in lines] if self._clean else lines
 
     def _tell(self, rows: int, tokens: int) -> None:
         self._done += rows

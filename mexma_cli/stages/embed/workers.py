@@ -26,9 +26,9 @@ from mexma_cli.store.merge import check_output
 if TYPE_CHECKING:
     from torch.distributed import Store
 
-    from mexma_cli.stages.embed.embed import Progress
+    from mexma_cli.stages.embed.embed import EmbedProgress
 
-    EmbedPart = Callable[[tuple[int, int] | None, Progress], EmbeddingStore]
+    EmbedPart = Callable[[tuple[int, int] | None, EmbedProgress], EmbeddingStore]
 
 _GPU_THREADS = 4
 _COUNTS = ("rows", "total", "tokens")
@@ -130,7 +130,7 @@ def embed_as_rank(
     *,
     argv: Sequence[str] = (),
     overwrite: bool = False,
-    on_progress: Progress | None = None,
+    on_progress: EmbedProgress | None = None,
 ) -> EmbeddingStore | None:
     """Embed this process's part; the first process waits for all and merges them.
 
@@ -184,13 +184,13 @@ def embed_as_rank(
 
 
 class SharedProgress:
-    """What all processes have done, added up in a key-value store that they share; call it as `Progress`.
+    """What all processes have done, added up in a key-value store that they share; an `EmbedProgress`.
 
     Args:
         on_progress: Called in process 0 with the sums, as soon as all processes have begun.
     """
 
-    def __init__(self, store: Store, rank: Rank, on_progress: Progress | None) -> None:
+    def __init__(self, store: Store, rank: Rank, on_progress: EmbedProgress | None) -> None:
         self._store, self._rank, self._on_progress = store, rank, on_progress
         self._told: tuple[int, ...] | None = None
 

@@ -189,15 +189,17 @@ def test_killed_and_started_again_gives_the_same_bytes(
     assert not (tmp_path / "fra.emb.partial").exists()
 
 
+def other_disk(*_: object) -> None:
+    """In place of what gives a file a second name."""
+    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+
 def test_a_full_disk_leaves_the_old_store_whole(
     parts: list[EmbeddingStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = write(tmp_path / "fra.emb", 0, 3)
     before = content(old.path)
     calls = 0
-
-    def other_disk(*_: object) -> None:
-        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
     def full(*_: object) -> None:
         nonlocal calls
@@ -218,9 +220,6 @@ def test_a_full_disk_leaves_the_old_store_whole(
 def test_copies_are_checked(
     parts: list[EmbeddingStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def other_disk(*_: object) -> None:
-        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-
     monkeypatch.setattr(os, "link", other_disk)
     merged = merge_stores(parts, tmp_path / "fra.emb")
     merged.verify()
