@@ -44,10 +44,6 @@ def bytes_needed(n: int, m: int, dim: int, k: int, rows: int) -> int:
     )
 
 
-Taker = Callable[[Block, int], None]
-"""Takes a block of x, and the number of its first row."""
-
-
 class Sweep:
     """One pass over all tiles: y inside x, so that only a part of x is ever held.
 
@@ -98,7 +94,7 @@ class Sweep:
         in_all = -(-n // high) * across
         rows, top, start = place
         while top < n:
-            x = self._x_block(top, min(top + rows, n))
+            x = self.left.block(top, min(top + rows, n), self.arithmetic, *self.centres)
             while start < m:
                 take = self._taker(self._y_block(start, min(start + wide, m)), start, in_order)
                 for at in range(0, len(x), high):
@@ -117,16 +113,18 @@ class Sweep:
             if journal and top < n and journal.due():
                 journal.save(Place(rows, top, start), self.forward, self.backward)
 
-    def _x_block(self, start: int, stop: int) -> Block:
-        return self.left.block(start, stop, self.arithmetic, *self.centres)
-
     def _y_block(self, start: int, stop: int) -> Block:
         block = self.right.block(start, stop, self.arithmetic, *self.centres[::-1])
         block.bias[:] -= self.offset
         return block
 
-    def _taker(self, y: Block, first_column: int, in_order: InOrder[int, object]) -> Taker:
-        """A function that searches all pairs of some rows of x with those of y, and updates both lists."""
+    def _taker(
+        self, y: Block, first_column: int, in_order: InOrder[int, object]
+    ) -> Callable[[Block, int], None]:
+        """A function that searches all pairs of rows of y with a block of x, and updates both lists.
+
+        It takes the block and the number of its first row.
+        """
         columns = self.backward[first_column : first_column + len(y)]
         if self.device is not None:
             there = self.device.put(y)

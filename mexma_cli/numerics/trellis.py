@@ -79,7 +79,7 @@ class QuantisedMatrix:
         for each, (codes, scales, levels) in self.parts.items():
             own = self.bits[places] == each
             within = torch.from_numpy(self._within[places[own]])
-            codes[within], scales[within], _ = encode(rows[torch.from_numpy(own)], each, levels)
+            codes[within], scales[within] = encode(rows[torch.from_numpy(own)], each, levels)
         self._computed[places] = False
 
     def __len__(self) -> int:
@@ -140,27 +140,24 @@ class QuantisedMatrix:
 _PARTS = ("codes", "scales", "levels")
 
 
-def encode(
-    rows: torch.Tensor, bits: int, levels: torch.Tensor | None = None
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def encode(rows: torch.Tensor, bits: int, levels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Quantise rows with the least squared error, found by a Viterbi search.
 
     Args:
         rows: [N, D].
         bits: Bits a number, of `BITS`.
-        levels: For numbers of variance 1; None: fitted to the rows.
+        levels: For numbers of variance 1 (`fitted`).
 
     Returns:
-        Codes, uint8 [N, D * bits / 8] rounded up, float16 scales [N], and float16 levels [256 << bits].
+        Codes, uint8 [N, D * bits / 8] rounded up, and float16 scales [N].
     """
-    levels = fitted(rows, bits) if levels is None else levels
     rows = _padded(rows, bits)
     windows = _searched(_unit(rows), levels.float())
     chosen = levels.float()[windows]
     scales = (rows * chosen).sum(dim=1) / chosen.square().sum(dim=1).clamp_min(_TINY)
     shifts = torch.arange(8 - bits, -1, -bits)
     own = (windows & (1 << bits) - 1).unflatten(1, (-1, 8 // bits))
-    return (own << shifts).sum(dim=2).to(torch.uint8), scales.half(), levels
+    return (own << shifts).sum(dim=2).to(torch.uint8), scales.half()
 
 
 def restore(codes: torch.Tensor, scales: torch.Tensor, table: torch.Tensor, dim: int) -> torch.Tensor:

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST
-from mexma_cli.recipe import Corpus, Data
+from mexma_cli.recipe import Data
 from mexma_cli.stages.prepare.corpora import Bitext
 from mexma_cli.stages.prepare.selection import CAP_SEED, PairSelection, select
 from mexma_cli.store.pairs import TokenisedPairs, TokenisedPairsManifest, TokenisedPairsWriter
@@ -60,8 +60,11 @@ class Quota:
     data: Data
     kept: int = 0
 
-    def limit(self, corpus: Corpus) -> int | None:
+    def limit(self, bitext: Bitext) -> int | None:
         """None: all."""
+        corpus = bitext.corpus
+        if not bitext.parts:
+            return 0
         limits = [corpus.cap] if corpus.cap else []
         if self.data.cap_per_language:
             limits.append(max(0, self.data.cap_per_language - self.kept))
@@ -112,7 +115,7 @@ class LanguageWorker:
         """
         quota, plans = Quota(self.data), []
         for place, bitext in enumerate(chain):
-            limit = self._limit(quota, bitext)
+            limit = quota.limit(bitext)
             settings = self._settings(bitext, limit)
             selection = self.selections.get(bitext.path)
             before = prepared(bitext.path)
@@ -138,7 +141,7 @@ class LanguageWorker:
         backend, keeps_end, digest = load_backend(tokenizer.read_text(encoding="utf-8"))
         quota, reports = Quota(self.data), []
         for bitext in chain:
-            limit = self._limit(quota, bitext)
+            limit = quota.limit(bitext)
             settings = self._settings(bitext, limit) | self._tokens(digest)
             manifest = prepared(bitext.path)
             reused = manifest is not None and manifest.settings == settings
@@ -157,16 +160,13 @@ class LanguageWorker:
         """The reports of a chain that was prepared before with the same settings; None if it was not."""
         quota, reports = Quota(self.data), []
         for bitext in chain:
-            limit = self._limit(quota, bitext)
+            limit = quota.limit(bitext)
             manifest = prepared(bitext.path)
             if manifest is None or manifest.settings != self._settings(bitext, limit) | self._tokens(digest):
                 return None
             quota.kept += _chosen(manifest)
             reports.append(_report(bitext, manifest, True, limit))
         return reports
-
-    def _limit(self, quota: Quota, bitext: Bitext) -> int | None:
-        return quota.limit(bitext.corpus) if bitext.parts else 0
 
     def _settings(self, bitext: Bitext, limit: int | None) -> dict[str, Any]:
         """The settings that decide the text of a store; files that are not needed are left out."""

@@ -89,7 +89,7 @@ def _look(bitext: Bitext, quota: Quota) -> PlannedCorpus:
         pairs += found[0][0]
         size += sum(text for _, text, _ in found)
         counted &= found[0][2]
-    limit = quota.limit(bitext.corpus)
+    limit = quota.limit(bitext)
     used = pairs if limit is None else min(pairs, limit)
     disk = round(used * (size / max(1, pairs) / BYTES_PER_TOKEN * _ID + _OFFSETS)) if used else 0
     return PlannedCorpus(
