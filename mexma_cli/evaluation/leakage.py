@@ -50,7 +50,7 @@ def measure_leakage(
             rows.append(row | {part: both[place] for part, both in found.items()})
     for one in sets:
         left, right = _parts(embed(one.left), split), _parts(embed(one.right), split)
-        correlations = {part: score_pairs(left[part], right[part], one.gold).spearman for part in left}
+        correlations = {part: score_pairs(left[part], right[part], one.gold)["spearman"] for part in left}
         row = {"data": one.name, "measure": SPEARMAN, "pairs": len(one.gold)}
         rows.append(row | correlations)
     return rows

@@ -70,7 +70,7 @@ def measure(data: PoolingData, embed: Embed) -> Numbers:
         both = measure_xsimpp(data.aligned, data.hard, embed).values()
         found["xsim++"] = [one.error_rate for one, _ in both]
     if data.sets:
-        found["STS"] = [score_pairs(embed(p.left), embed(p.right), p.gold).spearman for p in data.sets]
+        found["STS"] = [score_pairs(embed(p.left), embed(p.right), p.gold)["spearman"] for p in data.sets]
     return found
 
 

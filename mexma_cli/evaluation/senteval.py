@@ -72,14 +72,6 @@ class Protocol:
     fits: int
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Percent; `f1` of class 1 for MRPC only."""
-
-    accuracy: float
-    f1: float | None = None
-
-
 def protocol(task: str, splits: Collection[str], kfold: int) -> Protocol:
     """SentEval's protocol for a task, or the nearest one that needs no more than these splits.
 
@@ -121,8 +113,8 @@ def check_classes(task: str, classes: Mapping[str, Collection[Any]], kfold: int)
 
 def run_task(
     task: str, features: Mapping[str, Features], kfold: int, on_fit: OnFit = lambda: None
-) -> Outcome:
-    """Accuracy by the protocol that `protocol` names for these splits.
+) -> dict[str, float | None]:
+    """`accuracy` by the protocol that `protocol` names for these splits; for MRPC `f1` of class 1. Percent.
 
     Raises:
         MexmaError: A class has too few examples for so many folds.
@@ -144,7 +136,7 @@ def run_task(
         found = _fitted(train, penalty, on_fit).predict(test.vectors)
         accuracies.append(100 * np.mean(found == test.classes))
         f1s.append(_f1(found, test.classes))
-    return Outcome(float(np.mean(accuracies)), float(np.mean(f1s)) if task == "MRPC" else None)
+    return {"accuracy": float(np.mean(accuracies)), "f1": float(np.mean(f1s)) if task == "MRPC" else None}
 
 
 def best_penalty(data: Features, kfold: int, penalties: Sequence[float], on_fit: OnFit) -> float:
@@ -232,9 +224,8 @@ def evaluate(
                 "validation": steps.name,
                 "as published": "yes" if steps.as_published and whole else "no",
                 "examples": examples,
-                "accuracy": found.accuracy,
-                "f1": found.f1,
             }
+            | found
         )
     as_published = {row["task"]: row["accuracy"] for row in rows if row["as published"] == "yes"}
     scores = as_published or {"accuracy": fmean(row["accuracy"] for row in rows)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -25,16 +24,9 @@ PUBLISHED = {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16"
 ALIASES = {"sts-test": "STSBenchmark"}
 
 
-@dataclass(frozen=True)
-class StsScores:
-    """Correlations of cosines with people's scores, in percent; None where one side is constant."""
-
-    spearman: float | None
-    pearson: float | None
-
-
-def score_pairs(left: np.ndarray, right: np.ndarray, gold: np.ndarray) -> StsScores:
-    """How well the cosines of n pairs follow their gold scores.
+def score_pairs(left: np.ndarray, right: np.ndarray, gold: np.ndarray) -> dict[str, float | None]:
+    """`spearman` and `pearson` of the cosines of n pairs and their gold scores: percent, or None where one
+    side is constant.
 
     Args:
         left, right: float [n, dim].
@@ -46,8 +38,8 @@ def score_pairs(left: np.ndarray, right: np.ndarray, gold: np.ndarray) -> StsSco
     if len(gold) < 2:
         raise MexmaError(f"a correlation needs two pairs at least, not {len(gold)}")
     similarities = cosines(left, right)
-    found = spearman(similarities, gold), pearson(similarities, gold)
-    return StsScores(*(None if math.isnan(value) else 100 * value for value in found))
+    found = {"spearman": spearman(similarities, gold), "pearson": pearson(similarities, gold)}
+    return {name: None if math.isnan(value) else 100 * value for name, value in found.items()}
 
 
 def cosines(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -114,15 +106,9 @@ def correlations(pairs: ScoredPairs, embed: Embed) -> Iterator[dict[str, Any]]:
         if len(set(pairs.gold[places].tolist())) < 2:
             continue  # a part with one score correlates with nothing
         found = score_pairs(left[places], right[places], pairs.gold[places])
-        if found.spearman is None:
+        if found["spearman"] is None:
             log.warning("warning: %s, %s: all cosines are equal, which correlates with nothing", name, part)
-        yield {
-            "data set": name,
-            "part": part,
-            "pairs": len(places),
-            "spearman": found.spearman,
-            "pearson": found.pearson,
-        }
+        yield {"data set": name, "part": part, "pairs": len(places)} | found
     if pairs.unscored:
         unscored = counted(pairs.unscored, "pair is", "pairs are")
         log.info("%s: %s left out, which were published without a score", name, unscored)
