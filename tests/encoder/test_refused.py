@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -218,8 +219,7 @@ def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
 
 
-def own_code(folder: Path, crater: Path, change: str) -> None:
-    source = OWN_CODE.format(crater=str(crater), change=change)
+def own_code(folder: Path, source: str) -> None:
     (folder / "modeling_own.py").write_text(source, encoding="utf-8")
     change_json("config.json", auto_map={"AutoModel": "modeling_own.Own"})(folder)
 
@@ -229,7 +229,7 @@ def test_own_code_is_run_when_it_is_asked_for(
 ) -> None:
     folder = copy("labse")
     expected = SentenceEncoder.load(str(folder), "cpu").embed(texts)
-    own_code(folder, tmp_path / "crater", "pass")
+    own_code(folder, OWN_CODE.format(crater=str(tmp_path / "crater"), change="pass"))
     with pytest.raises(MexmaError, match="own Python code"):
         SentenceEncoder.load(str(folder), "cpu")
     assert not (tmp_path / "crater").exists()
@@ -255,8 +255,7 @@ def test_own_code_with_a_single_number_and_with_integers(
 ) -> None:
     folder = copy("labse")
     expected = SentenceEncoder.load(str(folder), "cpu").embed(texts)
-    own_code(folder, tmp_path / "crater", "pass")
-    (folder / "modeling_own.py").write_text(WITH_NUMBERS, encoding="utf-8")
+    own_code(folder, WITH_NUMBERS)
     numbers = {"scale": torch.tensor(1.0), "places": torch.arange(4000, 4003)}
     save_file(load_file(folder / WEIGHTS) | numbers, folder / WEIGHTS, {"format": "pt"})
     encoder = SentenceEncoder.load(str(folder), "cpu", trust_remote_code=True)
@@ -265,15 +264,9 @@ def test_own_code_with_a_single_number_and_with_integers(
     assert torch.equal(load_file(tmp_path / "saved" / WEIGHTS)["places"], numbers["places"])
 
 
-def test_own_code_that_attends_in_its_own_way_is_refused(
-    copy: Callable[[str], Path], tmp_path: Path, own_modules: None
-) -> None:
-    folder = copy("labse")
-    own_code(folder, tmp_path / "crater", "options['packed_lengths'] = (sum(options['packed_lengths']),)")
-    with pytest.raises(MexmaError, match="does not attend through transformers' AttentionInterface"):
-        SentenceEncoder.load(str(folder), "cpu", trust_remote_code=True)
-
-
+TOGETHER = OWN_CODE.format(
+    crater=os.devnull, change="options['packed_lengths'] = (sum(options['packed_lengths']),)"
+)
 NARROW = """
 from transformers import BertModel
 
@@ -286,22 +279,18 @@ class Own(BertModel):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
+        (TOGETHER, "does not attend through transformers' AttentionInterface"),
         (NARROW, r"AttentionInterface \(.*unexpected keyword argument 'position_ids'\)"),
         ("import not_there\n", "cannot be loaded as an encoder: .* not found in your environment: not_there"),
         ("class Own(:\n", "cannot be loaded as an encoder: invalid syntax"),
     ],
-    ids=["no positions", "a package that is not there", "no Python"],
+    ids=["in its own way", "no positions", "a package that is not there", "no Python"],
 )
-def test_own_code_that_raises_is_told_by_a_message(
-    source: str,
-    message: str,
-    copy: Callable[[str], Path],
-    tmp_path: Path,
-    own_modules: None,
+def test_own_code_that_does_not_fit_is_told_by_a_message(
+    source: str, message: str, copy: Callable[[str], Path], own_modules: None
 ) -> None:
     folder = copy("labse")
-    own_code(folder, tmp_path / "crater", "pass")
-    (folder / "modeling_own.py").write_text(source, encoding="utf-8")
+    own_code(folder, source)
     with pytest.raises(MexmaError, match=message):
         SentenceEncoder.load(str(folder), "cpu", trust_remote_code=True)
 
