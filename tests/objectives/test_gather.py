@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,18 +17,12 @@ from torch.nn.parallel import DistributedDataParallel
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.objectives import losses
 from mexma_cli.objectives.bag.loss import Bag
-from mexma_cli.objectives.bag.settings import BagSettings
-from mexma_cli.objectives.base import Objective
+from mexma_cli.objectives.base import Objective, Start
 from mexma_cli.objectives.clft.loss import Clft
-from mexma_cli.objectives.clft.settings import ClftSettings
-from mexma_cli.objectives.contrastive.loss import Contrastive
-from mexma_cli.objectives.contrastive.settings import ContrastiveSettings
-from mexma_cli.objectives.dap.loss import Dap
-from mexma_cli.objectives.dap.settings import DapSettings
 from mexma_cli.objectives.gather import all_rows, global_mean
-from mexma_cli.objectives.mexma.loss import Mexma
-from mexma_cli.objectives.mexma.settings import MexmaSettings
 from mexma_cli.objectives.views import TokenPairs
+from mexma_cli.recipe import ObjectiveSettings
+from tests.objectives.pairs import token_ids
 
 ROWS = (2, 5)
 """Of process 0 and of process 1: not the same."""
@@ -95,21 +88,19 @@ def outcome(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> Terms:
     return {name: value.detach() for name, value in (terms | gradients).items()}
 
 
+HEAD = {"layers": 1, "heads": 2, "ffn": 32}
 OBJECTIVES: dict[str, dict[str, Any]] = {
     "baseline": {"name": "contrastive", "temperature": 0.2},
-    "one side": {"name": "mexma", "symmetric": False, "alpha": 0, "gamma": 0},
+    "one side": {"name": "mexma", "symmetric": False, "alpha": 0, "gamma": 0, "head": HEAD},
     "everything": {
         "name": "mexma",
         "align": "masked",
         "contrastive": 0.5,
         "koleo_global": True,
         "gamma": 0.2,
+        "head": HEAD,
     },
     "bag": {"name": "bag", "temperature": 0.2, "ngrams": [2, 3], "width": 40},
-}
-
-
-SYSTEMS: dict[str, dict[str, Any]] = {
     "tr": {"name": "contrastive", "direction": "forward", "projection": "tanh", "tlm": {"masking": 0.3}},
     "dap": {"name": "dap", "rtl": {"ratio": 0.6}},
     "dap both": {"name": "dap", "rtl": {"direction": "both", "layers": 1}},
@@ -120,42 +111,31 @@ SYSTEMS: dict[str, dict[str, Any]] = {
 def made(name: str, encoder: SentenceEncoder) -> Objective:
     """An objective by its name above, the same in every process."""
     torch.manual_seed(0)
-    head = {"layers": 1, "heads": 2, "ffn": 32}
-    if name in ("baseline", "tr"):
-        return Contrastive(encoder, ContrastiveSettings.model_validate((OBJECTIVES | SYSTEMS)[name]))
-    if name.startswith("dap"):
-        return Dap(encoder, DapSettings.model_validate(SYSTEMS[name]), None, languages=3)
-    if name == "clft":
-        teacher = copy.deepcopy(encoder)
+    chosen = ObjectiveSettings.chosen(OBJECTIVES[name])
+    start = Start(encoder, languages=3)
+    objective: Objective = chosen.losses().build(start, chosen)
+    if isinstance(objective, Clft):
         with torch.no_grad():
-            teacher.model.get_input_embeddings().weight.mul_(1.5)
-        return Clft(encoder, ClftSettings.model_validate(SYSTEMS[name]), teacher)
-    if name == "bag":
-        return Bag(encoder, BagSettings.model_validate(OBJECTIVES[name]))
-    return Mexma(encoder, MexmaSettings.model_validate(OBJECTIVES[name] | {"head": head}))
+            objective.teacher.model.get_input_embeddings().weight.mul_(1.5)
+    return objective
 
 
 def moment(encoder: str, sentences: Sentences, pairs: slice) -> torch.Tensor:
     """The second moment of sentence vectors after a step of training on some of the eight pairs."""
-    loaded = SentenceEncoder.load(encoder, "cpu")
-    sides = [[np.array(ids[1:-1]) for ids in loaded.tokenize(sentences[side])] for side in ("fra", "eng")]
-    words = made("bag", loaded)
-    assert isinstance(words, Bag) and words.training
-    words(words.batch(TokenPairs(list(zip(*sides, strict=True))[pairs])))
-    assert words.moment is not None
-    return words.moment
+    bag = made("bag", SentenceEncoder.load(encoder, "cpu"))
+    assert isinstance(bag, Bag) and bag.training
+    bag(bag.batch(TokenPairs(token_ids(bag.encoder, sentences)[pairs])))
+    assert bag.moment is not None
+    return bag.moment
 
 
 def gradients(
     encoder: str, sentences: Sentences, name: str, pairs: slice, wrap: Callable[[nn.Module], nn.Module]
 ) -> Terms:
     """Terms and gradients of an objective on some of the eight pairs."""
-    loaded = SentenceEncoder.load(encoder, "cpu")
-    sides = [[np.array(ids[1:-1]) for ids in loaded.tokenize(sentences[side])] for side in ("fra", "eng")]
-    objective = made(name, loaded).eval()  # no dropout
-    both = list(zip(*sides, strict=True))[pairs]
-    languages = (np.arange(8) % 3)[pairs]
-    views = objective.batch(TokenPairs(both, start=pairs.start, languages=languages))
+    objective = made(name, SentenceEncoder.load(encoder, "cpu")).eval()  # no dropout
+    ids, languages = token_ids(objective.encoder, sentences)[pairs], (np.arange(8) % 3)[pairs]
+    views = objective.batch(TokenPairs(ids, start=pairs.start, languages=languages))
     terms: Terms = wrap(objective)(views)
     torch.stack([objective.weights[key] * term for key, term in terms.items()]).sum().backward()
     found = {key: p.grad for key, p in objective.named_parameters() if p.grad is not None}
@@ -169,7 +149,7 @@ def one_process(rank: int, folder: str, encoder: str, sentences: Sentences) -> N
     x, y = (side[start:end] for side in data())
     found = {name: outcome(DistributedDataParallel(Wrapped(loss)), x, y) for name, loss in LOSSES.items()}
     half = slice(4 * rank, 4 * rank + 4)
-    for name in OBJECTIVES | SYSTEMS:
+    for name in OBJECTIVES:
         found[name] = gradients(encoder, sentences, name, half, DistributedDataParallel)
     found["moment"] = {"moment": moment(encoder, sentences, half)}
     torch.save(found, f"{folder}/{rank}.pt")
@@ -197,7 +177,7 @@ def test_two_processes_are_one_with_all_rows(name: str, found: list[dict[str, Te
             torch.testing.assert_close(process[name][key], value, msg=lambda text, key=key: f"{key}: {text}")
 
 
-@pytest.mark.parametrize("name", OBJECTIVES | SYSTEMS)
+@pytest.mark.parametrize("name", OBJECTIVES)
 def test_objectives_in_two_processes(
     name: str, found: list[dict[str, Terms]], tiny_encoder: Path, sentences: Sentences
 ) -> None:
