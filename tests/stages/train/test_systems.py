@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,55 +57,66 @@ def starts(masked_lms: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
     }
 
 
-def shrunk(recipe: Recipe, pairs: Path, start: Path | None, run: Path) -> dict[str, Any]:
-    """A recipe's keys with little text, a small encoder and three steps a phase."""
-    raw: dict[str, Any] = yaml.safe_load(recipe.to_yaml())
-    corpus = {"name": "pairs", "format": "tsv", "path": "{lang}.tsv", "languages": ["spa_Latn", "fra_Latn"]}
-    store = pairs / f"data-{start.name if start else 'new'}"
-    data = {"root": str(pairs), "store": str(store), "max_tokens": 32, "corpora": [corpus]}
-    raw |= {"run": str(run), "data": data, "dev": None}
-    if start is None:
-        raw["encoder"]["new"] |= {"layers": 1, "width": 32, "heads": 2, "ffn": 32}
-        raw["encoder"]["tokenizer"]["vocabulary"] = 400
-    else:
-        raw["encoder"]["from"] = str(start)
-    for phase in raw["phases"]:
-        phase["trainer"] |= {"steps": 3, "batch_pairs": 6, "log_every": 1, "device": "cpu"}
-    return raw
+Raw = dict[str, Any]
+Small = Callable[..., Raw]
 
 
-def parsed(raw: dict[str, Any], folder: Path) -> Recipe:
-    path = folder / "recipe.yaml"
+@pytest.fixture
+def small(pairs: Path, starts: dict[str, Path], tmp_path: Path) -> Small:
+    """A recipe's keys with little text, three steps a phase, and a small encoder: its own, or `start`."""
+
+    def shrunk(name: str, start: Path | None = None, run: str = "run") -> Raw:
+        recipe = load(name)
+        raw: Raw = yaml.safe_load(recipe.to_yaml())
+        if start is None and recipe.encoder.start is not None:
+            start = starts[recipe.encoder.start]
+        languages = ["spa_Latn", "fra_Latn"]
+        corpus = {"name": "pairs", "format": "tsv", "path": "{lang}.tsv", "languages": languages}
+        store = pairs / f"data-{start.name if start else 'new'}"
+        data = {"root": str(pairs), "store": str(store), "max_tokens": 32, "corpora": [corpus]}
+        raw |= {"run": str(tmp_path / run), "data": data, "dev": None}
+        if start is None:
+            raw["encoder"]["new"] |= {"layers": 1, "width": 32, "heads": 2, "ffn": 32}
+            raw["encoder"]["tokenizer"]["vocabulary"] = 400
+        else:
+            raw["encoder"]["from"] = str(start)
+        for phase in raw["phases"]:
+            phase["trainer"] |= {"steps": 3, "batch_pairs": 6, "log_every": 1, "device": "cpu"}
+        return raw
+
+    return shrunk
+
+
+def prepared(raw: Raw) -> Recipe:
+    """The recipe, read from a file, with its text prepared."""
+    path = Path(raw["run"]).with_name("recipe.yaml")
     path.write_text(yaml.safe_dump(raw), encoding="utf-8")
-    return load(path)
-
-
-def prepared(recipe: Recipe) -> Recipe:
+    recipe = load(path)
     if not Path(recipe.data.store).exists():
         prepare(recipe)
     return recipe
 
 
+def records(run: Path) -> list[Raw]:
+    return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+
+
 @pytest.mark.parametrize("name", RECIPES)
-def test_every_recipe_takes_three_steps(
-    name: str, pairs: Path, starts: dict[str, Path], tmp_path: Path
-) -> None:
-    recipe = load(name)
-    start = None if recipe.encoder.start is None else starts[recipe.encoder.start]
-    small = prepared(parsed(shrunk(recipe, pairs, start, tmp_path / "run"), tmp_path))
-    assert train(small) == tmp_path / "run" / "encoder"
-    records = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
-    assert [(r["phase"], r["step"]) for r in records] == [
+def test_every_recipe_takes_three_steps(name: str, small: Small, tmp_path: Path) -> None:
+    recipe = prepared(small(name))
+    assert train(recipe) == tmp_path / "run" / "encoder"
+    log = records(tmp_path / "run")
+    assert [(r["phase"], r["step"]) for r in log] == [
         (phase.name, step) for phase in recipe.phases for step in (1, 2, 3)
     ]
-    for record in records:
-        (phase,) = (phase for phase in small.phases if phase.name == record["phase"])
+    for record in log:
+        (phase,) = (phase for phase in recipe.phases if phase.name == record["phase"])
         expected = TERMS[phase.objective.name] | ({"tlm"} if getattr(phase.objective, "tlm", None) else set())
         assert set(record["terms"]) == expected
         assert math.isfinite(record["loss"]) and record["gradient_norm"] > 0
     encoder = SentenceEncoder.load(str(tmp_path / "run"), "cpu")
-    if start is not None:
-        before = SentenceEncoder.load(str(start), "cpu")
+    if recipe.encoder.start is not None:
+        before = SentenceEncoder.load(recipe.encoder.start, "cpu")
         assert (encoder.pooling, str(encoder.modules)) == (before.pooling, str(before.modules))
         assert not np.allclose(encoder.embed(["Hola"]), before.embed(["Hola"]))
 
@@ -117,76 +129,64 @@ def test_there_is_a_small_recipe_for_each() -> None:
 
 
 @pytest.mark.parametrize("name", ["systems/dap", "systems/clft"])
-def test_stopped_and_resumed_is_the_run_that_would_have_been(
-    name: str, pairs: Path, starts: dict[str, Path], tmp_path: Path
-) -> None:
+def test_stopped_and_resumed_is_the_run_that_would_have_been(name: str, small: Small, tmp_path: Path) -> None:
     """A head that comes from a checkpoint, and a teacher that is in none, are what they were."""
-    recipe = load(name)
-    assert recipe.encoder.start is not None
     logs = []
     for run, stops in (("whole", False), ("stopped", True)):
-        raw = shrunk(recipe, pairs, starts[recipe.encoder.start], tmp_path / run)
-        small = prepared(parsed(raw, tmp_path))
-        while train(small, resume=True, stopped=lambda stops=stops: stops) is None:
+        recipe = prepared(small(name, run=run))
+        while train(recipe, resume=True, stopped=lambda stops=stops: stops) is None:
             torch.manual_seed(999)  # another process has another state
-        records = [json.loads(line) for line in (tmp_path / run / "log.jsonl").read_text().splitlines()]
-        logs.append([(r["step"], r["loss"], r["gradient_norm"]) for r in records])
+        logs.append([(r["step"], r["loss"], r["gradient_norm"]) for r in records(tmp_path / run)])
     assert logs[0] == logs[1] and len(logs[0]) == 3
 
 
 @pytest.mark.parametrize("name", ["systems/tr-tlm", "systems/dap", "systems/clft"])
-def test_bf16_and_forgotten_activations_give_about_the_same(
-    name: str, pairs: Path, starts: dict[str, Path], tmp_path: Path
-) -> None:
-    recipe = load(name)
-    assert recipe.encoder.start is not None
+def test_bf16_and_forgotten_activations_give_about_the_same(name: str, small: Small, tmp_path: Path) -> None:
     losses = []
     for precision, forgotten in (("fp32", False), ("fp32", True), ("bf16", True)):
-        run = tmp_path / f"{precision}-{forgotten}"
-        raw = shrunk(recipe, pairs, starts[recipe.encoder.start], run)
+        run = f"{precision}-{forgotten}"
+        raw = small(name, run=run)
         raw["phases"][0]["trainer"] |= {"precision": precision, "activation_checkpointing": forgotten}
-        assert train(prepared(parsed(raw, tmp_path))) is not None
-        losses.append([json.loads(line)["loss"] for line in (run / "log.jsonl").read_text().splitlines()])
+        assert train(prepared(raw)) is not None
+        losses.append([record["loss"] for record in records(tmp_path / run)])
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
     assert losses[2] == pytest.approx(losses[0], rel=0.05)
 
 
-def refused(raw: dict[str, Any], folder: Path) -> MexmaError:
-    recipe = prepared(parsed(raw, folder))
+def refused(raw: Raw) -> MexmaError:
+    recipe = prepared(raw)
     with pytest.raises(MexmaError) as caught:
         train(recipe)
     assert not Path(recipe.run).exists()  # before anything is written
     return caught.value
 
 
-def test_a_checkpoint_with_fewer_layers(pairs: Path, starts: dict[str, Path], tmp_path: Path) -> None:
-    raw = shrunk(load("systems/dap"), pairs, starts["FacebookAI/xlm-roberta-base"], tmp_path / "run")
+def test_a_checkpoint_with_fewer_layers(small: Small) -> None:
+    raw = small("systems/dap")
     raw["phases"][0]["objective"]["rtl"]["layers"] = 9
-    error = refused(raw, tmp_path)
+    error = refused(raw)
     assert "objective.rtl.layers is 9" in error.message and "has 4 layers" in error.message
 
 
-def test_teachers_that_do_not_fit(
-    pairs: Path, starts: dict[str, Path], tiny_encoder: Path, tmp_path: Path
-) -> None:
-    start = starts["intfloat/e5-base-v2"]
-    raw = shrunk(load("systems/clft"), pairs, start, tmp_path / "run")
+def test_teachers_that_do_not_fit(small: Small, tiny_encoder: Path, tmp_path: Path) -> None:
+    raw = small("systems/clft")
     raw["phases"][0]["objective"]["teacher"] = "mini"
-    error = refused(raw, tmp_path)
+    error = refused(raw)
     assert "the teacher mini has vectors of 320 numbers" in error.message and "of 32" in error.message
     raw["phases"][0]["objective"]["teacher"] = str(tiny_encoder)
-    assert "has another tokeniser" in refused(raw, tmp_path).message
-    other = SentenceEncoder.load(str(start), "cpu")
+    assert "has another tokeniser" in refused(raw).message
+    other = SentenceEncoder.load(raw["encoder"]["from"], "cpu")
     with torch.no_grad():
         other.model.get_input_embeddings().weight.mul_(1.5)
     other.save(tmp_path / "other")
     raw["phases"][0]["objective"]["teacher"] = str(tmp_path / "other")
-    assert train(parsed(raw, tmp_path)) is not None
-    first = json.loads((tmp_path / "run" / "log.jsonl").read_text().splitlines()[0])
-    assert first["terms"]["anchor"] > 0.01  # the copy of the encoder itself would give next to nothing
+    assert train(prepared(raw)) is not None
+    assert (
+        records(tmp_path / "run")[0]["terms"]["anchor"] > 0.01
+    )  # the copy of the encoder itself would give next to nothing
 
 
-def test_a_tokeniser_without_mask(pairs: Path, masked_lms: dict[str, Path], tmp_path: Path) -> None:
+def test_a_tokeniser_without_mask(small: Small, masked_lms: dict[str, Path], tmp_path: Path) -> None:
     folder = tmp_path / "without"
     shutil.copytree(masked_lms["bert"], folder)
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
@@ -195,11 +195,10 @@ def test_a_tokeniser_without_mask(pairs: Path, masked_lms: dict[str, Path], tmp_
             settings.pop("mask_token", None)
             (folder / name).write_text(json.dumps(settings))
     for name in ("dap", "tr-tlm"):
-        raw = shrunk(load(f"systems/{name}"), pairs, folder, tmp_path / "run")
-        error = refused(raw, tmp_path)
+        error = refused(small(f"systems/{name}", folder))
         assert "has no mask token" in error.message and str(folder) in error.message
     for name in ("tr", "clft"):  # these mask nothing
-        assert train(parsed(shrunk(load(f"systems/{name}"), pairs, folder, tmp_path / name), tmp_path))
+        assert train(prepared(small(f"systems/{name}", folder, name)))
 
 
 @pytest.fixture
@@ -225,75 +224,68 @@ def folders(masked_lms: dict[str, Path], tmp_path: Path) -> dict[str, Path]:
     [("mean", "has mean pooling"), ("dense", r"has a Dense(32, 32, Tanh)"), ("prefix", "puts 'query: '")],
 )
 def test_objectives_of_the_first_token_refuse_other_vectors(
-    name: str, kind: str, message: str, pairs: Path, folders: dict[str, Path], tmp_path: Path
+    name: str, kind: str, message: str, small: Small, folders: dict[str, Path], tmp_path: Path
 ) -> None:
-    raw = shrunk(load(name), pairs, folders[kind], tmp_path / "run")
+    raw = small(name, folders[kind])
     if name == "base":
         raw["phases"][0]["objective"]["head"] = {"layers": 1, "heads": 2, "ffn": 32}
-    error = refused(raw, tmp_path)
+    error = refused(raw)
     assert message in error.message and str(folders[kind]) in error.message
     assert error.hint is not None and "encoder.pooling: cls" in error.hint
     raw["encoder"]["pooling"] = "cls"
-    assert train(parsed(raw, tmp_path)) is not None
+    assert train(prepared(raw)) is not None
     encoder = SentenceEncoder.load(str(tmp_path / "run"), "cpu")
     assert (encoder.pooling, len(encoder.modules), encoder.prefix) == ("cls", 0, "")
 
 
-def test_clft_takes_any_vectors_but_no_prefix(pairs: Path, folders: dict[str, Path], tmp_path: Path) -> None:
+def test_clft_takes_any_vectors_but_no_prefix(small: Small, folders: dict[str, Path], tmp_path: Path) -> None:
     for kind in ("mean", "dense"):
-        raw = shrunk(load("systems/clft"), pairs, folders[kind], tmp_path / f"run-{kind}")
-        assert train(prepared(parsed(raw, tmp_path))) is not None
+        assert train(prepared(small("systems/clft", folders[kind], f"run-{kind}"))) is not None
         before, after = (
             SentenceEncoder.load(str(path), "cpu") for path in (folders[kind], tmp_path / f"run-{kind}")
         )
         assert (before.pooling, str(before.modules)) == (after.pooling, str(after.modules))
         if kind == "dense":
             assert not torch.equal(before.modules[0].linear.weight, after.modules[0].linear.weight)
-    raw = shrunk(load("systems/clft"), pairs, folders["prefix"], tmp_path / "run")
-    assert "puts 'query: '" in refused(raw, tmp_path).message
+    assert "puts 'query: '" in refused(small("systems/clft", folders["prefix"])).message
 
 
-def test_a_new_encoder_with_mean_pooling(pairs: Path, tmp_path: Path) -> None:
-    raw = shrunk(load("systems/small/clft"), pairs, None, tmp_path / "run")
+def test_a_new_encoder_with_mean_pooling(small: Small, tmp_path: Path) -> None:
+    raw = small("systems/small/clft")
     raw["encoder"]["pooling"] = "mean"
-    assert "has mean pooling, and the objective `bag`" in refused(raw, tmp_path).message
+    assert "has mean pooling, and the objective `bag`" in refused(raw).message
     raw["phases"] = raw["phases"][1:]
-    assert train(parsed(raw, tmp_path)) is not None
+    assert train(prepared(raw)) is not None
     assert SentenceEncoder.load(str(tmp_path / "run"), "cpu").pooling == "mean"
 
 
-def test_sentences_longer_than_the_encoder_takes(
-    pairs: Path, starts: dict[str, Path], tmp_path: Path
-) -> None:
-    start = starts["FacebookAI/xlm-roberta-base"]
-    limit = SentenceEncoder.load(str(start), "cpu").max_tokens
-    raw = shrunk(load("systems/tr"), pairs, start, tmp_path / "run")
+def test_sentences_longer_than_the_encoder_takes(small: Small, tmp_path: Path) -> None:
+    raw = small("systems/tr")
+    start = raw["encoder"]["from"]
+    limit = SentenceEncoder.load(start, "cpu").max_tokens
     raw["data"] |= {"store": str(tmp_path / "data"), "max_tokens": limit + 1}
-    error = refused(raw, tmp_path)
+    error = refused(raw)
     assert error.message == f"data.max_tokens is {limit + 1}, and {start} takes {limit} tokens at most"
     assert error.hint == f"set data.max_tokens to {limit} or less"
 
 
-def test_an_encoder_takes_sentences_as_long_as_it_was_trained_on(pairs: Path, tmp_path: Path) -> None:
-    raw = shrunk(load("systems/small/clft"), pairs, None, tmp_path / "run")
+def test_an_encoder_takes_sentences_as_long_as_it_was_trained_on(small: Small, tmp_path: Path) -> None:
+    raw = small("systems/small/clft")
     raw["data"] |= {"store": str(tmp_path / "data"), "max_tokens": 300}
-    assert train(prepared(parsed(raw, tmp_path))) is not None
+    assert train(prepared(raw)) is not None
     again = raw | {"run": str(tmp_path / "again"), "encoder": {"from": str(tmp_path / "run")}}
     again["phases"] = raw["phases"][1:]
-    assert train(prepared(parsed(again, tmp_path))) is not None
+    assert train(prepared(again)) is not None
     for run in ("run", "again"):
         assert SentenceEncoder.load(str(tmp_path / run), "cpu", max_tokens=300).max_tokens == 300
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1])
-def test_attention_dropout_is_the_recipes(
-    share: float, pairs: Path, starts: dict[str, Path], tmp_path: Path
-) -> None:
-    start = starts["FacebookAI/xlm-roberta-base"]
-    raw = shrunk(load("systems/dap"), pairs, start, tmp_path / "run")
+def test_attention_dropout_is_the_recipes(share: float, small: Small) -> None:
+    raw = small("systems/dap")
     raw["encoder"]["attention_dropout"] = share
-    recipe = parsed(raw, tmp_path)
-    encoder = SentenceEncoder.load(str(start), "cpu")
+    recipe = prepared(raw)
+    encoder = SentenceEncoder.load(raw["encoder"]["from"], "cpu")
     encoder.max_tokens = recipe.data.max_tokens
     assert encoder.model.config.attention_probs_dropout_prob == 0.1  # variable-length attention has none
     objective = objectives.build(recipe, recipe.phases[0], encoder, 2)
@@ -305,11 +297,11 @@ def test_attention_dropout_is_the_recipes(
     assert shares == {True: share, False: 0.0}  # the encoder's, and those of the head beside it
 
 
-def test_vectors_that_do_not_fill_the_encoder(pairs: Path, tmp_path: Path) -> None:
-    raw = shrunk(load("systems/small/clft"), pairs, None, tmp_path / "run")
+def test_vectors_that_do_not_fill_the_encoder(small: Small) -> None:
+    raw = small("systems/small/clft")
     room = raw["encoder"]["new"]["width"] - 2
     raw["phases"][0]["objective"]["width"] = room - 1
-    error = refused(raw, tmp_path)
+    error = refused(raw)
     assert f"objective.width is {room - 1}, less than the {room} numbers" in error.message
     raw["phases"][0]["objective"]["width"] = room
-    assert train(parsed(raw, tmp_path)) is not None
+    assert train(prepared(raw)) is not None
