@@ -82,10 +82,12 @@ def objective(name: str, losses: type | str) -> Callable[[S], S]:
             before it is needed.
 
     Raises:
-        MexmaError: Another objective has this name.
+        MexmaError: Another objective has this name, or the class is not derived from one of the two above.
     """
 
     def register(settings: S) -> S:
+        if not issubclass(settings, Registered):
+            raise MexmaError(f"{settings.__name__} is no subclass of ObjectiveSettings or DecomposerSettings")
         if name in _registered:
             raise MexmaError(f"there is an objective {name!r} already ({_registered[name].__module__})")
         settings._losses = losses

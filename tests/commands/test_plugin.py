@@ -125,6 +125,10 @@ def test_a_file_that_was_changed_is_run_again(recipe: str, plugin: str) -> None:
         ("x = 1\nx = (\n", ", line 2: SyntaxError: '(' was never closed"),
         ("import nosuch\n", ", line 1: ModuleNotFoundError: No module named 'nosuch'"),
         (
+            EXAMPLE.replace("TripletSettings(ObjectiveSettings)", "TripletSettings"),
+            ", line 28: TripletSettings is no subclass of ObjectiveSettings or DecomposerSettings",
+        ),
+        (
             EXAMPLE.replace('"triplet", Triplet', '"mexma", Triplet'),
             ", line 28: there is an objective 'mexma' already (mexma_cli.objectives.mexma.settings)",
         ),
