@@ -21,7 +21,7 @@ Terms = dict[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class VectorPairs:
-    """B translations by their vectors.
+    """The vectors of B pairs of translations.
 
     Attributes:
         source, target: float32 [B, dim], as the encoder made them.
@@ -56,7 +56,7 @@ class VectorParts:
 
 @dataclass(frozen=True)
 class Player:
-    """Who moves: parameters, and the loss that moves them.
+    """Parameters that a loss of their own trains, in a turn of their own.
 
     Attributes:
         parameters: Of its own optimiser; nothing else changes in its turn.
@@ -173,5 +173,5 @@ class Decomposer(nn.Module):
         return torch.stack([self.weights.get(name, 1.0) * term for name, term in terms.items()]).sum()
 
     def players(self) -> list[Player]:
-        """Whose parameters move in a step, in order: the maps', with all that is trained with them."""
+        """Who is trained in a step, in this order: here the maps alone, with all that has the same loss."""
         return [Player("maps", list(self.parameters()), self.forward)]

@@ -84,8 +84,8 @@ class TokenPairs:
 class PairViews:
     """B pairs as one packed batch: C clean sentences by length, then (if there are any) masked sequences.
 
-    C is 2B, both sides of each pair; or B, one side of each. What an objective of its own needs besides, a
-    derived class adds.
+    C is 2B, both sides of each pair; or B, one side of each. An objective that needs more than this derives
+    a class of its own.
 
     Attributes:
         batch: The C clean sentences, then the masked sequences.
@@ -168,7 +168,7 @@ class Sides:
         ids: int64, a sentence each.
         identities: int64 [2B], equal for equal sentences.
         extra_embeddings: What the ids above the vocabulary's stand for, as in `PackedBatch`.
-        of_run: int64 [2B], what each sentence is in the run: twice its pair's position, plus its side.
+        of_run: int64 [2B], the number of each sentence in the run: twice its pair's position, plus its side.
         by_length: int64 [2B], the sentences' order.
     """
 

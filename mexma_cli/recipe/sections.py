@@ -179,8 +179,8 @@ class Encoder(Section):
     """What computes attention in training: xformers and varlen (torch's own) need a GPU; auto takes what the
     device runs best."""
     attention_dropout: float = Field(0.0, ge=0, lt=1)
-    """In place of what an encoder that the training starts from says, which is 0.1 for XLM-R: the authors'
-    code has none."""
+    """Replaces the share in the configuration of the encoder that training starts from, which is 0.1 for
+    XLM-R; the authors' code has none."""
 
     @model_validator(mode="after")
     def _one_start(self) -> Encoder:

@@ -19,9 +19,10 @@ class KeptMemory:
     """Memory that a step frees stays with the process for the next one (Linux with glibc; elsewhere nothing).
 
     Every step frees what the next one allocates, and a page that comes fresh from the system costs several
-    times what writing to it does. But what stays falls to pieces, into which the next step's tensors do not
-    fit, and grows from step to step: what is free goes back from time to time. What a step needs is what is
-    held after one that began without such memory; of the last two, since one may have been uncommonly large.
+    times what writing to it does. But memory that stays becomes fragmented and grows from step to step, so
+    what is free is given back once the process holds `GROWTH` times what a step needs. That is measured
+    after a step that began without kept memory; of the last two such steps the smaller one counts, since one
+    may have been uncommonly large.
     """
 
     def __init__(self) -> None:

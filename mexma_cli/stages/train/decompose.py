@@ -48,15 +48,15 @@ class DecomposerManifest(BaseModel):
     kind: Literal["decomposer"] = "decomposer"
     format_version: int = FORMAT_VERSION
     encoder: str
-    """What made the vectors that it takes apart, and that one's fingerprint."""
+    """The encoder whose vectors it takes apart; its fingerprint comes next."""
     encoder_fingerprint: str
     pooling: str
     prefix: str
     dim: int
     languages: tuple[str, ...]
     fingerprints: dict[Part, str]
-    """Of vectors that are one of the parts: they mix with their like only. That of the meaning is the
-    exported encoder's, where there is one: what it embeds is the same part."""
+    """Of stores with one part of the vectors, which go together with stores of the same part only. That of
+    the meaning is the exported encoder's, where there is one, since that encoder embeds this part."""
     exported: bool
     tool_version: str
 

@@ -81,8 +81,8 @@ def check(
         places: Keys whose values may differ.
 
     Raises:
-        MexmaError: It does (without `resume`), or another recipe's (with it), or nobody knows whose; or it
-            lies in a store.
+        MexmaError: It holds a run (without `resume`), or another recipe's run (with it), or one whose recipe
+            is gone; or it lies in a store.
     """
     check_outside_stores(run)
     kept = run / RECIPE
