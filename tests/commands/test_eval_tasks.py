@@ -15,6 +15,7 @@ from mexma_cli.evaluation import xnli
 from mexma_cli.evaluation.readers.aligned import language_list
 from mexma_cli.evaluation.tokens import CLASSES
 from mexma_cli.main import cli
+from tests.evaluation.given import put
 
 
 def run(*arguments: str | Path) -> Result:
@@ -74,8 +75,7 @@ def test_senteval_on_the_files_that_are_there(
         rows = [f"{n % 4 // 2}\t{words[n % 4]} film {n}" for n in range(count)]
         (tmp_path / name).write_text("\n".join(rows), encoding="utf-8")
     pairs = [f"{n % 2}\t{words[n % 4]}\tfilm {n}" for n in range(24)]
-    (tmp_path / "mrpc").mkdir()
-    (tmp_path / "mrpc/train.tsv").write_text("\n".join(pairs), encoding="utf-8")
+    put(tmp_path, {"mrpc/train.tsv": "\n".join(pairs)})
     sizes = {"MR": 24, "TREC": 32, "SST2": 24, "MRPC": 5801}
     monkeypatch.setattr("mexma_cli.evaluation.senteval.EXAMPLES", sizes)
     result, said = measured("senteval", tmp_path, "--model", tiny_encoder, "--kfold", 3)
@@ -106,11 +106,8 @@ def test_folds_that_cannot_be_cut_are_found_before_the_work(tmp_path: Path) -> N
 @pytest.fixture
 def aligned(tmp_path: Path, sentences: dict[str, list[str]]) -> Path:
     """Line-aligned files; English has an empty line."""
-    folder = tmp_path / "aligned"
-    folder.mkdir()
-    for code, lines in sentences.items():
-        (folder / f"{code}.txt").write_text("\n".join([*lines, ""]) + "\n", encoding="utf-8")
-    return folder
+    files = {f"{code}.txt": "\n".join([*lines, "", ""]) for code, lines in sentences.items()}
+    return put(tmp_path / "aligned", files)
 
 
 def test_tokens(tiny_encoder: Path, aligned: Path) -> None:
@@ -127,8 +124,7 @@ def test_tokens(tiny_encoder: Path, aligned: Path) -> None:
 
 
 def test_tokens_of_nothing(tiny_encoder: Path, tmp_path: Path) -> None:
-    for code in ("eng", "fra"):
-        (tmp_path / f"{code}.txt").write_text("\n\n")
+    put(tmp_path, {"eng.txt": "\n\n", "fra.txt": "\n\n"})
     done = run("tokens", tmp_path, "--model", tiny_encoder)
     assert done.exit_code == 1 and "no token to look for" in done.stderr
 
@@ -163,8 +159,7 @@ def test_the_picture_of_attention_comes_first(
 ) -> None:
     """What is wrong with it is known before the measurement; its sentences are not empty lines."""
     pytest.importorskip("matplotlib")
-    for code, text in (("deu", "\n"), ("eng", "\nA cat.\n"), ("fra", "Un chat.\nOui.\n")):
-        (tmp_path / f"{code}.txt").write_text(text)
+    put(tmp_path, {"deu.txt": "\n", "eng.txt": "\nA cat.\n", "fra.txt": "Un chat.\nOui.\n"})
     options = ("attention", tmp_path, "--model", tiny_encoder, "--picture", tmp_path / "a.png")
     done = run(*options, "--json")
     assert done.exit_code == 0 and (tmp_path / "a.png").exists(), done.output
@@ -180,9 +175,7 @@ def test_sentences_that_are_cut_are_counted(command: str, tiny_encoder: Path, al
 
 
 def test_attention_is_compared_over_the_papers_languages(tiny_encoder: Path, tmp_path: Path) -> None:
-    (tmp_path / "devtest").mkdir()
-    for code in [*language_list("81"), "eng_Latn"]:
-        (tmp_path / "devtest" / f"{code}.devtest").write_text("A cat.\n")
+    put(tmp_path / "devtest", {f"{code}.devtest": "A cat.\n" for code in [*language_list("81"), "eng_Latn"]})
     found = [
         measured("attention", tmp_path, *options, "--model", tiny_encoder)[0]["benchmark"]
         for options in (("--langs", "eng"), ("--langs", "81"))
@@ -190,18 +183,22 @@ def test_attention_is_compared_over_the_papers_languages(tiny_encoder: Path, tmp
     assert found == [None, "attention"]
 
 
-def test_pooling_is_xsim_and_sts_by_either(
-    tiny_encoder: Path, aligned: Path, tmp_path: Path, sentences: dict[str, list[str]]
-) -> None:
+@pytest.fixture
+def scored(tmp_path: Path, sentences: dict[str, list[str]]) -> Path:
+    """A file of eight scored pairs."""
     pairs = zip([5, 4.5, 4, 3, 2, 1, 0.5, 0], sentences["eng"], sentences["fra"], strict=True)
-    (tmp_path / "pairs.tsv").write_text("\n".join(f"{g}\t{a}\t{b}" for g, a, b in pairs), encoding="utf-8")
+    put(tmp_path, {"pairs.tsv": "\n".join(f"{g}\t{a}\t{b}" for g, a, b in pairs)})
+    return tmp_path / "pairs.tsv"
+
+
+def test_pooling_is_xsim_and_sts_by_either(tiny_encoder: Path, aligned: Path, scored: Path) -> None:
     model = ("--model", tiny_encoder, "--dtype", "fp32")
-    result, said = measured("pooling", "--xsim", aligned, "--sts", tmp_path / "pairs.tsv", *model)
+    result, said = measured("pooling", "--xsim", aligned, "--sts", scored, *model)
     assert next(iter(result["settings"])) == "data"  # what the page says that the first score is of
     rows = {row["measure"]: row for row in result["rows"]}
     assert "without xsim++" in said and rows.keys() == {"xsim", "STS"}
     for kind, pooling in (("CLS", "cls"), ("uniform", "mean")):
-        alone, _ = measured("sts", tmp_path / "pairs.tsv", *model, "--pooling", pooling)
+        alone, _ = measured("sts", scored, *model, "--pooling", pooling)
         assert rows["STS"][kind] == alone["scores"]["spearman"]
         alone, _ = measured("xsim", aligned, *model, "--pooling", pooling)
         assert rows["xsim"][kind] == alone["scores"]["xsim"]
@@ -209,12 +206,12 @@ def test_pooling_is_xsim_and_sts_by_either(
         expected = 100 * (row["CLS"] - row["uniform"]) / row["CLS"] if row["CLS"] else None
         assert row["change"] == pytest.approx(expected)
     assert run("pooling", *model).exit_code == 2
-    assert run("pooling", "--sts", tmp_path / "pairs.tsv", "--langs", "fra", *model).exit_code == 2
+    assert run("pooling", "--sts", scored, "--langs", "fra", *model).exit_code == 2
     assert run("pooling", "--xsim", aligned, "--pooling", "mean", *model).exit_code == 2
 
 
 def test_pooling_leaves_out_sets_whose_cosines_are_equal(
-    tiny_encoder: Path, tmp_path: Path, sentences: dict[str, list[str]]
+    tiny_encoder: Path, tmp_path: Path, scored: Path
 ) -> None:
     (tmp_path / "same.tsv").write_text("5\ta\ta\n4\ta\ta\n1\ta\ta\n")
     named = ("--sts", tmp_path / "same.tsv", "--model", tiny_encoder, "--dtype", "fp32")
@@ -222,19 +219,15 @@ def test_pooling_leaves_out_sets_whose_cosines_are_equal(
     assert "1 set is left out, where all cosines are equal" in said
     assert result["rows"] == [{"measure": "STS", "CLS": None, "uniform": None, "change": None}]
     assert result["scores"] == {}
-    pairs = zip([5, 4.5, 4, 3, 2, 1, 0.5, 0], sentences["eng"], sentences["fra"], strict=True)
-    (tmp_path / "pairs.tsv").write_text("\n".join(f"{g}\t{a}\t{b}" for g, a, b in pairs), encoding="utf-8")
-    both, _ = measured("pooling", *named, "--sts", tmp_path / "pairs.tsv")
-    other, _ = measured("pooling", "--sts", tmp_path / "pairs.tsv", *named[2:])
+    both, _ = measured("pooling", *named, "--sts", scored)
+    other, _ = measured("pooling", "--sts", scored, *named[2:])
     assert both["rows"] == other["rows"]
 
 
 def test_xnli(tiny_encoder: Path, tmp_path: Path) -> None:
     classes = ("entailment", "neutral", "contradictory")
     rows = [f"It rains {n}.\t{classes[n % 3]} it is\t{classes[n % 3]}" for n in range(30)]
-    train = tmp_path / "XNLI-MT-1.0/multinli.train.en.tsv"
-    train.parent.mkdir()
-    train.write_text("\n".join(["premise\thypo\tlabel", *rows]) + "\n")
+    put(tmp_path, {"XNLI-MT-1.0/multinli.train.en.tsv": "\n".join(["premise\thypo\tlabel", *rows])})
     model = ("--model", tiny_encoder)
     missing = run("xnli", tmp_path, *model)
     assert missing.exit_code == 1 and "no xnli.test.tsv or xnli.test.jsonl" in missing.stderr
