@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,15 @@ def _run(code: str, arguments: list[str], folder: Path, environment: dict[str, s
         os.dup2(os.open(said / str(number), os.O_WRONLY | os.O_CREAT, 0o600), number)
     sys.argv = ["-c", *arguments]
     exec(code, {"__name__": "__main__"})
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    """Wait for something that happens in another process."""
+    for _ in range(12_000):
+        if done():
+            return
+        time.sleep(0.01)
+    raise AssertionError("what was waited for never came")
 
 
 def forks_of_launchers(patch: pytest.MonkeyPatch) -> list[Program]:

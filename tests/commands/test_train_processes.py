@@ -9,12 +9,9 @@ import json
 import os
 import re
 import signal
-import sys
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from subprocess import PIPE, Popen
 from typing import Any
 
 import pytest
@@ -28,7 +25,7 @@ from mexma_cli.training import launch
 from tests import command
 from tests.command import fails
 from tests.examples import demo_pairs, prepared
-from tests.processes import MEXMA, Program, forks_of_launchers, together
+from tests.processes import MEXMA, Program, forks_of_launchers, together, wait_until
 
 STEPS = 6
 DEV = "dev={path: dev.spa, target_path: dev.eng, languages: [spa_Latn]}"
@@ -180,14 +177,6 @@ LONG = ("--set", "trainer.steps=60", "--set", "trainer.checkpoint_every=5")
 """Steps enough to be hit in between."""
 
 
-def wait_until(done: Callable[[], bool]) -> None:
-    for _ in range(200 * WAIT):
-        if done():
-            return
-        time.sleep(0.005)
-    pytest.fail("what was waited for never came")
-
-
 def has_step(run: Path, step: int) -> bool:
     log = run / "log.jsonl"
     return log.is_file() and len(log.read_text().split("\n")) > step
@@ -235,15 +224,12 @@ def assert_stopped_once(run: Path, stderr: str) -> None:
 
 def test_sigterm_of_the_launcher_is_one_checkpoint_by_all(recipe: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    words = [sys.executable, "-m", "mexma_cli", "train", recipe, *flags(f"run={run}"), *LONG, *RARE]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    with Popen(
-        [*words, "--nproc-per-node", "2"], stdout=PIPE, stderr=PIPE, text=True, env=environment
-    ) as process:
-        wait_until(lambda: has_step(run, 3) or process.poll() is not None)
-        process.send_signal(signal.SIGTERM)
-        stdout, stderr = process.communicate(timeout=WAIT)
-    assert process.returncode == 128 + signal.SIGTERM and stdout == "", stderr
+    words = (*flags(f"run={run}"), *LONG, *RARE, "--nproc-per-node", "2")
+    process = Program(MEXMA, "train", recipe, *words, OMP_NUM_THREADS="1")
+    process.until(lambda: has_step(run, 3))
+    process.send_signal(signal.SIGTERM)
+    codes, stdout, stderr = ended([process])
+    assert codes == [128 + signal.SIGTERM] and stdout == "", stderr
     assert_stopped_once(run, stderr)
 
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +16,7 @@ from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 from mexma_cli.stages.embed.workers import Rank, SharedProgress, embed_in_processes, torchrun_rank
 from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore
 from mexma_cli.store.layout import part_path, partial
-from tests.processes import Program, forks_of_launchers
+from tests.processes import Program, forks_of_launchers, wait_until
 from tests.stores import content
 
 LINES = 101
@@ -144,16 +141,12 @@ sys.exit(embed_in_processes(sys.argv[1:], 2, sys.argv[-1]))
 """
 
 
+TORCHRUN = "import sys; from torch.distributed.run import main; main(sys.argv[1:])"
+
+
 def workers_of(output: Path) -> list[str]:
     found = subprocess.run(["pgrep", "-f", f"embed .*-o {output}"], capture_output=True, text=True)
     return found.stdout.split()
-
-
-def wait_until(done: Callable[[], bool]) -> None:
-    end = time.monotonic() + 120
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_killed_and_started_again_gives_the_same_bytes(
@@ -163,9 +156,9 @@ def test_killed_and_started_again_gives_the_same_bytes(
     output = tmp_path / "a.emb"
     first = part_path(output, 1, 2)
     words = arguments(long_corpus, tiny_encoder, output)
-    process = subprocess.Popen([sys.executable, "-c", STARTER, *words], stderr=subprocess.DEVNULL)
+    process = Program(STARTER, *words)
     places = [folder / "vectors-00001.npy" for folder in (first, partial(first))]
-    wait_until(lambda: any(path.exists() for path in places))
+    process.until(lambda: any(path.exists() for path in places))
     process.kill()
     process.wait()
     wait_until(lambda: not workers_of(output))  # they notice that nobody hears them
@@ -180,10 +173,9 @@ def test_killed_and_started_again_gives_the_same_bytes(
 def test_under_torchrun_processes_share_a_text(
     tiny_encoder: Path, corpus: Path, whole: EmbeddingStore, tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "mexma_cli"]
-    command += arguments(corpus, tiny_encoder, tmp_path / "a.emb")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    words = arguments(corpus, tiny_encoder, tmp_path / "a.emb")
+    done = Program(TORCHRUN, "--nproc-per-node", "2", "-m", "mexma_cli", *words)
+    assert done.wait() == 0, done.communicate()[1]
     check_equal(EmbeddingStore.open(tmp_path / "a.emb"), whole)
     assert stores(tmp_path) == ["a.emb", "whole.emb"]
 
