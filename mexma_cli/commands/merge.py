@@ -24,15 +24,15 @@ log = logging.getLogger(__name__)
     required=True,
     type=click.Path(path_type=Path),
     metavar="NAME.emb",
-    help="The store to be.",
+    help="The store to make.",
 )
 @overwrite_option
 def command(stores: tuple[Path, ...], output: Path, overwrite: bool) -> None:
-    """Put embedding stores together to one, in which the rows of one follow those of the other.
+    """Make one embedding store of several, with the rows of each behind those of the store before.
 
-    The parts that `mexma embed --shard I/N` made of one text come out in the order of its lines, however they
-    are given, and all of them have to be there. Other stores follow one another as they are given; they must
-    be of the same encoder, language and settings.
+    The parts that `mexma embed --shard I/N` made of one text come out in the order of its lines, in whatever
+    order they are given, and all of them have to be there. Other stores follow one another as they are given;
+    they must be of the same encoder, language and settings.
 
     The stores stay as they are. On one disk the files get a second name, so nothing is copied and no space
     is used; what was merged can be removed then.

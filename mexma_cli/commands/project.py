@@ -28,23 +28,23 @@ log = logging.getLogger(__name__)
     type=click.Choice(["meaning", "language"]),
     default="meaning",
     show_default=True,
-    help="What of the vectors.",
+    help="What to take of the vectors.",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     metavar="NAME.emb",
-    help="The store to be.  [default: STORE with .meaning or .language before its ending]",
+    help="The store to make.  [default: STORE with .meaning or .language before its ending]",
 )
 @overwrite_option
 def command(store: Path, run: Path, part: Part, output: Path | None, overwrite: bool) -> None:
     """Take the meaning, or the language, of every vector of an embedding store.
 
     RUN is what `mexma train` made of a recipe such as systems/meat-oracle. The vectors must be of the encoder
-    that it was trained on. The new store has the same sentences, and mixes with its like only: meanings of
-    one run are mined with each other, not with the encoder's own vectors. Where the run holds the encoder too
-    (RUN/encoder), `mexma embed --model RUN` makes the same vectors of a text in one go.
+    that it was trained on. The new store has the same sentences. It can be compared with stores of the same
+    part and run only: meanings are mined with meanings, not with the encoder's own vectors. Where the run has
+    the encoder too (RUN/encoder), `mexma embed --model RUN` makes the same vectors of a text in one go.
 
     \b
     Examples:

@@ -53,13 +53,13 @@ def command(
 ) -> None:
     """Score the pairs of BITEXT, in their order: score TAB source TAB target.
 
-    BITEXT is two files, line n of one being the translation of line n of the other (texts or embedding
-    stores), or one: source TAB target, or what `mexma mine` writes as TSV or JSONL, whose old score (and ids)
-    are not printed. `-` is stdin. A line with an empty side has no score: `nan` is printed. Without --model,
-    texts that go with a store are embedded by that store's encoder.
+    BITEXT is two files (texts or embedding stores), and line n of one is the translation of line n of the
+    other. Or it is one file: source TAB target, or what `mexma mine` writes as TSV or JSONL, whose old scores
+    and ids are not printed. `-` is stdin. A line with an empty side has no score: `nan` is printed. Without
+    --model, texts that go with a store are embedded by that store's encoder.
 
-    A bitext's score depends on its neighbourhoods. Those of a small or one-sided bitext say little: give
-    larger texts of the two languages with --background.
+    A pair's score depends on its neighbourhoods. Those in a small or one-sided bitext say little: give larger
+    texts of the two languages with --background.
 
     \b
     Examples:

@@ -73,8 +73,8 @@ def command(
     empty query has one line with score nan and nothing found. Sentences that occur more than once in TARGET
     are found once.
 
-    With --query, the nearest sentences of the store TARGET to one that is typed, with their cosines: for
-    reading on a terminal, as lines like those above in a pipe.
+    --query prints the sentences of the store TARGET that are nearest to a typed one, with their cosines: on a
+    terminal for reading, in a pipe as lines like those above.
 
     Without --model the store's own encoder is taken.
 
