@@ -159,15 +159,6 @@ def test_a_folder_that_is_only_called_like_a_store_is_not_looked_for_above(
     make_parent(Path("b.emb"))
 
 
-def test_commit_folder_replaces_at_the_end(tmp_path: Path) -> None:
-    for name in ("new", "final"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "file").write_text(name)
-    commit_folder(tmp_path / "new", tmp_path / "final")
-    assert (tmp_path / "final" / "file").read_text() == "new"
-    assert [path.name for path in tmp_path.iterdir()] == ["final"]
-
-
 def test_commit_folder_removes_what_was_replaced_and_no_copy_of_the_users(tmp_path: Path) -> None:
     for name in (
         "new",

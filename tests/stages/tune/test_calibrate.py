@@ -14,10 +14,12 @@ from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from tests.stores import make_store
 
 DIM = 12
+Text = dict[str, tuple[list[str], np.ndarray]]
+"""Lines and their vectors, by the names of stores."""
 
 
 @pytest.fixture
-def text() -> dict[str, tuple[list[str], np.ndarray]]:
+def text() -> Text:
     """120 lines a side, 40 of them translations, and 60 known translations, all with noise."""
     rng = np.random.default_rng(0)
 
@@ -38,7 +40,7 @@ def text() -> dict[str, tuple[list[str], np.ndarray]]:
 StorePair = tuple[EmbeddingStore, EmbeddingStore, StorePair]
 
 
-def stores(folder: Path, text: dict[str, tuple[list[str], np.ndarray]]) -> StorePair:
+def stores(folder: Path, text: Text) -> StorePair:
     """The arguments of `calibrate`."""
     s, t, ks, kt = (make_store(folder / f"{name}.emb", *text[name]) for name in ("s", "t", "ks", "kt"))
     return s, t, (ks, kt)
@@ -46,7 +48,7 @@ def stores(folder: Path, text: dict[str, tuple[list[str], np.ndarray]]) -> Store
 
 @pytest.mark.parametrize("name", ["s", "t", "ks", "kt"])
 def test_a_store_that_is_made_anew_meanwhile_is_not_mixed_with_the_one_before(
-    name: str, tmp_path: Path, text: dict[str, tuple[list[str], np.ndarray]]
+    name: str, tmp_path: Path, text: Text
 ) -> None:
     opened = stores(tmp_path, text)
 
@@ -58,7 +60,7 @@ def test_a_store_that_is_made_anew_meanwhile_is_not_mixed_with_the_one_before(
         calibrate(*opened, on_progress=overwrite)
 
 
-def test_is_mining_both_together(tmp_path: Path, text: dict[str, tuple[list[str], np.ndarray]]) -> None:
+def test_is_mining_both_together(tmp_path: Path, text: Text) -> None:
     for retrieval, margin, k in (
         ("max", "ratio", 4),
         ("intersect", "distance", 2),
@@ -86,9 +88,7 @@ def test_is_mining_both_together(tmp_path: Path, text: dict[str, tuple[list[str]
         assert found.steps[-1].found == len(kinds["right"])
 
 
-def test_the_estimate_is_near_what_is_there(
-    tmp_path: Path, text: dict[str, tuple[list[str], np.ndarray]]
-) -> None:
+def test_the_estimate_is_near_what_is_there(tmp_path: Path, text: Text) -> None:
     found = calibrate(*stores(tmp_path, text))
     assert 25 <= found.best.translations <= 60  # 40
     assert found.best.f1 > 0.6 and found.intervals.f1[0] < found.best.f1 < found.intervals.f1[1]
@@ -99,9 +99,7 @@ def test_the_estimate_is_near_what_is_there(
         calibrate(*stores(tmp_path / "crossed", crossed), precision=1.0)
 
 
-def test_copies_repeats_and_empty_lines_take_no_part(
-    tmp_path: Path, text: dict[str, tuple[list[str], np.ndarray]]
-) -> None:
+def test_copies_repeats_and_empty_lines_take_no_part(tmp_path: Path, text: Text) -> None:
     wanted = calibrate(*stores(tmp_path / "clean", text)).scores
 
     def with_more(name: str, lines: list[str], vectors: np.ndarray) -> tuple[list[str], np.ndarray]:
@@ -132,18 +130,18 @@ def test_chained_sources_read_as_one(tmp_path: Path) -> None:
 
 
 class TestBadInput:
-    def test_lengths(self, tmp_path: Path, text: dict[str, tuple[list[str], np.ndarray]]) -> None:
+    def test_lengths(self, tmp_path: Path, text: Text) -> None:
         text["kt"] = (text["kt"][0][:-1], text["kt"][1][:-1])
         with pytest.raises(MexmaError, match="ks has 60 lines, kt has 59"):
             calibrate(*stores(tmp_path, text))
 
-    def test_encoders(self, tmp_path: Path, text: dict[str, tuple[list[str], np.ndarray]]) -> None:
+    def test_encoders(self, tmp_path: Path, text: Text) -> None:
         opened = stores(tmp_path, text)
         other = make_store(tmp_path / "other.emb", *text["kt"], fingerprint="g")
         with pytest.raises(MexmaError, match="different encoders"):
             calibrate(*opened[:2], (opened[2][0], other))
 
-    def test_nothing_left(self, tmp_path: Path, text: dict[str, tuple[list[str], np.ndarray]]) -> None:
+    def test_nothing_left(self, tmp_path: Path, text: Text) -> None:
         with pytest.raises(MexmaError, match=r"^s: nothing is left beside the planted sentences"):
             calibrate(*stores(tmp_path / "a", text | {"s": text["ks"]}))
         blank = [""] * 60, text["ks"][1]
@@ -153,7 +151,7 @@ class TestBadInput:
         with pytest.raises(MexmaError, match="ks: no pair to plant"):
             calibrate(*stores(tmp_path / "c", text | {"ks": nothing, "kt": nothing}))
 
-    def test_no_translations(self, tmp_path: Path, text: dict[str, tuple[list[str], np.ndarray]]) -> None:
+    def test_no_translations(self, tmp_path: Path, text: Text) -> None:
         rng = np.random.default_rng(1)
         far = {"ks": -10 + rng.standard_normal((60, DIM)), "kt": 10 + rng.standard_normal((60, DIM))}
         with pytest.raises(MexmaError, match="planted pairs came back"):
