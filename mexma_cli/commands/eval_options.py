@@ -55,30 +55,31 @@ class Session:
     """None: no vectors are kept."""
 
     @contextmanager
-    def embedder(self, sentences: int, encoder: SentenceEncoder | None = None) -> Iterator[Embedder]:
-        """The encoder with the cache behind it, and a bar on the terminal.
+    def encoder(self, loaded: SentenceEncoder | None = None) -> Iterator[SentenceEncoder]:
+        """The encoder that was asked for, or one that is loaded already. Afterwards the log says how many
+        sentences it cut, if any."""
+        from mexma_cli.text.amounts import counted
+
+        encoder = loaded or load_encoder(self.choice)
+        yield encoder
+        if encoder.truncated:
+            what = counted(encoder.truncated, "sentence was", "sentences were")
+            log.info("%s cut to %s tokens", what, encoder.max_tokens)
+
+    @contextmanager
+    def embedder(self, sentences: int, loaded: SentenceEncoder | None = None) -> Iterator[Embedder]:
+        """The encoder, as `encoder` gives it, with the cache behind it and a bar on the terminal.
 
         Args:
             sentences: How many will be embedded in all, for the bar.
-            encoder: None: the one that was asked for, which is loaded.
         """
         from mexma_cli.evaluation.embedder import Embedder
         from mexma_cli.stages.embed.embed import at_work
 
-        encoder = encoder or load_encoder(self.choice)
-        log.info("embedding on %s", at_work(encoder))
-        with progress(total=sentences, desc="embedding", unit="sentence") as bar:
-            yield Embedder(encoder, self.cache, lambda done, _: bar.update(done))
-        report_truncated(encoder)
-
-
-def report_truncated(encoder: SentenceEncoder) -> None:
-    """Say how many sentences were cut, if any."""
-    from mexma_cli.text.amounts import counted
-
-    if encoder.truncated:
-        what = counted(encoder.truncated, "sentence was", "sentences were")
-        log.info("%s cut to %s tokens", what, encoder.max_tokens)
+        with self.encoder(loaded) as encoder:
+            log.info("embedding on %s", at_work(encoder))
+            with progress(total=sentences, desc="embedding", unit="sentence") as bar:
+                yield Embedder(encoder, self.cache, lambda done, _: bar.update(done))
 
 
 def evaluation(

@@ -6,16 +6,8 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.eval_options import (
-    Result,
-    Session,
-    evaluation,
-    languages_option,
-    report_truncated,
-    split_option,
-)
+from mexma_cli.commands.eval_options import Result, Session, evaluation, languages_option, split_option
 from mexma_cli.commands.progress import progress
-from mexma_cli.stages.embed.inputs import load_encoder
 
 
 @evaluation(
@@ -79,13 +71,11 @@ def command(
         prepare_output(picture)
     source = aligned_folder(folder, split)
     texts = {code: read_sentences(path) for code, path in source.choose(languages).items()}
-    encoder = load_encoder(session.choice)
-    from mexma_cli.evaluation.attention import evaluate, rows_to_draw
+    with session.encoder() as encoder:
+        from mexma_cli.evaluation.attention import evaluate, rows_to_draw
 
-    if picture is not None:  # first: it takes a moment, the others up to hours
-        title = f"{encoder.name}: attention of the first token, last layer"
-        draw_attention(picture, rows_to_draw(encoder, sentences, texts), title)
-    with progress(total=len(texts), unit="language") as bar:
-        result = evaluate(encoder, source, languages, texts, bar.update)
-    report_truncated(encoder)
-    return result
+        if picture is not None:  # first: it takes a moment, the others up to hours
+            title = f"{encoder.name}: attention of the first token, last layer"
+            draw_attention(picture, rows_to_draw(encoder, sentences, texts), title)
+        with progress(total=len(texts), unit="language") as bar:
+            return evaluate(encoder, source, languages, texts, bar.update)

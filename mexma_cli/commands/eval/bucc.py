@@ -46,6 +46,5 @@ def command(session: Session, folders: tuple[Path, ...], margin: str, k: int) ->
 
     sets = read_sets(folders)
     sentences = sum(len(one.sources) + len(one.targets) for one in sets)
-    with ExitStack() as stack:
-        embed = stack.enter_context(session.embedder(sentences))
+    with ExitStack() as stack, session.embedder(sentences) as embed:
         return evaluate(sets, folders, embed, margin, k, progress_bar(stack, "mining"))

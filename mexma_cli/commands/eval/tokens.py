@@ -6,16 +6,8 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.eval_options import (
-    Result,
-    Session,
-    evaluation,
-    languages_option,
-    report_truncated,
-    split_option,
-)
+from mexma_cli.commands.eval_options import Result, Session, evaluation, languages_option, split_option
 from mexma_cli.commands.progress import progress
-from mexma_cli.stages.embed.inputs import load_encoder
 
 
 @evaluation(
@@ -47,8 +39,5 @@ def command(session: Session, folder: Path, languages: str | None, split: str) -
     from mexma_cli.evaluation.tokens import QUERIES, evaluate
 
     data = read_texts(folder, split, languages, QUERIES)
-    encoder = load_encoder(session.choice)
-    with progress(total=1 + len(data.texts), unit="language") as bar:
-        result = evaluate(encoder, data, bar.update)
-    report_truncated(encoder)
-    return result
+    with session.encoder() as encoder, progress(total=1 + len(data.texts), unit="language") as bar:
+        return evaluate(encoder, data, bar.update)
