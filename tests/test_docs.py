@@ -48,7 +48,7 @@ SESSIONS = {
 
 
 def small_examples(folder: Path) -> None:
-    """The examples, with 60 of spa-eng's translations and 60 other lines on either side, and fewer steps."""
+    """The examples, with 150 of spa-eng's translations and 150 other lines on either side, and fewer steps."""
     source, target = ROOT / "examples/spa-eng", folder / "examples/spa-eng"
     target.mkdir(parents=True)
     recipe = (ROOT / "examples/small.yaml").read_text(encoding="utf-8")
@@ -61,11 +61,11 @@ def small_examples(folder: Path) -> None:
         (target / name).write_text("".join(line + "\n" for line in content), encoding="utf-8")
 
     gold = lines("gold.tsv")
-    kept = [line.split("\t") for line in gold[:60]]
-    write("gold.tsv", gold[:60])
+    kept = [line.split("\t") for line in gold[:150]]
+    write("gold.tsv", gold[:150])
     for side, name in enumerate(["spa.txt", "eng.txt"]):
         in_gold = {line.split("\t")[side] for line in gold}
-        others = [line for line in lines(name) if line not in in_gold][:60]
+        others = [line for line in lines(name) if line not in in_gold][:150]
         write(name, [pair[side] for pair in kept] + others)
 
 

@@ -21,6 +21,8 @@ from mexma_cli.commands.inputs import (
 )
 from mexma_cli.commands.options import (
     EncoderChoice,
+    copy_options,
+    document_options,
     encoder_options,
     margin_option,
     neighbourhood_option,
@@ -33,6 +35,7 @@ from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
     from mexma_cli.stages.knn.search import SearchSettings
+    from mexma_cli.stages.mine.documents import DocumentFiles
     from mexma_cli.stages.mine.mine import Mined, MineSettings
 
 log = logging.getLogger(__name__)
@@ -72,32 +75,9 @@ def _format_help() -> str:
     type=float,
     help="Keep pairs with a score above this.  [default: 0 with max, none with the others]",
 )
-@click.option(
-    "--max-score",
-    type=float,
-    help="Keep pairs with a score up to this; above are near-copies. stopes has 1.25.",
-)
-@click.option(
-    "--drop-copies",
-    is_flag=True,
-    help="Drop pairs whose sides are the same sentence, or the same but for case, numbers, punctuation "
-    "and a few letters.",
-)
+@copy_options
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Keep the N best of what is left.")
-@click.option(
-    "--within",
-    nargs=2,
-    type=click.Path(path_type=Path),
-    metavar="SOURCE_DOCS TARGET_DOCS",
-    help="Only pairs from documents that are paired: two files with the document id of every line of "
-    "SOURCE and of TARGET. Equal ids are paired.",
-)
-@click.option(
-    "--document-pairs",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Which documents of --within are paired, if not equal ids: source id TAB target id.",
-)
+@document_options
 @result_option
 @click.option(
     "--format",
@@ -123,8 +103,7 @@ def command(
     source: Path,
     target: Path,
     neighbours: Path | None,
-    within: tuple[Path, Path] | None,
-    document_pairs: Path | None,
+    documents: DocumentFiles | None,
     output: Path | None,
     kind: str | None,
     report: Path | None,
@@ -150,8 +129,6 @@ def command(
     """
     paths = (source, target)
     check_inputs(paths)
-    if document_pairs is not None and within is None:
-        raise click.UsageError("--document-pairs pairs the documents of --within: give that too.")
     if neighbours is not None:
         if search.index != "exact" or search.memory is not None or dry_run:
             raise click.UsageError(
@@ -174,12 +151,11 @@ def command(
     files = outputs_of(output, kind, languages)
     if not files and str(report) == "-":
         raise click.UsageError("The pairs go to stdout: --report needs a file, or the pairs do (-o).")
-    read = [path for path in (*paths, *(within or ()), document_pairs) if path]
-    check_outputs(files, report, "report", read)
+    check_outputs(files, report, "report", [path for path in (*paths, *(documents or ())) if path])
     for path in (output, report):
         prepare_output(path)
-    documents = documents_of(paths, within, document_pairs) if within else None
-    job = MiningJob(paths, languages, settings, files, kind, documents, neighbours, report)
+    paired = documents_of(paths, documents) if documents else None
+    job = MiningJob(paths, languages, settings, files, kind, paired, neighbours, report)
     started = time.monotonic()
     with ExitStack() as stack:
         bars = progress_bar(stack, "embedding", "line"), progress_bar(stack, "mining")

@@ -190,3 +190,48 @@ def search_options(command: Command) -> Command:
     for option in _SEARCH:
         gathered = option(gathered)
     return cast(Command, gathered)
+
+
+def copy_options(command: Command) -> Command:
+    """Add --max-score and --drop-copies."""
+    near = click.option(
+        "--max-score",
+        type=float,
+        help="Keep pairs with a score up to this; above are near-copies. stopes has 1.25.",
+    )
+    same = click.option(
+        "--drop-copies",
+        is_flag=True,
+        help="Drop pairs whose sides are the same sentence, or the same but for case, numbers, punctuation "
+        "and a few letters.",
+    )
+    return near(same(command))
+
+
+def document_options(command: Command) -> Command:
+    """Add --within and --document-pairs, which the command gets as `documents`, a `DocumentFiles` or None."""
+
+    @functools.wraps(command)
+    def gathered(*, within: tuple[Path, Path] | None, document_pairs: Path | None, **options: Any) -> Any:
+        from mexma_cli.stages.mine.documents import DocumentFiles
+
+        if document_pairs is not None and within is None:
+            raise click.UsageError("--document-pairs pairs the documents of --within: give that too.")
+        documents = DocumentFiles(*within, document_pairs) if within else None
+        return command(documents=documents, **options)
+
+    texts = click.option(
+        "--within",
+        nargs=2,
+        type=click.Path(path_type=Path),
+        metavar="SOURCE_DOCS TARGET_DOCS",
+        help="Only pairs from documents that are paired: two files with the document id of every line of "
+        "SOURCE and of TARGET. Equal ids are paired.",
+    )
+    pairs = click.option(
+        "--document-pairs",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Which documents of --within are paired, if not equal ids: source id TAB target id.",
+    )
+    return cast(Command, texts(pairs(gathered)))

@@ -1,4 +1,4 @@
-"""`mexma tune`: the best score threshold, from a gold list or from planted translations."""
+"""`mexma tune`: the best score threshold, by a gold list, by the scores alone, or by labels."""
 
 from __future__ import annotations
 
@@ -22,21 +22,24 @@ from mexma_cli.commands.inputs import (
 )
 from mexma_cli.commands.options import (
     ENCODER_NAMES,
+    copy_options,
+    document_options,
     encoder_options,
     margin_option,
     neighbourhood_option,
     retrieval_option,
 )
 from mexma_cli.commands.tune_output import (
-    planted_json,
+    estimated_json,
+    print_estimated,
     print_languages,
-    print_planted,
     print_tuned,
     tuned_json,
 )
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
+    from mexma_cli.stages.tune.estimate import Planted
     from mexma_cli.stages.tune.tune import Tuned
 
 log = logging.getLogger(__name__)
@@ -44,7 +47,8 @@ log = logging.getLogger(__name__)
 _FILES = ("gold", "source_ids", "target_ids", "output", "plot")
 _NAMES = {"source_ids": "--source", "target_ids": "--target", "output": "-o"}
 _OF_GOLD = ("gold", "source_ids", "target_ids", "output", "languages")
-_OF_PLANT = ("margin", "k", "retrieval", *ENCODER_NAMES)
+_OF_MINING = ("margin", "k", "retrieval", "max_score", "drop_copies")
+_OF_TEXTS = (*_OF_MINING, "within", "document_pairs", "plant", "label", "labels", *ENCODER_NAMES)
 
 
 @click.command("tune")
@@ -77,7 +81,19 @@ _OF_PLANT = ("margin", "k", "retrieval", *ENCODER_NAMES)
     nargs=2,
     metavar="FILE FILE",
     type=click.Path(path_type=Path),
-    help="Known translations, line by line, to mine together with SOURCE and TARGET.",
+    help="Known translations, line by line, to mine together with SOURCE and TARGET: how many come back?",
+)
+@click.option(
+    "--label",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Ask in the terminal whether N of the pairs are right, and correct the estimate by the answers.",
+)
+@click.option(
+    "--labels",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where the answers to --label are kept, and those of earlier times are.  [default: labels.tsv]",
 )
 @click.option(
     "--precision",
@@ -105,6 +121,8 @@ _OF_PLANT = ("margin", "k", "retrieval", *ENCODER_NAMES)
 @margin_option
 @neighbourhood_option
 @retrieval_option
+@copy_options
+@document_options
 @encoder_options
 def command(inputs: tuple[Path, ...], as_json: bool, precision: float | None, **options: Any) -> None:
     """Find the score threshold with the best F1 for CANDIDATES, the output of `mexma mine` (TSV, JSONL).
@@ -114,11 +132,11 @@ def command(inputs: tuple[Path, ...], as_json: bool, precision: float | None, **
     parentheses are 95 % intervals, from resampled source sentences; `held out` is what the threshold from
     one half of the gold pairs gives on the other half.
 
-    Without a gold list, --plant mines SOURCE and TARGET (embedding stores or texts) together with known
-    translations (some hundreds, of the same kind as the texts) and measures how many come back. From that
-    the precision on the texts' own pairs is estimated. Lines of the texts that are planted sentences are left
-    out. --margin, -k, --retrieval and the encoder's options are those of `mexma mine`, and for --plant only;
-    mine with the same ones afterwards.
+    Without a gold list, SOURCE and TARGET (embedding stores or texts) are mined twice, the second time
+    without the pairs of the first. Nearly all pairs of the second time are wrong, and their scores tell how
+    many of the first are. --label asks about some pairs (50 will do), which makes the estimate surer. --plant
+    says how many of known translations, some hundreds of the same kind as the texts, come back. The threshold
+    holds for the other options (--margin, -k, --within ...) that you give, so mine with the same ones.
 
     \b
     Examples:
@@ -126,6 +144,8 @@ def command(inputs: tuple[Path, ...], as_json: bool, precision: float | None, **
       mexma tune pairs.tsv --gold gold.tsv --precision 0.95 -o kept.tsv.gz
       mexma tune pairs.tsv --gold gold.ids.tsv --source fra.tsv.gz --target eng.tsv.gz
       mexma tune '{lang}.pairs.tsv' --gold '{lang}.gold.tsv' --languages fra,deu
+      mexma tune fra.emb eng.emb --precision 0.95
+      mexma tune fra.emb eng.emb --label 50
       mexma tune fra.emb eng.emb --plant dev.fra dev.eng
     """
     if precision is not None and math.isnan(precision):
@@ -135,26 +155,24 @@ def command(inputs: tuple[Path, ...], as_json: bool, precision: float | None, **
 
     if options["plot"] is not None:
         check_plottable(options["plot"])
-    if options["plant"]:
-        _plant(inputs, as_json, precision, options)
-    else:
+    if options["gold"]:
         _gold(inputs[0], as_json, precision, options)
+    else:
+        _texts(inputs, as_json, precision, options)
 
 
 def _check_usage(inputs: tuple[Path, ...], options: dict[str, Any]) -> None:
     """Raise click.UsageError for options that do not go together."""
-    if not (options["plant"] or options["gold"]):
-        raise click.UsageError("Give --gold, the true pairs, or --plant, known translations.")
-    if options["plant"] and options["gold"]:
-        raise click.UsageError("--gold and --plant are two ways; give one of them.")
-    mode, foreign = ("--plant", _OF_GOLD) if options["plant"] else ("--gold", _OF_PLANT)
+    if not options["gold"] and len(inputs) != 2:
+        raise click.UsageError("Give --gold, the true pairs, or the two texts, SOURCE and TARGET.")
+    mode, foreign = ("--gold", _OF_TEXTS) if options["gold"] else ("two texts", _OF_GOLD)
     for parameter in click.get_current_context().command.params:
         if parameter.name in foreign and is_typed(str(parameter.name)):
             raise click.UsageError(f"{parameter.opts[-1]} does not go with {mode}.")
-    if options["plant"]:
-        if len(inputs) != 2:
-            raise click.UsageError("--plant goes with two texts, SOURCE and TARGET.")
-        check_inputs([*inputs, *options["plant"]])
+    if not options["gold"]:
+        if options["labels"] is not None and options["label"] is None:
+            raise click.UsageError("--labels keeps the answers to --label: say how many pairs.")
+        check_inputs([*inputs, *(options["plant"] or ())])
         return
     if len(inputs) != 1:
         raise click.UsageError("--gold goes with one file, the CANDIDATES that `mexma mine` wrote.")
@@ -199,40 +217,61 @@ def _gold(candidates: Path, as_json: bool, precision: float | None, options: dic
         print_languages(tuned)
 
 
-def _plant(inputs: tuple[Path, ...], as_json: bool, precision: float | None, options: dict[str, Any]) -> None:
-    from mexma_cli.mining.calibration import FEW
-    from mexma_cli.stages.tune.calibrate import calibrate
-    from mexma_cli.stages.tune.files import draw_planted
+def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, options: dict[str, Any]) -> None:
+    """A threshold from the scores of two texts' pairs."""
+    from mexma_cli.commands.labelling import ask
+    from mexma_cli.stages.mine.files import documents_of
+    from mexma_cli.stages.mine.mine import MineSettings
+    from mexma_cli.stages.tune.estimate import estimate, mine_twice
+    from mexma_cli.stages.tune.files import draw_estimate
+    from mexma_cli.stages.tune.labels import Labels
 
-    _check_outputs(None, options["plot"], [*inputs, *options["plant"]])
+    plant, documents = options["plant"] or (), options["documents"]
+    labels = options["labels"] or Path("labels.tsv")
+    read = [*inputs, *plant, *(path for path in documents or () if path)]
+    _check_outputs(None, options["plot"], read)
+    check_outputs([labels] if options["label"] else [], None, "picture", read)
+    settings = MineSettings(**{name: options[name] for name in _OF_MINING})
     with ExitStack() as stack:
-        known_source, known_target, source, target = opened(
-            stack, [*options["plant"], *inputs], options["encoder"], aligned=True
-        )
-        found = calibrate(
+        *known, source, target = opened(stack, [*plant, *inputs], options["encoder"], aligned=bool(plant))
+        rounds = mine_twice(
             source,
             target,
-            (known_source, known_target),
-            **{name: options[name] for name in ("margin", "k", "retrieval")},
-            precision=precision,
+            settings,
+            known=(known[0], known[1]) if known else None,
+            documents=documents_of(inputs, documents) if documents else None,
             on_progress=progress_bar(stack, "mining"),
         )
-    log.info("%s planted", counted(found.best.planted, "pair"))
-    if found.best.planted < FEW:
-        log.warning("warning: fewer than %d planted pairs give a poor estimate; plant some hundreds", FEW)
+        asked = None
+        if options["label"]:
+            asked = Labels(labels, rounds.pairs, source, target)
+            ask(asked, asked.drawn(rounds.model(), options["label"]))
+    model = asked.corrected(rounds.model()) if asked else rounds.model()
+    found = estimate(rounds, model, precision)
+    if found.planted is not None:
+        _tell_planted(found.planted, found.unlike)
+    if options["plot"] is not None:
+        draw_estimate(options["plot"], rounds.pairs.scores, model, found.best.threshold, inputs)
+    if as_json:
+        click.echo(json.dumps(estimated_json(found)))
+    else:
+        print_estimated(found)
+
+
+def _tell_planted(planted: Planted, unlike: bool) -> None:
+    log.info("%s planted", counted(planted.pairs, "pair"))
     _say_counts(
         "",
-        (found.empty, "planted pair", "left out: a side is empty or has no usable vector"),
-        (found.repeated, "planted pair", "left out: a sentence is in an earlier one"),
-        (found.copies[0], "line", "of SOURCE left out, planted sentences too"),
-        (found.copies[1], "line", "of TARGET left out, planted sentences too"),
+        (planted.empty, "planted pair", "left out: a side is empty or has no usable vector"),
+        (planted.repeated, "planted pair", "left out: a sentence is in an earlier one"),
+        (planted.copies[0], "line", "of SOURCE left out, planted sentences too"),
+        (planted.copies[1], "line", "of TARGET left out, planted sentences too"),
     )
-    if options["plot"] is not None:
-        draw_planted(options["plot"], found, inputs)
-    if as_json:
-        click.echo(json.dumps(planted_json(found)))
-    else:
-        print_planted(found)
+    if unlike:
+        log.warning(
+            "warning: the planted pairs score otherwise than the text's own translations, so they are of "
+            "another kind: the share of them that comes back is not the text's recall"
+        )
 
 
 def _check_outputs(output: Path | None, plot: Path | None, inputs: Sequence[Path]) -> None:

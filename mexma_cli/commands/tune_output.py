@@ -10,10 +10,10 @@ import click
 from mexma_cli.reporting.tables import aligned
 
 if TYPE_CHECKING:
-    from mexma_cli.mining.calibration import CalibratedThreshold
+    from mexma_cli.mining.estimate import EstimatedCut
     from mexma_cli.mining.resampling import HeldOut, Intervals
     from mexma_cli.mining.threshold import Threshold
-    from mexma_cli.stages.tune.calibrate import Calibration
+    from mexma_cli.stages.tune.estimate import Estimation
     from mexma_cli.stages.tune.tune import Tuned
 
 log = logging.getLogger(__name__)
@@ -48,29 +48,45 @@ def print_languages(tuned: dict[str, Tuned]) -> None:
     click.echo("\n".join(aligned([header, *rows], names=1)))
 
 
-def print_planted(found: Calibration) -> None:
-    """The lines for a threshold from planted pairs, and the table of others."""
-    log.info("precision and F1 are estimates; in parentheses: 95 % intervals, from resampled pairs")
-    best, held = found.best, found.held_out
-    _print_figures(best, found.intervals)
+def print_estimated(found: Estimation) -> None:
+    """The lines for a threshold from the scores, and the table of others."""
+    log.info("precision, recall and F1 are estimates; in parentheses: 95 % intervals")
+    best = found.best
+    click.echo(f"threshold  {_threshold(best.threshold)}")
+    click.echo(f"precision  {100 * best.precision:.2f}  ({_interval(best.precision_interval)})")
+    click.echo(f"recall     {100 * best.recall:.2f}")
+    click.echo(f"F1         {100 * best.f1:.2f}")
+    known = found.planted is not None and not found.unlike
+    where = "in the text" if known else f"that stand out among all {found.pairs}"
     click.echo(
-        f"pairs      {best.found} of {best.planted} planted pairs; {best.others} others, "
-        f"about {best.right:.0f} of them right (of about {best.translations:.0f} in the text)"
+        f"pairs      {best.count} above the threshold, about {best.right:.0f} of them right "
+        f"(of about {best.translations:.0f} translations {where})"
     )
-    if held is None:
-        log.info("no held-out figures: too few pairs were planted, or came back, to halve them")
-    else:
-        click.echo(f"held out   {_other_half(held, held.planted, 'planted pairs')}")
+    if found.planted is not None:
+        share, *interval = found.planted.recall(best.threshold)
+        back = round(share * found.planted.pairs)
+        click.echo(
+            f"planted    {back} of {found.planted.pairs} come back: {100 * share:.2f}  "
+            f"({_interval((interval[0], interval[1]))})"
+        )
     click.echo()
-    header = ["threshold", "precision", "recall", "F1", "planted", "wrong", "others", "right"]
+    header = ["threshold", "precision", "interval", "recall", "F1", "pairs", "right"]
     rows = [
-        [*_cells(step), *map(str, (step.found, step.wrong, step.others)), f"{step.right:.0f}"]
+        [
+            _threshold(step.threshold),
+            f"{100 * step.precision:.2f}",
+            _interval(step.precision_interval),
+            f"{100 * step.recall:.2f}",
+            f"{100 * step.f1:.2f}",
+            str(step.count),
+            f"{step.right:.0f}",
+        ]
         for step in found.steps
     ]
     click.echo("\n".join(aligned([header, *rows], names=0)))
 
 
-def _figures(cut: Threshold | CalibratedThreshold) -> dict[str, float]:
+def _figures(cut: Threshold | EstimatedCut) -> dict[str, float]:
     return {"threshold": cut.threshold, "precision": cut.precision, "recall": cut.recall, "f1": cut.f1}
 
 
@@ -86,20 +102,27 @@ def tuned_json(found: Tuned) -> dict[str, Any]:
     }
 
 
-def planted_json(found: Calibration) -> dict[str, Any]:
-    """A threshold from planted pairs, and the table."""
-    return _calibrated_json(found.best) | {
-        "left_out": {"empty": found.empty, "repeated": found.repeated},
-        "copies": {"source": found.copies[0], "target": found.copies[1]},
-        "intervals": vars(found.intervals),
-        "held_out": _calibrated_json(found.held_out) if found.held_out else None,
-        "table": [_calibrated_json(step) for step in found.steps],
-    }
+def estimated_json(found: Estimation) -> dict[str, Any]:
+    """A threshold from the scores, and the table."""
+    planted = found.planted
+    counts = None
+    if planted is not None:
+        share, low, high = planted.recall(found.best.threshold)
+        counts = {
+            "pairs": planted.pairs,
+            "recall": share,
+            "interval": [low, high],
+            "unlike_the_text": found.unlike,
+            "left_out": {"empty": planted.empty, "repeated": planted.repeated},
+            "copies": {"source": planted.copies[0], "target": planted.copies[1]},
+        }
+    table = [_cut_json(step) for step in found.steps]
+    return _cut_json(found.best) | {"candidates": found.pairs, "planted": counts, "table": table}
 
 
-def _calibrated_json(cut: CalibratedThreshold) -> dict[str, Any]:
-    derived = {name: getattr(cut, name) for name in ("precision", "recall", "f1", "planted_precision")}
-    return derived | vars(cut)
+def _cut_json(cut: EstimatedCut) -> dict[str, Any]:
+    more = {"pairs": cut.count, "right": cut.right, "translations": cut.translations}
+    return _figures(cut) | {"precision_interval": list(cut.precision_interval)} | more
 
 
 def _held_out_json(held: HeldOut | None) -> dict[str, Any] | None:
@@ -109,7 +132,7 @@ def _held_out_json(held: HeldOut | None) -> dict[str, Any] | None:
     return _figures(held.result) | counts
 
 
-def _print_figures(best: Threshold | CalibratedThreshold, intervals: Intervals) -> None:
+def _print_figures(best: Threshold, intervals: Intervals) -> None:
     low, high = intervals.threshold
     click.echo(f"threshold  {_threshold(best.threshold)}  ({low:.4f} to {high:.4f})")
     click.echo(f"precision  {100 * best.precision:.2f}  ({_interval(intervals.precision)})")
@@ -117,7 +140,7 @@ def _print_figures(best: Threshold | CalibratedThreshold, intervals: Intervals) 
     click.echo(f"F1         {100 * best.f1:.2f}  ({_interval(intervals.f1)})")
 
 
-def _other_half(cut: Threshold | CalibratedThreshold, count: int, what: str) -> str:
+def _other_half(cut: Threshold, count: int, what: str) -> str:
     f1, precision, recall = (100 * x for x in (cut.f1, cut.precision, cut.recall))
     return (
         f"F1 {f1:.2f}, precision {precision:.2f}, recall {recall:.2f} on {count} {what}; "
@@ -125,7 +148,7 @@ def _other_half(cut: Threshold | CalibratedThreshold, count: int, what: str) -> 
     )
 
 
-def _cells(cut: Threshold | CalibratedThreshold) -> list[str]:
+def _cells(cut: Threshold) -> list[str]:
     return [_threshold(cut.threshold), *(f"{100 * x:.2f}" for x in (cut.precision, cut.recall, cut.f1))]
 
 

@@ -42,6 +42,10 @@ class Candidates:
         """Those at some places (int), or where a mask (bool [n]) says so."""
         return Candidates(*(getattr(self, name)[chosen] for name in _COLUMNS), below=self.below)
 
+    def mapped(self, rows: tuple[np.ndarray, np.ndarray]) -> Candidates:
+        """The same pairs, of other rows that stand for theirs: int64 [N] and [M]."""
+        return replace(self, source=rows[0][self.source], target=rows[1][self.target])
+
     def above(self, threshold: float) -> Candidates:
         """Those whose score is greater than the threshold."""
         found = self.take(self.scores.astype(np.float64) > threshold)

@@ -38,17 +38,18 @@ def save(figure: Figure, path: Path) -> None:
 def draw_scores(
     path: Path,
     scores: np.ndarray,
-    is_gold: np.ndarray,
+    right: np.ndarray,
     threshold: float,
     title: str,
     labels: tuple[str, str] = ("in the gold list", "not in it"),
 ) -> None:
-    """Draw a stacked histogram of scores, gold pairs against the others, with the threshold as a line.
+    """Draw a stacked histogram of scores, right pairs against the others, with the threshold as a line.
 
     Args:
         path: .png, .svg or .pdf; written whole.
-        scores: float [n]; is_gold: bool [n].
-        labels: what gold pairs, and the others, are.
+        scores: float [n].
+        right: bool [n], or how probably each is right, float [n].
+        labels: what right pairs, and the others, are.
     """
     check_plottable(path)
     from matplotlib.figure import Figure
@@ -60,13 +61,14 @@ def draw_scores(
     figure = Figure(figsize=(8, 4.5), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     axes.hist(
-        [inside[is_gold], inside[~is_gold]],
+        [inside, inside],
+        weights=[right.astype(float), 1.0 - right],
         bins=edges.tolist(),
         stacked=True,
         color=["#0072b2", "#b8b8b8"],
         edgecolor="white",
         linewidth=0.4,
-        label=[f"{labels[0]} ({is_gold.sum():,})", f"{labels[1]} ({(~is_gold).sum():,})"],
+        label=[f"{labels[0]} ({right.sum():,.0f})", f"{labels[1]} ({(1.0 - right).sum():,.0f})"],
     )
     axes.axvline(threshold, color="#d55e00", linewidth=2, label=f"threshold {threshold:.4f}")
     axes.set_xlabel("score")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
-from typing import IO
+from typing import IO, NamedTuple
 
 import numpy as np
 import xxhash
@@ -60,12 +60,8 @@ def filter_rows(store: EmbeddingStore) -> tuple[np.ndarray, RowCounts]:
     """
     empty = np.zeros(store.rows, dtype=bool)
     repeated = np.zeros(store.rows, dtype=bool)
-    with ExitStack() as stack:
-        for bucket in _buckets(store, empty, stack):
-            order = np.lexsort((bucket["low"], bucket["high"]))  # stable: equal lines stay in file order
-            bucket = bucket[order]
-            same = (bucket["low"][1:] == bucket["low"][:-1]) & (bucket["high"][1:] == bucket["high"][:-1])
-            repeated[bucket["row"][:-1][same]] = True
+    for rows, same in _sorted_lines(store, empty):
+        repeated[rows[:-1][same]] = True
     unusable = ~have_direction(store)
     return ~(empty | repeated | unusable), RowCounts(
         rows=store.rows,
@@ -73,6 +69,53 @@ def filter_rows(store: EmbeddingStore) -> tuple[np.ndarray, RowCounts]:
         empty=int(empty.sum()),
         unusable=int((unusable & ~empty & ~repeated).sum()),
     )
+
+
+class RowsInDocuments(NamedTuple):
+    """The rows that take part, bool [rows], and how many do not, where a line counts once in each document.
+
+    `twin` int64 [rows] is, for each row, the one with an equal line that takes part in the whole text: its
+    neighbourhood is the row's.
+    """
+
+    keep: np.ndarray
+    counts: RowCounts
+    twin: np.ndarray
+
+
+def filter_in_documents(store: EmbeddingStore, documents: np.ndarray, keep: np.ndarray) -> RowsInDocuments:
+    """As `filter_rows`, but a line counts once in each document that it is in.
+
+    Args:
+        documents: int [rows], the document of every line.
+        keep: what `filter_rows` keeps.
+    """
+    empty, repeated = (np.zeros(store.rows, dtype=bool) for _ in range(2))
+    twin = np.arange(store.rows)
+    for rows, same in _sorted_lines(store, empty):
+        lines = np.append(0, np.cumsum(~same))
+        last = np.append(np.flatnonzero(~same), len(rows) - 1)
+        twin[rows] = rows[last[lines]]
+        order = np.lexsort(
+            (documents[rows], lines)
+        )  # stable: of equal lines of a document the last one stays
+        rows, lines = rows[order], lines[order]
+        same = (lines[1:] == lines[:-1]) & (documents[rows[1:]] == documents[rows[:-1]])
+        repeated[rows[:-1][same]] = True
+    unusable = ~(keep[twin] | empty | repeated)
+    counts = RowCounts(store.rows, int(repeated.sum()), int(empty.sum()), int(unusable.sum()))
+    return RowsInDocuments(~(empty | repeated | unusable), counts, twin)
+
+
+def _sorted_lines(store: EmbeddingStore, empty: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """In pieces, the rows that are not empty, those of equal lines together and in file order, and bool
+    [rows - 1], which of them have the line of the next. Also marks the empty lines in `empty`.
+    """
+    with ExitStack() as stack:
+        for bucket in _buckets(store, empty, stack):
+            bucket = bucket[np.lexsort((bucket["low"], bucket["high"]))]  # stable
+            if len(bucket):
+                yield bucket["row"], (bucket[["high", "low"]][1:] == bucket[["high", "low"]][:-1])
 
 
 def _buckets(store: EmbeddingStore, empty: np.ndarray, stack: ExitStack) -> Iterator[np.ndarray]:

@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.tsv import read_pairs
+from mexma_cli.stages.knn.row_filter import RowsInDocuments, filter_in_documents
+from mexma_cli.store.embeddings import StorePair
 from mexma_cli.text.lines import is_blank, read_lines
+
+
+class DocumentFiles(NamedTuple):
+    """The document id of every line of both texts, and perhaps a list of those that belong together."""
+
+    source: Path
+    target: Path
+    pairs: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -39,6 +50,20 @@ class DocumentPairs:
             rows, columns = source.rows(own), target.rows(other)
             if len(rows) and len(columns):
                 yield rows, columns
+
+    def filter(
+        self, stores: StorePair, keep: tuple[np.ndarray, np.ndarray]
+    ) -> tuple[RowsInDocuments, RowsInDocuments]:
+        """Which rows of both texts take part, where a line counts once in each document.
+
+        Args:
+            keep: what `filter_rows` keeps of both.
+        """
+        source, target = (
+            filter_in_documents(store, documents, kept)
+            for store, documents, kept in zip(stores, (self.source, self.target), keep, strict=True)
+        )
+        return source, target
 
     def check_lines(self, rows: tuple[int, int], names: tuple[str, str]) -> None:
         """Refuse document ids that are not one a line of the texts.

@@ -14,7 +14,7 @@ from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.stages.embed.inputs import EncoderChoice, Progress, is_store, open_inputs
 from mexma_cli.stages.knn.knn import read_neighbours
 from mexma_cli.stages.knn.search import journal_beside
-from mexma_cli.stages.mine.documents import DocumentPairs, read_documents
+from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs, read_documents
 from mexma_cli.stages.mine.mine import Mined, mine
 from mexma_cli.stages.mine.report import MiningJob, write_report
 from mexma_cli.store.embeddings import EmbeddingStore
@@ -94,13 +94,13 @@ def language_of(path: Path, code: str) -> str:
     return said
 
 
-def documents_of(texts: tuple[Path, Path], within: tuple[Path, Path], pairs: Path | None) -> DocumentPairs:
+def documents_of(texts: Sequence[Path], files: DocumentFiles) -> DocumentPairs:
     """The documents of both texts, compared with what is known of these before they are embedded.
 
     Raises:
         MexmaError: As `read_documents`, or a text has another number of lines.
     """
-    found = read_documents(*within, pairs)
+    found = read_documents(*files)
     lines = [len(found.source), len(found.target)]
     for side, path in enumerate(texts):
         if is_store(path):

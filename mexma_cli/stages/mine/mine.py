@@ -96,12 +96,13 @@ def mine(
 ) -> Mined:
     """Find the pairs of two stores.
 
-    Lines that occur more than once in a file count once, as with LASER's --unify; empty lines never pair.
+    Lines that occur more than once in a file count once, as with LASER's --unify, or with documents once in
+    each; empty lines never pair.
 
     Args:
         neighbours: of the two stores, if they are known already.
         documents: only sentences of documents that are paired here make pairs. Neighbourhoods stay those of
-            the whole text, so scores and thresholds mean the same with and without.
+            the whole text, so a pair scores the same with and without.
         journal: Where the search is kept while it runs.
 
     Raises:
@@ -113,7 +114,7 @@ def mine(
     if documents is not None:
         documents.check_lines((source.rows, target.rows), (str(source.path), str(target.path)))
     settings = settings or MineSettings()
-    clock = _Clock()
+    clock = Clock()
     with clock("reading"):
         keep_source, source_counts = filter_rows(source)
         keep_target, target_counts = filter_rows(target)
@@ -124,32 +125,37 @@ def mine(
     nearest = neighbours.neighbours
     background: tuple[np.ndarray, np.ndarray] | None = None
     pool: Neighbours = nearest
+    twins = None
     if documents is not None:
         with clock("documents"):
-            background = means(nearest)
-            rows = documents.rows(keep_source, keep_target)
+            own, other = documents.filter((source, target), (keep_source, keep_target))
+            source_counts, target_counts, twins = own.counts, other.counts, (own.twin, other.twin)
+            source_means, target_means = means(nearest)
+            background = source_means[own.twin], target_means[other.twin]
+            rows = documents.rows(own.keep, other.keep)
             wanted = settings.k if settings.retrieval == "all" else 1  # the others look at the best alone
             pool = restricted_search(source, target, rows, wanted, background, settings.margin)
     with clock("matching"):
         found = match(pool, settings.margin, settings.retrieval, settings.threshold, background=background)
-    chosen, texts, dropped = _chosen(found, source, target, settings, clock)
+    chosen, texts, dropped = filtered(found, source, target, settings, clock)
     for store in (source, target):
         store.check_unchanged()
     with clock("matching"):
-        known = details(nearest, chosen) if settings.with_ids else None
+        known = details(nearest, chosen.mapped(twins) if twins else chosen) if settings.with_ids else None
     return Mined(
         chosen, known, source_counts, target_counts, dropped, clock.seconds, neighbours.facts(), texts
     )
 
 
-def _chosen(
+def filtered(
     found: Candidates,
     source: EmbeddingStore,
     target: EmbeddingStore,
     settings: MineSettings,
-    clock: _Clock,
+    clock: Clock | None = None,
 ) -> tuple[Candidates, tuple[KeptTexts, KeptTexts], dict[str, int]]:
     """The pairs that pass the filters, their text, and the number of dropped pairs by reason."""
+    clock = clock or Clock()
     dropped = {"threshold": found.below}
     with clock("filtering"):
         if settings.max_score is not None:
@@ -174,7 +180,7 @@ def _warn_of_one_text(source: EmbeddingStore, target: EmbeddingStore) -> None:
         log.warning(same, source.path, target.path)
 
 
-class _Clock:
+class Clock:
     """Seconds spent in stages."""
 
     def __init__(self) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.tsv import tsv_lines
 from mexma_cli.languages import resolve
+from mexma_cli.mining.estimate import PrecisionModel
 from mexma_cli.reporting.plot import draw_scores
-from mexma_cli.stages.tune.calibrate import Calibration
 from mexma_cli.stages.tune.tune import Tuned, tune
 from mexma_cli.text.names import label_of
 from mexma_cli.text.writing import only_process, write_chunks
@@ -79,10 +79,10 @@ def tune_files(files: TuningFiles, precision: float | None) -> Tuned:
     return found
 
 
-def draw_planted(path: Path, found: Calibration, texts: Sequence[Path]) -> None:
-    """Draw the scores of the planted pairs that came back right, and of the texts' own pairs."""
-    scores = np.concatenate([found.scores.right, found.scores.others])
-    is_planted = np.arange(len(scores)) < len(found.scores.right)
-    title = f"Scores of translations planted in {texts[0].name} and {texts[1].name}"
-    labels = "planted pairs", "pairs of the text"
-    draw_scores(path, scores, is_planted, found.best.threshold, title, labels)
+def draw_estimate(
+    path: Path, scores: np.ndarray, model: PrecisionModel, threshold: float, texts: Sequence[Path]
+) -> None:
+    """Draw the scores of two texts' pairs, with how many are right at each, as estimated."""
+    title = f"Scores of {texts[0].name} and {texts[1].name}"
+    labels = "right, as estimated", "wrong, as estimated"
+    draw_scores(path, scores, model.probability(scores), threshold, title, labels)

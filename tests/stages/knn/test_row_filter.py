@@ -9,7 +9,7 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.knn import row_filter as usable
-from mexma_cli.stages.knn.row_filter import filter_rows
+from mexma_cli.stages.knn.row_filter import filter_in_documents, filter_rows
 from tests.stores import make_store
 
 
@@ -38,6 +38,32 @@ def test_the_last_of_equal_lines_is_kept(
     assert (counts.rows, counts.duplicates, counts.empty) == (250, repeated, len(blank))
     assert counts.unusable == 250 - repeated - len(blank) - len(wanted) >= 2
     assert str(counts).startswith(f"250 lines ({repeated} duplicates, {len(blank)} empty, ")
+
+
+@pytest.mark.parametrize("bucket", [1 << 20, 16])
+def test_in_documents_the_last_of_equal_lines_is_kept_in_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: int
+) -> None:
+    monkeypatch.setattr(usable, "_BUCKET", bucket)
+    monkeypatch.setattr(usable, "_LINES", 7)
+    rng = np.random.default_rng(2)
+    lines = [["", *"abcdefgh"][i] for i in rng.integers(0, 9, 150)]
+    documents = rng.integers(0, 5, 150)
+    vectors = np.ones((150, 3), np.float32)
+    vectors[[row for row, line in enumerate(lines) if line == "h"]] = 0
+    store = make_store(tmp_path / "s.emb", lines, vectors)
+    keep, _ = filter_rows(store)
+    found = filter_in_documents(store, documents, keep)
+    named = list(zip(lines, documents.tolist(), strict=True))
+    last = {name: row for row, name in enumerate(named)}
+    assert np.flatnonzero(found.keep).tolist() == sorted(
+        row for (line, _), row in last.items() if line not in ("", "h")
+    )
+    last_of_all = {line: row for row, line in enumerate(lines)}
+    filled = [row for row, line in enumerate(lines) if line]
+    assert found.twin[filled].tolist() == [last_of_all[lines[row]] for row in filled]
+    assert found.counts.kept == found.keep.sum() and found.counts.empty == lines.count("")
+    assert found.counts.duplicates == len(filled) - len({name for name in named if name[0]})
 
 
 def test_so_many_lines_need_no_more_files_than_a_process_may_open(

@@ -9,6 +9,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
 from mexma_cli.stages.knn.row_filter import filter_rows
 from mexma_cli.stages.knn.search import SearchResult
+from mexma_cli.stages.mine.documents import read_documents
 from mexma_cli.stages.mine.mine import Mined, MineSettings, mine
 from mexma_cli.store.embeddings import StorePair
 from tests.stores import make_store
@@ -173,3 +174,34 @@ def test_one_text_on_both_sides_is_warned_of(tmp_path: Path, caplog: pytest.LogC
     assert not caplog.text
     mine(source, source)
     assert "s.emb are of the same text" in caplog.text
+
+
+def test_duplicates_count_once_in_each_document(tmp_path: Path) -> None:
+    """50 lines of a document with 200 translations recur in another, whose translations are elsewhere."""
+    source = [f"line {n}" for n in range(200)] + [f"line {n}" for n in range(50)] + ["alone"]
+    target = [f"LINE {n}" for n in range(200)] + ["other"]
+    lines = {"s": ["a"] * 200 + ["b"] * 51, "t": ["a"] * 200 + ["b"]}
+    for name, ids in lines.items():
+        (tmp_path / f"{name}.docs").write_text("\n".join(ids) + "\n")
+    documents = read_documents(tmp_path / "s.docs", tmp_path / "t.docs")
+    both = stores(tmp_path, source, target)
+    settings = MineSettings(threshold=1.2, with_ids=True)
+    within, anywhere = mine(*both, settings, documents=documents), mine(*both, settings)
+    true = sorted((f"line {n}", f"LINE {n}") for n in range(200))
+    assert sentences(within) == true == sentences(anywhere)
+    assert max(pair.source_line for pair in within.pairs()) == 200  # those of the paired document
+    assert (within.source.duplicates, anywhere.source.duplicates) == (0, 50)
+
+    def scored(found: Mined) -> list[tuple[float, str, int, float]]:
+        return sorted((p.score, p.source, p.source_rank, p.source_mean) for p in found.pairs())
+
+    assert scored(within) == scored(anywhere)
+
+
+def test_a_line_of_two_documents_pairs_in_both(tmp_path: Path) -> None:
+    (tmp_path / "s.docs").write_text("a\nb\nb\nc\n")
+    (tmp_path / "t.docs").write_text("a\nb\nc\n")
+    documents = read_documents(tmp_path / "s.docs", tmp_path / "t.docs")
+    found = mine(*stores(tmp_path, ["x", "x", "x", "y"], ["X", "X", "Y"]), documents=documents)
+    assert sorted((pair.source_line, pair.target_line) for pair in found.pairs()) == [(1, 1), (3, 2), (4, 3)]
+    assert (found.source.duplicates, found.target.duplicates) == (1, 0)

@@ -1,0 +1,191 @@
+"""How near the precision that `mexma tune` estimates without a gold list is to the truth.
+
+    python benchmarks/thresholds.py DIR [--margin ratio] [-k 4] [--seed 0]
+
+(DIR: wmt_newstest/, tatoeba_mt/ and bible/ below it, files of x TAB English or of aligned lines.) Mixes
+texts: of both sides of each corpus some lines, of which a share has its translation among the others'. At the
+thresholds for several estimated precisions it prints the truth, the estimate's 95 % interval, and how often
+that contains the truth: from the scores alone, and with 50 labels taken from the gold list. Then it plants
+pairs of each corpus in each of the same language.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mexma_cli import SentenceEncoder, knn
+from mexma_cli.errors import MexmaError
+from mexma_cli.mining.estimate import EstimatedCut, LabelledModel, pairs_to_label, without_pairs
+from mexma_cli.mining.match import match
+from mexma_cli.stages.tune.estimate import Planted, Rounds, estimate
+
+LANGUAGES = ("ces_Latn", "deu_Latn", "fin_Latn", "fra_Latn", "rus_Cyrl", "spa_Latn", "tur_Latn")
+SHARES = (0.04, 0.12, 0.35, 0.75)
+PRECISIONS = (0.8, 0.9, 0.95)
+LABELS = 50
+PLANTED = 300
+
+
+def corpora(folder: Path) -> Iterator[tuple[tuple[str, str], list[tuple[str, str]]]]:
+    """((corpus, language), pairs), each sentence in one pair at most."""
+    for language in LANGUAGES:
+        for corpus in ("wmt_newstest", "tatoeba_mt"):
+            lines = read(folder / corpus / f"{language}-eng.tsv.gz")
+            yield (corpus, language), different([tuple(line.split("\t")[:2]) for line in lines])
+        if (bible := folder / "bible" / f"{language}.txt.gz").exists():
+            pairs = zip(read(bible), read(folder / "bible" / "eng_Latn.txt.gz"), strict=True)
+            yield ("bible", language), different(list(pairs))
+
+
+def read(path: Path) -> list[str]:
+    return gzip.open(path, "rt", encoding="utf-8").read().splitlines()
+
+
+def different(pairs: list[tuple[str, ...]], most: int = 6000) -> list[tuple[str, str]]:
+    seen: set[str] = set()
+    kept = []
+    for place in np.random.default_rng(0).permutation(len(pairs))[: 2 * most].tolist():
+        source, target = pairs[place]
+        if source.strip() and target.strip() and source not in seen and target not in seen:
+            seen |= {source, target}
+            kept.append((source, target))
+    return kept[:most]
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Vectors of two texts: the first `aligned` lines of one are the translations of those of the other."""
+
+    x: np.ndarray
+    y: np.ndarray
+    aligned: int
+    rest: np.ndarray
+    """Pairs that are not in them, int [n]."""
+
+    def rounds(self, k: int, margin: str, known: Sides | None = None) -> tuple[Rounds, np.ndarray]:
+        """Both rounds of pairs, with known translations planted, and which of the first are right, bool."""
+        sides = (
+            [self.x, self.y]
+            if known is None
+            else [np.append(*s, axis=0) for s in zip(self, known, strict=True)]
+        )
+        neighbours = knn(sides[0], sides[1], k + 1)
+        first = match(neighbours.first(k), margin)
+        second = match(without_pairs(neighbours, first, k), margin)
+        own, own_second = (
+            f.take((f.source < len(self.x)) & (f.target < len(self.y))) for f in (first, second)
+        )
+        back = (first.source >= len(self.x)) & (first.source - len(self.x) == first.target - len(self.y))
+        planted = None
+        if known is not None:
+            planted = Planted(first.scores[back].astype(np.float64), len(known[0]), 0, 0, (0, 0))
+        right = (own.source == own.target) & (own.source < self.aligned)
+        return Rounds(own, own_second.scores, planted, within=False), right
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return iter((self.x, self.y))
+
+
+Sides = tuple[np.ndarray, np.ndarray]
+
+
+def mixture(sides: Sides, share: float, rng: np.random.Generator) -> Mixture:
+    """Of some of a corpus, a share of the lines with its translation."""
+    order = rng.permutation(len(sides[0]))
+    lines = int(len(order) * rng.uniform(0.4, 0.9) / (2 - share))
+    aligned = int(share * lines)
+    other = np.append(order[:aligned], order[lines : 2 * lines - aligned])
+    return Mixture(sides[0][order[:lines]], sides[1][other], aligned, order[2 * lines - aligned :])
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--margin", default="ratio")
+    parser.add_argument("-k", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    encoder, rng = SentenceEncoder.load("mini"), np.random.default_rng(arguments.seed)
+    embedded: dict[tuple[str, str], Sides] = {}
+    for (corpus, language), pairs in corpora(arguments.data):
+        source, target = (encoder.embed([pair[side] for pair in pairs]) for side in (0, 1))
+        embedded[corpus, language] = source, target
+    how = arguments.k, arguments.margin
+    print("| by | translations | wanted | texts | true: median | 5 to 95 % | interval: median | contains |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    print_precision(embedded, how, rng)
+    print_planted(embedded, how, rng)
+
+
+def print_precision(
+    embedded: dict[tuple[str, str], Sides], how: tuple[int, str], rng: np.random.Generator
+) -> None:
+    found: dict[tuple[str, float, float], list[tuple[EstimatedCut, float]]] = {}
+    for sides in embedded.values():
+        for share in SHARES:
+            rounds, right = mixture(sides, share, rng).rounds(*how)
+            model, scores = rounds.model(), rounds.pairs.scores
+            labels = pairs_to_label(model, scores, LABELS)
+            labelled = LabelledModel(model, scores, labels, right[labels])
+            for name, tried in (("scores alone", model), (f"{LABELS} labels", labelled)):
+                for wanted in PRECISIONS:
+                    try:
+                        cut = tried.cut(tried.choose(wanted))
+                    except MexmaError:  # no threshold has that precision
+                        continue
+                    truth = float(right[scores > cut.threshold].mean())
+                    found.setdefault((name, share, wanted), []).append((cut, truth))
+    for (name, share, wanted), rows in sorted(found.items(), key=lambda row: (row[0][0][0] != "s", row[0])):
+        truth = np.array([row[1] for row in rows])
+        limits = np.array([row[0].precision_interval for row in rows])
+        inside = np.mean((limits[:, 0] <= truth) & (truth <= limits[:, 1]))
+        low, middle, high = np.quantile(truth, [0.05, 0.5, 0.95])
+        bounds = "{:.2f} to {:.2f}".format(*np.median(limits, axis=0))
+        print(
+            f"| {name} | {share:.0%} | {wanted:.2f} | {len(rows)} | {middle:.3f} | {low:.2f} to {high:.2f} "
+            f"| {bounds} | {inside:.0%} |"
+        )
+
+
+def print_planted(
+    embedded: dict[tuple[str, str], Sides], how: tuple[int, str], rng: np.random.Generator
+) -> None:
+    """Plant pairs of every corpus in every corpus of the same language."""
+    told, contained, recalled = {True: [], False: []}, [], []
+    for (corpus, language), sides in embedded.items():
+        for (other, its_language), known in embedded.items():
+            if its_language != language:
+                continue
+            mixed = mixture(sides, 0.2, rng)
+            chosen = mixed.rest[:PLANTED] if other == corpus else np.arange(PLANTED)
+            rounds, right = mixed.rounds(*how, (known[0][chosen], known[1][chosen]))
+            found = estimate(rounds, rounds.model())
+            above = right[rounds.pairs.scores > found.best.threshold]
+            low, high = found.best.precision_interval
+            contained.append(low <= above.mean() <= high)
+            told[other == corpus].append(found.unlike)
+            if other == corpus:
+                _, low, high = found.planted.recall(found.best.threshold)
+                recalled.append(low <= above.sum() / mixed.aligned <= high)
+    print(
+        f"\n{len(contained)} trials with planted pairs; the precision's interval contains the truth in "
+        f"{np.mean(contained):.0%}"
+    )
+    for same, name in ((True, "the same corpus"), (False, "another corpus")):
+        print(f"planted from {name}: called unlike in {sum(told[same])} of {len(told[same])}")
+    print(
+        f"planted from the same corpus: the recall's interval contains the truth in {np.mean(recalled):.0%}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.knn.exact import Neighbours, knn
+from mexma_cli.mining.estimate import LabelledModel, ScoreModel, pairs_to_label, without_pairs
+from mexma_cli.mining.match import Candidates, match
+from tests.examples import demo_pairs
+
+K = 4
+
+
+@cache
+def vectors() -> tuple[np.ndarray, np.ndarray]:
+    pairs = [pair.split("\t") for pair in demo_pairs(1000)]
+    encoder = SentenceEncoder.load("mini")
+    spanish, english = (encoder.embed([pair[side] for pair in pairs]) for side in (0, 1))
+    return spanish, english
+
+
+@cache
+def mixture(share: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scores of both rounds, and which pairs of the first are right; a share of the lines is translated."""
+    source, target = vectors()
+    order = np.random.default_rng(seed).permutation(len(source))
+    lines = int(len(source) / (2 - share))
+    aligned = int(share * lines)
+    x, y = source[order[:lines]], target[np.append(order[:aligned], order[lines : 2 * lines - aligned])]
+    neighbours = knn(x, y, K + 1)
+    first = match(neighbours.first(K))
+    second = match(without_pairs(neighbours, first, K))
+    return first.scores, second.scores, (first.source == first.target) & (first.source < aligned)
+
+
+@settings(max_examples=50)
+@given(rows=st.integers(6, 30), seed=st.integers(0, 2**32 - 1))
+def test_without_pairs_is_the_search_that_may_not_pair_them(rows: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, y = rng.standard_normal((rows, 8)), rng.standard_normal((rows + 3, 8))
+    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
+    neighbours = knn(x.astype(np.float32), y.astype(np.float32), K + 1)
+    found = match(neighbours.first(K))
+    left = without_pairs(neighbours, found, K)
+    cosines = x @ y.T
+    cosines[found.source, found.target] = -2
+    for ids, scores, wanted in (
+        (left.forward_ids, left.forward_scores, cosines),
+        (left.backward_ids, left.backward_scores, cosines.T),
+    ):
+        assert (ids == np.argsort(-wanted, axis=1)[:, :K]).all()
+        assert np.allclose(scores, -np.sort(-wanted, axis=1)[:, :K], atol=1e-6)
+
+
+def test_rows_with_few_neighbours_have_fewer() -> None:
+    ids = np.array([[1, 0], [0, 1]])
+    scores = np.array([[0.9, 0.2], [0.8, 0.1]], dtype=np.float32)
+    found = Candidates(scores[:, 0], np.array([0, 1]), np.array([1, 0]), scores[:, 0])
+    left = without_pairs(Neighbours(scores, ids, scores, ids), found, 2)
+    assert left.forward_ids.tolist() == [[0, -1], [1, -1]]
+    assert left.forward_scores[:, 0].tolist() == pytest.approx([0.2, 0.1])
+
+
+@pytest.mark.parametrize("share", [0.12, 0.35, 0.75])
+@pytest.mark.parametrize("wanted", [0.8, 0.9, 0.95])
+def test_the_interval_contains_the_true_precision(share: float, wanted: float) -> None:
+    first, second, right = mixture(share)
+    model = ScoreModel(first, second)
+    cut = model.cut(model.choose(wanted))
+    truth = right[first > cut.threshold].mean()
+    low, high = cut.precision_interval
+    assert low <= truth <= high and cut.precision >= wanted
+    assert cut.count == (first > cut.threshold).sum()
+    assert model.translations == pytest.approx(right.sum(), rel=0.25)
+
+
+@pytest.mark.parametrize("share", [0.12, 0.35])
+def test_the_best_f1_is_near_that_of_the_gold_list(share: float) -> None:
+    first, second, right = mixture(share)
+
+    def f1(threshold: float) -> float:
+        above = first > threshold
+        return 2 * right[above].sum() / (above.sum() + right.sum())
+
+    model = ScoreModel(first, second)
+    assert f1(model.choose()) > max(map(f1, first.tolist())) - 0.03
+
+
+@given(scale=st.floats(0.01, 100), shift=st.floats(-10, 10))
+@settings(max_examples=20)
+def test_any_scale_of_the_scores_will_do(scale: float, shift: float) -> None:
+    first, second, _ = (values.astype(np.float64) for values in mixture(0.35))
+    one, other = ScoreModel(first, second), ScoreModel(scale * first + shift, scale * second + shift)
+    assert other.wrong == pytest.approx(one.wrong, rel=0.01)
+    at = np.quantile(first, [0.3, 0.6, 0.9])
+    assert other.wrong_above(scale * at + shift) == pytest.approx(one.wrong_above(at), rel=0.02, abs=1)
+
+
+def test_labels_narrow_the_interval_and_mend_the_model() -> None:
+    first, second, right = mixture(0.35)
+    model = ScoreModel(first, second)
+    labels = pairs_to_label(model, first, 50)
+    assert len(set(labels.tolist())) == len(labels) <= 50
+    labelled = LabelledModel(model, first, labels, right[labels])
+    for threshold in np.quantile(first, [0.2, 0.5, 0.6]).tolist():
+        truth = right[first > threshold].mean()
+        low, high = labelled.cut(threshold).precision_interval
+        assert low <= truth <= high
+    assert np.ptp(labelled.cut(1.0).precision_interval) < np.ptp(model.cut(1.0).precision_interval)
+    # Who calls everything wrong is believed, though the model thought otherwise.
+    assert LabelledModel(model, first, labels, np.zeros(len(labels), bool)).cut(1.0).precision < 0.25

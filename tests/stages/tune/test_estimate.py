@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.knn.exact import knn
+from mexma_cli.mining.estimate import without_pairs
+from mexma_cli.mining.match import match
+from mexma_cli.stages.mine.documents import read_documents
+from mexma_cli.stages.mine.mine import MineSettings, mine
+from mexma_cli.stages.tune.estimate import Planted, _Chained, estimate, mine_twice
+from mexma_cli.store.embeddings import EmbeddingStore, StorePair
+from tests.stores import make_store
+
+DIM, OWN, LINES, KNOWN = 12, 100, 300, 60
+Text = dict[str, tuple[list[str], np.ndarray]]
+
+
+@pytest.fixture
+def text() -> Text:
+    """300 lines a side, 100 of them translations, and 60 known translations, all with noise."""
+    rng = np.random.default_rng(0)
+
+    def pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
+        vectors = rng.standard_normal((count, DIM)).astype(np.float32)
+        return vectors, vectors + 0.5 * rng.standard_normal((count, DIM)).astype(np.float32)
+
+    (own_s, own_t), (known_s, known_t) = pairs(OWN), pairs(KNOWN)
+    noise_s, noise_t = pairs(LINES - OWN)[0], pairs(LINES - OWN)[0]
+    return {
+        "s": ([f"s{i}" for i in range(LINES)], np.concatenate([own_s, noise_s])),
+        "t": ([f"t{i}" for i in range(LINES)], np.concatenate([own_t, noise_t])),
+        "ks": ([f"ks{i}" for i in range(KNOWN)], known_s),
+        "kt": ([f"kt{i}" for i in range(KNOWN)], known_t),
+    }
+
+
+def stores(folder: Path, text: Text) -> tuple[EmbeddingStore, EmbeddingStore, StorePair]:
+    """The texts and the known translations."""
+    s, t, ks, kt = (make_store(folder / f"{name}.emb", *text[name]) for name in ("s", "t", "ks", "kt"))
+    return s, t, (ks, kt)
+
+
+@pytest.mark.parametrize("name", ["s", "t", "ks", "kt"])
+def test_a_store_that_is_made_anew_meanwhile_is_refused(name: str, tmp_path: Path, text: Text) -> None:
+    source, target, known = stores(tmp_path, text)
+
+    def overwrite(done: int, total: int) -> None:
+        shutil.rmtree(tmp_path / f"{name}.emb")
+        make_store(tmp_path / f"{name}.emb", text[name][0], -text[name][1])
+
+    with pytest.raises(MexmaError, match=rf"/{name}\.emb was made anew while it was read"):
+        mine_twice(source, target, MineSettings(), known=known, on_progress=overwrite)
+
+
+@pytest.mark.parametrize(
+    ("retrieval", "margin", "k"),
+    [("max", "ratio", 4), ("intersect", "distance", 2), ("forward", "absolute", 3)],
+)
+def test_is_mining_both_together(tmp_path: Path, text: Text, retrieval: str, margin: str, k: int) -> None:
+    source, target, known = stores(tmp_path, text)
+    rounds = mine_twice(source, target, MineSettings(margin, k, retrieval), known=known)
+    both = [np.concatenate([text[own][1], text[more][1]]) for own, more in (("s", "ks"), ("t", "kt"))]
+    near = knn(*both, k + 1)
+    mined = match(near.first(k), margin, retrieval)
+    again = match(without_pairs(near, mined, k), margin, retrieval)
+    for found, wanted in ((rounds.pairs.scores, mined), (rounds.second, again)):
+        own = (wanted.source < LINES) & (wanted.target < LINES)
+        assert found.tolist() == wanted.scores[own].tolist()
+    right = (mined.source >= LINES) & (mined.source == mined.target)
+    assert rounds.planted is not None and rounds.planted.scores.tolist() == mined.scores[right].tolist()
+    assert (rounds.planted.pairs, rounds.planted.empty, rounds.planted.repeated) == (KNOWN, 0, 0)
+
+
+def test_without_planted_pairs_it_is_mining_with_its_filters(tmp_path: Path, text: Text) -> None:
+    text["t"][0][:10] = text["s"][0][:10]
+    source, target, _ = stores(tmp_path, text)
+    settings = MineSettings(drop_copies=True, max_score=1.25)
+    rounds, mined = mine_twice(source, target, settings), mine(source, target, settings)
+    assert rounds.pairs.scores.tolist() == mined.candidates.scores.tolist() and rounds.planted is None
+    assert rounds.pairs.scores.max() <= 1.25 and rounds.second.max() <= 1.25
+    assert mined.dropped["max-score"] and sum(mined.dropped.values()) > mined.dropped["max-score"]
+
+
+def test_within_documents_it_is_mining_there(tmp_path: Path, text: Text) -> None:
+    source, target, known = stores(tmp_path, text)
+    for name in ("s", "t"):
+        (tmp_path / f"{name}.docs").write_text("".join(f"{n // 50}\n" for n in range(LINES)))
+    documents = read_documents(tmp_path / "s.docs", tmp_path / "t.docs")
+    rounds = mine_twice(source, target, MineSettings(), documents=documents)
+    mined = mine(source, target, MineSettings(), documents=documents).candidates
+    assert rounds.pairs.scores.tolist() == mined.scores.tolist()
+    assert (rounds.pairs.source // 50 == rounds.pairs.target // 50).all()
+    planted = mine_twice(source, target, MineSettings(), known=known, documents=documents).planted
+    assert planted is not None and len(planted.scores) > 0.9 * KNOWN
+
+
+def test_the_estimate_is_near_what_is_there(tmp_path: Path, text: Text) -> None:
+    source, target, known = stores(tmp_path, text)
+    rounds = mine_twice(source, target, MineSettings(), known=known)
+    found = estimate(rounds, rounds.model(), 0.9)
+    above = rounds.pairs.take(rounds.pairs.scores > found.best.threshold)
+    right = (above.source == above.target) & (above.source < OWN)
+    low, high = found.best.precision_interval
+    assert low <= right.mean() <= high and found.best.precision >= 0.9 and found.best in found.steps
+    assert found.planted is not None and not found.unlike
+    share, low, high = found.planted.recall(found.best.threshold)
+    assert low < share < high and found.best.recall == pytest.approx(share)
+    assert low <= right.sum() / OWN <= high
+
+
+def test_planted_pairs_that_are_nearer_than_the_texts_are_called_unlike(tmp_path: Path, text: Text) -> None:
+    nearer = text["ks"][1] + 0.02 * np.random.default_rng(3).standard_normal((KNOWN, DIM))
+    source, target, known = stores(tmp_path, text | {"kt": (text["kt"][0], nearer.astype(np.float32))})
+    rounds = mine_twice(source, target, MineSettings(), known=known)
+    found = estimate(rounds, rounds.model())
+    assert found.unlike and found.planted is not None
+    assert found.planted.recall(found.best.threshold)[0] == 1  # and not the text's recall
+    assert found.best == rounds.model().cut(found.best.threshold)
+
+
+def test_recall_is_a_share_with_wilsons_interval() -> None:
+    planted = Planted(np.linspace(2, 1, 80), 100, 0, 0, (0, 0))
+    share, low, high = planted.recall(0.5)
+    assert (share, round(low, 4), round(high, 4)) == (0.8, 0.7112, 0.8666)
+    assert planted.recall(2.5)[0] == 0 and planted.recall(2.5)[1] == pytest.approx(0, abs=1e-12)
+
+
+def test_copies_repeats_and_empty_lines_take_no_part(tmp_path: Path, text: Text) -> None:
+    source, target, known = stores(tmp_path / "clean", text)
+    wanted = mine_twice(source, target, MineSettings(), known=known)
+
+    def with_more(name: str, lines: list[str], vectors: np.ndarray) -> tuple[list[str], np.ndarray]:
+        return text[name][0] + lines, np.concatenate([text[name][1], vectors])
+
+    some = np.ones((2, DIM), np.float32)
+    dirty = {
+        "s": with_more("s", ["ks5", "ks5"], text["ks"][1][[5, 5]]),  # copies, one of them twice
+        "t": with_more("t", ["kt7", ""], np.concatenate([text["kt"][1][7:8], some[:1]])),
+        "ks": with_more("ks", ["new", "ks3", " ", "zero"], np.concatenate([some, some[:1], 0 * some[:1]])),
+        "kt": with_more("kt", ["kt1", "other", "full", "vector"], np.concatenate([some, some])),
+    }
+    source, target, known = stores(tmp_path / "dirty", dirty)
+    found = mine_twice(source, target, MineSettings(), known=known)
+    assert found.planted is not None and wanted.planted is not None
+    # Of the copies of a line in SOURCE one is a repeated line anyway.
+    assert (found.planted.copies, found.planted.repeated, found.planted.empty) == ((2, 1), 2, 2)
+    assert found.planted.pairs == KNOWN
+    assert found.planted.scores.tolist() == wanted.planted.scores.tolist()
+    assert found.pairs.scores.tolist() == wanted.pairs.scores.tolist()
+
+
+def test_chained_sources_read_as_one(tmp_path: Path) -> None:
+    rows = np.arange(10, dtype=np.float32)[:, None] + np.zeros((1, 3), np.float32)
+    first = make_store(tmp_path / "a.emb", list("abcdef"), rows[:6])
+    second = make_store(tmp_path / "b.emb", list("ghij"), rows[6:])
+    chained = _Chained(first, second)
+    assert (chained.rows, chained.dim) == (10, 3)
+    for start in range(11):
+        for stop in range(start, 11):
+            assert chained.vectors(start, stop).tolist() == rows[start:stop].tolist()
+
+
+class TestBadInput:
+    def fails(self, message: str, folder: Path, text: Text) -> None:
+        source, target, known = stores(folder, text)
+        with pytest.raises(MexmaError, match=message):
+            mine_twice(source, target, MineSettings(), known=known).model()
+
+    def test_lengths(self, tmp_path: Path, text: Text) -> None:
+        text["kt"] = (text["kt"][0][:-1], text["kt"][1][:-1])
+        self.fails("ks has 60 lines, kt has 59", tmp_path, text)
+
+    def test_encoders(self, tmp_path: Path, text: Text) -> None:
+        source, target, known = stores(tmp_path, text)
+        other = make_store(tmp_path / "other.emb", *text["kt"], fingerprint="g")
+        with pytest.raises(MexmaError, match="different encoders"):
+            mine_twice(source, target, MineSettings(), known=(known[0], other))
+
+    def test_nothing_left(self, tmp_path: Path, text: Text) -> None:
+        self.fails("^s: nothing is left beside the planted", tmp_path / "a", text | {"s": text["ks"]})
+        blank = [""] * KNOWN, text["ks"][1]
+        self.fails("ks: no pair to plant", tmp_path / "b", text | {"ks": blank})
+        nothing: tuple[list[str], np.ndarray] = [], text["ks"][1][:0]
+        self.fails("ks: no pair to plant", tmp_path / "c", text | {"ks": nothing, "kt": nothing})
+
+    def test_few_pairs(self, tmp_path: Path, text: Text) -> None:
+        few = {name: (text[name][0][:40], text[name][1][:40]) for name in ("s", "t")}
+        self.fails("pairs are too few to estimate a threshold from: 100 are the least", tmp_path, text | few)
