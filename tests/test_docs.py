@@ -48,7 +48,7 @@ SESSIONS = {
 
 
 def small_examples(folder: Path) -> None:
-    """The examples, with 150 of spa-eng's translations and 150 other lines on either side, and fewer steps."""
+    """150 of the translations of spa-eng, 150 other lines on either side, and fewer steps."""
     source, target = ROOT / "examples/spa-eng", folder / "examples/spa-eng"
     target.mkdir(parents=True)
     recipe = (ROOT / "examples/small.yaml").read_text(encoding="utf-8")
