@@ -53,12 +53,19 @@ def file_size(rows: int, dtype: str, width: int | None = None) -> int:
     return ArrayWriter.HEADER + rows * (1 if width is None else width) * np.dtype(dtype).itemsize
 
 
+def check_is_file(path: Path, hint: str) -> None:
+    """Refuse a file of a store that is missing, or is a link: that may lead out of the store."""
+    if path.is_symlink():
+        raise MexmaError(f"{path} is a link, and a store holds its files itself", hint)
+    if not path.is_file():
+        raise MexmaError(f"{path} is missing: the store is not complete", hint)
+
+
 def check_size(path: Path, wanted: int, hint: str) -> None:
-    """Refuse a file that is missing, or is not `wanted` bytes long."""
-    found = path.stat().st_size if path.is_file() else None
-    if found != wanted:
-        what = "is missing" if found is None else f"is damaged: {found:,} bytes instead of {wanted:,}"
-        raise MexmaError(f"{path} {what}", hint)
+    """Refuse a file that `check_is_file` refuses, or is not `wanted` bytes long."""
+    check_is_file(path, hint)
+    if (found := path.stat().st_size) != wanted:
+        raise MexmaError(f"{path} is damaged: {found:,} bytes instead of {wanted:,}", hint)
 
 
 def check_content(path: Path, checksum: str, hint: str) -> None:

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
+from pydantic_core import PydanticCustomError
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import (
@@ -19,7 +20,7 @@ from mexma_cli.files import (
     only_writer,
     read_manifest,
 )
-from mexma_cli.store.arrays import file_size
+from mexma_cli.store.arrays import check_is_file, file_size
 
 FORMAT_VERSION = 2
 """2: several sources, parts of a text, cleaning and prefix. Stores of version 1 are read as they are."""
@@ -69,6 +70,27 @@ class Shard(Frozen):
     """Sentences, empty ones aside, whose vector is a copy of an earlier equal sentence's."""
 
 
+def vectors_name(index: int) -> str:
+    return f"vectors-{index:05d}.npy"
+
+
+def lines_name(index: int) -> str:
+    return f"lines-{index:05d}.txt.zst"
+
+
+def _named_in_order(shards: tuple[Shard, ...]) -> tuple[Shard, ...]:
+    """Refuse other names than the writer gives: one may lead out of the folder."""
+    for index, shard in enumerate(shards):
+        names = (vectors_name(index), lines_name(index))
+        for file, name in zip(files_of(shard), names, strict=False):
+            if file.name != name:
+                raise PydanticCustomError("name", f"{file.name!r} is named in place of {name}")
+    return shards
+
+
+Shards = Annotated[tuple[Shard, ...], AfterValidator(_named_in_order)]
+
+
 class Source(Frozen):
     """The text that was embedded; the checksum is of its uncompressed bytes."""
 
@@ -100,7 +122,7 @@ class EmbeddingManifest(Frozen):
     part: str | None = None
     """``3/10``: the third of ten parts of the source, see `part_rows`."""
     rows: int
-    shards: tuple[Shard, ...]
+    shards: Shards
     sources: tuple[Source, ...]
     truncated: int
     empty: int
@@ -173,7 +195,7 @@ class UnfinishedStore(Frozen):
     rows_per_shard: int
     base: str | None = None
     """xxh3_128 of the manifest of the store that is appended to; its shards come first."""
-    shards: tuple[Shard, ...] = ()
+    shards: Shards = ()
 
 
 _WORDS = {
@@ -194,12 +216,12 @@ def check_shard(folder: Path, shard: Shard, dtype: str, dim: int) -> None:
     """Compare the lengths of a shard's files with what its manifest says.
 
     Raises:
-        MexmaError: A file is missing, shorter or longer; the message names it, with rows wanted and found.
+        MexmaError: A file is missing, a link, shorter or longer; the message names it, with rows wanted and
+            found.
     """
     for file in files_of(shard):
         path = folder / file.name
-        if not path.is_file():
-            raise MexmaError(f"{path} is missing: the store is not complete", AGAIN)
+        check_is_file(path, AGAIN)
         size = path.stat().st_size
         if file is shard.vectors:
             header = file_size(0, dtype, dim)

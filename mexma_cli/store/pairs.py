@@ -74,6 +74,8 @@ class TokenisedPairs:
     def __init__(self, path: Path, manifest: TokenisedPairsManifest) -> None:
         self.path = path
         self.manifest = manifest
+        if set(manifest.checksums) != {f"{side}.{what}.npy" for side in SIDES for what in ("ids", "offsets")}:
+            raise MexmaError(f"{path / MANIFEST} is damaged: it names other files than a store has", _AGAIN)
         self._arrays: dict[str, np.ndarray] = {}
 
     @classmethod

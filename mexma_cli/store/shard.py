@@ -15,18 +15,10 @@ import zstandard
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import aside, checksum_file, fsync_file, fsync_folder, whole_file
 from mexma_cli.store.arrays import ArrayWriter, file_size
-from mexma_cli.store.layout import AGAIN, EmbeddingSettings, File, Shard
+from mexma_cli.store.layout import AGAIN, EmbeddingSettings, File, Shard, lines_name, vectors_name
 
 _NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 """Errors where a file cannot get a second name: another disk, another owner, or no links at all."""
-
-
-def vectors_name(index: int) -> str:
-    return f"vectors-{index:05d}.npy"
-
-
-def lines_name(index: int) -> str:
-    return f"lines-{index:05d}.txt.zst"
 
 
 def take_over(shard: Shard, store: Path, folder: Path, index: int, offset: int) -> Shard:
@@ -48,7 +40,7 @@ def take_over(shard: Shard, store: Path, folder: Path, index: int, offset: int) 
 
 def _link_or_copy(source: Path, target: Path, checksum: str) -> None:
     try:
-        os.link(source.resolve(), target)
+        os.link(source, target)
         return
     except OSError as error:
         if error.errno not in _NO_LINKS:

@@ -33,6 +33,7 @@ MANIFEST = "checkpoint.json"
 BEST = "best"
 FORMAT_VERSION = 1
 _DAMAGED = "delete this checkpoint; --resume takes the one before"
+_FILES = ("objective.safetensors", "average.safetensors", "optimisers.pt")
 _NAME = re.compile(r"step-(\d{8})$")
 
 
@@ -192,7 +193,8 @@ def verify(path: Path) -> dict[str, Any]:
             f"{path / MANIFEST} has format version {version}, this program knows {FORMAT_VERSION}",
             "go on with the mexma that wrote it",
         )
-    if version is None or not {"step", "position", "files"} <= manifest.keys():
+    known = version is not None and {"step", "position", "files"} <= manifest.keys()
+    if not known or not set(manifest["files"]) <= {*_FILES}:
         raise MexmaError(f"{path / MANIFEST} is damaged", _DAMAGED)
     for name, checksum in manifest["files"].items():
         if not (path / name).is_file():

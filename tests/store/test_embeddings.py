@@ -293,6 +293,26 @@ def test_a_damaged_manifest_is_refused(tmp_path: Path) -> None:
         EmbeddingStore.open(tmp_path / "a.emb")
 
 
+@pytest.mark.parametrize("name", ["../secret.npy", "vectors-00002.npy", "lines-00001.txt.zst"])
+def test_names_that_the_writer_does_not_give_are_refused(name: str, tmp_path: Path) -> None:
+    make(tmp_path / "a.emb")
+    path = tmp_path / "a.emb" / "manifest.json"
+    (tmp_path / "a.emb" / "vectors-00001.npy").rename(tmp_path / "secret.npy")
+    path.write_text(path.read_text().replace("vectors-00001.npy", name))
+    with pytest.raises(MexmaError, match=f"`shards`: '{name}' is named in place of vectors-00001.npy"):
+        EmbeddingStore.open(tmp_path / "a.emb")
+
+
+@pytest.mark.parametrize("name", ["vectors-00001.npy", "lines-00001.txt.zst"])
+def test_a_link_in_a_store_is_refused(name: str, tmp_path: Path) -> None:
+    make(tmp_path / "a.emb")
+    path = tmp_path / "a.emb" / name
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(MexmaError, match=rf"{name} is a link, and a store holds its files itself"):
+        EmbeddingStore.open(tmp_path / "a.emb")
+
+
 def test_vectors_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     large = VECTORS.copy()
     large[3, 2] = 1e6

@@ -97,8 +97,11 @@ def test_damage_is_found(store: NeighbourStore, name: str) -> None:
     os.truncate(path, size - 8)
     with pytest.raises(MexmaError, match=rf"{name} is damaged: {size - 8} bytes instead of"):
         NeighbourStore.open(store.path)
-    path.unlink()
+    path.rename(elsewhere := store.path.parent / name)
     with pytest.raises(MexmaError, match=f"{name} is missing"):
+        NeighbourStore.open(store.path)
+    path.symlink_to(elsewhere)
+    with pytest.raises(MexmaError, match=f"{name} is a link"):
         NeighbourStore.open(store.path)
 
 

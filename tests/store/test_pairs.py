@@ -101,6 +101,13 @@ def test_damage_is_named(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(MexmaError, match=r"source\.ids\.npy is missing"):
         TokenisedPairs.open(tmp_path / "s")
+    path.symlink_to(tmp_path / "elsewhere.npy")
+    with pytest.raises(MexmaError, match=r"source\.ids\.npy is a link"):
+        TokenisedPairs.open(tmp_path / "s")
+    said = tmp_path / "s" / "manifest.json"
+    said.write_text(said.read_text().replace("source.ids.npy", "../elsewhere.npy"))
+    with pytest.raises(MexmaError, match=r"manifest\.json is damaged: it names other files"):
+        TokenisedPairs.open(tmp_path / "s")
     with pytest.raises(MexmaError, match="no such folder") as caught:
         TokenisedPairs.open(tmp_path / "nowhere")
     assert "mexma prepare" in (caught.value.hint or "")

@@ -100,7 +100,8 @@ def test_a_damaged_file_is_named(name: str, how: str, tmp_path: Path) -> None:
 
 def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, state(3), keep=2)
-    for content in (b"{", b"[]", b"{}", b'{"files": {}}'):
+    outside = (path / "checkpoint.json").read_bytes().replace(b"optimisers.pt", b"../optimisers.pt")
+    for content in (b"{", b"[]", b"{}", b'{"files": {}}', outside):
         (path / "checkpoint.json").write_bytes(content)
         with pytest.raises(MexmaError, match=r"checkpoint\.json"):
             checkpoint.load(path)
