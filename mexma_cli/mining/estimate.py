@@ -215,7 +215,7 @@ class ScoreModel(PrecisionModel):
         share = self._wrong_share(above, wrong, exponent)
         low = above > 0.25
         variance = wrong * share * (1 - share) * (1 + pairs / len(self._second)) + 4 + (0.01 * pairs) ** 2
-        misfit = np.mean(((below - wrong * (1 - share)) ** 2 / variance)[low])
+        misfit = np.mean(((below - wrong * (1 - share)) ** 2 / variance)[low]) if low.any() else 0.0
         unlikely = ((exponent - self._experience.exponent) / self._experience.spread) ** 2 / 4
         return float(misfit + unlikely), exponent, wrong
 
@@ -238,9 +238,8 @@ class ScoreModel(PrecisionModel):
 
     def log_odds(self, scores: np.ndarray) -> np.ndarray:
         """log(p / (1 - p)) of `probability`."""
-        edges = np.unique(np.quantile(self._first, np.linspace(0, 1, 41)))
+        edges = np.unique(np.append(self._first[0] - 1e-9, np.quantile(self._first, np.linspace(0, 1, 41))))
         above = len(self._first) - np.searchsorted(self._first, edges, side="right")
-        above[0] = len(self._first)
         pairs = np.maximum(above[:-1] - above[1:], 1)
         wrong = -np.diff(np.minimum(self.wrong_above(edges), above))
         share = _rising(np.clip(1 - wrong / pairs, 0.005, 0.995), pairs)
@@ -277,8 +276,8 @@ class LabelledModel(PrecisionModel):
             right: bool [n].
         """
         super().__init__(scores)
-        self._scores = np.sort(np.asarray(scores, dtype=np.float64))[::-1]
-        odds = model.log_odds(self._scores)  # falling
+        self._negated = np.sort(-np.asarray(scores, dtype=np.float64))
+        odds = model.log_odds(-self._negated)  # falling
         edges = np.linspace(odds[0], odds[-1], _BINS + 1)
         self._starts = np.searchsorted(-odds, -edges)
         self._starts[0], self._starts[-1] = 0, len(odds)
@@ -296,11 +295,11 @@ class LabelledModel(PrecisionModel):
         self._error, self._chance = rng.standard_normal((2, _DRAWS))
 
     def cut(self, threshold: float) -> EstimatedCut:
-        count = int(np.searchsorted(-self._scores, -threshold))
+        count = int(np.searchsorted(self._negated, -threshold))
         right, spread = self._right(count)
         wrong = (count - right) * np.exp(_LABELLED_ERROR * self._error) + self._chance * spread
         low, high = np.quantile(1 - np.clip(wrong / max(count, 1), 0, 1), [0.025, 0.975]).tolist()
-        every = float(np.mean(self._right(len(self._scores))[0]))
+        every = float(np.mean(self._right(len(self._negated))[0]))
         return EstimatedCut(threshold, count, float(np.mean(right)), every, (low, high))
 
     def probability(self, scores: np.ndarray) -> np.ndarray:

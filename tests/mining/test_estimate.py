@@ -114,3 +114,15 @@ def test_labels_narrow_the_interval_and_mend_the_model() -> None:
     assert np.ptp(labelled.cut(1.0).precision_interval) < np.ptp(model.cut(1.0).precision_interval)
     # Who calls everything wrong is believed, though the model thought otherwise.
     assert LabelledModel(model, first, labels, np.zeros(len(labels), bool)).cut(1.0).precision < 0.25
+
+
+@pytest.mark.parametrize("levels", [1, 2, 5])
+def test_scores_that_are_all_alike_are_no_mistake(levels: int) -> None:
+    scores = np.repeat(np.arange(1.0, levels + 1), 120)
+    model = ScoreModel(scores, scores)
+    labels = pairs_to_label(model, scores, 10)
+    for tried in (model, LabelledModel(model, scores, labels, np.ones(len(labels), bool))):
+        cut = tried.cut(tried.choose())
+        low, high = cut.precision_interval
+        assert 0 <= low <= cut.precision <= high <= 1 and cut.count <= len(scores)
+        assert ((tried.probability(scores) >= 0) & (tried.probability(scores) <= 1)).all()

@@ -162,9 +162,9 @@ def mine_twice(
         right = (number >= 0) & (number == first.target - target.rows)
         found = first.scores[right].astype(np.float64)
         planted = Planted(found, int(keep_known.sum()), empty, repeated, (copies[0], copies[1]))
-    first, second = (
-        filtered(_own(found, source, target), source, target, settings)[0] for found in (first, second)
-    )
+    first, second = _own(first, source, target), _own(second, source, target)
+    if settings.drop_copies or settings.max_score is not None:
+        first, second = (filtered(found, source, target, settings)[0] for found in (first, second))
     return Rounds(first, second.scores, planted, documents is not None)
 
 

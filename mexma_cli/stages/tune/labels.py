@@ -60,11 +60,13 @@ class Labels:
         Raises:
             MexmaError: there is none.
         """
-        wanted = {rows for rows, answer in self._answers.items() if answer != SKIPPED}
-        known = [place for place in range(len(self._pairs)) if self._rows(place) in wanted] if wanted else []
+        said = {rows: answer for rows, answer in self._answers.items() if answer != SKIPPED}
+        sources = np.array([source for source, _ in said], dtype=np.int64)
+        some = np.flatnonzero(np.isin(self._pairs.source, sources)).tolist()
+        known = [place for place in some if self._rows(place) in said]
         if not known:
             raise MexmaError(f"{self._path}: no pair is labelled", "answer y or n for some")
-        right = np.array([self._answers[self._rows(place)] == RIGHT for place in known])
+        right = np.array([said[self._rows(place)] == RIGHT for place in known])
         return LabelledModel(model, self._pairs.scores, np.array(known), right)
 
     @property
