@@ -68,8 +68,9 @@ def aligned_files(names: Iterable[str]) -> Iterator[AlignedFiles]:
             stems.setdefault(stem, {})[code] = name
     for stem, found in stems.items():
         last = stem.rpartition("/")[2]
+        seconds = [(code, name) for code, name in found.items() if last.endswith(f"-{code}")]
         for first, first_name in found.items():
-            for second, second_name in found.items():
+            for second, second_name in seconds:
                 pair = f"{first}-{second}"
                 if last == pair or last.endswith((f".{pair}", f"-{pair}", f"_{pair}")):
                     yield AlignedFiles(stem, (first, second), (first_name, second_name))

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import zstandard
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST, read_manifest
@@ -18,12 +17,14 @@ from mexma_cli.store.layout import (
     PROGRESS,
     EmbeddingManifest,
     EmbeddingSettings,
+    Shard,
     check_shard,
     files_of,
     has_store_files,
     partial,
 )
 from mexma_cli.store.shard import cut_short, read_rows
+from mexma_cli.text.compression import BLOCK, ZST, decompressed
 
 
 class EmbeddingStore:
@@ -115,18 +116,28 @@ class EmbeddingStore:
         if not self.has_sentences:
             raise MexmaError(f"{self.path} holds vectors without their sentences", "name the text file too")
         for shard in self.manifest.shards:
-            assert shard.lines is not None
-            path = self.path / shard.lines.name
-            try:
-                text = zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes())
-                rows = text.decode("utf-8").split("\n")
-            except (zstandard.ZstdError, UnicodeDecodeError) as error:
-                raise MexmaError(f"{path} is damaged ({error})", AGAIN) from None
-            if len(rows) != shard.rows + 1 or rows[-1]:
-                raise MexmaError(
-                    f"{path} is damaged: {len(rows) - 1:,} lines, the manifest says {shard.rows:,}", AGAIN
-                )
-            yield from rows[:-1]
+            yield from self._lines(shard)
+
+    def _lines(self, shard: Shard) -> Iterator[str]:
+        """The sentences of a shard, of which a few million characters are in memory at a time."""
+        assert shard.lines is not None
+        path = self.path / shard.lines.name
+        count, rest = 0, b""
+        with path.open("rb") as file:
+            for block in decompressed(file, ZST, str(path)):
+                whole, end, rest = (rest + block).rpartition(b"\n")
+                try:
+                    rows = whole.decode("utf-8").split("\n") if end else []
+                except UnicodeDecodeError as error:
+                    raise MexmaError(f"{path} is damaged ({error})", AGAIN) from None
+                count += len(rows)
+                if count > shard.rows or len(rest) > BLOCK:
+                    break
+                yield from rows
+        if count != shard.rows or rest:
+            more = "more than " * (count > shard.rows)
+            found = f"{more}{min(count, shard.rows):,} lines"
+            raise MexmaError(f"{path} is damaged: {found}, the manifest says {shard.rows:,}", AGAIN)
 
     def verify(self) -> None:
         """Read all files and compare their checksums with the manifest's.

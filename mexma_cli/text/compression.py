@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import bz2
+import io
 import lzma
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from xopen import xopen
+
+from mexma_cli.errors import MexmaError
+
+BLOCK = 1 << 20
+"""Bytes of text that are in memory at a time, however few packed ones they come from."""
+_STEP = 1 << 10  # in four bytes zst has at most 128 KiB, so that a step gives at most 32 MiB
+_XZ_MEMORY = 256 << 20  # `xz -9` takes 65 MiB to unpack
+_RATIO, _SPARED = 1000, 64 << 20
+"""Text is not packed to less than a thousandth; the first bytes may be, as in a file of equal lines."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +44,10 @@ class Compression:
         return f".{self.name}"
 
 
+def _xz() -> Any:
+    return lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
+
+
 def _zst() -> Any:
     import zstandard
 
@@ -40,10 +56,11 @@ def _zst() -> Any:
 
 # pzstd puts a frame to be skipped, with the length, before each frame of its own.
 _ZST_MAGIC = (b"\x28\xb5\x2f\xfd", b"\x50\x2a\x4d\x18")
+ZST = Compression("zst", _ZST_MAGIC, "zstd -t", _zst)
 COMPRESSIONS = (
     Compression("gz", (b"\x1f\x8b",), "gzip -t"),
-    Compression("xz", (b"\xfd7zXZ\x00",), "xz -t", lzma.LZMADecompressor),
-    Compression("zst", _ZST_MAGIC, "zstd -t", _zst),
+    Compression("xz", (b"\xfd7zXZ\x00",), "xz -t", _xz),
+    ZST,
     Compression("bz2", (b"BZh",), "bzip2 -t", bz2.BZ2Decompressor),
 )
 ENDINGS = tuple(compression.ending for compression in COMPRESSIONS)
@@ -74,3 +91,84 @@ def plain_or_compressed(path: Path) -> Path | None:
     """The file of that name, or else a compressed one; None if there is neither."""
     there = (path.with_name(path.name + ending) for ending in ("", *ENDINGS))
     return next((file for file in there if file.is_file()), None)
+
+
+def decompressed(file: io.BufferedReader, compression: Compression, where: str) -> Iterator[bytes]:
+    """The text of a compressed file in blocks of at most `BLOCK` bytes.
+
+    Raises:
+        MexmaError: It is damaged or cut short, or its text is over 64 MiB and a thousand times as large as
+            the file.
+    """
+    pieces = _gathered(_unpacked(file, compression, where))
+    while True:
+        try:
+            piece = next(pieces, b"")
+        except MexmaError:
+            raise
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # the disk failed, not the compression
+            raise MexmaError(
+                f"{where} is damaged or cut short: {compression.name} decompression failed ({error})",
+                f"fetch or make the file again; `{compression.check}` checks it",
+            ) from None
+        if not piece:
+            return
+        yield piece
+
+
+def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Small pieces put together, and large ones cut."""
+    held: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= BLOCK:
+            whole = b"".join(held)
+            yield from (whole[at : at + BLOCK] for at in range(0, size, BLOCK))
+            held, size = [], 0
+    yield b"".join(held)
+
+
+def _unpacked(file: io.BufferedReader, compression: Compression, where: str) -> Iterator[bytes]:
+    """Decompress frame after frame.
+
+    Unlike the libraries' own readers this notices a zst file that is cut short, and bytes after xz or bz2
+    data that belong to no frame.
+    """
+    if compression.decompressor is None:
+        with xopen(file, "rb", threads=0, format=compression.name) as unpacked:
+            while piece := unpacked.read(BLOCK):
+                yield piece
+        return
+    frame, read, size = None, 0, 0
+    while packed := file.read(_STEP):
+        read += len(packed)
+        # Zeros may fill a file up after a frame; none begins with one.
+        while packed := packed if frame else packed.lstrip(b"\0"):
+            frame = frame or compression.decompressor()
+            for piece in _steps(frame, packed):
+                size += len(piece)
+                if size > max(_SPARED, _RATIO * read):
+                    raise MexmaError(
+                        f"{where} is no text: over {size >> 20:,} MiB are packed into {read:,} bytes",
+                        "if it is meant, unpack it first",
+                    )
+                yield piece
+            packed = frame.unused_data if frame.eof else b""
+            if frame.eof:
+                frame = None
+    if frame is not None:
+        raise EOFError("the file ends inside a frame")
+
+
+def _steps(frame: Any, packed: bytes) -> Iterator[bytes]:
+    """What a decompressor makes of some bytes."""
+    if not hasattr(frame, "needs_input"):  # zstandard's cannot be told how much it may give
+        yield frame.decompress(packed)
+        return
+    yield frame.decompress(packed, BLOCK)
+    while not (frame.eof or frame.needs_input):
+        yield frame.decompress(b"", BLOCK)

@@ -10,6 +10,7 @@ import io
 import os
 import shlex
 import shutil
+import struct
 import sys
 import tempfile
 import zipfile
@@ -25,7 +26,7 @@ import xxhash
 from xopen import xopen
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.text.compression import Compression, found_in, named
+from mexma_cli.text.compression import decompressed, found_in, named
 from mexma_cli.text.names import label_of
 from mexma_cli.text.temporary import temporary_space
 
@@ -35,8 +36,11 @@ LINE_LIMIT = 1 << 20
 _BLOCK = 4 << 20
 _BOM = b"\xef\xbb\xbf"
 _NO_TEXT = "is it a binary file? Vectors are read by `mexma convert`"
-_COMPRESSED_BLOCK = 1 << 18  # a thousand times smaller than what it may become
+_LONGEST = 64 << 20
+"""Longest line whose length is counted for the message."""
 _ZIP = b"PK\x03\x04"
+# What zipfile raises for damaged archives.
+_BAD_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, struct.error)
 _SPACES = {b"\xc2\x85", b"\xc2\xa0", b"\xe1\x9a", b"\xe2\x80", b"\xe2\x81", b"\xe3\x80"}
 _SPACE_STARTS = np.array([int.from_bytes(pair, "big") for pair in sorted(_SPACES)], dtype=np.uint16)
 
@@ -152,7 +156,7 @@ def estimate_lines(path: Path | Member, limit: int = 8 << 20) -> tuple[int, int,
 def _size(path: Path | Member) -> int:
     """Bytes of what `_opened` gives."""
     if isinstance(path, Member):
-        with zipfile.ZipFile(path.archive) as archive:
+        with opened_zip(path.archive, str(path)) as archive:
             return archive.getinfo(path.name).file_size
     return path.stat().st_size
 
@@ -255,59 +259,41 @@ def _unpacked_pieces(file: io.BufferedReader, where: str) -> Iterator[bytes]:
     if found is None:
         while piece := file.read(_BLOCK):
             yield piece
-        return
-    pieces = _decompressed(file, found)
-    while True:
-        try:
-            piece = next(pieces, b"")
-        except Exception as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise  # the disk failed, not the compression
-            raise MexmaError(
-                f"{where} is damaged or cut short: {found.name} decompression failed ({error})",
-                f"fetch or make the file again; `{found.check}` checks it",
-            ) from None
-        if not piece:
-            return
-        yield piece
+    else:
+        yield from decompressed(file, found, where)
 
 
-def _decompressed(file: io.BufferedReader, compression: Compression) -> Iterator[bytes]:
-    """Decompress frame after frame.
+@contextmanager
+def opened_zip(path: Path, where: str | None = None) -> Iterator[zipfile.ZipFile]:
+    """A zip archive.
 
-    Unlike the libraries' own readers this notices a zst file that is cut short, and bytes after xz or bz2
-    data that belong to no frame.
+    Args:
+        where: Its name, or its member's, for messages.
+
+    Raises:
+        MexmaError: It is damaged, or holds no member that the block asks for.
     """
-    if compression.decompressor is None:
-        with xopen(file, "rb", threads=0, format=compression.name) as unpacked:
-            while piece := unpacked.read(_BLOCK):
-                yield piece
-        return
-    frame = None
-    while packed := file.read(_COMPRESSED_BLOCK):
-        # Zeros may fill a file up after a frame; none begins with one.
-        while packed := packed if frame else packed.lstrip(b"\0"):
-            frame = frame or compression.decompressor()
-            if piece := frame.decompress(packed):
-                yield piece
-            packed = frame.unused_data if frame.eof else b""
-            if frame.eof:
-                frame = None
-    if frame is not None:
-        raise EOFError("the file ends inside a frame")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except (*_BAD_ZIP, KeyError) as error:
+        raise MexmaError(
+            f"{where or path} is damaged: {error}",
+            f"fetch the archive again; `unzip -t {shlex.quote(str(path))}` checks it",
+        ) from None
 
 
 @contextmanager
 def _opened(path: str | Path | Member, where: str) -> Iterator[io.BufferedReader]:
     if isinstance(path, Member):
-        try:
-            with zipfile.ZipFile(path.archive) as archive, archive.open(path.name) as member:
+        with opened_zip(path.archive, where) as archive:
+            found = archive.getinfo(path.name)
+            if found.flag_bits & 1:
+                raise MexmaError(f"{where} is encrypted", "unpack the archive with its password")
+            if found.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise MexmaError(f"{where} is not packed as usual in a zip (deflated)", "zip it anew")
+            with archive.open(found) as member:
                 yield io.BufferedReader(cast(io.RawIOBase, member))
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, KeyError) as error:
-            raise MexmaError(
-                f"{where} is damaged: {error}",
-                f"fetch the archive again; `unzip -t {shlex.quote(str(path.archive))}` checks it",
-            ) from None
         return
     if str(path) == "-":
         raw: Any = sys.stdin.buffer
@@ -376,11 +362,14 @@ def _length_to_line_end(start: bytes, pieces: Iterator[bytes]) -> int:
         if end >= 0:
             return length + end
         length += len(piece)
+        if length > _LONGEST:
+            break
     return length
 
 
 def _too_long(where: str, line: int, length: int) -> MexmaError:
+    said = f"{length:,}" if length <= _LONGEST else f"more than {_LONGEST:,}"
     return MexmaError(
-        f"{where}, line {line}: {length:,} bytes in one line, the limit is {LINE_LIMIT:,}",
+        f"{where}, line {line}: {said} bytes in one line, the limit is {LINE_LIMIT:,}",
         "one sentence a line is expected: split the text into sentences first",
     )

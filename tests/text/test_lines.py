@@ -12,6 +12,7 @@ import shlex
 import struct
 import tempfile
 import threading
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -80,6 +81,28 @@ def test_frames_of_pzstd_are_one_text(tmp_path: Path) -> None:
     lengths = [struct.pack("<3I", 0x184D2A50, 4, len(frame)) for frame in frames]
     path = write(tmp_path, lengths[0] + frames[0] + lengths[1] + frames[1], "a.zst")
     assert list(read_lines(path)) == ["one", "two", "three"] and scan(path).lines == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit"), [("gz", b"a"), ("xz", b"a"), ("bz2", b"a"), ("zst", b"a"), ("zst", b"a\n")]
+)
+def test_a_bomb_is_refused_in_little_memory(kind: str, unit: bytes, tmp_path: Path) -> None:
+    size = 96 << 20
+    path = write(tmp_path, PACK[kind](unit * (size // len(unit))), f"a.{kind}")
+    tracemalloc.start()
+    try:
+        with pytest.raises(MexmaError, match=r"MiB are packed into|more than 67,108,864 bytes in one line"):
+            scan(path)
+        assert tracemalloc.get_traced_memory()[1] < size
+    finally:
+        tracemalloc.stop()
+
+
+def test_xz_that_needs_much_memory_is_refused(tmp_path: Path) -> None:
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 512 << 20}]
+    path = write(tmp_path, lzma.compress(b"a\n", filters=filters), "a.xz")
+    with pytest.raises(MexmaError, match=r"xz decompression failed .Memory usage limit exceeded"):
+        scan(path)
 
 
 def test_wrong_suffix_is_refused(tmp_path: Path) -> None:
@@ -232,6 +255,20 @@ def test_a_member_of_a_zip_is_read_where_it_is(tmp_path: Path) -> None:
         list(read_lines(Member(tmp_path / "a.zip", "none")))
 
 
+@pytest.mark.parametrize(
+    ("at", "value", "said"), [(8, 1, "is encrypted"), (10, 12, "is not packed as usual")]
+)
+def test_members_that_cannot_be_read_are_refused(at: int, value: int, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("text", TEXT)
+    content = bytearray(path.read_bytes())
+    content[content.index(b"PK\x01\x02") + at] = value
+    path.write_bytes(content)
+    with pytest.raises(MexmaError, match=rf"a\.zip:text .*{said}"):
+        list(read_lines(Member(path, "text")))
+
+
 def test_a_zip_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "pairs.tsv.zip"
     with zipfile.ZipFile(path, "w") as archive:
@@ -252,10 +289,10 @@ def test_commands_in_hints_can_be_pasted(content: bytes, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("kind", PACK)
 def test_lines_are_estimated_from_the_beginning(kind: str, tmp_path: Path) -> None:
-    rows = [f"{os.urandom(n % 40).hex()} {n}" for n in range(100_000)]
+    rows = [f"{os.urandom(n % 40).hex()} {n}" for n in range(200_000)]
     text = "\n".join(rows).encode()
     path = write(tmp_path, PACK[kind](text), f"a.{kind}")
-    found, size, counted = estimate_lines(path, limit=2 << 20)
+    found, size, counted = estimate_lines(path, limit=4 << 20)
     assert not counted
     assert (found, size) == (pytest.approx(len(rows), rel=0.15), pytest.approx(len(text), rel=0.15))
     assert estimate_lines(path, limit=1 << 30) == (len(rows), len(text), True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import math
 import re
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,8 +17,9 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file
 from mexma_cli.formats.moses import aligned_files
 from mexma_cli.recipe import Corpus, Data
-from mexma_cli.text.lines import Member, read_lines, scan
+from mexma_cli.text.lines import Member, opened_zip, read_lines, scan
 
+_PAIRS_IN_ZIP = 1000  # the list of members is read again for each
 Row = tuple[str | None, str, str]
 """A reason if the pair is dropped for its place, and both sides without white space at the ends."""
 
@@ -109,7 +109,7 @@ class Bitext:
         A zip lists the checksums of its members itself.
         """
         if isinstance(file, Member):
-            with zipfile.ZipFile(file.archive) as archive:
+            with opened_zip(file.archive) as archive:
                 info = archive.getinfo(file.name)
             return [file.archive.name, file.name, info.file_size, f"{info.CRC:08x}"]
         now = file.stat()
@@ -264,12 +264,14 @@ def _parts(paths: list[Path]) -> Iterator[tuple[PairFiles, tuple[str, str]]]:
     """The pairs of sides in zips, and among plain and packed files."""
     for path in paths:
         if path.suffix == ".zip":
-            try:
-                with zipfile.ZipFile(path) as archive:
-                    names = archive.namelist()
-            except zipfile.BadZipFile as error:
-                raise MexmaError(f"{path} is damaged: {error}", "fetch it again") from None
-            for sides in aligned_files(names):
+            with opened_zip(path) as archive:
+                found = list(aligned_files(archive.namelist()))
+            if len(found) > _PAIRS_IN_ZIP:
+                raise MexmaError(
+                    f"{path} holds {len(found):,} pairs of files, the limit is {_PAIRS_IN_ZIP:,}",
+                    "unpack it: a folder may hold more",
+                )
+            for sides in found:
                 yield PairFiles(tuple(Member(path, name) for name in sides.names)), sides.codes
     for sides in aligned_files(str(path) for path in paths):
         yield PairFiles(tuple(map(Path, sides.names))), sides.codes

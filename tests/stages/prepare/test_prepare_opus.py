@@ -189,6 +189,14 @@ def test_a_damaged_zip(opus: Path, start: dict[str, Any]) -> None:
         prepare(recipe(opus, start, corpora=OPUS, **LANGUAGES))
 
 
+def test_a_zip_of_very_many_files_is_refused(opus: Path, start: dict[str, Any]) -> None:
+    with zipfile.ZipFile(opus / "opus" / "One" / "many.zip", "w") as archive:
+        for number in range(2002):
+            archive.writestr(f"{number // 2}.en-fr.{('en', 'fr')[number % 2]}", "")
+    with pytest.raises(MexmaError, match=r"many\.zip holds 1,001 pairs of files, the limit is 1,000"):
+        prepare(recipe(opus, start, corpora=OPUS, **LANGUAGES))
+
+
 def test_a_language_that_a_corpus_or_all_lack(opus: Path, start: dict[str, Any]) -> None:
     languages = {"languages": ["deu_Latn", "fra_Latn", "ita_Latn", "ckb_Arab"], "exclude": []}
     with pytest.raises(MexmaError) as caught:
