@@ -70,7 +70,7 @@ def check_outside_stores(path: Path) -> None:
     Raises:
         MexmaError: A folder around it is a store, or is named like one.
     """
-    named = [folder for folder in path.parents if folder.suffix in STORES]
+    named = [folder for folder in path.parents if Path(folder.name.removesuffix(".partial")).suffix in STORES]
     around = [folder for folder in behind_link(path).absolute().parents if _is_store(folder)]
     for store in (*named, *around):
         raise MexmaError(

@@ -155,6 +155,8 @@ def test_a_folder_that_is_only_called_like_a_store_is_not_looked_for_above(
     make_parent(Path("b.emb"))
     with pytest.raises(MexmaError, match=r"new\.knn/b\.emb would lie in new\.knn, and"):
         make_parent(Path("new.knn/b.emb"))
+    with pytest.raises(MexmaError, match=r"would lie in new\.emb\.partial, and"):
+        make_parent(Path("new.emb.partial/b.emb"))
     (tmp_path / "manifest.json").write_text("[")  # another program's
     make_parent(Path("b.emb"))
 

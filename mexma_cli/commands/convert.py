@@ -13,6 +13,7 @@ from mexma_cli.commands.options import overwrite_option
 from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted
+from mexma_cli.text.names import OTHER_FORMATS
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +68,11 @@ def command(
     if is_store(vectors) and not vectors.is_file():
         if any(map(is_typed, ("dim", "text", "language"))):
             raise click.UsageError("--dim, --text and --lang belong to raw vectors: a store has them.")
-        if output.suffix == ".emb":
-            raise click.UsageError(f"{output} would be raw vectors, and is named as an embedding store.")
+        if output.suffix.lower() in OTHER_FORMATS - {".npy"}:
+            raise click.UsageError(
+                f"{output}: vectors are not written as {output.suffix}. What is written: NumPy's .npy, or "
+                "raw vectors under any other name, such as .f32."
+            )
         refuse_inputs([output], [vectors])
         prepare_output(output)
         store = EmbeddingStore.open(vectors)

@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from mexma_cli.commands.progress import follow, progress
-from mexma_cli.stages.embed.inputs import EncoderChoice, is_store, open_inputs
+from mexma_cli.stages.embed.inputs import EncoderChoice, is_store, is_text_of, open_inputs, open_store
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -38,14 +38,19 @@ def check_inputs(paths: Sequence[Path]) -> None:
 
 
 def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
-    """Raise click.UsageError for an output that would be written over an input or into a store."""
+    """Raise click.UsageError for an output over an input, over the text of a store, or in a store."""
     inputs = list(inputs)
     read, stores = [path for path in inputs if path.is_file()], [path for path in inputs if path.is_dir()]
     for path in (path for path in outputs if str(path) != "-"):
-        if path.is_file() and any(path.samefile(other) for other in read):
-            raise click.UsageError(f"{path} is an input: name another output.")
         if any(path.resolve().is_relative_to(store.resolve()) for store in stores):
             raise click.UsageError(f"{path} lies in an input: name another output.")
+        if not path.is_file():
+            continue
+        if any(path.samefile(other) for other in read):
+            raise click.UsageError(f"{path} is an input: name another output.")
+        for store in filter(is_store, stores):
+            if is_text_of(open_store(store), path):
+                raise click.UsageError(f"{path} is the text that {store} was made of: name another output.")
 
 
 def check_outputs(files: Sequence[Path], other: Path | None, what: str, inputs: Iterable[Path]) -> None:
@@ -64,14 +69,13 @@ def tsv_outputs(output: Path | None, inputs: Iterable[Path] = ()) -> list[Path]:
     """The file that an output of TSV is written to; none for stdout. It can be written, and is no input.
 
     Raises:
-        click.UsageError: Its name says another format, which `mexma mine` alone writes, or it is an input.
-        MexmaError: It cannot be written.
+        click.UsageError: It is an input.
+        MexmaError: Its name says another format, or it cannot be written.
     """
-    from mexma_cli.formats.bitext import format_of, outputs_of
+    from mexma_cli.formats.bitext import DEFAULT, format_of, outputs_of
     from mexma_cli.text.writing import prepare_output
 
-    if (kind := format_of(output)) != "tsv":
-        raise click.UsageError(f"{output}: what is written is TSV, not {kind.upper()}: name it .tsv.")
+    format_of(output, [DEFAULT])
     prepare_output(output)
     outputs = outputs_of(output)
     refuse_inputs(outputs, inputs)

@@ -134,7 +134,7 @@ def _typed(path: Path, query: str, top: int, output: Path | None, encoder: Encod
     from mexma_cli.stages.search.search import nearest_to_sentence
     from mexma_cli.text.writing import write_chunks
 
-    outputs = tsv_outputs(output)
+    outputs = tsv_outputs(output, [path])
     query = " ".join(query.splitlines())
     found = nearest_to_sentence(query, open_store(path), encoder, top)
     if output is None and sys.stdout.isatty():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from itertools import chain
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 from mexma_cli.errors import MexmaError
 from mexma_cli.languages import UNSTATED
 from mexma_cli.text.compression import plain_name
+from mexma_cli.text.names import OTHER_FORMATS
 
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
@@ -131,12 +132,26 @@ def formats() -> Mapping[str, BitextFormat]:
     return {name: _FOUND[name] for name in sorted(_FOUND, key=lambda name: (name != DEFAULT, name))}
 
 
-def format_of(path: Path | None) -> str:
-    """The format that a file's name says; the default one for other names, and for stdout (None)."""
+def format_of(path: Path | None, written: Sequence[str] = ()) -> str:
+    """The format that a file's name says; the default one for names that say none, and for stdout (None).
+
+    Args:
+        written: The formats that are written; all, if there are none.
+
+    Raises:
+        MexmaError: The name says a format that is not written.
+    """
     if path is None:
         return DEFAULT
-    suffix = Path(plain_name(path.name)).suffix
-    return next((name for name, found in formats().items() if suffix in found.endings), DEFAULT)
+    suffix = Path(plain_name(path.name)).suffix.lower()
+    found = next((name for name, found in formats().items() if suffix in found.endings), DEFAULT)
+    chosen = written or list(formats())
+    if suffix in OTHER_FORMATS or found not in chosen:
+        endings = [ending for name in chosen for ending in formats()[name].endings]
+        asked = [f"--format {name}" for name in chosen if not formats()[name].endings]
+        ways = " or ".join([", ".join(endings), *asked])
+        raise MexmaError(f"{path}: pairs are not written as {suffix}", f"what is written: {ways}")
+    return found
 
 
 def outputs_of(

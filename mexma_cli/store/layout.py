@@ -21,6 +21,7 @@ from mexma_cli.files import (
     read_manifest,
 )
 from mexma_cli.store.arrays import check_is_file, file_size
+from mexma_cli.text.names import OTHER_FORMATS
 
 FORMAT_VERSION = 2
 """2: several sources, parts of a text, cleaning and prefix. Stores of version 1 are read as they are."""
@@ -297,13 +298,28 @@ def has_store_files(path: Path) -> bool:
     )
 
 
+def check_name(path: Path, ending: str) -> None:
+    """Refuse a store, which is a folder, that is named like a file of another format, or another store.
+
+    Raises:
+        MexmaError: The name has another ending than that of such stores, and one that promises something.
+    """
+    if path.suffix.lower() in OTHER_FORMATS - {ending}:
+        raise MexmaError(
+            f"{path} would be a folder for mexma, not what is known as {path.suffix}",
+            f"name it {path.stem}{ending}; of embeddings, `mexma convert` makes a .npy file or raw vectors",
+        )
+
+
 def check_replaceable(path: Path, overwrite: bool) -> None:
     """Refuse an output that is there: an embedding store, whole or damaged, unless with `overwrite`.
 
     Raises:
-        MexmaError: A store is there and `overwrite` is not wanted, or something else is there.
+        MexmaError: A store is there and `overwrite` is not wanted, something else is there, or the name is
+            that of another format.
     """
     if not path.exists():
+        check_name(path, ".emb")
         return
     recognised = has_store_files(path)
     if not (recognised or (path / MANIFEST).is_file()):

@@ -32,7 +32,7 @@ from mexma_cli.files import (
 )
 from mexma_cli.store.arrays import ArrayWriter, check_content, check_size, file_size, mapped
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.layout import PROGRESS, File, Frozen, files_of, partial, unfinished
+from mexma_cli.store.layout import PROGRESS, File, Frozen, check_name, files_of, partial, unfinished
 
 log = logging.getLogger(__name__)
 
@@ -252,9 +252,10 @@ def check_replaceable(path: Path, overwrite: bool) -> None:
     """Refuse to write over anything else than a store of neighbours, and over one unless that is wanted.
 
     Raises:
-        MexmaError: Something is there.
+        MexmaError: Something is there, or the name is that of another format.
     """
     if not path.exists():
+        check_name(path, ".knn")
         return
     if not is_neighbours(path):
         raise MexmaError(

@@ -15,9 +15,10 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Literal, NoReturn, cast
 
@@ -216,6 +217,7 @@ def _count(block: bytes) -> tuple[int, int]:
 def _checked_blocks(path: str | Path | Member, where: str, digest: Any = None) -> Iterator[bytes]:
     """Blocks of whole lines that are UTF-8 and have neither NUL bytes nor a line above the limit."""
     before, rest, at_start = 0, b"", True  # before: lines before this block
+    is_utf8 = False  # known of a block before, which was more than ASCII
     pieces = _pieces(path, where)
     for piece in pieces:
         if digest is not None:
@@ -226,8 +228,9 @@ def _checked_blocks(path: str | Path | Member, where: str, digest: Any = None) -
         cut = piece.rfind(b"\n") + 1
         if cut:
             block, rest = rest + piece[:cut], piece[cut:]
-            _refuse_broken(block, where, before)
+            _refuse_broken(block, where, before, is_utf8, chain([rest], pieces))
             yield block
+            is_utf8 = is_utf8 or not block.isascii()
             before += block.count(b"\n")
         else:
             rest += piece
@@ -236,7 +239,7 @@ def _checked_blocks(path: str | Path | Member, where: str, digest: Any = None) -
                 _refuse_nul(rest, where, before)
             raise _too_long(where, before + 1, _length_to_line_end(rest, pieces))
     if rest:
-        _refuse_broken(rest, where, before)
+        _refuse_broken(rest, where, before, is_utf8)
         yield rest
 
 
@@ -311,18 +314,31 @@ def _opened(path: str | Path | Member, where: str) -> Iterator[io.BufferedReader
         yield file
 
 
-def _refuse_broken(block: bytes, where: str, before: int) -> None:
+def _refuse_broken(block: bytes, where: str, before: int, is_utf8: bool, after: Iterable[bytes] = ()) -> None:
+    """Refuse a block that is not UTF-8, or has NUL bytes or a line above the limit.
+
+    Args:
+        before: Lines before the block.
+        is_utf8: Whether there are letters in UTF-8 before the block.
+        after: What follows, read to its end to find out whether UTF-8 follows.
+    """
     if not block.isascii():
         try:
             block.decode("utf-8")
         except UnicodeDecodeError as error:
             line, byte = _position(block, error.start, before)
-            likely = "UTF-16" if _is_utf16(block, before) else "LATIN1"
-            convert = f"if it is {likely}, convert it: iconv -f {likely} -t UTF-8 {shlex.quote(where)}"
-            binary = likely == "LATIN1" and min(block[:1000]) < ord("\t")  # no text has such characters
+            if _is_utf16(block, before):
+                hint = f"if it is UTF-16, convert it: {_on_file('iconv -f UTF-16 -t UTF-8', where)}"
+            elif min(block[:1000]) < ord("\t"):  # no text has such characters
+                hint = _NO_TEXT
+            elif is_utf8 or _has_utf8(chain([block], after)):
+                command = _on_file("LC_ALL=C.UTF-8 grep -naxv '.*'", where)
+                hint = f"other lines are UTF-8, which iconv would wreck; this lists those to mend: {command}"
+            else:
+                hint = f"if it is LATIN1, convert it: {_on_file('iconv -f LATIN1 -t UTF-8', where)}"
             raise MexmaError(
                 f"{where}, line {line}, byte {byte}: not UTF-8 (0x{block[error.start]:02X}, {error.reason})",
-                _NO_TEXT if binary else convert,
+                hint,
             ) from None
     if b"\0" in block:
         _refuse_nul(block, where, before)
@@ -339,11 +355,40 @@ def _refuse_broken(block: bytes, where: str, before: int) -> None:
 
 def _refuse_nul(block: bytes, where: str, before: int) -> NoReturn:
     line, byte = _position(block, block.index(0), before)
-    convert = f"convert it: iconv -f UTF-16 -t UTF-8 {shlex.quote(where)}"
+    convert = f"convert it: {_on_file('iconv -f UTF-16 -t UTF-8', where)}"
     raise MexmaError(
         f"{where}, line {line}, byte {byte}: a NUL byte, so this is not text in UTF-8",
         convert if _is_utf16(block, before) else _NO_TEXT,
     )
+
+
+def _has_utf8(pieces: Iterable[bytes]) -> bool:
+    """Whether any line is more than ASCII, and UTF-8."""
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        if any(map(_is_utf8, lines)):
+            return True
+    return _is_utf8(rest)
+
+
+def _is_utf8(line: bytes) -> bool:
+    if line.isascii():
+        return False
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _on_file(command: str, where: str) -> str:
+    """A shell command, as it works on an input of that name in messages."""
+    if where == label_of("-"):
+        return command
+    name = shlex.quote(where)
+    packed = named(where)
+    return f"{packed.check.split()[0]} -dc {name} | {command}" if packed else f"{command} {name}"
 
 
 def _is_utf16(block: bytes, before: int) -> bool:

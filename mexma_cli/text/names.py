@@ -1,6 +1,13 @@
-"""The names of inputs in messages."""
+"""The names of inputs in messages, and what the names of outputs promise."""
 
 from __future__ import annotations
+
+OTHER_FORMATS = frozenset({
+    ".7z", ".arrow", ".br", ".csv", ".db", ".docx", ".emb", ".feather", ".h5", ".hdf5", ".html",
+    ".json", ".knn", ".lz4", ".lzma", ".npy", ".npz", ".ods", ".parquet", ".pdf", ".pickle", ".pkl",
+    ".pt", ".rar", ".safetensors", ".sqlite", ".tar", ".tgz", ".xls", ".xlsx", ".xml", ".zip",
+})  # fmt: skip
+"""Endings of files that are neither text nor raw vectors: what is named so is opened by other programs."""
 
 
 def label_of(path: object) -> str:

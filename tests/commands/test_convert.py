@@ -45,8 +45,10 @@ def test_options_of_raw_vectors_do_not_fit_a_store(option: tuple[str, str], tmp_
     fails(run("convert", tmp_path, *option, "-o", tmp_path / "v.raw"), 2, "belong to raw vectors")
 
 
-def test_raw_vectors_are_not_named_as_a_store(tmp_path: Path) -> None:
-    fails(run("convert", tmp_path, "-o", tmp_path / "v.emb"), 2, "v.emb would be raw vectors")
+@pytest.mark.parametrize("ending", [".emb", ".npz", ".csv"])
+def test_vectors_are_not_named_as_what_they_are_not(ending: str, tmp_path: Path) -> None:
+    said = f"v{ending}: vectors are not written as {ending}"
+    fails(run("convert", tmp_path, "-o", tmp_path / f"v{ending}"), 2, said, "NumPy's .npy")
 
 
 def test_a_store_that_is_not_there(tmp_path: Path) -> None:

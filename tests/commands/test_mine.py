@@ -234,14 +234,26 @@ class TestBadInput:
         for report in (out, tmp_path / "new" / ".." / "out"):
             self.fails(2, "cannot be the pairs and the report", *pair, "-o", out, "--report", report)
         self.fails(2, "The pairs go to stdout", *pair, "--report", "-")
-        shard = pair[1] / "vectors-00000.npy"
+        shard = pair[1] / "lines-00000.txt.zst"
         for options in (("-o", shard), ("-o", out, "--report", shard)):
-            self.fails(2, "vectors-00000.npy lies in an input", *pair, *options)
+            self.fails(2, "lines-00000.txt.zst lies in an input", *pair, *options)
         assert run("convert", pair[1], "-o", shard).exit_code == 2
         text = tmp_path / "text"
         text.write_text("a\n")
         self.fails(2, "is an input", text, pair[1], "-o", text)
         assert text.read_text() == "a\n"
+        (tmp_path / "copy").write_bytes((tmp_path / "t.txt").read_bytes())
+        with (tmp_path / "s.txt").open("a") as file:
+            file.write("more\n")  # it is still the text that the store names
+        for name, store in (("s.txt", pair[0]), ("copy", pair[1])):
+            there = tmp_path / name
+            self.fails(2, f"{there} is the text that {store} was made of", *pair, "-o", there)
+            self.fails(2, f"{there} is the text that", *pair, "-o", out, "--report", there)
+            fails(run("search", "--query", "a", store, "-o", there), 2, f"{there} is the text that")
+            fails(run("convert", store, "-o", there), 2, f"{there} is the text that")
+        for name in ("x.csv", "x.parquet.gz"):
+            self.fails(1, f"{name}: pairs are not written as", *pair, "-o", tmp_path / name)
+        ok(run("mine", *pair, "--format", "tsv", "-o", tmp_path / "x.csv"))  # as asked
         documents = TestWithin().documents(tmp_path, "aaaaa", "aaa")
         (tmp_path / "pairs").write_text("a\ta\n")
         for read in (*documents[1:], tmp_path / "pairs"):

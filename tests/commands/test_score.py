@@ -99,7 +99,7 @@ def test_refusals(files: tuple[Path, Path, Path], tiny_encoder: Path, tmp_path: 
         (1, "none.txt: no such file", source, tmp_path / "none.txt", *model),
         (1, "different encoders", tmp_path / "fra.emb", target, "--model", "mini"),
         (2, "pairs.tsv is an input", tsv, *model, "-o", tsv),
-        (2, "out.jsonl: what is written is TSV, not JSONL", tsv, *model, "-o", tmp_path / "out.jsonl"),
+        (1, "out.jsonl: pairs are not written as .jsonl", tsv, *model, "-o", tmp_path / "out.jsonl"),
         (1, f"{tsv}: the folder cannot be made", tsv, *model, "-o", tsv / "out.tsv"),
     ):  # fmt: skip
         options = () if "-o" in arguments else ("-o", output)

@@ -64,8 +64,8 @@ def test_another_format_is_refused(folder: Path, query: tuple[str, ...]) -> None
     first = folder / query[0] if len(query) == 1 else query[0]
     fails(
         run("search", first, *query[1:], folder / "eng.emb", "-o", folder / "out.tmx"),
-        2,
-        "out.tmx: what is written is TSV, not TMX",
+        1,
+        "out.tmx: pairs are not written as .tmx",
     )
 
 

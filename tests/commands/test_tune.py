@@ -84,10 +84,11 @@ def test_outputs_that_would_be_lost_in_each_other(tmp_path: Path, candidates: Pa
             ("-o", picture, "--plot", tmp_path / "new" / ".." / "out.svg"),
             "cannot be the pairs and the picture",
         ),
-        (("-o", tmp_path / "out.jsonl.gz"), "out.jsonl.gz: what is written is TSV, not JSONL"),
         (("-o", "-"), "The threshold goes to stdout"),
     ):
         fails(run("tune", candidates, "--gold", gold, *options), 2, message)
+    other = ("-o", tmp_path / "out.jsonl.gz")
+    fails(run("tune", candidates, "--gold", gold, *other), 1, "pairs are not written as .jsonl")
     assert not picture.exists()
 
 

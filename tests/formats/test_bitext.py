@@ -179,10 +179,19 @@ def test_moses_is_a_line_in_each_file() -> None:
         ("a.b.tmx", "tmx"),
         ("a.tmx.gz", "tmx"),
         ("jsonl", "tsv"),
+        ("a.fra-eng", "tsv"),
+        ("A.TMX", "tmx"),
     ],
 )
 def test_the_name_says_the_format(name: str, kind: str) -> None:
     assert format_of(Path(name)) == kind
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.xlsx", "x.parquet", "x.npz", "x.CSV.gz", "x.emb"])
+def test_a_name_of_another_format_is_refused_with_those_that_exist(name: str) -> None:
+    with pytest.raises(MexmaError, match=rf"^{name.lower()}: pairs are not written as \.[a-z]+$") as error:
+        format_of(Path(name.lower()))
+    assert error.value.hint == "what is written: .tsv, .jsonl, .tmx or --format moses"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mexma_cli.store.layout import EmbeddingManifest, EmbeddingSettings, part_path, part_rows
+from mexma_cli.errors import MexmaError
+from mexma_cli.store import neighbours
+from mexma_cli.store.layout import (
+    EmbeddingManifest,
+    EmbeddingSettings,
+    check_replaceable,
+    part_path,
+    part_rows,
+)
 
 MANIFEST: dict[str, Any] = {
     "kind": "embeddings",
@@ -72,3 +80,14 @@ def test_parts_make_a_whole(lines: int, of: int) -> None:
     assert all(before[1] == after[0] for before, after in pairwise(borders))
     sizes = [stop - start for start, stop in borders]
     assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.npy", "a.CSV", "a.parquet", "a.emb", "a.knn"])
+def test_a_store_is_not_named_as_what_it_is_not(name: str, tmp_path: Path) -> None:
+    for check, ending in ((check_replaceable, ".emb"), (neighbours.check_replaceable, ".knn")):
+        if name.endswith(ending):
+            check(tmp_path / name, overwrite=False)
+            continue
+        with pytest.raises(MexmaError, match=f"{name} would be a folder for mexma") as caught:
+            check(tmp_path / name, overwrite=False)
+        assert f"name it a{ending}" in str(caught.value.hint)

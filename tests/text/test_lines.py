@@ -10,6 +10,7 @@ import lzma
 import os
 import shlex
 import struct
+import subprocess
 import tempfile
 import threading
 import tracemalloc
@@ -277,6 +278,25 @@ def test_a_zip_is_no_text(tmp_path: Path) -> None:
         with pytest.raises(MexmaError, match=r"pairs\.tsv\.zip is a zip archive") as caught:
             read(path)
         assert "`format: opus`" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.gz"])
+@pytest.mark.parametrize("good", ["first", "last"])
+def test_a_file_of_two_encodings_is_not_wrecked_by_a_hint(
+    good: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """UTF-8 and Latin-1, any of them first, in blocks of their own: the command names the lines to mend."""
+    monkeypatch.setattr(lines, "_BLOCK", 64)
+    rows = ["naïve".encode()] * 30 + [b"plain", "naïve".encode("latin-1")] * 20
+    text = b"\n".join(rows if good == "first" else rows[::-1]) + b"\n"
+    path = write(tmp_path, gzip.compress(text) if name == "a.gz" else text, name)
+    with pytest.raises(MexmaError) as caught:
+        scan(path)
+    command = str(caught.value.hint).partition(": ")[2]
+    assert "iconv" not in command
+    listed = subprocess.run(command, shell=True, stdout=subprocess.PIPE, check=True).stdout.splitlines()
+    first = 32 if good == "first" else 1
+    assert listed == [b"%d:na\xefve" % number for number in range(first, first + 39, 2)]
 
 
 @pytest.mark.parametrize("content", [b"caf\xe9\n", "one\n".encode("utf-16"), "one\n".encode("utf-16-le")])

@@ -129,6 +129,19 @@ def open_store(path: Path) -> EmbeddingStore:
     return EmbeddingStore.open(path)
 
 
+def is_text_of(store: EmbeddingStore, path: Path) -> bool:
+    """Whether a file is a text that a store was made of: the one that it names, or one of the same bytes."""
+    from mexma_cli.text.lines import scan
+
+    sources = store.manifest.sources
+    if any(Path(source.path).is_file() and path.samefile(source.path) for source in sources):
+        return True
+    try:
+        return scan(path).checksum in {source.checksum for source in sources}
+    except MexmaError:  # no text
+        return False
+
+
 def open_inputs(
     stack: ExitStack,
     paths: Sequence[Path],
