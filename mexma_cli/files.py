@@ -230,6 +230,8 @@ def fingerprint(settings: Any) -> str:
 def commit_folder(part: Path, final: Path) -> None:
     """Give a finished folder its name, then remove the one that had it before. A link stays a link."""
     final = behind_link(final)
+    for folder, _, _ in os.walk(part):
+        fsync_folder(Path(folder))  # else a power cut can bring back what was removed in it
     old = replaced_name(final)
     if final.exists() and _exchange(part, final):
         part.replace(old)
