@@ -77,7 +77,9 @@ def command(
       mexma train my.yaml --plugin my_loss.py
     """
     from mexma_cli.recipe import DecomposeRecipe, load_any, load_plugin
+    from mexma_cli.training.launched import end_with_launcher
 
+    end_with_launcher()
     for plugin in plugins:
         load_plugin(plugin)
     settings = load_any(recipe, overrides)

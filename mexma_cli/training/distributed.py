@@ -21,6 +21,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed import distributed_c10d
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
@@ -32,8 +33,41 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.numerics.devices import pick_device
 from mexma_cli.objectives.base import Objective
 
+MEETING = timedelta(minutes=5)
+"""How long a process waits for the others to come."""
 PATIENCE = timedelta(days=30)
-"""How long a process waits for another one's host: preparing text and scoring may take hours."""
+"""How long it then waits for another one's host: preparing text and scoring may take hours."""
+
+
+def meet(backend: str = "gloo") -> dist.Store:
+    """Find the other processes by torchrun's environment, and make torch's default group of all.
+
+    Returns:
+        What is kept under names for all of them.
+
+    Raises:
+        MexmaError: Some did not come, or cannot be reached.
+    """
+    try:
+        store, rank, size = next(dist.rendezvous("env://", timeout=MEETING))
+        # torchrun's store outlives processes that it starts again: the dead ones' addresses are in it.
+        store = dist.PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
+        store.set(f"process {rank} has come", "")
+        store.wait([f"process {number} has come" for number in range(size)], MEETING)
+    except dist.DistError as error:
+        raise MexmaError(
+            f"the processes of this run did not meet within {MEETING.seconds} seconds: "
+            f"{str(error).splitlines()[0]}",
+            "look above for what the others said; if none of them failed, check that all were started, and "
+            "that this machine reaches the others",
+        ) from error
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size)
+    return store
+
+
+def wait_long(group: dist.ProcessGroup | None = None) -> None:
+    """Let a group whose processes have met (None: torch's default group) wait `PATIENCE` for one another."""
+    distributed_c10d._set_pg_timeout(PATIENCE, group)
 
 
 class Processes:
@@ -76,16 +110,13 @@ class Processes:
         if size == 1:
             return
         self._local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-        store, self.rank, self.size = next(dist.rendezvous("env://"))
-        # torchrun's store outlives processes that it starts again: the dead ones' addresses are in it.
-        self._store = dist.PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
         nccl = torch.cuda.is_available() and dist.is_nccl_available()
         if nccl:
             torch.cuda.set_device(self._local_rank % torch.cuda.device_count())
-        dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if nccl else "gloo", store=self._store, rank=self.rank, world_size=self.size
-        )
-        self._host = dist.new_group(backend="gloo", timeout=PATIENCE)
+        self._store = meet("cpu:gloo,cuda:nccl" if nccl else "gloo")
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self._host = dist.new_group(backend="gloo", timeout=MEETING)
+        wait_long(self._host)
 
     def _is_first_to_fail(self) -> bool:
         if self._store is None:

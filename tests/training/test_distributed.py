@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,36 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.mexma.loss import Mexma
 from mexma_cli.objectives.mexma.settings import Head, MexmaSettings
 from mexma_cli.objectives.views import TokenPairs
-from mexma_cli.training.distributed import Processes, save_activations, whole
+from mexma_cli.training import distributed
+from mexma_cli.training.distributed import PATIENCE, Processes, meet, save_activations, wait_long, whole
+
+TORCHRUN = "TORCHELASTIC_USE_AGENT_STORE"
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """That of the first of two processes, with the store that torchrun keeps for them."""
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
+    for name, value in (where | {"RANK": "0", "WORLD_SIZE": "2", TORCHRUN: "True"}).items():
+        monkeypatch.setenv(name, value)
+    yield
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def test_that_others_do_not_come_is_said_soon(place: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed, "MEETING", timedelta(seconds=1))
+    with pytest.raises(MexmaError, match="the processes of this run did not meet within 1 seconds"):
+        meet()
+
+
+def test_those_who_have_met_wait_long_for_one_another(place: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    meet()
+    wait_long()
+    group = dist.distributed_c10d._get_default_group()
+    assert group._get_backend(torch.device("cpu")).options._timeout == PATIENCE
 
 
 def test_alone() -> None:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -149,24 +148,17 @@ def embed_as_rank(
     """
     import torch
     from torch import distributed
-    from torch.distributed.rendezvous import rendezvous
 
     from mexma_cli.numerics.threads import cores
+    from mexma_cli.training.distributed import meet, wait_long
     from mexma_cli.training.launched import launched
 
     output, share = Path(output), max(1, cores() // rank.local_of)
     if not launched():  # which has said how many
         torch.set_num_threads(share)
     os.environ.setdefault("RAYON_NUM_THREADS", str(share))  # the tokeniser's
-    forever = timedelta(days=30)  # parts may take that long
-    shared = next(rendezvous("env://", timeout=forever))[0]
-    distributed.init_process_group(
-        "gloo",
-        store=distributed.PrefixStore("processes", shared),
-        rank=rank.number,
-        world_size=rank.of,
-        timeout=forever,
-    )
+    shared = meet()
+    wait_long()  # a part may take days
     progress = SharedProgress(shared, rank, on_progress)
     there = [_is_there(output, overwrite)]
     distributed.broadcast_object_list(there)
