@@ -83,7 +83,7 @@ _ENCODER = (
     click.option(
         "--trust-remote-code",
         is_flag=True,
-        help="Run the Python code that the encoder's folder or hub page brings.",
+        help="Run the Python code that the encoder's folder brings, or its hub page at a --revision.",
     ),
     click.option(
         "--prefix",
@@ -115,6 +115,11 @@ _ENCODER = (
         help="auto (a GPU if there is one), cpu, cuda or cuda:N.",
     ),
     click.option(
+        "--revision",
+        metavar="COMMIT",
+        help="Take the hub id of --model at this commit, tag or branch.  [default: main as it is today]",
+    ),
+    click.option(
         "--model",
         metavar="NAME",
         help=f"Encoder: {BUNDLED} (bundled; the default), a folder, or a hub id such as facebook/MEXMA.",
@@ -128,6 +133,8 @@ def encoder_options(command: Command) -> Command:
     @functools.wraps(command)
     def gathered(**options: Any) -> Any:
         choice = {name: options.pop(name) for name in ENCODER_NAMES}
+        if choice["revision"] and not choice["model"]:
+            raise click.UsageError("--revision is of a hub id: name that with --model.")
         return command(encoder=EncoderChoice(**choice), **options)
 
     for option in _ENCODER:

@@ -15,6 +15,7 @@ import xxhash
 
 from mexma_cli.encoder.loading import card, int3
 from mexma_cli.encoder.loading.folder import check_replaceable, locate, written_aside
+from mexma_cli.encoder.loading.hub import pinned
 from mexma_cli.encoder.loading.load import load_tokenizer, load_transformer
 from mexma_cli.encoder.loading.modules import load_dense, save_modules
 from mexma_cli.encoder.loading.settings import FAMILIES, read_settings, shorten_tokenizer, write_settings
@@ -49,7 +50,7 @@ class SentenceEncoder:
     """A Hugging Face encoder with its tokeniser, pooling and the modules after it.
 
     Attributes:
-        name: As it was asked for.
+        name: As it was asked for; a hub id has its commit, `facebook/MEXMA@COMMIT`.
         transformer: Its weights and config.
         fast_tokenizer: The tokeniser.
         pooling: `cls`, `mean`, or `pooler`: the first token through BERT's pooler, first of `modules`.
@@ -113,13 +114,15 @@ class SentenceEncoder:
         """An encoder by name: `mini` (bundled), a folder, or a hub id such as `facebook/MEXMA`.
 
         Args:
-            name_or_path: A Path is always a folder.
+            name_or_path: A Path is always a folder. A hub id may have a commit, tag or branch:
+                `facebook/MEXMA@main`.
             device: `cpu`, `cuda`, `cuda:1`, or `auto` (the GPU where there is one).
             dtype: What `embed` computes in: `float32`, `bfloat16`, `float16`, or `auto`: bfloat16 where the
                 device has instructions for it, else float32 on a processor and float16 on a GPU.
             pooling: In place of the folder's own.
             max_tokens: Length limit, MAX_TOKENS by default; a smaller limit of the folder's own holds.
-            trust_remote_code: Run the Python code that the folder has, if it has any.
+            trust_remote_code: Run the Python code that the folder has, if it has any; from the hub only at
+                a commit that is named.
 
         Raises:
             MexmaError: No such encoder, not an encoder's folder, a module that is not supported, or a
@@ -131,6 +134,7 @@ class SentenceEncoder:
             name_or_path = os.path.join(".", name_or_path)
         name = name_or_path.rstrip("/") or name_or_path
         where = locate(name_or_path, trust_remote_code)
+        name = pinned(name, where)
         settings = read_settings(where, trust_remote_code)
         transformer, pooler = load_transformer(name, settings, with_pooler=pooling == "pooler")
         tokenizer = load_tokenizer(name, settings, transformer.vocabulary)

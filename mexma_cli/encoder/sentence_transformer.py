@@ -113,8 +113,8 @@ class Transformer(torch.nn.Module):
         self.encoder.save_transformer(Path(path), str(self.auto_model.dtype).removeprefix("torch."))
 
     @classmethod
-    def load(cls, path: str, **_: Any) -> Transformer:
+    def load(cls, path: str, revision: str | None = None, **_: Any) -> Transformer:
         """From the folder or hub id of a model that has this module."""
-        encoder = SentenceEncoder.load(path, "cpu")
+        encoder = SentenceEncoder.load(f"{path}@{revision}" if revision else path, "cpu")
         encoder.prefix, encoder.prompts = "", {}
         return cls(encoder)

@@ -224,6 +224,16 @@ def own_code(folder: Path, source: str) -> None:
     change_json("config.json", auto_map={"AutoModel": "modeling_own.Own"})(folder)
 
 
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
+def test_code_of_another_page_of_the_hub_is_not_run(file: str, copy: Callable[[str], Path]) -> None:
+    """It would be that page's newest, whatever revision of this one is pinned."""
+    folder = copy("labse")
+    own_code(folder, "")
+    change_json(file, auto_map={"AutoModel": "owner/name--modeling_own.Own"})(folder)
+    with pytest.raises(MexmaError, match="takes code from another page of the hub"):
+        SentenceEncoder.load(str(folder), "cpu", trust_remote_code=True)
+
+
 def test_own_code_is_run_when_it_is_asked_for(
     copy: Callable[[str], Path], texts: list[str], tmp_path: Path, own_modules: None
 ) -> None:

@@ -1,4 +1,7 @@
-"""Encoders from the Hugging Face hub, through huggingface_hub's own cache."""
+"""Encoders from the Hugging Face hub, through huggingface_hub's own cache.
+
+A name is a hub id, `owner/name`, or one with a revision (a commit, tag or branch), `owner/name@revision`.
+"""
 
 from __future__ import annotations
 
@@ -20,62 +23,78 @@ _TEXT = {".json", ".txt", ".model"}
 _OURS = {"spelling.safetensors", "README.md"}
 """Files of mexma's encoders: the n-gram embeddings, and the card that names the languages."""
 _MODULE = re.compile(r"\d+_\w+")
+_COMMIT = re.compile("[0-9a-f]{40}")
 
 
 def is_id(name: str) -> bool:
-    """Whether a name has the form of a hub id, `owner/name`."""
-    if name.count("/") != 1:
+    """Whether a name has the form of a hub id, with or without a revision."""
+    repository, at, revision = name.partition("@")
+    if repository.count("/") != 1 or (at and not revision):
         return False
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 
     try:
-        validate_repo_id(name)
+        validate_repo_id(repository)
     except HFValidationError:
         return False
     return True
 
 
-def fetch(repository: str, trust_remote_code: bool = False) -> Path:
+def pinned(name: str, where: Path) -> str:
+    """A hub id with the commit of its snapshot, as manifests have it; any other name as it is."""
+    if where.parent.name != "snapshots" or Path(name).exists():
+        return name
+    return f"{name.partition('@')[0]}@{where.name}"
+
+
+def fetch(name: str, trust_remote_code: bool = False) -> Path:
     """The local snapshot of an encoder's repository: the newest if the hub answers, else the cached one.
 
     Only the files that an encoder needs are downloaded: weights in one format, settings and the tokeniser.
     HF_HUB_OFFLINE is respected.
 
     Args:
-        repository: Hub id, `owner/name`.
+        name: Hub id; without a revision the main branch is taken.
         trust_remote_code: Download Python files, too.
 
     Raises:
-        MexmaError: The hub has no such repository; or it cannot be reached, and the cache is not complete.
+        MexmaError: The hub has no such repository or revision; it cannot be reached, and the cache is not
+            complete; or Python files are wanted of a revision that is no commit.
     """
     from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download, try_to_load_from_cache
     from huggingface_hub.errors import HfHubHTTPError
 
+    repository, revision = _parts(name)
+    if trust_remote_code and not _COMMIT.fullmatch(revision or ""):
+        raise MexmaError(
+            f"Python code of {name!r} is run at a pinned revision only: what is read today may change",
+            "read the code on the hub, and give --revision COMMIT, with all of its 40 letters and digits",
+        )
     if constants.HF_HUB_OFFLINE:
-        return _cached(repository, "HF_HUB_OFFLINE is set")
+        return _cached(name, "HF_HUB_OFFLINE is set")
     try:
-        siblings = HfApi().model_info(repository, timeout=PATIENCE).siblings or []
+        siblings = HfApi().model_info(repository, revision=revision, timeout=PATIENCE).siblings or []
     except HfHubHTTPError as error:
         code = error.response.status_code
         if code in (401, 403, 404):
-            reason = "the hub has no such repository, or it is private or gated"
-            raise _error(repository, reason, str(error)) from None
-        return _cached(repository, f"the hub answers with error {code}", str(error))
+            reason = "the hub has no such repository or revision, or it is private or gated"
+            raise _error(name, reason, str(error)) from None
+        return _cached(name, f"the hub answers with error {code}", str(error))
     except Exception as error:  # whatever the client's HTTP library raises: no name, no route, too slow
-        return _cached(repository, "the hub cannot be reached", str(error))
+        return _cached(name, "the hub cannot be reached", str(error))
     names = wanted_files([sibling.rfilename for sibling in siblings], trust_remote_code)
-    if _snapshot(repository) is None:
-        log.info("downloading %s from the hub", repository)
+    if snapshot(name) is None:
+        log.info("downloading %s from the hub", name)
     try:
-        where = Path(snapshot_download(repository, allow_patterns=names))
+        where = Path(snapshot_download(repository, revision=revision, allow_patterns=names))
     except Exception as error:
-        raise _error(repository, "the download failed", str(error)) from None
-    for name in set(SETTINGS).difference(names):
-        if try_to_load_from_cache(repository, name) is None:
+        raise _error(name, "the download failed", str(error)) from None
+    for file in set(SETTINGS).difference(names):
+        if try_to_load_from_cache(repository, file, revision=revision) is None:
             # The cache remembers the failure, so that `_cached` knows that the repository has no such file.
             with suppress(HfHubHTTPError, OSError):
-                hf_hub_download(repository, name, etag_timeout=PATIENCE)
+                hf_hub_download(repository, file, revision=revision, etag_timeout=PATIENCE)
     return where
 
 
@@ -99,34 +118,46 @@ def wanted_files(names: Sequence[str], python: bool = False) -> list[str]:
     return chosen
 
 
-def _cached(repository: str, reason: str, details: str = "") -> Path:
+def _cached(name: str, reason: str, details: str = "") -> Path:
     """The snapshot in the cache, since the hub cannot be asked."""
     from huggingface_hub import try_to_load_from_cache
 
-    where = _snapshot(repository)
+    repository, revision = _parts(name)
+    where = snapshot(name)
     if where is None:
-        raise _error(repository, f"it is not in the cache, and {reason}", details)
-    for name in SETTINGS:
+        raise _error(name, f"it is not in the cache, and {reason}", details)
+    for file in SETTINGS:
         # None: nobody has asked for it yet. Without it the pooling would be a guess.
-        if try_to_load_from_cache(repository, name) is None:
-            unknown = f"the cache does not know whether it has a {name}, and {reason}"
-            raise _error(repository, unknown, details)
-    log.info("%s: the copy in the cache; %s", repository, reason)
+        if try_to_load_from_cache(repository, file, revision=revision) is None:
+            unknown = f"the cache does not know whether it has a {file}, and {reason}"
+            raise _error(name, unknown, details)
+    log.info("%s: the copy in the cache; %s", name, reason)
     return where
 
 
-def _snapshot(repository: str) -> Path | None:
-    """The repository's folder in the cache; old encoders have their config.json in a folder of its own."""
+def snapshot(name: str) -> Path | None:
+    """The repository's folder in the cache; None if it is not there. Nothing is fetched.
+
+    Old encoders have their config.json in a folder of its own.
+    """
     from huggingface_hub import try_to_load_from_cache
 
-    found = (try_to_load_from_cache(repository, name) for name in ("config.json", "modules.json"))
+    repository, revision = _parts(name)
+    files = ("config.json", "modules.json")
+    found = (try_to_load_from_cache(repository, file, revision=revision) for file in files)
     return next((Path(file).parent for file in found if isinstance(file, str)), None)
 
 
-def _error(repository: str, reason: str, details: str = "") -> MexmaError:
+def _parts(name: str) -> tuple[str, str | None]:
+    """Hub id and revision."""
+    repository, _, revision = name.partition("@")
+    return repository, revision or None
+
+
+def _error(name: str, reason: str, details: str = "") -> MexmaError:
     if details:
-        log.debug("%s: %s", repository, details)
+        log.debug("%s: %s", name, details)
     return MexmaError(
-        f"encoder {repository!r} cannot be loaded: {reason}",
+        f"encoder {name!r} cannot be loaded: {reason}",
         "check the name and the network, or name a folder that has the encoder",
     )

@@ -113,6 +113,14 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
                 f"{where} brings its own Python code ({files}), which is not run unasked",
                 "read that code, then give --trust-remote-code",
             )
+        if "--" in json.dumps(
+            [code, (read_json_object(where / "tokenizer_config.json") or {}).get("auto_map")]
+        ):
+            raise MexmaError(
+                f"{where}: config.json or tokenizer_config.json takes code from another page of the hub "
+                "(`auto_map`), whose revision nobody has pinned",
+                "put that code into the folder, and its file's name alone into `auto_map`",
+            )
         return True
     family = config.get("model_type")
     if family not in FAMILIES:

@@ -37,6 +37,8 @@ class EncoderChoice:
 
     model: str | None = None
     """A folder, a hub id or a bundled encoder; None: `mini`, or the encoder of a store."""
+    revision: str | None = None
+    """Commit, tag or branch of the hub id."""
     device: str = "auto"
     dtype: str = "auto"
     """`auto`, or one of `SHORT_NAMES`."""
@@ -44,6 +46,11 @@ class EncoderChoice:
     max_tokens: int | None = None
     prefix: str | None = None
     trust_remote_code: bool = False
+
+    @property
+    def name(self) -> str | None:
+        """The model at its revision."""
+        return f"{self.model}@{self.revision}" if self.revision else self.model
 
     @property
     def precision(self) -> str:
@@ -64,7 +71,7 @@ def load_encoder(choice: EncoderChoice) -> SentenceEncoder:
             "no --model given: using the bundled encoder `mini`; for real work name --model facebook/MEXMA"
         )
     encoder = SentenceEncoder.load(
-        choice.model or BUNDLED,
+        choice.name or BUNDLED,
         choice.device,
         choice.precision,
         pooling=choice.pooling,
@@ -94,17 +101,43 @@ def load_encoder_of(
     made = [store.manifest for store in stores if store and store.manifest.encoder != RAW_ENCODER]
     if isinstance(choice, EncoderChoice) and choice.model is None and made:
         first = made[0]
+        log.info("no --model given: using the store's encoder, %s", first.encoder)
         choice = replace(
             choice,
-            model=first.encoder,
+            model=_on_this_machine(first.encoder, choice),
             pooling=choice.pooling or cast("Pooling", first.pooling),
             prefix=first.prefix if choice.prefix is None else choice.prefix,
         )
-        log.info("no --model given: using the store's encoder, %s", first.encoder)
-    encoder = load_encoder(choice) if isinstance(choice, EncoderChoice) else choice
+        encoder = load_encoder(choice)
+        encoder.name = first.encoder
+    else:
+        encoder = load_encoder(choice) if isinstance(choice, EncoderChoice) else choice
     for store in filter(None, stores):
         check_encoder(store, encoder.name, encoder.fingerprint, what)
     return encoder
+
+
+def _on_this_machine(name: str, choice: EncoderChoice) -> str:
+    """A name that a manifest has, to be loaded without asking the hub: nobody has named it here.
+
+    Raises:
+        MexmaError: It would have to be fetched, or its Python code is to be run.
+    """
+    from mexma_cli.encoder.loading import hub
+
+    if choice.trust_remote_code:
+        raise MexmaError(
+            f"--trust-remote-code is for an encoder that you name, and {name} is named by a store alone",
+            f"if you trust its code: --model {name}",
+        )
+    if Path(name).exists() or not hub.is_id(name):
+        return name
+    where = hub.snapshot(name)
+    if where is None:
+        repository, _, revision = name.partition("@")
+        asked = f"--model {repository}" + (f" --revision {revision}" if revision else "")
+        raise MexmaError(f"the store's encoder, {name}, is not on this machine", f"to fetch it: {asked}")
+    return str(where)
 
 
 def is_store(path: Path) -> bool:

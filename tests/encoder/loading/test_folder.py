@@ -25,6 +25,7 @@ from mexma_cli.encoder.loading import hub
 from mexma_cli.encoder.loading.folder import BUNDLED
 from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
+from tests.command import fails, ok, run
 from tests.encoder.conftest import WEIGHTS, change_json, cut_off, edit
 
 
@@ -265,6 +266,7 @@ class Hub(BaseHTTPRequestHandler):
     """As much of the hub as a download needs: repositories' lists of files, and the files."""
 
     repositories: dict[str, Path]
+    asked: list[str]
     sha = "0123456789abcdef0123456789abcdef01234567"
 
     def do_HEAD(self) -> None:
@@ -272,6 +274,7 @@ class Hub(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = self.path.split("?")[0].strip("/")
+        self.asked.append(path)
         if path.startswith("api/models/"):
             name = "/".join(path.split("/")[2:4])
             if name not in self.repositories:
@@ -312,7 +315,9 @@ class Hub(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server(tiny_encoder: Path, tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
+def server(
+    tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ThreadingHTTPServer]:
     plain = Path(shutil.copytree(tiny_encoder, tmp_path / "plain"))
     for file in ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json"):
         (plain / file).unlink()
@@ -323,8 +328,11 @@ def server(tiny_encoder: Path, tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
         file.rename(old / "0_Transformer" / file.name)
     modules = (old / "modules.json").read_text()
     (old / "modules.json").write_text(modules.replace('"path": ""', '"path": "0_Transformer"'))
-    Hub.repositories = {"owner/tiny": tiny_encoder, "owner/plain": plain, "owner/old": old}
+    Hub.repositories, Hub.asked = {"owner/tiny": tiny_encoder, "owner/plain": plain, "owner/old": old}, []
     with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        address, files = f"http://127.0.0.1:{server.server_port}", "{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)
+        monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", f"{address}/{files}")
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
         server.shutdown()
@@ -334,10 +342,6 @@ def server(tiny_encoder: Path, tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
 def test_a_hub_name_is_fetched_and_then_found_without_a_network(
     server: ThreadingHTTPServer, tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address, files = f"http://127.0.0.1:{server.server_port}", "{repo_id}/resolve/{revision}/{filename}"
-    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)
-    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", f"{address}/{files}")
-
     def ask(name: str) -> str:
         try:
             return SentenceEncoder.load(name, "cpu").fingerprint
@@ -358,3 +362,64 @@ def test_a_hub_name_is_fetched_and_then_found_without_a_network(
     next((tmp_path / "cache").rglob("models--owner--plain/.no_exist/*/modules.json")).unlink()
     assert "the cache does not know whether it has a modules.json" in ask("owner/plain")
     assert not list((tmp_path / "cache").rglob("flax_model.msgpack"))
+
+
+@pytest.mark.usefixtures("empty_cache", "server")
+class TestRevisions:
+    """A hub id is pinned to a commit: manifests name it, and nothing is fetched that only they name."""
+
+    pinned = f"owner/tiny@{Hub.sha}"
+
+    def store(self, corpus: Path, *options: str) -> Path:
+        ok(run("embed", "--model", "owner/tiny", *options, "--device", "cpu", corpus))
+        return corpus.with_suffix(".emb")
+
+    @pytest.mark.parametrize("revision", [None, Hub.sha, "a-tag"])
+    def test_the_commit_is_in_the_manifest(self, revision: str | None, corpus: Path) -> None:
+        store = self.store(corpus, *(["--revision", revision] if revision else []))
+        assert json.loads((store / "manifest.json").read_text())["encoder"] == self.pinned
+        asked = {path for path in Hub.asked if "/revision/" in path}
+        assert asked == {f"api/models/owner/tiny/revision/{revision or 'main'}"}
+
+    def test_a_query_is_embedded_by_the_copy_that_is_there(self, corpus: Path, tmp_path: Path) -> None:
+        store, other = self.store(corpus), tmp_path / "other.txt"
+        other.write_text("Peut-être.\n")
+        Hub.asked.clear()
+        for command in (("search", "--query", "Oui.", store), ("mine", other, store)):
+            assert f"using the store's encoder, {self.pinned}" in ok(run(*command)).stderr
+        assert not Hub.asked
+        shutil.rmtree(tmp_path / "cache")
+        for command in (
+            ("search", "--query", "Oui.", store),
+            ("mine", other, store),
+            ("score", store, corpus),
+        ):
+            done = fails(run(*command), 1, f"the store's encoder, {self.pinned}, is not on this machine")
+            assert f"to fetch it: --model owner/tiny --revision {Hub.sha}" in done.stderr
+        assert not Hub.asked
+        ok(run("search", "--query", "Oui.", store, "--model", "owner/tiny", "--revision", Hub.sha))
+
+    def test_stores_of_two_commits_are_told_apart(
+        self, corpus: Path, tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store, later = self.store(corpus), tmp_path / "later.emb"
+        changed = Path(shutil.copytree(tiny_encoder, tmp_path / "changed"))
+        change_json("sentence_bert_config.json", max_seq_length=9)(changed)
+        monkeypatch.setitem(Hub.repositories, "owner/tiny", changed)
+        monkeypatch.setattr(Hub, "sha", Hub.sha[::-1])
+        self.store(corpus, "-o", str(later))
+        named = f"different encoders: {self.pinned} for {store}, owner/tiny@{Hub.sha} for {later}"
+        fails(run("mine", store, later), 1, named)
+
+    def test_code_is_run_at_a_commit_only(self, corpus: Path) -> None:
+        for revision in ([], ["--revision", "main"], ["--revision", Hub.sha[:12]]):
+            words = ("embed", "--model", "owner/tiny", *revision, "--trust-remote-code", corpus)
+            fails(run(*words), 1, "is run at a pinned revision only", "--revision COMMIT")
+        assert not Hub.asked
+        store = self.store(corpus, "--revision", Hub.sha, "--trust-remote-code")
+        unnamed = run("search", "--query", "Oui.", store, "--trust-remote-code")
+        fails(unnamed, 1, f"{self.pinned} is named by a store alone", f"--model {self.pinned}")
+
+    def test_a_revision_is_of_a_hub_id(self, corpus: Path, tiny_encoder: Path) -> None:
+        fails(run("embed", "--revision", "main", corpus), 2, "--revision is of a hub id")
+        fails(run("embed", "--model", tiny_encoder, "--revision", "main", corpus), 1, "no encoder")
