@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -70,8 +72,22 @@ def check_size(path: Path, wanted: int, hint: str) -> None:
 
 def check_content(path: Path, checksum: str, hint: str) -> None:
     """Refuse a file whose xxh3_128 is not `checksum`."""
-    if checksum_file(path) != checksum:
+    if _comparing and checksum_file(path) != checksum:
         raise MexmaError(f"{path} is damaged: its checksum is not the manifest's", hint)
+
+
+_comparing = True
+
+
+@contextmanager
+def unverified() -> Iterator[None]:
+    """Compare no checksums while the block runs: files are believed to be whole if their length is right."""
+    global _comparing
+    _comparing = False
+    try:
+        yield
+    finally:
+        _comparing = True
 
 
 def mapped(path: Path, shape: tuple[int, ...], dtype: str, hint: str) -> np.ndarray:

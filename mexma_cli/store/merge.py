@@ -16,6 +16,7 @@ from mexma_cli.store.layout import (
     Shard,
     Source,
     check_replaceable,
+    files_of,
     partial,
     unfinished,
 )
@@ -34,8 +35,8 @@ def concatenate(
 ) -> EmbeddingStore:
     """Make one store of several with the same settings, whole or not at all.
 
-    Their shards are not rewritten: files get a second name where the system allows that, else they are
-    copied and checked. After a killed run it starts anew.
+    Their shards are checked, and not rewritten: files get a second name where the system allows that, else
+    they are copied. After a killed run it starts anew.
 
     Args:
         stores: In the order of their rows in the new one. They stay as they are.
@@ -87,6 +88,8 @@ def _taken_over(
     rows, total = 0, sum(store.rows for store in stores)
     for store in stores:
         for shard in store.manifest.shards:
+            for file in files_of(shard):
+                store.check_file(file)
             shards.append(take_over(shard, store.path, folder, len(shards), rows))
             rows += shard.rows
             on_progress(rows, total)

@@ -17,14 +17,13 @@ from mexma_cli.store.layout import (
     PROGRESS,
     EmbeddingManifest,
     EmbeddingSettings,
-    Shard,
+    File,
     check_shard,
     files_of,
     has_store_files,
     partial,
 )
-from mexma_cli.store.shard import cut_short, read_rows
-from mexma_cli.text.compression import BLOCK, ZST, decompressed
+from mexma_cli.store.shard import cut_short, read_lines, read_rows
 
 
 class EmbeddingStore:
@@ -95,6 +94,8 @@ class EmbeddingStore:
         """
         assert not len(rows) or 0 <= rows.min() <= rows.max() < self.rows, self.rows
         files = [(shard.offset, self.path / shard.vectors.name) for shard in self.manifest.shards]
+        for index in np.unique(np.searchsorted(self._offsets, rows, side="right") - 1).tolist():
+            self._check(index)
         return read_rows(files, rows, EmbeddingSettings.of(self.manifest)).astype(np.float32)
 
     def blocks(self, rows: int) -> Iterator[np.ndarray]:
@@ -116,28 +117,9 @@ class EmbeddingStore:
         if not self.has_sentences:
             raise MexmaError(f"{self.path} holds vectors without their sentences", "name the text file too")
         for shard in self.manifest.shards:
-            yield from self._lines(shard)
-
-    def _lines(self, shard: Shard) -> Iterator[str]:
-        """The sentences of a shard, of which a few million characters are in memory at a time."""
-        assert shard.lines is not None
-        path = self.path / shard.lines.name
-        count, rest = 0, b""
-        with path.open("rb") as file:
-            for block in decompressed(file, ZST, str(path)):
-                whole, end, rest = (rest + block).rpartition(b"\n")
-                try:
-                    rows = whole.decode("utf-8").split("\n") if end else []
-                except UnicodeDecodeError as error:
-                    raise MexmaError(f"{path} is damaged ({error})", AGAIN) from None
-                count += len(rows)
-                if count > shard.rows or len(rest) > BLOCK:
-                    break
-                yield from rows
-        if count != shard.rows or rest:
-            more = "more than " * (count > shard.rows)
-            found = f"{more}{min(count, shard.rows):,} lines"
-            raise MexmaError(f"{path} is damaged: {found}, the manifest says {shard.rows:,}", AGAIN)
+            assert shard.lines is not None
+            self.check_file(shard.lines)
+            yield from read_lines(self.path, shard)
 
     def verify(self) -> None:
         """Read all files and compare their checksums with the manifest's.
@@ -148,7 +130,19 @@ class EmbeddingStore:
         self._check_sizes()
         for shard in self.manifest.shards:
             for file in files_of(shard):
-                check_content(self.path / file.name, file.checksum, AGAIN)
+                self.check_file(file)
+
+    def check_file(self, file: File) -> None:
+        """Compare one of the store's files with its checksum.
+
+        Raises:
+            MexmaError: It is not what was written, or the store was made anew since it was opened.
+        """
+        try:
+            check_content(self.path / file.name, file.checksum, AGAIN)
+        except (MexmaError, FileNotFoundError):
+            self.check_unchanged()
+            raise
 
     def check_unchanged(self) -> None:
         """Find out, when all is read, that the rows are still those of the store that was opened.
@@ -179,14 +173,20 @@ class EmbeddingStore:
         """Some rows of a shard. Read, not mapped: mapped pages would count as this process's memory."""
         shard, manifest = self.manifest.shards[index], self.manifest
         path = self.path / shard.vectors.name
-        if index not in self._checked:
-            mapped(path, (shard.rows, self.dim), manifest.dtype, AGAIN)
-            self._checked.add(index)
+        self._check(index)
         offset, count = file_size(first, manifest.dtype, self.dim), (last - first) * self.dim
         values = np.fromfile(path, manifest.dtype, count, offset=offset)
         if len(values) != count:
             raise cut_short(path)
         return values.reshape(-1, self.dim)
+
+    def _check(self, index: int) -> None:
+        """Before a shard's vectors are read for the first time, see that they are what was written."""
+        if index not in self._checked:
+            shard = self.manifest.shards[index]
+            self.check_file(shard.vectors)
+            mapped(self.path / shard.vectors.name, (shard.rows, self.dim), self.manifest.dtype, AGAIN)
+            self._checked.add(index)
 
 
 def _no_store(folder: Path) -> MexmaError:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-import xxhash
 import zstandard
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import aside, checksum_file, fsync_file, fsync_folder, whole_file
-from mexma_cli.store.arrays import ArrayWriter, file_size
+from mexma_cli.store.arrays import ArrayWriter, check_content, file_size
 from mexma_cli.store.layout import AGAIN, EmbeddingSettings, File, Shard, lines_name, vectors_name
+from mexma_cli.text.compression import BLOCK, ZST, decompressed
 
 _NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 """Errors where a file cannot get a second name: another disk, another owner, or no links at all."""
@@ -25,10 +26,10 @@ def take_over(shard: Shard, store: Path, folder: Path, index: int, offset: int) 
     """Make a shard of a finished store the shard `index` of another one, from row `offset` on.
 
     Its files get a second name where the system allows that, so that they take no space; else they are
-    copied, and checked on the way.
+    copied.
 
     Raises:
-        MexmaError: A file is damaged, or the disk is full.
+        MexmaError: A copy is not what the manifest says, or the disk is full.
     """
     vectors = shard.vectors.model_copy(update={"name": vectors_name(index)})
     lines = shard.lines and shard.lines.model_copy(update={"name": lines_name(index)})
@@ -41,17 +42,12 @@ def take_over(shard: Shard, store: Path, folder: Path, index: int, offset: int) 
 def _link_or_copy(source: Path, target: Path, checksum: str) -> None:
     try:
         os.link(source, target)
-        return
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-    digest = xxhash.xxh3_128()
-    with source.open("rb") as read, whole_file(target) as write:
-        while block := read.read(4 << 20):
-            digest.update(block)
-            write.write(block)
-        if digest.hexdigest() != checksum:
-            raise MexmaError(f"{source} is damaged: its checksum is not the manifest's", AGAIN)
+        with source.open("rb") as read, whole_file(target) as write:
+            shutil.copyfileobj(read, write, 4 << 20)
+        check_content(target, checksum, AGAIN)
 
 
 def read_rows(files: Sequence[tuple[int, Path]], rows: np.ndarray, settings: EmbeddingSettings) -> np.ndarray:
@@ -74,6 +70,32 @@ def read_rows(files: Sequence[tuple[int, Path]], rows: np.ndarray, settings: Emb
                 if file.readinto(found[at].data) != found[at].nbytes:
                     raise cut_short(path)
     return found
+
+
+def read_lines(folder: Path, shard: Shard) -> Iterator[str]:
+    """The sentences of a shard, of which a few million characters are in memory at a time.
+
+    Raises:
+        MexmaError: Their file is damaged.
+    """
+    assert shard.lines is not None
+    path = folder / shard.lines.name
+    count, rest = 0, b""
+    with path.open("rb") as file:
+        for block in decompressed(file, ZST, str(path)):
+            whole, end, rest = (rest + block).rpartition(b"\n")
+            try:
+                rows = whole.decode("utf-8").split("\n") if end else []
+            except UnicodeDecodeError as error:
+                raise MexmaError(f"{path} is damaged ({error})", AGAIN) from None
+            count += len(rows)
+            if count > shard.rows or len(rest) > BLOCK:
+                break
+            yield from rows
+    if count != shard.rows or rest:
+        more = "more than " * (count > shard.rows)
+        found = f"{more}{min(count, shard.rows):,} lines"
+        raise MexmaError(f"{path} is damaged: {found}, the manifest says {shard.rows:,}", AGAIN)
 
 
 def cut_short(path: Path) -> MexmaError:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,9 @@ from mexma_cli.files import (
     replaced,
     write_json_atomic,
 )
+from mexma_cli.store.arrays import check_content
 from mexma_cli.store.layout import (
+    AGAIN,
     FORMAT_VERSION,
     PROGRESS,
     EmbeddingManifest,
@@ -40,7 +43,7 @@ from mexma_cli.store.layout import (
     unfinished,
 )
 from mexma_cli.store.reader import EmbeddingStore
-from mexma_cli.store.shard import OpenShard, read_rows, take_over
+from mexma_cli.store.shard import OpenShard, read_lines, read_rows, take_over
 
 log = logging.getLogger(__name__)
 
@@ -133,6 +136,38 @@ class EmbeddingWriter:
             self._stack.close()
             raise
         return self
+
+    def go_on(
+        self, lines: Iterator[str], on_kept: Callable[[int, list[str]], object] = lambda row, lines: None
+    ) -> Iterator[str]:
+        """The lines of the source that are not written yet.
+
+        What an earlier run wrote is compared with the source, as that run may have read another text under
+        its name: from the first shard with another line on, all is written anew.
+
+        Args:
+            lines: All lines of the source.
+            on_kept: Called with the first row and the lines of each shard that stays.
+        """
+        if self._finished:
+            return islice(lines, self.rows_done, None)
+        row = 0
+        for place, shard in enumerate(self._shards[self._kept :], self._kept):
+            own = list(islice(lines, shard.rows))
+            if own != list(read_lines(self._folder, shard)):
+                log.warning(
+                    "warning: %s was begun when %s had other lines: it is made anew from row %s on",
+                    self._folder,
+                    self._source.path,
+                    f"{row + 1:,}",
+                )
+                del self._shards[place:]
+                self._mark()
+                self._sweep()
+                return chain(own, lines)
+            on_kept(row, own)
+            row += shard.rows
+        return lines
 
     def write(
         self,
@@ -283,6 +318,8 @@ class EmbeddingWriter:
             )
         for shard in progress.shards:
             check_shard(self._folder, shard, self._settings.dtype, self._settings.dim)
+            for file in files_of(shard):
+                check_content(self._folder / file.name, file.checksum, AGAIN)
         self._shards = list(progress.shards)
         self.rows_before = self._base.rows if self._base else 0
         self._sweep()
@@ -324,6 +361,8 @@ class EmbeddingWriter:
 
     def _take_base(self, base: EmbeddingStore) -> None:
         for shard in base.manifest.shards:
+            for file in files_of(shard):
+                base.check_file(file)
             self._shards.append(take_over(shard, base.path, self._folder, len(self._shards), shard.offset))
         self.rows_before = base.rows
 

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, Literal, NoReturn, cast
 
@@ -117,6 +117,44 @@ def read_lines(path: str | Path | Member, label: str | None = None, digest: Any 
         if "\r" in text:
             rows = [row[:-1] if row.endswith("\r") else row for row in rows]
         yield from rows
+
+
+def read_again(text: FileScan) -> Iterator[str]:
+    """The lines that `scan` found in a file; what was added behind them since then is left out.
+
+    Raises:
+        MexmaError: As in `scan`; or, after the last line, that these are not the lines that were scanned.
+    """
+    read, found = _Checksum(text.bytes), 0
+    for found, line in enumerate(islice(read_lines(text.path, text.label, read), text.lines), 1):  # noqa: B007
+        yield line
+    if read.hexdigest() != text.checksum:
+        now = f"{found:,} now" if found < text.lines else "other lines now"
+        raise MexmaError(
+            f"{text.label} changed while it was read: {text.lines:,} lines before, {now}",
+            "run the same command again when the text changes no more",
+        )
+
+
+class _Checksum:
+    """The checksum of the first `size` bytes of a text, as `scan` computes it; added lines do not count."""
+
+    def __init__(self, size: int) -> None:
+        self._digest, self._left, self._begun, self._last = xxhash.xxh3_128(), size, False, b"\n"
+
+    def update(self, piece: bytes) -> None:
+        if not self._begun and piece.startswith(_BOM):
+            self._left += len(_BOM)  # counts in the checksum, and not in the text's size
+        self._begun = True
+        own, added = piece[: self._left], piece[self._left :]
+        self._digest.update(own)
+        self._left -= len(own)
+        self._last = own[-1:] or self._last
+        if b"\n" not in (self._last, added[:1]):
+            self._digest.update(added)  # which makes the last line longer
+
+    def hexdigest(self) -> str:
+        return self._digest.hexdigest()
 
 
 def read_latin_lines(path: Path) -> Iterator[str]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import zstandard
 
+from mexma_cli.files import checksum_file
 from mexma_cli.text.writing import only_process
 from tests.command import fails, ok, run
 from tests.reference import laser, laser_mined, laser_text
@@ -225,6 +226,7 @@ class TestBadInput:
             manifest = json.loads((pair[0] / "manifest.json").read_text())
             if message.endswith(("lines", "5")):
                 manifest["shards"][0]["lines"]["bytes"] = lines.stat().st_size
+                manifest["shards"][0]["lines"]["checksum"] = checksum_file(lines)
                 (pair[0] / "manifest.json").write_text(json.dumps(manifest))
             self.fails(1, message, *pair, "-o", tmp_path / "out.tsv")
         assert not list(tmp_path.glob("out*"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.store import arrays
+from mexma_cli.store.arrays import unverified
 from mexma_cli.store.embeddings import EmbeddingStore, EmbeddingWriter, Source
 from tests.stores import content, embedding_writer, flip, full_disk
 
@@ -262,15 +264,23 @@ def test_a_shard_that_is_cut_short_while_it_is_read_is_named(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["vectors-00001.npy", "lines-00001.txt.zst"])
 @pytest.mark.parametrize("at", [3, -2])
-def test_a_flipped_byte_is_found_by_verify(name: str, at: int, tmp_path: Path) -> None:
+def test_a_flipped_byte_is_found_when_it_is_read(name: str, at: int, tmp_path: Path) -> None:
     make(tmp_path / "a.emb")
     flip(tmp_path / "a.emb" / name, at)
     store = EmbeddingStore.open(tmp_path / "a.emb")
     with pytest.raises(MexmaError, match=name):
         store.verify()
-    if name.startswith("lines"):
-        with pytest.raises(MexmaError, match=name):
-            list(store.sentences())
+    reads: dict[str, list[Callable[[], object]]] = {
+        "lines": [lambda: list(store.sentences())],
+        "vectors": [lambda: store.vectors(0, ROWS), lambda: store.take(np.array([9, 0]))],
+    }
+    for read in reads[name.partition("-")[0]]:
+        with pytest.raises(MexmaError, match=f"{name} is damaged: its checksum"):
+            read()
+    np.testing.assert_array_equal(store.vectors(0, 4), VECTORS[:4].astype(np.float16))
+    if name.startswith("vectors") and at < 0:
+        with unverified():
+            assert store.vectors(0, ROWS).shape == (ROWS, DIM)
 
 
 def test_what_is_no_store_is_said_so(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
@@ -14,7 +15,7 @@ from mexma_cli.files import whole_file
 from mexma_cli.stages.convert.raw import RawType, VectorFile, npy_header, to_raw
 from mexma_cli.store.comparable import RAW_FINGERPRINT
 from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore, EmbeddingWriter, Source
-from mexma_cli.text.lines import read_lines, scan, spooled
+from mexma_cli.text.lines import read_again, scan, spooled
 from mexma_cli.text.names import label_of
 
 RAW_ENCODER = "unknown (raw vectors)"
@@ -53,7 +54,6 @@ def raw_to_store(
                 f"{found.lines:,} lines",
                 "row i must be the vector of line i: check --dim, --dtype and the text",
             )
-        lines = read_lines(copy, label=label)
         settings = EmbeddingSettings(
             fingerprint=RAW_FINGERPRINT,
             pooling="unknown",
@@ -69,14 +69,14 @@ def raw_to_store(
             output, settings, source, encoder=RAW_ENCODER, argv=argv, overwrite=overwrite
         ) as writer:
             _check_begun(writer, vectors, raw.path)
-            done = writer.rows_done
-            next(islice(lines, done, done), None)  # these are in it
-            for start in range(done, len(vectors), _BLOCK):
+            lines = writer.go_on(read_again(found))
+            for start in range(writer.rows_done, len(vectors), _BLOCK):
                 block = np.asarray(vectors[start : start + _BLOCK])
                 _check_numbers(block, start, raw.path)
                 writer.write(block, list(islice(lines, len(block))))
                 if on_progress is not None:
                     on_progress(start + len(block), len(vectors))
+            deque(lines, maxlen=0)  # to the end, which tells whether the text has changed
             return writer.finish(truncated=0)
 
 

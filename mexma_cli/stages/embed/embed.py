@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import codecs
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import xxhash
 
 from mexma_cli import languages
 from mexma_cli.encoder.encoder import SentenceEncoder
@@ -27,7 +26,7 @@ from mexma_cli.store.embeddings import (
 from mexma_cli.store.layout import StoreType, part_path, part_rows
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.duplicates import Seen
-from mexma_cli.text.lines import FileScan, is_blank, read_lines, scan
+from mexma_cli.text.lines import FileScan, is_blank, read_again, scan
 from mexma_cli.text.normalise import cleaner
 
 log = logging.getLogger(__name__)
@@ -102,33 +101,11 @@ def embed_file(
     first, last = part_rows(*part, text.lines) if part else (0, text.lines)
     clean = cleaner(options.language) if options.clean else str
     embedding = _Embedding(writer, encoder, clean, last - first, on_progress)
-    read = _Checksum(text.bytes)
     with writer:
-        embedding.run(islice(read_lines(text.path, text.label, read), first, last), text.label)
-        if last == text.lines and read.hexdigest() != text.checksum:  # a part before ends in the middle
-            raise MexmaError(
-                f"{text.label} changed while it was read: what is embedded is neither the old text nor the "
-                "new one",
-                "make the store anew when the text is whole: --overwrite",
-            )
+        lines = read_again(text)
+        embedding.run(islice(lines, first, last))
+        deque(lines, maxlen=0)  # to the end, which tells whether the text has changed
         return writer.finish()
-
-
-class _Checksum:
-    """The checksum of the first `size` bytes of a text, as `scan` computes it; additions do not count."""
-
-    def __init__(self, size: int) -> None:
-        self._digest, self._left, self._begun = xxhash.xxh3_128(), size, False
-
-    def update(self, piece: bytes) -> None:
-        if not self._begun and piece.startswith(codecs.BOM_UTF8):
-            self._left += len(codecs.BOM_UTF8)  # counts in the checksum, and not in the text's size
-        self._begun = True
-        self._digest.update(piece[: self._left])
-        self._left -= min(self._left, len(piece))
-
-    def hexdigest(self) -> str:
-        return self._digest.hexdigest()
 
 
 def _note_language(encoder: SentenceEncoder, language: str) -> None:
@@ -170,24 +147,24 @@ class _Embedding:
         self._seen = Seen()
         self._done = self._tokens = 0
 
-    def run(self, lines: Iterator[str], name: str) -> None:
+    def run(self, lines: Iterator[str]) -> None:
         """Embed what is not embedded yet.
 
         Chunks begin where shards begin, so a resumed run makes the same batches, finds the same equal lines
         and with them writes the same bytes.
         """
-        before = self._writer.rows_done
-        if before:
+        left = self._writer.go_on(lines, self._enter)
+        if before := self._writer.rows_done:
             log.info("going on after line %s of %s", f"{before:,}", f"{self._rows:,}")
         self._tell(before, 0)
-        size, row = self._writer.rows_per_shard, 0
-        for chunk in _chunks(islice(lines, before), size):
-            self._seen.first_rows(list(map(self._clean, chunk)), row)
-            row += len(chunk)
-        for chunk in _chunks(lines, size):
+        for chunk in _chunks(left, self._writer.rows_per_shard):
             self._embed(chunk)
-        if (found := self._writer.rows_done) != self._rows:
-            raise MexmaError(f"{name} changed while it was read: {self._rows:,} lines before, {found:,} now")
+
+    def _enter(self, row: int, lines: list[str]) -> None:
+        """Remember the lines of a shard that is there, which begins with this row."""
+        size = self._writer.rows_per_shard
+        for start in range(0, len(lines), size):
+            self._seen.first_rows(list(map(self._clean, lines[start : start + size])), row + start)
 
     def _embed(self, chunk: Sequence[str]) -> None:
         """Embed the lines that are new, and copy the vectors of the others."""

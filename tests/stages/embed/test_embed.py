@@ -20,7 +20,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.lines import read_lines, scan
-from tests.stores import content
+from tests.stores import content, flip
 
 
 @pytest.fixture(scope="module")
@@ -121,9 +121,10 @@ def test_a_text_that_is_rewritten_or_grows_meanwhile(
     for name, after, said in (
         ("grown", whole + b"more\n", None),
         ("shorter", b"only one line left\n", "100 lines before, 1 now"),
-        ("other", whole.replace(b"neuf heures", b"dix heures"), "what is embedded is neither"),
+        ("other", whole.replace(b"neuf heures", b"dix heures"), "100 lines before, other lines now"),
+        ("longer line", whole[:-1] + b"9\n", "100 lines before, other lines now"),
     ):
-        corpus.write_bytes(whole)
+        corpus.write_bytes(whole[:-1] if name == "longer line" else whole)
         text = scan(corpus)
         corpus.write_bytes(after)
         changed = pytest.raises(MexmaError, match=f"changed while it was read: {said}")
@@ -133,6 +134,44 @@ def test_a_text_that_is_rewritten_or_grows_meanwhile(
             )
             assert store.rows == 100 and store.manifest.sources[0].checksum == text.checksum
     assert [path.name for path in tmp_path.glob("*.emb")] == ["grown.emb"]
+
+
+@pytest.mark.parametrize("part", [None, (1, 2)])
+@pytest.mark.parametrize("stopped_at", [0, 48])
+def test_lines_of_another_text_do_not_stay_when_the_text_comes_back(
+    part: tuple[int, int] | None, stopped_at: int, encoder: SentenceEncoder, corpus: Path, tmp_path: Path
+) -> None:
+    """The text is another one for a while: until that run ends with an error, or is killed."""
+    whole, options = corpus.read_bytes(), EmbedOptions("fra_Latn", part=part)
+    expected = embed_file(encoder, corpus, tmp_path / "whole.emb", options, rows_per_shard=16)
+
+    def stop(done: int, total: int, tokens: int) -> None:
+        if done == stopped_at > 0:
+            raise Stopped
+
+    text = scan(corpus)
+    corpus.write_bytes(whole.replace(b"plus proche ? 2", b"moins proche ? 2"))
+    with pytest.raises(Stopped if stopped_at else MexmaError):
+        embed_file(encoder, text, tmp_path / "a.emb", options, rows_per_shard=16, on_progress=stop)
+    corpus.write_bytes(whole)
+    resumed = embed_file(encoder, corpus, tmp_path / "a.emb", options, rows_per_shard=16)
+    assert content(resumed.path) == content(expected.path)
+
+
+def test_damage_in_what_is_gone_on_with_is_found(
+    encoder: SentenceEncoder, corpus: Path, tmp_path: Path
+) -> None:
+    def stop(done: int, total: int, tokens: int) -> None:
+        if done > 64:
+            raise Stopped
+
+    for name in ("vectors-00000.npy", "lines-00001.txt.zst"):
+        output = tmp_path / f"{name}.emb"
+        with pytest.raises(Stopped):
+            embed_file(encoder, corpus, output, rows_per_shard=32, on_progress=stop)
+        flip(tmp_path / f"{name}.emb.partial" / name)
+        with pytest.raises(MexmaError, match=f"{name} is damaged: its checksum"):
+            embed_file(encoder, corpus, output, rows_per_shard=32)
 
 
 LONG, EMPTY, BLANK = 8, 9, 10

@@ -217,13 +217,15 @@ def test_a_full_disk_leaves_the_old_store_whole(
     assert not (tmp_path / "fra.emb.partial").exists()
 
 
-def test_copies_are_checked(
-    parts: list[EmbeddingStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("links", [True, False])
+def test_damage_is_not_taken_over(
+    links: bool, parts: list[EmbeddingStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "link", other_disk)
+    if not links:
+        monkeypatch.setattr(os, "link", other_disk)
     merged = merge_stores(parts, tmp_path / "fra.emb")
     merged.verify()
-    assert not (merged.path / "vectors-00000.npy").samefile(parts[0].path / "vectors-00000.npy")
+    assert (merged.path / "vectors-00000.npy").samefile(parts[0].path / "vectors-00000.npy") is links
     flip(parts[2].path / "vectors-00001.npy")
     with pytest.raises(MexmaError, match=r"fra\.00003-of-00004\.emb/vectors-00001\.npy is damaged"):
         merge_stores(parts, tmp_path / "again.emb")
