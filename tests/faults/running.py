@@ -62,7 +62,7 @@ class Ended:
     def plain(self) -> None:
         """It ended by itself or was killed, said what is wrong in one line and a hint, and left nobody."""
         assert not self.beyond, f"stopped after {self.beyond}"
-        assert "Traceback" not in self.err, self.err
+        assert "Traceback" not in self.err, "\n".join(self.err.splitlines()[-4:])
         assert not self.left, f"{self.left} processes are left"
         assert self.killed or self.code in (0, 1, 2, 129, 130, 143), (self.code, self.err)
         if self.code == 1:

@@ -13,7 +13,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def test_a_fault_at_an_operation(campaign: Campaign, stand: Stand) -> None:
-    """And the same command again, also killed, ends with the bytes of an undisturbed run."""
+    """And the same command again, also killed, and on more threads, ends with an undisturbed run's bytes."""
 
     def stopped(rng: random.Random, words: tuple[str, ...], fault: Fault) -> Ended:
         at, number = rng.randint(1, len(stand.operations)), rng.choice(SIGNALS)
@@ -43,7 +43,7 @@ def test_a_fault_at_an_operation(campaign: Campaign, stand: Stand) -> None:
             if ended.killed and rng.random() < 0.5 and not stand.is_done(folder):
                 ended = stopped(rng, stand.command.second(folder), rng.choice([Fault.KILL, Fault.TORN]))
             if ended.code:
-                stand.finish(folder)
+                stand.finish(folder, threads=rng.choice((1, 2)))
         except AssertionError as error:
             raise AssertionError(f"{', '.join(where)}: {error}") from None
         return fault.name.lower()

@@ -1,0 +1,180 @@
+"""Files of every reader, damaged: one line says so, in little memory, and nothing wrong is written."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.commands import A2, CONVERT, KNN, MAPS, PREPARE, TRAIN, TUNE, A, B, inputs
+from tests.faults.conftest import Campaign
+from tests.faults.running import Fault, Mexma, Tree, differing, tree
+
+MINE = ("mine", "a.emb", "b.emb", "-o", "pairs.tsv")
+HUGE = "an integer of 4500 digits, which Python neither reads nor writes"
+VALUES: list[Any] = [
+    *(None, True, "", "x", "../../secret", "/etc/passwd", "a\0b", "\ud800", "9" * 5000, "x" * 100_000),
+    *(-1, 0, 1, 2**31, 2**63, HUGE, -(10**30), 0.5, 1e308, float("nan"), float("inf")),
+    *([], {}, [[]], [None], {"a": 1}),
+]
+
+
+UNCHECKED = "values of other types, and ids out of range, are not looked for everywhere"
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Files, and the commands that read them; `checked` ones have checksums, or are JSON.
+
+    `known` is a defect that is not mended yet.
+    """
+
+    name: str
+    files: str
+    commands: tuple[tuple[str, ...], ...]
+    checked: bool = False
+    known: str = ""
+
+
+READERS = [
+    Reader("store", "a.emb/*", (MINE, ("info", "a.emb"), ("merge", "a.emb", "-o", "m.emb"), CONVERT), True),
+    Reader("neighbours", "ab.knn/*", ((*MINE, "--neighbours", "ab.knn"), ("info", "ab.knn")), True),
+    Reader("unfinished store", "a2.emb.partial/*", (A2,), True),
+    Reader("journal", "pairs.tsv.partial/*", (MINE,), True),
+    Reader("encoder", "enc/*", (A2, ("info", "enc"))),
+    Reader("recipe", "*.yaml", (PREPARE, (*TRAIN, "--resume"), MAPS)),
+    Reader(
+        "prepared pairs",
+        "data/*/*",
+        ((*TRAIN, "--set", "run=other"), ("info", "data"), PREPARE),
+        known=UNCHECKED,
+    ),
+    Reader("run", "run/*", ((*TRAIN, "--resume"), ("info", "run"), ("report", "run"))),
+    Reader("checkpoint", "run/*/checkpoints/*/*", ((*TRAIN, "--resume"), ("info", "run")), known=UNCHECKED),
+    Reader("maps", "maps/*", (("project", "a.emb", "--with", "maps"), ("info", "maps"))),
+    Reader("texts", "*.t*", (A2, TUNE, ("score", "gold.tsv", "--model", "enc", "-o", "scored.tsv"))),
+    Reader("vectors", "v.npy", (("convert", "v.npy", "--text", "a.txt", "-o", "v.emb"), ("info", "v.npy"))),
+]
+
+
+class Everything:
+    """A folder with a file of every kind, and what commands print and write where nothing is damaged."""
+
+    def __init__(self, mexma: Mexma, folder: Path, encoder: Path) -> None:
+        self.mexma, self.base, self._folder = mexma, folder / "base", folder
+        self.base.mkdir()
+        inputs(self.base, encoder)
+        for words in (A, B, KNN, PREPARE, MAPS, (*CONVERT[:-1], "v.npy")):
+            assert (done := mexma(words, self.base)).code == 0, done.err
+        for words, at in ((A2, 40), (MINE, 30), (TRAIN, 250)):
+            assert mexma(words, self.base, Fault.KILL, at).killed
+        self._whole: dict[tuple[str, ...], tuple[str, Tree]] = {}
+
+    def fresh(self) -> Path:
+        shutil.rmtree(self._folder / "here", ignore_errors=True)
+        return Path(shutil.copytree(self.base, self._folder / "here"))
+
+    def undamaged(self, words: tuple[str, ...]) -> Tree:
+        """What a command leaves."""
+        if words not in self._whole:
+            folder = self.fresh()
+            assert (done := self.mexma(words, folder)).code == 0, done.err
+            self._whole[words] = tree(folder)
+        return self._whole[words]
+
+
+@pytest.fixture(scope="session")
+def everything(mexma: Mexma, tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Everything:
+    return Everything(mexma, tmp_path_factory.mktemp("everything"), tiny_encoder)
+
+
+def _param(reader: Reader) -> Any:
+    marks = [pytest.mark.xfail(reason=reader.known)] if reader.known else []
+    return pytest.param(reader, id=reader.name, marks=marks)
+
+
+@pytest.mark.parametrize("reader", [_param(reader) for reader in READERS])
+def test_a_damaged_file(campaign: Campaign, reader: Reader, everything: Everything) -> None:
+    def attempt(rng: random.Random) -> str:
+        words = rng.choice(reader.commands)
+        whole = everything.undamaged(words) if reader.checked else {}
+        folder = everything.fresh()
+        path = rng.choice(sorted(file for file in folder.glob(reader.files) if file.is_file()))
+        name = str(path.relative_to(folder))
+        is_json = path.suffix == ".json" and rng.random() < 0.7
+        how = (_other_value if is_json else _damage)(path, rng)
+        ended = everything.mexma(words, folder, seconds=60)
+        try:
+            ended.plain()
+            if reader.checked and ended.code == 0 and path.suffix != ".json":
+                now = tree(folder)
+                wrong = [other for other in differing(now, whole) if not other.startswith(name)]
+                assert not wrong, f"it ended well, and wrote {wrong[:5]}"
+        except AssertionError as error:
+            raise AssertionError(f"{name} {how}, {' '.join(words)}: {error}") from None
+        return "taken" if ended.code == 0 else "refused"
+
+    campaign(attempt, attempts=8)
+
+
+def _damage(path: Path, rng: random.Random) -> str:
+    """A bit, a byte, some or all bytes are others, or gone, or too many."""
+    data = bytearray(path.read_bytes())
+    at, size = rng.randrange(len(data) + 1), rng.choice((1, 8, 64, 1024))
+    ways: dict[str, Callable[[], object]] = {
+        "with another bit": lambda: data.__setitem__(
+            at % len(data), data[at % len(data)] ^ 1 << rng.randrange(8)
+        ),
+        "with another byte": lambda: data.__setitem__(at % len(data), rng.randrange(256)),
+        "cut short": lambda: data.__delitem__(slice(at, None)),
+        "without some bytes": lambda: data.__delitem__(slice(at, at + size)),
+        "longer": lambda: data.extend(rng.randbytes(size)),
+        "with zeros": lambda: data.__setitem__(slice(at, at + size), bytes(min(size, len(data) - at))),
+        "with noise": lambda: data.__setitem__(slice(at, at + size), rng.randbytes(size)),
+        "empty": lambda: data.clear(),
+    }
+    how = rng.choice(list(ways)) if data else "longer"
+    ways[how]()
+    path.write_bytes(data)
+    return f"{how} at {at}"
+
+
+def _other_value(path: Path, rng: random.Random) -> str:
+    """One value is another, or gone."""
+    content = json.loads(path.read_bytes())
+    places = list(_places(content, ()))
+    if not places:
+        return _damage(path, rng)
+    *way, last = rng.choice(places)
+    inside = content
+    for key in way:
+        inside = inside[key]
+    if rng.random() < 0.2:
+        del inside[last]
+        how = "gone"
+    else:
+        value = rng.randrange(len(VALUES))
+        inside[last] = VALUES[value]
+        how = f"is value {value}"
+    path.write_text(json.dumps(content).replace(f'"{HUGE}"', "9" * 4500))
+    return f"{'.'.join(map(str, (*way, last)))} {how}"
+
+
+def _places(content: Any, way: tuple[Any, ...]) -> Any:
+    """The ways to all values in JSON; of long lists to the first few."""
+    inside = (
+        content.items()
+        if isinstance(content, dict)
+        else enumerate(content)
+        if isinstance(content, list)
+        else ()
+    )
+    for key, value in [*inside][:20]:
+        yield (*way, key)
+        yield from _places(value, (*way, key))
