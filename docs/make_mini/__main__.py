@@ -45,10 +45,9 @@ was trained on little text, on a CPU: for real work take a real one, such as `fa
   sentence. Other words are spelled: each is one token, made of {ngrams:,} n-grams of letters.
 - {parameters:.1f}M parameters and {numbers:.1f}M numbers for n-grams. Word embeddings are stored with 4 or
   2 bits, n-grams with 1, 2 or 4 and the rest as float16, {megabytes:.1f} MB in all. `mexma` alone reads that;
-  in Python, `SentenceEncoder.load("mini").save(FOLDER)` writes a folder that transformers and
-  sentence-transformers read too, but for the spelling: to them such a word is its pieces, with which it finds
-  less (docs/mini.md). For sentence-transformers with it, `mexma_cli.encoder.sentence_transformer` has
-  `sentence_transformer("mini")`.
+  in sentence-transformers, `SentenceTransformer(FOLDER, trust_remote_code=True)` has its vectors where mexma
+  is installed, and so has `mexma_cli.encoder.sentence_transformer.sentence_transformer("mini")`.
+  Without, that library and transformers refuse the folder.
 - Trained from nothing by `mexma train recipes/mini.yaml`, in {minutes:.0f} minutes on {machine}:
 {phases}
 

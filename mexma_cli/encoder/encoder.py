@@ -17,8 +17,14 @@ from mexma_cli.encoder.loading import card, int3
 from mexma_cli.encoder.loading.folder import check_replaceable, locate, written_aside
 from mexma_cli.encoder.loading.hub import pinned
 from mexma_cli.encoder.loading.load import load_tokenizer, load_transformer
-from mexma_cli.encoder.loading.modules import load_dense, save_modules
-from mexma_cli.encoder.loading.settings import FAMILIES, read_settings, shorten_tokenizer, write_settings
+from mexma_cli.encoder.loading.modules import is_only_ours, load_dense, save_modules
+from mexma_cli.encoder.loading.settings import (
+    FAMILIES,
+    read_settings,
+    shorten_tokenizer,
+    write_only_ours,
+    write_settings,
+)
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, check_strings, puts_in_lower_case
 from mexma_cli.encoder.model.attention import IMPLEMENTATION, choose_backend, run_packed
 from mexma_cli.encoder.model.engine import Engine, supported
@@ -349,9 +355,12 @@ class SentenceEncoder:
     def save(self, path: str | Path, dtype: str = "float32") -> None:
         """Write a folder that transformers, sentence-transformers and `load` read; whole or not at all.
 
+        With n-grams or `int3` weights, transformers refuses it, and sentence-transformers asks for
+        `trust_remote_code` to load it through mexma.
+
         Args:
             dtype: Of the stored weights: `float32`, `bfloat16` or `float16`; or `int3`, token embeddings with
-                3 bits a number on average and all else as float16, which only `load` reads.
+                3 bits a number on average and all else as float16.
 
         Raises:
             MexmaError: Another type, a full disk, or the path holds something that is no encoder.
@@ -383,6 +392,8 @@ class SentenceEncoder:
         self.model.config.save_pretrained(where)
         if self.ngrams:
             self.ngrams.save(where, small=dtype == "int3")
+        if is_only_ours(where):
+            write_only_ours(where)
         lower_case = puts_in_lower_case(self.fast_tokenizer.backend)
         write_settings(where, self.max_tokens, lower_case, self.prefix, self.prompts)
         return stored

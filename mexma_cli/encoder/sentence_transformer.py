@@ -1,8 +1,8 @@
 """An encoder as a model of sentence-transformers: for its losses, its trainer, and for mteb.
 
-sentence-transformers loads a folder of `SentenceEncoder.save` without this module, too, but not with 3-bit
-weights, and it embeds words that the tokeniser splits as their pieces. Here these words have their n-gram
-embeddings, as in `SentenceEncoder.embed`.
+sentence-transformers loads a folder of `SentenceEncoder.save` without this module, too, unless it has 3-bit
+weights, or n-gram embeddings of words that the tokeniser splits. The modules.json of such a folder names the
+module here, with the vectors of `SentenceEncoder.embed`.
 """
 
 from __future__ import annotations

@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.loading.folder import BUNDLED
+from mexma_cli.encoder.loading.masked_lm import load_masked_lm
 from mexma_cli.encoder.sentence_transformer import sentence_transformer
 from mexma_cli.errors import MexmaError
 from tests.examples import demo_pairs
@@ -48,6 +51,43 @@ def test_vectors_are_ours(
     assert again.prompts.items() >= encoder.prompts.items()
     assert (again.ngrams is None) == (encoder.ngrams is None)
     np.testing.assert_allclose(again.embed(lines), ours, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["int3", "float32"])
+def test_what_others_cannot_honour_they_refuse(dtype: str, lines: list[str], tmp_path: Path) -> None:
+    """3-bit weights, or n-grams beside plain ones: no other vectors, and the message names the way."""
+    from sentence_transformers import SentenceTransformer
+    from transformers import AutoModel
+
+    encoder, folder = SentenceEncoder.load("mini", "cpu"), str(tmp_path / "it")
+    encoder.save(folder, dtype)
+    for where in (folder, str(BUNDLED / "mini")):
+        with pytest.raises(ValueError, match=r"mexma_cli\.SentenceEncoder\.load\(FOLDER\)"):
+            AutoModel.from_pretrained(where)
+        with pytest.raises(ValueError, match="trust_remote_code"):
+            SentenceTransformer(where, device="cpu")
+        theirs = SentenceTransformer(where, device="cpu", trust_remote_code=True).encode(lines)
+        np.testing.assert_allclose(theirs, encoder.embed(lines), atol=1e-4)
+    for pooling in ("cls", "mean"):  # by the engine; and through transformers, as training does
+        again = SentenceEncoder.load(folder, "cpu", pooling=pooling)
+        assert again.model.config.hidden_size == again.dim
+    with pytest.raises(MexmaError, match="has no pooler weights"):
+        SentenceEncoder.load(folder, "cpu", pooling="pooler")
+    if dtype == "float32":
+        assert load_masked_lm(folder)[0].config.hidden_size == encoder.dim
+
+
+def test_a_plain_folder_is_loaded_there_without_a_pooler(
+    tiny_encoder: Path, lines: list[str], tmp_path: Path
+) -> None:
+    """Transformers would make one of random numbers, and report that its weights are missing."""
+    from sentence_transformers import SentenceTransformer
+
+    encoder = SentenceEncoder.load(str(tiny_encoder), "cpu")
+    encoder.save(tmp_path / "it")
+    theirs: Any = SentenceTransformer(str(tmp_path / "it"), device="cpu")
+    assert theirs[0].auto_model.pooler is None
+    np.testing.assert_allclose(theirs.encode(lines), encoder.embed(lines), atol=1e-4)
 
 
 def test_it_is_trained_there_with_words_spelled(lines: list[str], tmp_path: Path) -> None:

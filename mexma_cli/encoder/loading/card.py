@@ -8,8 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from mexma_cli.encoder.loading import int3
-from mexma_cli.encoder.loading.folder import NGRAMS_FILE
+from mexma_cli.encoder.loading.modules import is_only_ours
 
 FILE = "README.md"
 TAGS = ("sentence-similarity", "feature-extraction", "mexma")
@@ -80,7 +79,7 @@ def write(folder: Path, languages: Iterable[str]) -> None:
     listed = sorted(languages)
     others = [code for code in listed if code != "eng_Latn"] or listed
     name, module, why = "SentenceTransformer", "sentence_transformers", ""
-    if (folder / int3.FILE).is_file() or (folder / NGRAMS_FILE).is_file():
+    if is_only_ours(folder):
         name, module = "sentence_transformer", "mexma_cli.encoder.sentence_transformer"
         why = ", through mexma, which knows how these weights and words are kept"
     text = _CARD.format(

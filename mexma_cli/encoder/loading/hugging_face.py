@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModel, AutoModelForMaskedLM, PreTrainedModel
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, PreTrainedModel
 from transformers.activations import ACT2FN
 
 from mexma_cli.encoder.loading import int3
-from mexma_cli.encoder.loading.settings import FolderSettings
+from mexma_cli.encoder.loading.settings import ONLY_OURS, FolderSettings, read_json_object
 from mexma_cli.encoder.model.hugging_face import LoadingReport, build_model
 from mexma_cli.encoder.quiet import quieten_transformers
 from mexma_cli.errors import MexmaError
@@ -32,6 +32,7 @@ def read_model(settings: FolderSettings, with_pooler: bool) -> tuple[PreTrainedM
         return build_model(settings.config, int3.load(settings.transformer / int3.FILE), with_pooler)
     # A class of the folder's own may not know the argument.
     arguments: dict[str, Any] = {} if settings.own_code else {"add_pooling_layer": with_pooler}
+    arguments |= _config(settings.transformer)
     model, report = AutoModel.from_pretrained(
         settings.transformer,
         dtype="auto",
@@ -47,6 +48,16 @@ def read_model(settings: FolderSettings, with_pooler: bool) -> tuple[PreTrainedM
 def read_masked_lm(folder: Path) -> tuple[PreTrainedModel, LoadingReport]:
     """A masked-LM checkpoint, float32."""
     model, report = AutoModelForMaskedLM.from_pretrained(
-        folder, dtype=torch.float32, output_loading_info=True, weights_only=True
+        folder, dtype=torch.float32, output_loading_info=True, weights_only=True, **_config(folder)
     )
     return model, report
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    """The argument for a folder that transformers would refuse (`ONLY_OURS`): its config without that."""
+    (key,) = ONLY_OURS
+    if key not in (read_json_object(folder / "config.json") or {}):
+        return {}
+    config = AutoConfig.from_pretrained(folder)
+    delattr(config, key)
+    return {"config": config}

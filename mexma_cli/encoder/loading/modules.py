@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from mexma_cli.encoder.loading.settings import write_json
+from mexma_cli.encoder.loading import int3
+from mexma_cli.encoder.loading.folder import NGRAMS_FILE
+from mexma_cli.encoder.loading.settings import OWN_TRANSFORMER, write_json
 from mexma_cli.encoder.loading.weights import FILES, read_weights
 from mexma_cli.encoder.model.pooling import Dense, Pooling
 from mexma_cli.errors import MexmaError
@@ -17,6 +19,11 @@ from mexma_cli.errors import MexmaError
 ACTIVATIONS: dict[str, type[torch.nn.Module]] = {
     kind.__name__: kind for kind in (torch.nn.Tanh, torch.nn.Identity, torch.nn.GELU, torch.nn.ReLU)
 }
+
+
+def is_only_ours(folder: Path) -> bool:
+    """Whether other libraries cannot honour what is in an encoder's folder: n-grams, or `int3` weights."""
+    return (folder / int3.FILE).is_file() or (folder / NGRAMS_FILE).is_file()
 
 
 def load_dense(folder: Path, config: dict[str, Any]) -> Dense:
@@ -53,7 +60,8 @@ def save_modules(
 ) -> None:
     """Write modules.json and the modules' folders as sentence-transformers reads them.
 
-    The pooler is written as a pooling of the first token and a Dense.
+    The pooler is written as a pooling of the first token and a Dense. If `is_only_ours`, the transformer is
+    a module of mexma's, which sentence-transformers loads with `trust_remote_code`, and refuses without.
 
     Args:
         width: Of the transformer's hidden states.
@@ -66,6 +74,8 @@ def save_modules(
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for i, (kind, path) in enumerate(zip(kinds, paths, strict=True))
     ]
+    if is_only_ours(where):
+        entries[0]["type"] = OWN_TRANSFORMER
     write_json(where / "modules.json", entries)
     for path in paths[1:]:
         (where / path).mkdir()

@@ -18,6 +18,12 @@ from mexma_cli.errors import MexmaError
 SUPPORTED = ("Transformer", "Pooling", "Dense", "Normalize")
 OWN_TRANSFORMER = "mexma_cli.encoder.sentence_transformer.Transformer"
 """The type of the first module, in modules.json, of a model that `sentence_transformer` made."""
+ONLY_OURS = {
+    "transformers_weights": "these need mexma: mexma_cli.SentenceEncoder.load(FOLDER), or "
+    "sentence_transformers.SentenceTransformer(FOLDER, trust_remote_code=True)"
+}
+"""In config.json of a folder with n-grams or `int3` weights. Transformers takes it for the name of a file of
+weights, and refuses it with a message that quotes it."""
 FAMILIES = ("xlm-roberta", "roberta", "camembert", "bert")
 """Supported model types: their Hugging Face code attends through AttentionInterface."""
 LIMIT_FILES = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
@@ -100,7 +106,7 @@ def _config(where: Path) -> dict[str, Any]:
     config = read_json_object(where / "config.json")
     if not config:
         raise MexmaError(f"{where} is not an encoder's folder: it has no config.json, or an empty one")
-    return config
+    return {key: value for key, value in config.items() if (key, value) not in ONLY_OURS.items()}
 
 
 def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
@@ -284,12 +290,24 @@ def read_json(path: Path) -> Any:
 def write_settings(
     where: Path, max_tokens: int, lower_case: bool, prefix: str, prompts: Mapping[str, str]
 ) -> None:
-    """Write the length limit, lower-casing and prompts as sentence-transformers reads them."""
-    limit = {"max_seq_length": max_tokens, "do_lower_case": lower_case}
+    """Write the length limit, lower-casing and prompts as sentence-transformers reads them.
+
+    The transformer is stored without a pooler, and is made there without one.
+    """
+    limit: dict[str, Any] = {"max_seq_length": max_tokens, "do_lower_case": lower_case}
+    if "auto_map" not in (read_json_object(where / "config.json") or {}):  # own code may not know it
+        limit["model_args"] = {"add_pooling_layer": False}
     write_json(where / "sentence_bert_config.json", limit)
     settings = prompt_settings(prefix, prompts)
     if settings["prompts"]:
         write_json(where / "config_sentence_transformers.json", settings)
+
+
+def write_only_ours(where: Path) -> None:
+    """Say in config.json that other libraries cannot honour what is in the folder: see `ONLY_OURS`."""
+    path = where / "config.json"
+    content = (read_json_object(path) or {}) | ONLY_OURS
+    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def prompt_settings(prefix: str, prompts: Mapping[str, str]) -> dict[str, Any]:
