@@ -53,6 +53,7 @@ def recipe_file(
     corpus = {"name": "own", "format": "tsv", "path": "pairs.tsv", "languages": [language]}
     places = {"root": str(folder), "store": str(folder / "data")}
     raw = {"name": "tiny", "run": str(folder / "run"), "data": {**places, **data, "corpora": [corpus]}} | keys
+    raw["trainer"] = {"precision": "fp32"} | raw.get("trainer", {})  # the same numbers on every machine
     path = folder / "recipe.yaml"
     path.write_text(yaml.safe_dump(raw), encoding="utf-8")
     return path

@@ -181,14 +181,18 @@ class _Screen:
 
     def on_phase(self, phase: Phase, step: int, encoder: SentenceEncoder) -> None:
         """A phase begins, or goes on."""
+        from mexma_cli.training.trainer import precision_in
+
         steps, size = phase.trainer.steps, self._processes.size
+        device = self._processes.device(phase.trainer.device)
         log.info(
-            "%s: %s%s on %s%s",
+            "%s: %s%s on %s in %s%s",
             phase.name,
             counted(steps, "step"),
             f", {step:,} of them done," * bool(step),
-            self._processes.device(phase.trainer.device),
-            f" in {size} processes" * (size > 1),
+            device,
+            str(precision_in(phase.trainer, device)).removeprefix("torch."),
+            f", {size} processes" * (size > 1),
         )
         self._bar.close()
         self._phase = phase.name

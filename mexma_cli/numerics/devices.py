@@ -28,9 +28,20 @@ def pick_precision(wanted: str, device: torch.device) -> torch.dtype:
     """
     if wanted != "auto":
         return precision_of(wanted)
-    if device.type == "cpu":
-        return torch.bfloat16 if computes_bf16_fast() else torch.float32
-    return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+    if multiplies(torch.bfloat16, device):
+        return torch.bfloat16
+    return torch.float32 if device.type == "cpu" else torch.float16
+
+
+def multiplies(precision: torch.dtype, device: torch.device) -> bool:
+    """Whether a device has instructions that multiply such numbers; else they are emulated, and slow."""
+    if precision == torch.float32:
+        return True
+    if device.type != "cpu":
+        return precision == torch.float16 or torch.cuda.is_bf16_supported(including_emulation=False)
+    if precision == torch.bfloat16:
+        return computes_bf16_fast()
+    return torch.ops.mkldnn._is_mkldnn_fp16_supported()
 
 
 def computes_bf16_fast() -> bool:

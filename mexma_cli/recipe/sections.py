@@ -222,8 +222,9 @@ class TrainerSettings(Section):
     """Decay of a running mean of the weights, which is what is exported (0: the last weights)."""
     temperature: float = Field(1.0, ge=1)
     """Languages are drawn in proportion to pairs ** (1 / temperature)."""
-    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """What the passes are computed in; the weights stay float32."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """What the passes are computed in; the weights stay float32. auto: bf16 where the device multiplies it
+    natively, fp16 on other GPUs, fp32 on other processors."""
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda or cuda:N."""
     seed: int = Field(42, ge=0)

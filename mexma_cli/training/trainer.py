@@ -23,7 +23,7 @@ import torch
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import write_json_atomic
-from mexma_cli.numerics.devices import PRECISIONS
+from mexma_cli.numerics.devices import pick_precision
 from mexma_cli.numerics.precisions import SHORT_NAMES
 from mexma_cli.objectives.base import Objective
 from mexma_cli.recipe import TrainerSettings
@@ -40,6 +40,11 @@ DevScore = Callable[[SentenceEncoder], dict[str, float]]
 """Scores an encoder; the smallest `xsim` is the best."""
 SMALLEST_SCALE = 1e-4
 """Of the loss in fp16. Gradients that overflow even with this scale overflow for another reason."""
+
+
+def precision_in(settings: TrainerSettings, device: torch.device) -> torch.dtype:
+    """What a recipe's `trainer.precision` is on a device."""
+    return pick_precision(SHORT_NAMES.get(settings.precision, settings.precision), device)
 
 
 class Trainer:
@@ -82,7 +87,8 @@ class Trainer:
         freeze(objective, settings)
         self.shared = Shared(objective, processes, self.device, settings.sharding == "full")
         self.optimiser = adamw(objective, settings)
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=settings.precision == "fp16")
+        self.precision = precision_in(settings, self.device)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == torch.float16)
         self.average: dict[str, torch.Tensor] = {}
         if settings.average:
             self.average = {name: p.detach().clone() for name, p in self._trained()}
@@ -158,8 +164,8 @@ class Trainer:
             with self.shared.accumulating(last=micro == settings.accumulate - 1):
                 with torch.autocast(
                     self.device.type,
-                    PRECISIONS[SHORT_NAMES[settings.precision]],
-                    enabled=settings.precision != "fp32",
+                    self.precision,
+                    enabled=self.precision != torch.float32,
                 ):
                     terms = self.shared.model(views.to(self.device))
                     loss = sum(self.objective.weights[name] * term for name, term in terms.items())
@@ -301,7 +307,8 @@ class Trainer:
         )
         (saved,) = state.optimisers["players"]
         distributed.load_optimiser(self.optimiser, saved)
-        self.scaler.load_state_dict(state.optimisers["scaler"])
+        if state.optimisers["scaler"]:  # of a run in fp16
+            self.scaler.load_state_dict(state.optimisers["scaler"])
         self.average = {
             name: distributed.part_of(state.average[name], value) for name, value in self.average.items()
         }

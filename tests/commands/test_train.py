@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mexma_cli.numerics import devices
 from tests.command import fails, ok, run
 from tests.examples import tiny_recipe
 
@@ -55,6 +56,27 @@ def test_a_resumed_run_says_how_many_steps_are_done(recipe: Path) -> None:
 def test_a_step_that_takes_more_pairs_than_there_are(recipe: Path) -> None:
     result = ok(run("train", recipe, "--set", "trainer.batch_pairs=9"))
     assert "phase train takes 18 pairs a step, and there are only 8" in result.stderr
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_auto_is_bf16_only_where_it_is_fast(
+    fast: bool, recipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "computes_bf16_fast", lambda: fast)
+    result = ok(run("train", recipe, "--set", "trainer.precision=auto"))
+    assert f"3 steps on cpu in {'bfloat16' if fast else 'float32'}" in result.stderr
+    assert "emulates" not in result.stderr
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_precision_that_is_emulated_is_warned_of(
+    fast: bool, recipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "computes_bf16_fast", lambda: fast)
+    result = ok(run("train", recipe, "--set", "trainer.precision=bf16"))
+    assert "3 steps on cpu in bfloat16" in result.stderr
+    warned = "this processor has no instructions for trainer.precision=bf16 and emulates it"
+    assert (warned in result.stderr) is not fast
 
 
 @pytest.mark.parametrize("processes", [[], ["--nproc-per-node", "2"]])

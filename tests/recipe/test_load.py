@@ -313,7 +313,7 @@ def test_the_papers_settings(name: str, languages: int) -> None:
     )
     trainer, objective = phase.trainer, phase.objective
     assert (trainer.batch_pairs * 8, trainer.batch_pairs * 8 * trainer.accumulate) == (1200, 2400)
-    assert (trainer.steps, trainer.precision) == (300_000, "fp16")
+    assert (trainer.steps, trainer.precision) == (300_000, "auto")
     assert isinstance(objective, MexmaSettings)
     assert (objective.alpha, objective.beta, objective.gamma) == (1, 1 / 2, 0.01 / 2)
     assert (objective.masking, objective.head.layers) == (0.4, 6)

@@ -53,7 +53,7 @@ def said(override: str, recipe: str = SMALL) -> MexmaError:
         ("trainer.steps=abc", "`trainer.steps`: should be a whole number (is 'abc')"),
         ("trainer.learning_rate=0", "learning_rate`: should be above 0"),
         ("trainer.learning_rate=.inf", "learning_rate`: should be a finite number"),
-        ("trainer.precision=fp8", "precision`: should be 'fp32', 'bf16' or 'fp16'"),
+        ("trainer.precision=fp8", "precision`: should be 'auto', 'fp32', 'bf16' or 'fp16'"),
         ("trainer.weight_decay=-0.1", "trainer.weight_decay`: should be at least 0"),
         ("trainer=1", "trainer`: should be a section, with `key: value` lines (is 1)"),
         (

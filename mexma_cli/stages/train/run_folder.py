@@ -22,6 +22,7 @@ HARMLESS = frozenset(
         "keep",
         "dev_every",
         "device",
+        "precision",
         "export",
         "sharding",
         "activation_checkpointing",

@@ -18,6 +18,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.attention import Backend, choose_backend
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file, fingerprint, only_writer
+from mexma_cli.numerics.devices import multiplies
 from mexma_cli.recipe import Corpus, Phase, Recipe
 from mexma_cli.stages.prepare.corpora import store_path
 from mexma_cli.stages.prepare.prepare import CorpusReport, prepare
@@ -31,7 +32,7 @@ from mexma_cli.training.log import TrainingLog
 from mexma_cli.training.loggers import LOGGERS, Logs
 from mexma_cli.training.pairs import SampledPairs
 from mexma_cli.training.sampler import Sampler
-from mexma_cli.training.trainer import DevScore, Trainer
+from mexma_cli.training.trainer import DevScore, Trainer, precision_in
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +68,8 @@ def train(
     encoder = _start(recipe)
     languages = _languages(recipe, encoder, stores)
     _check(recipe, encoder, processes)
-    _warn(recipe, sum(map(len, stores)), processes)
+    if processes.first:
+        _warn(recipe, sum(map(len, stores)), processes)
     run = Path(recipe.run)
     if processes.first:
         run_folder.claim(run, recipe, resume, processes.size, _text(recipe, stores))
@@ -134,11 +136,21 @@ def _check(recipe: Recipe, encoder: SentenceEncoder, processes: Processes) -> No
 
 
 def _warn(recipe: Recipe, pairs: int, processes: Processes) -> None:
-    """Say it where a step sees the same pairs again: they are no negatives of each other."""
-    for phase, each in run_folder.pairs_per_step(recipe, processes.size).items():
+    """Say what will be slow, and where a step sees the same pairs again: no negatives of each other."""
+    for phase in recipe.phases:
+        device = processes.device(phase.trainer.device)
+        if not multiplies(precision_in(phase.trainer, device), device):
+            log.warning(
+                "phase %s: this %s has no instructions for trainer.precision=%s and emulates it, many times "
+                "slower than fp32; --set trainer.precision=auto takes what it computes fast",
+                phase.name,
+                "processor" if device.type == "cpu" else "GPU",
+                phase.trainer.precision,
+            )
+    for name, each in run_folder.pairs_per_step(recipe, processes.size).items():
         if each > pairs:
             log.warning(
-                "phase %s takes %s pairs a step, and there are only %s", phase, f"{each:,}", f"{pairs:,}"
+                "phase %s takes %s pairs a step, and there are only %s", name, f"{each:,}", f"{pairs:,}"
             )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,17 @@ def test_killed_and_resumed_is_the_run_that_would_have_been(
     assert steps == [5]  # the phase bag was finished and is not run again
     assert log_of(run) == log_of(finished[precision])
     assert weights(run) == weights(finished[precision])
+
+
+def test_another_precision_from_here_on(recipe_file: Path, tmp_path: Path) -> None:
+    """Also fp16, which has a state that the others lack: the scale of its loss."""
+    run = tmp_path / "run"
+    for precision in ("fp32", "fp16", "bf16"):
+        asked = iter([False, True])  # stopped after two steps
+        chosen = settings(recipe_file, run, f"trainer.precision={precision}")
+        assert train(chosen, resume=run.exists(), stopped=partial(next, asked)) is None
+    assert train(settings(recipe_file, run, "trainer.precision=auto"), resume=True) is not None
+    assert len(log_of(run)) == BAG_STEPS + MEXMA_STEPS
 
 
 def test_sigterm_writes_a_checkpoint_and_resuming_goes_on_there(
