@@ -11,6 +11,7 @@ from pathlib import Path
 
 import faiss
 import numpy as np
+import xxhash
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.blocks import Side
@@ -132,7 +133,7 @@ class SideIndex:
         self._side, self.factory, self._stem, self._journal = side, factory, stem, journal
         trained = self._file("trained")
         if journal is not None and trained.exists():
-            self._trained = _read(trained)
+            self._trained = _read(trained, verify=True)
         else:
             began = time.monotonic()
             self._trained = self._train(share, seed)
@@ -206,7 +207,7 @@ class SideIndex:
             last = min(first + self._rows, len(self._side))
             path = self._file(str(number))
             there = self._journal is not None and path.exists()
-            part = _read(path) if there else faiss.clone_index(self._trained)
+            part = _read(path, verify=True) if there else faiss.clone_index(self._trained)
             done = part.ntotal
             progress(done)
             self._add(part, first + done, last, path, progress)
@@ -279,16 +280,23 @@ def _made(dim: int, factory: str) -> faiss.Index:
 
 
 def _write(index: faiss.Index, path: Path) -> None:
-    """Write an index to a file that is whole once it has its name.
+    """Write an index to a file that is whole once it has its name, with its xxh3_128 behind it.
 
     Raises:
         MexmaError: It cannot be written.
     """
     new = path.with_suffix(".new")
     try:
+        digest = xxhash.xxh3_128()
         with new.open("wb") as file:
+
+            def write(piece: bytes) -> int:
+                digest.update(piece)
+                return file.write(piece)
+
             # Where faiss writes to a file of its own, it only prints that the last bytes found no room.
-            faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))  # type: ignore[attr-defined]
+            faiss.write_index(index, faiss.PyCallbackIOWriter(write))  # type: ignore[attr-defined]
+            file.write(digest.digest())
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)
@@ -301,13 +309,31 @@ def _write(index: faiss.Index, path: Path) -> None:
         ) from None
 
 
-def _read(path: Path) -> faiss.Index:
+def _read(path: Path, verify: bool = False) -> faiss.Index:
+    """Read an index; with `verify` one that another run wrote.
+
+    Raises:
+        MexmaError: It is not what was written.
+    """
     try:
+        if verify and not _as_written(path):
+            raise RuntimeError("its checksum is not right")
         return faiss.read_index(str(path))
     except RuntimeError as error:
         raise MexmaError(
             f"{path} is damaged: {_reason(error)}", "remove the unfinished output and start the search anew"
         ) from None
+
+
+def _as_written(path: Path) -> bool:
+    """Whether a file ends with the checksum of all that is before."""
+    digest = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        left = path.stat().st_size - digest.digest_size
+        while left > 0 and (piece := file.read(min(left, 4 << 20))):
+            digest.update(piece)
+            left -= len(piece)
+        return file.read() == digest.digest()
 
 
 def _on_gpu(index: faiss.Index) -> faiss.Index:

@@ -105,3 +105,24 @@ def mapped(path: Path, shape: tuple[int, ...], dtype: str, hint: str) -> np.ndar
         said = f"{array.dtype} {array.shape}, the manifest says {dtype} {shape}"
         raise MexmaError(f"{path} is damaged: {said}", hint)
     return array
+
+
+def rows_of(path: Path, dtype: str, width: int, rows: tuple[int, int], hint: str) -> np.ndarray:
+    """Rows `rows[0]` to `rows[1]` of an `ArrayWriter`'s file, [n, width].
+
+    They are read, not mapped: mapped pages count as this process's memory, and a mapped file that is cut
+    short ends the process.
+
+    Raises:
+        MexmaError: The file has become shorter.
+    """
+    count = (rows[1] - rows[0]) * width
+    values = np.fromfile(path, dtype, count, offset=file_size(rows[0], dtype, width))
+    if len(values) != count:
+        raise cut_short(path, hint)
+    return values.reshape(rows[1] - rows[0], width)
+
+
+def cut_short(path: Path, hint: str) -> MexmaError:
+    """The error of a file that had its full length when it was opened."""
+    return MexmaError(f"{path} is damaged: it was cut short while it was read", hint)

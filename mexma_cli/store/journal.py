@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xxhash
 from pydantic import Field
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import fsync_file, no_space_as_message, read_manifest, write_json_atomic
+from mexma_cli.files import fingerprint, fsync_file, no_space_as_message, read_manifest, write_json_atomic
 from mexma_cli.store.layout import PROGRESS, Frozen
 
 FORMAT_VERSION = 1
@@ -38,6 +39,15 @@ class Entry(Frozen):
     """As `knn.journal.Place`."""
     lists: str = ""
     """Name of the other file; empty before the first lists."""
+    keys: str = ""
+    """xxh3_128 of the keys in both files."""
+    checksum: str = ""
+    """Of all that the entry says otherwise, see `sealed`."""
+
+    def sealed(self) -> Entry:
+        """The same with its `checksum`."""
+        said = self.model_dump(mode="json", exclude={"checksum"})
+        return self.model_copy(update={"checksum": fingerprint(said)})
 
 
 class FileJournal:
@@ -53,11 +63,13 @@ class FileJournal:
 
     def __init__(self, folder: Path, search: dict[str, Any]) -> None:
         self.folder, self._search = folder, search
-        self._finished = 0
+        self._finished, self._finished_digest = 0, xxhash.xxh3_128()
         self._entered, self._pause = time.monotonic(), SECONDS
         self._kept: Entry | None = None
         if (folder / PROGRESS).is_file():
             kept = read_manifest(folder / PROGRESS, Entry, FORMAT_VERSION)
+            if kept != kept.sealed():
+                raise self._damaged(folder / PROGRESS, "its checksum is not right")
             differing = sorted(key for key in search | kept.search if search.get(key) != kept.search.get(key))
             if differing:
                 raise MexmaError(
@@ -86,14 +98,13 @@ class FileJournal:
             wanted = sum(array.nbytes for array in arrays)
             found = path.stat().st_size if path.is_file() else 0
             if found < wanted:
-                raise MexmaError(
-                    f"{path} is damaged: {found:,} bytes instead of {wanted:,}",
-                    f"remove {self.folder} to start the search anew",
-                )
+                raise self._damaged(path, f"{found:,} bytes instead of {wanted:,}")
             with path.open("rb") as file:
                 for array in arrays:
                     file.readinto(array)  # type: ignore[arg-type]
-        self._finished = top
+        if self._digest(forward, backward, rows, top) != self._kept.keys:
+            names = f"{_FINISHED} or {path.name}"
+            raise self._damaged(self.folder, f"the checksum of {names} is not right")
         return self._kept.place
 
     def due(self) -> bool:
@@ -120,10 +131,23 @@ class FileJournal:
                 file.write(forward[top : top + rows])  # type: ignore[arg-type]
                 file.write(backward)  # type: ignore[arg-type]
                 fsync_file(file)
-            self._enter(
-                Entry(search=self._search, facts=self.facts, place=(rows, top, place[2]), lists=new), began
+            keys = self._digest(forward, backward, rows, top)
+            entry = Entry(
+                search=self._search, facts=self.facts, place=(rows, top, place[2]), lists=new, keys=keys
             )
+            self._enter(entry, began)
+
+    def _digest(self, forward: np.ndarray, backward: np.ndarray, rows: int, top: int) -> str:
+        """The checksum of lists of which the first `top` rows of x are finished; these are read once."""
+        self._finished_digest.update(forward[self._finished : top])  # type: ignore[arg-type]
         self._finished = top
+        digest = self._finished_digest.copy()
+        digest.update(forward[top : top + rows])  # type: ignore[arg-type]
+        digest.update(backward)  # type: ignore[arg-type]
+        return digest.hexdigest()
+
+    def _damaged(self, path: Path, why: str) -> MexmaError:
+        return MexmaError(f"{path} is damaged: {why}", f"remove {self.folder} to start the search anew")
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -144,7 +168,7 @@ class FileJournal:
             self._enter(kept.model_copy(update={"facts": kept.facts | facts}), began or time.monotonic())
 
     def _enter(self, entry: Entry, began: float) -> None:
-        write_json_atomic(self.folder / PROGRESS, entry.model_dump(mode="json"))
+        write_json_atomic(self.folder / PROGRESS, entry.sealed().model_dump(mode="json"))
         self._kept, self._entered = entry, time.monotonic()
         self._pause = max(SECONDS, _SHARE * (self._entered - began))
 

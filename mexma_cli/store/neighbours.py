@@ -30,7 +30,7 @@ from mexma_cli.files import (
     read_manifest,
     write_json_atomic,
 )
-from mexma_cli.store.arrays import ArrayWriter, check_content, check_size, file_size, mapped
+from mexma_cli.store.arrays import ArrayWriter, check_content, check_size, file_size, mapped, rows_of
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import PROGRESS, File, Frozen, check_name, files_of, partial, unfinished
 
@@ -45,6 +45,7 @@ ARRAYS = {
 }
 """Name -> type, in the order of `knn.exact.Neighbours`."""
 _AGAIN = "run `mexma knn` again, with --overwrite"
+_ROWS = 1 << 16  # read at a time
 
 
 class SearchedStore(Frozen):
@@ -90,8 +91,6 @@ class NeighbourStore:
 
     Attributes:
         manifest: Where the neighbours come from.
-        forward_scores, forward_ids: float32 and int64 [source rows, k], memory-mapped; backward_scores,
-            backward_ids [target rows, k]. Best first; rows left out have ids of -1 and scores of -inf.
     """
 
     def __init__(self, path: Path, manifest: NeighbourManifest) -> None:
@@ -101,9 +100,7 @@ class NeighbourStore:
         for name, dtype in ARRAYS.items():
             rows, k = self._shape(name)
             check_size(path / _file(name), file_size(rows, dtype, k), _AGAIN)
-        self.forward_scores, self.forward_ids, self.backward_scores, self.backward_ids = (
-            mapped(path / _file(name), self._shape(name), dtype, _AGAIN) for name, dtype in ARRAYS.items()
-        )
+            mapped(path / _file(name), (rows, k), dtype, _AGAIN)
 
     @classmethod
     def open(cls, path: str | Path, verify: bool = False) -> NeighbourStore:
@@ -153,6 +150,28 @@ class NeighbourStore:
         """The sides that were made of another store than the one given, with that one."""
         sides = zip((self.manifest.source, self.manifest.target), stores, strict=True)
         return [(side, store) for side, store in sides if side.content != content_checksum(store)]
+
+    def read(self, k: int) -> tuple[np.ndarray, ...]:
+        """The k nearest, best first, in the order of `ARRAYS`; compared with their checksums.
+
+        Returns:
+            float32 and int64 [source rows, k] and [target rows, k], with fewer columns where fewer were
+            kept. Rows left out have ids of -1 and scores of -inf.
+
+        Raises:
+            MexmaError: A file is not what was written, or was cut short meanwhile.
+        """
+        self.verify()
+        return tuple(self._columns(name, dtype, k) for name, dtype in ARRAYS.items())
+
+    def _columns(self, name: str, dtype: str, k: int) -> np.ndarray:
+        """Read, not mapped: a mapped file that is cut short ends the process."""
+        rows, width = self._shape(name)
+        found = np.empty((rows, min(k, width)), dtype)
+        for first in range(0, rows, _ROWS):
+            last = min(first + _ROWS, rows)
+            found[first:last] = rows_of(self.path / _file(name), dtype, width, (first, last), _AGAIN)[:, :k]
+        return found
 
     def verify(self) -> None:
         """Read all files and compare their checksums with the manifest's.

@@ -10,7 +10,7 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST, read_manifest
-from mexma_cli.store.arrays import check_content, file_size, mapped
+from mexma_cli.store.arrays import check_content, mapped, rows_of
 from mexma_cli.store.layout import (
     AGAIN,
     FORMAT_VERSION,
@@ -23,7 +23,7 @@ from mexma_cli.store.layout import (
     has_store_files,
     partial,
 )
-from mexma_cli.store.shard import cut_short, read_lines, read_rows
+from mexma_cli.store.shard import read_lines, read_rows
 
 
 class EmbeddingStore:
@@ -170,15 +170,10 @@ class EmbeddingStore:
             )
 
     def _read(self, index: int, first: int, last: int) -> np.ndarray:
-        """Some rows of a shard. Read, not mapped: mapped pages would count as this process's memory."""
-        shard, manifest = self.manifest.shards[index], self.manifest
-        path = self.path / shard.vectors.name
+        """Some rows of a shard."""
         self._check(index)
-        offset, count = file_size(first, manifest.dtype, self.dim), (last - first) * self.dim
-        values = np.fromfile(path, manifest.dtype, count, offset=offset)
-        if len(values) != count:
-            raise cut_short(path)
-        return values.reshape(-1, self.dim)
+        path, manifest = self.path / self.manifest.shards[index].vectors.name, self.manifest
+        return rows_of(path, manifest.dtype, self.dim, (first, last), AGAIN)
 
     def _check(self, index: int) -> None:
         """Before a shard's vectors are read for the first time, see that they are what was written."""

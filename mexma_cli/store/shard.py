@@ -14,7 +14,7 @@ import zstandard
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import aside, checksum_file, fsync_file, fsync_folder, whole_file
-from mexma_cli.store.arrays import ArrayWriter, check_content, file_size
+from mexma_cli.store.arrays import ArrayWriter, check_content, cut_short, file_size
 from mexma_cli.store.layout import AGAIN, EmbeddingSettings, File, Shard, lines_name, vectors_name
 from mexma_cli.text.compression import BLOCK, ZST, decompressed
 
@@ -68,7 +68,7 @@ def read_rows(files: Sequence[tuple[int, Path]], rows: np.ndarray, settings: Emb
             for at in np.flatnonzero(places == index):
                 file.seek(file_size(int(rows[at]) - first, settings.dtype, settings.dim))
                 if file.readinto(found[at].data) != found[at].nbytes:
-                    raise cut_short(path)
+                    raise cut_short(path, AGAIN)
     return found
 
 
@@ -96,11 +96,6 @@ def read_lines(folder: Path, shard: Shard) -> Iterator[str]:
         more = "more than " * (count > shard.rows)
         found = f"{more}{min(count, shard.rows):,} lines"
         raise MexmaError(f"{path} is damaged: {found}, the manifest says {shard.rows:,}", AGAIN)
-
-
-def cut_short(path: Path) -> MexmaError:
-    """The error of a file that had its full length when the store was opened."""
-    return MexmaError(f"{path} is damaged: it was cut short while it was read", AGAIN)
 
 
 class OpenShard:

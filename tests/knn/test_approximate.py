@@ -16,6 +16,7 @@ from mexma_cli.knn.exact import Neighbours, knn
 from mexma_cli.knn.faiss_index import SIZES, choose
 from mexma_cli.store.journal import FileJournal
 from tests.knn.searching import Source, same
+from tests.stores import flip
 
 K = 8
 
@@ -170,6 +171,18 @@ def test_an_index_whose_last_bytes_find_no_room_gets_no_name(tmp_path: Path) -> 
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_flipped_bit_in_the_index_of_an_earlier_run_is_found(tmp_path: Path) -> None:
+    index, path = faiss.IndexFlatIP(8), tmp_path / "index-x.faiss"
+    index.add(np.ones((200, 8), np.float32))
+    faiss_index._write(index, path)
+    assert faiss_index._read(path, verify=True).ntotal == 200
+    for at in (-1, -100):
+        flip(path, at)
+        with pytest.raises(MexmaError, match=r"index-x\.faiss is damaged: its checksum"):
+            faiss_index._read(path, verify=True)
+        flip(path, at)
 
 
 def test_rows_left_out_are_nobodys_neighbour(sides: tuple[np.ndarray, np.ndarray]) -> None:

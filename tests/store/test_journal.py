@@ -10,6 +10,7 @@ import pytest
 from mexma_cli.errors import MexmaError
 from mexma_cli.store import journal
 from mexma_cli.store.journal import FileJournal
+from tests.stores import flip
 
 SEARCH = {"source": "abc", "target": "def", "k": 3}
 
@@ -104,3 +105,18 @@ def test_is_due_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert kept.due()
     kept.save((4, 4, 0), *lists(0))
     assert not kept.due()
+
+
+@pytest.mark.parametrize("name", ["found.keys", "lists-b.keys", "progress.json"])
+def test_a_flipped_bit_is_found(name: str, tmp_path: Path) -> None:
+    kept = FileJournal(tmp_path, SEARCH)
+    for place in ((4, 0, 5), (4, 4, 0)):
+        kept.save(place, *lists(0))
+    kept.note(memory=7)
+    text = (tmp_path / "progress.json").read_text()
+    if name == "progress.json":
+        (tmp_path / name).write_text(text.replace('"memory": 7', '"memory": 3'))
+    else:
+        flip(tmp_path / name, 9)
+    with pytest.raises(MexmaError, match=f"damaged: .*{'its' if name.endswith('json') else name}"):
+        FileJournal(tmp_path, SEARCH).load(*empty())

@@ -15,7 +15,6 @@ from mexma_cli.stages.knn.search import EXACT, SearchResult, SearchSettings, jou
 from mexma_cli.store.comparable import check_comparable
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.store.neighbours import (
-    ARRAYS,
     NeighbourStore,
     NeighbourWriter,
     SearchedStore,
@@ -95,7 +94,7 @@ def kept_already(path: Path, inputs: Sequence[Path], k: int, settings: SearchSet
 
 
 def read_neighbours(path: str | Path, source: EmbeddingStore, target: EmbeddingStore, k: int) -> SearchResult:
-    """The k nearest of kept neighbours, memory-mapped.
+    """The k nearest of kept neighbours.
 
     Raises:
         MexmaError: they are of other stores, fewer were kept, or the folder is damaged.
@@ -107,8 +106,7 @@ def read_neighbours(path: str | Path, source: EmbeddingStore, target: EmbeddingS
             f"{path} has {store.manifest.k} neighbours a row, {k} are wanted",
             f"give -k {store.manifest.k}, or make it anew: mexma knn -k {k}",
         )
-    nearest = Neighbours(*(getattr(store, name) for name in ARRAYS))
-    return SearchResult(nearest.first(k), store.manifest.index, store.manifest.recall)
+    return SearchResult(Neighbours(*store.read(k)), store.manifest.index, store.manifest.recall)
 
 
 def fill_repeated(

@@ -50,7 +50,7 @@ class Bitext:
     """Where its files were looked for."""
     keep: Path | None = None
     known: dict[str, list[Any]] = field(default_factory=dict)
-    """Checksums of files that were read before: path -> size, time of the last change, checksum."""
+    """Checksums of files that were read before: path -> inode, size, times of the last changes, checksum."""
 
     @property
     def path(self) -> Path:
@@ -104,8 +104,9 @@ class Bitext:
             yield (reason or ("other part" if part != self.corpus.keep.value else None)), source, target
 
     def _identity(self, file: Path | Member) -> list[Any]:
-        """Name and checksum, which is computed again only if the file's size or time has changed.
+        """Name and checksum, which is computed again only if the file or its size or times have changed.
 
+        The time of the last change of the inode (ctime) is one of these: no program can set it back.
         A zip lists the checksums of its members itself.
         """
         if isinstance(file, Member):
@@ -113,10 +114,11 @@ class Bitext:
                 info = archive.getinfo(file.name)
             return [file.archive.name, file.name, info.file_size, f"{info.CRC:08x}"]
         now = file.stat()
-        size, changed, checksum = self.known.get(str(file.resolve()), (None, None, ""))
-        if (size, changed) != (now.st_size, now.st_mtime_ns):
+        facts = [now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns]
+        *before, checksum = self.known.get(str(file.resolve()), [""])
+        if before != facts:
             checksum = checksum_file(file)
-            self.known[str(file.resolve())] = [now.st_size, now.st_mtime_ns, checksum]
+            self.known[str(file.resolve())] = [*facts, checksum]
         return [file.name, checksum]
 
 

@@ -279,6 +279,10 @@ def test_text_is_read_again_only_where_a_file_changed(
     os.utime(folder / "a.eng", (1, 1))
     assert all(report.reused for report in prepare(recipe(folder, start)))
     assert read == ["a.eng"]
+    before, text = (folder / "a.eng").stat(), (folder / "a.eng").read_bytes()
+    (folder / "a.eng").write_bytes(text.swapcase())
+    os.utime(folder / "a.eng", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert not all(report.reused for report in prepare(recipe(folder, start)))
 
 
 def test_what_was_finished_before_a_kill_is_kept(
