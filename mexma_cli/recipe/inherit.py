@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.recipe.parse import SIZE, composed, constructed
 
 IMPLIED_PHASE = "train"
 """Name of the one phase of a recipe without `phases`."""
@@ -60,13 +61,19 @@ def inherited(path: Path, find: Callable[[str, Path], Path]) -> tuple[Raw, list[
 
 def _parse(path: Path) -> Raw:
     try:
-        text = path.read_text(encoding="utf-8")
-        raw = yaml.safe_load(text)
+        with path.open("rb") as file:
+            content = file.read(SIZE + 1)
+        if len(content) > SIZE:
+            raise MexmaError(f"{path} is no recipe: it has over {SIZE:,} bytes")
+        root = composed(content.decode("utf-8"))
+        _no_key_twice(root, path)
+        raw = constructed(root)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise MexmaError(
-            f"{path}{where}: not valid YAML: {getattr(error, 'problem', error)}",
+            f"{path}{where}: not valid YAML: {problem}",
             "keys of one section begin in one column, behind spaces (no tabs); quotes and brackets close",
         ) from None
     except UnicodeDecodeError as error:
@@ -74,14 +81,11 @@ def _parse(path: Path) -> Raw:
     if not isinstance(raw, dict):
         is_what = {type(None): "is empty", list: "is a list"}.get(type(raw), "has none")
         raise MexmaError(f"{path}: a recipe has lines `key: value`, and this file {is_what}")
-    _no_key_twice(text, path)
     return raw
 
 
-def _no_key_twice(text: str, path: Path) -> None:
+def _no_key_twice(root: yaml.Node | None, path: Path) -> None:
     """YAML takes the last of two values for a key in a section, and says nothing of the first."""
-    root = yaml.compose(text, yaml.SafeLoader)
-    assert root is not None, "there are keys"
     todo, done = [root], set()
     while todo:
         node = todo.pop()
@@ -94,6 +98,9 @@ def _no_key_twice(text: str, path: Path) -> None:
             continue
         lines: dict[str, int] = {}
         for key, value in node.value:
+            todo.append(value)
+            if not isinstance(key, yaml.ScalarNode):
+                continue  # refused when values are made
             line = key.start_mark.line + 1
             if key.value in lines and key.value != "<<":
                 raise MexmaError(
@@ -101,7 +108,6 @@ def _no_key_twice(text: str, path: Path) -> None:
                     "take one of them out, or put both together",
                 )
             lines[key.value] = line
-            todo.append(value)
 
 
 def _with_phases(raw: Raw) -> Raw:

@@ -15,6 +15,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.recipe.decompose import DecomposeRecipe
 from mexma_cli.recipe.inherit import IMPLIED_PHASE, inherited
 from mexma_cli.recipe.mistakes import explained
+from mexma_cli.recipe.parse import parsed
 from mexma_cli.recipe.sections import Recipe
 
 
@@ -99,7 +100,7 @@ def _override(raw: dict[str, Any], override: str) -> None:
         raise MexmaError(f"--set {override}: expected key=value", "for example --set trainer.steps=1000")
     value: Any = text
     with contextlib.suppress(yaml.YAMLError):
-        value = yaml.safe_load(text)
+        value = parsed(text)
     steps = key.strip().split(".")
     listed = raw.get("phases")
     # What is not a phase is named when the recipe is validated.

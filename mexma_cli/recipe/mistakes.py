@@ -52,6 +52,9 @@ SYNONYMS = {
 RENAMED = {"words": "bag"}
 """What an objective was called before -> what it is called now."""
 
+_SAID = 20
+"""So many mistakes are named."""
+
 _AT_THE_TOP = ("extends", "objective", "trainer")
 """Keys of a recipe that are gone when it is resolved."""
 
@@ -66,18 +69,21 @@ def explained(path: str, model: type[Section], raw: dict[str, Any], error: Valid
     """
     lines: list[str] = []
     hint = None
-    for problem in error.errors():
+    problems = error.errors()
+    for problem in problems[: 5 * _SAID]:
         if problem["type"] == "too_short" and lines:
             continue  # an entry that is wrong in itself was left out of its list
         if problem["type"] == "extra_forbidden":
             hint = hint or _phase(problem["loc"], raw.get("phases")) or _nearest(problem["loc"], model, raw)
         lines.append(_line(problem, raw.get("phases")))
-    return MexmaError(f"{path}: " + "; ".join(_once(lines, raw.get("phases"))), hint)
+    said = _once(lines, raw.get("phases"))
+    more = f"; and more, {len(problems):,} in all" if len(said) > _SAID else ""
+    return MexmaError(f"{path}: " + "; ".join(said[:_SAID]) + more, hint)
 
 
 def _once(lines: list[str], phases: Any) -> list[str]:
     """What is wrong in the `trainer` of all phases is said once, of the one that they share."""
-    listed = phases if isinstance(phases, list) else []
+    listed = phases[: 5 * _SAID] if isinstance(phases, list) else []
     general = {line: line for line in lines}
     for phase in listed:
         name = phase.get("name") if isinstance(phase, dict) else phase
@@ -122,7 +128,8 @@ def _shown(given: Any, kind: str) -> str:
         return " (is null)"
     if isinstance(given, dict | list):
         return f" (is a {'section' if isinstance(given, dict) else 'list'})"
-    return f" (is {given!r})"
+    said = repr(given)
+    return f" (is {said if len(said) <= 80 else said[:77] + '...'})"
 
 
 def _phase(location: tuple[int | str, ...], phases: Any) -> str | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 
 from mexma_cli.encoder.loading.modules import is_only_ours
+from mexma_cli.recipe.parse import SIZE, parsed
 
 FILE = "README.md"
 TAGS = ("sentence-similarity", "feature-extraction", "mexma")
@@ -60,9 +61,10 @@ def head(languages: Iterable[str], license: str | None = None, tags: Iterable[st
 def languages(folder: Path) -> tuple[str, ...]:
     """FLORES-200 codes of the languages that a folder's encoder was trained on; () if its card names none."""
     try:
-        found = _HEAD.match((folder / FILE).read_text(encoding="utf-8"))
-        facts = yaml.safe_load(found[1]) if found else None
-    except (OSError, ValueError, yaml.YAMLError):  # ValueError: not UTF-8, or an impossible date
+        with (folder / FILE).open(encoding="utf-8") as file:
+            found = _HEAD.match(file.read(SIZE))
+        facts = parsed(found[1]) if found else None
+    except (OSError, ValueError, yaml.YAMLError):  # ValueError: not UTF-8
         return ()
     listed = facts.get("language_details") if isinstance(facts, dict) else None
     codes = listed.replace(",", " ").split() if isinstance(listed, str) else []

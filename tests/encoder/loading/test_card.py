@@ -93,7 +93,7 @@ def test_the_cards_lines_for_sentence_transformers_work(
         b"---\nlanguage_details: 'fra\n---\n",
         b"---\nlanguage_details: \xff\n---\n",
         b"---\nlanguage_details: French (fra), English\n---\n",
-        b"---\nlanguage_details: fra_Latn\ndate: 2023-02-30\n---\n",
+        b"---\nlanguage_details: fra_Latn\nsize: !!int many\n---\n",
     ],
 )
 def test_a_card_that_does_not_say(content: bytes, tmp_path: Path) -> None:

@@ -1,0 +1,84 @@
+"""YAML within limits: of size, of depth, and of what aliases stand for; a date is text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+SIZE, DEPTH, VALUES = 1 << 19, 50, 50_000
+"""Bytes of a text that readers take; sections within sections; values, as often as aliases repeat them."""
+_LARGEST = 2**63 - 1
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+
+
+class _Loader(yaml.SafeLoader):
+    """Raises nothing but `yaml.YAMLError`."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as in the class above
+        letter: [found for found in resolvers if found[0] != _TIMESTAMP]
+        for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self._depth += 1
+        if self._depth > DEPTH:
+            raise _error(f"more than {DEPTH} sections within each other", self.peek_event().start_mark)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            value = super().construct_object(node, deep)
+        except (ValueError, OverflowError, KeyError, AttributeError):  # KeyError: `!!bool x`
+            value = None
+            bad = True
+        else:
+            bad = isinstance(value, int) and abs(value) > _LARGEST
+        if bad:
+            kind = node.tag.rpartition(":")[2]
+            raise _error(f"{str(node.value)[:40]!r} is not a possible {kind}", node.start_mark)
+        return value
+
+
+def composed(text: str) -> yaml.Node | None:
+    """The nodes of a text in YAML, with each section's keys as they were written; None if it is empty.
+
+    Raises:
+        yaml.YAMLError: It is no YAML, or one of the limits is passed.
+    """
+    node = _Loader(text).get_single_node()
+    if node is not None and _values(node, {}) > VALUES:
+        raise _error(f"more than {VALUES:,} values, those counted that aliases repeat", node.start_mark)
+    return node
+
+
+def constructed(node: yaml.Node | None) -> Any:
+    """What nodes stand for.
+
+    Raises:
+        yaml.YAMLError: A value is none of its kind, such as a number of 5,000 digits.
+    """
+    return None if node is None else _Loader("").construct_document(node)
+
+
+def parsed(text: str) -> Any:
+    """What a text in YAML stands for: as `yaml.safe_load`, with the errors of the two functions above."""
+    return constructed(composed(text))
+
+
+def _values(node: yaml.Node, known: dict[int, int]) -> int:
+    """A node and all below it, as often as aliases repeat them."""
+    if id(node) not in known:
+        known[id(node)] = VALUES + 1  # if it is met again below itself
+        inner = node.value if isinstance(node, yaml.SequenceNode) else []
+        if isinstance(node, yaml.MappingNode):
+            inner = [part for pair in node.value for part in pair]
+        known[id(node)] = min(VALUES, sum(_values(part, known) for part in inner)) + 1
+    return known[id(node)]
+
+
+def _error(problem: str, mark: yaml.Mark) -> yaml.YAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
