@@ -65,7 +65,7 @@ def test_a_gigabyte_in_a_small_file(ending: str, piece: bytes, mexma: Mexma, fol
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.xfail(reason=KNOWN)] * (name == "brackets")) for name in RECIPES],
+    RECIPES,
 )
 def test_a_recipe_that_grows(name: str, mexma: Mexma, folder: Path) -> None:
     path = folder / "recipe.yaml"
