@@ -76,6 +76,11 @@ class Embedder:
             log.warning("warning: vectors are not kept in %s: %s", self.folder, error)
         return vectors
 
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Those that the encoder knows; () where that is not known."""
+        return self.encoder.languages
+
     def describe(self) -> dict[str, Any]:
         """`Result.encoder`."""
         return describe(self.encoder)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mexma_cli.evaluation.embedder import Embedder
+from mexma_cli.evaluation.known import mark_unknown
 from mexma_cli.evaluation.readers.tatoeba import GROUPS, PAIRS, AlignedPair, is_switched
 from mexma_cli.knn.exact import knn
 from mexma_cli.reporting.result import Result
@@ -41,7 +42,7 @@ def evaluate(pairs: Sequence[AlignedPair], folder: Path, embed: Embedder) -> Res
         found = precision_at_1(embed(pair.sentences), embed(pair.english))
         row = {"language": pair.language, "pairs": len(pair.english)}
         rows.append(row | dict(zip(DIRECTIONS, found, strict=True)))
-    return tatoeba_result(rows, folder, embed.describe())
+    return mark_unknown(tatoeba_result(rows, folder, embed.describe()), embed.languages)
 
 
 def tatoeba_result(rows: list[dict[str, Any]], folder: Path, encoder: dict[str, Any]) -> Result:

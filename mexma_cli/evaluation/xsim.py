@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mexma_cli.evaluation.embedder import Embed, Embedder
+from mexma_cli.evaluation.known import mark_unknown
 from mexma_cli.evaluation.readers.aligned import AlignedTexts
 from mexma_cli.knn.exact import Neighbours, knn
 from mexma_cli.languages import name
@@ -105,7 +106,8 @@ def measure_xsim(
 
 def evaluate(data: AlignedTexts, embed: Embedder, margin: str, k: int) -> Result:
     """xsim of every language into the target, and the mean over languages."""
-    return xsim_result(data, measure_xsim(data, embed, margin, k), embed.describe(), margin, k)
+    found = xsim_result(data, measure_xsim(data, embed, margin, k), embed.describe(), margin, k)
+    return mark_unknown(found, embed.languages)
 
 
 def xsim_result(

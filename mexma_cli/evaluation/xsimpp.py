@@ -11,6 +11,7 @@ from statistics import fmean
 import numpy as np
 
 from mexma_cli.evaluation.embedder import Embed, Embedder
+from mexma_cli.evaluation.known import mark_unknown
 from mexma_cli.evaluation.readers.aligned import AlignedTexts
 from mexma_cli.evaluation.readers.augmented import MISALIGNED, Augmented
 from mexma_cli.evaluation.xsim import XsimResult, xsim
@@ -54,4 +55,6 @@ def evaluate(data: AlignedTexts, hard: Augmented, embed: Embedder, margin: str, 
     as_published = data.published and (margin, k) == ("ratio", 4) and not hard.own
     published = f"xsimpp-{data.published}" if as_published else None
     settings = data.settings() | {"augmented": str(hard.path), "hard negatives": len(hard.lines)}
-    return Result("xsimpp", embed.describe(), settings | {"margin": margin, "k": k}, scores, rows, published)
+    settings |= {"margin": margin, "k": k}
+    result = Result("xsimpp", embed.describe(), settings, scores, rows, published)
+    return mark_unknown(result, embed.languages)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +37,27 @@ def write_page(path: Path, results: Sequence[Result], headings: Headings) -> Non
         MexmaError: The disk is full.
     """
     with whole_file(path) as file:
-        file.write(page(results, headings).encode("utf-8"))
+        file.write(page(_seen_from(path, results), headings).encode("utf-8"))
+
+
+def _seen_from(page: Path, results: Sequence[Result]) -> list[Result]:
+    """The results, with paths as they are from the page: one that is passed on tells nobody's folders."""
+
+    def seen(value: Any) -> Any:
+        if isinstance(value, list):
+            return [seen(one) for one in value]
+        if isinstance(value, str) and Path(value).is_absolute():
+            return os.path.relpath(value, page.absolute().parent)
+        return value
+
+    return [
+        replace(
+            one,
+            encoder={key: seen(value) for key, value in one.encoder.items()},
+            settings={key: seen(value) for key, value in one.settings.items()},
+        )
+        for one in results
+    ]
 
 
 def page(results: Sequence[Result], headings: Headings) -> str:

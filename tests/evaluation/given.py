@@ -30,5 +30,9 @@ class Known(Embedder):
     def __call__(self, sentences: Sequence[str], key_parts: Sequence[str] = ()) -> np.ndarray:
         return self.embed(sentences)
 
+    @property
+    def languages(self) -> tuple[str, ...]:
+        return ()
+
     def describe(self) -> dict[str, Any]:
         return {"name": "x"}

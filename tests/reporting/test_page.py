@@ -148,3 +148,15 @@ def test_ticks_hold_all_values(low: float, high: float) -> None:
 def test_one_page_of_nothing_but_counts() -> None:
     bare = Result("attention", {"name": "x"}, {}, {"entropy": 2.5}, [])
     assert "2.50" in page([bare], headings())
+
+
+def test_paths_are_relative_to_the_page(tmp_path: Path) -> None:
+    data, encoder = tmp_path / "data" / "flores", tmp_path / "pages" / "encoder"
+    result = replace(
+        XSIM, encoder=XSIM.encoder | {"name": str(encoder)}, settings={"data": [str(data), "sts.tsv"]}
+    )
+    (tmp_path / "pages").mkdir()
+    write_page(tmp_path / "pages" / "page.html", [result], headings())
+    text = (tmp_path / "pages" / "page.html").read_text(encoding="utf-8")
+    assert str(tmp_path) not in text
+    assert "../data/flores, sts.tsv" in text and "encoder (here)" in text

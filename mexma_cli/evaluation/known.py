@@ -1,0 +1,53 @@
+"""Which of the languages of a measurement an encoder knows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.languages import resolve
+from mexma_cli.reporting.result import Result
+
+log = logging.getLogger(__name__)
+
+COLUMN = "known"
+
+
+def mark_unknown(result: Result, known: Sequence[str]) -> Result:
+    """The result of a measurement by language, with what an encoder does in the languages that it knows.
+
+    Args:
+        result: Its rows have the key `language`.
+        known: FLORES-200 codes of the languages that the encoder was trained on; (): nobody has said.
+
+    Returns:
+        The same result if the encoder knows all languages or nobody has said. Else rows say in their last
+        column whether the language is known, and beside each score that is the mean of a column is the mean
+        over the languages that are.
+    """
+    marks = ["yes" if _code(row["language"]) in known else "no" for row in result.rows]
+    if not known or "no" not in marks:
+        return result
+    log.info(
+        "the encoder was not trained on %s of the %s languages, which are marked",
+        marks.count("no"),
+        len(marks),
+    )
+    scores = {}
+    for score, mean in result.scores.items():
+        scores[score] = mean
+        if score in result.rows[0] and "yes" in marks:
+            values = [row[score] for row, mark in zip(result.rows, marks, strict=True) if mark == "yes"]
+            scores[f"{score}, known languages"] = fmean(values)
+    rows = [row | {COLUMN: mark} for row, mark in zip(result.rows, marks, strict=True)]
+    return replace(result, scores=scores, rows=rows)
+
+
+def _code(language: str) -> str:
+    try:
+        return resolve(language)
+    except MexmaError:  # a code of a benchmark's own
+        return language
