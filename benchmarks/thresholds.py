@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,7 +86,7 @@ class Mixture:
         if known is not None:
             planted = Planted(first.scores[back].astype(np.float64), len(known[0]), 0, 0, (0, 0))
         right = (own.source == own.target) & (own.source < self.aligned)
-        return Rounds(own, own_second.scores, planted, within=False), right
+        return Rounds(own, own_second, (len(self.x), len(self.y)), planted, within=False), right
 
     def __iter__(self) -> Iterator[np.ndarray]:
         return iter((self.x, self.y))
@@ -122,36 +122,51 @@ def main() -> None:
     how = arguments.k, arguments.margin
     print("| by | translations | wanted | texts | true: median | 5 to 95 % | interval: median | contains |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    print_precision(embedded, how, rng)
+    print_precision("", [mixture(sides, share, rng) for sides in embedded.values() for share in SHARES], how)
+    others = [
+        mixed_kinds(own, other, rng)
+        for (corpus, language), own in embedded.items()
+        for (its_corpus, its_language), other in embedded.items()
+        if its_language == language and its_corpus != corpus
+    ]
+    print_precision("in another corpus", others, how)
     print_planted(embedded, how, rng)
 
 
-def print_precision(
-    embedded: dict[tuple[str, str], Sides], how: tuple[int, str], rng: np.random.Generator
-) -> None:
-    found: dict[tuple[str, float, float], list[tuple[EstimatedCut, float]]] = {}
-    for sides in embedded.values():
-        for share in SHARES:
-            rounds, right = mixture(sides, share, rng).rounds(*how)
-            model, scores = rounds.model(), rounds.pairs.scores
-            labels = pairs_to_label(model, scores, LABELS)
-            labelled = LabelledModel(model, scores, labels, right[labels])
-            for name, tried in (("scores alone", model), (f"{LABELS} labels", labelled)):
-                for wanted in PRECISIONS:
-                    try:
-                        cut = tried.cut(tried.choose(wanted))
-                    except MexmaError:  # no threshold has that precision
-                        continue
-                    truth = float(right[scores > cut.threshold].mean())
-                    found.setdefault((name, share, wanted), []).append((cut, truth))
-    for (name, share, wanted), rows in sorted(found.items(), key=lambda row: (row[0][0][0] != "s", row[0])):
+def mixed_kinds(own: Sides, other: Sides, rng: np.random.Generator) -> Mixture:
+    """500 translations of one corpus among lines of another."""
+    order, lines = rng.permutation(len(own[0]))[:500], len(other[0]) // 2
+    x, y = (
+        np.append(own[0][order], other[0][:lines], axis=0),
+        np.append(own[1][order], other[1][lines:], axis=0),
+    )
+    return Mixture(x, y, len(order), order[:0])
+
+
+def print_precision(of: str, mixtures: Sequence[Mixture], how: tuple[int, str]) -> None:
+    found: dict[tuple[str, str, float], list[tuple[EstimatedCut, float]]] = {}
+    for mixed in mixtures:
+        rounds, right = mixed.rounds(*how)
+        share = round(mixed.aligned / len(mixed.x), 2)
+        model, scores = rounds.model(), rounds.pairs.scores
+        labels = pairs_to_label(model, scores, LABELS)
+        labelled = LabelledModel(model, scores, labels, right[labels])
+        for name, tried in (("scores alone", model), (f"{LABELS} labels", labelled)):
+            for wanted in PRECISIONS:
+                try:
+                    cut = tried.cut(tried.choose(wanted))
+                except MexmaError:  # no threshold has that precision
+                    continue
+                truth = float(right[scores > cut.threshold].mean())
+                found.setdefault((name, of or f"{share:.0%}", wanted), []).append((cut, truth))
+    for (name, share, wanted), rows in sorted(found.items(), key=lambda row: row[0][0] != "scores alone"):
         truth = np.array([row[1] for row in rows])
         limits = np.array([row[0].precision_interval for row in rows])
         inside = np.mean((limits[:, 0] <= truth) & (truth <= limits[:, 1]))
         low, middle, high = np.quantile(truth, [0.05, 0.5, 0.95])
         bounds = "{:.2f} to {:.2f}".format(*np.median(limits, axis=0))
         print(
-            f"| {name} | {share:.0%} | {wanted:.2f} | {len(rows)} | {middle:.3f} | {low:.2f} to {high:.2f} "
+            f"| {name} | {share} | {wanted:.2f} | {len(rows)} | {middle:.3f} | {low:.2f} to {high:.2f} "
             f"| {bounds} | {inside:.0%} |"
         )
 

@@ -39,6 +39,7 @@ from mexma_cli.commands.tune_output import (
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
+    from mexma_cli.mining.estimate import PrecisionModel
     from mexma_cli.stages.tune.estimate import Planted
     from mexma_cli.stages.tune.tune import Tuned
 
@@ -47,6 +48,7 @@ log = logging.getLogger(__name__)
 _FILES = ("gold", "source_ids", "target_ids", "output", "plot")
 _NAMES = {"source_ids": "--source", "target_ids": "--target", "output": "-o"}
 _OF_GOLD = ("gold", "source_ids", "target_ids", "output", "languages")
+_DRIFTED = 0.3  # of `ScoreModel.drift`, from which it is worth a word
 _OF_MINING = ("margin", "k", "retrieval", "max_score", "drop_copies")
 _OF_TEXTS = (*_OF_MINING, "within", "document_pairs", "plant", "label", "labels", *ENCODER_NAMES)
 
@@ -242,11 +244,17 @@ def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
             documents=documents_of(inputs, documents) if documents else None,
             on_progress=progress_bar(stack, "mining"),
         )
-        asked = None
+        by_scores = rounds.model()
+        model: PrecisionModel = by_scores
         if options["label"]:
             asked = Labels(labels, rounds.pairs, source, target)
-            ask(asked, asked.drawn(rounds.model(), options["label"]))
-    model = asked.corrected(rounds.model()) if asked else rounds.model()
+            ask(asked, asked.drawn(by_scores, options["label"]))
+            model = asked.corrected(by_scores)
+        elif abs(by_scores.drift) > _DRIFTED:
+            log.info(
+                "the translations seem to be of another kind than the rest of the texts, which makes the "
+                "estimate less sure; --label 50 makes it surer"
+            )
     found = estimate(rounds, model, precision)
     if found.planted is not None:
         _tell_planted(found.planted, found.unlike)

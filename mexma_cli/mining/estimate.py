@@ -16,6 +16,8 @@ from mexma_cli.mining.threshold import between, chosen_place, most_precise_place
 _POINTS = 256  # scores at which the model is fitted
 _EXPONENTS = np.arange(0.1, 1.21, 0.02)
 _TAIL = 60  # the best second-round scores, from which the number of still higher ones is extrapolated
+_ALIKE, _DRIFT = (0.4, 0.9), 2.0  # logarithms of shares, see `ScoreModel._drift`
+_FEW_RIGHT, _MOSTLY = 20, 0.4  # pairs that are right, and share of wrong ones, for that to be seen
 _TRIED = 1000  # thresholds
 _SHIFT, _SLOPE = 1.0, 0.45  # standard deviations of the prior of labels
 _LABELLED_ERROR = 0.25  # as `_Experience.error`, once labels have corrected the model
@@ -154,26 +156,41 @@ class ScoreModel(PrecisionModel):
     W is the least number that the first round allows: no more than (pairs below a score) / (1 - q) at any
     score, as in Storey 2002, "A direct approach to false discovery rates". e is chosen so that W (1 - q)
     follows the pairs below all low scores, where hardly a pair is right. Where W is small, wrong pairs
-    compete for the few rows that are left over: of W q above a score, about W q (W/C)^((2 - q) / 5) remain.
+    compete for the few rows that are left over: of W q above a score, about W q f^((2 - q) / 5) remain, f
+    being the share of such rows (the geometric mean of both sides; rows without a pair count as pairs of the
+    longer side only).
 
-    e's distribution, that last exponent and the error of the model were measured on mixtures of real texts;
-    benchmarks/thresholds.py repeats that.
+    All this holds for translations that are like the rest of the text. Where they are of another kind (a
+    corpus of news with everyday sentences around them), `drift` says by how much; see `_drift`.
+
+    e's distribution, that last exponent, the error of the model and what drift does were measured on mixtures
+    of real texts; benchmarks/thresholds.py repeats that.
+
+    Attributes:
+        wrong: W.
+        drift: added to the logarithm of the expected wrong pairs, whose error it adds to, too.
     """
 
-    def __init__(self, first: np.ndarray, second: np.ndarray, within: bool = False) -> None:
+    def __init__(
+        self, first: Candidates, second: Candidates, rows: tuple[int, int], within: bool = False
+    ) -> None:
         """
         Args:
-            first, second: float [C] and [C'], scores of the pairs of both rounds, in any order.
-            within: they are from documents that are paired.
+            first, second: the pairs of both rounds.
+            rows: of both sides, those that take part.
+            within: the pairs are from documents that are paired.
         """
+        self._more = abs(rows[0] - rows[1])
         self._experience = _WITHIN if within else _WHOLE
-        super().__init__(first)
-        self._first, self._second = (np.sort(np.asarray(s, dtype=np.float64)) for s in (first, second))
+        super().__init__(first.scores)
+        self._first, self._second = (np.sort(found.scores.astype(np.float64)) for found in (first, second))
+        self.drift = 0.0
         self._points = np.unique(np.quantile(self._second, np.linspace(0.05, 0.88, _POINTS)))
         above = self._above(self._points)
         below = np.searchsorted(self._first, self._points, side="right")
         fits = [self._fitted(exponent, above, below) for exponent in _EXPONENTS]
         _, self._exponent, self.wrong = min(fits)
+        self.drift = self._drift(first, second)
 
     @property
     def translations(self) -> float:
@@ -187,18 +204,43 @@ class ScoreModel(PrecisionModel):
     def wrong_above(self, scores: np.ndarray) -> np.ndarray:
         """Expected number of wrong pairs above each score, float [n]."""
         q = self._wrong_share(self._above(scores), self.wrong, self._exponent)
-        return self.wrong * q * (self.wrong / len(self._first)) ** ((2 - q) / 5)
+        pairs, more = len(self._first), self._more
+        free = np.sqrt(self.wrong / pairs * (self.wrong + more) / (pairs + more))
+        few = self.wrong * q * free ** ((2 - q) / 5)
+        return np.minimum(few * np.exp(self.drift * (1 - q)), self.wrong)
 
     def cut(self, threshold: float) -> EstimatedCut:
         count = int(self.count_above(np.array([threshold]))[0])
         wrong = float(min(self.wrong_above(np.array([threshold]))[0], count))
         known = len(self._second) - int(np.searchsorted(self._second, threshold, side="right"))
-        error = np.hypot(self._experience.error, 1 / np.sqrt(max(known, 1)))
+        error = np.sqrt(self._experience.error**2 + (self.drift / 2) ** 2 + 1 / max(known, 1))
         spread = np.exp([1.96 * error, -1.96 * error])
         by_chance = 1.96 * np.sqrt(wrong) * np.array([1, -1])
         limits = 1 - np.clip(wrong * spread + by_chance, 0, count) / max(count, 1)
         low, high = float(limits[0]), float(limits[1])
         return EstimatedCut(threshold, count, count - wrong, self.translations, (low, high))
+
+    def _drift(self, first: Candidates, second: Candidates) -> float:
+        """How unlike the rest of the text the translations are; 0 where they are like it.
+
+        In the second round, rows whose first pair was right usually score higher than the others: above the
+        score that 30% of all are above lie 1.5 to 2.5 times as large a share of them. If it is fewer, the
+        translations are of a kind that has few near misses, and the wrong pairs are more than estimated from
+        them; if it is more, the other way round.
+        """
+        right = self.probability(first.scores)
+        sides = []
+        for name in ("source", "target"):
+            rows, others = getattr(first, name), getattr(second, name)
+            known = np.zeros(1 + max(rows.max(), others.max()))
+            known[rows] = right
+            sides.append(known[others])
+        both, none = sides[0] * sides[1], (1 - sides[0]) * (1 - sides[1])
+        if both.sum() < _FEW_RIGHT or self.wrong < _MOSTLY * len(first):
+            return 0.0
+        high = second.scores > np.quantile(second.scores, 0.7)
+        ratio = np.log((both @ high / both.sum() + 1e-3) / (none @ high / none.sum() + 1e-3))
+        return float(_DRIFT * (np.clip(ratio, *_ALIKE) - ratio))
 
     def _fitted(self, exponent: float, above: np.ndarray, below: np.ndarray) -> tuple[float, float, float]:
         """(loss, exponent, wrong pairs) with the least bound of the wrong pairs."""

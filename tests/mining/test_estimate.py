@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -25,8 +26,8 @@ def vectors() -> tuple[np.ndarray, np.ndarray]:
 
 
 @cache
-def mixture(share: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Scores of both rounds, and which pairs of the first are right; a share of the lines is translated."""
+def rounds(share: float, seed: int = 0) -> tuple[Candidates, Candidates, int, int]:
+    """The pairs of both rounds, the lines of a side, and how many of them, the first ones, are translated."""
     source, target = vectors()
     order = np.random.default_rng(seed).permutation(len(source))
     lines = int(len(source) / (2 - share))
@@ -34,8 +35,15 @@ def mixture(share: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.nda
     x, y = source[order[:lines]], target[np.append(order[:aligned], order[lines : 2 * lines - aligned])]
     neighbours = knn(x, y, K + 1)
     first = match(neighbours.first(K))
-    second = match(without_pairs(neighbours, first, K))
-    return first.scores, second.scores, (first.source == first.target) & (first.source < aligned)
+    return first, match(without_pairs(neighbours, first, K)), lines, aligned
+
+
+@cache
+def mixture(share: float, seed: int = 0) -> tuple[ScoreModel, np.ndarray, np.ndarray]:
+    """The model, the scores, and which pairs are right; a share of the lines is translated."""
+    first, second, lines, aligned = rounds(share, seed)
+    right = (first.source == first.target) & (first.source < aligned)
+    return ScoreModel(first, second, (lines, lines)), first.scores, right
 
 
 @settings(max_examples=50)
@@ -69,8 +77,7 @@ def test_rows_with_few_neighbours_have_fewer() -> None:
 @pytest.mark.parametrize("share", [0.12, 0.35, 0.75])
 @pytest.mark.parametrize("wanted", [0.8, 0.9, 0.95])
 def test_the_interval_contains_the_true_precision(share: float, wanted: float) -> None:
-    first, second, right = mixture(share)
-    model = ScoreModel(first, second)
+    model, first, right = mixture(share)
     cut = model.cut(model.choose(wanted))
     truth = right[first > cut.threshold].mean()
     low, high = cut.precision_interval
@@ -81,29 +88,49 @@ def test_the_interval_contains_the_true_precision(share: float, wanted: float) -
 
 @pytest.mark.parametrize("share", [0.12, 0.35])
 def test_the_best_f1_is_near_that_of_the_gold_list(share: float) -> None:
-    first, second, right = mixture(share)
+    model, first, right = mixture(share)
 
     def f1(threshold: float) -> float:
         above = first > threshold
         return 2 * right[above].sum() / (above.sum() + right.sum())
 
-    model = ScoreModel(first, second)
     assert f1(model.choose()) > max(map(f1, first.tolist())) - 0.03
 
 
 @given(scale=st.floats(0.01, 100), shift=st.floats(-10, 10))
 @settings(max_examples=20)
 def test_any_scale_of_the_scores_will_do(scale: float, shift: float) -> None:
-    first, second, _ = (values.astype(np.float64) for values in mixture(0.35))
-    one, other = ScoreModel(first, second), ScoreModel(scale * first + shift, scale * second + shift)
+    first, second = rounds(0.35)[:2]
+    lines = 2 * (len(first),)
+    moved = (
+        replace(found, scores=scale * found.scores.astype(np.float64) + shift) for found in (first, second)
+    )
+    one, other = ScoreModel(first, second, lines), ScoreModel(*moved, lines)
     assert other.wrong == pytest.approx(one.wrong, rel=0.01)
-    at = np.quantile(first, [0.3, 0.6, 0.9])
+    at = np.quantile(first.scores, [0.3, 0.6, 0.9])
     assert other.wrong_above(scale * at + shift) == pytest.approx(one.wrong_above(at), rel=0.02, abs=1)
 
 
+def test_translations_of_another_kind_are_noticed() -> None:
+    """Long sentences are translated, and short ones, which have more near misses, lie around them."""
+    source, target = vectors()
+    by_length = np.argsort([-len(pair) for pair in demo_pairs(1000)])
+    x, y = (
+        source[np.append(by_length[:250], by_length[400:700])],
+        target[np.append(by_length[:250], by_length[700:])],
+    )
+    neighbours = knn(x, y, K + 1)
+    first = match(neighbours.first(K))
+    model = ScoreModel(first, match(without_pairs(neighbours, first, K)), (550, 550))
+    assert model.drift > 0.1 and mixture(0.35)[0].drift == 0
+    right = (first.source == first.target) & (first.source < 250)
+    cut = model.cut(model.choose(0.8))
+    low, high = cut.precision_interval
+    assert low <= right[first.scores > cut.threshold].mean() <= high
+
+
 def test_labels_narrow_the_interval_and_mend_the_model() -> None:
-    first, second, right = mixture(0.35)
-    model = ScoreModel(first, second)
+    model, first, right = mixture(0.35)
     labels = pairs_to_label(model, first, 50)
     assert len(set(labels.tolist())) == len(labels) <= 50
     labelled = LabelledModel(model, first, labels, right[labels])
@@ -119,7 +146,9 @@ def test_labels_narrow_the_interval_and_mend_the_model() -> None:
 @pytest.mark.parametrize("levels", [1, 2, 5])
 def test_scores_that_are_all_alike_are_no_mistake(levels: int) -> None:
     scores = np.repeat(np.arange(1.0, levels + 1), 120)
-    model = ScoreModel(scores, scores)
+    rows = np.arange(len(scores))
+    pairs = Candidates(scores, rows, rows, scores)
+    model = ScoreModel(pairs, pairs, (len(rows), len(rows)))
     labels = pairs_to_label(model, scores, 10)
     for tried in (model, LabelledModel(model, scores, labels, np.ones(len(labels), bool))):
         cut = tried.cut(tried.choose())

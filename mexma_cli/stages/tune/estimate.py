@@ -85,10 +85,12 @@ class _RecallOfPlanted(PrecisionModel):
 
 @dataclass(frozen=True)
 class Rounds:
-    """The pairs of two texts, and the scores of those that come out when these may not."""
+    """The pairs of two texts, and those that come out when these may not."""
 
     pairs: Candidates
-    second: np.ndarray
+    second: Candidates
+    rows: tuple[int, int]
+    """Of both texts, those that take part."""
     planted: Planted | None
     within: bool
     """The pairs are from documents that are paired."""
@@ -104,7 +106,7 @@ class Rounds:
                 f"{len(self.pairs):,} pairs are too few to estimate a threshold from: {FEWEST} are the least",
                 "use --gold with a list of true pairs, or read them all",
             )
-        return ScoreModel(self.pairs.scores, self.second, self.within)
+        return ScoreModel(self.pairs, self.second, self.rows, self.within)
 
 
 @dataclass(frozen=True)
@@ -162,10 +164,11 @@ def mine_twice(
         right = (number >= 0) & (number == first.target - target.rows)
         found = first.scores[right].astype(np.float64)
         planted = Planted(found, int(keep_known.sum()), empty, repeated, (copies[0], copies[1]))
+    rows = int(keep_source.sum()), int(keep_target.sum())
     first, second = _own(first, source, target), _own(second, source, target)
     if settings.drop_copies or settings.max_score is not None:
         first, second = (filtered(found, source, target, settings)[0] for found in (first, second))
-    return Rounds(first, second.scores, planted, documents is not None)
+    return Rounds(first, second, rows, planted, documents is not None)
 
 
 def estimate(rounds: Rounds, model: PrecisionModel, precision: float | None = None) -> Estimation:
