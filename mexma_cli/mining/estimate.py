@@ -335,11 +335,12 @@ class LabelledModel(PrecisionModel):
         shift, slope = shift.ravel()[drawn, None], slope.ravel()[drawn, None]
         self._model, self._share = model, 1 / (1 + np.exp(-(shift + slope * self._odds)))
         self._error, self._chance = rng.standard_normal((2, _DRAWS))
+        self._error *= np.hypot(_LABELLED_ERROR, model.drift / 2)
 
     def cut(self, threshold: float) -> EstimatedCut:
         count = int(np.searchsorted(self._negated, -threshold))
         right, spread = self._right(count)
-        wrong = (count - right) * np.exp(_LABELLED_ERROR * self._error) + self._chance * spread
+        wrong = (count - right) * np.exp(self._error) + self._chance * spread
         low, high = np.quantile(1 - np.clip(wrong / max(count, 1), 0, 1), [0.025, 0.975]).tolist()
         every = float(np.mean(self._right(len(self._negated))[0]))
         return EstimatedCut(threshold, count, float(np.mean(right)), every, (low, high))
