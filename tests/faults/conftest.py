@@ -60,8 +60,8 @@ class Campaign:
         seconds: How long; 0: as many attempts as the test says.
     """
 
-    def __init__(self, name: str, seconds: float) -> None:
-        self.name, self.seconds = name, seconds
+    def __init__(self, name: str, seconds: float, record: Callable[[str, Any], None]) -> None:
+        self.name, self.seconds, self._record = name, seconds, record
         self.ended: Counter[str] = Counter()
 
     def __call__(self, attempt: Callable[[random.Random], str], attempts: int) -> None:
@@ -79,6 +79,7 @@ class Campaign:
                 defects.append(f"FAULTS_SEED={SEED}, attempt {number}: {error}")
                 self.ended["defect"] += 1
             number += 1
+        self._record("attempts", dict(self.ended))
         if defects:
             pytest.fail("\n\n".join([*defects[:10], f"{len(defects)} of {number} attempts"]), pytrace=False)
 
@@ -90,17 +91,16 @@ def campaign(
     """For a moment, or for this test's share of the hour."""
     long = [item for item in request.session.items if item.get_closest_marker("faults")]
     share = 60 * MINUTES / max(1, len(long)) if request.param == "long" else 0
-    made = Campaign(request.node.name.replace("long", "short"), share)
-    yield made
-    record_property("attempts", dict(made.ended))
+    return Campaign(request.node.name.replace("long", "short"), share, record_property)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """What was tried in the long campaign: a line a test, and how its attempts ended."""
     lines = []
-    for report in (*terminalreporter.stats.get("passed", ()), *terminalreporter.stats.get("failed", ())):
+    kinds = ("passed", "failed", "xfailed", "xpassed")
+    for report in (report for kind in kinds for report in terminalreporter.stats.get(kind, ())):
         for name, ended in getattr(report, "user_properties", ()):
-            if name == "attempts" and report.when == "call" and "long" in report.nodeid:
+            if name == "attempts" and "long" in report.nodeid:
                 words = ", ".join(f"{count} {word}" for word, count in sorted(ended.items()))
                 lines.append(f"{report.nodeid.partition('::')[2]}: {sum(ended.values())} ({words})")
     if lines:

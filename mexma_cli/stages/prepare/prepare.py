@@ -18,7 +18,15 @@ import numpy as np
 import xxhash
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import aside, check_outside_stores, left_aside, only_writer, read_json, write_json_atomic
+from mexma_cli.files import (
+    aside,
+    check_outside_stores,
+    fsync_folder,
+    left_aside,
+    only_writer,
+    read_json,
+    write_json_atomic,
+)
 from mexma_cli.recipe import Data, Recipe
 from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.language import CorpusPlan, CorpusReport, LanguageWorker
@@ -171,6 +179,7 @@ class _Preparation:
             return
         check_outside_stores(self._store)
         self._store.mkdir(parents=True, exist_ok=True)
+        fsync_folder(self._store.parent)
         self._stack.enter_context(only_writer(self._store))
         for name in (_WORK, "tokenizer"):
             for old in left_aside(self._store / name):
