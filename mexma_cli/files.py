@@ -187,7 +187,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except FileNotFoundError:
         raise MexmaError(f"{path}: no such file") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also numbers of 5,000 digits, and 5,000 brackets
         raise MexmaError(f"{path} is damaged: not JSON ({error})") from None
 
 

@@ -229,3 +229,10 @@ def test_fingerprint_ignores_the_order_of_keys(settings: dict[str, Any]) -> None
 def test_fingerprint_of_names_that_are_not_utf8() -> None:
     names = [os.fsdecode(b"runs/caf\xe9"), os.fsdecode(b"runs/caf\xe8"), "runs/caf\\udce9", "runs/café"]
     assert len({manifest.fingerprint([name]) for name in names}) == len(names)
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, "9" * 10_000, "{", '"\udcff"'])
+def test_what_is_no_json_is_named(content: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(MexmaError, match=r"a\.json is damaged: not JSON"):
+        read_json(tmp_path / "a.json")

@@ -59,7 +59,7 @@ def _pairs(lines: Iterable[str], where: str) -> Iterator[ScoredPair]:
     for number, line in enumerate(lines, 1):
         try:
             found = json.loads(line, parse_int=float)  # of any length
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         sides = [found.get(side) for side in ("source", "target")] if isinstance(found, dict) else []
         texts = [text for text in sides if isinstance(text, str) and not _SURROGATES.search(text)]

@@ -31,6 +31,7 @@ LIMIT_FILES = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-robe
 _HARMLESS = {"trust_remote_code", "add_pooling_layer", "torch_dtype", "dtype", "attn_implementation"}
 _COUNTS = [f"{of}_size" for of in ("hidden", "intermediate", "type_vocab", "vocab")]
 _COUNTS += ["max_position_embeddings", "num_attention_heads", "num_hidden_layers"]
+_MOST_LAYERS = 1000
 # Subpackages of sentence-transformers whose modules are not for sentence encoders.
 _OTHER_KINDS = ("sparse_encoder", "cross_encoder", "multi_vector_encoder")
 
@@ -140,6 +141,11 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
     for key in _COUNTS:
         if isinstance(config.get(key), int) and config[key] < 1:
             raise MexmaError(f"{where}: config.json has {key} {config[key]}; at least 1 is needed")
+    layers = config.get("num_hidden_layers")
+    if isinstance(layers, int) and layers > _MOST_LAYERS:
+        raise MexmaError(
+            f"{where}: config.json has num_hidden_layers {layers:,}; {_MOST_LAYERS:,} is the limit"
+        )
     if isinstance(eps := config.get("layer_norm_eps"), float) and not 0 <= eps < math.inf:
         raise MexmaError(f"{where}: config.json has layer_norm_eps {eps}, which is negative or not finite")
     padding = -1 if family == "bert" else config.get("pad_token_id", 1)  # positions begin behind it
@@ -283,7 +289,7 @@ def read_json(path: Path) -> Any:
         return None
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MexmaError(f"{path}: not valid JSON ({error})") from None
 
 
