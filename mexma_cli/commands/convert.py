@@ -9,7 +9,7 @@ from typing import Literal
 import click
 
 from mexma_cli.commands.inputs import command_line, is_typed, refuse_inputs
-from mexma_cli.commands.options import overwrite_option
+from mexma_cli.commands.options import no_verify_option, overwrite_option
 from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted
@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
     help="Type of the numbers in a raw file, or in the file that is written.",
 )
 @overwrite_option
+@no_verify_option
 def command(
     vectors: Path,
     output: Path,

@@ -16,6 +16,7 @@ from mexma_cli.commands.options import (
     EncoderChoice,
     encoder_options,
     k_option,
+    no_verify_option,
     overwrite_option,
     search_options,
 )
@@ -44,6 +45,7 @@ log = logging.getLogger(__name__)
 @overwrite_option
 @search_options
 @encoder_options
+@no_verify_option
 def command(
     source: Path,
     target: Path,

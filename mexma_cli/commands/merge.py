@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mexma_cli.commands.inputs import command_line, refuse_inputs
-from mexma_cli.commands.options import overwrite_option
+from mexma_cli.commands.options import no_verify_option, overwrite_option
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.stages.embed.inputs import open_store
 from mexma_cli.text.amounts import counted
@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
     help="The store to make.",
 )
 @overwrite_option
+@no_verify_option
 def command(stores: tuple[Path, ...], output: Path, overwrite: bool) -> None:
     """Make one embedding store of several, with the rows of each behind those of the store before.
 

@@ -26,6 +26,7 @@ from mexma_cli.commands.options import (
     encoder_options,
     margin_option,
     neighbourhood_option,
+    no_verify_option,
     result_option,
     retrieval_option,
     search_options,
@@ -99,6 +100,7 @@ def _format_help() -> str:
 @click.option("--source-lang", default="und", help="Language of SOURCE, if its store does not say.")
 @click.option("--target-lang", default="und", help="Language of TARGET, if its store does not say.")
 @encoder_options
+@no_verify_option
 def command(
     source: Path,
     target: Path,

@@ -14,6 +14,7 @@ import click
 from mexma_cli.mining.margin import MARGINS
 from mexma_cli.numerics.precisions import SHORT_NAMES
 from mexma_cli.stages.embed.inputs import BUNDLED, EncoderChoice
+from mexma_cli.store.arrays import unverified
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -58,6 +59,20 @@ result_option = click.option(
 )
 overwrite_option = click.option(
     "--overwrite", is_flag=True, help="Make the output anew if it is there already, whole or damaged."
+)
+
+
+def _unverified(context: click.Context, option: click.Parameter, given: bool) -> None:
+    if given:
+        context.with_resource(unverified())
+
+
+no_verify_option = click.option(
+    "--no-verify",
+    is_flag=True,
+    expose_value=False,
+    callback=_unverified,
+    help="Do not compare stores with their checksums, which takes one reading of each file.",
 )
 neighbourhood_option = k_option(4, "Nearest sentences that make up a neighbourhood.")
 decomposer_option = click.option(

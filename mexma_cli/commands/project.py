@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mexma_cli.commands.inputs import command_line, refuse_inputs
-from mexma_cli.commands.options import decomposer_option, overwrite_option
+from mexma_cli.commands.options import decomposer_option, no_verify_option, overwrite_option
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.stages.embed.inputs import open_store
 from mexma_cli.text.amounts import counted
@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
     help="The store to make.  [default: STORE with .meaning or .language before its ending]",
 )
 @overwrite_option
+@no_verify_option
 def command(store: Path, run: Path, part: Part, output: Path | None, overwrite: bool) -> None:
     """Take the meaning, or the language, of every vector of an embedding store.
 

@@ -16,6 +16,7 @@ from mexma_cli.commands.options import (
     encoder_options,
     margin_option,
     neighbourhood_option,
+    no_verify_option,
     result_option,
 )
 from mexma_cli.mining.margin import MARGINS
@@ -42,6 +43,7 @@ log = logging.getLogger(__name__)
 @click.option("--scores-only", is_flag=True, help="Print the scores alone, one a line.")
 @result_option
 @encoder_options
+@no_verify_option
 def command(
     bitext: tuple[Path, ...],
     margin: str,

@@ -23,6 +23,7 @@ from mexma_cli.commands.options import (
     EncoderChoice,
     encoder_options,
     neighbourhood_option,
+    no_verify_option,
     result_option,
 )
 from mexma_cli.mining.margin import MARGINS
@@ -57,6 +58,7 @@ TYPED_TOP = 5
 @neighbourhood_option
 @result_option
 @encoder_options
+@no_verify_option
 def command(
     inputs: tuple[Path, ...],
     query: str | None,

@@ -27,6 +27,7 @@ from mexma_cli.commands.options import (
     encoder_options,
     margin_option,
     neighbourhood_option,
+    no_verify_option,
     retrieval_option,
 )
 from mexma_cli.commands.tune_output import (
@@ -126,6 +127,7 @@ _OF_TEXTS = (*_OF_MINING, "within", "document_pairs", "plant", "label", "labels"
 @copy_options
 @document_options
 @encoder_options
+@no_verify_option
 def command(inputs: tuple[Path, ...], as_json: bool, precision: float | None, **options: Any) -> None:
     """Find the score threshold with the best F1 for CANDIDATES, the output of `mexma mine` (TSV, JSONL).
 

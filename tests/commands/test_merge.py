@@ -11,7 +11,7 @@ import pytest
 from mexma_cli.store.embeddings import EmbeddingStore, Source
 from mexma_cli.store.layout import part_path, part_rows
 from tests.command import fails, ok, run
-from tests.stores import make_store
+from tests.stores import flip, make_store
 
 ROWS, OF = 10, 3
 
@@ -72,3 +72,10 @@ def test_info_tells_parts_and_sources(parts: list[Path], tmp_path: Path) -> None
     whole = run("info", tmp_path / "fra.emb").stdout
     assert re.search(r"\n  sources +path fra\.txt, checksum c, lines 10\n", whole), whole
     assert "\n  part " not in whole
+
+
+def test_damage_is_refused_and_not_looked_for_with_no_verify(parts: list[Path], tmp_path: Path) -> None:
+    flip(parts[1] / "vectors-00000.npy")
+    fails(run("merge", *parts, "-o", tmp_path / "fra.emb"), 1, "is damaged: its checksum")
+    ok(run("merge", *parts, "-o", tmp_path / "fra.emb", "--no-verify"))
+    fails(run("convert", tmp_path / "fra.emb", "-o", tmp_path / "a.npy"), 1, "is damaged: its checksum")
