@@ -72,7 +72,7 @@ COMMANDS = [
     Command(
         "convert-back", ("convert", "a.npy", "--text", "a.txt", "-o", "v.emb"), (A, CONVERT), known=STRAY
     ),
-    Command("prepare", PREPARE),
+    Command("prepare", PREPARE, known="a power cut at its end may leave prepare.tmp-PID"),
     Command("train", TRAIN, (PREPARE,), (*TRAIN, "--resume"), adds=True),
     Command("tune", TUNE, known=STRAY),
     Command("project", ("project", "a.emb", "--with", "maps"), (A, B, MAPS)),
