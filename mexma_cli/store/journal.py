@@ -119,12 +119,13 @@ class FileJournal:
         """
         began = time.monotonic()
         rows, top, _ = place
+        if top < self._finished:  # the search starts anew
+            self._finished, self._finished_digest = 0, xxhash.xxh3_128()
         new = "lists-b.keys" if self._kept and self._kept.lists == "lists-a.keys" else "lists-a.keys"
         with no_space_as_message(self.folder):
             with (self.folder / _FINISHED).open("ab") as file:
-                file.truncate(
-                    self._finished * forward.shape[1] * 8
-                )  # an entry that was cut short may be there
+                # After the last entry there may be one that was cut short.
+                file.truncate(self._finished * forward.shape[1] * 8)
                 file.write(forward[self._finished : top])  # type: ignore[arg-type]
                 fsync_file(file)
             with (self.folder / new).open("wb") as file:
