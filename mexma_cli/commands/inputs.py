@@ -30,7 +30,7 @@ def check_inputs(paths: Sequence[Path]) -> None:
     if sum(str(path) == "-" for path in paths) > 1:
         raise click.UsageError("Only one of the inputs can be stdin.")
     if all(is_store(path) for path in paths):
-        for name in ("model", "pooling", "max_tokens", "prefix"):
+        for name in ("model", "dtype", "pooling", "max_tokens", "prefix", "trust_remote_code"):
             if is_typed(name):
                 option = "--" + name.replace("_", "-")
                 done = " and ".join(map(str, paths))

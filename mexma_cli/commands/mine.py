@@ -32,6 +32,7 @@ from mexma_cli.commands.options import (
     search_options,
 )
 from mexma_cli.formats.bitext import DEFAULT, format_of, formats, outputs_of
+from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
@@ -132,9 +133,10 @@ def command(
     paths = (source, target)
     check_inputs(paths)
     if neighbours is not None:
-        if search.index != "exact" or search.memory is not None or dry_run:
+        searching = search.index != "exact" or search.memory is not None or dry_run
+        if searching or (is_typed("device") and all(map(is_store, paths))):
             raise click.UsageError(
-                "--neighbours are found already: leave out --index, --memory and --dry-run."
+                "--neighbours are found already: leave out --index, --memory, --device and --dry-run."
             )
         if str(neighbours).isdigit() and not neighbours.exists():
             raise click.UsageError(f"--neighbours takes what `mexma knn` made; how many: -k {neighbours}")

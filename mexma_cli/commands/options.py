@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from mexma_cli.mining.margin import MARGINS
-from mexma_cli.numerics.precisions import SHORT_NAMES
+from mexma_cli.numerics.precisions import SHORT_NAMES, computing_on
 from mexma_cli.stages.embed.inputs import BUNDLED, EncoderChoice
 from mexma_cli.store.arrays import unverified
 
@@ -93,6 +93,16 @@ plugin_option = click.option(
 )
 
 
+def _computing_on(context: click.Context, option: click.Parameter, given: str) -> str:
+    """Let searches use the device too."""
+    if not re.fullmatch("auto|cpu|cuda(:[0-9]+)?", given):
+        raise click.BadParameter(
+            f"unknown device {given!r}; it is auto, cpu, cuda or cuda:N", context, option
+        )
+    context.with_resource(computing_on(given))
+    return given
+
+
 ENCODER_NAMES = tuple(field.name for field in fields(EncoderChoice))
 _ENCODER = (
     click.option(
@@ -127,7 +137,8 @@ _ENCODER = (
         "--device",
         default="auto",
         show_default=True,
-        help="auto (a GPU if there is one), cpu, cuda or cuda:N.",
+        callback=_computing_on,
+        help="auto (a GPU if there is one), cpu, cuda or cuda:N. Searches run there too.",
     ),
     click.option(
         "--revision",

@@ -27,6 +27,7 @@ from mexma_cli.knn.exact import Neighbours, TooLittleMemory, knn, unpack
 from mexma_cli.knn.faiss_index import SideIndex, choose
 from mexma_cli.knn.index_search import DirectionReport, IndexSearch
 from mexma_cli.knn.journal import Journal, Place
+from mexma_cli.numerics.devices import pick_device
 from mexma_cli.text.amounts import size
 
 _WORKING = 4 << 30  # bytes, if there is no limit
@@ -106,13 +107,14 @@ def ann(
         index had fewer than k answers is answered exactly.
 
     Raises:
-        MexmaError: faiss does not know the index, or there are too few rows to train it.
+        MexmaError: faiss does not know the index, there are too few rows to train it, or no such device.
         TooLittleMemory: It cannot be done in that much memory.
         ValueError: As for `knn`; `recall` not in (0, 1].
     """
     settings = settings or IndexSettings()
     if k < 1 or not 0 < settings.recall <= 1:
         raise ValueError(f"k must be at least 1 and recall between 0 and 1, not {k} and {settings.recall}")
+    pick_device("auto")  # refused now, not when the indexes are built
     left, right = Side(x, keep_x), Side(y, keep_y)
     if left.dim != right.dim:
         raise ValueError(f"vectors of {left.dim} and of {right.dim} dimensions")

@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from mexma_cli.numerics.devices import pick_device
+from mexma_cli.numerics.precisions import default_device
+
 _PROBE_FROM = 1 << 31  # multiplications below which looking for a faster arithmetic does not pay
 _PROBE = 512, 2048  # rows of the two matrices that are multiplied to see how long it takes
 _PAIR_SECONDS = 2e-10  # for each dimension of a pair that is computed exactly, memory's part included
@@ -79,16 +82,20 @@ INT8 = Arithmetic(torch.int8, 2.0**-8)
 def choose_arithmetic(work: int, dim: int, pairs: Callable[[Arithmetic], float]) -> Arithmetic:
     """The arithmetic in which a search will take the least time on this machine; results are the same in all.
 
-    Where there is a GPU it is bfloat16 on that.
+    On a GPU it is bfloat16, for small searches only if `computing_on` names that GPU.
 
     Args:
         work: Multiplications to be done in all.
         pairs: About how many pairs will have to be computed exactly.
+
+    Raises:
+        MexmaError: This machine has no such device.
     """
+    device = pick_device("auto")
+    if device.type != "cpu" and (work >= _PROBE_FROM or default_device() != "auto"):
+        return replace(BFLOAT16, device=str(device))
     if work < _PROBE_FROM:
         return FLOAT32
-    if torch.cuda.is_available():
-        return replace(BFLOAT16, device="cuda")
     share = work / (_PROBE[0] * _PROBE[1] * dim)
     exact = _PAIR_SECONDS * dim / torch.get_num_threads()
     fastest, seconds = np.inf, {}

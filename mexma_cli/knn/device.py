@@ -21,6 +21,7 @@ from mexma_cli.knn import tiles
 from mexma_cli.knn.arithmetic import Arithmetic, as_tensor
 from mexma_cli.knn.blocks import Block
 from mexma_cli.knn.tiles import groups_of
+from mexma_cli.numerics.devices import pick_device
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +29,10 @@ _PAIR_BYTES = 32  # of a tile on the device: products, errors, bounds, and the r
 
 
 def load_libraries() -> None:
-    """Load what products on a GPU need, a gigabyte or more of this machine's memory, if there is one."""
-    if torch.cuda.is_available():
-        one = torch.ones(1, 1, dtype=torch.bfloat16, device="cuda")
+    """Load what products on a GPU need, a gigabyte or more of this machine's memory, if one is to search."""
+    device = pick_device("auto")
+    if device.type != "cpu":
+        one = torch.ones(1, 1, dtype=torch.bfloat16, device=device)
         torch.matmul(one, one)
 
 
@@ -184,6 +186,4 @@ def _full_as_message() -> Iterator[None]:
 
 
 def _full() -> MexmaError:
-    return MexmaError(
-        "the memory of the GPU is full", "free some of it, or set CUDA_VISIBLE_DEVICES= to search without it"
-    )
+    return MexmaError("the memory of the GPU is full", "free some of it, or search without it: --device cpu")

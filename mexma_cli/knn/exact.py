@@ -84,6 +84,7 @@ def knn(
 
     Raises:
         TooLittleMemory: It cannot be done in that much memory.
+        MexmaError: This machine has no such device as `computing_on` names.
     """
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")

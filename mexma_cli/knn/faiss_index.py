@@ -16,6 +16,7 @@ import xxhash
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.blocks import Side
 from mexma_cli.knn.journal import Journal
+from mexma_cli.numerics.devices import pick_device
 
 log = logging.getLogger(__name__)
 
@@ -338,10 +339,14 @@ def _as_written(path: Path) -> bool:
 
 def _on_gpu(index: faiss.Index) -> faiss.Index:
     """The same index on a GPU where faiss has one and such an index for it; otherwise as it is."""
+    device = pick_device("auto")
+    if device.type == "cpu":
+        return index
     if faiss.get_num_gpus() == 0:
+        log.info("searching the index on the processor: the installed faiss is without GPUs")
         return index
     try:
-        there = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
+        there = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), device.index or 0, index)
     except RuntimeError as error:
         log.info("searching the index on the processor: %s", _reason(error))
         return index

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.numerics.precisions import default_device
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -55,6 +56,8 @@ def pick_device(wanted: str) -> torch.device:
     Raises:
         MexmaError: The name is unknown, or this machine has no such device.
     """
+    if wanted == "auto":
+        wanted = default_device()
     if wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -211,6 +211,9 @@ class TestBadInput:
         self.fails(2, "name them with --output", *pair, "--format", "moses")
         self.fails(2, "no place for ids", *pair, "--format", "moses", "--with-ids", "-o", "x")
         self.fails(2, "leave out --index, --memory", *pair, "--neighbours", "x.knn", "--memory", "8G")
+        self.fails(2, "--device and --dry-run", *pair, "--neighbours", "x.knn", "--device", "cpu")
+        for option, value in (("--dtype", "bf16"), ("--pooling", "mean"), ("--model", "mini")):
+            self.fails(2, f"{option} is for texts", *pair, option, value)
         for option in ("--threshold", "--max-score"):
             self.fails(2, f"{option} nan: no score", *pair, option, "nan")
 

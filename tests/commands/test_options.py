@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
+import numpy as np
+import torch
 from click.testing import CliRunner
+from pytest import MonkeyPatch
 
 from mexma_cli.main import cli
+from mexma_cli.numerics.precisions import default_device
+from tests.stores import make_store
 
 
 def commands(group: click.Group, context: click.Context) -> Iterator[click.Command]:
@@ -29,6 +35,26 @@ def test_k_has_one_name() -> None:
     }
     assert {"mine", "score", "search", "knn", "tune", "xsim"} <= set(named)
     assert all(options == ["-k", "--neighbourhood"] for options in named.values()), named
+
+
+def test_a_device_that_there_is_not_is_refused_everywhere(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
+    """Where only stores are read, too: the search would run there."""
+    make_store(tmp_path / "a.emb", list("abc"), np.eye(3, dtype=np.float32))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.chdir(tmp_path)
+    options: dict[str, list[str]] = {
+        "mine": [],
+        "knn": ["-o", "a.knn"],
+        "search": [],
+        "score": [],
+        "tune": [],
+    }
+    for name, more in options.items():
+        refused = CliRunner().invoke(cli, [name, "a.emb", "a.emb", *more, "--device", "banana"])
+        assert refused.exit_code == 2 and "unknown device 'banana'" in refused.stderr
+        refused = CliRunner().invoke(cli, [name, "a.emb", "a.emb", *more, "--device", "cuda:1"])
+        assert refused.exit_code == 1 and "no device 'cuda:1' on this machine" in refused.stderr
+        assert default_device() == "auto", "a command's choice is for that command"
 
 
 def test_k_by_its_long_name() -> None:

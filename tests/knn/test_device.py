@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn import arithmetic
+from mexma_cli.knn.approximate import IndexSettings, ann
 from mexma_cli.knn.arithmetic import BFLOAT16, FLOAT32, choose_arithmetic
 from mexma_cli.knn.blocks import Block, Side
 from mexma_cli.knn.device import Device, _cuts
+from mexma_cli.knn.exact import knn
+from mexma_cli.numerics.precisions import computing_on
 from tests.knn.searching import DEVICE
 
 
@@ -81,6 +84,21 @@ def test_a_gpu_is_taken_where_there_is_one_and_enough_to_do(monkeypatch: pytest.
     assert choose_arithmetic(1 << 42, 1024, lambda kind: 0.0).device is None
 
 
+def test_a_search_runs_where_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(arithmetic, "_seconds", lambda kind, dim, fastest: 1.0)
+    for work in (1 << 42, 1 << 20):
+        with computing_on("cuda:1"):
+            assert choose_arithmetic(work, 1024, lambda kind: 0.0) == replace(BFLOAT16, device="cuda:1")
+        with computing_on("cpu"):
+            assert choose_arithmetic(work, 1024, lambda kind: 0.0).device is None
+    x = np.eye(3, dtype=np.float32)
+    for search in (lambda: knn(x, x, 1), lambda: ann(x, x, 1, IndexSettings("Flat"))):
+        with computing_on("cuda:2"), pytest.raises(MexmaError, match="no device 'cuda:2' on this machine"):
+            search()
+
+
 def test_a_full_device_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = sides(20, 30, 2)
     device = Device(DEVICE)
@@ -92,4 +110,4 @@ def test_a_full_device_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "matmul", full)
     with pytest.raises(MexmaError, match="memory of the GPU is full") as caught:
         device.floors(x, there, x.slack(y), (4, 4))
-    assert "CUDA_VISIBLE_DEVICES" in str(caught.value.hint)
+    assert "--device cpu" in str(caught.value.hint)
