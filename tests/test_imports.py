@@ -28,6 +28,7 @@ ROOMS = [
     "reporting",
     "training",
     "objectives",
+    "align",
     "mining",
     "knn",
     "encoder",

@@ -1,0 +1,1 @@
+"""Monotone alignment of the sentences of two documents: arrays in, alignments out."""
