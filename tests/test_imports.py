@@ -44,7 +44,7 @@ ROOMS = [
 ]
 VERSION = "mexma_cli.__version__"  # beside the public API, and no part of it: every room may write it
 # The encoder's modules and sub-rooms, in the same order.
-ENCODER = ["sentence_transformer", "encoder", "ngrams", "loading", "model", "quiet", "__init__"]
+ENCODER = ["sentence_transformer", "runs", "encoder", "ngrams", "loading", "model", "quiet", "__init__"]
 FLOORS = {name: len(ROOMS) - place for place, name in enumerate(ROOMS)}
 WITHOUT_TORCH = ["formats", "store", "text", "languages", "recipe", "errors"]
 # Where the import's name is not the package's.
