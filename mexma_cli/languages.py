@@ -89,6 +89,24 @@ def name(code: str) -> str:
     return f"{english.partition(' (')[0]} ({script})" if script else english
 
 
+def script(code: str) -> str | None:
+    """ISO 15924 code of a language's script (``Cyrl``), by any code that `resolve` takes; None: not known.
+
+    Raises:
+        MexmaError: No such language.
+    """
+    base, _, stated = resolve(code).partition("_")
+    if stated or base == UNSTATED:
+        return stated or None
+    import langcodes
+    from langcodes.data_dicts import LIKELY_SUBTAGS
+
+    usual = LIKELY_SUBTAGS.get(
+        langcodes.standardize_tag(base)
+    )  # `maximize` takes English for what is not there
+    return usual.split("-")[1] if usual else None
+
+
 def _from_bcp47(tag: str, names: dict[str, str], aliases: dict[str, str]) -> str | None:
     """Resolve a code outside the table, with the language registry that comes with langcodes."""
     import langcodes  # 10 ms; only odd codes need it

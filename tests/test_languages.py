@@ -122,3 +122,20 @@ def test_common_codes_need_no_import_of_langcodes() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("code", "script"),
+    [
+        ("fra", "Latn"),
+        ("sr", "Cyrl"),
+        ("sr-Latn", "Latn"),
+        ("ja", "Jpan"),
+        ("zh-TW", "Hant"),
+        ("chr", "Cher"),
+        ("syc", None),
+        ("und", None),
+    ],
+)
+def test_scripts(code: str, script: str | None) -> None:
+    assert languages.script(code) == script

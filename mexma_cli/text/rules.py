@@ -1,0 +1,271 @@
+"""The rules that sentences and pairs are dropped by: one registry of their names, which are the reason codes.
+
+`split`, `filter` and `prepare` take them from here, and the help and the reports say what stands here. A rule
+looks at a batch of sentences at once, with numpy or with patterns that are tried where they can match at all.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.text.characters import (
+    BROKEN,
+    COMMON,
+    DIGIT,
+    FOREIGN,
+    FOREIGN_UNSPACED,
+    OWN,
+    OWN_UNSPACED,
+    SPACE,
+    SYMBOL,
+    Characters,
+    characters,
+)
+
+Limits = Mapping[str, float]
+"""The rules that are on, by name, with their limits."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A reason to drop something.
+
+    Attributes:
+        name: As in options, and the reason code in tables and files.
+        about: What is dropped; ``{}`` stands for the limit.
+        of: What it looks at: one sentence (of a pair, either side), a pair, or a pair and all before it.
+            ``reading``: a stage gives the reason itself, and the rule cannot be turned off.
+        limit: Where nothing says another one; None for a rule without a limit.
+        on: Without being asked for, in `split` and `filter`.
+    """
+
+    name: str
+    about: str
+    of: Literal["sentence", "pair", "corpus", "reading"] = "sentence"
+    limit: float | None = None
+    on: bool = True
+
+    def says(self, limit: float | None = None) -> str:
+        """`about`, with a limit."""
+        return self.about.format(f"{self.limit if limit is None else limit:g}") if self.limit else self.about
+
+
+RULES = {
+    rule.name: rule
+    for rule in (
+        Rule("missing", "nothing but white space"),
+        Rule("short", "fewer than {} characters", limit=3),
+        Rule("long", "more than {} characters", limit=1000),
+        Rule(
+            "few-words", "fewer than {} words, in scripts that have spaces between words", limit=3, on=False
+        ),
+        Rule("many-words", "more than {} words", limit=150, on=False),
+        Rule("long-word", "a word of more than {} characters, in scripts that have spaces", limit=60),
+        Rule("encoding", "control or replacement characters, or UTF-8 that was read as Latin-1"),
+        Rule("html", "HTML tags or entities"),
+        Rule("url", "an address of the web or of e-mail", on=False),
+        Rule("repeated-characters", "a character more than {} times in a row", limit=8),
+        Rule("digits", "digits are more than {} of the characters but spaces", limit=0.4),
+        Rule(
+            "symbols",
+            "symbols (no letters, digits, punctuation) are more than {} of the characters but spaces",
+            limit=0.2,
+        ),
+        Rule("letters", "letters are less than {} of the characters but spaces", limit=0.5),
+        Rule("script", "letters of the language's script are less than {} of the letters", limit=0.3),
+        Rule("repeated-words", "different words are less than {} of ten words or more", limit=0.25),
+    )
+}
+"""All rules by name, in the order in which they are tried: what breaks several has the first one's reason."""
+
+CODES = {name: code for code, name in enumerate(RULES, 1)}
+"""The number of a rule in arrays of codes, uint8; 0 is none."""
+NAMES = ["", *RULES]
+"""The other way round."""
+
+_MOJIBAKE = re.compile("[ÂÃ][\u0080-\u00bf]|â€|Ð[\u0080-\u00bf]Ñ|ï»¿")
+_HTML = re.compile(r"</?[A-Za-z][^<>]{0,300}>|<!--|&(?:[A-Za-z]{2,8}|#[0-9]{1,6}|#x[0-9A-Fa-f]{1,5});")
+_URL = re.compile(r"https?://|www\.[a-z0-9-]+\.|[\w.+-]+@[\w-]+\.[a-z]{2,}", re.IGNORECASE)
+_WORDS_THAT_REPEAT = 10
+"""Words that a sentence has at least, before it can be too much of the same."""
+
+
+def default_limits() -> dict[str, float]:
+    """The rules that are on in `split` and `filter` if nothing else is said."""
+    return {rule.name: rule.limit or 0.0 for rule in RULES.values() if rule.on and rule.of != "reading"}
+
+
+def chosen_limits(
+    on: Iterable[str] = (), off: Iterable[str] = (), of: Sequence[str] = ()
+) -> dict[str, float]:
+    """The rules that a user turns on and off, and those that are on by themselves.
+
+    Args:
+        on: ``NAME`` or ``NAME=LIMIT``.
+        off: Names, or ``all``: then only those in `on` are on.
+        of: What the rules may look at (`Rule.of`); everything, if nothing is named.
+
+    Raises:
+        MexmaError: No such rule, or no such limit.
+    """
+    known = {name: rule for name, rule in RULES.items() if rule.of in (of or ("sentence", "pair", "corpus"))}
+    limits = (
+        {} if "all" in off else {name: limit for name, limit in default_limits().items() if name in known}
+    )
+    for name in off:
+        if name != "all":
+            limits.pop(_known(name, known).name, None)
+    for text in on:
+        name, equals, limit = text.partition("=")
+        rule = _known(name, known)
+        limits[name] = _limit(rule, limit) if equals else rule.limit or 0.0
+    return {name: limits[name] for name in RULES if name in limits}
+
+
+def _known(name: str, known: Mapping[str, Rule]) -> Rule:
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}? The" if near else "the"
+    raise MexmaError(f"there is no rule {name!r}", f"{hint} rules are {', '.join(known)}")
+
+
+def _limit(rule: Rule, text: str) -> float:
+    if rule.limit is None:
+        raise MexmaError(f"the rule {rule.name} has no limit: {text!r}", f"write {rule.name} alone")
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = -1.0
+    if not 0 <= limit < float("inf"):
+        raise MexmaError(f"{rule.name}={text}: the limit is no number", f"such as {rule.name}={rule.limit:g}")
+    return limit
+
+
+class SentenceRules:
+    """The rules of one language's sentences.
+
+    Args:
+        limits: The rules that are on; those that do not look at single sentences are passed over.
+        script: ISO 15924 code of the language's script, or None if it is not known: then `script` is off.
+    """
+
+    def __init__(self, limits: Limits, script: str | None = None) -> None:
+        self._script = script
+        self._limits = {
+            name: limit
+            for name, limit in limits.items()
+            if RULES[name].of == "sentence" and (name != "script" or script)
+        }
+
+    def codes(self, sentences: Sequence[str]) -> np.ndarray:
+        """The first rule that each of N sentences (without white space at the ends) breaks.
+
+        Returns:
+            uint8 [N]: `CODES`; 0 for the sentences that keep all rules.
+        """
+        codes = np.zeros(len(sentences), dtype=np.uint8)
+        if not len(sentences):
+            return codes
+        found = characters(sentences, self._script)
+        for name in reversed(self._limits):
+            codes[_BROKEN_BY[name](sentences, found, self._limits[name])] = CODES[name]
+        return codes
+
+
+_Breaks = Callable[[Sequence[str], Characters, float], np.ndarray]
+"""Sentences, their characters, a limit: bool [N], or the places of the sentences that break the rule."""
+
+
+def _letters(found: Characters) -> np.ndarray:
+    return found.counts[:, COMMON : FOREIGN_UNSPACED + 1].sum(axis=1)
+
+
+def _visible(found: Characters) -> np.ndarray:
+    """Characters but spaces."""
+    return found.counts.sum(axis=1) - found.counts[:, SPACE]
+
+
+def _script(sentences: Sequence[str], found: Characters, limit: float) -> np.ndarray:
+    own = found.counts[:, [OWN, OWN_UNSPACED]].sum(axis=1)
+    foreign = found.counts[:, [FOREIGN, FOREIGN_UNSPACED]].sum(axis=1)
+    return own < limit * (own + foreign)
+
+
+def _spaced(found: Characters) -> np.ndarray:
+    """Sentences whose words have spaces between them."""
+    return found.counts[:, [OWN_UNSPACED, FOREIGN_UNSPACED]].sum(axis=1) == 0
+
+
+def _words(found: Characters) -> np.ndarray:
+    """Words of each sentence, int64 [N]."""
+    space = found.kinds == SPACE
+    last = ~space[:-1] & space[1:]
+    return np.bincount(found.rows(np.flatnonzero(last)), minlength=len(found.ends))
+
+
+def _long_word(sentences: Sequence[str], found: Characters, limit: float) -> np.ndarray:
+    spaces = np.flatnonzero(found.kinds == SPACE)
+    lengths = np.diff(spaces, prepend=-1) - 1
+    rows = np.unique(found.rows(spaces[lengths > limit]))
+    return rows[_spaced(found)[rows]]
+
+
+def _repeated_characters(sentences: Sequence[str], found: Characters, limit: float) -> np.ndarray:
+    changes = np.flatnonzero(found.points[1:] != found.points[:-1])
+    runs = np.diff(changes, prepend=-1)
+    return found.rows(changes[(runs > limit) & (found.kinds[changes] != SPACE)])
+
+
+def _repeated_words(sentences: Sequence[str], found: Characters, limit: float) -> np.ndarray:
+    broken = []
+    for row in np.flatnonzero(found.counts[:, SPACE] >= _WORDS_THAT_REPEAT - 1).tolist():
+        words = sentences[row].split()
+        if len(words) >= _WORDS_THAT_REPEAT and len(set(words)) < limit * len(words):
+            broken.append(row)
+    return np.array(broken, dtype=np.int64)
+
+
+def _matching(pattern: re.Pattern[str], *needed: str) -> _Breaks:
+    """Sentences that match; each that does has one of the strings `needed`."""
+
+    def matching(sentences: Sequence[str], found: Characters, limit: float) -> np.ndarray:
+        rows = (row for row, text in enumerate(sentences) if any(one in text for one in needed))
+        return np.array([row for row in rows if pattern.search(sentences[row])], dtype=np.int64)
+
+    return matching
+
+
+_mojibake = _matching(_MOJIBAKE, "Â", "Ã", "â€", "Ð", "ï")
+
+
+def _encoding(sentences: Sequence[str], found: Characters, limit: float) -> np.ndarray:
+    broken = found.counts[:, BROKEN] > 0
+    broken[_mojibake(sentences, found, limit)] = True
+    return broken
+
+
+_BROKEN_BY: dict[str, _Breaks] = {
+    "missing": lambda sentences, found, limit: _visible(found) == 0,
+    "short": lambda sentences, found, limit: found.counts.sum(axis=1) < limit,
+    "long": lambda sentences, found, limit: found.counts.sum(axis=1) > limit,
+    "few-words": lambda sentences, found, limit: (_words(found) < limit) & _spaced(found),
+    "many-words": lambda sentences, found, limit: _words(found) > limit,
+    "long-word": _long_word,
+    "encoding": _encoding,
+    "html": _matching(_HTML, "<", "&"),
+    "url": _matching(_URL, "://", "www.", "WWW.", "@"),
+    "letters": lambda sentences, found, limit: _letters(found) < limit * _visible(found),
+    "digits": lambda sentences, found, limit: found.counts[:, DIGIT] > limit * _visible(found),
+    "symbols": lambda sentences, found, limit: found.counts[:, SYMBOL] > limit * _visible(found),
+    "script": _script,
+    "repeated-characters": _repeated_characters,
+    "repeated-words": _repeated_words,
+}

@@ -1,0 +1,135 @@
+"""The rules: each breaks what it should and nothing else, in any batch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.text.rules import CODES, NAMES, RULES, SentenceRules, chosen_limits, default_limits
+
+UNSPACED = ("Jpan", "Hans", "Thai")
+FINE = (
+    "The committee met on 12 March 2019 in Geneva, and 45 of its 60 members voted for it.",
+    "Die Donaudampfschifffahrtsgesellschaft wurde 1829 gegründet.",
+    "R&D & AT&T: a < b, but c > d; I <3 you!",
+    "NÃO SOU EU, IRMÃ.",
+    "La Â de l'alphabet…",
+    "Yes.",
+    "Holy, holy, holy is the Lord God Almighty, who was, and is, and is to come.",
+)
+
+
+def reasons(sentences: list[str], script: str | None = "Latn", *on: str) -> list[str]:
+    limits = chosen_limits(on, ["all"]) if on else default_limits()
+    return [NAMES[code] for code in SentenceRules(limits, script).codes(sentences)]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "reason"),
+    [
+        *((sentence, "") for sentence in FINE),
+        ("", "missing"),
+        ("\u3000", "missing"),
+        ("No", "short"),
+        ("a b " * 300, "long"),
+        ("x" * 61, "long-word"),
+        ("See " + "ab" * 31 + " for more", "long-word"),
+        ("A line with a bell\a in it", "encoding"),
+        ("Na\ufffdve readers", "encoding"),
+        ("PrÃ©sident de la RÃ©publique", "encoding"),
+        ("It is â€œquotedâ€\u009d here", "encoding"),
+        ("Read <b>this</b> first", "html"),
+        ("Fish &amp; chips", "html"),
+        ("Time&nbsp;flies", "html"),
+        ("? - ! (a) - ;", "letters"),
+        ("Tel 0123 4567", "digits"),
+        ("Price ↑↑↑↑ today", "symbols"),
+        ("Это предложение.", "script"),
+        ("Read more .........", "repeated-characters"),
+        ("buy it now " * 6, "repeated-words"),
+    ],
+)
+def test_reasons(sentence: str, reason: str) -> None:
+    assert reasons([sentence.strip()]) == [reason]
+
+
+def test_every_rule_of_sentences_is_tried_here() -> None:
+    tried = {mark.args[1][n][1] for mark in test_reasons.pytestmark for n in range(len(mark.args[1]))}
+    here = {name for name, rule in RULES.items() if rule.of == "sentence"}
+    assert here - tried == {"few-words", "many-words", "url"}
+
+
+def test_rules_that_must_be_asked_for() -> None:
+    assert reasons(["Two words", "Now three words"], "Latn", "few-words") == ["few-words", ""]
+    assert reasons(["one two three", "one two"], "Latn", "many-words=2") == ["many-words", ""]
+    written = ["See www.example.org/a", "Mail a.b@c.org", "see https://x", "100% @ home", "www. what?"]
+    assert reasons(written, "Latn", "url") == ["url", "url", "url", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("script", "sentence"),
+    [
+        ("Jpan", "これは日本語の文です。"),
+        ("Hans", "球最后避开守门的 Kepa Arrizabalaga 并成功射入龙门。"),
+        ("Kore", "한국어 문장입니다."),
+        ("Deva", "यह हिन्दी का वाक्य है।"),
+        ("Thai", "นี่คือประโยคภาษาไทยที่ยาวมากกว่าหกสิบตัวอักษรโดยไม่มีช่องว่างระหว่างคำเลยแม้แต่ช่องเดียว"),
+        ("Arab", "این یک جمله فارسی است."),
+        (None, "В каком письме, не сказано."),
+    ],
+)
+def test_every_script_is_written_in_its_own_way(script: str | None, sentence: str) -> None:
+    assert reasons([sentence], script) == [""]
+    assert reasons([sentence], "Geor") == ["script"]
+    assert reasons([sentence], script, "few-words=9") == [
+        "few-words" if " " in sentence and script not in UNSPACED else ""
+    ]
+
+
+SENTENCES = st.lists(st.text("ab 漢é9<&;>Ã©…。\t\n", max_size=30).map(str.strip), max_size=20)
+
+
+@given(SENTENCES, st.integers(0, 20))
+def test_a_sentence_is_judged_alone(sentences: list[str], cut: int) -> None:
+    rules = SentenceRules({rule.name: rule.limit or 0.0 for rule in RULES.values()}, "Latn")
+    parts = [rules.codes(sentences[:cut]), rules.codes(sentences[cut:])]
+    assert rules.codes(sentences).tolist() == np.concatenate(parts).tolist()
+
+
+def test_the_first_rule_gives_the_reason() -> None:
+    rules = SentenceRules(default_limits(), "Latn")
+    assert rules.codes(["<b>" * 400])[0] == min(CODES["long"], CODES["html"])
+
+
+def test_rules_are_turned_on_and_off_by_name() -> None:
+    assert chosen_limits() == default_limits()
+    assert "url" not in default_limits() and "html" in default_limits()
+    changed = chosen_limits(["url", "short=5"], ["html"])
+    assert changed["short"] == 5 and "url" in changed and "html" not in changed
+    assert chosen_limits(["digits"], ["all"]) == {"digits": RULES["digits"].limit}
+    assert list(changed) == [name for name in RULES if name in changed]
+
+
+@pytest.mark.parametrize(
+    ("on", "off", "message"),
+    [
+        (["shrot=3"], [], "there is no rule 'shrot'"),
+        ([], ["htm"], "there is no rule 'htm'"),
+        (["html=3"], [], "the rule html has no limit"),
+        (["short=many"], [], "short=many: the limit is no number"),
+        (["short=-1"], [], "short=-1: the limit is no number"),
+    ],
+)
+def test_mistakes_in_names_and_limits(on: list[str], off: list[str], message: str) -> None:
+    with pytest.raises(MexmaError) as caught:
+        chosen_limits(on, off)
+    assert message in caught.value.message
+
+
+def test_a_rule_says_its_limit() -> None:
+    assert RULES["short"].says() == "fewer than 3 characters"
+    assert RULES["short"].says(12.0) == "fewer than 12 characters"
+    assert RULES["html"].says(0.0) == RULES["html"].about
