@@ -14,6 +14,7 @@ from mexma_cli.encoder.ngrams.hashing import pieces_of, tokens_to_keep
 from mexma_cli.objectives.bag.loss import Bag, principal, write_bag
 from mexma_cli.objectives.bag.settings import BagSettings
 from mexma_cli.recipe import NewEncoder
+from tests.objectives.formulas import info_nce, unit
 from tests.objectives.pairs import views_of
 
 TOLERANCE = 2e-3
@@ -33,8 +34,7 @@ def texts(sentences: dict[str, list[str]]) -> list[str]:
 
 
 def cosines(x: np.ndarray) -> np.ndarray:
-    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
-    return unit @ unit.T
+    return unit(x) @ unit(x).T
 
 
 def bags(encoder: SentenceEncoder, texts: list[str], vectors: np.ndarray) -> np.ndarray:
@@ -86,8 +86,7 @@ def test_a_small_step_from_the_bag_is_a_small_step(
         for parameter in encoder.model.embeddings.parameters():
             parameter += 0.003 * torch.randn_like(parameter).sign()
     after = encoder.embed(sentences["fra"])
-    cosine = (before * after).sum(axis=1) / np.linalg.norm(before, axis=1) / np.linalg.norm(after, axis=1)
-    assert cosine.min() > 0.99
+    assert (unit(before) * unit(after)).sum(axis=1).min() > 0.99
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.3])
@@ -97,7 +96,8 @@ def test_the_objective_exports_its_bag(
     bag = Bag(encoder, BagSettings(name="bag", margin=margin))
     vectors = bag.vectors.detach().numpy()
     assert_embeds_bags(bag.export(), texts, vectors)
-    expected = info_nce(bags(encoder, texts, vectors), margin)
+    sums = bags(encoder, texts, vectors)
+    expected = np.mean(info_nce(sums[:8], sums[8:], 0.05, margin))
     loss = bag(views_of(bag, sentences))["contrastive"].detach()
     assert float(loss) == pytest.approx(expected, rel=1e-4)
 
@@ -183,14 +183,6 @@ def test_the_second_moment_is_of_training_only_and_saved(
     bag.train()
     bag(views)
     assert not torch.equal(bag.state_dict()["moment"], before)
-
-
-def info_nce(sums: np.ndarray, margin: float = 0.0) -> float:
-    """Of eight pairs, both ways, at the default temperature."""
-    logits = torch.from_numpy((cosines(sums)[:8, 8:] - margin * np.eye(8)) / 0.05)
-    labels = torch.arange(8)
-    losses = [torch.nn.functional.cross_entropy(side, labels) for side in (logits, logits.T)]
-    return float(sum(losses) / 2)
 
 
 def test_dropout_is_for_training_only(encoder: SentenceEncoder, sentences: dict[str, list[str]]) -> None:

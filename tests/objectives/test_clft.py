@@ -14,6 +14,7 @@ from mexma_cli.encoder.model.packing import PackedBatch
 from mexma_cli.encoder.model.pooling import Dense, Normalize
 from mexma_cli.objectives.clft.loss import Clft, chosen
 from mexma_cli.objectives.clft.settings import ClftSettings
+from tests.objectives.formulas import unit
 from tests.objectives.pairs import views_of
 
 Sentences = dict[str, list[str]]
@@ -36,10 +37,6 @@ def other_than(encoder: SentenceEncoder) -> SentenceEncoder:
         for p in teacher.model.parameters():
             p.add_(0.05 * torch.randn_like(p))
     return teacher
-
-
-def unit(vectors: np.ndarray) -> np.ndarray:
-    return vectors / np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "dense"])

@@ -11,6 +11,7 @@ import torch
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.objectives.contrastive.loss import Contrastive
 from mexma_cli.objectives.contrastive.settings import ContrastiveSettings
+from tests.objectives.formulas import info_nce, unit
 from tests.objectives.pairs import views_of
 
 Sentences = dict[str, list[str]]
@@ -22,16 +23,6 @@ def objective_of(folder: Path, **settings: object) -> Contrastive:
     return Contrastive(encoder, chosen).eval()
 
 
-def loss_in_numpy(
-    source: np.ndarray, target: np.ndarray, temperature: float, margin: float, symmetric: bool
-) -> float:
-    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (source, target))
-    logits = np.exp((x @ y.T - margin * np.eye(len(x))) / temperature)
-    there = -np.log(np.diag(logits) / logits.sum(axis=1)).mean()
-    back = -np.log(np.diag(logits) / logits.sum(axis=0)).mean()
-    return float((there + back) / 2 if symmetric else there)
-
-
 @pytest.mark.parametrize("temperature, margin, symmetric", [(0.05, 0.0, True), (0.1, 0.3, False)])
 def test_the_loss_is_info_nce_of_what_the_encoder_embeds(
     tiny_encoder: Path, sentences: Sentences, temperature: float, margin: float, symmetric: bool
@@ -40,7 +31,8 @@ def test_the_loss_is_info_nce_of_what_the_encoder_embeds(
     objective = objective_of(tiny_encoder, temperature=temperature, margin=margin, direction=direction)
     terms = objective(views_of(objective, sentences))
     source, target = (objective.encoder.embed(sentences[side]).astype(np.float64) for side in ("fra", "eng"))
-    expected = loss_in_numpy(source, target, temperature, margin, symmetric)
+    there, back = info_nce(source, target, temperature, margin)
+    expected = (there + back) / 2 if symmetric else there
     assert set(terms) == set(objective.weights) == {"contrastive"}
     assert float(terms["contrastive"].detach()) == pytest.approx(expected, rel=1e-4)
 
@@ -67,7 +59,4 @@ def test_training_brings_translations_together(tiny_encoder: Path, sentences: Se
         optimiser.zero_grad()
     assert losses[-1] < losses[0] / 4
     source, target = (objective.export().embed(sentences[side]) for side in ("fra", "eng"))
-    cosines = (source / np.linalg.norm(source, axis=1, keepdims=True)) @ (
-        target / np.linalg.norm(target, axis=1, keepdims=True)
-    ).T
-    assert (cosines.argmax(axis=1) == np.arange(8)).all()
+    assert ((unit(source) @ unit(target).T).argmax(axis=1) == np.arange(8)).all()

@@ -17,6 +17,7 @@ from mexma_cli.objectives.dap.batch import DapViews
 from mexma_cli.objectives.dap.loss import Dap
 from mexma_cli.objectives.dap.settings import DapSettings
 from mexma_cli.objectives.views import PairViews, TokenPairs
+from tests.objectives.formulas import log_softmax
 from tests.objectives.pairs import token_ids
 
 Sentences = dict[str, list[str]]
@@ -95,8 +96,7 @@ def test_the_loss_is_the_released_programs(
         pairs = [i for i in range(8) if direction != "both" or (i % 2 == 0) == backward]
         found = [released(objective, folder, 2, views, pair, backward) for pair in pairs]
         logits, labels = (np.concatenate(part) for part in zip(*found, strict=True))
-        lost = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(labels)), labels]
-        means.append(lost.mean())
+        means.append(-log_softmax(logits)[np.arange(len(labels)), labels].mean())
     assert float(terms["rtl"].detach()) == pytest.approx(np.mean(means), rel=1e-4)
 
 

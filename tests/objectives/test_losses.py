@@ -11,21 +11,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from mexma_cli.objectives import losses
+from tests.objectives.formulas import info_nce, log_softmax, unit
 
 Array = np.ndarray
 
 
 def vectors(count: int, dim: int = 16, seed: int = 0) -> Array:
     return np.random.default_rng(seed).normal(size=(count, dim))
-
-
-def unit(x: Array) -> Array:
-    return x / np.linalg.norm(x, axis=-1, keepdims=True)
-
-
-def log_softmax(x: Array) -> Array:
-    x = x - x.max(axis=1, keepdims=True)
-    return x - np.log(np.exp(x).sum(axis=1, keepdims=True))
 
 
 def tensor(x: Array) -> torch.Tensor:
@@ -104,19 +96,12 @@ def test_koleo_of_one_vector_is_nothing() -> None:
     assert float(loss.detach()) == 0 and x.grad is not None and not x.grad.any()
 
 
-def nce(x: Array, y: Array, temperature: float, repeated: Array, margin: float = 0.0) -> tuple[float, float]:
-    """Source to target, target to source."""
-    cosines = unit(x) @ unit(y).T - margin * np.eye(len(x))
-    logits = np.where(repeated, -np.inf, cosines / temperature)
-    return -np.diag(log_softmax(logits)).mean(), -np.diag(log_softmax(logits.T)).mean()
-
-
 @pytest.mark.parametrize("margin", [0.0, 0.3])
 def test_info_nce(margin: float) -> None:
     x, y = vectors(6), vectors(6, seed=1)
     none = np.zeros((6, 6), dtype=bool)
     arguments = (tensor(x), tensor(y), 0.05, torch.from_numpy(none), margin)
-    there, back = nce(x, y, 0.05, none, margin)
+    there, back = info_nce(x, y, 0.05, margin)
     assert float(losses.info_nce(*arguments)) == pytest.approx((there + back) / 2, rel=1e-5)
     assert float(losses.info_nce(*arguments, symmetric=False)) == pytest.approx(there, rel=1e-5)
 
@@ -128,7 +113,7 @@ def test_info_nce_leaves_repeated_sentences_out() -> None:
     x[3] = x[0]
     source = tensor(x)
     loss = losses.info_nce(source, tensor(y), 0.1, torch.from_numpy(repeated))
-    assert float(loss.detach()) == pytest.approx(np.mean(nce(x, y, 0.1, repeated)), rel=1e-5)
+    assert float(loss.detach()) == pytest.approx(np.mean(info_nce(x, y, 0.1, repeated=repeated)), rel=1e-5)
     loss.backward()
     assert source.grad is not None and torch.isfinite(source.grad).all()
 

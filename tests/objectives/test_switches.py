@@ -13,6 +13,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.objectives.mexma import loss as module
 from mexma_cli.objectives.mexma.loss import Mexma
 from mexma_cli.objectives.mexma.settings import Head, MexmaSettings
+from tests.objectives.formulas import info_nce
 from tests.objectives.pairs import views_of
 
 ONE_SIDE = {"symmetric": False, "alpha": 0.0, "gamma": 0.0}
@@ -134,11 +135,8 @@ def test_the_contrastive_term_compares_clean_vectors(see: Any, margin: float) ->
     seen = see(contrastive=1.0, margin=margin, temperature=0.1)
     assert seen.reached("contrastive") == seen.clean_vectors(torch.arange(16))
     firsts = seen.hidden.detach().numpy()[seen.clean.cu_seqlens[:-1].numpy()]
-    unit = firsts / np.linalg.norm(firsts, axis=1, keepdims=True)
-    rows = [side.numpy() for side in (seen.views.source_rows, seen.views.target_rows)]
-    logits = np.exp((unit[rows[0]] @ unit[rows[1]].T - margin * np.eye(8)) / 0.1)
-    of_both = [np.diag(logits) / logits.sum(axis=axis) for axis in (0, 1)]
-    expected = -np.log(of_both).mean()
+    source, target = (firsts[rows.numpy()] for rows in (seen.views.source_rows, seen.views.target_rows))
+    expected = np.mean(info_nce(source, target, 0.1, margin))
     assert float(seen.terms["contrastive"].detach()) == pytest.approx(expected, rel=1e-4)
 
 

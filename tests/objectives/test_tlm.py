@@ -16,6 +16,7 @@ from mexma_cli.objectives.contrastive import loss as module
 from mexma_cli.objectives.contrastive.loss import Contrastive
 from mexma_cli.objectives.contrastive.settings import ContrastiveSettings
 from mexma_cli.objectives.views import PairViews
+from tests.objectives.formulas import info_nce, log_softmax
 from tests.objectives.pairs import views_of
 
 Sentences = dict[str, list[str]]
@@ -78,8 +79,7 @@ def test_the_loss_is_the_checkpoints_own_at_masked_tokens(
             out = model(masked.input_ids[None, where], position_ids=masked.position_ids[None, where])
         logits[where] = out.logits[0].double().numpy()
     rows = logits[views.masked_tokens]
-    wanted = rows[np.arange(len(rows)), views.labels]
-    expected = (np.log(np.exp(rows).sum(axis=1)) - wanted).mean()
+    expected = -log_softmax(rows)[np.arange(len(rows)), views.labels].mean()
     assert len(rows) > 20
     assert float(terms["tlm"].detach()) == pytest.approx(expected, rel=1e-4)
 
@@ -149,10 +149,5 @@ def test_the_projection_is_tanh_of_a_layer(tiny_encoder: Path, sentences: Senten
     loss = float(objective(views)["contrastive"].detach())
     w, b = (p.detach().double().numpy() for p in objective.projection.dense.parameters())
     x, y = (np.tanh(encoder.embed(sentences[side]) @ w.T + b) for side in ("fra", "eng"))
-    cosines = (x / np.linalg.norm(x, axis=1, keepdims=True)) @ (
-        y / np.linalg.norm(y, axis=1, keepdims=True)
-    ).T
-    logits = (cosines - 0.1 * np.eye(8)) / 0.05
-    expected = (np.log(np.exp(logits).sum(axis=1)) - np.diag(logits)).mean()
-    assert loss == pytest.approx(expected, rel=1e-4)
+    assert loss == pytest.approx(info_nce(x, y, 0.05, 0.1)[0], rel=1e-4)
     assert objective.export() is encoder
