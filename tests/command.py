@@ -29,6 +29,7 @@ def fails(done: Result, code: int, *said: str) -> Result:
 
 
 def write(path: Path, *lines: str) -> Path:
-    """A text file with these lines."""
+    """A text file with these lines, in a folder that is made if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path

@@ -7,25 +7,15 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from mexma_cli.main import cli
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments], catch_exceptions=False)
-
-
-def write(path: Path, lines: list[str]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+from tests.command import fails, ok, run, write
 
 
 @pytest.fixture
 def folder(tmp_path: Path, sentences: dict[str, list[str]]) -> Path:
     """A FLORES-like folder of French and English."""
     for code in ("fra", "eng"):
-        write(tmp_path / f"flores/devtest/{code}_Latn.devtest", sentences[code])
+        write(tmp_path / f"flores/devtest/{code}_Latn.devtest", *sentences[code])
     return tmp_path / "flores"
 
 
@@ -37,14 +27,12 @@ def options(tiny_encoder: Path, tmp_path: Path) -> list[str]:
 def test_group() -> None:
     shown = run("eval", "--help")
     assert shown.exit_code == 0 and "xsimpp" in shown.stdout and "tatoeba" in shown.stdout
-    missing = run("eval", "xsimm", "x")
-    assert missing.exit_code == 2 and "Did you mean 'xsim'?" in missing.stderr
+    fails(run("eval", "xsimm", "x"), 2, "Did you mean 'xsim'?")
 
 
 def test_xsim(folder: Path, options: list[str], tmp_path: Path) -> None:
     kept = tmp_path / "xsim.json"
-    first = run("eval", "xsim", folder, *options, "-o", kept)
-    assert first.exit_code == 0, first.stderr
+    first = ok(run("eval", "xsim", folder, *options, "-o", kept))
     assert re.search(r"^fra_Latn +French +8 +\d +[\d.]+$", first.stdout, re.MULTILINE)
     again = run("eval", "xsim", folder, *options, "--json")
     assert json.loads(again.stdout) == json.loads(kept.read_text())
@@ -61,8 +49,8 @@ def test_duplicates_and_empty_lines(
     folder: Path, options: list[str], sentences: dict[str, list[str]]
 ) -> None:
     english, french = sentences["eng"], sentences["fra"]
-    write(folder / "devtest/eng_Latn.devtest", [*english, *english, "Nobody has this."])
-    write(folder / "devtest/fra_Latn.devtest", [*french, *french, ""])
+    write(folder / "devtest/eng_Latn.devtest", *english, *english, "Nobody has this.")
+    write(folder / "devtest/fra_Latn.devtest", *french, *french, "")
     found = json.loads(run("eval", "xsim", folder, "--cache", "none", "--json").stdout)
     assert found["scores"]["xsim"] == 0 < found["scores"]["xsim by row"]
     assert found["rows"][0]["sentences"] == 16 and found["rows"][0]["errors by row"] == 8
@@ -70,24 +58,27 @@ def test_duplicates_and_empty_lines(
 
 def test_augment_replaces_both_files_or_neither(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("It was 12 years ago.\n")
-    assert run("augment", tmp_path / "a.txt", "-o", tmp_path / "out").exit_code == 0
+    ok(run("augment", tmp_path / "a.txt", "-o", tmp_path / "out"))
     kinds = tmp_path / "out/a_errtype.txt.json"
     before = kinds.read_bytes()
     (tmp_path / "out/a_augmented.txt").unlink()
     (tmp_path / "out/a_augmented.txt/x").mkdir(parents=True)
     (tmp_path / "a.txt").write_text("There were 12 ships.\n")
-    failed = run("augment", tmp_path / "a.txt", "-o", tmp_path / "out")
-    assert failed.exit_code == 1 and "a_augmented.txt is a folder, not a file" in failed.stderr
+    fails(
+        run("augment", tmp_path / "a.txt", "-o", tmp_path / "out"),
+        1,
+        "a_augmented.txt is a folder, not a file",
+    )
     assert kinds.read_bytes() == before
 
 
 def test_augment_then_xsimpp(folder: Path, options: list[str], tmp_path: Path) -> None:
-    made = run("augment", folder / "devtest/eng_Latn.devtest", "-o", folder / "devtest_augmented", "--json")
-    assert made.exit_code == 0, made.stderr
+    made = ok(
+        run("augment", folder / "devtest/eng_Latn.devtest", "-o", folder / "devtest_augmented", "--json")
+    )
     counts = json.loads(made.stdout)
     assert counts.keys() == {"number", "entity", "causality"} and counts["causality"]["made"] > 0
-    shown = run("eval", "xsimpp", folder, *options)
-    assert shown.exit_code == 0, shown.stderr
+    shown = ok(run("eval", "xsimpp", folder, *options))
     assert re.search(r"^language .*xsim\+\+ .*causality .*misaligned$", shown.stdout, re.MULTILINE)
     before = (folder / "devtest_augmented/eng_Latn_augmented.devtest").read_bytes()
     run("augment", folder / "devtest/eng_Latn.devtest", "-o", folder / "devtest_augmented")
@@ -95,15 +86,14 @@ def test_augment_then_xsimpp(folder: Path, options: list[str], tmp_path: Path) -
 
 
 def test_nothing_to_change(tmp_path: Path) -> None:
-    write(tmp_path / "a.txt", ["It rains."])
-    result = run("augment", tmp_path / "a.txt", "-o", tmp_path / "out")
-    assert result.exit_code == 1 and "a.txt: no sentence has" in result.stderr
+    write(tmp_path / "a.txt", "It rains.")
+    fails(run("augment", tmp_path / "a.txt", "-o", tmp_path / "out"), 1, "a.txt: no sentence has")
     assert not (tmp_path / "out").exists()
 
 
 def test_tatoeba(tmp_path: Path, sentences: dict[str, list[str]]) -> None:
-    write(tmp_path / "t/tatoeba.fra-eng.fra", sentences["fra"])
-    write(tmp_path / "t/tatoeba.fra-eng.eng", sentences["eng"])
+    write(tmp_path / "t/tatoeba.fra-eng.fra", *sentences["fra"])
+    write(tmp_path / "t/tatoeba.fra-eng.eng", *sentences["eng"])
     shown = run("eval", "tatoeba", tmp_path / "t", "--cache", "none")
     assert re.search(r"^fra +8 +100.00 +100.00$", shown.stdout, re.MULTILINE)
     assert "DAP paper" not in shown.stdout  # LASER's French set has 1,000 pairs
@@ -113,31 +103,29 @@ def test_tatoeba(tmp_path: Path, sentences: dict[str, list[str]]) -> None:
 def test_bucc(tmp_path: Path, sentences: dict[str, list[str]]) -> None:
     for code in ("fra", "eng"):
         lines = [f"{code}-{row}\t{text}" for row, text in enumerate(sentences[code])]
-        write(tmp_path / f"fra-eng.{code}.tsv", lines)
-    write(tmp_path / "fra-eng.gold.tsv", [f"fra-{row}\teng-{row}" for row in range(6)])
+        write(tmp_path / f"fra-eng.{code}.tsv", *lines)
+    write(tmp_path / "fra-eng.gold.tsv", *(f"fra-{row}\teng-{row}" for row in range(6)))
     found = json.loads(run("eval", "bucc", tmp_path, "--cache", "none", "--json").stdout)
     assert found["scores"]["cosine f1"] == 100 and found["rows"][0]["gold"] == 6
     assert found["benchmark"] is None
 
 
 def test_mistakes(folder: Path, tmp_path: Path) -> None:
-    nowhere = run("eval", "xsim", tmp_path / "nowhere")
-    assert nowhere.exit_code == 1 and "nowhere: no such folder" in nowhere.stderr
+    fails(run("eval", "xsim", tmp_path / "nowhere"), 1, "nowhere: no such folder")
     (tmp_path / "file").write_text("")
-    unwritable = run("eval", "xsim", folder, "-o", tmp_path / "file/folder.json")
-    assert unwritable.exit_code == 1 and "file: the folder cannot be made" in unwritable.stderr
+    fails(
+        run("eval", "xsim", folder, "-o", tmp_path / "file/folder.json"), 1, "file: the folder cannot be made"
+    )
     text = folder / "devtest/fra_Latn.devtest"  # a forgotten name: what follows is a text
     before = text.read_bytes()
-    refused = run("eval", "xsim", "-o", text, folder)
-    assert refused.exit_code == 2 and "fra_Latn.devtest is not named .json" in refused.stderr
+    fails(run("eval", "xsim", "-o", text, folder), 2, "fra_Latn.devtest is not named .json")
     assert text.read_bytes() == before
 
 
 def test_report(folder: Path, options: list[str], tmp_path: Path) -> None:
     kept = tmp_path / "new" / "xsim.json"
     run("eval", "xsim", folder, *options, "-o", kept)
-    shown = run("report", kept, "-o", tmp_path / "page.html")
-    assert shown.exit_code == 0, shown.stderr
+    shown = ok(run("report", kept, "-o", tmp_path / "page.html"))
     assert shown.stdout.startswith(f"xsim ({kept})") and "fra_Latn" in shown.stdout
     assert "fra_Latn" in (tmp_path / "page.html").read_text()
     again = tmp_path / "again.json"
@@ -145,8 +133,6 @@ def test_report(folder: Path, options: list[str], tmp_path: Path) -> None:
     listed = json.loads(run("report", kept, again, "--json").stdout)
     assert [one["task"] for one in listed["results"]] == ["xsim", "xsim"]
     assert run("report", kept, "-o", tmp_path / "page.png").exit_code == 1
-    mixed = run("report", kept, tmp_path)
-    assert mixed.exit_code == 1 and "report on runs alone, or on results alone" in mixed.stderr
+    fails(run("report", kept, tmp_path), 1, "report on runs alone, or on results alone")
     (tmp_path / "other.json").write_text("{}")
-    other = run("report", tmp_path / "other.json")
-    assert other.exit_code == 1 and "other.json is no result" in other.stderr
+    fails(run("report", tmp_path / "other.json"), 1, "other.json is no result")

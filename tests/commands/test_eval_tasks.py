@@ -8,24 +8,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.evaluation import xnli
 from mexma_cli.evaluation.readers.aligned import language_list
 from mexma_cli.evaluation.tokens import CLASSES
-from mexma_cli.main import cli
+from tests import command
+from tests.command import fails, ok
 from tests.evaluation.given import put
 
 
 def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(cli, ["eval", *(str(argument) for argument in arguments), "--cache", "none"])
+    return command.run("eval", *map(str, arguments), "--cache", "none")
 
 
 def measured(*arguments: str | Path) -> tuple[Any, str]:
     """The result that a command prints, and what it says on stderr."""
-    done = run(*arguments, "--json")
-    assert done.exit_code == 0, done.output
+    done = ok(run(*arguments, "--json"))
     return json.loads(done.stdout), done.stderr
 
 
@@ -95,8 +95,11 @@ def test_folds_that_cannot_be_cut_are_found_before_the_work(tmp_path: Path) -> N
     for name, count in (("MR.tsv", 40), ("MPQA.tsv", 12), ("SST2.train.tsv", 4), ("SST2.dev.tsv", 4)):
         rows = [f"{n % 2}\tfilm {n}" for n in range(count)]
         (tmp_path / name).write_text("\n".join(rows), encoding="utf-8")
-    done = run("senteval", tmp_path, "--model", tmp_path / "no encoder", "--kfold", 4)
-    assert done.exit_code == 1 and "SST2: a class has 2 examples, too few for 4 folds" in done.stderr
+    fails(
+        run("senteval", tmp_path, "--model", tmp_path / "no encoder", "--kfold", 4),
+        1,
+        "SST2: a class has 2 examples, too few for 4 folds",
+    )
     (tmp_path / "SST2.test.tsv").write_text("0\ta\n1\tb\n")  # dev, then test: no folds
     done = run("senteval", tmp_path, "--model", tmp_path / "no encoder", "--kfold", 4)
     assert "MPQA: a class has 6 examples, too few for 4 folds" in done.stderr
@@ -119,20 +122,17 @@ def test_tokens(tiny_encoder: Path, aligned: Path) -> None:
     # These depend on the encoder's tokeniser: the page compares results of equal settings.
     assert not result["settings"].keys() & {"queries", "tokens"}
     assert result["benchmark"] is None  # not FLORES-200: nothing published beside it
-    missing = run("tokens", aligned, "--langs", "deu", "--model", tiny_encoder)
-    assert missing.exit_code == 1 and "deu" in missing.stderr
+    fails(run("tokens", aligned, "--langs", "deu", "--model", tiny_encoder), 1, "deu")
 
 
 def test_tokens_of_nothing(tiny_encoder: Path, tmp_path: Path) -> None:
     put(tmp_path, {"eng.txt": "\n\n", "fra.txt": "\n\n"})
-    done = run("tokens", tmp_path, "--model", tiny_encoder)
-    assert done.exit_code == 1 and "no token to look for" in done.stderr
+    fails(run("tokens", tmp_path, "--model", tiny_encoder), 1, "no token to look for")
 
 
 @pytest.mark.parametrize("command", ["tokens", "attention"])
 def test_pooling_has_no_part_in_tokens_and_attention(command: str, aligned: Path) -> None:
-    done = run(command, aligned, "--pooling", "mean")
-    assert done.exit_code == 2 and "--pooling is for sentence vectors" in done.stderr
+    fails(run(command, aligned, "--pooling", "mean"), 2, "--pooling is for sentence vectors")
 
 
 def test_attention_with_a_picture(tiny_encoder: Path, aligned: Path, tmp_path: Path) -> None:
@@ -147,10 +147,16 @@ def test_attention_with_a_picture(tiny_encoder: Path, aligned: Path, tmp_path: P
     assert result["scores"]["entropy"] == pytest.approx(mean)
     assert picture.stat().st_size > 5000
 
-    empty = run("attention", aligned, "--model", tiny_encoder, "--picture", picture, "--sentence", "")
-    assert empty.exit_code == 1 and "has no token" in empty.stderr
-    wrong = run("attention", aligned, "--model", tiny_encoder, "--picture", tmp_path / "a.bmp")
-    assert wrong.exit_code == 1 and "a picture can be" in wrong.stderr
+    fails(
+        run("attention", aligned, "--model", tiny_encoder, "--picture", picture, "--sentence", ""),
+        1,
+        "has no token",
+    )
+    fails(
+        run("attention", aligned, "--model", tiny_encoder, "--picture", tmp_path / "a.bmp"),
+        1,
+        "a picture can be",
+    )
     assert run("attention", aligned, "--sentence", "A cat.").exit_code == 2
 
 
@@ -170,8 +176,10 @@ def test_the_picture_of_attention_comes_first(
 
 @pytest.mark.parametrize("command", ["tokens", "attention"])
 def test_sentences_that_are_cut_are_counted(command: str, tiny_encoder: Path, aligned: Path) -> None:
-    done = run(command, aligned, "--model", tiny_encoder, "--max-tokens", "4")
-    assert done.exit_code == 0 and "16 sentences were cut to 4 tokens" in done.stderr
+    assert (
+        "16 sentences were cut to 4 tokens"
+        in ok(run(command, aligned, "--model", tiny_encoder, "--max-tokens", "4")).stderr
+    )
 
 
 def test_attention_is_compared_over_the_papers_languages(tiny_encoder: Path, tmp_path: Path) -> None:
@@ -229,8 +237,7 @@ def test_xnli(tiny_encoder: Path, tmp_path: Path) -> None:
     rows = [f"It rains {n}.\t{classes[n % 3]} it is\t{classes[n % 3]}" for n in range(30)]
     put(tmp_path, {"XNLI-MT-1.0/multinli.train.en.tsv": "\n".join(["premise\thypo\tlabel", *rows])})
     model = ("--model", tiny_encoder)
-    missing = run("xnli", tmp_path, *model)
-    assert missing.exit_code == 1 and "no xnli.test.tsv or xnli.test.jsonl" in missing.stderr
+    fails(run("xnli", tmp_path, *model), 1, "no xnli.test.tsv or xnli.test.jsonl")
     for ignored in (("--max-tokens", 64), ("--pooling", "mean"), ("--prefix", "query: ")):
         refused = run("xnli", tmp_path, *model, *ignored)
         assert refused.exit_code == 2 and f"{ignored[0]} is for sentences" in refused.stderr
