@@ -33,7 +33,7 @@ COMMANDS = {
     "score": "Score each line of an existing bitext.",
     "search": "Find the best target of every query.",
     "knn": "Find the neighbours of two texts, and keep them.",
-    "tune": "Find the best score threshold, from a gold list or planted pairs.",
+    "tune": "Find the best score threshold, from a gold list or from the scores alone.",
     "eval": "Measure an encoder on the papers' benchmarks.",
     "augment": "Make hard negatives for xsim++ of an English text.",
     "convert": "Exchange vectors with other tools (LASER, NumPy).",

@@ -18,7 +18,9 @@ import pytest
 from click.testing import CliRunner
 
 from mexma_cli import __version__
+from mexma_cli.knn.faiss_index import SIZES
 from mexma_cli.main import COMMANDS, cli
+from mexma_cli.mining.match import RETRIEVALS
 from tests.processes import Program
 
 ROOT = Path(__file__).parent.parent
@@ -239,6 +241,26 @@ def test_options_in_the_pages_exist() -> None:
             f"{page}: mexma {words[0]} {word}" for word in words if word[0] == "-" and word not in known
         ]
     assert not wrong
+
+
+def test_tables_of_the_guide_are_current() -> None:
+    """The indexes of `--index auto`, the retrievals, the options and the keys of `objective`."""
+    text = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
+
+    def column(head: str, place: int = 0) -> list[str]:
+        (rows,) = re.findall(rf"^\| {head} \|.*\n\|[- |]+\n((?:\|.*\n)+)", text, re.MULTILINE)
+        return [row.split("|")[place + 1].strip() for row in rows.splitlines()]
+
+    sizes = [f"{most:,}" if most < 1e6 else f"{most // 10**6} million" for most, _ in SIZES]
+    assert column("lines of a side, at most") == [*sizes[:-1], "more"]
+    assert column("lines of a side, at most", 1) == [f"`{index}`" for _, index in SIZES]
+    assert [f"`{name}`" for name in RETRIEVALS if name != "all"] == column("`--retrieval`")
+    page = (ROOT / "docs/recipes.md").read_text(encoding="utf-8")
+    keys = re.findall(r"`(\w+)`", " ".join(column("key")))
+    assert len(keys) > 10 and [key for key in keys if f"| `{key}` |" not in page] == []
+    known = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    options = re.findall(r"^\| `(--[\w-]+)", text, re.MULTILINE)
+    assert len(options) > 10 and [option for option in options if f" {option} " not in known] == []
 
 
 def test_every_command_is_in_the_readme() -> None:
