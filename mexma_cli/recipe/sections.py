@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, SerializeAsAny, model_validator
 
+from mexma_cli import languages
 from mexma_cli.recipe.registry import ObjectiveSettings
 from mexma_cli.recipe.section import Section
 
@@ -31,7 +32,8 @@ class Corpus(Section):
     format: Literal["tsv", "aligned", "opus", "mtdata"]
     """tsv: one file of pairs; aligned: two files of lines; opus: Moses zips or files; mtdata: its folders."""
     languages: tuple[str, ...] = Field(min_length=1)
-    """Where it is left out: those of `data.languages`, and the corpus is `optional`."""
+    """Where it is left out: those of `data.languages`, and the corpus is `optional`. Of more languages than
+    `data.languages` has, these are taken."""
     target: str = "eng_Latn"
     """Language of the other side, the same in the whole corpus."""
     path: str | None = None
@@ -71,13 +73,13 @@ class Data(Section):
     store: str
     """Where `prepare` writes the tokenised pairs."""
     languages: tuple[str, ...] = ()
-    """Of the corpora that list none themselves."""
+    """Where given, no others are taken; a corpus that lists none itself is searched for all of them."""
     codes: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """opus, mtdata: a language -> how files spell it, where that is not a usual code for it."""
     cap_per_language: int = Field(0, ge=0)
     """At most so many pairs a language over all corpora, filled in the order of the corpora (0: all)."""
     minimum_per_language: int = Field(0, ge=0)
-    """Up to so many pairs a language are made up from the corpora with `top_up`."""
+    """Up to so many pairs a language are made up from the corpora with `top_up`; 0: these are not used."""
     max_tokens: int = Field(200, ge=3)
     """With <s> and </s> (paper section 7.5); not more than the encoder takes."""
     min_chars: int = Field(1, ge=0)
@@ -110,13 +112,24 @@ class Data(Section):
     @model_validator(mode="after")
     def _limits_fit_together(self) -> Data:
         topping = [corpus.name for corpus in self.corpora if corpus.top_up]
-        if topping and not self.minimum_per_language:
+        if topping and "minimum_per_language" not in self.model_fields_set:
             raise ValueError(f"corpus {topping[0]!r}: `top_up` needs `data.minimum_per_language`")
         if self.minimum_per_language and not topping:
             raise ValueError("`minimum_per_language` needs a corpus with `top_up: true`")
         if 0 < self.cap_per_language < self.minimum_per_language:
             raise ValueError("`minimum_per_language` is above `cap_per_language`")
         return self
+
+    def taken(self, corpus: Corpus) -> tuple[str, ...]:
+        """The languages that are taken from a corpus, as it spells them.
+
+        Raises:
+            MexmaError: A language is unknown.
+        """
+        if corpus.top_up and not self.minimum_per_language:
+            return ()
+        wanted = set(map(languages.resolve, self.languages or corpus.languages))
+        return tuple(code for code in corpus.languages if languages.resolve(code) in wanted)
 
     def resolve(self, path: str) -> Path:
         """A path of the recipe, seen from `root`."""

@@ -278,7 +278,6 @@ def test_circles_are_shown(tmp_path: Path) -> None:
         ),
         ({"extends": "81langs", "objective": {"gamma": "x"}}, r"`objective\.gamma`: .* \(is 'x'\)"),
         ({"extends": "81langs", "data": {"codes": {"deu_Latn": "de"}}}, r"`data\.codes\.deu_Latn`"),
-        ({"extends": "81langs", "data": {"minimum_per_language": 0}}, "needs `data.minimum_per_language`"),
         ({"extends": "81langs", "data": {"cap_per_language": 10}}, "is above `cap_per_language`"),
         ({"extends": "81langs", "data": {"corpora": []}}, "`data.corpora`"),
     ],
@@ -298,6 +297,29 @@ def test_languages_of_all_corpora_that_list_none(raw: Raw, tmp_path: Path) -> No
     a, b = load(written(tmp_path, raw)).data.corpora
     assert (a.languages, a.optional) == (("fra", "spa"), True)
     assert (b.languages, b.optional) == (("deu",), False)
+
+
+def test_published_recipes_are_narrowed() -> None:
+    data = load("systems/dap", ["data.languages=[fra,deu_Latn,swh]"]).data
+    taken = {corpus.name: data.taken(corpus) for corpus in data.corpora}
+    assert taken.pop("CCMatrix") == ("swh_Latn",), "which lists its own"
+    assert len(taken) == 5 and set(taken.values()) == {("fra", "deu_Latn", "swh")}
+    data = load("mini", ["data.languages=[hrv_Latn,fra_Latn]"]).data
+    assert {corpus.name: data.taken(corpus) for corpus in data.corpora} == {
+        "tatoeba": ("fra_Latn",),
+        "tatoeba_hbs": ("hrv_Latn",),
+        "tico": ("fra_Latn",),
+        "stories": ("fra_Latn",),
+        "bible": ("fra_Latn", "hrv_Latn"),
+    }
+
+
+def test_the_top_up_is_switched_off(raw: Raw, tmp_path: Path) -> None:
+    data = load("81langs", ["data.minimum_per_language=0"]).data
+    assert [corpus.name for corpus in data.corpora if not data.taken(corpus)] == ["NLLB"]
+    raw["data"]["corpora"][0]["top_up"] = True  # and no minimum: forgotten
+    with pytest.raises(MexmaError, match=r"needs `data\.minimum_per_language`"):
+        load(written(tmp_path, raw))
 
 
 @pytest.mark.parametrize(("name", "languages"), [("81langs", 80), ("90langs", 89)])

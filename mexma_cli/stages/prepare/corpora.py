@@ -132,18 +132,21 @@ def find_bitexts(data: Data) -> tuple[list[Bitext], list[MexmaError]]:
 
     Returns:
         The bitexts, of which those of an `optional` corpus may have no files; and what is missing: files of
-        corpora that are not optional, and languages that no corpus has.
+        corpora that are not optional, and languages that no corpus lists or has.
 
     Raises:
         MexmaError: A mistake in the recipe itself: a name, a language code, no `{lang}`.
     """
     bitexts: dict[Path, Bitext] = {}
     missing: list[MexmaError] = []
+    listed_somewhere = {languages.resolve(code) for corpus in data.corpora for code in corpus.languages}
+    for code in data.languages:
+        if languages.resolve(code) not in listed_somewhere:
+            missing.append(MexmaError(f"`data.languages` has {code}, and no corpus of the recipe lists it"))
     for corpus in data.corpora:
         _check(corpus)
         listed = None if corpus.format in ("tsv", "aligned") else _Listing(data, corpus)
-        for language in corpus.languages:
-            languages.resolve(language)
+        for language in data.taken(corpus):
             bitext = (
                 _named(data, corpus, language, missing)
                 if listed is None

@@ -240,7 +240,9 @@ def open_stores(recipe: Recipe) -> list[TokenisedPairs]:
 def _places(recipe: Recipe) -> list[tuple[Corpus, Path]]:
     """Every corpus in every language, and its store."""
     data = recipe.data
-    return [(one, store_path(data, one.name, language)) for one in data.corpora for language in one.languages]
+    return [
+        (one, store_path(data, one.name, language)) for one in data.corpora for language in data.taken(one)
+    ]
 
 
 def _trainer(

@@ -73,6 +73,11 @@ def test_caps_and_top_up_are_in_the_plan(tmp_path: Path) -> None:
         ("good", "fra_Latn"): 30,
         ("good", "deu_Latn"): 30,
     }
+    narrow = {"languages": ("deu_Latn", "ita_Latn"), "minimum_per_language": 0}
+    corpora = [corpus.model_copy(update={"languages": ("deu_Latn", "spa_Latn")}) for corpus in data.corpora]
+    found = look(data.model_copy(update=narrow | {"corpora": tuple(corpora)}))
+    assert [(row.corpus, row.language) for row in found.corpora] == [("good", "deu_Latn")]
+    assert found.missing == ["`data.languages` has ita_Latn, and no corpus of the recipe lists it"]
 
 
 def test_large_files_are_estimated(tmp_path: Path) -> None:

@@ -206,4 +206,4 @@ def test_a_language_that_a_corpus_or_all_lack(opus: Path, start: dict[str, Any])
     assert "more like this" not in caught.value.message, "one complaint for all languages"
     corpora = [OPUS[0], OPUS[1] | {"languages": ["deu_Latn"]}]
     with pytest.raises(MexmaError, match=r"opus/Two.*: no pair of files for deu_Latn and eng_Latn"):
-        prepare(recipe(opus, start, corpora=corpora, languages=["fra_Latn"], exclude=[]))
+        prepare(recipe(opus, start, corpora=corpora, languages=["fra_Latn", "deu_Latn"], exclude=[]))
