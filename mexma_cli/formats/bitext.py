@@ -55,14 +55,34 @@ class MinedPair(NamedTuple):
     target_mean: float = 0.0
 
 
+class AlignedPair(NamedTuple):
+    """Sentences of two documents that are translations of each other, joined by spaces, and where they stand.
+
+    Lines are counted from 1, in the document's file. Those of one side are empty where nothing of the other
+    document is the translation of this side. Documents have no name where there is one on each side.
+    """
+
+    score: float
+    source: str
+    target: str
+    source_document: str
+    target_document: str
+    source_lines: tuple[int, ...]
+    target_lines: tuple[int, ...]
+
+
+Pair = MinedPair | AlignedPair
+
+
 class BitextFormat(ABC):
     """A format of sentence pairs with their scores.
 
     Attributes:
         name: As in `mexma mine --format`.
         endings: Of the files that are of this format without being asked for, before the compression's.
-        ids: Whether line numbers, ranks, cosine and means are written: where they are ``wanted``
-            (`--with-ids`), ``always`` or ``never``.
+        ids: Whether all is written that is known of a pair (line numbers, and ranks, cosine and means, or
+            documents): where it is ``wanted`` (`--with-ids`), ``always`` or ``never``.
+        alignments_only: Whether it holds the alignments of documents, and no pairs that `mexma mine` found.
         by_language: Whether the two sides are told apart by their languages.
         two_files: Whether the sides are written to a file each.
         about: What is written, for the help.
@@ -72,6 +92,7 @@ class BitextFormat(ABC):
     name: ClassVar[str]
     endings: ClassVar[tuple[str, ...]] = ()
     ids: ClassVar[Literal["wanted", "always", "never"]]
+    alignments_only: ClassVar[bool] = False
     by_language: ClassVar[bool] = False
     two_files: ClassVar[bool] = False
     about: ClassVar[str]
@@ -83,13 +104,13 @@ class BitextFormat(ABC):
 
     @abstractmethod
     def write(
-        self, pairs: Iterable[MinedPair], languages: tuple[str, str], with_ids: bool = False
+        self, pairs: Iterable[Pair], languages: tuple[str, str], with_ids: bool = False
     ) -> Iterator[Chunk]:
         """The text of the files, with the number of sentences that had to be changed.
 
         Args:
             languages: FLORES-200 codes of source and target.
-            with_ids: Line numbers, ranks, cosine and means too, where `ids` is ``wanted``.
+            with_ids: All that is known of a pair, where `ids` is ``wanted``.
         """
 
     def recognises(self, line: str) -> bool:
@@ -124,19 +145,24 @@ def bitext_format(format_: type[BitextFormat]) -> type[BitextFormat]:
 
 
 @cache
-def formats() -> Mapping[str, BitextFormat]:
-    """All formats of this folder by name, the default one first."""
+def formats(alignments: bool = False) -> Mapping[str, BitextFormat]:
+    """The formats of this folder by name, the default one first.
+
+    Args:
+        alignments: Those of alignments alone, too.
+    """
     folder = __package__ or ""
     for module in pkgutil.iter_modules(import_module(folder).__path__):
         import_module(f"{folder}.{module.name}")
-    return {name: _FOUND[name] for name in sorted(_FOUND, key=lambda name: (name != DEFAULT, name))}
+    names = sorted(_FOUND, key=lambda name: (name != DEFAULT, name))
+    return {name: _FOUND[name] for name in names if alignments or not _FOUND[name].alignments_only}
 
 
 def format_of(path: Path | None, written: Sequence[str] = ()) -> str:
     """The format that a file's name says; the default one for names that say none, and for stdout (None).
 
     Args:
-        written: The formats that are written; all, if there are none.
+        written: The formats that are written; all of pairs, if there are none.
 
     Raises:
         MexmaError: The name says a format that is not written.
@@ -144,11 +170,11 @@ def format_of(path: Path | None, written: Sequence[str] = ()) -> str:
     if path is None:
         return DEFAULT
     suffix = Path(plain_name(path.name)).suffix.lower()
-    found = next((name for name, found in formats().items() if suffix in found.endings), DEFAULT)
-    chosen = written or list(formats())
+    known, chosen = formats(alignments=True), written or list(formats())
+    found = next((name for name in known if suffix in known[name].endings), DEFAULT)
     if suffix in OTHER_FORMATS or found not in chosen:
-        endings = [ending for name in chosen for ending in formats()[name].endings]
-        asked = [f"--format {name}" for name in chosen if not formats()[name].endings]
+        endings = [ending for name in chosen for ending in known[name].endings]
+        asked = [f"--format {name}" for name in chosen if not known[name].endings]
         ways = " or ".join([", ".join(endings), *asked])
         raise MexmaError(f"{path}: pairs are not written as {suffix}", f"what is written: {ways}")
     return found
@@ -165,7 +191,8 @@ def outputs_of(
     Raises:
         MexmaError: The format needs two languages, and they are not stated, or not different.
     """
-    if formats()[name].by_language and (UNSTATED in languages or languages[0] == languages[1]):
+    found = formats(alignments=True)[name]
+    if found.by_language and (UNSTATED in languages or languages[0] == languages[1]):
         said = "are not stated" if UNSTATED in languages else f"are both {languages[0]}"
         raise MexmaError(
             f"{name} tells the sides apart by their languages, and these {said}",
@@ -173,7 +200,7 @@ def outputs_of(
         )
     if path is None or str(path) == "-":
         return []
-    return formats()[name].files(path, languages)
+    return found.files(path, languages)
 
 
 def read_scored(lines: Iterable[str], where: str) -> Iterator[ScoredPair]:

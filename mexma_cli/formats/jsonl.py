@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import BitextFormat, MinedPair, ScoredPair, bitext_format
+from mexma_cli.formats.bitext import BitextFormat, Pair, ScoredPair, bitext_format
 from mexma_cli.formats.tsv import one_field, shortened
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _HINT = "the first line is an object, so each must be one as `mexma mine --forma
 
 @bitext_format
 class Jsonl(BitextFormat):
-    """One JSON object a line, with the names of a `MinedPair`; sentences stay as they are."""
+    """One JSON object a line, named as in `MinedPair` or `AlignedPair`; sentences stay as they are."""
 
     name = "jsonl"
     endings = (".jsonl",)
@@ -29,7 +29,7 @@ class Jsonl(BitextFormat):
     about = "an object a line, its sentences as they are"
 
     def write(
-        self, pairs: Iterable[MinedPair], languages: tuple[str, str], with_ids: bool = False
+        self, pairs: Iterable[Pair], languages: tuple[str, str], with_ids: bool = False
     ) -> Iterator[Chunk]:
         for pair in pairs:
             yield (json.dumps(pair._asdict(), ensure_ascii=False) + "\n",), 0

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from mexma_cli.formats.bitext import BitextFormat, MinedPair, bitext_format
+from mexma_cli.formats.bitext import BitextFormat, Pair, bitext_format
 from mexma_cli.formats.tsv import one_field
 from mexma_cli.text.compression import plain_name, split_ending
 
@@ -37,7 +37,7 @@ class Moses(BitextFormat):
         return [path.with_name(f"{stem}.{name}{ending}") for name in names]
 
     def write(
-        self, pairs: Iterable[MinedPair], languages: tuple[str, str], with_ids: bool = False
+        self, pairs: Iterable[Pair], languages: tuple[str, str], with_ids: bool = False
     ) -> Iterator[Chunk]:
         for pair in pairs:
             source, target = one_field(pair.source), one_field(pair.target)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
 from mexma_cli import __version__
-from mexma_cli.formats.bitext import BitextFormat, MinedPair, bitext_format
+from mexma_cli.formats.bitext import BitextFormat, Pair, bitext_format
+from mexma_cli.formats.tsv import shown
 from mexma_cli.languages import UNSTATED, resolve
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Tmx(BitextFormat):
     by_language = True
 
     def write(
-        self, pairs: Iterable[MinedPair], languages: tuple[str, str], with_ids: bool = False
+        self, pairs: Iterable[Pair], languages: tuple[str, str], with_ids: bool = False
     ) -> Iterator[Chunk]:
         tags = [quoteattr(bcp47(code)) for code in languages]
         header = (
@@ -42,10 +43,10 @@ class Tmx(BitextFormat):
         )
         yield (f'<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4">\n{header}\n<body>\n',), 0
         for number, pair in enumerate(pairs, 1):
-            values = zip(MinedPair._fields, pair, strict=True)
+            values = zip(pair._fields, pair, strict=True)
             known = [(name, value) for name, value in values if name not in ("source", "target")]
             properties = "".join(
-                f'<prop type="x-{name.replace("_", "-")}">{value}</prop>'
+                f'<prop type="x-{name.replace("_", "-")}">{_FORBIDDEN.sub("", escape(shown(value)))}</prop>'
                 for name, value in (known if with_ids else known[:1])
             )
             clean = [_FORBIDDEN.sub("", sentence) for sentence in (pair.source, pair.target)]

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import BitextFormat, MinedPair, ScoredPair, bitext_format
+from mexma_cli.formats.bitext import AlignedPair, BitextFormat, MinedPair, Pair, ScoredPair, bitext_format
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _BREAKS = re.compile(r"[\t\n\r]")
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
+_WITH_IDS = tuple(len(pair._fields) for pair in (MinedPair, AlignedPair))
+"""The numbers of columns where all is written that is known of a pair."""
 _OTHERS = {"{": "JSONL", "<": "XML"}
 """The format of a line that begins with one of these and is no TSV."""
 
@@ -32,14 +34,13 @@ class Tsv(BitextFormat):
     about = "score TAB source TAB target, as LASER writes it, without a header"
 
     def write(
-        self, pairs: Iterable[MinedPair], languages: tuple[str, str], with_ids: bool = False
+        self, pairs: Iterable[Pair], languages: tuple[str, str], with_ids: bool = False
     ) -> Iterator[Chunk]:
         return tsv_lines(pair if with_ids else pair[:3] for pair in pairs)
 
     def read(self, lines: Iterator[str], where: str) -> Iterator[ScoredPair]:
         for number, line in enumerate(lines, 1):
-            columns, with_ids = "score, source, target", len(MinedPair._fields)
-            score, source, target = _fields(line, 3, where, number, columns, with_ids)[:3]
+            score, source, target = _fields(line, 3, where, number, "score, source, target", _WITH_IDS)[:3]
             value = _number(score)
             if value is None or not math.isfinite(value):
                 raise MexmaError(
@@ -63,8 +64,13 @@ def tsv_lines(rows: Iterable[Sequence[Any]]) -> Iterator[Chunk]:
     """
     for score, source, target, *more in rows:
         left, right = one_field(source), one_field(target)
-        line = f"{float(score)}\t{left}\t{right}" + "".join(f"\t{value}" for value in more) + "\n"
+        line = f"{float(score)}\t{left}\t{right}" + "".join(f"\t{shown(value)}" for value in more) + "\n"
         yield (line,), (left != source) + (right != target)
+
+
+def shown(value: Any) -> str:
+    """What is known of a pair as it stands in a field: several lines as ``3,4``."""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else one_field(str(value))
 
 
 def one_field(sentence: str) -> str:
@@ -114,7 +120,7 @@ def _without_scores(lines: Iterator[str], where: str) -> Iterator[str]:
                 "expected 3 (score, source, target) as in line 1"
             )
         # A tab too many in other lines is left to the reader, which may undo quoting.
-        with_ids = len(fields) == columns == len(MinedPair._fields)
+        with_ids = len(fields) == columns in _WITH_IDS
         yield "\t".join(fields[1:3] if with_ids else fields[1:])
 
 
@@ -126,12 +132,12 @@ def _number(field: str) -> float | None:
 
 
 def _fields(
-    line: str, wanted: int, where: str, number: int, columns: str, also: int | None = None
+    line: str, wanted: int, where: str, number: int, columns: str, also: Sequence[int] = ()
 ) -> list[str]:
     fields = line.split("\t")
     if '"' in line:
-        fields = _unquoted(fields, line, fits=len(fields) in (wanted, also))
-    if len(fields) not in (wanted, also):
+        fields = _unquoted(fields, line, fits=len(fields) in (wanted, *also))
+    if len(fields) not in (wanted, *also):
         raise MexmaError(
             f"{where}, line {number}: {counted(len(fields), 'tab-separated field')}, "
             f"expected {wanted} ({columns}): {shortened(line)}",

@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import lzma
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import MinedPair, ScoredPair, format_of, formats, outputs_of, read_scored
+from mexma_cli.formats.bitext import (
+    AlignedPair,
+    MinedPair,
+    Pair,
+    ScoredPair,
+    format_of,
+    formats,
+    outputs_of,
+    read_scored,
+    read_sides,
+)
 from mexma_cli.formats.tsv import read_pairs, tsv_lines
 from mexma_cli.text.writing import Chunk, write_chunks
 
@@ -22,8 +33,8 @@ LANGUAGES = ("fra_Latn", "eng_Latn")
 sentence = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\t\0"), max_size=30)
 
 
-def written(name: str, pairs: list[MinedPair], with_ids: bool = False) -> list[Chunk]:
-    return list(formats()[name].write(pairs, LANGUAGES, with_ids))
+def written(name: str, pairs: Sequence[Pair], with_ids: bool = False) -> list[Chunk]:
+    return list(formats(alignments=True)[name].write(pairs, LANGUAGES, with_ids))
 
 
 def test_tabs_and_line_breaks_become_spaces_and_are_counted() -> None:
@@ -231,5 +242,30 @@ def test_other_formats_are_one_file(tmp_path: Path) -> None:
 
 def test_the_formats_of_the_folder_are_found_and_no_ending_means_two() -> None:
     assert list(formats()) == ["tsv", "jsonl", "moses", "tmx"]
-    endings = [ending for found in formats().values() for ending in found.endings]
+    assert list(formats(alignments=True)) == ["tsv", "jsonl", "moses", "tmx", "vecalign"]
+    endings = [ending for found in formats(alignments=True).values() for ending in found.endings]
     assert len(set(endings)) == len(endings)
+
+
+ALIGNED = AlignedPair(0.5, "a\tb c", "d", "news\t1", "n1", (3, 4), (2,))
+
+
+def test_alignments_have_their_documents_and_lines() -> None:
+    assert written("tsv", [ALIGNED]) == [(("0.5\ta b c\td\n",), 1)]
+    (((line,), _),) = written("tsv", [ALIGNED], with_ids=True)
+    assert line == "0.5\ta b c\td\tnews 1\tn1\t3,4\t2\n"
+    assert list(read_scored([line[:-1]], "f")) == [ScoredPair(0.5, "a b c", "d", 1)]
+    assert list(read_sides([line[:-1]], "f")) == [("a b c", "d")]
+    (((line,), _),) = written("jsonl", [ALIGNED])
+    assert json.loads(line) == {**ALIGNED._asdict(), "source_lines": [3, 4], "target_lines": [2]}
+    (_, ((unit,), _), _) = written("tmx", [ALIGNED._replace(source_document="a&b")], with_ids=True)
+    assert '<prop type="x-source-document">a&amp;b</prop>' in unit
+    assert '<prop type="x-source-lines">3,4</prop>' in unit
+
+
+def test_vecalign_counts_lines_from_0_and_has_sentences_without_a_translation() -> None:
+    alone = AlignedPair(0.0, "", "d", "", "", (), (7,))
+    assert written("vecalign", [ALIGNED, alone]) == [
+        (("[2, 3]:[1]:0.5:news 1:n1\n",), 0),
+        (("[]:[6]:0.0\n",), 0),
+    ]
