@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -44,8 +44,8 @@ class DocumentPairs:
         self, keep_source: np.ndarray, keep_target: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The kept rows, int64 ascending, of both documents of each pair."""
-        source = _Grouped(self.source, keep_source, self.documents[0])
-        target = _Grouped(self.target, keep_target, self.documents[1])
+        source = RowsByDocument(self.source, keep_source, self.documents[0])
+        target = RowsByDocument(self.target, keep_target, self.documents[1])
         for own, other in self.pairs.tolist():
             rows, columns = source.rows(own), target.rows(other)
             if len(rows) and len(columns):
@@ -71,18 +71,31 @@ class DocumentPairs:
         Raises:
             MexmaError: with both numbers.
         """
-        for path, lines, wanted, name in zip(
-            self.paths, (self.source, self.target), rows, names, strict=True
-        ):
-            if len(lines) != wanted:
-                raise MexmaError(
-                    f"{path} has {len(lines):,} lines, {name} has {wanted:,}",
-                    "line n of the one must be the document id of line n of the other",
-                )
+        check_lines(self.paths[0], len(self.source), rows[0], names[0])
+        check_lines(self.paths[1], len(self.target), rows[1], names[1])
 
 
-class _Grouped:
-    """Kept rows by document."""
+def check_lines(path: Path, lines: int, wanted: int, name: str) -> None:
+    """Refuse a file of document ids, of so many lines, that are not one a line of the text `name`.
+
+    Raises:
+        MexmaError: with both numbers.
+    """
+    if lines != wanted:
+        raise MexmaError(
+            f"{path} has {lines:,} lines, {name} has {wanted:,}",
+            "line n of the one must be the document id of line n of the other",
+        )
+
+
+class RowsByDocument:
+    """Kept rows by document.
+
+    Args:
+        documents: int [rows], the document of every row.
+        keep: bool [rows].
+        count: How many documents there are.
+    """
 
     def __init__(self, documents: np.ndarray, keep: np.ndarray, count: int) -> None:
         kept = np.flatnonzero(keep)
@@ -90,11 +103,14 @@ class _Grouped:
         self._starts = np.searchsorted(documents[self._rows], np.arange(count + 1))
 
     def rows(self, document: int) -> np.ndarray:
+        """Those of a document, int64, ascending."""
         return self._rows[self._starts[document] : self._starts[document + 1]]
 
 
 def read_documents(source: Path, target: Path, pairs: Path | None = None) -> DocumentPairs:
     """Read document ids, one a line, and which of them are paired: equal ones, or those that `pairs` names.
+
+    A line may have more than the id behind a tab, such as a sentence's place in its document.
 
     Args:
         pairs: a file of lines `source id TAB target id`; an id can be in several.
@@ -102,35 +118,56 @@ def read_documents(source: Path, target: Path, pairs: Path | None = None) -> Doc
     Raises:
         MexmaError: a line without an id, a pair with an unknown one, or no pair at all.
     """
-    sides = [_read_ids(path) for path in (source, target)]
-    (source_lines, source_ids), (target_lines, target_ids) = sides
-    if pairs is None:
-        found = [(place, target_ids[name]) for name, place in source_ids.items() if name in target_ids]
-        if not found:
-            raise MexmaError(
-                f"{source} and {target} have no document id in common",
-                "--document-pairs names the documents that belong together if their ids differ",
-            )
-    else:
-        found = _read_pairs(pairs, (source, target), (source_ids, target_ids))
-    table = np.unique(np.array(found, dtype=np.int32), axis=0)
-    alone = (len(ids) - len(np.unique(table[:, side])) for side, ids in enumerate((source_ids, target_ids)))
+    (source_lines, source_ids), (target_lines, target_ids) = map(read_ids, (source, target))
+    table, alone = pair_documents((source_ids, target_ids), (source, target), pairs)
     return DocumentPairs(
         source=source_lines,
         target=target_lines,
         pairs=table,
         documents=(len(source_ids), len(target_ids)),
-        alone=(next(alone), next(alone)),
+        alone=alone,
         paths=(source, target),
     )
 
 
-def _read_ids(path: Path) -> tuple[np.ndarray, dict[str, int]]:
-    """The document of every line, numbered as they come, int32 [lines], and the numbers."""
+def pair_documents(
+    ids: tuple[Mapping[str, int], Mapping[str, int]], sides: tuple[Path, Path], pairs: Path | None = None
+) -> tuple[np.ndarray, tuple[int, int]]:
+    """Which documents belong together, int32 [n, 2], each pair once, sorted; and how many are in no pair.
+
+    Args:
+        ids: The documents' numbers by their ids.
+        sides: Where they are, for messages.
+        pairs: As for `read_documents`.
+
+    Raises:
+        MexmaError: A pair with an unknown id, or no pair at all.
+    """
+    if pairs is None:
+        found = [(place, ids[1][name]) for name, place in ids[0].items() if name in ids[1]]
+        if not found:
+            raise MexmaError(
+                f"{sides[0]} and {sides[1]} have no document id in common",
+                "--document-pairs names the documents that belong together if their ids differ",
+            )
+    else:
+        found = _read_pairs(pairs, sides, ids)
+    table = np.unique(np.array(found, dtype=np.int32), axis=0)
+    source, target = (len(own) - len(np.unique(table[:, side])) for side, own in enumerate(ids))
+    return table, (source, target)
+
+
+def read_ids(path: Path) -> tuple[np.ndarray, dict[str, int]]:
+    """The document of every line, numbered as they come, int32 [lines], and the numbers.
+
+    Raises:
+        MexmaError: A line without an id, or no line.
+    """
     numbers: dict[str, int] = {}
 
     def documents() -> Iterator[int]:
-        for line, name in enumerate(read_lines(path), 1):
+        for line, row in enumerate(read_lines(path), 1):
+            name = row.partition("\t")[0]
             if is_blank(name):
                 raise MexmaError(f"{path}, line {line}: no document id", "every line needs one")
             yield numbers.setdefault(name, len(numbers))
@@ -142,7 +179,7 @@ def _read_ids(path: Path) -> tuple[np.ndarray, dict[str, int]]:
 
 
 def _read_pairs(
-    path: Path, sides: tuple[Path, Path], ids: tuple[dict[str, int], dict[str, int]]
+    path: Path, sides: tuple[Path, Path], ids: tuple[Mapping[str, int], Mapping[str, int]]
 ) -> list[tuple[int, int]]:
     found = []
     names = "source id, target id"

@@ -164,7 +164,10 @@ def filtered(
         if settings.top is not None and not settings.drop_copies:
             found = _counted(found, slice(settings.top), dropped, "top")
     with clock("texts"):
-        texts = KeptTexts(source, found.source), KeptTexts(target, found.target)
+        texts = (
+            KeptTexts(source.sentences(), found.source),
+            KeptTexts(target.sentences(), found.target),
+        )
     if settings.drop_copies:
         with clock("filtering"):
             found = _without_copies(found, texts, dropped)

@@ -4,34 +4,33 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from itertools import islice
 
 import numpy as np
 
-from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.temporary import temporary_space
 
 _LINES = 1 << 16
 
 
 class KeptTexts:
-    """The sentences of some rows of a store: 16 bytes of memory each, the text in a temporary file.
-
-    The store is read once, from its start to its end.
+    """The sentences of some rows of a text: 16 bytes of memory each, the text in a temporary file.
 
     Args:
+        sentences: Those of all rows, of a store or file; read once, in order.
         rows: int64 [n], in any order, repeated or not.
 
     Raises:
-        MexmaError: the temporary disk is full, or the store's sentences are damaged.
+        MexmaError: the temporary disk is full, or the sentences are damaged.
     """
 
-    def __init__(self, store: EmbeddingStore, rows: np.ndarray) -> None:
+    def __init__(self, sentences: Iterator[str], rows: np.ndarray) -> None:
         self._rows = np.unique(rows)
         self._ends = np.zeros(len(self._rows) + 1, dtype=np.int64)
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this object
         with temporary_space():
-            self._fill(store)
+            self._fill(sentences)
 
     def take(self, rows: np.ndarray) -> list[str]:
         """The sentences of some of the rows, in their order."""
@@ -43,8 +42,8 @@ class KeptTexts:
             for start, end in zip(starts, ends, strict=True)
         ]
 
-    def _fill(self, store: EmbeddingStore) -> None:
-        sentences, first, done = store.sentences(), 0, 0
+    def _fill(self, sentences: Iterator[str]) -> None:
+        first = done = 0
         while done < len(self._rows) and (block := list(islice(sentences, _LINES))):
             until = int(np.searchsorted(self._rows, first + len(block)))
             chosen = [block[row].encode("utf-8") for row in (self._rows[done:until] - first).tolist()]

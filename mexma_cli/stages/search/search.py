@@ -89,7 +89,7 @@ def hit_lines(
 def _hit_rows(
     queries: EmbeddingStore, target: EmbeddingStore, hits: Hits
 ) -> Iterator[tuple[float, str, str, int]]:
-    texts = KeptTexts(target, hits.rows[hits.rows >= 0])
+    texts = KeptTexts(target.sentences(), hits.rows[hits.rows >= 0])
     sentences = queries.sentences()
     for start in range(0, queries.rows, _BLOCK):
         rows = hits.rows[start : start + _BLOCK]
@@ -141,7 +141,7 @@ def nearest(store: EmbeddingStore, vector: np.ndarray, top: int) -> list[tuple[f
         rows = np.flatnonzero((cosines >= least) & (cosines > -np.inf))
         rows = rows[np.lexsort((rows, -cosines[rows]))]
         best: dict[str, float] = {}
-        for row, text in zip(rows.tolist(), KeptTexts(store, rows).take(rows), strict=True):
+        for row, text in zip(rows.tolist(), KeptTexts(store.sentences(), rows).take(rows), strict=True):
             if not is_blank(text):
                 best.setdefault(text, float(cosines[row]))
         if len(best) >= top or looked_at == store.rows:

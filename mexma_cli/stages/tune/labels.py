@@ -41,7 +41,10 @@ class Labels:
         """(pair, source, target) of some pairs."""
         found = self._pairs.take(np.array(places, dtype=np.int64))
         rows = found.source, found.target
-        sides = (KeptTexts(store, side).take(side) for store, side in zip(self._stores, rows, strict=True))
+        sides = (
+            KeptTexts(store.sentences(), side).take(side)
+            for store, side in zip(self._stores, rows, strict=True)
+        )
         return zip(places, *sides, strict=True)
 
     def add(self, place: int, answer: str, source: str, target: str) -> None:
@@ -97,7 +100,7 @@ class Labels:
             lines = np.array([rows[side] for rows in said], dtype=np.int64)
             if not ((lines >= 0) & (lines < store.rows)).all():
                 raise self._of_other_texts()
-            texts = KeptTexts(store, lines).take(lines)
+            texts = KeptTexts(store.sentences(), lines).take(lines)
             if any(one_field(text) != kept[side] for text, kept in zip(texts, said.values(), strict=True)):
                 raise self._of_other_texts()
 

@@ -63,3 +63,10 @@ class TestBadInput:
         assert "the other way round" in str(error.hint)
         self.fails("line 1: 1 tab-separated field", source, target, write(tmp_path, "r", "1 A"))
         self.fails("e is empty", source, target, write(tmp_path, "e"))
+
+
+def test_a_line_may_say_where_in_its_document_the_sentence_is(tmp_path: Path) -> None:
+    source = write(tmp_path, "s", "A\t0\t12", "A\t13\t20", "B\t0\t4")
+    assert read_documents(source, write(tmp_path, "t", "B", "A")).pairs.tolist() == [[0, 1], [1, 0]]
+    with pytest.raises(MexmaError, match="s, line 1: no document id"):
+        read_documents(write(tmp_path, "s", "\t0\t12"), source)

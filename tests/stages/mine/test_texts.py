@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,21 +12,6 @@ from hypothesis import strategies as st
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.mine import texts
 from mexma_cli.stages.mine.texts import KeptTexts
-from mexma_cli.store.embeddings import EmbeddingStore
-
-
-class Lines:
-    """All of a store that is needed here."""
-
-    def __init__(self, lines: list[str]) -> None:
-        self.lines = lines
-
-    def sentences(self) -> Iterator[str]:
-        return iter(self.lines)
-
-
-def store(lines: list[str]) -> EmbeddingStore:
-    return cast(EmbeddingStore, Lines(lines))
 
 
 @given(data=st.data(), block=st.integers(1, 9))
@@ -36,7 +20,7 @@ def test_gives_the_sentences_of_rows_in_any_order(data: st.DataObject, block: in
     rows = np.array(data.draw(st.lists(st.integers(0, len(lines) - 1))), dtype=np.int64)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(texts, "_LINES", block)
-        kept = KeptTexts(store(lines), rows)
+        kept = KeptTexts(iter(lines), rows)
     assert kept.take(rows) == [lines[row] for row in rows]
     assert kept.take(rows[::-1]) == [lines[row] for row in rows[::-1]]
 
@@ -48,4 +32,4 @@ def test_a_full_temporary_disk_is_a_message(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
     with pytest.raises(MexmaError, match="no space left for temporary files in"):
-        KeptTexts(store(["some text"]), np.array([0]))
+        KeptTexts(iter(["some text"]), np.array([0]))
