@@ -62,7 +62,7 @@ def knn(source: np.ndarray | EmbeddingStore, target: np.ndarray | EmbeddingStore
 
 def mine(
     source: Text,
-    target: Text,
+    target: Text | None = None,
     *,
     encoder: str | SentenceEncoder | None = None,
     within: tuple[str | Path, str | Path] | None = None,
@@ -73,7 +73,7 @@ def mine(
 
     Args:
         source: A store, or a text, which is embedded on the way.
-        target: The same.
+        target: The same. None: the pairs are those within the source, paraphrases and near-copies.
         encoder: For texts: a name or a loaded encoder. Default: that of the other side if this is a store,
             else the bundled `mini`.
         within: Two files with the document of every line; only documents of the same name are searched.
@@ -108,8 +108,9 @@ def mine(
     elif document_pairs is not None:
         raise TypeError("document_pairs goes with within")
     with ExitStack() as stack:
-        first, second = open_inputs(stack, [_path(source), _path(target)], _choice(encoder))
-        return mine_stores(first, second, wanted, documents=documents)
+        texts = [_path(source)] if target is None else [_path(source), _path(target)]
+        stores = open_inputs(stack, texts, _choice(encoder))
+        return mine_stores(stores[0], stores[-1], wanted, documents=documents)
 
 
 def score(

@@ -56,7 +56,7 @@ def _format_help() -> str:
 
 @click.command("mine")
 @click.argument("source", type=click.Path(path_type=Path, allow_dash=True))
-@click.argument("target", type=click.Path(path_type=Path, allow_dash=True))
+@click.argument("target", type=click.Path(path_type=Path, allow_dash=True), required=False)
 @search_options
 @margin_option
 @neighbourhood_option
@@ -104,7 +104,7 @@ def _format_help() -> str:
 @no_verify_option
 def command(
     source: Path,
-    target: Path,
+    target: Path | None,
     neighbours: Path | None,
     documents: DocumentFiles | None,
     output: Path | None,
@@ -121,7 +121,8 @@ def command(
 
     Both are embedding stores (`mexma embed` makes them) or text files, one sentence a line, `-` for stdin,
     which are embedded on the way with --model. Lines that occur more than once in a file count once; empty
-    lines never pair.
+    lines never pair. With SOURCE alone, or twice the same: the paraphrases and near-copies in it, each pair
+    once and no sentence with itself.
 
     \b
     Examples:
@@ -129,9 +130,13 @@ def command(
       mexma mine fra.txt.gz eng.txt.gz -o pairs.tsv.gz
       mexma mine fra.emb eng.emb --drop-copies --format moses -o corpus.gz --report run.json
       mexma mine fra.emb eng.emb --within fra.docs eng.docs --all-candidates --with-ids
+      mexma mine fra.emb --threshold 1.3 -o paraphrases.tsv
     """
-    paths = (source, target)
-    check_inputs(paths)
+    paths = (source, target or source)
+    alone = paths[0] == paths[1]
+    check_inputs((source,) if target is None else paths)
+    if alone and documents is not None:
+        raise click.UsageError("--within is for two texts: documents of one are paired with the other's.")
     if neighbours is not None:
         searching = search.index != "exact" or search.memory is not None or dry_run
         if searching or (is_typed("device") and all(map(is_store, paths))):
@@ -149,9 +154,9 @@ def command(
         raise click.UsageError(f"--format {kind} writes two files: name them with --output.")
     settings = _settings(kind=kind, search=search, **choices)
     if dry_run:
-        print_estimate(paths, settings.k, search, encoder)
+        print_estimate(paths, settings.k + alone, search, encoder)
         return
-    languages = language_of(source, source_lang), language_of(target, target_lang)
+    languages = language_of(source, source_lang), language_of(paths[1], target_lang)
     files = outputs_of(output, kind, languages)
     if not files and str(report) == "-":
         raise click.UsageError("The pairs go to stdout: --report needs a file, or the pairs do (-o).")

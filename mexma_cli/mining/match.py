@@ -91,15 +91,15 @@ def match(
     if retrieval not in RETRIEVALS:
         raise ValueError(f"retrieval {retrieval!r} is none of {', '.join(RETRIEVALS)}")
     if retrieval == "all":
-        return _sorted(_all(neighbours, kind, background, threshold))
+        return best_first(_all(neighbours, kind, background, threshold))
     sides = list(best_of_each(neighbours, kind, background))
     if retrieval == "max":
         threshold = 0.0 if threshold is None else threshold
         found = _one_to_one(sides, len(neighbours.backward_ids))
     elif retrieval == "intersect":
-        found = _sorted(sides[0].take(_mutual(sides[0], sides[1], len(neighbours.backward_ids))))
+        found = best_first(sides[0].take(_mutual(sides[0], sides[1], len(neighbours.backward_ids))))
     else:
-        found = _sorted(sides[retrieval == "backward"])
+        found = best_first(sides[retrieval == "backward"])
     return found if threshold is None else found.above(threshold)
 
 
@@ -291,7 +291,8 @@ def _joined(parts: list[Candidates], below: int) -> Candidates:
     return Candidates(*columns, below=below)
 
 
-def _sorted(pairs: Candidates) -> Candidates:
+def best_first(pairs: Candidates) -> Candidates:
+    """The pairs sorted by (score descending, source row, target row)."""
     return pairs.take(_order(pairs))
 
 

@@ -205,7 +205,6 @@ class TestBadInput:
         self.fails(2, "'cosine' is not one of 'ratio', 'distance', 'absolute'", *pair, "--margin", "cosine")
         self.fails(2, "is not one of", *pair, "--retrieval", "best")
         self.fails(2, "0 is not in the range", *pair, "-k", "0")
-        self.fails(2, "Missing argument 'TARGET'", pair[0])
         self.fails(2, "--all-candidates is instead of", *pair, "--all-candidates", "--retrieval", "max")
         self.fails(2, "0 is not in the range", *pair, "--top", "0")
         self.fails(2, "name them with --output", *pair, "--format", "moses")
@@ -371,3 +370,21 @@ class TestTexts:
         assert run("mine", "-", "-").exit_code == 2
         assert run("mine", *pair, "--model", tiny_encoder).exit_code == 2
         assert run("mine", source, target, "--source-lang", "xx").exit_code == 1
+
+
+def test_of_one_text_its_paraphrases_each_once(tmp_path: Path) -> None:
+    lines = ["a hat", "the hat", "a dog", "", "a hat", "that dog", "a fish"]
+    vectors = np.eye(5)[[0, 0, 1, 4, 0, 1, 2]] + 0.05 * np.random.default_rng(0).standard_normal((7, 5))
+    store = raw_store(tmp_path, "s", lines, vectors)
+    wanted = [["a dog", "that dog", "3", "6"], ["the hat", "a hat", "2", "5"]]
+    kept = tmp_path / "s.knn"
+    ok(run("knn", store, store, "-k", 3, "-o", kept))
+    for names in ([store], [store, store], [store, "--neighbours", kept]):
+        result = run("mine", *names, "-k", 2, "--margin", "absolute", "--threshold", 0.9, "--with-ids")
+        assert result.exit_code == 0, result.output
+        rows = [line.split("\t") for line in result.stdout.splitlines()]
+        assert sorted(row[1:5] for row in rows) == wanted
+        assert "of the same text" not in result.stderr
+    text = tmp_path / "s.docs"
+    text.write_text("1\n" * 7)
+    fails(run("mine", store, "--within", text, text), 2, "--within is for two texts")

@@ -48,19 +48,19 @@ def mine_files(
     """
     started = time.monotonic()
     with only_process(job.files), ExitStack() as stack:
-        stores = open_inputs(stack, job.paths, encoder, languages=job.languages, on_progress=on_embedding)
-        source, target = stores
+        paths = job.paths[:1] if job.one_text else job.paths
+        stores = open_inputs(stack, paths, encoder, languages=job.languages, on_progress=on_embedding)
+        source, target = stores[0], stores[-1]
         if job.documents is not None:
             job.documents.check_lines((source.rows, target.rows), job.names)
         seconds = {"opening": time.monotonic() - started}
         known = searched = None
+        k = job.settings.k + job.one_text  # of a text in itself every sentence finds itself, too
         if job.neighbours is not None:
-            known = read_neighbours(job.neighbours, source, target, job.settings.k)
+            known = read_neighbours(job.neighbours, source, target, k)
         elif job.files:
             searched = job.files[0]
-        journal = stack.enter_context(
-            journal_beside(searched, (source, target), job.settings.k, job.settings.search)
-        )
+        journal = stack.enter_context(journal_beside(searched, (source, target), k, job.settings.search))
         mined = mine(
             source,
             target,

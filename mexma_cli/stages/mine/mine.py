@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import MinedPair
 from mexma_cli.knn.exact import Neighbours
 from mexma_cli.mining.filters import copy_reason
 from mexma_cli.mining.margin import means
 from mexma_cli.mining.match import Candidates, Details, details, match
+from mexma_cli.mining.one_text import match_one_text, others
 from mexma_cli.mining.restricted import restricted_search
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
 from mexma_cli.stages.knn.search import SearchResult, SearchSettings, search
@@ -97,10 +99,11 @@ def mine(
     """Find the pairs of two stores.
 
     Lines that occur more than once in a file count once, as with LASER's --unify, or with documents once in
-    each; empty lines never pair.
+    each; empty lines never pair. Of a store and itself, the pairs within that text: no sentence pairs with
+    itself, and each pair comes once.
 
     Args:
-        neighbours: of the two stores, if they are known already.
+        neighbours: of the two stores, if they are known already; k + 1 of a store in itself.
         documents: only sentences of documents that are paired here make pairs. Neighbourhoods stay those of
             the whole text, so a pair scores the same with and without.
         journal: Where the search is kept while it runs.
@@ -110,19 +113,24 @@ def mine(
             of other texts.
     """
     check_comparable(source, target)
-    _warn_of_one_text(source, target)
+    one_text = source.path.samefile(target.path)
+    if one_text and documents is not None:
+        raise MexmaError(f"{source.path} is searched in itself: documents are paired between two texts")
+    if not one_text:
+        _warn_of_one_text(source, target)
     if documents is not None:
         documents.check_lines((source.rows, target.rows), (str(source.path), str(target.path)))
     settings = settings or MineSettings()
     clock = Clock()
     with clock("reading"):
         keep_source, source_counts = filter_rows(source)
-        keep_target, target_counts = filter_rows(target)
+        keep_target, target_counts = (keep_source, source_counts) if one_text else filter_rows(target)
     if neighbours is None:
         with clock("neighbours"):
             keep = keep_source, keep_target
-            neighbours = search((source, target), settings.k, keep, settings.search, journal, on_progress)
-    nearest = neighbours.neighbours
+            k = settings.k + one_text
+            neighbours = search((source, target), k, keep, settings.search, journal, on_progress)
+    nearest = others(neighbours.neighbours, settings.k) if one_text else neighbours.neighbours
     background: tuple[np.ndarray, np.ndarray] | None = None
     pool: Neighbours = nearest
     twins = None
@@ -136,7 +144,8 @@ def mine(
             wanted = settings.k if settings.retrieval == "all" else 1  # the others look at the best alone
             pool = restricted_search(source, target, rows, wanted, background, settings.margin)
     with clock("matching"):
-        found = match(pool, settings.margin, settings.retrieval, settings.threshold, background=background)
+        how = settings.margin, settings.retrieval, settings.threshold
+        found = match_one_text(pool, *how) if one_text else match(pool, *how, background=background)
     chosen, texts, dropped = filtered(found, source, target, settings, clock)
     for store in (source, target):
         store.check_unchanged()

@@ -28,7 +28,7 @@ class MiningJob:
     """What is mined, how, and where to.
 
     Attributes:
-        paths: Source and target, stores or texts.
+        paths: Source and target, stores or texts; twice the same for the pairs within one text.
         languages: FLORES-200 codes of both.
         files: Of the format; none for stdout.
         kind: The format's name.
@@ -45,6 +45,11 @@ class MiningJob:
     documents: DocumentPairs | None = None
     neighbours: Path | None = None
     report: Path | None = None
+
+    @property
+    def one_text(self) -> bool:
+        """Whether pairs within one text are wanted."""
+        return self.paths[0] == self.paths[1]
 
     @property
     def names(self) -> tuple[str, str]:
