@@ -64,7 +64,7 @@ def work(mode: str, recipe_path: Path, workers: int) -> None:
     from mexma_cli.recipe import load
     from mexma_cli.stages.prepare.corpora import find_bitexts
     from mexma_cli.stages.prepare.selection import select
-    from mexma_cli.text.clean import PairFilter
+    from mexma_cli.text.rules import PairRules
 
     if mode == "prepare":
         from mexma_cli.stages.prepare.prepare import prepare
@@ -74,7 +74,13 @@ def work(mode: str, recipe_path: Path, workers: int) -> None:
     if mode == "select":
         with tempfile.TemporaryDirectory(dir=recipe.run) as folder:
             for bitext in find_bitexts(recipe.data)[0]:
-                select(bitext, PairFilter(), recipe.data.cap_per_language, Path(folder), lambda: None)
+                select(
+                    bitext,
+                    PairRules({"missing": 0, "long": 1000, "ratio": 3}),
+                    recipe.data.cap_per_language,
+                    Path(folder),
+                    lambda: None,
+                )
     else:
         prepare(recipe, workers=workers)
     print(json.dumps({"seconds": time.perf_counter() - start, "mb": _peak(), "before": before}))

@@ -117,8 +117,8 @@ def kind(annotation: Any, one: bool) -> str:
         *others, last = (f"`{part}`" for part in parts)
         return f"{', '.join(others)} or {last}" if others else last
     if origin in (Union, UnionType):
-        (plain,) = (part for part in parts if part is not NoneType)
-        return f"{kind(plain, one)} or null"
+        plain = [kind(part, one) for part in parts if part is not NoneType]
+        return " or ".join(plain + ["null"] * (NoneType in parts))
     if origin is dict:
         return f"section of {kind(parts[1], one=False)}"
     if origin is tuple and parts[-1] is not ...:

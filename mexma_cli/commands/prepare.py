@@ -74,7 +74,7 @@ def command(
     elif as_json:
         _print_json(reports)
     else:
-        click.echo(table(reports))
+        click.echo(table(reports, settings.data))
 
 
 def _print_json(rows: Iterable[CorpusReport | PlannedCorpus]) -> None:
@@ -144,11 +144,13 @@ def _aligned(rows: Sequence[list[str]], names: int) -> list[str]:
     return [f"{line}  {row[-1]}".rstrip() for line, row in zip(lines, rows, strict=True)]
 
 
-def table(reports: list[CorpusReport]) -> str:
+def table(reports: list[CorpusReport], data: Data) -> str:
     """The reports as aligned columns, with a line of sums."""
-    from mexma_cli.text.clean import REASONS
+    from mexma_cli.stages.prepare.language import rules_of
+    from mexma_cli.text.rules import RULES
 
-    reasons = [reason for reason in REASONS if any(report.dropped.get(reason) for report in reports)]
+    limits = rules_of(data)
+    reasons = [reason for reason in RULES if any(report.dropped.get(reason) for report in reports)]
     counts = [
         [
             report.read,
@@ -166,7 +168,7 @@ def table(reports: list[CorpusReport]) -> str:
     rows.append(["all", "", *(f"{sum(column):,}" for column in zip(*counts, strict=True)), ""])
     lines = _aligned(rows, 2)
     if reasons:
-        lines += ["", *(f"{reason}: {REASONS[reason]}" for reason in reasons)]
+        lines += ["", *(f"{reason}: {RULES[reason].says(limits.get(reason))}" for reason in reasons)]
     if any(report.truncated for report in reports):
         lines.append(("" if reasons else "\n") + "cut: sentences shortened to max_tokens, and kept")
     return "\n".join(lines)

@@ -88,6 +88,8 @@ class Data(Section):
     """Pairs with a side of more characters are dropped."""
     max_length_ratio: float = Field(3.0, ge=0)
     """Longer side over shorter side in characters, each plus 10 (0: no limit)."""
+    rules: dict[str, bool | float] = Field(default_factory=dict)
+    """More rules of `mexma filter`, by name: a limit, or `true` for the usual one."""
     drop_duplicates: bool = True
     """Of equal pairs in a corpus and language, one is kept."""
     exclude: tuple[str, ...] = ()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import NamedTuple
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -25,41 +24,43 @@ _WRITTEN_IN = {
 """ISO 15924 codes that stand for several scripts of Unicode's, or with characters of another one."""
 
 
-class Characters(NamedTuple):
+class Characters:
     """The characters of N sentences, one behind the other, each sentence with a line end behind it.
 
-    Attributes:
-        points: uint32 [C], code points.
-        kinds: uint8 [C].
-        ends: int64 [N], where the line ends are.
-        counts: int64 [N, KINDS], without the line ends.
-    """
-
-    points: np.ndarray
-    kinds: np.ndarray
-    ends: np.ndarray
-    counts: np.ndarray
-
-    def rows(self, places: np.ndarray) -> np.ndarray:
-        """The sentences that characters are in, by their places."""
-        return np.searchsorted(self.ends, places)
-
-
-def characters(sentences: Sequence[str], script: str | None = None) -> Characters:
-    """Look at sentences, at about 100 MB of text a second.
+    What is not asked for is not computed; all of it takes a second for about 100 MB of text.
 
     Args:
         script: ISO 15924 (``Cyrl``), the script of OWN letters; without one all letters are FOREIGN.
     """
-    text = "\n".join(sentences) + "\n"
-    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-    lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences)) + 1
-    ends = np.cumsum(lengths) - 1
-    kinds = _kinds(script)[points]
-    keys = np.repeat(np.arange(0, KINDS * len(sentences), KINDS), lengths) + kinds
-    counts = np.bincount(keys, minlength=KINDS * len(sentences)).reshape(-1, KINDS)
-    counts[:, SPACE] -= 1
-    return Characters(points, kinds, ends, counts)
+
+    def __init__(self, sentences: Sequence[str], script: str | None = None) -> None:
+        self._sentences, self._script = sentences, script
+        self.lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
+        """int64 [N]."""
+
+    @cached_property
+    def points(self) -> np.ndarray:
+        """Code points, uint32 [characters and line ends]."""
+        text = "\n".join(self._sentences) + "\n"
+        return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+
+    @cached_property
+    def kinds(self) -> np.ndarray:
+        """The kind of every character, uint8."""
+        return _kinds(self._script)[self.points]
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """int64 [N, KINDS], without the line ends."""
+        size = KINDS * len(self._sentences)
+        keys = np.repeat(np.arange(0, size, KINDS), self.lengths + 1) + self.kinds
+        counts = np.bincount(keys, minlength=size).reshape(-1, KINDS)
+        counts[:, SPACE] -= 1
+        return counts
+
+    def rows(self, places: np.ndarray) -> np.ndarray:
+        """The sentences that characters are in, by their places."""
+        return np.searchsorted(np.cumsum(self.lengths + 1) - 1, places)
 
 
 @lru_cache(maxsize=16)

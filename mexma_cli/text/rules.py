@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,8 +26,10 @@ from mexma_cli.text.characters import (
     SPACE,
     SYMBOL,
     Characters,
-    characters,
 )
+from mexma_cli.text.copies import copy_reason
+from mexma_cli.text.hashes import fold
+from mexma_cli.text.numbers import shared_numbers
 
 Limits = Mapping[str, float]
 """The rules that are on, by name, with their limits."""
@@ -40,8 +42,8 @@ class Rule:
     Attributes:
         name: As in options, and the reason code in tables and files.
         about: What is dropped; ``{}`` stands for the limit.
-        of: What it looks at: one sentence (of a pair, either side), a pair, or a pair and all before it.
-            ``reading``: a stage gives the reason itself, and the rule cannot be turned off.
+        of: What it looks at: one sentence (of a pair, either side), a pair, or all that came before, too.
+            ``reading``: a stage gives the reason itself, and the rule cannot be turned on or off.
         limit: Where nothing says another one; None for a rule without a limit.
         on: Without being asked for, in `split` and `filter`.
     """
@@ -61,6 +63,8 @@ RULES = {
     rule.name: rule
     for rule in (
         Rule("missing", "nothing but white space"),
+        Rule("malformed", "no TAB in the line", of="reading"),
+        Rule("other part", "the corpus's `keep` file names another part for the line", of="reading"),
         Rule("short", "fewer than {} characters", limit=3),
         Rule("long", "more than {} characters", limit=1000),
         Rule(
@@ -81,6 +85,17 @@ RULES = {
         Rule("letters", "letters are less than {} of the characters but spaces", limit=0.5),
         Rule("script", "letters of the language's script are less than {} of the letters", limit=0.3),
         Rule("repeated-words", "different words are less than {} of ten words or more", limit=0.25),
+        Rule("ratio", "one side is more than {} times as long as the other", of="pair", limit=3),
+        Rule("excluded", "a sentence of an `exclude` file, but for case, spaces, punctuation", of="pair"),
+        Rule("copy", "both sides are the same, or but for case, numbers and a few letters", of="pair"),
+        Rule("numbers", "of the numbers in digits less than {} are on both sides", of="pair", limit=0.5),
+        Rule("low-score", "the score is below {}, or there is none", of="pair", limit=1, on=False),
+        Rule("high-score", "the score is above {}", of="pair", limit=1.25, on=False),
+        Rule("duplicate", "the same sentence or pair came before", of="corpus"),
+        Rule("duplicate-source", "the same source came before", of="corpus", on=False),
+        Rule("duplicate-target", "the same target came before", of="corpus", on=False),
+        Rule("cap", "the corpus or the language has more pairs than its cap", of="reading"),
+        Rule("no tokens", "a side has no tokens", of="reading"),
     )
 }
 """All rules by name, in the order in which they are tried: what breaks several has the first one's reason."""
@@ -89,6 +104,9 @@ CODES = {name: code for code, name in enumerate(RULES, 1)}
 """The number of a rule in arrays of codes, uint8; 0 is none."""
 NAMES = ["", *RULES]
 """The other way round."""
+
+SMOOTHING = 10
+"""Characters added to both sides before the ratio of their lengths, so that short sentences may differ."""
 
 _MOJIBAKE = re.compile("[ÂÃ][\u0080-\u00bf]|â€|Ð[\u0080-\u00bf]Ñ|ï»¿")
 _HTML = re.compile(r"</?[A-Za-z][^<>]{0,300}>|<!--|&(?:[A-Za-z]{2,8}|#[0-9]{1,6}|#x[0-9A-Fa-f]{1,5});")
@@ -174,11 +192,77 @@ class SentenceRules:
         codes = np.zeros(len(sentences), dtype=np.uint8)
         if not len(sentences):
             return codes
-        found = characters(sentences, self._script)
+        found = Characters(sentences, self._script)
         for name in reversed(self._limits):
             codes[_BROKEN_BY[name](sentences, found, self._limits[name])] = CODES[name]
         return codes
 
+
+class PairRules:
+    """The rules of pairs, and of the sentences on both sides.
+
+    Args:
+        limits: The rules that are on; those that need more than a pair are passed over.
+        scripts: Of source and target, as in `SentenceRules`.
+        excluded: `fold` hashes of the sentences that `excluded` drops.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        scripts: tuple[str | None, str | None] = (None, None),
+        excluded: Set[int] = frozenset(),
+    ) -> None:
+        self._source, self._target = (SentenceRules(limits, script) for script in scripts)
+        self._limits = {name: limit for name, limit in limits.items() if RULES[name].of == "pair"}
+        self._excluded = excluded
+
+    def codes(
+        self, sources: Sequence[str], targets: Sequence[str], scores: Sequence[float] = ()
+    ) -> np.ndarray:
+        """The first rule that each of N pairs breaks; sentences are without white space at the ends.
+
+        Args:
+            scores: N, or none.
+
+        Returns:
+            uint8 [N]: `CODES`; 0 for the pairs that keep all rules.
+        """
+        first, second = self._source.codes(sources), self._target.codes(targets)
+        either = np.minimum(first, second)
+        codes = np.where(either, either, np.maximum(first, second))
+        broken: Sequence[bool] | np.ndarray
+        for name, limit in self._limits.items():
+            rows = np.flatnonzero(codes == 0)
+            if name == "excluded":
+                broken = [
+                    fold(sources[row]) in self._excluded or fold(targets[row]) in self._excluded
+                    for row in (rows.tolist() if self._excluded else ())
+                ]
+            elif name in _SCORES:
+                values = np.array(scores)[rows] if len(scores) else np.full(len(rows), np.nan)
+                broken = _SCORES[name](values, limit)
+            else:
+                breaks = _PAIRS[name]
+                broken = [breaks(sources[row], targets[row], limit) for row in rows.tolist()]
+            codes[rows[np.flatnonzero(broken)]] = CODES[name]
+        return codes
+
+
+def _unlike_lengths(source: str, target: str, limit: float) -> bool:
+    shorter, longer = sorted((len(source), len(target)))
+    return longer + SMOOTHING > limit * (shorter + SMOOTHING)
+
+
+_PAIRS: dict[str, Callable[[str, str, float], bool]] = {
+    "ratio": _unlike_lengths,
+    "copy": lambda source, target, limit: copy_reason(source, target) is not None,
+    "numbers": lambda source, target, limit: shared_numbers(source, target) < limit,
+}
+_SCORES: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
+    "low-score": lambda scores, limit: ~(scores >= limit),
+    "high-score": lambda scores, limit: scores > limit,
+}
 
 _Breaks = Callable[[Sequence[str], Characters, float], np.ndarray]
 """Sentences, their characters, a limit: bool [N], or the places of the sentences that break the rule."""
@@ -190,7 +274,7 @@ def _letters(found: Characters) -> np.ndarray:
 
 def _visible(found: Characters) -> np.ndarray:
     """Characters but spaces."""
-    return found.counts.sum(axis=1) - found.counts[:, SPACE]
+    return found.lengths - found.counts[:, SPACE]
 
 
 def _script(sentences: Sequence[str], found: Characters, limit: float) -> np.ndarray:
@@ -208,7 +292,7 @@ def _words(found: Characters) -> np.ndarray:
     """Words of each sentence, int64 [N]."""
     space = found.kinds == SPACE
     last = ~space[:-1] & space[1:]
-    return np.bincount(found.rows(np.flatnonzero(last)), minlength=len(found.ends))
+    return np.bincount(found.rows(np.flatnonzero(last)), minlength=len(found.lengths))
 
 
 def _long_word(sentences: Sequence[str], found: Characters, limit: float) -> np.ndarray:
@@ -253,9 +337,9 @@ def _encoding(sentences: Sequence[str], found: Characters, limit: float) -> np.n
 
 
 _BROKEN_BY: dict[str, _Breaks] = {
-    "missing": lambda sentences, found, limit: _visible(found) == 0,
-    "short": lambda sentences, found, limit: found.counts.sum(axis=1) < limit,
-    "long": lambda sentences, found, limit: found.counts.sum(axis=1) > limit,
+    "missing": lambda sentences, found, limit: found.lengths == 0,
+    "short": lambda sentences, found, limit: found.lengths < limit,
+    "long": lambda sentences, found, limit: found.lengths > limit,
     "few-words": lambda sentences, found, limit: (_words(found) < limit) & _spaced(found),
     "many-words": lambda sentences, found, limit: _words(found) > limit,
     "long-word": _long_word,

@@ -35,7 +35,7 @@ def test_a_table_of_what_was_kept_and_why(recipe: Path) -> None:
     assert head.split() == ["corpus", "language", "read", "kept", "missing", "duplicate", "cut", "tokens"]
     assert row.split()[:6] == ["a", "fra_Latn", "10", "8", "1", "1"]
     assert total.split()[:5] == ["all", "10", "8", "1", "1"]
-    assert "duplicate: the same pair came before in this corpus" in done.stdout
+    assert "duplicate: the same sentence or pair came before" in done.stdout
     assert done.stderr == ""
     assert "as before" in prepare(recipe).stdout
 
@@ -75,3 +75,17 @@ def test_a_dry_run_lists_all_that_is_missing(recipe: Path, tmp_path: Path) -> No
     done = prepare(recipe, "--dry-run", "--set", "data.exclude=[test.*]")
     assert done.stderr.count("error:") == 2 and f"no file is called {tmp_path}/test.*" in done.stderr
     fails(prepare(recipe), 1, "deu_Latn.tsv: no such file (corpus 'a', deu_Latn)")
+
+
+def test_rules_of_filter_by_name(recipe: Path, sentences: dict[str, list[str]]) -> None:
+    pairs = list(zip(sentences["fra"], sentences["eng"], strict=True))
+    pairs.append(pairs[0])  # as in the recipe's file
+    longest = [max(len(side.split()) for side in pair) for pair in pairs]
+    long = sum(words > min(longest) for words in longest)
+    rules = f"data.rules={{html: true, many-words: {min(longest)}}}"
+    row = ok(prepare(recipe, "--json", "--set", rules)).stdout
+    assert 0 < long == json.loads(row)["dropped"]["many-words"] < len(pairs)
+    fails(
+        prepare(recipe, "--set", "data.rules={htm: true}"), 1, "`data.rules`: there is no rule 'htm'", "html"
+    )
+    fails(prepare(recipe, "--set", "data.rules={short: 3}"), 1, "short has its own key", "data.min_chars")

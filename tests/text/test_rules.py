@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.text.rules import CODES, NAMES, RULES, SentenceRules, chosen_limits, default_limits
+from mexma_cli.text.hashes import fold
+from mexma_cli.text.rules import (
+    CODES,
+    NAMES,
+    RULES,
+    SMOOTHING,
+    PairRules,
+    SentenceRules,
+    chosen_limits,
+    default_limits,
+)
 
 UNSPACED = ("Jpan", "Hans", "Thai")
 FINE = (
@@ -32,7 +42,6 @@ def reasons(sentences: list[str], script: str | None = "Latn", *on: str) -> list
     [
         *((sentence, "") for sentence in FINE),
         ("", "missing"),
-        ("\u3000", "missing"),
         ("No", "short"),
         ("a b " * 300, "long"),
         ("x" * 61, "long-word"),
@@ -133,3 +142,49 @@ def test_a_rule_says_its_limit() -> None:
     assert RULES["short"].says() == "fewer than 3 characters"
     assert RULES["short"].says(12.0) == "fewer than 12 characters"
     assert RULES["html"].says(0.0) == RULES["html"].about
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "reason"),
+    [
+        ("Bonjour", "Hello", ""),
+        ("", "Hello", "missing"),
+        ("a", "Hello", "short"),
+        ("x" * 51, "Hello", "long"),
+        ("abcde", "x" * 35, ""),
+        ("abcde", "x" * 36, "ratio"),
+        ("Good MORNING", "Bonjour", "excluded"),
+        ("Bonjour", "good  morning ", "excluded"),
+        ("Read this", "read this!", "copy"),
+        ("En 2019, 1 000 élus", "In 2019, 1,000 members", ""),
+        ("En 2019, 2 000 élus", "In 2020, 1,000 members", "numbers"),
+        ("Il a 5 ans", "He is five", ""),
+        ("٣٥ من ٤٠", "35 of 40", ""),
+        ("Le 12 mai 2019", "May 12 of 2018", ""),
+    ],
+)
+def test_reasons_of_pairs(source: str, target: str, reason: str) -> None:
+    on = ["short=2", "long=50", "ratio", "missing", "excluded", "copy", "numbers"]
+    rules = PairRules(chosen_limits(on, ["all"]), excluded={fold("Good morning")})
+    for pair in ((source, target), (target, source)):
+        assert [NAMES[code] for code in rules.codes(*([side] for side in pair))] == [reason]
+
+
+TEXT = st.text("ab é漢 ", max_size=40).map(str.strip)
+
+
+@given(TEXT, TEXT, st.sampled_from([1.5, 3.0]), st.integers(1, 5), st.integers(10, 30))
+def test_what_is_kept_is_within_the_limits(a: str, b: str, ratio: float, shortest: int, longest: int) -> None:
+    rules = PairRules({"short": shortest, "long": longest, "ratio": ratio})
+    sizes = sorted((len(a), len(b)))
+    fits = sizes[0] >= shortest and sizes[1] <= longest
+    fits = fits and sizes[1] + SMOOTHING <= ratio * (sizes[0] + SMOOTHING)
+    assert bool(rules.codes([a], [b])[0]) != fits
+
+
+def test_score_bands() -> None:
+    rules = PairRules(chosen_limits(["low-score=1.1", "high-score=1.3"], ["all"]))
+    scores = [1.09, 1.1, 1.3, 1.31, float("nan")]
+    found = [NAMES[code] for code in rules.codes(["a"] * 5, ["b"] * 5, scores)]
+    assert found == ["low-score", "", "", "high-score", "low-score"]
+    assert [NAMES[code] for code in rules.codes(["a"], ["b"])] == ["low-score"], "there is none"

@@ -14,7 +14,6 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import MinedPair
 from mexma_cli.knn.exact import Neighbours
-from mexma_cli.mining.filters import copy_reason
 from mexma_cli.mining.margin import means
 from mexma_cli.mining.match import Candidates, Details, details, match
 from mexma_cli.mining.one_text import match_one_text, others
@@ -26,6 +25,7 @@ from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.store.comparable import check_comparable
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.journal import FileJournal
+from mexma_cli.text.copies import copy_reason
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class MineSettings:
     max_score: float | None = None
     """Keep scores up to it: pairs that are nearer than translations are near-copies."""
     drop_copies: bool = False
-    """Leave out pairs that are copies by `mining.filters.copy_reason`."""
+    """Leave out pairs that are copies by `text.copies.copy_reason`."""
     top: int | None = None
     """Keep this many of the best."""
     with_ids: bool = False

@@ -85,7 +85,7 @@ class Bitext:
             "max_chars": data.max_chars,
             "max_length_ratio": data.max_length_ratio,
             "drop_duplicates": data.drop_duplicates,
-        }
+        } | ({"rules": data.rules} if data.rules else {})
 
     def rows(self) -> Iterator[Row]:
         """Every pair of all files.

@@ -6,7 +6,7 @@ later ones fill up what the earlier ones leave (`cap_per_language`, `minimum_per
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
@@ -16,13 +16,14 @@ from typing import Any
 import xxhash
 from tokenizers import Tokenizer
 
+from mexma_cli import languages
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST
 from mexma_cli.recipe import Data
 from mexma_cli.stages.prepare.corpora import Bitext
 from mexma_cli.stages.prepare.selection import CAP_SEED, PairSelection, select
 from mexma_cli.store.pairs import TokenisedPairs, TokenisedPairsManifest, TokenisedPairsWriter
-from mexma_cli.text.clean import PairFilter
+from mexma_cli.text.rules import PairRules, chosen_limits
 
 _BATCH = 2000
 _OF_TOKENS = ("tokenizer", "max_tokens")
@@ -81,6 +82,27 @@ class CorpusPlan:
     selection: PairSelection | None
 
 
+_BY_KEY = {"short": "min_chars", "long": "max_chars", "ratio": "max_length_ratio", "excluded": "exclude"}
+"""The rules that have a key of their own in `data`."""
+
+
+def rules_of(data: Data) -> dict[str, float]:
+    """The rules for pairs that a recipe has, by name, with their limits.
+
+    Raises:
+        MexmaError: `data.rules` has no such rule, or one that has a key of its own.
+    """
+    for name in data.rules.keys() & _BY_KEY.keys():
+        raise MexmaError(f"`data.rules`: {name} has its own key", f"write it as `data.{_BY_KEY[name]}`")
+    limits = {"short": data.min_chars, "long": data.max_chars, "ratio": data.max_length_ratio}
+    on = ["missing", "excluded", *(f"{name}={limit}" for name, limit in limits.items() if limit)]
+    on += [name if limit is True else f"{name}={limit}" for name, limit in data.rules.items() if limit]
+    try:
+        return chosen_limits(on, ["all"], ["sentence", "pair"])
+    except MexmaError as error:
+        raise MexmaError(f"`data.rules`: {error.message}", error.hint) from None
+
+
 def _never() -> None:
     """Nothing ends the work before its time."""
 
@@ -90,15 +112,14 @@ class LanguageWorker:
     """Does one chain of bitexts (the corpora of a language, or a single corpus) at a time.
 
     Attributes:
-        excluded: Fingerprint of the sentences that `rules` excludes.
+        excluded: Hashes of the sentences that are not for training, and their fingerprint.
         work: Folder for temporary files.
         selections: Pairs that were chosen already, by store.
         stopped: Called now and then; raises to end the work.
     """
 
     data: Data
-    rules: PairFilter
-    excluded: str
+    excluded: tuple[Set[int], str]
     work: Path
     selections: dict[Path, PairSelection] = field(default_factory=dict)
     stopped: Callable[[], None] = _never
@@ -171,13 +192,15 @@ class LanguageWorker:
     def _settings(self, bitext: Bitext, limit: int | None) -> dict[str, Any]:
         """The settings that decide the text of a store; files that are not needed are left out."""
         wanted = bitext if limit != 0 else replace(bitext, parts=[], keep=None)
-        return wanted.settings | {"limit": limit, "cap_seed": CAP_SEED, "excluded": self.excluded}
+        return wanted.settings | {"limit": limit, "cap_seed": CAP_SEED, "excluded": self.excluded[1]}
 
     def _tokens(self, digest: str) -> dict[str, Any]:
         return dict(zip(_OF_TOKENS, (digest, self.data.max_tokens), strict=True))
 
     def _select(self, bitext: Bitext, limit: int | None) -> PairSelection:
-        return select(bitext, self.rules, limit, self.work, self.stopped)
+        scripts = tuple(languages.script(code) for code in bitext.pair)
+        rules = PairRules(rules_of(self.data), (scripts[0], scripts[1]), self.excluded[0])
+        return select(bitext, rules, limit, self.work, self.stopped)
 
     def _tokenise(
         self,

@@ -29,11 +29,11 @@ from mexma_cli.files import (
 )
 from mexma_cli.recipe import Data, Recipe
 from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
-from mexma_cli.stages.prepare.language import CorpusPlan, CorpusReport, LanguageWorker
+from mexma_cli.stages.prepare.language import CorpusPlan, CorpusReport, LanguageWorker, rules_of
 from mexma_cli.stages.prepare.pool import processes, result, work_on
 from mexma_cli.stages.prepare.tokenizer import recipe_tokenizer
 from mexma_cli.stages.prepare.vocabulary import Weighed
-from mexma_cli.text.clean import PairFilter, folded
+from mexma_cli.text.hashes import folded
 from mexma_cli.text.lines import Member, read_lines
 
 CHECKSUMS = "files.json"
@@ -94,9 +94,8 @@ class _Preparation:
         self._data, self._jobs, self._tell, self._workers = data, bitexts, tell, workers
         self._store = Path(data.store)
         self._work = aside(self._store / _WORK)
-        excluded, fingerprint = excluded_sentences(data)
-        rules = PairFilter(data.min_chars, data.max_chars, data.max_length_ratio, excluded)
-        self._worker = LanguageWorker(data, rules, fingerprint, self._work)
+        rules_of(data)  # a mistake there shows before the work
+        self._worker = LanguageWorker(data, excluded_sentences(data), self._work)
         self._known = _read_checksums(self._store)
         self._before = dict(self._known)
         for bitext in bitexts:
@@ -111,7 +110,7 @@ class _Preparation:
         if recipe.encoder.new is not None:
             plans = self._plans("counts")
             settings = {
-                "excluded": self._worker.excluded,
+                "excluded": self._worker.excluded[1],
                 "corpora": [plans[bitext.path].settings for bitext in self._jobs],
             }
             wanted = recipe.encoder.tokenizer

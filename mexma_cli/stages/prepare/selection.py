@@ -19,7 +19,8 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import no_space_as_message
 from mexma_cli.stages.prepare.corpora import Bitext, Row
-from mexma_cli.text.clean import REASONS, PairFilter, pair_hash
+from mexma_cli.text.hashes import pair_hash
+from mexma_cli.text.rules import CODES, NAMES, PairRules
 
 CAP_SEED = 42
 """A cap keeps the pairs with the smallest hashes under this seed, in whatever order they stand."""
@@ -27,7 +28,6 @@ BUFFER = 12 << 20
 BYTES_PER_PAIR = 13
 """At most so much of the disk is taken for every pair while a corpus is worked on."""
 _BATCH = 1 << 14
-_CODES = {reason: code for code, reason in enumerate(["", *REASONS])}
 _HASHED = np.dtype([("hash", "<u8"), ("row", "<u4")])
 
 
@@ -63,7 +63,7 @@ class PairSelection:
 
 
 def select(
-    bitext: Bitext, rules: PairFilter, limit: int | None, folder: Path, stopped: Callable[[], None]
+    bitext: Bitext, rules: PairRules, limit: int | None, folder: Path, stopped: Callable[[], None]
 ) -> PairSelection:
     """Decide about every pair of a corpus.
 
@@ -98,22 +98,21 @@ def select(
         finally:
             parts.remove()
     counts = Counter({code: int(count) for code, count in enumerate(_counts(codes)) if count})
-    dropped = {reason: counts[code] for reason, code in _CODES.items() if code and counts[code]}
+    dropped = {reason: counts[code] for reason, code in CODES.items() if counts[code]}
     return PairSelection(path, read, counts[0], dropped)
 
 
-def _filtered(batch: list[Row], first: int, rules: PairFilter, parts: _HashPartitions) -> bytes:
+def _filtered(batch: list[Row], first: int, rules: PairRules, parts: _HashPartitions) -> bytes:
     """The codes of a batch whose first pair is pair `first` of all; pairs that pass go to `parts`."""
-    codes = bytearray()
-    hashes, places = [], []
-    for place, (reason, source, target) in enumerate(batch):
-        code = _CODES[reason or rules.reason(source, target) or ""]
-        codes.append(code)
-        if not code:
-            hashes.append(pair_hash(source, target, CAP_SEED))
-            places.append(first + place)
-    parts.add(np.array(hashes, dtype=np.uint64), places)
-    return bytes(codes)
+    reasons, sources, targets = zip(*batch, strict=True)
+    codes = rules.codes(sources, targets)
+    for place, reason in enumerate(reasons):
+        if reason:
+            codes[place] = CODES[reason]
+    places = np.flatnonzero(codes == 0).tolist()
+    hashes = [pair_hash(sources[place], targets[place], CAP_SEED) for place in places]
+    parts.add(np.array(hashes, dtype=np.uint64), [first + place for place in places])
+    return codes.tobytes()
 
 
 def _duplicates_and_cap(part: np.ndarray, codes: np.ndarray, left: int, drop_duplicates: bool) -> int:
@@ -121,17 +120,17 @@ def _duplicates_and_cap(part: np.ndarray, codes: np.ndarray, left: int, drop_dup
     if drop_duplicates and len(part):
         again = np.zeros(len(part), dtype=bool)
         again[1:] = part["hash"][1:] == part["hash"][:-1]
-        codes[part["row"][again]] = _CODES["duplicate"]
+        codes[part["row"][again]] = CODES["duplicate"]
         part = part[~again]
-    codes[part["row"][max(0, left) :]] = _CODES["cap"]
+    codes[part["row"][max(0, left) :]] = CODES["cap"]
     return min(len(part), max(0, left))
 
 
 def _counts(codes: np.ndarray) -> np.ndarray:
     step = 1 << 24
     return sum(
-        (np.bincount(codes[at : at + step], minlength=len(_CODES)) for at in range(0, len(codes), step)),
-        np.zeros(len(_CODES), dtype=np.int64),
+        (np.bincount(codes[at : at + step], minlength=len(NAMES)) for at in range(0, len(codes), step)),
+        np.zeros(len(NAMES), dtype=np.int64),
     )
 
 

@@ -12,7 +12,8 @@ from mexma_cli.recipe import Data
 from mexma_cli.stages.prepare import selection
 from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.selection import CAP_SEED, select
-from mexma_cli.text.clean import PairFilter, pair_hash
+from mexma_cli.text.hashes import pair_hash
+from mexma_cli.text.rules import PairRules
 
 
 def bitext(folder: Path, rows: list[tuple[str, str]], drop_duplicates: bool = True) -> Bitext:
@@ -43,7 +44,7 @@ def test_the_smallest_hashes_and_the_first_of_equals(
     rows = [(f"phrase {random.randrange(800)}", "a sentence") for _ in range(1500)]
     work = tmp_path / "work"
     made = bitext(tmp_path, rows, drop_duplicates)
-    found = select(made, PairFilter(), limit, work, lambda: None)
+    found = select(made, PairRules({"missing": 0}), limit, work, lambda: None)
     wanted = expected(rows, limit, drop_duplicates)
     assert np.flatnonzero(np.fromfile(found.path, dtype=np.uint8) == 0).tolist() == wanted
     assert list(found.pairs(made, lambda: None)) == [rows[number] for number in wanted]
@@ -64,5 +65,5 @@ def test_stopping_leaves_no_parts_behind(tmp_path: Path, monkeypatch: pytest.Mon
 
     rows = [(f"phrase {number}", "a sentence") for number in range(1500)]
     with pytest.raises(InterruptedError):
-        select(bitext(tmp_path, rows), PairFilter(), None, tmp_path / "work", stopped)
+        select(bitext(tmp_path, rows), PairRules({"missing": 0}), None, tmp_path / "work", stopped)
     assert not list((tmp_path / "work").glob("*.hashes-*"))

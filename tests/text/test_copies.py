@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mexma_cli.mining.filters import copy_reason
+from mexma_cli.text.copies import copy_reason
 
 
 @pytest.mark.parametrize(
