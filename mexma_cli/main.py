@@ -37,6 +37,7 @@ COMMANDS = {
     "eval": "Measure an encoder on the papers' benchmarks.",
     "augment": "Make hard negatives for xsim++ of an English text.",
     "convert": "Exchange vectors with other tools (LASER, NumPy).",
+    "export": "Write an encoder for sentence-transformers and transformers.",
     "info": "Say what a file or folder is, and check it.",
 }
 """The files of `commands/`, each with a line of help, in the order of the road."""

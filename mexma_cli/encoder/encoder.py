@@ -14,7 +14,13 @@ import torch
 import xxhash
 
 from mexma_cli.encoder.loading import card, int3
-from mexma_cli.encoder.loading.folder import check_replaceable, locate, written_aside
+from mexma_cli.encoder.loading.folder import (
+    BESIDE_NGRAMS,
+    WEIGHTS,
+    check_replaceable,
+    locate,
+    written_aside,
+)
 from mexma_cli.encoder.loading.hub import pinned
 from mexma_cli.encoder.loading.load import load_tokenizer, load_transformer
 from mexma_cli.encoder.loading.modules import is_only_ours, load_dense, save_modules
@@ -355,8 +361,8 @@ class SentenceEncoder:
     def save(self, path: str | Path, dtype: str = "float32") -> None:
         """Write a folder that transformers, sentence-transformers and `load` read; whole or not at all.
 
-        With n-grams or `int3` weights, transformers refuses it, and sentence-transformers asks for
-        `trust_remote_code` to load it through mexma.
+        With n-grams or `int3` weights, every version of transformers refuses it, and sentence-transformers
+        asks for `trust_remote_code` to load it through mexma.
 
         Args:
             dtype: Of the stored weights: `float32`, `bfloat16` or `float16`; or `int3`, token embeddings with
@@ -392,6 +398,8 @@ class SentenceEncoder:
         self.model.config.save_pretrained(where)
         if self.ngrams:
             self.ngrams.save(where, small=dtype == "int3")
+            if dtype != "int3":
+                (where / WEIGHTS).rename(where / BESIDE_NGRAMS)
         if is_only_ours(where):
             write_only_ours(where)
         lower_case = puts_in_lower_case(self.fast_tokenizer.backend)

@@ -64,6 +64,7 @@ def test_what_others_cannot_honour_they_refuse(dtype: str, lines: list[str], tmp
     for where in (folder, str(BUNDLED / "mini")):
         with pytest.raises(ValueError, match=r"mexma_cli\.SentenceEncoder\.load\(FOLDER\)"):
             AutoModel.from_pretrained(where)
+        assert not (Path(where) / "model.safetensors").exists(), "transformers 4 would read it"
         with pytest.raises(ValueError, match="trust_remote_code"):
             SentenceTransformer(where, device="cpu")
         theirs = SentenceTransformer(where, device="cpu", trust_remote_code=True).encode(lines)

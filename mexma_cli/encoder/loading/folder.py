@@ -20,6 +20,10 @@ log = logging.getLogger(__name__)
 BUNDLED = Path(__file__).parents[2] / "models"
 NGRAMS_FILE = "spelling.safetensors"
 """The table of subword n-gram embeddings (`ngrams`), if the encoder has one."""
+WEIGHTS = "model.safetensors"
+BESIDE_NGRAMS = "model.ngrams.safetensors"
+"""The weights of an encoder with n-grams: no version of another library reads them by that name, which would
+give other vectors."""
 
 
 def bundled(name: str) -> Path | None:

@@ -10,6 +10,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, PreTrained
 from transformers.activations import ACT2FN
 
 from mexma_cli.encoder.loading import int3
+from mexma_cli.encoder.loading.folder import BESIDE_NGRAMS
 from mexma_cli.encoder.loading.settings import ONLY_OURS, FolderSettings, read_json_object
 from mexma_cli.encoder.model.hugging_face import LoadingReport, build_model
 from mexma_cli.encoder.quiet import quieten_transformers
@@ -54,10 +55,10 @@ def read_masked_lm(folder: Path) -> tuple[PreTrainedModel, LoadingReport]:
 
 
 def _config(folder: Path) -> dict[str, Any]:
-    """The argument for a folder that transformers would refuse (`ONLY_OURS`): its config without that."""
+    """The argument for a folder that transformers would refuse (`ONLY_OURS`): its config with its weights."""
     (key,) = ONLY_OURS
     if key not in (read_json_object(folder / "config.json") or {}):
         return {}
     config = AutoConfig.from_pretrained(folder)
-    delattr(config, key)
+    setattr(config, key, BESIDE_NGRAMS)
     return {"config": config}

@@ -5,6 +5,7 @@ Any other folder is left to transformers (`hugging_face`), which also reports wh
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from mexma_cli.encoder.loading import int3
+from mexma_cli.encoder.loading.folder import BESIDE_NGRAMS, WEIGHTS
 from mexma_cli.encoder.loading.settings import FolderSettings
 from mexma_cli.encoder.model.transformer import ACTIVATIONS, StoredModel
 
@@ -31,7 +33,7 @@ def read_model(settings: FolderSettings) -> StoredModel | None:
         return None
     try:
         small = (folder / int3.FILE).is_file()
-        weights = int3.load(folder / int3.FILE) if small else load_file(folder / "model.safetensors")
+        weights = int3.load(folder / int3.FILE) if small else load_file(_weights(folder))
         weights = {name: tensor for name, tensor in weights.items() if name not in _IGNORED}
         shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
         types = {tensor.dtype for tensor in weights.values()}
@@ -41,6 +43,11 @@ def read_model(settings: FolderSettings) -> StoredModel | None:
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, AttributeError):
         pass
     return None
+
+
+def _weights(folder: Path) -> Path:
+    beside = folder / BESIDE_NGRAMS
+    return beside if beside.is_file() else folder / WEIGHTS
 
 
 def _computed(config: dict[str, Any]) -> bool:

@@ -1,0 +1,66 @@
+"""`mexma export`: an encoder as a folder for other libraries."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import click
+
+from mexma_cli.commands.options import overwrite_option
+from mexma_cli.numerics.precisions import SHORT_NAMES
+
+log = logging.getLogger(__name__)
+
+
+@click.command("export")
+@click.argument("encoder", metavar="ENCODER")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder for the encoder.",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(list(SHORT_NAMES)),
+    default="fp32",
+    show_default=True,
+    help="Type of the stored weights.",
+)
+@overwrite_option
+def command(encoder: str, output: Path, dtype: str, overwrite: bool) -> None:
+    """Write ENCODER as a folder that sentence-transformers and transformers load, with the same vectors.
+
+    ENCODER is `mini`, a folder, or a hub id. Words that an encoder embeds by their n-grams, as `mini` does,
+    are unknown to these libraries, and there is no vocabulary that has them all. Such a folder is written so
+    that they refuse it; sentence-transformers loads it through mexma, where that is installed, with
+    trust_remote_code=True.
+
+    \b
+    Examples:
+      mexma export runs/small/encoder -o small
+      mexma export intfloat/multilingual-e5-small --dtype fp16 -o e5
+    """
+    from mexma_cli.encoder.encoder import SentenceEncoder
+    from mexma_cli.encoder.loading.folder import check_replaceable, locate
+    from mexma_cli.encoder.loading.modules import is_only_ours
+    from mexma_cli.files import make_parent
+
+    check_replaceable(output)
+    if output.exists() and output.resolve() == locate(encoder).resolve():
+        raise click.UsageError(f"{output} is the encoder itself: name another folder.")
+    if output.exists() and any(output.iterdir()) and not overwrite:
+        raise click.UsageError(f"{output} is there already: --overwrite makes it anew.")
+    make_parent(output)
+    SentenceEncoder.load(encoder, "cpu").save(output, SHORT_NAMES[dtype])
+    if is_only_ours(output):
+        log.info(
+            "%s: words are embedded by their n-grams, which needs mexma: "
+            "SentenceTransformer(FOLDER, trust_remote_code=True); without, other libraries refuse it",
+            output,
+        )
+    else:
+        log.info("%s: loaded by SentenceTransformer(FOLDER) and AutoModel.from_pretrained(FOLDER)", output)

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mexma_cli.encoder.encoder import SentenceEncoder
+from tests.command import fails, ok, run
+
+LINES = ["Wo ist der Bahnhof?", "Where is the station?", "a b", ""]
+
+
+def test_others_load_it_with_the_same_vectors(tiny_encoder: Path, tmp_path: Path) -> None:
+    from transformers import AutoModel, AutoTokenizer
+
+    output = tmp_path / "new" / "it"
+    assert "AutoModel.from_pretrained" in ok(run("export", tiny_encoder, "-o", output)).stderr
+    wanted = SentenceEncoder.load(tiny_encoder, "cpu").embed(LINES)
+    tokens = AutoTokenizer.from_pretrained(output)(LINES, padding=True, return_tensors="pt")
+    states = AutoModel.from_pretrained(output)(**tokens).last_hidden_state
+    np.testing.assert_allclose(states[:, 0].detach().numpy(), wanted, atol=1e-5)
+    library = pytest.importorskip("sentence_transformers")
+    theirs = library.SentenceTransformer(str(output), device="cpu").encode(LINES)
+    np.testing.assert_allclose(theirs, wanted, atol=1e-5)
+
+
+def test_what_they_cannot_honour_is_said(tmp_path: Path) -> None:
+    """That they refuse it is in tests/encoder/test_sentence_transformer.py."""
+    done = ok(run("export", "mini", "-o", tmp_path / "mini", "--dtype", "fp16"))
+    assert "SentenceTransformer(FOLDER, trust_remote_code=True); without, other libraries" in done.stderr
+    again = SentenceEncoder.load(tmp_path / "mini", "cpu").embed(LINES)
+    np.testing.assert_allclose(again, SentenceEncoder.load("mini", "cpu").embed(LINES), atol=1e-2)
+
+
+def test_nothing_is_written_over(tiny_encoder: Path, tmp_path: Path) -> None:
+    fails(run("export", tiny_encoder, "-o", tiny_encoder, "--overwrite"), 2, "is the encoder itself")
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "thesis.txt").touch()
+    fails(run("export", tiny_encoder, "-o", tmp_path / "text", "--overwrite"), 1, "holds no encoder")
+    output = tmp_path / "it"
+    ok(run("export", tiny_encoder, "-o", output))
+    fails(run("export", tiny_encoder, "-o", output), 2, "--overwrite makes it anew")
+    ok(run("export", tiny_encoder, "-o", output, "--overwrite", "--dtype", "bf16"))
+    fails(run("export", tmp_path / "none", "-o", tmp_path / "b"), 1, "no encoder")
