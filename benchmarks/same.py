@@ -251,7 +251,7 @@ def training(check: str, objectives: list[dict[str, Any]]) -> dict[str, Any]:
         ],
         "trainer": {
             "steps": STEPS, "batch_pairs": 16, "learning_rate": 0.003, "eps": 1e-4, "average": 0.9,
-            "log_every": 1, "checkpoint_every": 5, "device": "cpu",
+            "log_every": 1, "checkpoint_every": 5, "device": "cpu", "precision": "fp32",
         },
     }  # fmt: skip
 
