@@ -24,6 +24,7 @@ from mexma_cli.mining.match import RETRIEVALS
 from tests.processes import Program
 
 ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "mexma_cli"
 PAGES = [
     *sorted(ROOT.glob("*.md")),
     *sorted(
@@ -261,6 +262,22 @@ def test_tables_of_the_guide_are_current() -> None:
     known = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
     options = re.findall(r"^\| `(--[\w-]+)", text, re.MULTILINE)
     assert len(options) > 10 and [option for option in options if f" {option} " not in known] == []
+
+
+def test_the_places_that_contributing_names_are_there() -> None:
+    """The files of each kind of change, and what is in them: `MARGINS` in the file that its row names."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| an? \*\*.+?\*\*.*? \| (.*?) \|", text, re.MULTILINE)
+    assert len(rows) == 10
+    for row in rows:
+        words = re.findall(r"`([\w./]+)`", row)
+        paths = [word for word in words if "/" in word and "NAME" not in word]
+        found = [path for path in paths for base in (PACKAGE, ROOT) if (base / path).exists()]
+        assert found == paths, row
+        files = [PACKAGE / path for path in paths if path.endswith(".py")]
+        code = "".join(file.read_text(encoding="utf-8") for file in files)
+        names = [word for word in words if word.isupper() and word != "NAME"]
+        assert [name for name in names if not re.search(rf"^{name}\b.* = ", code, re.MULTILINE)] == [], row
 
 
 def test_every_command_is_in_the_readme() -> None:

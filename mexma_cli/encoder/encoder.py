@@ -25,7 +25,6 @@ from mexma_cli.encoder.loading.hub import pinned
 from mexma_cli.encoder.loading.load import load_tokenizer, load_transformer
 from mexma_cli.encoder.loading.modules import is_only_ours, load_dense, save_modules
 from mexma_cli.encoder.loading.settings import (
-    FAMILIES,
     read_settings,
     shorten_tokenizer,
     write_only_ours,
@@ -34,6 +33,7 @@ from mexma_cli.encoder.loading.settings import (
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, check_strings, puts_in_lower_case
 from mexma_cli.encoder.model.attention import IMPLEMENTATION, choose_backend, run_packed
 from mexma_cli.encoder.model.engine import Engine, supported
+from mexma_cli.encoder.model.families import FAMILIES
 from mexma_cli.encoder.model.packing import by_token_budget, pack
 from mexma_cli.encoder.model.pooling import Dense, Normalize, Pooling, check_widths, pool
 from mexma_cli.encoder.model.transformer import LazyTransformer

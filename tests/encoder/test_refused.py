@@ -131,6 +131,10 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         change_json("config.json", model_type="distilbert"),
         "model type 'distilbert' is not supported",
     ),
+    "a family that is a list": (
+        change_json("config.json", model_type=["bert"]),
+        r"model type \['bert'\] is not supported",
+    ),
     "own code": (
         change_json("config.json", auto_map={"AutoModel": "modeling_own.Own"}),
         r"brings its own Python code \(modeling_own.py\), which is not run unasked",

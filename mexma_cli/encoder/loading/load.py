@@ -15,6 +15,7 @@ from mexma_cli.encoder.loading import int3, stored
 from mexma_cli.encoder.loading.settings import FolderSettings
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, put_in_lower_case, with_transformers
 from mexma_cli.encoder.loading.weights import damaged
+from mexma_cli.encoder.model.families import FAMILIES
 from mexma_cli.encoder.model.pooling import Dense
 from mexma_cli.encoder.model.transformer import LazyTransformer
 from mexma_cli.errors import MexmaError
@@ -140,7 +141,8 @@ def _check(name: str, tokenizer: LazyTokenizer, config: dict[str, Any], vocabula
             f"{sizes}",
             hint,
         )
-    if config.get("model_type") == "bert":
+    family = FAMILIES.get(str(config.get("model_type")))
+    if family is not None and not family.behind_padding:
         return  # BERT reads none of these ids; multilingual-e5-small states BERT's and has XLM-R's tokeniser
     expected = {"pad_token_id": tokenizer.padding, "bos_token_id": ends[0], "eos_token_id": ends[1]}
     for key, found in expected.items():

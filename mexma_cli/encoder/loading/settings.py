@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from mexma_cli.encoder.model.families import FAMILIES
 from mexma_cli.errors import MexmaError
 
 SUPPORTED = ("Transformer", "Pooling", "Dense", "Normalize")
@@ -24,8 +25,6 @@ ONLY_OURS = {
 }
 """In config.json of a folder with n-grams or `int3` weights. Transformers takes it for the name of a file of
 weights, and refuses it with a message that quotes it."""
-FAMILIES = ("xlm-roberta", "roberta", "camembert", "bert")
-"""Supported model types: their Hugging Face code attends through AttentionInterface."""
 LIMIT_FILES = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 """Kinds of sentence_KIND_config.json. The first is today's; older versions wrote the others."""
 _HARMLESS = {"trust_remote_code", "add_pooling_layer", "torch_dtype", "dtype", "attn_implementation"}
@@ -130,7 +129,7 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
             )
         return True
     family = config.get("model_type")
-    if family not in FAMILIES:
+    if not isinstance(family, str) or family not in FAMILIES:
         raise MexmaError(
             f"{where}: the model type {family!r} is not supported", f"supported: {', '.join(FAMILIES)}"
         )
@@ -148,7 +147,7 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
         )
     if isinstance(eps := config.get("layer_norm_eps"), float) and not 0 <= eps < math.inf:
         raise MexmaError(f"{where}: config.json has layer_norm_eps {eps}, which is negative or not finite")
-    padding = -1 if family == "bert" else config.get("pad_token_id", 1)  # positions begin behind it
+    padding = config.get("pad_token_id", 1) if FAMILIES[family].behind_padding else -1
     if padding is None:
         raise MexmaError(f"{where}: config.json has pad_token_id null, without which {family} does not work")
     positions = config.get("max_position_embeddings")

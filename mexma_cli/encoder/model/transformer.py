@@ -17,6 +17,7 @@ import torch
 from torch.nn.functional import gelu, relu
 
 from mexma_cli.encoder.model.attention import use_packed_attention
+from mexma_cli.encoder.model.families import FAMILIES
 from mexma_cli.encoder.quiet import quieten_transformers
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "relu": relu,
 }
 """The activations that the engine computes, by their names in config.json (`hidden_act`)."""
-_FAMILY = ("BertModel", "CamembertModel", "RobertaModel", "XLMRobertaModel")
 
 
 @dataclass
@@ -95,7 +95,8 @@ class LazyTransformer:
         kind = type(self._source)
         if kind is StoredModel:
             return True
-        return kind.__name__ in _FAMILY and kind.__module__.startswith("transformers.models.")
+        known = any(kind.__name__ == family.model for family in FAMILIES.values())
+        return known and kind.__module__.startswith("transformers.models.")
 
     @property
     def first_position(self) -> int:
@@ -103,7 +104,7 @@ class LazyTransformer:
         if not isinstance(self._source, StoredModel):
             return first_position(self._source)
         config = self._source.config
-        return 0 if config["model_type"] == "bert" else int(config["pad_token_id"]) + 1
+        return int(config["pad_token_id"]) + 1 if FAMILIES[config["model_type"]].behind_padding else 0
 
     @property
     def device(self) -> torch.device:
