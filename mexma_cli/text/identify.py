@@ -1,0 +1,266 @@
+"""Which language lines are in: py3langid, heliport, or a fastText model of the user's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from mexma_cli import languages
+from mexma_cli.errors import MexmaError, require
+
+IDENTIFIERS = ("py3langid", "heliport", "none")
+"""`--lid`; the first is the default."""
+
+SHORT = 20
+"""Lines with fewer characters are too short to tell: of those, py3langid is wrong about 7 in 100."""
+SURE = 0.5
+"""No language is believed that has no more than this probability."""
+_LONGEST = 4000
+"""Characters of a document that are looked at, and of a line."""
+_SPACES = re.compile(r"\s+")
+
+
+class Guess(NamedTuple):
+    """The most probable language of a line: an ISO 639-3 code, and its probability.
+
+    ``zxx`` is no language (code, tables), ``und`` an unknown one.
+    """
+
+    language: str
+    probability: float
+
+
+class Identifier(Protocol):
+    """What knows languages.
+
+    Attributes:
+        name: For messages and reports, with the version.
+        known: ISO 639-3 codes of the languages that it tells apart.
+    """
+
+    name: str
+    known: frozenset[str]
+
+    def identify(self, lines: Sequence[str]) -> list[Guess]:
+        """The language of each line."""
+
+
+def identifier(name: str, model: Path | None = None) -> Identifier | None:
+    """Load an identifier.
+
+    Args:
+        name: Of `IDENTIFIERS`; None comes back for ``none``.
+        model: A fastText model, which is taken instead.
+
+    Raises:
+        MexmaError: The package that it needs is not installed, or the file is no model.
+    """
+    if model is not None:
+        return FastText(model)
+    if name == "none":
+        return None
+    return Heliport() if name == "heliport" else Py3Langid()
+
+
+class Py3Langid:
+    """py3langid's model (Barbaresi, BSD): its labels and probabilities, ten times as fast."""
+
+    def __init__(self) -> None:
+        from importlib.metadata import version
+
+        from py3langid.langid import LanguageIdentifier
+
+        model = LanguageIdentifier.from_model_file("data/model.npz.xz")
+        self.name = f"py3langid {version('py3langid')}"
+        self._automaton = (
+            np.asarray(model.tk_nextmove, dtype=np.uint32),
+            np.asarray(model.tk_row, dtype=np.int32),
+            np.asarray(model.tk_output, dtype=np.int32),
+        )
+        self._weights = np.ascontiguousarray(model.nb_ptc, dtype=np.float32)
+        self._prior = np.asarray(model.nb_pc, dtype=np.float32)
+        self._labels = [iso3(label) for label in model.nb_classes]
+        self._same = [
+            (self._labels.index(label), place)
+            for place, label in enumerate(self._labels)
+            if self._labels.index(label) < place
+        ]  # some languages have two classes, one a script
+        self.known = frozenset(self._labels) - {"zxx"}
+
+    def identify(self, lines: Sequence[str]) -> list[Guess]:
+        """The language of each line; one without any n-gram that the model knows is ``und``."""
+        from mexma_cli.numerics.naive_bayes import naive_bayes_scores
+
+        if not lines:
+            return []
+        encoded = [_plain(line).encode("utf-8", "surrogatepass") for line in lines]
+        lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
+        text = np.frombuffer(b"".join(encoded), dtype=np.uint8)
+        scores = naive_bayes_scores(text, np.cumsum(lengths), self._automaton, self._weights, self._prior)
+        unknown = scores[:, 0] == self._prior[0]
+        # The temperature with which py3langid makes probabilities of scores.
+        scores /= np.sqrt(np.maximum(lengths, 1), dtype=np.float32)[:, None]
+        scores -= scores.max(axis=1, keepdims=True)
+        np.exp(scores, out=scores)
+        total = scores.sum(axis=1)
+        for first, other in self._same:
+            scores[:, first] += scores[:, other]
+            scores[:, other] = 0
+        best = scores.argmax(axis=1)
+        top = scores[np.arange(len(lines)), best] / total
+        return [
+            Guess("und", 0.0) if none else Guess(self._labels[place], share)
+            for place, share, none in zip(best.tolist(), top.tolist(), unknown.tolist(), strict=True)
+        ]
+
+
+class Heliport:
+    """heliport (Jauhiainen and others; GPL-3): 220 languages, by HeLI-OTS."""
+
+    def __init__(self) -> None:
+        require("heliport", "heliport", "--lid heliport")
+        from importlib.metadata import version
+
+        from heliport import Identifier as Loaded
+
+        self.name = f"heliport {version('heliport')}"
+        self._model = Loaded()
+        self.known = frozenset(map(iso3, self._model.get_confidence_all())) - {"zxx", "und"}
+
+    def identify(self, lines: Sequence[str]) -> list[Guess]:
+        """The language of each line; its probability is 1, or 0 below heliport's threshold."""
+        return [Guess(iso3(found), float(found != "und")) for found in map(self._model.identify, lines)]
+
+
+class FastText:
+    """A model of fastText's with labels that are language codes: GlotLID, OpenLID, lid.176."""
+
+    def __init__(self, path: Path) -> None:
+        require("fasttext", "fasttext", "--lid-model")
+        import fasttext
+
+        if not path.is_file():
+            raise MexmaError(
+                f"{path}: no such file", "--lid-model names a fastText model, such as lid.176.bin"
+            )
+        try:
+            self._model = fasttext.load_model(str(path))
+        except ValueError as error:
+            raise MexmaError(f"{path} is no fastText model: {error}") from None
+        self.name = f"fastText {path.name}"
+        self._codes = {label: iso3(label.removeprefix("__label__")) for label in self._model.labels}
+        self.known = frozenset(self._codes.values()) - {"zxx", "und"}
+
+    def identify(self, lines: Sequence[str]) -> list[Guess]:
+        """The language of each line."""
+        # The library's own `predict` fails with NumPy 2; this is what it calls.
+        found = (self._model.f.predict(_SPACES.sub(" ", line) + "\n", 1, 0.0, "strict") for line in lines)
+        return [
+            Guess(self._codes[best[0][1]], min(best[0][0], 1.0)) if best else Guess("und", 0.0)
+            for best in found
+        ]
+
+
+def _plain(line: str) -> str:
+    """A line as py3langid looks at it."""
+    line = line[:_LONGEST]
+    return line.lower() if line.isupper() else line
+
+
+@lru_cache(maxsize=4096)
+def iso3(label: str) -> str:
+    """The ISO 639-3 code of a model's label, such as ``fr``, ``fra``, ``fra_Latn`` or ``zh``."""
+    base = label.replace("-", "_").partition("_")[0]
+    if base in _CODES:
+        return _CODES[base]
+    if len(base) > 3:  # heliport's dialects of Finnish
+        base = base[:3]
+    if base in ("zxx", "und"):
+        return base
+    try:
+        return languages.resolve(base).partition("_")[0]
+    except MexmaError:
+        return base
+
+
+# Codes of several languages, and what models mean by them; then heliport's varieties.
+_MEANT = """
+ar:arb ara:arb az:azj aze:azj cmn:zho et:est fa:pes fas:pes fil:tgl gn:grn gug:grn hbs:srp ku:kmr lav:lvs
+lv:lvs mg:plt mlg:plt mn:khk mon:khk ms:zsm msa:zsm ne:npi nep:npi no:nob nor:nob om:gaz or:ory ori:ory
+orm:gaz ps:pbt pus:pbt qu:quy que:quy sh:srp sq:als sqi:als sr:srp sw:swh swa:swh tl:tgl uz:uzn uzb:uzn
+yi:ydd yid:ydd zh:zho hbsbos:bos hbshrv:hrv hbssrp:srp msaind:ind msazsm:zsm msamin:min msamalay:zsm
+estvro:vro undhtml:und
+"""
+_CODES = dict(pair.split(":") for pair in _MEANT.split())
+
+
+@lru_cache(maxsize=1)
+def _groups() -> list[tuple[frozenset[str], str]]:
+    rows = Path(__file__).with_name("kindred.tsv").read_text(encoding="utf-8").splitlines()
+    return [(frozenset(codes.split()), reason) for codes, reason in (row.split("\t") for row in rows)]
+
+
+def kindred(language: str) -> frozenset[str]:
+    """Languages that identifiers take for this one in text that is rightly called so, and itself.
+
+    Args:
+        language: ISO 639-3, or a FLORES-200 code.
+    """
+    base = language.partition("_")[0]
+    return frozenset({base}).union(*(codes for codes, _ in _groups() if base in codes))
+
+
+def expected(language: str, model: Identifier) -> frozenset[str]:
+    """What an identifier may call text in a language.
+
+    Raises:
+        MexmaError: It knows neither the language nor one that is kindred.
+    """
+    wanted = kindred(language)
+    if not wanted & model.known:
+        raise MexmaError(
+            f"{model.name} does not know {language}, nor a language that it is confused with",
+            "--lid-model takes a fastText model that does, such as GlotLID; --lid none asks nobody",
+        )
+    return wanted
+
+
+def in_other_language(
+    lines: Sequence[str], model: Identifier, wanted: frozenset[str], documents: np.ndarray | None = None
+) -> np.ndarray:
+    """Which lines are in another language than the wanted ones, for all that can be told.
+
+    Lines of fewer than `SHORT` characters, and those that the identifier is not `SURE` of, take the vote of
+    their document: the language of all of it. A line stays where that is not sure either.
+
+    Args:
+        wanted: As `expected` says.
+        documents: int64 [N], the document of each line, ascending; without it each line is one.
+
+    Returns:
+        bool [N].
+    """
+    guesses = model.identify(lines)
+    other = np.array([guess.language not in wanted for guess in guesses], dtype=bool)
+    sure = np.array([guess.probability > SURE for guess in guesses], dtype=bool)
+    if documents is None or not len(lines):
+        return other & sure
+    short = np.fromiter(map(len, lines), dtype=np.int64, count=len(lines)) < SHORT
+    asks = np.flatnonzero(other & (short | ~sure))
+    voters = np.unique(documents[asks])
+    starts = np.searchsorted(documents, voters).tolist()
+    ends = np.searchsorted(documents, voters, side="right").tolist()
+    texts = [" ".join(lines[start:end])[:_LONGEST] for start, end in zip(starts, ends, strict=True)]
+    votes = np.array(
+        [guess.language not in wanted and guess.probability > SURE for guess in model.identify(texts)],
+        dtype=bool,
+    )
+    other &= sure
+    if len(asks):
+        other[asks] = votes[np.searchsorted(voters, documents[asks])]
+    return other

@@ -1,0 +1,183 @@
+"""Paragraphs into sentences, as character spans: sentencex, Moses' rules, or SaT."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache, partial
+
+from mexma_cli.errors import MexmaError, require
+
+Span = tuple[int, int]
+"""Start and end of a sentence in its paragraph, in characters."""
+Splitter = Callable[[str], list[Span]]
+"""A paragraph to its sentences in order, without the white space around them."""
+
+SPLITTERS = ("sentencex", "moses", "sat")
+"""`--splitter`, besides ``auto``."""
+
+# Where benchmarks/documents.py measured sentencex to be better than Moses' rules (docs/documents.md).
+_SENTENCEX = """
+amh ben bod bul ces deu dzo est hin hrv hun hye isl jpn kat khm lit mkd mya npi pan pol ron slk slv srp tha
+tir urd yue zho
+"""
+_MOSES_SCRIPTS = frozenset(("Latn", "Cyrl", "Grek", "Arab", "Hebr"))
+"""In these Moses' rules are better in nearly all languages that were measured."""
+
+
+def default_splitter(language: str) -> str:
+    """The splitter that measured best for a language (docs/documents.md).
+
+    Args:
+        language: FLORES-200 code, or ``und``.
+    """
+    base, _, script = language.partition("_")
+    return "sentencex" if base in _SENTENCEX.split() or script not in _MOSES_SCRIPTS else "moses"
+
+
+def splitter(name: str, language: str, model: str | None = None) -> Splitter:
+    """Make a splitter.
+
+    Args:
+        name: Of `SPLITTERS`, or ``auto`` for `default_splitter`.
+        language: FLORES-200 code, or ``und``: then the rules for English are taken.
+        model: A folder with a model of SaT's.
+
+    Raises:
+        MexmaError: SaT without a model, or without wtpsplit.
+    """
+    name = default_splitter(language) if name == "auto" else name
+    if name == "sat":
+        return _sat(model)
+    tag = _short(language)
+    return _moses(tag) if name == "moses" else partial(_sentencex, tag)
+
+
+def _short(language: str) -> str:
+    """The code that both libraries know a language by: ISO 639-1 where there is one."""
+    import langcodes
+
+    base = language.partition("_")[0]
+    return "en" if base == "und" else langcodes.standardize_tag(base, macro=True).partition("-")[0]
+
+
+def _sentencex(tag: str, paragraph: str) -> list[Span]:
+    from sentencex import get_sentence_boundaries
+
+    return _stripped(
+        paragraph,
+        [found["end_index"] for found in get_sentence_boundaries(tag, paragraph)],
+    )
+
+
+def _sat(model: str | None) -> Splitter:
+    require("wtpsplit", "sat", "--splitter sat")
+    if model is None:
+        raise MexmaError("--splitter sat needs a model", "name the folder of one: --splitter-model sat-3l-sm")
+    from wtpsplit import SaT
+
+    loaded = SaT(model)
+
+    def split(paragraph: str) -> list[Span]:
+        ends, end = [], 0
+        for sentence in loaded.split(paragraph):
+            end += len(sentence)
+            ends.append(end)
+        return _stripped(paragraph, ends)
+
+    return split
+
+
+def _stripped(paragraph: str, ends: list[int]) -> list[Span]:
+    """Spans up to each end, without the white space at both sides."""
+    spans, start = [], 0
+    for end in ends:
+        sentence = paragraph[start:end]
+        kept = sentence.strip()
+        if kept:
+            first = start + len(sentence) - len(sentence.lstrip())
+            spans.append((first, first + len(kept)))
+        start = end
+    return spans
+
+
+_END = re.compile(r"[.?!][^\w ]* +(?=(.))")
+"""Where Moses' rules may end a sentence: at a space after a mark, and what perhaps closes it."""
+_AROUND = re.compile(r"[^ ]*(?: +[^\w ]+(?= ))* +[^\w ]*[^ ]?")
+"""What they look at from the mark on: quotation marks, also alone, and how the next word begins."""
+_WORD = re.compile(r"(?<![\w.-])\w+$")
+_ANY_WORD = "zzzz"
+_LONGEST = 500
+"""Where words are longer, no sentence ends; the rules would take a time that grows with the square."""
+
+
+def _moses(tag: str) -> Splitter:
+    """Moses' rules, which are asked about the few words around each possible end only.
+
+    To them all words are alike but abbreviations, so most answers are known already. That makes them ten
+    times as fast as on whole paragraphs, and the answers stay the same.
+    """
+    from importlib.resources import files
+
+    from sentence_splitter import SentenceSplitter
+
+    folder = files("sentence_splitter") / "non_breaking_prefixes"
+    if not (folder / f"{tag}.txt").is_file():  # no abbreviations of that language are known
+        tag = "en"
+    lines = (folder / f"{tag}.txt").read_text(encoding="utf-8").split("\n")
+    abbreviations = {line.partition("#")[0].strip() for line in lines}
+    rules = SentenceSplitter(tag)
+
+    @lru_cache(maxsize=1 << 16)
+    def ends_within(text: str) -> list[int]:
+        return _ends(text.split(" "), rules.split(text)) if len(text) <= _LONGEST else []
+
+    def split(paragraph: str) -> list[Span]:
+        ends: list[int] = []
+
+        def look(first: int, words: str) -> None:
+            place, passed = first - 1, 0
+            for space in ends_within(words):
+                while passed < space:
+                    place, passed = paragraph.index(" ", place + 1), passed + 1
+                ends.append(place)
+
+        words, start, last = "", 0, 0  # those that are looked at together, and where they stand
+        for mark in _END.finditer(paragraph):
+            at = mark.start()
+            if mark[1].islower() or at < last:
+                continue
+            around = _AROUND.match(paragraph, at)
+            assert around is not None
+            first = paragraph.rfind(" ", last, at) + 1  # 0: in the middle of a word that is looked at already
+            word = paragraph[max(first or last, at - _LONGEST) : at]
+            found = _WORD.search(word) if first or not last else None
+            if found and found[0] not in abbreviations:
+                word = word[: found.start()] + _ANY_WORD
+            if first > last:
+                look(start, words)
+                words, start = word + around[0], first
+            else:
+                words += paragraph[last:first] + word + around[0]
+            last = around.end()
+        look(start, words)
+        return _stripped(paragraph, [*ends, len(paragraph)])
+
+    return split
+
+
+def _ends(words: list[str], sentences: list[str]) -> list[int]:
+    """The spaces, counted from 1, where the rules have ended sentences, which have lost some of theirs."""
+    ends = []
+    word = letters = wanted = 0
+    for sentence in sentences[:-1]:
+        wanted += _letters(sentence)
+        while letters < wanted:
+            letters += _letters(words[word])
+            word += 1
+        ends.append(word)
+    return ends
+
+
+def _letters(text: str) -> int:
+    return sum(map(len, text.split()))

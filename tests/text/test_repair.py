@@ -1,0 +1,58 @@
+"""Documents as they come."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mexma_cli.text.repair import decode, repair
+
+
+def repaired(text: str) -> tuple[str, dict[str, int]]:
+    counts: Counter[str] = Counter()
+    return repair(text, counts), dict(counts)
+
+
+def test_mojibake_of_several_encodings_is_repaired() -> None:
+    for encoding, sentence in (
+        ("latin-1", "L'été déjà passé, où ça ?"),
+        ("windows-1252", "L'été à Noël – « déjà »"),
+        ("windows-1251", "Привет, как дела?"),
+        ("macroman", "L'été à Noël, où ça ?"),
+        ("cp437", "L'été à Noël, où ça ?"),
+    ):
+        broken = sentence.encode().decode(encoding)
+        assert repaired(broken) == (sentence, {"mojibake": 1}), encoding
+
+
+def test_good_text_comes_back_as_it_is() -> None:
+    for text in (
+        "L'été déjà passé, « où » ça ?",
+        "Він їхав. Її",
+        "Ёлка и ёж",
+        "Ça créée",
+        "αὐτός",
+        "中文。",
+        "İıŞş",
+    ):
+        assert repaired(text) == (text, {})
+        assert repair(text, Counter()) is text
+
+
+def test_entities_controls_and_accents() -> None:
+    assert repaired("Tom &amp; Jerry &eacute;") == ("Tom & Jerry é", {"entities": 1})
+    assert repaired("a\0b\u200bc\xadd\x0ce\u2028f\tg") == ("abcd\ne\nf\tg", {"control": 1})
+    assert repaired("e\u0301") == ("é", {"composed": 1})
+
+
+def test_line_ends_and_what_is_no_utf8() -> None:
+    assert decode(b"a\r\nb\rc\n") == "a\nb\nc\n"
+    assert decode("é".encode("latin-1")) is None
+
+
+@given(st.text())
+def test_a_second_repair_finds_nothing_but_what_the_first_uncovered(text: str) -> None:
+    once = repair(text, Counter())
+    assert not any(code in once for code in map(chr, (0, 1, 0x200B, 0xAD)))
