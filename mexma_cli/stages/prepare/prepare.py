@@ -30,9 +30,10 @@ from mexma_cli.files import (
 from mexma_cli.recipe import Data, Recipe
 from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.language import CorpusPlan, CorpusReport, LanguageWorker, rules_of
-from mexma_cli.stages.prepare.pool import processes, result, work_on
+from mexma_cli.stages.prepare.pool import processes, work_on
 from mexma_cli.stages.prepare.tokenizer import recipe_tokenizer
 from mexma_cli.stages.prepare.vocabulary import Weighed
+from mexma_cli.stages.processes import result
 from mexma_cli.text.hashes import folded
 from mexma_cli.text.lines import Member, read_lines
 
@@ -210,7 +211,7 @@ class _Preparation:
             found: dict[int, Any] = {}
             for future in as_completed(futures):
                 place = futures[future]
-                found[place], checksums = result(future)
+                found[place], checksums = result(future, "prepare")
                 self._known.update(checksums)
                 done += len(chains[place])
                 self._tell(done, total, chains[place][-1].label)

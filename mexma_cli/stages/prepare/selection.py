@@ -3,7 +3,7 @@
 One byte a pair (kept, or why not) goes to a file. The hashes of the pairs that pass the filter are divided by
 their first byte, on disk where there are many, and each 256th is sorted alone: so exact duplicates are
 found, and a cap, which keeps the smallest hashes, takes the first parts whole. In memory are a buffer of
-`BUFFER` bytes and one part with its sorting, about 45 / 256 bytes a pair: 18 MB for 100 million pairs.
+12 MB and one part with its sorting, about 45 / 256 bytes a pair: 18 MB for 100 million pairs.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import no_space_as_message
 from mexma_cli.stages.prepare.corpora import Bitext, Row
 from mexma_cli.text.hashes import pair_hash
+from mexma_cli.text.partitions import HashPartitions
 from mexma_cli.text.rules import CODES, NAMES, PairRules
 
 CAP_SEED = 42
 """A cap keeps the pairs with the smallest hashes under this seed, in whatever order they stand."""
-BUFFER = 12 << 20
 BYTES_PER_PAIR = 13
 """At most so much of the disk is taken for every pair while a corpus is worked on."""
 _BATCH = 1 << 14
-_HASHED = np.dtype([("hash", "<u8"), ("row", "<u4")])
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ def select(
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{bitext.path.name}.codes"
     with no_space_as_message(path):
-        parts = _HashPartitions(folder / bitext.path.name)
+        parts = HashPartitions(folder / bitext.path.name)
         try:
             read = 0
             with path.open("wb") as file:
@@ -91,9 +90,9 @@ def select(
                 raise MexmaError(f"{bitext.files[0]} has no lines")
             codes = np.memmap(path, dtype=np.uint8, mode="r+")
             left = read if limit is None else limit
-            for part in range(256):
+            for part in parts.sorted():
                 stopped()
-                left -= _duplicates_and_cap(parts.sorted(part), codes, left, bitext.data.drop_duplicates)
+                left -= _duplicates_and_cap(part, codes, left, bitext.data.drop_duplicates)
             codes.flush()
         finally:
             parts.remove()
@@ -102,16 +101,16 @@ def select(
     return PairSelection(path, read, counts[0], dropped)
 
 
-def _filtered(batch: list[Row], first: int, rules: PairRules, parts: _HashPartitions) -> bytes:
+def _filtered(batch: list[Row], first: int, rules: PairRules, parts: HashPartitions) -> bytes:
     """The codes of a batch whose first pair is pair `first` of all; pairs that pass go to `parts`."""
     reasons, sources, targets = zip(*batch, strict=True)
     codes = rules.codes(sources, targets)
     for place, reason in enumerate(reasons):
         if reason:
             codes[place] = CODES[reason]
-    places = np.flatnonzero(codes == 0).tolist()
-    hashes = [pair_hash(sources[place], targets[place], CAP_SEED) for place in places]
-    parts.add(np.array(hashes, dtype=np.uint64), [first + place for place in places])
+    places = np.flatnonzero(codes == 0)
+    hashes = [pair_hash(sources[place], targets[place], CAP_SEED) for place in places.tolist()]
+    parts.add(np.array(hashes, dtype=np.uint64), first + places)
     return codes.tobytes()
 
 
@@ -132,54 +131,3 @@ def _counts(codes: np.ndarray) -> np.ndarray:
         (np.bincount(codes[at : at + step], minlength=len(NAMES)) for at in range(0, len(codes), step)),
         np.zeros(len(NAMES), dtype=np.int64),
     )
-
-
-class _HashPartitions:
-    """Hashes and rows, in 256 parts by the hash's first byte; those beyond the buffer are on disk."""
-
-    def __init__(self, stem: Path) -> None:
-        self._stem = stem
-        self._blocks: list[np.ndarray] = []
-        self._size = 0
-        self._rest: list[np.ndarray] | None = None
-
-    def add(self, hashes: np.ndarray, rows: list[int]) -> None:
-        """Take uint64 [n] and as many rows, which ascend from call to call."""
-        if rows and rows[-1] >= 1 << 32:
-            raise MexmaError(
-                f"{self._stem.name}: more than {1 << 32:,} pairs in one corpus and language",
-                "divide it into several corpora",
-            )
-        entries = np.empty(len(rows), dtype=_HASHED)
-        entries["hash"], entries["row"] = hashes, rows
-        self._blocks.append(entries)
-        self._size += entries.nbytes
-        if self._size >= BUFFER:
-            for number, part in enumerate(self._divided()):
-                with self._path(number).open("ab") as file:
-                    file.write(part.tobytes())
-
-    def sorted(self, number: int) -> np.ndarray:
-        """The entries of a part by hash, equal ones by row; there is no `add` after this."""
-        if self._rest is None:
-            self._rest = self._divided()
-        path = self._path(number)
-        before = path.read_bytes() if path.is_file() else b""
-        entries = np.concatenate([np.frombuffer(before, dtype=_HASHED), self._rest[number]])
-        return entries[np.argsort(entries["hash"], kind="stable")]
-
-    def _divided(self) -> list[np.ndarray]:
-        """Take all entries out of the buffer, divided by the first byte of the hash."""
-        entries = np.concatenate([np.empty(0, dtype=_HASHED), *self._blocks])
-        self._blocks, self._size = [], 0
-        first = (entries["hash"] >> np.uint64(56)).astype(np.uint8)
-        ends = np.cumsum(np.bincount(first, minlength=256))
-        return np.split(entries[np.argsort(first, kind="stable")], ends[:-1])
-
-    def remove(self) -> None:
-        """Take the files away."""
-        for number in range(256):
-            self._path(number).unlink(missing_ok=True)
-
-    def _path(self, number: int) -> Path:
-        return self._stem.with_name(f"{self._stem.name}.hashes-{number:03}")
