@@ -67,6 +67,12 @@ def score_of(key: np.int64) -> np.float32:
     return np.int32(ordered if ordered >= 0 else ordered ^ np.int32(0x7FFFFFFF)).view(np.float32)
 
 
+def keys_of(scores: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The keys of scores, float32, and row numbers, int64, of the same shape."""
+    bits = (scores + np.float32(0)).view(np.int32).astype(np.int64)
+    return (np.where(bits < 0, bits ^ 0x7FFFFFFF, bits) << 32) | (0xFFFFFFFF - rows)
+
+
 def rows_of(keys: np.ndarray) -> np.ndarray:
     """Row numbers in keys, int64."""
     return np.int64(0xFFFFFFFF) - (keys & np.int64(0xFFFFFFFF))

@@ -1,0 +1,96 @@
+"""A search in tiles: each is searched by itself, anywhere, and their lists are merged to those of one search.
+
+A tile's lists hold exact cosines and the rows of the whole sides. The k best of a union do not depend on the
+order in which lists are united, so neither do the merged neighbours, to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mexma_cli.knn import kernels
+from mexma_cli.knn.blocks import VectorSource
+from mexma_cli.knn.exact import knn
+
+_MERGED = 1 << 20  # keys that are merged at a time
+
+
+class Span(NamedTuple):
+    """Some rows of a side: from `start` up to `stop`."""
+
+    start: int
+    stop: int
+
+
+class Window:
+    """A span of the rows of a source, as a source."""
+
+    def __init__(self, source: VectorSource, span: Span) -> None:
+        self._source, self._start = source, span.start
+        self.rows, self.dim = span.stop - span.start, source.dim
+
+    def vectors(self, start: int, stop: int) -> np.ndarray:
+        """Its rows start to stop, [stop - start, d]."""
+        return self._source.vectors(self._start + start, self._start + stop)
+
+
+def search_tile(
+    sides: tuple[VectorSource, VectorSource],
+    keep: tuple[np.ndarray, np.ndarray],
+    spans: tuple[Span, Span],
+    k: int,
+    memory: int | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k nearest rows of the tile's other side, for the rows of both spans.
+
+    Args:
+        sides: The whole x and y.
+        keep: bool [N] and [M], the rows of both that take part.
+        spans: The rows of x and of y in the tile.
+        memory: As for `knn`.
+
+    Returns:
+        Lists of keys (see `kernels.key`), int64 [rows of the span, k], each ascending; `EMPTY` where a row
+        has fewer neighbours.
+    """
+    windows = [Window(side, span) for side, span in zip(sides, spans, strict=True)]
+    own, other = (kept[slice(*span)] for kept, span in zip(keep, spans, strict=True))
+    found = knn(*windows, k, keep_x=own, keep_y=other, memory=memory)
+    return (
+        _keys(found.forward_scores, found.forward_ids, spans[1].start, k),
+        _keys(found.backward_scores, found.backward_ids, spans[0].start, k),
+    )
+
+
+def merged(lists: Sequence[np.ndarray], k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k best of several lists of the same rows, as `knn.exact.Neighbours` has them.
+
+    Args:
+        lists: Keys, int64 [n, any], of other rows in each.
+
+    Returns:
+        Scores float32 [n, k] and ids int64 [n, k], best first; -inf and -1 where there are fewer.
+    """
+    rows = len(lists[0])
+    scores, ids = np.empty((rows, k), np.float32), np.empty((rows, k), np.int64)
+    step = max(1, _MERGED // max(1, sum(keys.shape[1] for keys in lists)))
+    for start in range(0, rows, step):
+        part = slice(start, start + step)
+        every = np.concatenate(
+            [np.full((len(lists[0][part]), k), kernels.EMPTY)] + [a[part] for a in lists], 1
+        )
+        best = np.sort(np.partition(every, -k, axis=1)[:, -k:], axis=1)[:, ::-1]
+        scores[part] = kernels.scores_of(best)
+        ids[part] = np.where(best == kernels.EMPTY, -1, kernels.rows_of(best))
+    return scores, ids
+
+
+def _keys(scores: np.ndarray, ids: np.ndarray, first: int, k: int) -> np.ndarray:
+    """Neighbours of a tile, best first -> keys [n, k], ascending, with ids of the whole side."""
+    keys = np.full((len(ids), k), kernels.EMPTY)
+    found = kernels.keys_of(scores, ids + first)
+    keys[:, k - ids.shape[1] :] = np.where(ids < 0, kernels.EMPTY, found)[:, ::-1]
+    return keys
