@@ -23,6 +23,7 @@ ROOMS = [
     "commands",
     "__init__",
     "api",
+    "executors",
     "stages",
     "evaluation",
     "reporting",

@@ -56,9 +56,9 @@ def search_tile(
         Lists of keys (see `kernels.key`), int64 [rows of the span, k], each ascending; `EMPTY` where a row
         has fewer neighbours.
     """
-    windows = [Window(side, span) for side, span in zip(sides, spans, strict=True)]
+    x, y = (Window(side, span) for side, span in zip(sides, spans, strict=True))
     own, other = (kept[slice(*span)] for kept, span in zip(keep, spans, strict=True))
-    found = knn(*windows, k, keep_x=own, keep_y=other, memory=memory)
+    found = knn(x, y, k, keep_x=own, keep_y=other, memory=memory)
     return (
         _keys(found.forward_scores, found.forward_ids, spans[1].start, k),
         _keys(found.backward_scores, found.backward_ids, spans[0].start, k),

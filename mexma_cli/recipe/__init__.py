@@ -7,8 +7,9 @@ starting from the encoder that the one before left; `trainer` then holds what th
 
 from __future__ import annotations
 
+from mexma_cli.recipe.corpus import CorpusRecipe
 from mexma_cli.recipe.decompose import DecomposeRecipe, DecomposeTrainerSettings
-from mexma_cli.recipe.load import load, load_any, shipped
+from mexma_cli.recipe.load import load, load_any, load_corpus, shipped
 from mexma_cli.recipe.plugin import load_plugin
 from mexma_cli.recipe.registry import DecomposerSettings, ObjectiveSettings, objective
 from mexma_cli.recipe.section import Section
@@ -27,6 +28,7 @@ from mexma_cli.recipe.sections import (
 
 __all__ = [
     "Corpus",
+    "CorpusRecipe",
     "Data",
     "DecomposeRecipe",
     "DecomposeTrainerSettings",
@@ -43,6 +45,7 @@ __all__ = [
     "TrainerSettings",
     "load",
     "load_any",
+    "load_corpus",
     "load_plugin",
     "objective",
     "shipped",

@@ -12,6 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.recipe.corpus import CorpusRecipe
 from mexma_cli.recipe.decompose import DecomposeRecipe
 from mexma_cli.recipe.inherit import IMPLIED_PHASE, inherited
 from mexma_cli.recipe.mistakes import explained
@@ -48,14 +49,29 @@ def load(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     return recipe
 
 
+def load_corpus(source: str | Path, overrides: Sequence[str] = ()) -> CorpusRecipe:
+    """As `load`, a recipe of `kind: corpus`."""
+    recipe = _load(source, overrides)
+    if not isinstance(recipe, CorpusRecipe):
+        raise MexmaError(f"{source} trains an encoder: it has no `kind: corpus`", "`mexma train` runs it")
+    return recipe
+
+
 def load_any(source: str | Path, overrides: Sequence[str] = ()) -> Recipe | DecomposeRecipe:
-    """As `load`, whatever the recipe's `kind` is; without that key it is a `Recipe`."""
+    """As `load`, whatever is trained: by the recipe's `kind`; without that key it is a `Recipe`."""
+    recipe = _load(source, overrides)
+    if isinstance(recipe, CorpusRecipe):
+        raise MexmaError(f"{source} mines a corpus (kind: corpus), it trains nothing", "`mexma run` runs it")
+    return recipe
+
+
+def _load(source: str | Path, overrides: Sequence[str]) -> Recipe | DecomposeRecipe | CorpusRecipe:
     raw, chain = inherited(_find(str(source)), _find)
     for override in overrides:
         _override(raw, override)
-    model: type[Recipe | DecomposeRecipe] = Recipe
+    model: type[Recipe | DecomposeRecipe | CorpusRecipe] = Recipe
     if raw.get("kind") is not None:
-        raw, model = _without_phases(raw), DecomposeRecipe
+        raw, model = _without_phases(raw), CorpusRecipe if raw["kind"] == "corpus" else DecomposeRecipe
     try:
         return model.model_validate(raw)
     except ValidationError as error:
@@ -68,6 +84,8 @@ def _without_phases(raw: dict[str, Any]) -> dict[str, Any]:
     if isinstance(phases, list) and len(phases) == 1 and isinstance(phases[0], dict):
         keys = dict(phases[0])
         if keys.pop("name", None) == IMPLIED_PHASE:
+            if not keys.get("trainer"):  # an empty one was implied, too
+                keys.pop("trainer", None)
             return {key: value for key, value in raw.items() if key != "phases"} | keys
     return raw
 

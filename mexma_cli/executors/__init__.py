@@ -1,0 +1,1 @@
+"""Where units of work run: processes of this machine."""

@@ -1,0 +1,131 @@
+"""Units of work in processes of this machine, each with its share of the threads."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from mexma_cli.stages.run.scheduler import Ended
+
+_PATIENCE = 10.0  # seconds that a worker has to end
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+class LocalExecutor:
+    """So many processes; each does one unit at a time, and keeps what it has loaded for the next.
+
+    Args:
+        run: The run's folder.
+        jobs: Processes.
+        threads: Of each.
+    """
+
+    def __init__(self, run: Path, jobs: int, threads: int) -> None:
+        self._ended: queue.Queue[Ended] = queue.Queue()
+        self._todo: queue.Queue[Path | None] = queue.Queue()
+        self._workers = [_Worker(run, threads, place) for place in range(jobs)]
+        self._stopped = False
+        self._threads = [
+            threading.Thread(target=self._serve, args=(worker,), daemon=True) for worker in self._workers
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def slots(self) -> int:
+        """One for each process, and one that waits."""
+        return 2 * len(self._workers)
+
+    def submit(self, todo: Path) -> None:
+        """Take a unit."""
+        self._todo.put(todo)
+
+    def ended(self, seconds: float) -> Sequence[Ended]:
+        """What has ended; waits so long for something to end."""
+        try:
+            found = [self._ended.get(timeout=seconds)]
+        except queue.Empty:
+            return []
+        while not self._ended.empty():
+            found.append(self._ended.get())
+        return found
+
+    def stop(self) -> None:
+        """End all processes."""
+        self._stopped = True
+        for _ in self._workers:
+            self._todo.put(None)
+        for worker in self._workers:
+            worker.stop()
+        for thread in self._threads:
+            thread.join(_PATIENCE)
+
+    def _serve(self, worker: _Worker) -> None:
+        while (todo := self._todo.get()) is not None and not self._stopped:
+            self._ended.put(worker.do(todo))
+
+
+class _Worker:
+    """A process that does units, started when there is one to do, and again after it died."""
+
+    def __init__(self, run: Path, threads: int, place: int) -> None:
+        self._run, self._threads, self._place = run, threads, place
+        self._process: subprocess.Popen[str] | None = None
+
+    def do(self, todo: Path) -> Ended:
+        process = self._started()
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(f"{todo}\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        if answer.endswith("\n"):
+            said = json.loads(answer)
+            return Ended(todo, said["error"], said["died"])
+        self._process = None
+        return Ended(todo, f"its worker died ({_how(process.wait())})", died=True)
+
+    def stop(self) -> None:
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.terminate()
+        until = time.monotonic() + _PATIENCE
+        while self._process.poll() is None and time.monotonic() < until:
+            time.sleep(0.05)
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def _started(self) -> subprocess.Popen[str]:
+        if self._process is None or self._process.poll() is not None:
+            logs = self._run / "logs"
+            logs.mkdir(exist_ok=True)
+            with (logs / f"worker-{self._place:02d}.log").open("ab") as log:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "mexma_cli.executors.worker", str(self._run)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    env=os.environ | dict.fromkeys(_THREADS, str(self._threads)),
+                    start_new_session=True,  # Ctrl-C is for the run, which ends its workers
+                )
+        return self._process
+
+
+def _how(code: int) -> str:
+    """In words, how a process ended."""
+    if code >= 0:
+        return f"exit code {code}"
+    name = signal.Signals(-code).name
+    return f"{name}: out of memory?" if code == -signal.SIGKILL else name

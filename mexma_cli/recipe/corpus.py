@@ -1,0 +1,128 @@
+"""Recipes of `kind: corpus`: text in many languages in, parallel text of many pairs out (`mexma run`)."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from mexma_cli import languages
+from mexma_cli.recipe.section import Section
+
+Code = str
+NAMED = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+
+
+class CorpusEncoder(Section):
+    """The encoder of all languages, or of one; as the options of `mexma embed`."""
+
+    model: str = "mini"
+    """A bundled encoder, a folder or a hub id."""
+    revision: str | None = None
+    """Commit, tag or branch of the hub id."""
+    device: str = "auto"
+    dtype: str = "auto"
+    pooling: Literal["cls", "mean"] | None = None
+    max_tokens: int | None = Field(None, ge=1)
+    prefix: str | None = None
+
+
+class LanguageText(Section):
+    """The text in one language."""
+
+    input: tuple[str, ...] = Field(min_length=1)
+    """Files of one sentence a line, from `root`; `*` stands for any part of a name."""
+    clean: bool = False
+    """Embed lines without control characters, with their punctuation normalised; they stay as they are."""
+
+    @field_validator("input", mode="before")
+    @classmethod
+    def _one_or_more(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+
+class UnitSizes(Section):
+    """How work is cut into units, each done by one process and kept when it is done."""
+
+    lines: int = Field(250_000, ge=1)
+    """Lines that are embedded by one unit."""
+    tile: int = Field(200_000, ge=1)
+    """Rows of either side whose neighbours are searched by one unit."""
+
+
+class CorpusMining(Section):
+    """As the options of `mexma mine`."""
+
+    margin: str = "ratio"
+    k: int = Field(4, ge=1)
+    retrieval: str = "max"
+    threshold: float | None = None
+    """Keep scores above this. None: 0 with `max`, all with the others."""
+    max_score: float | None = None
+    drop_copies: bool = False
+    top: int | None = Field(None, ge=1)
+
+
+class CorpusOutput(Section):
+    """The files of sentence pairs."""
+
+    format: str = "tsv"
+    """One of those that `mexma mine --format` lists."""
+    compression: str = ""
+    """gz, bz2, xz, zst, or none."""
+    with_ids: bool = False
+    """Lines in both texts, ranks, cosines and neighbourhoods, where the format has a place for them."""
+
+
+class CorpusRecipe(Section):
+    """A whole run, resolved."""
+
+    kind: Literal["corpus"]
+    """Tells such a recipe from one that trains an encoder, which has no `kind`."""
+    name: str = Field(pattern=NAMED)
+    """The run's, for people: letters, digits, `.`, `_` and `-`."""
+    run: str
+    """Folder for all that the run makes."""
+    root: str = "."
+    """Paths of inputs are taken from this folder."""
+    encoder: CorpusEncoder = Field(default_factory=lambda: CorpusEncoder.model_validate({}))
+    languages: dict[Code, LanguageText] = Field(min_length=1)
+    """Language code -> its text."""
+    pairs: Literal["all"] | Code | tuple[tuple[Code, Code], ...] = "all"
+    """all: each language with each; a code: each with that language as its target; or a list of [source,
+    target]."""
+    units: UnitSizes = Field(default_factory=lambda: UnitSizes.model_validate({}))
+    mine: CorpusMining = Field(default_factory=lambda: CorpusMining.model_validate({}))
+    output: CorpusOutput = Field(default_factory=lambda: CorpusOutput.model_validate({}))
+
+    @field_validator("languages", mode="after")
+    @classmethod
+    def _by_their_codes(cls, texts: dict[Code, LanguageText]) -> dict[Code, LanguageText]:
+        codes = list(map(languages.resolve, texts))
+        for typed, code in zip(texts, codes, strict=True):
+            if codes.count(code) > 1:
+                raise ValueError(f"{typed} is {code}, which is there twice")
+        return dict(zip(codes, texts.values(), strict=True))
+
+    @model_validator(mode="after")
+    def _pairs_have_texts(self) -> CorpusRecipe:
+        wanted = self.language_pairs()
+        for code in [code for pair in wanted for code in pair] or [str(self.pairs)]:
+            if code not in self.languages:
+                raise ValueError(f"pairs: {code} is none of the languages, {', '.join(self.languages)}")
+        for source, target in wanted:
+            if source == target:
+                raise ValueError(f"pairs: {source} with itself: `mexma mine` finds the paraphrases in a text")
+        if len({frozenset(pair) for pair in wanted}) < len(wanted):
+            raise ValueError("pairs: one is there twice")
+        return self
+
+    def language_pairs(self) -> list[tuple[Code, Code]]:
+        """Source and target of every pair, FLORES-200 codes, in the order in which they are mined."""
+        if self.pairs == "all":
+            return list(combinations(self.languages, 2))
+        if isinstance(self.pairs, str):
+            pivot = languages.resolve(self.pairs)
+            return [(code, pivot) for code in self.languages if code != pivot]
+        return [(languages.resolve(source), languages.resolve(target)) for source, target in self.pairs]

@@ -1,0 +1,1 @@
+"""`mexma run`: a whole corpus, many language pairs, in units of work that any process may do."""

@@ -1,0 +1,183 @@
+"""From a recipe to units of work. What they are of is known as far as the texts are cut into pieces."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import checksum_file
+from mexma_cli.formats.bitext import formats
+from mexma_cli.knn.tiled import Span
+from mexma_cli.mining.margin import MARGINS
+from mexma_cli.mining.match import RETRIEVALS
+from mexma_cli.recipe import CorpusRecipe
+from mexma_cli.stages.knn.tiles import spans_of
+from mexma_cli.stages.run.units import Record, Unit
+from mexma_cli.text.compression import split_ending
+
+STAGES = ("split", "embed", "knn", "mine")
+"""In the order in which a pair goes through them."""
+
+Records = Callable[[str], Record | None]
+"""From a unit's name to its record, if the unit is done."""
+
+
+def check_settings(recipe: CorpusRecipe) -> None:
+    """Refuse settings that no stage knows.
+
+    Raises:
+        MexmaError: The message names the key.
+    """
+    output = recipe.output
+    for key, value, known in (
+        ("mine.margin", recipe.mine.margin, MARGINS),
+        ("mine.retrieval", recipe.mine.retrieval, [name for name in RETRIEVALS if name != "all"]),
+        ("output.format", output.format, formats()),
+    ):
+        if value not in known:
+            raise MexmaError(f"`{key}`: {value!r} is none of {', '.join(known)}")
+    if output.compression and not split_ending(f"x.{output.compression}")[1]:
+        raise MexmaError(f"`output.compression`: {output.compression!r} is none that is known")
+
+
+def inputs_of(recipe: CorpusRecipe) -> dict[str, dict[str, str]]:
+    """The files of every language, with their checksums, in the order in which they are read.
+
+    Raises:
+        MexmaError: There is no such file; the message names the key.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for code, text in recipe.languages.items():
+        paths: list[Path] = []
+        for pattern in text.input:
+            where = Path(recipe.root).expanduser() / pattern
+            matching = sorted(glob.glob(str(where))) if glob.has_magic(str(where)) else [str(where)]
+            paths += [path for path in map(Path, matching) if path.is_file()]
+            if not matching or not Path(matching[0]).exists():
+                raise MexmaError(f"`languages.{code}.input`: {where}: no such file")
+        if not paths:
+            raise MexmaError(f"`languages.{code}.input`: {', '.join(text.input)}: no file")
+        found[code] = {str(path): checksum_file(path) for path in paths}
+    return found
+
+
+def plan(recipe: CorpusRecipe, inputs: dict[str, dict[str, str]], record: Records) -> list[Unit]:
+    """All units that can be told yet, each after its inputs; the later ones of a text once it is cut."""
+    pairs = recipe.language_pairs()
+    units: list[Unit] = []
+    rows: dict[str, int] = {}
+    for code in recipe.languages:
+        if any(code in pair for pair in pairs):
+            cut = _cut(recipe, code, inputs[code])
+            units.append(cut)
+            if (made := record(cut.name)) is not None:
+                rows[code] = sum(made.facts["pieces"].values())
+                units += _embedding(recipe, code, list(made.facts["pieces"]))
+    for source, target in pairs:
+        if source in rows and target in rows:
+            units += _pair(recipe, (source, target), (rows[source], rows[target]))
+    return units
+
+
+def _cut(recipe: CorpusRecipe, code: str, files: dict[str, str]) -> Unit:
+    return Unit(
+        name=f"{code}/text",
+        stage="split",
+        work="cut",
+        settings={"lines": recipe.units.lines},
+        files=files,
+        output=f"{code}/text",
+    )
+
+
+def _embedding(recipe: CorpusRecipe, code: str, pieces: list[str]) -> list[Unit]:
+    """A store of each piece, the one of all, and which of its rows take part."""
+    encoder = recipe.encoder.model_dump(mode="json")
+    embedded = [
+        Unit(
+            name=f"{code}/embed/{piece[:5]}",
+            stage="embed",
+            work="embed",
+            settings={
+                "piece": piece,
+                "language": code,
+                "clean": recipe.languages[code].clean,
+                "encoder": encoder,
+            },
+            inputs={"text": f"{code}/text"},
+            output=f"{code}/embedded/{piece[:5]}.emb",
+        )
+        for piece in pieces
+    ]
+    merged = Unit(
+        name=f"{code}/store",
+        stage="embed",
+        work="merge",
+        inputs={unit.name: unit.name for unit in embedded},
+        output=f"{code}/{code}.emb",
+    )
+    rows = Unit(
+        name=f"{code}/rows",
+        stage="knn",
+        work="rows",
+        inputs={"store": merged.name},
+        output=f"{code}/rows.npy",
+    )
+    return [*embedded, merged, rows]
+
+
+def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int]) -> list[Unit]:
+    """Neighbours of a language pair by tiles, put together, and the pairs made of them."""
+    name, k = "-".join(pair), recipe.mine.k
+    sides = {
+        "source": f"{pair[0]}/store",
+        "target": f"{pair[1]}/store",
+        "source_rows": f"{pair[0]}/rows",
+        "target_rows": f"{pair[1]}/rows",
+    }
+    tiles: dict[str, tuple[Span, Span]] = {}
+    for row, source in enumerate(spans_of(rows[0], recipe.units.tile)):
+        for column, target in enumerate(spans_of(rows[1], recipe.units.tile)):
+            tiles[f"{name}/tile/{row:05d}-{column:05d}"] = source, target
+    units = [
+        Unit(
+            name=tile,
+            stage="knn",
+            work="tile",
+            settings={"source": list(source), "target": list(target), "k": k},
+            inputs=sides,
+            output=f"{tile.replace('/tile/', '/tiles/')}.npy",
+        )
+        for tile, (source, target) in tiles.items()
+    ]
+    found = Unit(
+        name=f"{name}/neighbours",
+        stage="knn",
+        work="neighbours",
+        settings={"k": k, "tiles": {tile: [list(span) for span in spans] for tile, spans in tiles.items()}},
+        inputs=sides | {tile: tile for tile in tiles},
+        output=f"{name}/{name}.knn",
+    )
+    mined = Unit(
+        name=f"{name}/pairs",
+        stage="mine",
+        work="mine",
+        settings=_mining(recipe, pair),
+        inputs={name: sides[name] for name in ("source", "target")} | {"neighbours": found.name},
+        output=f"{name}/pairs",
+    )
+    return [*units, found, mined]
+
+
+def _mining(recipe: CorpusRecipe, pair: tuple[str, str]) -> dict[str, Any]:
+    output, compression = recipe.output, f".{recipe.output.compression}" if recipe.output.compression else ""
+    ending = "" if formats()[output.format].two_files else f".{output.format}"
+    return {
+        "languages": list(pair),
+        "name": f"{'-'.join(pair)}{ending}{compression}",
+        "format": output.format,
+        "mine": recipe.mine.model_dump(mode="json") | {"with_ids": output.with_ids},
+    }

@@ -1,0 +1,199 @@
+"""What units of work do: functions by name, each from inputs on disk to one output on disk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import checksum_file
+from mexma_cli.stages.run.units import Record, RunFolder, Unit, content_of, only_worker, read_unit
+
+if TYPE_CHECKING:
+    from mexma_cli.encoder.encoder import SentenceEncoder
+    from mexma_cli.store.embeddings import EmbeddingStore
+
+
+@dataclass(frozen=True)
+class Task:
+    """A unit that is being done.
+
+    Attributes:
+        output: Where to write.
+        settings: The unit's.
+    """
+
+    folder: RunFolder
+    unit: Unit
+    output: Path
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return self.unit.settings
+
+    def record(self, name: str) -> Record:
+        """The record of an input."""
+        record = self.folder.record(self.unit.inputs[name])
+        assert record is not None, name
+        return record
+
+    def input(self, name: str) -> Path:
+        """The output of the unit that is this input. A file is compared with its checksum.
+
+        Raises:
+            MexmaError: It is damaged.
+        """
+        record = self.record(name)
+        path = self.folder.path / record.output
+        if path.is_file() and checksum_file(path) != record.checksum:
+            raise MexmaError(f"{path} is damaged: its checksum is not right", "remove it, and run again")
+        return path
+
+    def store(self, name: str) -> EmbeddingStore:
+        """The embedding store that is this input."""
+        from mexma_cli.store.embeddings import EmbeddingStore
+
+        return EmbeddingStore.open(self.input(name))
+
+
+Work = Callable[[Task], dict[str, Any]]
+"""Writes the task's output, and returns the facts for its record."""
+
+WORK: dict[str, Work] = {}
+
+
+def _work(function: Work) -> Work:
+    WORK[function.__name__] = function
+    return function
+
+
+def perform(run: Path, todo: Path) -> Record:
+    """Do a unit of a run, unless it is done.
+
+    Args:
+        run: The run's folder.
+        todo: The unit's description.
+
+    Raises:
+        MexmaError: What its stage raises.
+    """
+    folder, unit = RunFolder(run), read_unit(todo)
+    with only_worker(todo):
+        record = folder.done(unit)
+        if record is not None and content_of(folder.path / record.output) == record.checksum:
+            return record
+        started = time.monotonic()
+        facts = WORK[unit.work](Task(folder, unit, folder.clear(unit)))
+        return folder.finish(unit, facts, time.monotonic() - started)
+
+
+@_work
+def cut(task: Task) -> dict[str, Any]:
+    """A text in pieces of some lines, each a file in a folder."""
+    from mexma_cli.stages.run.pieces import write_pieces
+
+    return write_pieces([Path(path) for path in task.unit.files], task.output, task.settings["lines"])
+
+
+@_work
+def embed(task: Task) -> dict[str, Any]:
+    """A piece of a text as a store."""
+    from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
+    from mexma_cli.text.lines import scan
+
+    piece = task.input("text") / task.settings["piece"]
+    label = f"{task.settings['language']}/{piece.name}"
+    options = EmbedOptions(task.settings["language"], clean=task.settings["clean"])
+    store = embed_file(_encoder(**task.settings["encoder"]), scan(piece, label), task.output, options)
+    return {"truncated": store.manifest.truncated, "duplicates": store.manifest.duplicates}
+
+
+@_work
+def merge(task: Task) -> dict[str, Any]:
+    """The pieces of a text as one store."""
+    from mexma_cli.stages.merge.merge import merge_stores
+
+    store = merge_stores([task.store(name) for name in task.unit.inputs], task.output)
+    return {"rows": store.rows, "empty": store.manifest.empty, "truncated": store.manifest.truncated}
+
+
+@_work
+def rows(task: Task) -> dict[str, Any]:
+    """Which rows of a store take part in mining."""
+    from mexma_cli.stages.knn.tiles import write_rows
+
+    return {"left_out": write_rows(task.store("store"), task.output)}
+
+
+@_work
+def tile(task: Task) -> dict[str, Any]:
+    """The neighbours of some rows of both sides in one another."""
+    from mexma_cli.knn.tiled import Span
+    from mexma_cli.stages.knn.tiles import write_tile
+
+    spans = Span(*task.settings["source"]), Span(*task.settings["target"])
+    stores = task.store("source"), task.store("target")
+    kept = task.input("source_rows"), task.input("target_rows")
+    write_tile(stores, kept, spans, task.settings["k"], task.output)
+    return {}
+
+
+@_work
+def neighbours(task: Task) -> dict[str, Any]:
+    """The neighbours of a pair, from those of its tiles."""
+    from mexma_cli.knn.tiled import Span
+    from mexma_cli.stages.knn.tiles import merge_tiles
+
+    tiles = {
+        (Span(*source), Span(*target)): task.input(name)
+        for name, (source, target) in task.settings["tiles"].items()
+    }
+    stores = task.store("source"), task.store("target")
+    names = stores[0].path.name, stores[1].path.name
+    counts = task.record("source_rows").facts["left_out"], task.record("target_rows").facts["left_out"]
+    found = merge_tiles(stores, names, counts, tiles, task.settings["k"], task.output)
+    return {"forward_k": found.manifest.forward_k, "backward_k": found.manifest.backward_k}
+
+
+@_work
+def mine(task: Task) -> dict[str, Any]:
+    """The pairs of two stores, in the folder of a language pair."""
+    from mexma_cli.formats.bitext import outputs_of
+    from mexma_cli.stages.embed.inputs import EncoderChoice
+    from mexma_cli.stages.mine.files import mine_files
+    from mexma_cli.stages.mine.mine import MineSettings
+    from mexma_cli.stages.mine.report import MiningJob, score_quantiles
+
+    settings = task.settings
+    languages = settings["languages"][0], settings["languages"][1]
+    files = outputs_of(task.output / settings["name"], settings["format"], languages)
+    task.output.mkdir()
+    job = MiningJob(
+        (task.input("source"), task.input("target")),
+        languages,
+        MineSettings(**settings["mine"]),
+        files,
+        settings["format"],
+        neighbours=task.input("neighbours"),
+    )
+    mined, changed = mine_files(job, EncoderChoice())
+    return {
+        "pairs": len(mined.candidates),
+        "dropped": mined.dropped,
+        "source": asdict(mined.source),
+        "target": asdict(mined.target),
+        "scores": score_quantiles(mined.candidates.scores),
+        "changed_sentences": changed,
+    }
+
+
+@lru_cache(maxsize=1)
+def _encoder(**choice: Any) -> SentenceEncoder:
+    """The encoder that this process embeds with; it is kept for the next unit."""
+    from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder
+
+    return load_encoder(EncoderChoice(**choice))
