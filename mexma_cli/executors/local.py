@@ -58,6 +58,11 @@ class LocalExecutor:
             found.append(self._ended.get())
         return found
 
+    def processes(self) -> list[int]:
+        """The processes that are there now."""
+        there = [worker.process for worker in self._workers]
+        return [process.pid for process in there if process and process.poll() is None]
+
     def stop(self) -> None:
         """End all processes."""
         self._stopped = True
@@ -78,7 +83,7 @@ class _Worker:
 
     def __init__(self, run: Path, threads: int, place: int) -> None:
         self._run, self._threads, self._place = run, threads, place
-        self._process: subprocess.Popen[str] | None = None
+        self.process: subprocess.Popen[str] | None = None
 
     def do(self, todo: Path) -> Ended:
         process = self._started()
@@ -92,26 +97,26 @@ class _Worker:
         if answer.endswith("\n"):
             said = json.loads(answer)
             return Ended(todo, said["error"], said["died"])
-        self._process = None
+        self.process = None
         return Ended(todo, f"its worker died ({_how(process.wait())})", died=True)
 
     def stop(self) -> None:
-        if self._process is None or self._process.poll() is not None:
+        if self.process is None or self.process.poll() is not None:
             return
-        self._process.terminate()
+        self.process.terminate()
         until = time.monotonic() + _PATIENCE
-        while self._process.poll() is None and time.monotonic() < until:
+        while self.process.poll() is None and time.monotonic() < until:
             time.sleep(0.05)
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
 
     def _started(self) -> subprocess.Popen[str]:
-        if self._process is None or self._process.poll() is not None:
+        if self.process is None or self.process.poll() is not None:
             logs = self._run / "logs"
             logs.mkdir(exist_ok=True)
             with (logs / f"worker-{self._place:02d}.log").open("ab") as log:
-                self._process = subprocess.Popen(
+                self.process = subprocess.Popen(
                     [sys.executable, "-m", "mexma_cli.executors.worker", str(self._run)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -120,7 +125,7 @@ class _Worker:
                     env=os.environ | dict.fromkeys(_THREADS, str(self._threads)),
                     start_new_session=True,  # Ctrl-C is for the run, which ends its workers
                 )
-        return self._process
+        return self.process
 
 
 def _how(code: int) -> str:

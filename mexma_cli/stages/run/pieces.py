@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import MANIFEST, commit_folder, write_json_atomic
+from mexma_cli.files import MANIFEST, checksum_file, commit_folder, write_json_atomic
 from mexma_cli.store.layout import partial
 from mexma_cli.text.lines import read_lines
 from mexma_cli.text.writing import write_chunks
@@ -19,7 +19,7 @@ def write_pieces(texts: Sequence[Path], output: Path, lines: int) -> dict[str, A
     """Cut texts, one after the other, into a folder of files of so many lines, the last one perhaps shorter.
 
     Returns:
-        `pieces`: file name -> lines.
+        `pieces`: for each its `name`, `lines` and `checksum`.
 
     Raises:
         MexmaError: A text cannot be read, all are empty, or the disk is full.
@@ -28,11 +28,11 @@ def write_pieces(texts: Sequence[Path], output: Path, lines: int) -> dict[str, A
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()
     every = chain.from_iterable(map(read_lines, texts))
-    pieces: dict[str, int] = {}
+    pieces: list[dict[str, Any]] = []
     for first in every:
         name, counted = f"{len(pieces):05d}.txt.zst", _Counted(chain([first], islice(every, lines - 1)))
         write_chunks([part / name], (((f"{line}\n",), 0) for line in counted))
-        pieces[name] = counted.count
+        pieces.append({"name": name, "lines": counted.count, "checksum": checksum_file(part / name)})
     if not pieces:
         shutil.rmtree(part)
         raise MexmaError(f"{', '.join(map(str, texts))}: no lines", "give text with one sentence a line")

@@ -74,8 +74,8 @@ def plan(recipe: CorpusRecipe, inputs: dict[str, dict[str, str]], record: Record
             cut = _cut(recipe, code, inputs[code])
             units.append(cut)
             if (made := record(cut.name)) is not None:
-                rows[code] = sum(made.facts["pieces"].values())
-                units += _embedding(recipe, code, list(made.facts["pieces"]))
+                rows[code] = sum(piece["lines"] for piece in made.facts["pieces"])
+                units += _embedding(recipe, code, made.facts["pieces"])
     for source, target in pairs:
         if source in rows and target in rows:
             units += _pair(recipe, (source, target), (rows[source], rows[target]))
@@ -93,22 +93,23 @@ def _cut(recipe: CorpusRecipe, code: str, files: dict[str, str]) -> Unit:
     )
 
 
-def _embedding(recipe: CorpusRecipe, code: str, pieces: list[str]) -> list[Unit]:
+def _embedding(recipe: CorpusRecipe, code: str, pieces: list[dict[str, Any]]) -> list[Unit]:
     """A store of each piece, the one of all, and which of its rows take part."""
     encoder = recipe.encoder.model_dump(mode="json")
     embedded = [
         Unit(
-            name=f"{code}/embed/{piece[:5]}",
+            name=f"{code}/embed/{piece['name'][:5]}",
             stage="embed",
             work="embed",
             settings={
-                "piece": piece,
+                "piece": piece["name"],
+                "checksum": piece["checksum"],
                 "language": code,
                 "clean": recipe.languages[code].clean,
                 "encoder": encoder,
             },
-            inputs={"text": f"{code}/text"},
-            output=f"{code}/embedded/{piece[:5]}.emb",
+            parts={"text": f"{code}/text"},
+            output=f"{code}/embedded/{piece['name'][:5]}.emb",
         )
         for piece in pieces
     ]

@@ -77,7 +77,7 @@ def upto(units: list[Unit], stage: str | None) -> list[Unit]:
     for unit in reversed(units):
         # What is not known yet will be needed, so all of earlier stages is while the plan grows.
         if unit.stage == stage or unit.name in wanted or (unit.stage in earlier and unit.stage == "split"):
-            wanted |= {unit.name, *unit.inputs.values()}
+            wanted |= {unit.name, *unit.needs.values()}
     return [unit for unit in units if unit.name in wanted]
 
 

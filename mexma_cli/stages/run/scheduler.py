@@ -145,7 +145,7 @@ class Scheduler:
         progress, name = self.progress, unit.name
         if self._is_done(name) or name in progress.running or name in progress.failed:
             return
-        inputs = unit.inputs.values()
+        inputs = unit.needs.values()
         if any(other in progress.failed or other in progress.blocked for other in inputs):
             progress.blocked.add(name)
         elif all(map(self._is_done, inputs)):

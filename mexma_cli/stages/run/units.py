@@ -44,6 +44,7 @@ class Unit(Frozen):
         work: The name of a function in `stages.run.work`.
         settings: All that decides the output besides the inputs; JSON.
         inputs: What the work calls them -> the names of units.
+        parts: The same, of those of which the unit needs a part; its settings have that part's checksum.
         files: The user's files -> their checksums.
         output: Its path in the run's folder.
     """
@@ -53,8 +54,14 @@ class Unit(Frozen):
     work: str
     settings: dict[str, Any] = Field(default_factory=dict)
     inputs: dict[str, str] = Field(default_factory=dict)
+    parts: dict[str, str] = Field(default_factory=dict)
     files: dict[str, str] = Field(default_factory=dict)
     output: str
+
+    @property
+    def needs(self) -> dict[str, str]:
+        """What comes before it: `inputs` and `parts`."""
+        return self.inputs | self.parts
 
 
 class Record(Frozen):

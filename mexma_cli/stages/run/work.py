@@ -9,9 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mexma_cli.errors import MexmaError
-from mexma_cli.files import checksum_file
 from mexma_cli.stages.run.units import Record, RunFolder, Unit, content_of, only_worker, read_unit
+from mexma_cli.store.arrays import check_content
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
@@ -37,7 +36,7 @@ class Task:
 
     def record(self, name: str) -> Record:
         """The record of an input."""
-        record = self.folder.record(self.unit.inputs[name])
+        record = self.folder.record(self.unit.needs[name])
         assert record is not None, name
         return record
 
@@ -49,8 +48,8 @@ class Task:
         """
         record = self.record(name)
         path = self.folder.path / record.output
-        if path.is_file() and checksum_file(path) != record.checksum:
-            raise MexmaError(f"{path} is damaged: its checksum is not right", "remove it, and run again")
+        if path.is_file():
+            check_content(path, record.checksum, _AGAIN)
         return path
 
     def store(self, name: str) -> EmbeddingStore:
@@ -64,6 +63,7 @@ Work = Callable[[Task], dict[str, Any]]
 """Writes the task's output, and returns the facts for its record."""
 
 WORK: dict[str, Work] = {}
+_AGAIN = "remove it, and run again: it is made anew"
 
 
 def _work(function: Work) -> Work:
@@ -106,6 +106,7 @@ def embed(task: Task) -> dict[str, Any]:
     from mexma_cli.text.lines import scan
 
     piece = task.input("text") / task.settings["piece"]
+    check_content(piece, task.settings["checksum"], _AGAIN)
     label = f"{task.settings['language']}/{piece.name}"
     options = EmbedOptions(task.settings["language"], clean=task.settings["clean"])
     store = embed_file(_encoder(**task.settings["encoder"]), scan(piece, label), task.output, options)

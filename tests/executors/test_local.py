@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from mexma_cli.executors.local import LocalExecutor
+from mexma_cli.stages.run.run import run_corpus
+from tests.corpora import InThisProcess, corpus
+from tests.stages.run.test_run import files
+
+
+def test_killed_workers_leave_the_same_bytes(tmp_path: Path, tiny_encoder: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    wanted = corpus(one, tiny_encoder)
+    run_corpus(wanted, InThisProcess)
+    recipe = corpus(two, tiny_encoder)
+    killed: list[int] = []
+    made: list[LocalExecutor] = []
+
+    def executor(folder: Path) -> LocalExecutor:
+        made.append(LocalExecutor(folder, jobs=1, threads=1))
+        return made[0]
+
+    def kill(progress: object) -> None:
+        """When the first tile has been submitted, the only worker is at work."""
+        if not killed and any("/tile/" in name for name in progress.running):  # type: ignore[attr-defined]
+            killed.append(made[0].processes()[0])
+            os.kill(killed[0], signal.SIGKILL)
+
+    run_corpus(recipe, executor, on_change=kill)
+    assert killed and not made[0].processes()
+    assert files(recipe).keys() - files(wanted).keys() == {"logs/worker-00.log"}
+    assert {name: held for name, held in files(recipe).items() if "logs" not in name} == files(wanted)

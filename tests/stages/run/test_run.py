@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.recipe import CorpusRecipe
+from mexma_cli.stages.run.run import run_corpus, status_of
+from mexma_cli.stages.run.scheduler import TRIES, Progress
+from tests.command import ok, run
+from tests.corpora import LINES, InThisProcess, corpus
+
+PAIRS = ("fra_Latn-deu_Latn", "fra_Latn-eng_Latn", "deu_Latn-eng_Latn")
+
+
+def done(recipe: CorpusRecipe, **how: object) -> tuple[Progress, InThisProcess]:
+    """The recipe run to its end, and the executor that did it."""
+    made: list[InThisProcess] = []
+
+    def executor(folder: Path) -> InThisProcess:
+        made.append(InThisProcess(folder, **how))  # type: ignore[arg-type]
+        return made[0]
+
+    return run_corpus(recipe, executor), made[0]
+
+
+def files(recipe: CorpusRecipe) -> dict[str, bytes]:
+    """All that a run made, but for what it knows of itself."""
+    folder = Path(recipe.run)
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.relative_to(folder).parts[0] not in ("units", "status.json", "recipe.yaml")
+    }
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path) -> CorpusRecipe:
+    """A recipe that was run in one go."""
+    recipe = corpus(tmp_path_factory.mktemp("corpus"), tiny_encoder)
+    done(recipe)
+    return recipe
+
+
+@pytest.fixture
+def copy(finished: CorpusRecipe, tmp_path: Path, tiny_encoder: Path) -> CorpusRecipe:
+    """The same, in a folder of its own."""
+    shutil.copytree(finished.run, tmp_path / "run")
+    return corpus(tmp_path, tiny_encoder)
+
+
+def test_each_pair_is_what_mine_finds_in_the_whole_stores(finished: CorpusRecipe, tmp_path: Path) -> None:
+    folder = Path(finished.run)
+    for pair in PAIRS:
+        source, target = (folder / code / f"{code}.emb" for code in pair.split("-"))
+        ok(run("mine", source, target, "-o", tmp_path / "pairs.tsv"))
+        found = (folder / pair / "pairs" / f"{pair}.tsv").read_bytes()
+        assert found == (tmp_path / "pairs.tsv").read_bytes() != b""
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_same_bytes_in_any_order_of_units(
+    finished: CorpusRecipe, tmp_path: Path, tiny_encoder: Path, seed: int
+) -> None:
+    recipe = corpus(tmp_path, tiny_encoder)
+    done(recipe, seed=seed)
+    assert files(recipe) == files(finished)
+
+
+def test_the_same_pairs_in_other_units(finished: CorpusRecipe, tmp_path: Path, tiny_encoder: Path) -> None:
+    recipe = corpus(tmp_path, tiny_encoder, units={"lines": 100, "tile": 9})
+    done(recipe)
+    pairs = [{name: held for name, held in files(r).items() if "/pairs/" in name} for r in (recipe, finished)]
+    assert pairs[0] == pairs[1] and len(pairs[0]) == len(PAIRS)
+
+
+def test_only_what_is_not_up_to_date_is_done(copy: CorpusRecipe, tiny_encoder: Path) -> None:
+    root = Path(copy.root)
+    # The files are the same, but elsewhere: texts are cut anew, to the same pieces, and nothing follows.
+    again, executor = done(copy)
+    assert Counter(name.split("/")[1] for name in executor.did) == {"text": 3}
+    assert done(copy)[1].did == []
+    changed = corpus(root, tiny_encoder, mine={"threshold": 1.01})
+    assert sorted(done(changed)[1].did) == sorted(f"{pair}/pairs" for pair in PAIRS)
+    text = root / "deu.txt"
+    text.write_text(text.read_text().replace(" 3deu", " 3 deu"))
+    did = Counter("/".join(name.split("/")[:2]) for name in done(changed)[1].did)
+    assert did["deu_Latn/embed"] == 1  # of four pieces
+    assert did["fra_Latn-deu_Latn/tile"] == did["deu_Latn-eng_Latn/tile"] == 9
+    assert not [name for name in did if name.startswith(("fra_Latn/", "fra_Latn-eng_Latn/", "eng_Latn/"))]
+    fresh = corpus(root, tiny_encoder, mine={"threshold": 1.01}, run=str(root / "fresh"))
+    text.write_text(text.read_text().replace(" 3deu", " 3 deu"))
+    done(fresh)
+    assert files(fresh)["fra_Latn-eng_Latn/pairs/fra_Latn-eng_Latn.tsv"]
+    assert len(again.found_done) + 3 == len(again.units)
+
+
+def test_a_worker_that_dies_is_replaced_and_a_unit_that_kills_them_is_given_up(
+    finished: CorpusRecipe, tmp_path: Path, tiny_encoder: Path
+) -> None:
+    deaths: Counter[str] = Counter()
+
+    def dying(limit: int) -> dict[str, object]:
+        def before(todo: Path) -> None:
+            if "00001" in todo.name and deaths[todo.name] < limit:
+                deaths[todo.name] += 1
+                raise ConnectionError("SIGKILL")
+
+        return {"before": before}
+
+    recipe = corpus(tmp_path, tiny_encoder)
+    with pytest.raises(MexmaError, match=r"embed/00001 \(and 2 more\): its worker died \(SIGKILL\)"):
+        done(recipe, **dying(100))
+    assert set(deaths.values()) == {3 * TRIES}  # a piece of each language has this name
+    assert status_of(recipe)["stages"]["embed"] == {"done": 9, "failed": 3, "blocked": 3, "all": 15}
+    deaths.clear()
+    done(recipe, **dying(2))
+    assert files(recipe) == files(finished)
+
+
+def test_what_fails_in_one_language_does_not_stop_the_others(tmp_path: Path, tiny_encoder: Path) -> None:
+    recipe = corpus(tmp_path, tiny_encoder)
+    good = (tmp_path / "deu.txt").read_bytes()
+    (tmp_path / "deu.txt").write_bytes(good + "caf\xe9\n".encode("latin-1"))
+    with pytest.raises(MexmaError, match=r"deu_Latn/text: .*deu\.txt, line 25, byte 4: not UTF-8"):
+        done(recipe)
+    assert [pair for pair in PAIRS if (tmp_path / "run" / pair / "pairs").exists()] == ["fra_Latn-eng_Latn"]
+    (tmp_path / "deu.txt").write_bytes(good)
+    assert not [name for name in done(recipe)[1].did if name.startswith("fra_Latn-eng_Latn")]
+
+
+def test_a_damaged_output_is_named(copy: CorpusRecipe) -> None:
+    tile = Path(copy.run) / "fra_Latn-eng_Latn/tiles/00000-00001.npy"
+    keys = np.load(tile)
+    keys[0] += 1
+    np.save(tile, keys)
+    shutil.rmtree(Path(copy.run) / "fra_Latn-eng_Latn/fra_Latn-eng_Latn.knn")
+    with pytest.raises(MexmaError, match=r"00000-00001\.npy is damaged: its checksum"):
+        done(copy)
+    tile.unlink()
+    done(copy)
+    assert (Path(copy.run) / "fra_Latn-eng_Latn/pairs/fra_Latn-eng_Latn.tsv").is_file()
+
+
+def test_lines_are_those_of_all_files_in_order(tmp_path: Path, tiny_encoder: Path) -> None:
+    recipe = corpus(tmp_path, tiny_encoder, languages={
+        "fra": {"input": ["eng.txt", "fr*.txt"]}, "eng": {"input": "eng.txt"},
+    })  # fmt: skip
+    progress, _ = done(recipe)
+    record = progress.units["fra_Latn/text"]
+    assert [Path(path).name for path in record.files] == ["eng.txt", "fra.txt"]
+    assert sum(1 for name in progress.units if "fra_Latn/embed" in name) == -(-2 * LINES // 7)
+
+
+def test_mistakes_are_named_before_anything_is_done(tmp_path: Path, tiny_encoder: Path) -> None:
+    for keys, message in (
+        ({"mine": {"margin": "cosine"}}, "`mine.margin`: 'cosine' is none of ratio, distance, absolute"),
+        ({"output": {"format": "csv"}}, "`output.format`: 'csv' is none of"),
+        ({"output": {"compression": "zip"}}, "`output.compression`: 'zip'"),
+        ({"languages": {"fra": {"input": "f.txt"}, "eng": {"input": "eng.txt"}}}, r"f\.txt: no such file"),
+    ):
+        with pytest.raises(MexmaError, match=message):
+            done(corpus(tmp_path, tiny_encoder, **keys))
+    assert not (tmp_path / "run").exists()
