@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from mexma_cli.recipe import DecomposeRecipe, Recipe, Section, shipped
+from mexma_cli.recipe import CorpusRecipe, DecomposeRecipe, Recipe, Section, shipped
 from mexma_cli.recipe.section import kinds_of
 
 HEADER = """\
@@ -51,6 +51,7 @@ BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 def render() -> str:
     own = ["## Recipes that train an encoder\n", *tables(Recipe, "")]
     other = ["## Recipes of `kind: decompose`\n", *tables(DecomposeRecipe, "", ", kind: decompose")]
+    other += ["## Recipes of `kind: corpus`\n", *tables(CorpusRecipe, "", ", kind: corpus")]
     names = "## Shipped recipes\n\n" + ", ".join(f"`{name}`" for name in shipped()) + "\n"
     return "\n".join([HEADER, *own, *other, names])
 

@@ -22,10 +22,15 @@ class CorpusEncoder(Section):
     revision: str | None = None
     """Commit, tag or branch of the hub id."""
     device: str = "auto"
+    """auto, cpu, cuda or cuda:N."""
     dtype: str = "auto"
+    """auto, fp32, bf16 or fp16."""
     pooling: Literal["cls", "mean"] | None = None
+    """What becomes the sentence vector, where the encoder does not say."""
     max_tokens: int | None = Field(None, ge=1)
+    """Longer sentences are cut."""
     prefix: str | None = None
+    """The prompt before every sentence."""
 
 
 class LanguageText(Section):
@@ -55,13 +60,19 @@ class CorpusMining(Section):
     """As the options of `mexma mine`."""
 
     margin: str = "ratio"
+    """ratio, distance or absolute."""
     k: int = Field(4, ge=1)
+    """Neighbours that make up a neighbourhood."""
     retrieval: str = "max"
+    """max, intersect, forward or backward."""
     threshold: float | None = None
     """Keep scores above this. None: 0 with `max`, all with the others."""
     max_score: float | None = None
+    """Keep scores up to this."""
     drop_copies: bool = False
+    """Leave out pairs whose sides are copies of one another."""
     top: int | None = Field(None, ge=1)
+    """Keep so many of the best of a pair."""
 
 
 class CorpusOutput(Section):
@@ -87,14 +98,18 @@ class CorpusRecipe(Section):
     root: str = "."
     """Paths of inputs are taken from this folder."""
     encoder: CorpusEncoder = Field(default_factory=lambda: CorpusEncoder.model_validate({}))
+    """What embeds the texts."""
     languages: dict[Code, LanguageText] = Field(min_length=1)
     """Language code -> its text."""
     pairs: Literal["all"] | Code | tuple[tuple[Code, Code], ...] = "all"
     """all: each language with each; a code: each with that language as its target; or a list of [source,
     target]."""
     units: UnitSizes = Field(default_factory=lambda: UnitSizes.model_validate({}))
+    """How the work is cut."""
     mine: CorpusMining = Field(default_factory=lambda: CorpusMining.model_validate({}))
+    """Which pairs come out."""
     output: CorpusOutput = Field(default_factory=lambda: CorpusOutput.model_validate({}))
+    """How they are written."""
 
     @field_validator("languages", mode="after")
     @classmethod
