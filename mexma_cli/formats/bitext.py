@@ -6,18 +6,21 @@ learn of it from `formats`.
 
 from __future__ import annotations
 
+import math
 import pkgutil
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.languages import UNSTATED
 from mexma_cli.text.compression import plain_name
+from mexma_cli.text.lines import lines_of, read_pieces
 from mexma_cli.text.names import OTHER_FORMATS
 
 if TYPE_CHECKING:
@@ -71,7 +74,30 @@ class AlignedPair(NamedTuple):
     target_lines: tuple[int, ...]
 
 
-Pair = MinedPair | AlignedPair
+class PlainPair(NamedTuple):
+    """A pair of which no more is known."""
+
+    source: str
+    target: str
+
+
+Pair = MinedPair | AlignedPair | PlainPair
+
+
+def pair_of(known: Mapping[str, Any], source: str, target: str) -> Pair:
+    """A pair, with as much as is known of it.
+
+    Args:
+        known: The names of the fields of `MinedPair` or `AlignedPair`, and their values; others are passed
+            over.
+    """
+    kind = AlignedPair if "source_document" in known else MinedPair
+    if "score" not in known:
+        return PlainPair(source, target)
+    fields = {name: known[name] for name in kind._fields if name in known}
+    empty = {"target_document": "", "source_lines": (), "target_lines": ()} if kind is AlignedPair else {}
+    found: Pair = kind(**empty | fields | {"source": source, "target": target})
+    return found
 
 
 class BitextFormat(ABC):
@@ -85,6 +111,7 @@ class BitextFormat(ABC):
         alignments_only: Whether it holds the alignments of documents, and no pairs that `mexma mine` found.
         by_language: Whether the two sides are told apart by their languages.
         two_files: Whether the sides are written to a file each.
+        magic: The first bytes of a file that is read as bytes and not as lines of UTF-8.
         about: What is written, for the help.
         changes: What was done to sentences that the format cannot hold as they are.
     """
@@ -95,6 +122,7 @@ class BitextFormat(ABC):
     alignments_only: ClassVar[bool] = False
     by_language: ClassVar[bool] = False
     two_files: ClassVar[bool] = False
+    magic: ClassVar[tuple[bytes, ...]] = ()
     about: ClassVar[str]
     changes: ClassVar[str] = "tabs or line breaks became spaces"
 
@@ -129,9 +157,27 @@ class BitextFormat(ABC):
         """
         raise NotImplementedError
 
-    def read_sides(self, lines: Iterator[str], where: str) -> Iterator[tuple[str, str]]:
-        """As `read`, but the sentences alone: lines need not have a score."""
+    def read_pairs(self, lines: Iterator[str], where: str) -> Iterator[Pair]:
+        """As `read`, a pair a line, but lines need not have a score, and all comes that is known."""
         raise NotImplementedError
+
+    def read_bytes(
+        self, pieces: Iterator[bytes], where: str, languages: tuple[str, str]
+    ) -> tuple[tuple[str, str], Iterator[Pair]]:
+        """The languages and the pairs of a file that begins with `magic`.
+
+        Args:
+            languages: FLORES-200 codes of the sides that are wanted, as far as they are stated.
+        """
+        raise NotImplementedError
+
+
+_BREAKS = re.compile(r"[\t\n\r]")
+
+
+def one_field(sentence: str) -> str:
+    """The sentence as it stands in a TSV field: tabs and line breaks are spaces."""
+    return _BREAKS.sub(" ", sentence)
 
 
 _FOUND: dict[str, BitextFormat] = {}
@@ -172,7 +218,7 @@ def format_of(path: Path | None, written: Sequence[str] = ()) -> str:
     suffix = Path(plain_name(path.name)).suffix.lower()
     known, chosen = formats(alignments=True), written or list(formats())
     found = next((name for name in known if suffix in known[name].endings), DEFAULT)
-    if suffix in OTHER_FORMATS or found not in chosen:
+    if found not in chosen or (suffix in OTHER_FORMATS and suffix not in known[found].endings):
         endings = [ending for name in chosen for ending in known[name].endings]
         asked = [f"--format {name}" for name in chosen if not known[name].endings]
         ways = " or ".join([", ".join(endings), *asked])
@@ -203,16 +249,81 @@ def outputs_of(
     return found.files(path, languages)
 
 
+class Bitext(NamedTuple):
+    """A file of pairs that is being read.
+
+    Attributes:
+        kind: The format's name.
+        languages: FLORES-200 codes of source and target, as far as they are known.
+        pairs: With the line that each stands in, where the format has lines.
+    """
+
+    kind: str
+    languages: tuple[str, str]
+    pairs: Iterator[tuple[str | None, Pair]]
+
+
+def read_bitext(path: str | Path, where: str, languages: tuple[str, str] = (UNSTATED, UNSTATED)) -> Bitext:
+    """Begin to read a file of pairs of any format that can be read, by its first bytes; ``-`` is stdin.
+
+    Raises:
+        MexmaError: It cannot be read, now or on the way, or is of another format.
+    """
+    found, pieces = _begun(path, where)
+    if found:
+        known, pairs = found.read_bytes(pieces, where, languages)
+        return Bitext(found.name, known, ((None, pair) for pair in pairs))
+    format_, lines = _recognised(lines_of(pieces, where))
+    remembered = _Remembering(lines)
+    pairs = format_.read_pairs(remembered, where) if format_ else iter(())
+    name = format_.name if format_ else DEFAULT
+    return Bitext(name, languages, ((remembered.line, pair) for pair in pairs))
+
+
+def read_scored_file(path: str | Path, where: str) -> Iterator[ScoredPair]:
+    """Read a file of mined bitext of any format that can be read; sentences are as in TSV.
+
+    Raises:
+        MexmaError: As `read_bitext`, or a score that is not there or no finite number.
+    """
+    found, pieces = _begun(path, where)
+    if not found:
+        yield from read_scored(lines_of(pieces, where), where)
+        return
+    for number, pair in enumerate(found.read_bytes(pieces, where, (UNSTATED, UNSTATED))[1], 1):
+        score = getattr(pair, "score", math.nan)
+        if not math.isfinite(score):
+            raise MexmaError(f"{where}: pair {number} has no score", "`mexma mine` writes pairs with scores")
+        yield ScoredPair(score, one_field(pair.source), one_field(pair.target), number)
+
+
+def _begun(path: str | Path, where: str) -> tuple[BitextFormat | None, Iterator[bytes]]:
+    """The format of a file that is not read as lines, None for all others; and all bytes of the file."""
+    pieces = read_pieces(path, where)
+    first = next(pieces, b"")
+    found = next((found for found in formats().values() if first.startswith(found.magic)), None)
+    return found, chain([first], pieces)
+
+
+class _Remembering:
+    """Lines of which the last one that was taken is known."""
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines = lines
+        self.line = ""
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        self.line = next(self._lines)
+        return self.line
+
+
 def read_scored(lines: Iterable[str], where: str) -> Iterator[ScoredPair]:
     """Read mined bitext of any format that can be read, by its first line, as `BitextFormat.read` does."""
     found, lines = _recognised(lines)
     return found.read(lines, where) if found else iter(())
-
-
-def read_sides(lines: Iterable[str], where: str) -> Iterator[tuple[str, str]]:
-    """Read the sentences of bitext with or without scores, as `BitextFormat.read_sides` does."""
-    found, lines = _recognised(lines)
-    return found.read_sides(lines, where) if found else iter(())
 
 
 def _recognised(lines: Iterable[str]) -> tuple[BitextFormat | None, Iterator[str]]:

@@ -6,11 +6,11 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import BitextFormat, Pair, ScoredPair, bitext_format
-from mexma_cli.formats.tsv import one_field, shortened
+from mexma_cli.formats.bitext import BitextFormat, Pair, ScoredPair, bitext_format, one_field, pair_of
+from mexma_cli.formats.tsv import shortened
 
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
@@ -39,19 +39,34 @@ class Jsonl(BitextFormat):
         return line.startswith("{") and "\t" not in line
 
     def read(self, lines: Iterator[str], where: str) -> Iterator[ScoredPair]:
-        for pair in _pairs(lines, where):
-            if not math.isfinite(pair.score):
-                raise MexmaError(f"{where}, line {pair.line}: `score` is not there, or not a number", _HINT)
-            yield pair
+        """Sentences come as by `one_field`, so that they are as in TSV."""
+        for number, found in enumerate(_objects(lines, where), 1):
+            score = found.get("score")
+            if not (isinstance(score, float) and math.isfinite(score)):
+                raise MexmaError(f"{where}, line {number}: `score` is not there, or not a number", _HINT)
+            yield ScoredPair(score, one_field(found["source"]), one_field(found["target"]), number)
 
-    def read_sides(self, lines: Iterator[str], where: str) -> Iterator[tuple[str, str]]:
-        return ((pair.source, pair.target) for pair in _pairs(lines, where))
+    def read_pairs(self, lines: Iterator[str], where: str) -> Iterator[Pair]:
+        for found in _objects(lines, where):
+            known = {
+                name: known for name, value in found.items() if (known := _known(name, value)) is not None
+            }
+            yield pair_of(known, found["source"], found["target"])
 
 
-def _pairs(lines: Iterable[str], where: str) -> Iterator[ScoredPair]:
-    """Objects with the texts `source` and `target`; a score that is not there, or not a number, is nan.
+def _known(name: str, value: Any) -> Any:
+    """A value as it is in a pair; None if it is nothing of the kind."""
+    if name.endswith("_document"):
+        return str(value)
+    if name.endswith("_lines") and isinstance(value, list):
+        return tuple(int(line) for line in value if isinstance(line, float) and math.isfinite(line))
+    if not (isinstance(value, float) and math.isfinite(value)):
+        return None
+    return int(value) if name.endswith(("_line", "_rank")) else value
 
-    Sentences come as by `one_field`, so that they are as in TSV.
+
+def _objects(lines: Iterable[str], where: str) -> Iterator[dict[str, Any]]:
+    """Objects with the texts `source` and `target`.
 
     Raises:
         MexmaError: A line that is no such object.
@@ -69,5 +84,4 @@ def _pairs(lines: Iterable[str], where: str) -> Iterator[ScoredPair]:
                 f"{shortened(line)}",
                 _HINT,
             )
-        score = found["score"] if isinstance(found.get("score"), float) else math.nan
-        yield ScoredPair(score, one_field(texts[0]), one_field(texts[1]), number)
+        yield found

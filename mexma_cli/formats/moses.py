@@ -8,12 +8,14 @@ may have two or three letters, or be BCP-47 tags with ``-`` or ``_``, in either 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from mexma_cli.formats.bitext import BitextFormat, Pair, bitext_format
-from mexma_cli.formats.tsv import one_field
+from mexma_cli.errors import MexmaError
+from mexma_cli.formats.bitext import BitextFormat, Pair, bitext_format, one_field
 from mexma_cli.text.compression import plain_name, split_ending
+from mexma_cli.text.lines import Member, read_lines, scan
 
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
@@ -42,6 +44,22 @@ class Moses(BitextFormat):
         for pair in pairs:
             source, target = one_field(pair.source), one_field(pair.target)
             yield (f"{source}\n", f"{target}\n"), (source != pair.source) + (target != pair.target)
+
+
+def read_aligned(source: Path | Member, target: Path | Member) -> Iterator[tuple[str, str]]:
+    """The lines of two aligned files.
+
+    Raises:
+        MexmaError: One of them cannot be read as lines of text, or they have not as many.
+    """
+    for left, right in zip_longest(read_lines(source), read_lines(target)):
+        if left is None or right is None:
+            counts = [scan(path).lines for path in (source, target)]
+            raise MexmaError(
+                f"{source} has {counts[0]:,} lines, {target} has {counts[1]:,} lines",
+                "line n of one must be the translation of line n of the other",
+            )
+        yield left, right
 
 
 class AlignedFiles(NamedTuple):

@@ -1,29 +1,45 @@
-"""TMX 1.4, the exchange format of translation memories: https://www.gala-global.org/tmx-14b."""
+"""TMX 1.4, the exchange format of translation memories: https://www.gala-global.org/tmx-14b.
+
+It is read by expat in pieces, so that memory does not grow with the file, and entities that a file declares
+itself are refused: a few of them can expand to gigabytes.
+"""
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, NoReturn
+from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
 from mexma_cli import __version__
-from mexma_cli.formats.bitext import BitextFormat, Pair, bitext_format
-from mexma_cli.formats.tsv import shown
+from mexma_cli.errors import MexmaError
+from mexma_cli.formats.bitext import BitextFormat, Pair, bitext_format, pair_of
+from mexma_cli.formats.tsv import parsed, shown
 from mexma_cli.languages import UNSTATED, resolve
+from mexma_cli.text.lines import LINE_LIMIT
 
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
 
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_CODES = ("bpt", "ept", "ph", "it", "ut")
+"""Elements in a segment whose text is formatting, and none of the sentence."""
+_STEP = 1 << 16
 _ENTITIES = {"\r": "&#13;"}  # a plain one would be read as a line break
+
+_UTF16 = (codecs.BOM_UTF16_LE + b"<\0", codecs.BOM_UTF16_BE + b"\0<")
 
 
 @bitext_format
 class Tmx(BitextFormat):
     """A whole TMX document: a unit a pair, with the score as a property, and the ids as more of them.
 
-    Characters that XML forbids (most control characters) are removed.
+    Characters that XML forbids (most control characters) are removed. Of a document with more than two
+    languages the sides that are wanted have to be stated.
     """
 
     name = "tmx"
@@ -32,6 +48,7 @@ class Tmx(BitextFormat):
     about = "TMX 1.4, with the score as the property x-score"
     changes = "characters that XML forbids were removed"
     by_language = True
+    magic = (b"<?xml", b"<tmx", b"<!DOCTYPE tmx", codecs.BOM_UTF8 + b"<", *_UTF16)
 
     def write(
         self, pairs: Iterable[Pair], languages: tuple[str, str], with_ids: bool = False
@@ -57,6 +74,132 @@ class Tmx(BitextFormat):
             changed = (clean[0] != pair.source) + (clean[1] != pair.target)
             yield (f'<tu tuid="{number}">{properties}{segments}</tu>\n',), changed
         yield ("</body>\n</tmx>\n",), 0
+
+    def read_bytes(
+        self, pieces: Iterator[bytes], where: str, languages: tuple[str, str]
+    ) -> tuple[tuple[str, str], Iterator[Pair]]:
+        """A unit without one of the two languages is a pair with an empty side.
+
+        Raises:
+            MexmaError: It is no TMX, not well formed, has entities of its own, a segment of more than
+                `LINE_LIMIT` characters, or not both languages; or more, and they are not stated.
+        """
+        reader = _Reader(where, languages)
+        pairs = reader.pairs(pieces)
+        first = list(islice(pairs, 1))  # which says the languages
+        return reader.languages, chain(first, pairs)
+
+
+class _Reader:
+    """Expat's events become pairs."""
+
+    def __init__(self, where: str, languages: tuple[str, str]) -> None:
+        self.languages = languages
+        self._where = where
+        self._found: list[Pair] = []
+        self._units = self._whole = 0
+        self._seen: dict[str, None] = {}  # languages, in order
+        self._segments: dict[str, str] = {}
+        self._properties: dict[str, Any] = {}
+        self._language = self._property = self._root = ""
+        self._text: list[str] | None = None  # of the segment or property that is open
+        self._length = self._codes = 0
+        self._parser = parser = expat.ParserCreate()
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._characters
+        parser.EntityDeclHandler = self._entity
+        parser.SkippedEntityHandler = self._entity
+
+    def pairs(self, pieces: Iterable[bytes]) -> Iterator[Pair]:
+        """All pairs; `languages` are known from the first one on."""
+        steps = (piece[at : at + _STEP] for piece in pieces for at in range(0, len(piece), _STEP))
+        for step in chain(steps, [None]):
+            try:
+                self._parser.Parse(step or b"", step is None)
+            except expat.ExpatError as error:
+                self._fail(f"not well-formed XML: {expat.errors.messages[error.code]}")
+            yield from self._found
+            self._found.clear()
+        if self._units and not self._whole:
+            self._fail(
+                f"no unit has both {' and '.join(self.languages)}; there are {', '.join(self._seen)}",
+                "state two of these with --source-lang and --target-lang",
+            )
+
+    def _fail(self, message: str, hint: str | None = None) -> NoReturn:
+        raise MexmaError(f"{self._where}, line {self._parser.CurrentLineNumber}: {message}", hint)
+
+    def _entity(self, name: str, *_: object) -> None:
+        self._fail(f"the entity &{name}; is not one of XML's own, and others are not read")
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        if not self._root:
+            self._root = name
+            if name != "tmx":
+                self._fail(f"this is XML, and no TMX: its root is {name}")
+        if name == "tu":
+            self._segments, self._properties, self._language = {}, {}, ""
+        elif name == "tuv":
+            self._language = _flores(attributes.get("xml:lang") or attributes.get("lang") or UNSTATED)
+        elif name == "prop" and not self._language:
+            self._property = attributes.get("type", "")
+            self._text, self._length = [], 0
+        elif name == "seg":
+            self._text, self._length, self._codes = [], 0, 0
+        elif name in _CODES:
+            self._codes += 1
+
+    def _characters(self, text: str) -> None:
+        if self._text is None or self._codes:
+            return
+        self._length += len(text)
+        if self._length > LINE_LIMIT:
+            self._fail(f"a segment of more than {LINE_LIMIT:,} characters", "is it split into sentences?")
+        self._text.append(text)
+
+    def _end(self, name: str) -> None:
+        if name in _CODES:
+            self._codes -= 1
+        elif name in ("seg", "prop") and self._text is not None:
+            text, self._text = "".join(self._text), None
+            if name == "seg":
+                self._segments.setdefault(self._language, text)
+            elif self._property.startswith("x-"):
+                field = self._property[2:].replace("-", "_")
+                self._properties[field] = parsed(field, text)
+        elif name == "tuv":
+            self._language = ""
+        elif name == "tu":
+            self._seen |= dict.fromkeys(self._segments)
+            self._units += 1
+            if UNSTATED in self.languages:
+                self._choose()
+            sides = [self._segments.get(language, "") for language in self.languages]
+            self._whole += all(language in self._segments for language in self.languages)
+            known = {field: value for field, value in self._properties.items() if value is not None}
+            self._found.append(pair_of(known, *sides))
+
+    def _choose(self) -> None:
+        """The languages that are not stated, from the first unit."""
+        others = [language for language in self._segments if language not in self.languages]
+        wanted = self.languages.count(UNSTATED)
+        if len(others) != wanted:
+            self._fail(
+                f"the first unit has {', '.join(self._segments) or 'no segments'}; two languages are read",
+                "state them with --source-lang and --target-lang",
+            )
+        source, target = ((others.pop(0) if side == UNSTATED else side) for side in self.languages)
+        self.languages = source, target
+
+
+@lru_cache(maxsize=1024)
+def _flores(tag: str) -> str:
+    """The FLORES-200 code of a language in a document; itself if it is none that is known."""
+    try:
+        return resolve(tag)
+    except MexmaError:
+        return tag
 
 
 def bcp47(code: str) -> str:

@@ -10,13 +10,22 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import AlignedPair, BitextFormat, MinedPair, Pair, ScoredPair, bitext_format
+from mexma_cli.formats.bitext import (
+    AlignedPair,
+    BitextFormat,
+    MinedPair,
+    Pair,
+    PlainPair,
+    ScoredPair,
+    bitext_format,
+    one_field,
+    pair_of,
+)
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
 
-_BREAKS = re.compile(r"[\t\n\r]")
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 _WITH_IDS = tuple(len(pair._fields) for pair in (MinedPair, AlignedPair))
 """The numbers of columns where all is written that is known of a pair."""
@@ -36,7 +45,12 @@ class Tsv(BitextFormat):
     def write(
         self, pairs: Iterable[Pair], languages: tuple[str, str], with_ids: bool = False
     ) -> Iterator[Chunk]:
-        return tsv_lines(pair if with_ids else pair[:3] for pair in pairs)
+        for pair in pairs:
+            if isinstance(pair, PlainPair):
+                left, right = map(one_field, pair)
+                yield (f"{left}\t{right}\n",), (left != pair.source) + (right != pair.target)
+            else:
+                yield from tsv_lines([pair if with_ids else pair[:3]])
 
     def read(self, lines: Iterator[str], where: str) -> Iterator[ScoredPair]:
         for number, line in enumerate(lines, 1):
@@ -49,11 +63,23 @@ class Tsv(BitextFormat):
                 )
             yield ScoredPair(value, source, target, number)
 
-    def read_sides(self, lines: Iterator[str], where: str) -> Iterator[tuple[str, str]]:
+    def read_pairs(self, lines: Iterator[str], where: str) -> Iterator[Pair]:
         """Raises:
         MexmaError: A line with fewer or more fields than the first one, or without them.
         """
-        return read_pairs(_without_scores(lines, where), where)
+        first = next(lines)
+        columns = first.count("\t") + 1
+        if columns == 1:
+            raise MexmaError(
+                f"{where}, line 1: 1 tab-separated field, expected 2 (source, target)",
+                _other_format(first) or "is it one side of a bitext in two files? Name the other one too",
+            )
+        scored = columns >= 3 and _number(first.partition("\t")[0]) is not None
+        for number, line in enumerate(chain([first], lines), 1):
+            if scored:
+                yield _known(line, columns, where, number)
+            else:
+                yield PlainPair(*_fields(line, 2, where, number, "source, target"))
 
 
 def tsv_lines(rows: Iterable[Sequence[Any]]) -> Iterator[Chunk]:
@@ -71,11 +97,6 @@ def tsv_lines(rows: Iterable[Sequence[Any]]) -> Iterator[Chunk]:
 def shown(value: Any) -> str:
     """What is known of a pair as it stands in a field: several lines as ``3,4``."""
     return ",".join(map(str, value)) if isinstance(value, tuple) else one_field(str(value))
-
-
-def one_field(sentence: str) -> str:
-    """The sentence as it stands in a TSV field: tabs and line breaks are spaces."""
-    return _BREAKS.sub(" ", sentence)
 
 
 def read_pairs(
@@ -99,29 +120,40 @@ def shortened(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
-def _without_scores(lines: Iterator[str], where: str) -> Iterator[str]:
-    """The lines, less a first column of numbers if the first one has three columns, and less the ids."""
-    first = next(lines)
-    lines = chain([first], lines)
-    columns = first.count("\t") + 1
-    if columns == 1:
-        raise MexmaError(
-            f"{where}, line 1: 1 tab-separated field, expected 2 (source, target)",
-            _other_format(first) or "is it one side of a bitext in two files? Name the other one too",
-        )
-    if columns < 3 or _number(first.partition("\t")[0]) is None:
-        yield from lines
-        return
-    for number, line in enumerate(lines, 1):
-        fields = line.split("\t")
-        if len(fields) < 3:
-            raise MexmaError(
-                f"{where}, line {number}: {counted(len(fields), 'tab-separated field')}, "
-                "expected 3 (score, source, target) as in line 1"
-            )
-        # A tab too many in other lines is left to the reader, which may undo quoting.
-        with_ids = len(fields) == columns in _WITH_IDS
-        yield "\t".join(fields[1:3] if with_ids else fields[1:])
+def _known(line: str, columns: int, where: str, number: int) -> Pair:
+    """A pair with its score, and with what else the line has, if it has as many columns as the first one."""
+    fields = line.split("\t")
+    score = _number(fields[0])
+    if len(fields) < 3 or score is None:
+        found = counted(len(fields), "tab-separated field") if len(fields) < 3 else "no score"
+        raise MexmaError(f"{where}, line {number}: {found}, expected 3 (score, source, target) as in line 1")
+    if len(fields) == columns and columns in _WITH_IDS:
+        return _with_ids(score, fields)
+    # A tab too many in other lines may be in quotes.
+    source, target = _fields("\t".join(fields[1:]), 2, where, number, "source, target")
+    return MinedPair(score, source, target)
+
+
+def _with_ids(score: float, fields: Sequence[str]) -> Pair:
+    kind = MinedPair if len(fields) == len(MinedPair._fields) else AlignedPair
+    known = {"score": score} | {
+        name: value
+        for name, text in zip(kind._fields[3:], fields[3:], strict=True)
+        if (value := parsed(name, text)) is not None
+    }
+    return pair_of(known, *_unquoted(list(fields[1:3]), "\t".join(fields), fits=True))
+
+
+def parsed(name: str, text: str) -> Any:
+    """What `shown` wrote of a field of `MinedPair` or `AlignedPair`; None if it is nothing of the kind."""
+    if name.endswith("_document"):
+        return text
+    try:
+        if name.endswith("_lines"):
+            return tuple(map(int, text.split(","))) if text else ()
+        return int(text) if name.endswith(("_line", "_rank")) else float(text)
+    except ValueError:
+        return None
 
 
 def _number(field: str) -> float | None:

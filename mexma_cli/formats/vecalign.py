@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from mexma_cli.formats.bitext import AlignedPair, BitextFormat, Pair, bitext_format
-from mexma_cli.formats.tsv import one_field
+from mexma_cli.formats.bitext import AlignedPair, BitextFormat, Pair, bitext_format, one_field
 
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk

@@ -91,7 +91,7 @@ def scan(path: str | Path | Member, label: str | None = None) -> FileScan:
     """
     where = label or str(path)
     digest, lines, empty, size = xxhash.xxh3_128(), 0, 0, 0
-    for block in _checked_blocks(path, where, digest):
+    for block in _checked_blocks(read_pieces(path, where), where, digest):
         count, blank = _count(block)
         lines, empty, size = lines + count, empty + blank, size + len(block)
     if lines == 0:
@@ -109,7 +109,12 @@ def read_lines(path: str | Path | Member, label: str | None = None, digest: Any 
         MexmaError: As in `scan`, but an empty file just gives no lines.
     """
     where = label or label_of(path)
-    for block in _checked_blocks(path, where, digest):
+    yield from lines_of(read_pieces(path, where), where, digest)
+
+
+def lines_of(pieces: Iterable[bytes], where: str, digest: Any = None) -> Iterator[str]:
+    """The lines of a text that comes in pieces, as by `read_lines`."""
+    for block in _checked_blocks(pieces, where, digest):
         text = block.decode("utf-8")
         rows = text.split("\n")
         if not rows[-1]:
@@ -163,7 +168,7 @@ def read_latin_lines(path: Path) -> Iterator[str]:
     Raises:
         MexmaError: Missing, a folder, or damaged compression.
     """
-    text = b"".join(_pieces(path, str(path))).decode("latin-1")
+    text = b"".join(read_pieces(path, str(path))).decode("latin-1")
     yield from (line.removesuffix("\r") for line in text.removesuffix("\n").split("\n"))
 
 
@@ -252,11 +257,11 @@ def _count(block: bytes) -> tuple[int, int]:
     return len(filled), blank
 
 
-def _checked_blocks(path: str | Path | Member, where: str, digest: Any = None) -> Iterator[bytes]:
+def _checked_blocks(pieces: Iterable[bytes], where: str, digest: Any = None) -> Iterator[bytes]:
     """Blocks of whole lines that are UTF-8 and have neither NUL bytes nor a line above the limit."""
     before, rest, at_start = 0, b"", True  # before: lines before this block
     is_utf8 = False  # known of a block before, which was more than ASCII
-    pieces = _pieces(path, where)
+    pieces = iter(pieces)
     for piece in pieces:
         if digest is not None:
             digest.update(piece)
@@ -281,8 +286,12 @@ def _checked_blocks(path: str | Path | Member, where: str, digest: Any = None) -
         yield rest
 
 
-def _pieces(path: str | Path | Member, where: str) -> Iterator[bytes]:
-    """The uncompressed bytes of a file in large pieces."""
+def read_pieces(path: str | Path | Member, where: str) -> Iterator[bytes]:
+    """The uncompressed bytes of a file (``-``: stdin) in large pieces.
+
+    Raises:
+        MexmaError: Missing, a folder, or damaged compression.
+    """
     with _opened(path, where) as file:
         yield from _unpacked_pieces(file, where)
 

@@ -25,8 +25,8 @@ from mexma_cli.files import (
 )
 from mexma_cli.text.compression import named
 
-Chunk = tuple[tuple[str, ...], int]
-"""Text for each of an output's files, and how many sentences had to be changed for it."""
+Chunk = tuple[tuple[str | bytes, ...], int]
+"""Text, or bytes, for each of an output's files, and how many sentences had to be changed for it."""
 
 
 def prepare_output(path: Path | None) -> None:
@@ -105,7 +105,7 @@ def _write(outs: Sequence[IO[bytes]], chunks: Iterable[Chunk]) -> int:
     total = 0
     for texts, changed in chunks:
         for out, text in zip(outs, texts, strict=True):
-            out.write(text.encode("utf-8"))
+            out.write(text.encode("utf-8") if isinstance(text, str) else text)
         total += changed
     return total
 

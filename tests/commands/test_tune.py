@@ -100,7 +100,7 @@ def test_stdin_is_called_so_and_is_one_input_only(candidates: Path, gold: Path) 
 
 def test_other_formats_get_a_hint(tmp_path: Path, gold: Path) -> None:
     fails(
-        run("tune", write(tmp_path / "c.tmx", '<?xml version="1.0"?>'), "--gold", gold),
+        run("tune", write(tmp_path / "c.html", "<html>"), "--gold", gold),
         1,
         "hint: it looks like XML; TSV is read, as `mexma mine",
     )

@@ -17,14 +17,16 @@ from mexma_cli.formats.bitext import (
     AlignedPair,
     MinedPair,
     Pair,
+    PlainPair,
     ScoredPair,
     format_of,
     formats,
     outputs_of,
+    read_bitext,
     read_scored,
-    read_sides,
+    read_scored_file,
 )
-from mexma_cli.formats.tsv import read_pairs, tsv_lines
+from mexma_cli.formats.tsv import Tsv, read_pairs, tsv_lines
 from mexma_cli.text.writing import Chunk, write_chunks
 
 PAIRS = [MinedPair(1.5, "un", "one"), MinedPair(1.0, "deux", "two")]
@@ -198,11 +200,11 @@ def test_the_name_says_the_format(name: str, kind: str) -> None:
     assert format_of(Path(name)) == kind
 
 
-@pytest.mark.parametrize("name", ["x.csv", "x.xlsx", "x.parquet", "x.npz", "x.CSV.gz", "x.emb"])
+@pytest.mark.parametrize("name", ["x.csv", "x.xlsx", "x.npz", "x.CSV.gz", "x.emb"])
 def test_a_name_of_another_format_is_refused_with_those_that_exist(name: str) -> None:
     with pytest.raises(MexmaError, match=rf"^{name.lower()}: pairs are not written as \.[a-z]+$") as error:
         format_of(Path(name.lower()))
-    assert error.value.hint == "what is written: .tsv, .jsonl, .tmx or --format moses"
+    assert error.value.hint == "what is written: .tsv, .jsonl, .parquet, .tmx or --format moses"
 
 
 @pytest.mark.parametrize(
@@ -241,8 +243,8 @@ def test_other_formats_are_one_file(tmp_path: Path) -> None:
 
 
 def test_the_formats_of_the_folder_are_found_and_no_ending_means_two() -> None:
-    assert list(formats()) == ["tsv", "jsonl", "moses", "tmx"]
-    assert list(formats(alignments=True)) == ["tsv", "jsonl", "moses", "tmx", "vecalign"]
+    assert list(formats()) == ["tsv", "jsonl", "moses", "parquet", "tmx"]
+    assert list(formats(alignments=True)) == ["tsv", "jsonl", "moses", "parquet", "tmx", "vecalign"]
     endings = [ending for found in formats(alignments=True).values() for ending in found.endings]
     assert len(set(endings)) == len(endings)
 
@@ -251,11 +253,12 @@ ALIGNED = AlignedPair(0.5, "a\tb c", "d", "news\t1", "n1", (3, 4), (2,))
 
 
 def test_alignments_have_their_documents_and_lines() -> None:
+    aligned_in_tsv = ALIGNED._replace(source="a b c", source_document="news 1")
     assert written("tsv", [ALIGNED]) == [(("0.5\ta b c\td\n",), 1)]
     (((line,), _),) = written("tsv", [ALIGNED], with_ids=True)
     assert line == "0.5\ta b c\td\tnews 1\tn1\t3,4\t2\n"
     assert list(read_scored([line[:-1]], "f")) == [ScoredPair(0.5, "a b c", "d", 1)]
-    assert list(read_sides([line[:-1]], "f")) == [("a b c", "d")]
+    assert list(Tsv().read_pairs(iter([line[:-1]]), "f")) == [aligned_in_tsv]
     (((line,), _),) = written("jsonl", [ALIGNED])
     assert json.loads(line) == {**ALIGNED._asdict(), "source_lines": [3, 4], "target_lines": [2]}
     (_, ((unit,), _), _) = written("tmx", [ALIGNED._replace(source_document="a&b")], with_ids=True)
@@ -269,3 +272,49 @@ def test_vecalign_counts_lines_from_0_and_has_sentences_without_a_translation() 
         (("[2, 3]:[1]:0.5:news 1:n1\n",), 0),
         (("[]:[6]:0.0\n",), 0),
     ]
+
+
+KNOWN = [
+    [PlainPair("a", "b"), PlainPair("", "d")],
+    [MinedPair(1.5, "a", "b"), MinedPair(-2.0, "c", "d")],
+    [PAIR._replace(source="a", target="c")],
+    [
+        aligned := ALIGNED._replace(source="a", source_document="x"),
+        aligned._replace(source_lines=(), source=""),
+    ],
+]
+
+
+@pytest.mark.parametrize("kind", [name for name in formats() if not formats()[name].two_files])
+@pytest.mark.parametrize("pairs", KNOWN, ids=["plain", "scored", "with ids", "aligned"])
+def test_a_file_of_pairs_is_read_as_it_was_written(kind: str, pairs: list[Pair], tmp_path: Path) -> None:
+    path = tmp_path / "pairs"
+    languages = ("fra_Latn", "zho_Hant")
+    write_chunks([path], formats()[kind].write(pairs, languages, with_ids=True))
+    found = read_bitext(path, "f", languages)
+    assert (found.kind, [pair for _, pair in found.pairs]) == (kind, pairs)
+
+
+@pytest.mark.parametrize("kind", ["tsv", "jsonl"])
+def test_each_pair_comes_with_its_line(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.gz"
+    write_chunks([path], formats()[kind].write([MinedPair(1.0, str(n), "b") for n in range(9)], ("und",) * 2))
+    lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+    assert [(line, pair.source) for line, pair in read_bitext(path, "f").pairs] == [
+        (line, str(n)) for n, line in enumerate(lines)
+    ]
+
+
+def test_files_of_bytes_have_scores_too(tmp_path: Path) -> None:
+    for kind in ("tmx", "parquet"):
+        path = tmp_path / kind
+        write_chunks([path], formats()[kind].write([MinedPair(1.5, "a\nb", "c")], ("fra_Latn", "eng_Latn")))
+        assert list(read_scored_file(path, "f")) == [ScoredPair(1.5, "a b", "c", 1)]
+        write_chunks([path], formats()[kind].write([PlainPair("a", "b")], ("fra_Latn", "eng_Latn")))
+        with pytest.raises(MexmaError, match="f: pair 1 has no score"):
+            list(read_scored_file(path, "f"))
+
+
+def test_scores_that_are_missing_on_the_way_are_told() -> None:
+    with pytest.raises(MexmaError, match="f, line 2: no score, expected 3"):
+        list(Tsv().read_pairs(iter(["1.0\ta\tb", "x\ta\tb"]), "f"))

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import tracemalloc
+from itertools import chain, repeat
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import MinedPair
 from mexma_cli.formats.tmx import Tmx, bcp47
+from mexma_cli.text.lines import LINE_LIMIT
 
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 LANGUAGES = ("fra_Latn", "zho_Hant")
@@ -81,3 +86,81 @@ def test_every_language_has_a_tag_of_its_own() -> None:
     tags = {code: bcp47(code) for code in codes()}
     assert len(set(tags.values())) == len(tags)
     assert all(langcodes.tag_is_valid(tag) and resolve(tag) == code for code, tag in tags.items())
+
+
+def read(text: str | bytes, languages: tuple[str, str] = ("und", "und"), step: int = 7) -> tuple[Any, ...]:
+    data = text.encode() if isinstance(text, str) else text
+    pieces = (data[at : at + step] for at in range(0, len(data), step))
+    known, pairs = Tmx().read_bytes(pieces, "x.tmx", languages)
+    return (*known, *pairs)
+
+
+def units(*bodies: str, head: str = "") -> str:
+    inner = "".join(f"<tu>{body}</tu>" for body in bodies)
+    return f"{head}<tmx version='1.4'><header/><body>{inner}</body></tmx>"
+
+
+def tuv(language: str, segment: str, attribute: str = "xml:lang") -> str:
+    return f"<tuv {attribute}='{language}'><seg>{segment}</seg></tuv>"
+
+
+def test_other_programs_documents_are_read() -> None:
+    doctype = "<?xml version='1.0'?>\n<!DOCTYPE tmx SYSTEM 'tmx14.dtd'>\n"
+    first = (
+        "<prop type='x-other'>7</prop><note>n</note>"
+        + tuv("EN-US", "Press <bpt i='1'>&lt;b></bpt><hi>Start</hi><ept i='1'>&lt;/b></ept> &amp; wait")
+        + tuv("fr", "Appuyez", "lang")
+    )
+    text = units(first, tuv("fr", "Deux") + tuv("en", "Two"), tuv("fr", "seul"), head=doctype)
+    wanted = ("eng_Latn", "fra_Latn", ("Press Start & wait", "Appuyez"), ("Two", "Deux"), ("", "seul"))
+    assert read(text) == wanted
+    for encoding in ("utf-16", "utf-8-sig"):
+        assert read(text.replace("<?xml version='1.0'?>\n", "").encode(encoding), step=1) == wanted
+
+
+def test_sides_of_many_languages_are_stated() -> None:
+    text = units(*(tuv("en", f"e{n}") + tuv("fr", f"f{n}") + tuv("de", f"d{n}") for n in range(2)))
+    assert read(text, ("deu_Latn", "eng_Latn"))[2:] == (("d0", "e0"), ("d1", "e1"))
+    for languages, message in (
+        (("und", "und"), "line 1: the first unit has eng_Latn, fra_Latn, deu_Latn; two languages are read"),
+        (
+            ("spa_Latn", "eng_Latn"),
+            "no unit has both spa_Latn and eng_Latn; there are eng_Latn, fra",
+        ),
+    ):
+        with pytest.raises(MexmaError, match=message) as caught:
+            read(text, languages)
+        assert "--source-lang" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<tmx><body><tu>", "not well-formed XML: no element found"),
+        ("<html><body/></html>", "XML, and no TMX: its root is html"),
+        (units(tuv("en", "a\x01b")), "not well-formed XML: not well-formed"),
+        (
+            units(head="<!DOCTYPE tmx [<!ENTITY a 'aaaa'><!ENTITY b '&a;&a;'>]>"),
+            "entity &a; is not",
+        ),
+        (units(head="<!DOCTYPE tmx [<!ENTITY % p SYSTEM 'file:///etc/passwd'>]>"), "the entity &p; is not"),
+        (units(tuv("en", "a&nbsp;b"), head="<!DOCTYPE tmx SYSTEM 'tmx14.dtd'>"), "the entity &nbsp; is not"),
+        (units(tuv("en", "a&nbsp;b")), "not well-formed XML: undefined entity"),
+        (units(tuv("en", "x" * (LINE_LIMIT + 1))), "a segment of more than 1,048,576 characters"),
+    ],
+)
+def test_broken_and_dangerous_documents_are_refused(text: str, message: str) -> None:
+    with pytest.raises(MexmaError, match=rf"^x.tmx, line \d+: .*{message}"):
+        read(text, step=1 << 16)
+
+
+def test_memory_does_not_grow_with_the_document() -> None:
+    unit = f"<tu>{tuv('en', 'x' * 500)}{tuv('fr', 'y' * 500)}</tu>".encode()
+    pieces = chain([b"<tmx><body>"], repeat(unit * 100, 50), [b"</body></tmx>"])
+    _, pairs = Tmx().read_bytes(pieces, "x.tmx", ("und", "und"))
+    next(pairs)
+    tracemalloc.start()
+    assert sum(1 for _ in pairs) == 4999
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20 < len(unit) * 4999

@@ -15,9 +15,9 @@ from typing import Any
 from mexma_cli import languages
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file
-from mexma_cli.formats.moses import aligned_files
+from mexma_cli.formats.moses import aligned_files, read_aligned
 from mexma_cli.recipe import Corpus, Data
-from mexma_cli.text.lines import Member, opened_zip, read_lines, scan
+from mexma_cli.text.lines import Member, opened_zip, read_lines
 
 _PAIRS_IN_ZIP = 1000  # the list of members is read again for each
 Row = tuple[str | None, str, str]
@@ -35,7 +35,7 @@ class PairFiles:
         if len(self.files) == 1:
             yield from _tsv(self.files[0])
         else:
-            yield from _aligned(*self.files)
+            yield from ((None, left.strip(), right.strip()) for left, right in read_aligned(*self.files))
 
 
 @dataclass
@@ -332,14 +332,3 @@ def _is_numbered(line: str) -> bool:
         return math.isfinite(float(number)) and len(fields) > 1
     except ValueError:
         return False
-
-
-def _aligned(source_path: Path | Member, target_path: Path | Member) -> Iterator[Row]:
-    for source, target in zip_longest(read_lines(source_path), read_lines(target_path)):
-        if source is None or target is None:
-            counts = [scan(path).lines for path in (source_path, target_path)]
-            raise MexmaError(
-                f"{source_path} has {counts[0]:,} lines, {target_path} has {counts[1]:,} lines",
-                "line n of one must be the translation of line n of the other",
-            )
-        yield None, source.strip(), target.strip()

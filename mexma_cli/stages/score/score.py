@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import read_sides
+from mexma_cli.formats.bitext import one_field, read_bitext
 from mexma_cli.formats.tsv import tsv_lines
 from mexma_cli.knn.blocks import Side
 from mexma_cli.knn.exact import knn
@@ -24,7 +24,7 @@ from mexma_cli.stages.knn.knn import fill_repeated
 from mexma_cli.stages.knn.row_filter import filter_rows
 from mexma_cli.store.comparable import check_comparable
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
-from mexma_cli.text.lines import is_blank, open_text, read_lines, scan, spooled
+from mexma_cli.text.lines import is_blank, open_text
 from mexma_cli.text.names import label_of
 from mexma_cli.text.temporary import temporary_space
 from mexma_cli.text.writing import Chunk
@@ -178,27 +178,27 @@ def open_bitext(
     if len(bitext) == 1:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mexma-")))
         sides = [folder / "source", folder / "target"]
-        with spooled(paths[0]) as copy:
-            scan(copy, labels[0])
-            with temporary_space():
-                split_sides(copy, labels[0], *sides)
+        with temporary_space():
+            split_sides(paths[0], labels[0], *sides)
         paths[:1] = sides
         labels[:1] = [f"{labels[0]} ({side.name})" for side in sides]
     return open_inputs(stack, paths, encoder, labels=labels, aligned=True, on_progress=on_progress)
 
 
 def split_sides(path: Path, where: str, source: Path, target: Path) -> None:
-    """Write the two sides of `source TAB target`, or of what `mexma mine` writes (TSV, JSONL), as two texts.
+    """Write the two sides of a file of pairs, with or without scores, of any format that is read, as texts.
 
     Args:
-        path: a regular file, maybe compressed.
+        path: ``-`` is stdin.
         where: its name in messages.
 
     Raises:
-        MexmaError: a line with fewer or more fields than the first one, or without them (file and line are
-            named).
+        MexmaError: as `read_bitext`, or there are no pairs.
     """
+    pair = None
     with open_text(source) as first, open_text(target) as second:
-        for left, right in read_sides(read_lines(path, where), where):
-            first.write(f"{left}\n")
-            second.write(f"{right}\n")
+        for _, pair in read_bitext(path, where).pairs:
+            first.write(f"{one_field(pair.source)}\n")
+            second.write(f"{one_field(pair.target)}\n")
+    if pair is None:
+        raise MexmaError(f"{where} has no lines", "each line must be: source TAB target")

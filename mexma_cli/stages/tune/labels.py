@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.tsv import one_field
+from mexma_cli.formats.bitext import one_field
 from mexma_cli.mining.estimate import LabelledModel, ScoreModel, pairs_to_label
 from mexma_cli.mining.match import Candidates
 from mexma_cli.stages.mine.texts import KeptTexts

@@ -10,9 +10,9 @@ import numpy as np
 import xxhash
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.formats.bitext import ScoredPair, read_scored
+from mexma_cli.formats.bitext import ScoredPair, one_field, read_scored_file
 from mexma_cli.formats.ids import read_ids
-from mexma_cli.formats.tsv import one_field, read_pairs
+from mexma_cli.formats.tsv import read_pairs
 from mexma_cli.mining.resampling import HeldOut, Intervals, Labelled, bootstrap, held_out
 from mexma_cli.mining.threshold import Threshold, choose
 from mexma_cli.text.lines import read_lines
@@ -71,7 +71,7 @@ def tune(
             with the candidates, or no threshold has the wanted precision.
     """
     name = label_of(candidates)
-    found = list(read_scored(read_lines(candidates), name))
+    found = list(read_scored_file(candidates, name))
     if not found:
         raise MexmaError(f"{name} has no candidates", "`mexma mine` writes them")
     if (source_ids is None) != (target_ids is None):

@@ -207,7 +207,6 @@ class TestSplit:
             ("1.5\tA\n\t\n", "1.5\n\n", "A\n\n"),
             ('1.2\t"so ""he"" said"\tx\n', 'so "he" said\n', "x\n"),
             ("1.5\ta\tA\t1\t2\t1\t0\t0.9\t0.5\t0.4\n1.5\tb\tB\n", "a\nb\n", "A\nB\n"),
-            ("", "", ""),
         ],
     )
     def test_two_or_three_columns(self, content: str, source: str, target: str, tmp_path: Path) -> None:
@@ -220,7 +219,9 @@ class TestSplit:
             ("a\tA\nb\tB\tC\n", r"pairs\.tsv, line 2: 3 tab-separated fields, expected 2"),
             ("1\ta\tA\nb\tB\n", r"pairs\.tsv, line 2: 2 tab-separated fields, expected 3 \(score, source"),
             ("x\ta\tA\n", r"pairs\.tsv, line 1: 3 tab-separated fields, expected 2"),
-            ("1\ta\tA\nb\tB" + 8 * "\tC", r"line 2: 9 tab-separated fields, expected 2"),
+            ("1\ta\tA\nb\tB\tC\n", r"pairs\.tsv, line 2: no score, expected 3"),
+            ("", r"pairs\.tsv has no lines"),
+            ("1\ta\tA\n2\tB" + 8 * "\tC", r"line 2: 9 tab-separated fields, expected 2"),
             ("1\ta\tA\nb\n", r"pairs\.tsv, line 2: 1 tab-separated field, expected 3 \(score, source"),
             ("\n", r"pairs\.tsv, line 1: 1 tab-separated field, expected 2"),
         ],
@@ -239,7 +240,7 @@ class TestSplit:
 
     @pytest.mark.parametrize(
         ("line", "hint"),
-        [("one text", "Name the other one too"), ("<tmx>", "like XML")],
+        [("one text", "Name the other one too"), ("<html>", "like XML")],
     )
     def test_what_is_no_tsv_gets_a_hint(self, line: str, hint: str, tmp_path: Path) -> None:
         with pytest.raises(MexmaError, match="line 1: 1 tab-separated field") as error:
