@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mexma_cli.commands.options import encoder_options
+from mexma_cli.commands.options import encoder_options, margin_option, neighbourhood_option
 from mexma_cli.commands.progress import progress
 from mexma_cli.reporting.result import Heading, Result
 from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder
@@ -34,16 +34,31 @@ languages_option = click.option(
     help="81 or 90 (the MEXMA paper's lists), a file of codes, or codes with commas between them.  [default: "
     "all in DIR]",
 )
-target_option = click.option(
-    "--target",
-    default="eng_Latn",
-    show_default=True,
-    metavar="CODE",
-    help="Language in which translations are searched.",
-)
 split_option = click.option(
     "--split", default="devtest", show_default=True, help="Of FLORES-200: devtest or dev."
 )
+
+
+def aligned_options(command: Callable[..., Result]) -> Callable[..., Result]:
+    """Add DIR, --langs, --target and --split, which the command gets as `data`, and --margin and -k."""
+
+    @functools.wraps(command)
+    def gathered(folder: Path, languages: str | None, target: str, split: str, **options: Any) -> Result:
+        from mexma_cli.evaluation.readers.aligned import read_texts
+
+        return command(data=read_texts(folder, split, languages, target), **options)
+
+    target = click.option(
+        "--target",
+        default="eng_Latn",
+        show_default=True,
+        metavar="CODE",
+        help="Language in which translations are searched.",
+    )
+    folder = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+    for option in (neighbourhood_option, margin_option, split_option, target, languages_option, folder):
+        gathered = option(gathered)
+    return gathered
 
 
 @dataclass(frozen=True)

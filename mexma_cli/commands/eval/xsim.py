@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-import click
+from mexma_cli.commands.eval_options import Result, Session, aligned_options, evaluation
 
-from mexma_cli.commands.eval_options import (
-    Result,
-    Session,
-    evaluation,
-    languages_option,
-    split_option,
-    target_option,
-)
-from mexma_cli.commands.options import margin_option, neighbourhood_option
+if TYPE_CHECKING:
+    from mexma_cli.evaluation.readers.aligned import AlignedTexts
 
 
 @evaluation(
@@ -23,15 +16,8 @@ from mexma_cli.commands.options import margin_option, neighbourhood_option
     "FLORES-200, NTREX-128 or other line-aligned files",
     lower_is_better=True,
 )
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@languages_option
-@target_option
-@split_option
-@margin_option
-@neighbourhood_option
-def command(
-    session: Session, folder: Path, languages: str | None, target: str, split: str, margin: str, k: int
-) -> Result:
+@aligned_options
+def command(session: Session, data: AlignedTexts, margin: str, k: int) -> Result:
     """The percentage of sentences whose translation is not what margin-based search finds.
 
     DIR is FLORES-200 (with devtest/<code>.devtest), NTREX-128, or any folder of line-aligned <code>.txt,
@@ -47,9 +33,7 @@ def command(
       mexma eval xsim flores200_dataset --langs 81 --model facebook/MEXMA
       mexma eval xsim NTREX --langs fra,deu,zho_Hant -o ntrex.json
     """
-    from mexma_cli.evaluation.readers.aligned import read_texts
     from mexma_cli.evaluation.xsim import evaluate
 
-    data = read_texts(folder, split, languages, target)
     with session.embedder(data.sentences) as embed:
         return evaluate(data, embed, margin, k)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.commands.eval_options import (
-    Result,
-    Session,
-    evaluation,
-    languages_option,
-    split_option,
-    target_option,
-)
-from mexma_cli.commands.options import margin_option, neighbourhood_option
+from mexma_cli.commands.eval_options import Result, Session, aligned_options, evaluation
+
+if TYPE_CHECKING:
+    from mexma_cli.evaluation.readers.aligned import AlignedTexts
 
 
 @evaluation(
@@ -23,28 +19,14 @@ from mexma_cli.commands.options import margin_option, neighbourhood_option
     "the same as xsim, and hard negatives",
     lower_is_better=True,
 )
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
     "--augmented",
     type=click.Path(path_type=Path),
     metavar="DIR",
     help="Folder of the hard negatives.  [default: <split>_augmented in DIR, or DIR]",
 )
-@languages_option
-@target_option
-@split_option
-@margin_option
-@neighbourhood_option
-def command(
-    session: Session,
-    folder: Path,
-    augmented: Path | None,
-    languages: str | None,
-    target: str,
-    split: str,
-    margin: str,
-    k: int,
-) -> Result:
+@aligned_options
+def command(session: Session, augmented: Path | None, data: AlignedTexts, margin: str, k: int) -> Result:
     """xsim++: as `mexma eval xsim`, with sentences among the targets that look like a translation.
 
     DIR is as for xsim. The hard negatives are two files: <target>_augmented.devtest, one sentence a line,
@@ -60,11 +42,9 @@ def command(
       mexma eval xsimpp flores200_dataset --langs 81 --model facebook/MEXMA
       mexma eval xsimpp NTREX --augmented hard --langs fra,deu
     """
-    from mexma_cli.evaluation.readers.aligned import read_texts
     from mexma_cli.evaluation.readers.augmented import find_augmented
     from mexma_cli.evaluation.xsimpp import evaluate
 
-    data = read_texts(folder, split, languages, target)
     hard = find_augmented(data, augmented)
     with session.embedder(data.sentences + len(hard.lines)) as embed:
         return evaluate(data, hard, embed, margin, k)
