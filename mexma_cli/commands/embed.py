@@ -232,7 +232,7 @@ def _as_rank(rank: Rank, corpus: Path, output: Path, encoder: EncoderChoice, opt
         _tell(store, "", meter)
 
 
-def _tell(store: EmbeddingStore, limit: str, meter: _Meter | None) -> None:
+def _tell(store: EmbeddingStore, limit: str, meter: _Meter) -> None:
     manifest = store.manifest
     log.info(
         "%s of %s numbers in %s (%s truncated%s, %s, %s embedded once)%s",
@@ -243,7 +243,7 @@ def _tell(store: EmbeddingStore, limit: str, meter: _Meter | None) -> None:
         limit,
         counted(manifest.empty, "empty line kept as a row", "empty lines kept as rows"),
         counted(manifest.duplicates, "duplicate"),
-        meter.speed() if meter else "",
+        meter.speed(),
     )
     if manifest.truncated > CUT_SHARE * store.rows:
         log.warning(

@@ -54,6 +54,11 @@ class XsimResult:
         """Percent, rows being compared."""
         return 100.0 * self.index_errors / self.total
 
+    def row(self, language: str, score: str) -> dict[str, Any]:
+        """Of a `Result`, with the error rate under the score's name."""
+        counts = {"sentences": self.total, "errors": self.errors}
+        return {"language": language, "name": name(language)} | counts | {score: self.error_rate}
+
 
 def xsim(
     x: np.ndarray, y: np.ndarray, margin: str = "ratio", k: int = 4, texts: Sequence[str] | None = None
@@ -117,13 +122,7 @@ def xsim_result(
     differ = any(one.errors != one.index_errors for one in found.values())
     rows = []
     for language, one in found.items():
-        row: dict[str, Any] = {
-            "language": language,
-            "name": name(language),
-            "sentences": one.total,
-            "errors": one.errors,
-            "xsim": one.error_rate,
-        }
+        row = one.row(language, "xsim")
         if differ:
             row |= {"errors by row": one.index_errors, "xsim by row": one.index_rate}
         rows.append(row)

@@ -15,7 +15,6 @@ from mexma_cli.evaluation.known import mark_unknown
 from mexma_cli.evaluation.readers.aligned import AlignedTexts
 from mexma_cli.evaluation.readers.augmented import MISALIGNED, Augmented
 from mexma_cli.evaluation.xsim import XsimResult, xsim
-from mexma_cli.languages import name
 from mexma_cli.reporting.result import Result
 
 
@@ -39,14 +38,7 @@ def evaluate(data: AlignedTexts, hard: Augmented, embed: Embedder, margin: str, 
     found = measure_xsimpp(data, hard, embed, margin, k)
     kinds = [*sorted({kind for _, kind in hard.kinds.values()} - {MISALIGNED}), MISALIGNED]
     rows = [
-        {
-            "language": language,
-            "name": name(language),
-            "sentences": one.total,
-            "errors": one.errors,
-            "xsim++": one.error_rate,
-        }
-        | {kind: counts[kind] for kind in kinds}
+        one.row(language, "xsim++") | {kind: counts[kind] for kind in kinds}
         for language, (one, counts) in found.items()
     ]
     scores = {"xsim++": fmean(one.error_rate for one, _ in found.values())}
