@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from mexma_cli.commands.options import output_option
 from mexma_cli.reporting.tables import aligned
 from mexma_cli.text.amounts import counted
 
@@ -16,13 +17,8 @@ log = logging.getLogger(__name__)
 
 @click.command("augment")
 @click.argument("text", metavar="ENGLISH", type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for both files; existing ones of these names are replaced.",
+@output_option(
+    "DIR", "Folder for both files; existing ones of these names are replaced.", required=True, file_okay=False
 )
 @click.option("--seed", default=0, show_default=True, help="Another seed makes other hard negatives.")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")

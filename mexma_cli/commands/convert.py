@@ -9,7 +9,7 @@ from typing import Literal
 import click
 
 from mexma_cli.commands.inputs import command_line, is_typed, refuse_inputs
-from mexma_cli.commands.options import no_verify_option, overwrite_option
+from mexma_cli.commands.options import no_verify_option, output_option, overwrite_option
 from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted
@@ -20,9 +20,7 @@ log = logging.getLogger(__name__)
 
 @click.command("convert")
 @click.argument("vectors", type=click.Path(path_type=Path))
-@click.option(
-    "-o", "--output", required=True, type=click.Path(path_type=Path), help="The file or store to write."
-)
+@output_option(None, "The file or store to write.", required=True)
 @click.option("--dim", type=click.IntRange(min=1), help="Numbers in a row of a raw file (LASER: 1024).")
 @click.option(
     "--text",

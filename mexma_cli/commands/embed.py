@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from mexma_cli.commands.inputs import command_line
-from mexma_cli.commands.options import encoder_options, overwrite_option
+from mexma_cli.commands.options import encoder_options, output_option, overwrite_option
 from mexma_cli.commands.progress import progress
 from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder
 from mexma_cli.text.amounts import counted
@@ -56,13 +56,7 @@ def _gpu_count(typed: str) -> int:
     metavar="CODE",
     help="Language of the text: ISO 639 (fr, fra), BCP-47 or FLORES-200 (fra_Latn).  [default: not stated]",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="NAME.emb",
-    help="Folder for the store.  [default: CORPUS with .emb for its ending, beside it]",
-)
+@output_option("NAME.emb", "Folder for the store.  [default: CORPUS with .emb for its ending, beside it]")
 @click.option(
     "--clean",
     is_flag=True,

@@ -17,6 +17,7 @@ from mexma_cli.commands.options import (
     encoder_options,
     k_option,
     no_verify_option,
+    output_option,
     overwrite_option,
     search_options,
 )
@@ -33,14 +34,7 @@ log = logging.getLogger(__name__)
 @click.command("knn")
 @click.argument("source", type=click.Path(path_type=Path, allow_dash=True))
 @click.argument("target", type=click.Path(path_type=Path, allow_dash=True))
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(path_type=Path),
-    metavar="NAME.knn",
-    help="Folder for the neighbours.",
-)
+@output_option("NAME.knn", "Folder for the neighbours.", required=True)
 @k_option(16, "Nearest sentences of the other side to keep for each sentence.")
 @overwrite_option
 @search_options

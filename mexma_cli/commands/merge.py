@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mexma_cli.commands.inputs import command_line, refuse_inputs
-from mexma_cli.commands.options import no_verify_option, overwrite_option
+from mexma_cli.commands.options import no_verify_option, output_option, overwrite_option
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.stages.embed.inputs import open_store
 from mexma_cli.text.amounts import counted
@@ -18,14 +18,7 @@ log = logging.getLogger(__name__)
 
 @click.command("merge")
 @click.argument("stores", metavar="STORE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(path_type=Path),
-    metavar="NAME.emb",
-    help="The store to make.",
-)
+@output_option("NAME.emb", "The store to make.", required=True)
 @overwrite_option
 @no_verify_option
 def command(stores: tuple[Path, ...], output: Path, overwrite: bool) -> None:

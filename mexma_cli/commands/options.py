@@ -43,6 +43,14 @@ def k_option(default: int, meaning: str) -> Callable[[Command], Command]:
     )
 
 
+def output_option(
+    metavar: str | None, meaning: str, required: bool = False, **path: bool
+) -> Callable[[Command], Command]:
+    """-o, where the result goes; `path` is for `click.Path`."""
+    kind = click.Path(path_type=Path, **path)  # type: ignore[arg-type]
+    return click.option("-o", "--output", required=required, metavar=metavar, type=kind, help=meaning)
+
+
 retrieval_option = click.option(
     "--retrieval",
     type=click.Choice(["max", "intersect", "forward", "backward"]),
@@ -51,11 +59,10 @@ retrieval_option = click.option(
     help="max: best pairs first, each sentence in one at most. intersect: pairs that chose each other. "
     "forward, backward: the best target of every source, or the other way round.",
 )
-result_option = click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, allow_dash=True),
-    help="File for the result, compressed if named .gz, .bz2, .xz or .zst.  [default: stdout]",
+result_option = output_option(
+    None,
+    "File for the result, compressed if named .gz, .bz2, .xz or .zst.  [default: stdout]",
+    allow_dash=True,
 )
 overwrite_option = click.option(
     "--overwrite", is_flag=True, help="Make the output anew if it is there already, whole or damaged."

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mexma_cli.commands.inputs import command_line, refuse_inputs
-from mexma_cli.commands.options import decomposer_option, no_verify_option, overwrite_option
+from mexma_cli.commands.options import decomposer_option, no_verify_option, output_option, overwrite_option
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.stages.embed.inputs import open_store
 from mexma_cli.text.amounts import counted
@@ -30,12 +30,8 @@ log = logging.getLogger(__name__)
     show_default=True,
     help="What to take of the vectors.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="NAME.emb",
-    help="The store to make.  [default: STORE with .meaning or .language before its ending]",
+@output_option(
+    "NAME.emb", "The store to make.  [default: STORE with .meaning or .language before its ending]"
 )
 @overwrite_option
 @no_verify_option

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from mexma_cli.commands.options import output_option
 from mexma_cli.reporting.tables import aligned
 
 log = logging.getLogger(__name__)
@@ -17,13 +18,11 @@ log = logging.getLogger(__name__)
 
 @click.command("report")
 @click.argument("paths", nargs=-1, required=True, metavar="RUN...|RESULT...", type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    metavar="PICTURE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Of runs: draw the curves, as .png, .svg, .pdf, or .html with the table below them. Of results: one "
+@output_option(
+    "PICTURE",
+    "Of runs: draw the curves, as .png, .svg, .pdf, or .html with the table below them. Of results: one "
     ".html page with all of them.",
+    dir_okay=False,
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(paths: tuple[Path, ...], output: Path | None, as_json: bool) -> None:

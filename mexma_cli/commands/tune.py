@@ -28,6 +28,7 @@ from mexma_cli.commands.options import (
     margin_option,
     neighbourhood_option,
     no_verify_option,
+    output_option,
     retrieval_option,
 )
 from mexma_cli.commands.tune_output import (
@@ -115,12 +116,7 @@ _OF_TEXTS = (*_OF_MINING, "within", "document_pairs", "plant", "label", "labels"
     help="Draw the scores, right pairs against others, with the threshold (.png, .svg, .pdf).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Write the pairs above the threshold, best first (compressed by suffix).",
-)
+@output_option(None, "Write the pairs above the threshold, best first (compressed by suffix).")
 @margin_option
 @neighbourhood_option
 @retrieval_option

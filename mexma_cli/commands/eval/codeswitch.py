@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from mexma_cli.commands.inputs import check_inputs, refuse_inputs
+from mexma_cli.commands.options import output_option
 
 
 @click.command("codeswitch")
@@ -20,13 +21,8 @@ from mexma_cli.commands.inputs import check_inputs, refuse_inputs
     help="From the language of SOURCE to English, in MUSE's format.",
 )
 @click.option("--lang", required=True, metavar="CODE", help="The language of SOURCE.")
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Folder for the files; those of other languages in it stay.",
+@output_option(
+    "DIR", "Folder for the files; those of other languages in it stay.", required=True, file_okay=False
 )
 @click.option(
     "-n",
