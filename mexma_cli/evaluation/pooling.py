@@ -75,7 +75,10 @@ def measure(data: PoolingData, embed: Embed) -> Numbers:
 
 
 def pooling_result(data: PoolingData, cls: Numbers, uniform: Numbers, encoder: dict[str, Any]) -> Result:
-    """The `Result` of what `measure` found for both. Means are over the sets that both have a number for."""
+    """The `Result` of what `measure` found for both. Means are over the sets that both have a number for.
+
+    `change` is 100 (CLS - uniform) / CLS, as in Table 10 (its text says "relative from uniform").
+    """
     means = {name: means_of_known(cls[name], uniform[name]) for name in cls}
     for name in cls:
         if lacking := sum(None in both for both in zip(cls[name], uniform[name], strict=True)):
@@ -84,7 +87,7 @@ def pooling_result(data: PoolingData, cls: Numbers, uniform: Numbers, encoder: d
     rows: list[dict[str, Any]] = [
         {"measure": name}
         | dict(zip(KINDS, both or (None, None), strict=True))
-        | {"change": both and relative_change(*both)}
+        | {"change": 100 * (both[0] - both[1]) / both[0] if both and both[0] else None}
         for name, both in means.items()
     ]
     scores = {
@@ -96,11 +99,3 @@ def pooling_result(data: PoolingData, cls: Numbers, uniform: Numbers, encoder: d
     settings = (data.aligned.settings() if data.aligned else {}) | {"sts": [str(p) for p in data.sts_paths]}
     is_published = data.aligned and data.aligned.published == "81" and not (data.hard and data.hard.own)
     return Result("pooling", encoder, settings, scores, rows, "pooling" if is_published else None)
-
-
-def relative_change(cls: float, uniform: float) -> float | None:
-    """100 (CLS - uniform) / CLS, as Table 10 has it (its text says "relative from uniform"): percent.
-
-    None where CLS is 0.
-    """
-    return 100 * (cls - uniform) / cls if cls else None
