@@ -36,8 +36,8 @@ def print_estimate(paths: tuple[Path, Path], k: int, settings: SearchSettings, c
 
 
 def _lines(found: SearchEstimate, settings: SearchSettings) -> list[tuple[str, str]]:
-    time = [("embedding", _time(found.embedding))] if found.embedding else []
-    searching = "found out on the way" if found.searching is None else _time(found.searching)
+    time = [("embedding", time_needed(found.embedding))] if found.embedding else []
+    searching = "found out on the way" if found.searching is None else time_needed(found.searching)
     return [
         ("memory", f"{size(found.memory)}; with --memory at least {size_option(found.least_memory)}"),
         ("disk: output", f"at most {size(found.output)}"),
@@ -49,7 +49,8 @@ def _lines(found: SearchEstimate, settings: SearchSettings) -> list[tuple[str, s
     ]
 
 
-def _time(seconds: float) -> str:
+def time_needed(seconds: float) -> str:
+    """In words, as exactly as such an estimate is."""
     if seconds < 90:
         return f"about {max(seconds, 0.1):.1f} s"
     if seconds < 5400:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from mexma_cli.commands.dry_run import time_needed
 from mexma_cli.commands.progress import progress
-from mexma_cli.text.amounts import counted
+from mexma_cli.text.amounts import counted, size
 
 if TYPE_CHECKING:
     from mexma_cli.stages.run.scheduler import Executor, Progress
@@ -26,34 +28,63 @@ STATES = ("done", "running", "failed", "blocked")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the recipe.")
 @click.option("--only", metavar="STAGE", help="Do this stage, and what it needs: split, embed, knn or mine.")
 @click.option(
+    "--from",
+    "start",
+    metavar="STAGE",
+    help="Begin with this stage: what earlier ones have made is taken as it is, up to date or not.",
+)
+@click.option(
+    "--pairs", metavar="SRC-TGT,...", help="Do these language pairs alone, such as fra-eng,deu-eng."
+)
+@click.option(
     "--jobs",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
     help="Units that are done at the same time, by a process each; they share the processor's threads.",
 )
+@click.option("--dry-run", is_flag=True, help="Say what is to be done and what it takes, and do nothing.")
 @click.option("--status", is_flag=True, help="Say how far the run is, and do nothing.")
-@click.option("--json", "as_json", is_flag=True, help="With --status: as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="With --status or --dry-run: as JSON.")
 def command(
-    recipe: str, overrides: tuple[str, ...], only: str | None, jobs: int, status: bool, as_json: bool
+    recipe: str,
+    overrides: tuple[str, ...],
+    only: str | None,
+    start: str | None,
+    pairs: str | None,
+    jobs: int,
+    dry_run: bool,
+    status: bool,
+    as_json: bool,
 ) -> None:
     """Mine a whole corpus: text in many languages into parallel text of many pairs, as RECIPE says.
 
     The work is cut into units; each is done by one process, and kept when it is done. A run that was killed,
-    or whose recipe or text has changed, does what is not up to date when the same command is given again.
+    or whose recipe or text has changed, does what is not up to date when the same command is given again. At
+    its end there is a page, report.html, in the run's folder.
 
     \b
-    Example:
+    Examples:
+      mexma run corpus.yaml --dry-run
       mexma run corpus.yaml --jobs 2
+      mexma run corpus.yaml --pairs fra-eng --set mine.threshold=1.1
     """
     from mexma_cli.recipe import load_corpus
+    from mexma_cli.stages.run.page import PAGE
+    from mexma_cli.stages.run.plan import Selection
     from mexma_cli.stages.run.run import outputs, run_corpus, status_of
 
-    if as_json and not status:
-        raise click.UsageError("--json goes with --status.")
+    if as_json and not (status or dry_run):
+        raise click.UsageError("--json goes with --status or --dry-run.")
     found = load_corpus(recipe, overrides)
     if status:
         _print(status_of(found), as_json)
+        return
+    chosen = Selection(only, start, _pairs(pairs))
+    if dry_run:
+        from mexma_cli.stages.run.estimate import estimate
+
+        _print_estimate(estimate(found, chosen, jobs), as_json)
         return
 
     def executor(folder: Path) -> Executor:
@@ -63,18 +94,44 @@ def command(
         return LocalExecutor(folder, jobs, max(1, cores() // jobs))
 
     started = time.monotonic()
-    with progress(desc="units", unit="unit") as bar:
-
-        def tell(now: Progress) -> None:
-            bar.total = len(now.units)
-            bar.set_postfix_str(next(iter(now.running), ""), refresh=False)
-            bar.update(len(now.done) + len(now.found_done) - bar.n)
-
-        done = run_corpus(found, executor, only=only, on_change=tell)
+    with ExitStack() as stack:
+        done = run_corpus(found, executor, chosen=chosen, on_change=_bars(stack))
     before = f"; {len(done.found_done):,} were up to date" if done.found_done else ""
     log.info("%s done in %.1f s%s", counted(len(done.done), "unit"), time.monotonic() - started, before)
+    log.info("report: %s", Path(found.run) / PAGE)
     for folder in outputs(found, done.units.values()):
         click.echo(folder)
+
+
+def _pairs(typed: str | None) -> tuple[tuple[str, str], ...]:
+    from mexma_cli.languages import resolve
+
+    found = []
+    for pair in typed.split(",") if typed else ():
+        source, dash, target = pair.strip().partition("-")
+        if not dash:
+            raise click.UsageError(f"--pairs {pair}: name the languages as fra-eng.")
+        found.append((resolve(source), resolve(target)))
+    return tuple(found)
+
+
+def _bars(stack: ExitStack) -> Any:
+    """What a run calls when a unit begins or ends: a bar for each stage, one below the other."""
+    bars: dict[str, Any] = {}
+
+    def tell(now: Progress) -> None:
+        for stage, counts in now.by_stage().items():
+            if stage not in bars:
+                place = len(bars)
+                bars[stage] = stack.enter_context(progress(desc=f"{stage:<6}", unit="unit", position=place))
+            bar = bars[stage]
+            bar.total = counts["all"]
+            states = [f"{counts[state]} {state}" for state in STATES[1:] if counts.get(state)]
+            bar.set_postfix_str(", ".join(states), refresh=False)
+            bar.update(counts.get("done", 0) - bar.n)
+            bar.refresh()
+
+    return tell
 
 
 def _print(status: dict[str, Any], as_json: bool) -> None:
@@ -83,6 +140,22 @@ def _print(status: dict[str, Any], as_json: bool) -> None:
         return
     for stage, counts in status["stages"].items():
         states = ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts.get(state))
-        click.echo(f"{stage}: {counts['all']:,} units: {states or 'none begun'}")
+        click.echo(f"{stage}: {counted(counts['all'], 'unit')}: {states or 'none begun'}")
+    for name, since in status["running"].items():
+        click.echo(f"running: {name}, for {time.time() - since:,.0f} s")
     for name, why in status["failed"].items():
         click.echo(f"failed: {name}: {why}")
+
+
+def _print_estimate(found: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(found, ensure_ascii=False, indent=1))
+        return
+    for code, lines in found["languages"].items():
+        click.echo(f"{code:<24} {lines:>14,} lines")
+    for stage, units in found["units"].items():
+        done = f", {units['up to date']:,} up to date" if units["up to date"] else ""
+        took = f"; {time_needed(found['seconds'][stage])}" if stage in found["seconds"] else ""
+        click.echo(f"{stage:<24} {counted(units['all'], 'unit')}{done}{took}")
+    click.echo(f"{'disk':<24} at most {size(found['disk'])}")
+    click.echo(f"{'memory':<24} about {size(found['memory'])}")

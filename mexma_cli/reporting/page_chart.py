@@ -1,4 +1,4 @@
-"""Dots on a scale, as HTML that fits any width: a line for every name, a colour for every series."""
+"""Dots on a scale and bars, as HTML that fits any width: a line for every name, a colour for every series."""
 
 from __future__ import annotations
 
@@ -55,6 +55,23 @@ def chart(title: str, lines: Sequence[str], series: Sequence[Series]) -> str:
     scale = "".join(f'<span style="{left(tick)}">{tick:g}</span>' for tick in ticks)
     parts.append(f'<div></div><div><div class="ticks">{scale}</div></div><div></div>')
     return f'<h3>{html.escape(title)}</h3>{_key(series)}<div class="chart">{"".join(parts)}</div>'
+
+
+def bars(title: str, lines: Sequence[str], counts: Sequence[int]) -> str:
+    """A heading, and a bar for every count with the count at its end; "" where there is nothing to draw."""
+    longest = max(counts, default=0)
+    if not longest:
+        return ""
+    parts = []
+    for number, (line, count) in enumerate(zip(lines, counts, strict=True)):
+        odd = "" if number % 2 else " odd"
+        parts.append(
+            f'<div class="name{odd}">{html.escape(line)}</div>'
+            f'<div class="cell{odd}"><div class="track">'
+            f'<b class="c0" style="width:{100 * count / longest:.2f}%"></b></div></div>'
+            f'<div class="value{odd}">{count:,}</div>'
+        )
+    return f'<h3>{html.escape(title)}</h3><div class="chart">{"".join(parts)}</div>'
 
 
 def _key(series: Sequence[Series]) -> str:

@@ -77,13 +77,17 @@ class Mined:
     def pairs(self) -> Iterator[MinedPair]:
         """The pairs with their text, read from disk on the way; ranks and means only if they were wanted."""
         for part in _parts(len(self.candidates)):
-            found = self.candidates.take(part)
-            columns = [found.source + 1, found.target + 1]
-            if (known := self.details) is not None:
-                columns += [known.source_rank[part], known.target_rank[part], found.cosines]
-                columns += [known.source_mean[part], known.target_mean[part]]
-            numbers = [column.tolist() for column in columns]
-            yield from map(MinedPair, found.scores.tolist(), *_sentences(self._texts, found), *numbers)
+            yield from self.taken(part)
+
+    def taken(self, part: slice | np.ndarray) -> Iterator[MinedPair]:
+        """The pairs at some places, as in `pairs`."""
+        found = self.candidates.take(part)
+        columns = [found.source + 1, found.target + 1]
+        if (known := self.details) is not None:
+            columns += [known.source_rank[part], known.target_rank[part], found.cosines]
+            columns += [known.source_mean[part], known.target_mean[part]]
+        numbers = [column.tolist() for column in columns]
+        yield from map(MinedPair, found.scores.tolist(), *_sentences(self._texts, found), *numbers)
 
 
 def mine(

@@ -76,6 +76,7 @@ def write_report(
         MexmaError: the disk is full.
     """
     assert job.report is not None
+    scores = mined.candidates.scores
     report = {
         "kind": "mining report",
         "versions": {
@@ -94,17 +95,14 @@ def write_report(
             "dropped": mined.dropped,
             "written": len(mined.candidates),
         },
-        "scores": score_quantiles(mined.candidates.scores),
+        "scores": {
+            f"{quantile:g}": float(np.quantile(scores, quantile)) for quantile in QUANTILES if len(scores)
+        },
         "output": {"files": list(map(str, job.files)), "format": job.kind, "changed_sentences": changed},
         "seconds": {stage: round(spent, 3) for stage, spent in {**mined.seconds, **seconds}.items()},
         "peak_memory_bytes": peak_memory(),
     }
     write_json_atomic(job.report, report)
-
-
-def score_quantiles(scores: np.ndarray) -> dict[str, float]:
-    """Some quantiles of scores, by the share of scores below them; none of no scores."""
-    return {f"{share:g}": float(np.quantile(scores, share)) for share in QUANTILES if len(scores)}
 
 
 def _documents(found: DocumentPairs | None) -> dict[str, Any] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,54 @@ STAGES = ("split", "embed", "knn", "mine")
 
 Records = Callable[[str], Record | None]
 """From a unit's name to its record, if the unit is done."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which units of a recipe are wanted.
+
+    Attributes:
+        only: A stage: its units, and those that they need.
+        start: A stage: what the stages before it have made is taken as it is, whether or not it is up to
+            date.
+        pairs: Source and target of language pairs; none for all.
+    """
+
+    only: str | None = None
+    start: str | None = None
+    pairs: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        for stage in (self.only, self.start):
+            if stage is not None and stage not in STAGES:
+                raise MexmaError(f"no stage {stage!r}", f"stages: {', '.join(STAGES)}")
+
+    def narrowed(self, recipe: CorpusRecipe) -> CorpusRecipe:
+        """The recipe with the wanted pairs alone.
+
+        Raises:
+            MexmaError: It does not have one of them.
+        """
+        known = recipe.language_pairs()
+        for pair in self.pairs:
+            if pair not in known:
+                have = ", ".join("-".join(one) for one in known)
+                raise MexmaError(f"{'-'.join(pair)} is no pair of this recipe", f"pairs: {have}")
+        return recipe.model_copy(update={"pairs": self.pairs}) if self.pairs else recipe
+
+    def of(self, units: list[Unit]) -> list[Unit]:
+        """The wanted units of a plan. The beginning of what is not known yet is always wanted."""
+        if self.only is None:
+            return units
+        wanted: set[str] = set()
+        for unit in reversed(units):
+            if unit.stage == self.only or unit.name in wanted or unit.stage == STAGES[0]:
+                wanted |= {unit.name, *unit.needs.values()}
+        return [unit for unit in units if unit.name in wanted]
+
+    def taken(self, unit: Unit) -> bool:
+        """Whether a unit's output is taken as it is."""
+        return self.start is not None and STAGES.index(unit.stage) < STAGES.index(self.start)
 
 
 def check_settings(recipe: CorpusRecipe) -> None:

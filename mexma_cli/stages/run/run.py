@@ -10,7 +10,8 @@ from typing import Any
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import make_parent, only_writer, read_json
 from mexma_cli.recipe import CorpusRecipe
-from mexma_cli.stages.run.plan import STAGES, Records, check_settings, inputs_of, plan
+from mexma_cli.stages.run.page import write_page
+from mexma_cli.stages.run.plan import Records, Selection, check_settings, inputs_of, plan
 from mexma_cli.stages.run.scheduler import STATUS, Executor, Progress, Scheduler
 from mexma_cli.stages.run.units import RunFolder, Unit
 from mexma_cli.text.writing import write_chunks
@@ -24,14 +25,14 @@ def run_corpus(
     recipe: CorpusRecipe,
     executor: Callable[[Path], Executor],
     *,
-    only: str | None = None,
+    chosen: Selection | None = None,
     on_change: Callable[[Progress], None] = lambda progress: None,
 ) -> Progress:
-    """Do all units of a recipe that are not up to date.
+    """Do all units of a recipe that are not up to date, and write the run's page.
 
     Args:
         executor: Makes where they run, for the run's folder.
-        only: A stage: its units, and those that they need.
+        chosen: Which units; None: all.
         on_change: Called when a unit begins or ends.
 
     Raises:
@@ -39,20 +40,24 @@ def run_corpus(
             names the first of them.
     """
     check_settings(recipe)
-    inputs = inputs_of(recipe)
+    chosen = chosen or Selection()
+    wanted = chosen.narrowed(recipe)
+    inputs = inputs_of(wanted)
     folder = RunFolder(Path(recipe.run))
     make_parent(folder.path / RECIPE)
     with only_writer(folder.path):
         write_chunks([folder.path / RECIPE], [((recipe.to_yaml(),), 0)])
 
         def units(record: Records) -> list[Unit]:
-            return upto(plan(recipe, inputs, record), only)
+            return chosen.of(plan(wanted, inputs, record))
 
         workers = executor(folder.path)
         try:
-            progress = Scheduler(folder, units, workers, on_change).run()
+            scheduler = Scheduler(folder, units, workers, on_change, chosen.taken)
+            progress = scheduler.run()
         finally:
             workers.stop()
+        write_page(folder, wanted, progress)
     if progress.failed:
         name, why = next(iter(progress.failed.items()))
         more = f" (and {len(progress.failed) - 1:,} more)" if len(progress.failed) > 1 else ""
@@ -60,25 +65,6 @@ def run_corpus(
             f"{name}{more}: {why}", "what is done is kept; mend it, and the same command does the rest"
         )
     return progress
-
-
-def upto(units: list[Unit], stage: str | None) -> list[Unit]:
-    """The units of a stage, and those that they need; all of them without a stage.
-
-    Raises:
-        MexmaError: There is no such stage.
-    """
-    if stage is None:
-        return units
-    if stage not in STAGES:
-        raise MexmaError(f"no stage {stage!r}", f"stages: {', '.join(STAGES)}")
-    wanted: set[str] = set()
-    earlier = STAGES[: STAGES.index(stage) + 1]
-    for unit in reversed(units):
-        # What is not known yet will be needed, so all of earlier stages is while the plan grows.
-        if unit.stage == stage or unit.name in wanted or (unit.stage in earlier and unit.stage == "split"):
-            wanted |= {unit.name, *unit.needs.values()}
-    return [unit for unit in units if unit.name in wanted]
 
 
 def status_of(recipe: CorpusRecipe) -> dict[str, Any]:

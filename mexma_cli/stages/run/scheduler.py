@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from mexma_cli.errors import MexmaError
 from mexma_cli.files import write_json_atomic
 from mexma_cli.stages.run.plan import Records
-from mexma_cli.stages.run.units import RunFolder, Unit
+from mexma_cli.stages.run.units import Record, RunFolder, Unit
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +82,9 @@ class Progress:
             ("blocked", self.blocked),
             ("all", set(self.units)),
         ):
-            for stage, count in Counter(self.units[name].stage for name in names).items():
+            for stage, count in Counter(
+                self.units[name].stage for name in names if name in self.units
+            ).items():
                 table.setdefault(stage, {})[state] = count
         order = list(dict.fromkeys(unit.stage for unit in self.units.values()))
         return {stage: table.get(stage, {}) for stage in order}
@@ -95,6 +98,7 @@ class Scheduler:
         plan: From the records of what is done to all units that can be told yet, each after its inputs.
         executor: Where they run.
         on_change: Called when a unit begins or ends.
+        taken: Whether a unit's output is taken as it is, up to date or not.
     """
 
     def __init__(
@@ -103,8 +107,10 @@ class Scheduler:
         plan: Callable[[Records], list[Unit]],
         executor: Executor,
         on_change: Callable[[Progress], None] = lambda progress: None,
+        taken: Callable[[Unit], bool] = lambda unit: False,
     ) -> None:
         self._folder, self._plan, self._executor, self._on_change = folder, plan, executor, on_change
+        self._taken = taken
         self.progress = Progress()
         self._tries: Counter[str] = Counter()
         self._told = 0.0
@@ -135,7 +141,7 @@ class Scheduler:
                 self._consider(unit)
             waiting = len(progress.found_done) + len(progress.done) > known
 
-    def _record(self, name: str):  # type: ignore[no-untyped-def]
+    def _record(self, name: str) -> Record | None:
         return self._folder.record(name) if self._is_done(name) else None
 
     def _is_done(self, name: str) -> bool:
@@ -149,7 +155,11 @@ class Scheduler:
         if any(other in progress.failed or other in progress.blocked for other in inputs):
             progress.blocked.add(name)
         elif all(map(self._is_done, inputs)):
-            if self._folder.done(unit) is not None:
+            if self._taken(unit):
+                if self._folder.record(name) is None:
+                    raise MexmaError(f"{name} is to be taken as it is, and was never done", "start earlier")
+                progress.found_done.add(name)
+            elif self._folder.done(unit) is not None:
                 progress.found_done.add(name)
             elif len(progress.running) < self._executor.slots:
                 progress.running[name] = time.time()

@@ -167,7 +167,8 @@ def mine(task: Task) -> dict[str, Any]:
     from mexma_cli.stages.embed.inputs import EncoderChoice
     from mexma_cli.stages.mine.files import mine_files
     from mexma_cli.stages.mine.mine import MineSettings
-    from mexma_cli.stages.mine.report import MiningJob, score_quantiles
+    from mexma_cli.stages.mine.report import MiningJob
+    from mexma_cli.stages.run.samples import histogram, samples
 
     settings = task.settings
     languages = settings["languages"][0], settings["languages"][1]
@@ -187,7 +188,8 @@ def mine(task: Task) -> dict[str, Any]:
         "dropped": mined.dropped,
         "source": asdict(mined.source),
         "target": asdict(mined.target),
-        "scores": score_quantiles(mined.candidates.scores),
+        "histogram": histogram(mined.candidates.scores),
+        "samples": samples(mined),
         "changed_sentences": changed,
     }
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import html
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import CorpusRecipe
+from mexma_cli.stages.run.estimate import estimate
+from mexma_cli.stages.run.plan import Selection
 from mexma_cli.stages.run.run import run_corpus, status_of
 from mexma_cli.stages.run.scheduler import TRIES, Progress
 from tests.command import ok, run
@@ -17,7 +20,9 @@ from tests.corpora import LINES, InThisProcess, corpus
 PAIRS = ("fra_Latn-deu_Latn", "fra_Latn-eng_Latn", "deu_Latn-eng_Latn")
 
 
-def done(recipe: CorpusRecipe, **how: object) -> tuple[Progress, InThisProcess]:
+def done(
+    recipe: CorpusRecipe, chosen: Selection | None = None, **how: object
+) -> tuple[Progress, InThisProcess]:
     """The recipe run to its end, and the executor that did it."""
     made: list[InThisProcess] = []
 
@@ -25,16 +30,16 @@ def done(recipe: CorpusRecipe, **how: object) -> tuple[Progress, InThisProcess]:
         made.append(InThisProcess(folder, **how))  # type: ignore[arg-type]
         return made[0]
 
-    return run_corpus(recipe, executor), made[0]
+    return run_corpus(recipe, executor, chosen=chosen), made[0]
 
 
 def files(recipe: CorpusRecipe) -> dict[str, bytes]:
     """All that a run made, but for what it knows of itself."""
-    folder = Path(recipe.run)
+    folder, itself = Path(recipe.run), ("units", "status.json", "recipe.yaml", "report.html")
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.relative_to(folder).parts[0] not in ("units", "status.json", "recipe.yaml")
+        if path.is_file() and path.relative_to(folder).parts[0] not in itself
     }
 
 
@@ -131,6 +136,37 @@ def test_what_fails_in_one_language_does_not_stop_the_others(tmp_path: Path, tin
     assert [pair for pair in PAIRS if (tmp_path / "run" / pair / "pairs").exists()] == ["fra_Latn-eng_Latn"]
     (tmp_path / "deu.txt").write_bytes(good)
     assert not [name for name in done(recipe)[1].did if name.startswith("fra_Latn-eng_Latn")]
+
+
+def test_some_of_it(copy: CorpusRecipe, tmp_path: Path, tiny_encoder: Path) -> None:
+    """One pair, up to a stage, from a stage on; and what a dry run says of it."""
+    recipe = corpus(tmp_path, tiny_encoder, run=str(tmp_path / "some"))
+    everything = estimate(recipe, Selection(), jobs=1)["units"]
+    assert {stage: count["all"] for stage, count in everything.items()} == {
+        "split": 3, "embed": 15, "knn": 33, "mine": 3,
+    }  # fmt: skip
+    one = Selection("embed", pairs=(("fra_Latn", "eng_Latn"),))
+    did = done(recipe, one)[1].did
+    assert {name.split("/")[0] for name in did} == {"fra_Latn", "eng_Latn"} and len(did) == 2 + 8 + 2
+    left = estimate(recipe, Selection(), jobs=1)
+    assert {stage: count["up to date"] for stage, count in left["units"].items()} == {
+        "split": 2, "embed": 10, "knn": 0, "mine": 0,
+    }  # fmt: skip
+    assert left["languages"] == dict.fromkeys(recipe.languages, LINES)
+    with pytest.raises(MexmaError, match="deu_Latn/text is to be taken as it is, and was never done"):
+        done(recipe, Selection(start="mine"))
+    assert done(copy, Selection(start="mine"))[1].did == []  # though the texts are elsewhere
+    for wrong, message in (({"only": "dig"}, "no stage 'dig'"), ({"pairs": (("a", "b"),)}, "a-b is no pair")):
+        with pytest.raises(MexmaError, match=message):
+            done(recipe, Selection(**wrong))  # type: ignore[arg-type]
+
+
+def test_the_page_says_what_came_out_and_what_was_left_out(finished: CorpusRecipe) -> None:
+    page = (Path(finished.run) / "report.html").read_text()
+    lines = (Path(finished.run) / "fra_Latn-eng_Latn/pairs/fra_Latn-eng_Latn.tsv").read_text().splitlines()
+    best = html.escape(lines[0].split("\t")[1])
+    assert f"<td>{best}</td>" in page and f"<td class=n>{len(lines)}</td>" in page
+    assert finished.run not in page
 
 
 def test_a_damaged_output_is_named(copy: CorpusRecipe) -> None:

@@ -1,0 +1,116 @@
+"""The page of a run: what every stage took and left out, and what came out, for each language and pair."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from mexma_cli import __version__, languages
+from mexma_cli.files import whole_file
+from mexma_cli.recipe import CorpusRecipe
+from mexma_cli.reporting.page import document, html_table
+from mexma_cli.reporting.page_chart import bars
+from mexma_cli.stages.run.plan import STAGES
+from mexma_cli.stages.run.scheduler import Progress
+from mexma_cli.stages.run.units import RunFolder
+
+PAGE = "report.html"
+
+
+def write_page(folder: RunFolder, recipe: CorpusRecipe, progress: Progress) -> None:
+    """Write the page of a run that has ended, whole.
+
+    Raises:
+        MexmaError: The disk is full.
+    """
+    page = _Page(folder, progress)
+    pairs = recipe.language_pairs()
+    parts = [
+        f"<h1>{html.escape(recipe.name)}</h1>",
+        f'<p class="about"><span><b>encoder</b> {html.escape(recipe.encoder.model)}</span>'
+        f"<span><b>mexma</b> {__version__}</span></p>",
+        f"<section><h2>Units</h2>{html_table(_stages(progress))}{page.failures()}</section>",
+        f"<section><h2>Languages</h2>{html_table(page.languages(list(recipe.languages)))}</section>",
+        f"<section><h2>Pairs</h2>{html_table(page.pairs(pairs))}</section>",
+        *(page.pair(pair) for pair in pairs),
+    ]
+    with whole_file(folder.path / PAGE) as file:
+        file.write(document(recipe.name, "\n".join(parts)).encode("utf-8"))
+
+
+def _stages(progress: Progress) -> list[list[str]]:
+    """Units by stage, and the seconds that this run has spent on them."""
+    rows = [["stage", "units", "done", "failed", "blocked", "seconds of this run"]]
+    counts = progress.by_stage()
+    for stage in STAGES:
+        if stage in counts:
+            count = counts[stage]
+            seconds = sum(time for name, time in progress.done.items() if progress.units[name].stage == stage)
+            states = [f"{count.get(state, 0):,}" for state in ("all", "done", "failed", "blocked")]
+            rows.append([stage, *states, f"{seconds:,.1f}"])
+    return rows
+
+
+class _Page:
+    def __init__(self, folder: RunFolder, progress: Progress) -> None:
+        self._folder, self._progress = folder, progress
+
+    def _facts(self, unit: str) -> dict[str, Any]:
+        """What is known of a unit; nothing where it was not done."""
+        progress = self._progress
+        if unit not in progress.done and unit not in progress.found_done:
+            return {}
+        record = self._folder.record(unit)
+        return record.facts if record else {}
+
+    def failures(self) -> str:
+        """What failed, and why."""
+        if not self._progress.failed:
+            return ""
+        return html_table([["failed", "why"], *([name, why] for name, why in self._progress.failed.items())])
+
+    def languages(self, codes: Sequence[str]) -> list[list[str]]:
+        """Lines of every language, and what became of them."""
+        names = ("lines", "empty", "cut by the encoder", "duplicates", "no usable vector", "take part")
+        rows = [["language", "", *names]]
+        for code in codes:
+            merged, kept = self._facts(f"{code}/store"), self._facts(f"{code}/rows").get("left_out", {})
+            lines = merged.get("rows")
+            part = lines - sum(kept.values()) if lines is not None and kept else None
+            numbers = (lines, kept.get("empty"), merged.get("truncated"), kept.get("duplicates"))
+            cells = [*numbers, kept.get("unusable"), part]
+            rows.append([code, languages.name(code), *map(_number, cells)])
+        return rows
+
+    def pairs(self, pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
+        """Pairs of every language pair, and what was dropped by reason."""
+        facts = {pair: self._facts(f"{'-'.join(pair)}/pairs") for pair in pairs}
+        reasons = list(dict.fromkeys(why for found in facts.values() for why in found.get("dropped", {})))
+        rows = [["source", "target", "candidates", *(f"dropped: {reason}" for reason in reasons), "pairs"]]
+        for pair, found in facts.items():
+            dropped = found.get("dropped", {})
+            every = found["pairs"] + sum(dropped.values()) if found else None
+            numbers = [every, *(dropped.get(reason, 0) for reason in reasons), found.get("pairs")]
+            rows.append([*pair, *map(_number, numbers)])
+        return rows
+
+    def pair(self, pair: tuple[str, str]) -> str:
+        """How the scores of a language pair are spread, and some of its pairs."""
+        found = self._facts(f"{'-'.join(pair)}/pairs")
+        if not found.get("pairs"):
+            return ""
+        edges, counts = found["histogram"]["edges"], found["histogram"]["counts"]
+        lines = [f"{low:.3f} to {high:.3f}" for low, high in pairwise(edges)]
+        some = [[f"{one['score']:.4f}", one["source"], one["target"]] for one in found["samples"]]
+        return (
+            f"<section><h2>{' to '.join(map(languages.name, pair))}</h2>"
+            f"{bars('pairs by score', lines[::-1], counts[::-1])}"
+            f"<h3>some of the pairs, best first</h3>"
+            f'<div class="wrap">{html_table([["score", *pair], *some])}</div></section>'
+        )
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"

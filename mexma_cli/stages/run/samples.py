@@ -1,0 +1,31 @@
+"""What a report shows of mined pairs: how their scores are spread, and some pairs of each band."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mexma_cli.stages.mine.mine import Mined
+
+_BINS = 24
+_BANDS = 6
+_OF_A_BAND = 3
+
+
+def histogram(scores: np.ndarray) -> dict[str, list[float]]:
+    """`counts` of scores between neighbouring `edges`."""
+    if not len(scores):
+        return {"edges": [], "counts": []}
+    counts, edges = np.histogram(scores.astype(np.float64), _BINS)
+    return {"edges": [round(edge, 4) for edge in edges.tolist()], "counts": counts.tolist()}
+
+
+def samples(mined: Mined) -> list[dict[str, Any]]:
+    """A few pairs from each of some bands of scores, which have as many pairs as one another, best first."""
+    pairs = len(mined.candidates)
+    places = np.unique(np.linspace(0, pairs - 1, min(pairs, _BANDS * _OF_A_BAND)).round().astype(np.int64))
+    return [
+        {"score": round(pair.score, 4), "source": pair.source, "target": pair.target}
+        for pair in (mined.taken(places) if pairs else ())
+    ]
