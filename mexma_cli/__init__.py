@@ -9,11 +9,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# The function `knn` has the name of the folder that searches for neighbours. Python binds a subpackage to its
-# name in the package once, when it is first imported: that is now, and the function then takes the name for
-# good. The folder's modules are reached as everywhere here: `from mexma_cli.knn.exact import Neighbours`.
-import mexma_cli.knn as _  # noqa: F401
-from mexma_cli.api import knn, mine, score, train, tune
+# The functions `align` and `knn` have the names of folders. Python binds a subpackage to its name in the
+# package once, when it is first imported: that is now, and the function then takes the name for good. The
+# folders' modules are reached as everywhere here: `from mexma_cli.knn.exact import Neighbours`.
+import mexma_cli.align as _align  # noqa: F401
+import mexma_cli.knn as _knn  # noqa: F401
+from mexma_cli.api import align, knn, mine, score, train, tune
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["EmbeddingStore", "SentenceEncoder", "knn", "mine", "score", "train", "tune"]
+__all__ = ["EmbeddingStore", "SentenceEncoder", "align", "knn", "mine", "score", "train", "tune"]
 
 _CLASSES = {
     "EmbeddingStore": "mexma_cli.store.reader",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.knn.exact import Neighbours
+    from mexma_cli.stages.align.align import Aligned
     from mexma_cli.stages.embed.inputs import EncoderChoice
     from mexma_cli.stages.mine.mine import Mined
     from mexma_cli.stages.score.score import Scored
@@ -111,6 +112,66 @@ def mine(
         texts = [_path(source)] if target is None else [_path(source), _path(target)]
         stores = open_inputs(stack, texts, _choice(encoder))
         return mine_stores(stores[0], stores[-1], wanted, documents=documents)
+
+
+def align(
+    source: Text,
+    target: Text,
+    *,
+    encoder: str | SentenceEncoder | None = None,
+    docs: tuple[str | Path, str | Path] | None = None,
+    document_pairs: str | Path | None = None,
+    find_documents: bool = False,
+    max_size: int = 5,
+    **filters: Any,
+) -> Aligned:
+    """Align the sentences of documents that are translations of each other, as `mexma align` does.
+
+    Args:
+        source: A text or store, one document or many with `docs`; or a folder or a pattern with one `*`, of a
+            document a file.
+        target: The same.
+        encoder: As for `mine`; for two stores, too, since runs of sentences are embedded.
+        docs: Two files with the document id of every line.
+        document_pairs: A file of `source id TAB target id`: which documents belong together. Default: those
+            of equal ids.
+        find_documents: Pair documents by what is in them instead.
+        max_size: The most sentences of one side in an alignment.
+        filters: The fields of `stages.align.align.AlignFilters`: `threshold` and `keep`.
+
+    Returns:
+        The alignments, from `pairs()`, in the order of the documents, with their scores, documents, lines and
+        sentences; and how many there are of each kind, from `counts()`.
+
+    Raises:
+        MexmaError: A file that is missing or damaged, documents of which none are paired, or stores of
+            different encoders.
+        TypeError: A filter that there is not.
+
+    >>> from pathlib import Path
+    >>> from mexma_cli import align
+    >>> _ = Path("spa.txt").write_text("Nació en África.\\nVino a España en 1990, donde vive ahora.\\n")
+    >>> text = "He was born in Africa.\\nHe came to Spain in 1990.\\nHe lives there now.\\n"
+    >>> _ = Path("eng.txt").write_text(text)
+    >>> for pair in align("spa.txt", "eng.txt", encoder="mini").pairs():
+    ...     print(pair.source_lines, pair.target_lines, pair.target)
+    (1,) (1,) He was born in Africa.
+    (2,) (2, 3) He came to Spain in 1990. He lives there now.
+    """
+    from dataclasses import replace
+
+    import numpy as np
+
+    from mexma_cli.align.align import AlignSettings
+    from mexma_cli.stages.align.align import AlignFilters, DocumentInputs
+    from mexma_cli.stages.align.files import AlignJob, aligned
+
+    ids = None if docs is None else (Path(docs[0]), Path(docs[1]))
+    listed = None if document_pairs is None else Path(document_pairs)
+    inputs = DocumentInputs(_path(source), _path(target), ids, listed, find_documents)
+    job = AlignJob(inputs, settings=AlignSettings(max_size=max_size), filters=AlignFilters(**filters))
+    with aligned(job, _choice(encoder)) as run:
+        return replace(run.found, records=np.array(run.found.records))  # not mapped from a file that goes
 
 
 def score(

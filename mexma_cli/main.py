@@ -30,6 +30,7 @@ COMMANDS = {
     "merge": "Put embedding stores together: the parts of a text, or several texts.",
     "project": "Take the meaning or the language of stored vectors.",
     "mine": "Find the translations in two texts, best first.",
+    "align": "Align the sentences of documents that are translations of each other.",
     "score": "Score each line of an existing bitext.",
     "search": "Find the best target of every query.",
     "knn": "Find the neighbours of two texts, and keep them.",

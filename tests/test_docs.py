@@ -7,6 +7,7 @@ import gzip
 import importlib.util
 import re
 import shlex
+import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
@@ -51,9 +52,10 @@ SESSIONS = {
 
 
 def small_examples(folder: Path) -> None:
-    """150 of the translations of spa-eng, 150 other lines on either side, and fewer steps."""
+    """150 of the translations of spa-eng, 150 other lines on either side, and fewer steps; and jonah."""
     source, target = ROOT / "examples/spa-eng", folder / "examples/spa-eng"
     target.mkdir(parents=True)
+    shutil.copytree(ROOT / "examples/jonah", folder / "examples/jonah")
     recipe = (ROOT / "examples/small.yaml").read_text(encoding="utf-8")
     (folder / "examples/small.yaml").write_text(recipe.replace("steps: 60", "steps: 6"), encoding="utf-8")
 

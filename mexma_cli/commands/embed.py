@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from mexma_cli.commands.inputs import command_line
-from mexma_cli.commands.options import encoder_options, output_option, overwrite_option
+from mexma_cli.commands.options import encoder_options, output_option, overwrite_option, part_of
 from mexma_cli.commands.progress import progress
 from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder
 from mexma_cli.text.amounts import counted
@@ -31,14 +31,6 @@ log = logging.getLogger(__name__)
 
 CUT_SHARE = 0.1
 """If more than this share of the lines is cut, they are hardly sentences."""
-
-
-def _part(typed: str) -> tuple[int, int]:
-    """One of several parts: 3/10 is (3, 10)."""
-    found = re.fullmatch(r"([0-9]{1,5})/([0-9]{1,5})", typed)
-    if found is None or not 1 <= int(found[1]) <= int(found[2]):
-        raise click.BadParameter(f"{typed!r} is no part; the third of ten is 3/10")
-    return int(found[1]), int(found[2])
 
 
 def _gpu_count(typed: str) -> int:
@@ -65,7 +57,7 @@ def _gpu_count(typed: str) -> int:
 )
 @click.option(
     "--shard",
-    type=_part,
+    type=part_of,
     metavar="I/N",
     help="Embed part I of N parts of the text, into NAME.0000I-of-0000N.emb; `mexma merge` puts the "
     "parts together.",

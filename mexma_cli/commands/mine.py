@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mexma_cli.commands.dry_run import print_estimate
+from mexma_cli.commands.formats import chosen_format, format_options
 from mexma_cli.commands.inputs import (
     check_inputs,
     check_outputs,
@@ -31,7 +32,7 @@ from mexma_cli.commands.options import (
     retrieval_option,
     search_options,
 )
-from mexma_cli.formats.bitext import DEFAULT, format_of, formats, outputs_of
+from mexma_cli.formats.bitext import formats, outputs_of
 from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted
 
@@ -41,17 +42,6 @@ if TYPE_CHECKING:
     from mexma_cli.stages.mine.mine import Mined, MineSettings
 
 log = logging.getLogger(__name__)
-
-
-def _with(ids: str) -> str:
-    """The names of the formats that write ids `wanted`, `always` or `never`."""
-    return ", ".join(name for name, found in formats().items() if found.ids == ids)
-
-
-def _format_help() -> str:
-    about = "".join(f"{name}: {found.about}. " for name, found in formats().items())
-    named = [name for name, found in formats().items() if found.endings and name != DEFAULT]
-    return f"{about} [default: {' and '.join(named)} by the name of the output, else {DEFAULT}]"
 
 
 @click.command("mine")
@@ -81,18 +71,7 @@ def _format_help() -> str:
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Keep the N best of what is left.")
 @document_options
 @result_option
-@click.option(
-    "--format",
-    "kind",
-    type=click.Choice(list(formats())),
-    help=_format_help(),
-)
-@click.option(
-    "--with-ids",
-    is_flag=True,
-    help=f"{_with('wanted')}: add source line, target line, source rank, target rank, cosine, source "
-    f"mean and target mean. {_with('always')} has them always.",
-)
+@format_options("source line, target line, source rank, target rank, cosine, source mean and target mean")
 @click.option(
     "--report",
     type=click.Path(path_type=Path),
@@ -109,6 +88,7 @@ def command(
     documents: DocumentFiles | None,
     output: Path | None,
     kind: str | None,
+    with_ids: bool,
     report: Path | None,
     search: SearchSettings,
     dry_run: bool,
@@ -149,10 +129,8 @@ def command(
     from mexma_cli.stages.mine.report import MiningJob
     from mexma_cli.text.writing import prepare_output
 
-    kind = kind or format_of(output)
-    if formats()[kind].two_files and (output is None or str(output) == "-"):
-        raise click.UsageError(f"--format {kind} writes two files: name them with --output.")
-    settings = _settings(kind=kind, search=search, **choices)
+    kind, with_ids = chosen_format(kind, output, with_ids)
+    settings = _settings(search=search, with_ids=with_ids, **choices)
     if dry_run:
         print_estimate(paths, settings.k + alone, search, encoder)
         return
@@ -174,9 +152,7 @@ def command(
         log.info("%s in %s", formats()[kind].changes, counted(changed, "sentence"))
 
 
-def _settings(
-    *, all_candidates: bool, retrieval: str, kind: str, with_ids: bool, **choices: Any
-) -> MineSettings:
+def _settings(*, all_candidates: bool, retrieval: str, **choices: Any) -> MineSettings:
     """The settings of a run.
 
     Raises:
@@ -186,17 +162,10 @@ def _settings(
 
     if all_candidates and is_typed("retrieval"):
         raise click.UsageError("--all-candidates is instead of --retrieval: give one of them.")
-    if with_ids and formats()[kind].ids == "never":
-        others = ", ".join(name for name, found in formats().items() if found.ids != "never")
-        raise click.UsageError(f"--with-ids: {kind} files have no place for ids; these have: {others}.")
     for name in ("threshold", "max_score"):
         if choices[name] is not None and math.isnan(choices[name]):
             raise click.UsageError(f"--{name.replace('_', '-')} nan: no score is above or below that.")
-    return MineSettings(
-        retrieval="all" if all_candidates else retrieval,
-        with_ids=with_ids or formats()[kind].ids == "always",
-        **choices,
-    )
+    return MineSettings(retrieval="all" if all_candidates else retrieval, **choices)
 
 
 def _tell(found: Mined, settings: MineSettings, seconds: float) -> None:

@@ -275,3 +275,11 @@ def document_options(command: Command) -> Command:
         help="Which documents of --within are paired, if not equal ids: source id TAB target id.",
     )
     return cast(Command, texts(pairs(gathered)))
+
+
+def part_of(typed: str) -> tuple[int, int]:
+    """One of several parts: 3/10 is (3, 10)."""
+    found = re.fullmatch(r"([0-9]{1,5})/([0-9]{1,5})", typed)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        raise click.BadParameter(f"{typed!r} is no part; the third of ten is 3/10")
+    return int(found[1]), int(found[2])

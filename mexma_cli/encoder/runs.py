@@ -29,7 +29,15 @@ _ROWS = 1 << 14  # runs whose sums are in memory at a time
 
 
 class RunEncoder(Protocol):
-    """Sentences of documents to their vectors and to those of runs of them."""
+    """Sentences of documents to their vectors and to those of runs of them.
+
+    Attributes:
+        takes_vectors: Whether the vectors of a store spare it work.
+        dim: Length of the vectors.
+    """
+
+    takes_vectors: bool
+    dim: int
 
     def documents(
         self, texts: Sequence[Sequence[str]], known: Sequence[np.ndarray | None]
@@ -67,11 +75,21 @@ def is_bag(encoder: SentenceEncoder) -> bool:
     return bool(spread < _POSITIONS * words.norm(dim=1).mean())
 
 
+def stored_vectors(sentences: Sequence[str], vectors: np.ndarray) -> np.ndarray:
+    """Sentences' vectors of a store, float32 [n, dim], with unit length, and zeros for blank ones: a copy."""
+    found = _unit(vectors)
+    found[[not sentence or sentence.isspace() for sentence in sentences]] = 0
+    return found
+
+
 class JoinedRuns:
     """Runs as text, for any encoder. Threads take turns with the encoder, which uses all cores."""
 
+    takes_vectors = True
+
     def __init__(self, encoder: SentenceEncoder) -> None:
         self._encoder, self._turn = encoder, Lock()
+        self.dim = encoder.dim
 
     def documents(
         self, texts: Sequence[Sequence[str]], known: Sequence[np.ndarray | None]
@@ -83,8 +101,7 @@ class JoinedRuns:
         parts = iter(np.split(new, borders))
         found = []
         for text, vectors in zip(texts, known, strict=True):
-            own = next(parts) if vectors is None else _unit(vectors)
-            own[[not sentence or sentence.isspace() for sentence in text]] = 0
+            own = next(parts) if vectors is None else stored_vectors(text, vectors)
             found.append((own, self._runs_of(text)))
         return found
 
@@ -100,11 +117,8 @@ class JoinedRuns:
         places: dict[str, int] = {}
         rows = [places.setdefault(sentence, len(places)) for sentence in sentences]
         with self._turn:
-            vectors = _unit(self._encoder.embed(list(places)))
-        for sentence, row in places.items():
-            if not sentence or sentence.isspace():
-                vectors[row] = 0
-        return vectors[rows]
+            vectors = self._encoder.embed(list(places))
+        return stored_vectors(list(places), vectors)[rows]
 
 
 class SummedRuns:
@@ -114,8 +128,11 @@ class SummedRuns:
     more than `max_tokens` tokens.
     """
 
+    takes_vectors = False
+
     def __init__(self, encoder: SentenceEncoder) -> None:
         self._encoder, self._turn = encoder, Lock()
+        self.dim = encoder.dim
         transformer, config = encoder.transformer, encoder.transformer.config
         self._weights = {name: weight.float().cpu() for name, weight in transformer.weights.items()}
         self._modules = encoder.modules
@@ -140,7 +157,7 @@ class SummedRuns:
 
     def _runs_of(self, sums: torch.Tensor) -> Runs:
         def runs(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-            found = np.empty((len(starts), self._encoder.dim), np.float32)
+            found = np.empty((len(starts), self.dim), np.float32)
             for at in range(0, len(starts), _ROWS):
                 first, count = (torch.from_numpy(part[at : at + _ROWS]) for part in (starts, sizes))
                 bags = first.repeat_interleave(count)
@@ -176,7 +193,7 @@ class SummedRuns:
     def _terms(self, states: torch.Tensor) -> torch.Tensor:
         """Weighted values, and weights, of each head: float32 [tokens, width + heads]."""
         keys, values = (
-            self._linear(f"encoder.layer.0.attention.self.{name}", states).view(len(states), self._heads, -1)
+            self._linear(f"encoder.layer.0.attention.self.{name}", states).unflatten(1, (self._heads, -1))
             for name in ("key", "value")
         )
         weights = torch.einsum("thd,hd->th", keys, self._query).exp()
@@ -187,7 +204,7 @@ class SummedRuns:
         """Unit vectors of sums, zeros for sums of nothing."""
         total = sums + self._special
         width = total.shape[1] - self._heads
-        context = total[:, :width].view(len(total), self._heads, -1) / total[:, width:, None]
+        context = total[:, :width].unflatten(1, (self._heads, -1)) / total[:, width:, None]
         layer = "encoder.layer.0"
         state = self._linear(f"{layer}.attention.output.dense", context.flatten(1))
         state = self._norm(f"{layer}.attention.output", self._first + state)

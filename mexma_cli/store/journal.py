@@ -8,9 +8,13 @@ reason it is removed first.
 
 from __future__ import annotations
 
+import logging
+import shutil
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import xxhash
@@ -18,7 +22,9 @@ from pydantic import Field
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import fingerprint, fsync_file, no_space_as_message, read_manifest, write_json_atomic
-from mexma_cli.store.layout import PROGRESS, Frozen
+from mexma_cli.store.layout import PROGRESS, Frozen, partial, unfinished
+
+log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 1
 SECONDS = 30.0
@@ -48,6 +54,47 @@ class Entry(Frozen):
         """The same with its `checksum`."""
         said = self.model_dump(mode="json", exclude={"checksum"})
         return self.model_copy(update={"checksum": fingerprint(said)})
+
+
+class Begun(Protocol):
+    """What is kept in a folder while a command runs."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is anything to go on with."""
+
+
+Kept = TypeVar("Kept", bound=Begun)
+
+
+@contextmanager
+def kept_beside(output: Path | None, begin: Callable[[Path], Kept]) -> Iterator[Kept | None]:
+    """What a run keeps in a folder beside an output, ``OUTPUT.partial``, which goes when the block ends well.
+
+    Where the block does not, the folder stays if there is something in it. None for stdout and devices.
+
+    Args:
+        begin: Makes or opens it in the folder.
+
+    Raises:
+        MexmaError: Another process has the folder; or as `begin`.
+    """
+    if output is None or (output.exists() and not output.is_file()):
+        yield None
+        return
+    folder = partial(output)
+    with unfinished(folder):
+        kept = begin(folder)
+        try:
+            yield kept
+        except BaseException:
+            if kept.begun:
+                log.info("what was found so far is kept in %s; the same command goes on there", folder)
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+        (folder / PROGRESS).unlink(missing_ok=True)  # it would go on with files that are gone
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class FileJournal:

@@ -37,9 +37,9 @@ _NAMES = re.compile(
 
 _UNFINISHED = re.compile(
     _NAMES.pattern + r"|(?:found|lists-[ab])\.keys|index-[xy]-(?:trained|[0-9]+)\.(?:faiss|new)"
-    r"|(?:forward|backward)-(?:scores|ids)\.npy"
+    r"|(?:forward|backward)-(?:scores|ids)\.npy|alignments\.bin|document-pairs\.npy"
 )
-"""Files in unfinished folders, also those of `store.journal` and `store.neighbours`."""
+"""Files in unfinished folders, also those of `store.journal`, `store.neighbours` and `store.alignments`."""
 
 
 class Frozen(BaseModel):

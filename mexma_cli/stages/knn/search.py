@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import resource
-import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,7 @@ from mexma_cli.knn import exact as neighbours
 from mexma_cli.knn.device import load_libraries
 from mexma_cli.knn.exact import Neighbours, TooLittleMemory, knn
 from mexma_cli.store.embeddings import StorePair
-from mexma_cli.store.journal import FileJournal
-from mexma_cli.store.layout import PROGRESS, partial, unfinished
+from mexma_cli.store.journal import FileJournal, kept_beside
 from mexma_cli.store.neighbours import content_checksum
 from mexma_cli.text.amounts import counted, size, size_option
 
@@ -178,33 +176,15 @@ def journal_in(folder: Path, stores: StorePair, k: int, settings: SearchSettings
     return FileJournal(folder, wanted)
 
 
-@contextmanager
 def journal_beside(
     output: Path | None, stores: StorePair, k: int, settings: SearchSettings
-) -> Iterator[FileJournal | None]:
-    """A journal in a folder beside an output, ``OUTPUT.partial``, which goes when the block ends well.
-
-    Where the block does not, the folder stays if there is something in it. None for stdout and devices.
+) -> AbstractContextManager[FileJournal | None]:
+    """A journal in a folder beside an output, see `kept_beside`.
 
     Raises:
         MexmaError: Another process has the folder, or it is of another search.
     """
-    if output is None or (output.exists() and not output.is_file()):
-        yield None
-        return
-    folder = partial(output)
-    with unfinished(folder):
-        journal = journal_in(folder, stores, k, settings)
-        try:
-            yield journal
-        except BaseException:
-            if journal.begun:
-                log.info("what was found so far is kept in %s; the same command goes on there", folder)
-            else:
-                shutil.rmtree(folder, ignore_errors=True)
-            raise
-        (folder / PROGRESS).unlink(missing_ok=True)  # it would go on with files that are gone
-        shutil.rmtree(folder, ignore_errors=True)
+    return kept_beside(output, lambda folder: journal_in(folder, stores, k, settings))
 
 
 def has_index(n: int, m: int, index: str) -> bool:

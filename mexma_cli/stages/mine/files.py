@@ -85,8 +85,13 @@ def language_of(path: Path, code: str) -> str:
     Raises:
         MexmaError: The store is in another language, or the code is unknown.
     """
+    return agreed_language(path, path if is_store(path) else None, code)
+
+
+def agreed_language(path: Path, store: Path | None, code: str) -> str:
+    """As `language_of`, for an input whose sentences are in a store, or a text (None)."""
     given = resolve(code)
-    said = EmbeddingStore.open(path).manifest.language if is_store(path) else UNSTATED
+    said = EmbeddingStore.open(store).manifest.language if store else UNSTATED
     if said == UNSTATED:
         return given
     if given not in (UNSTATED, said):
@@ -108,9 +113,13 @@ def documents_of(texts: Sequence[Path], files: DocumentFiles) -> DocumentPairs:
         elif path.is_file():
             lines[side] = scan(path).lines
     found.check_lines((lines[0], lines[1]), (label_of(texts[0]), label_of(texts[1])))
+    tell_documents(len(found.pairs), found.alone, found.documents)
+    return found
+
+
+def tell_documents(pairs: int, alone: tuple[int, int], documents: tuple[int, int]) -> None:
+    """Say how many pairs there are, and how many documents of both sides are in none, of how many."""
     log.info(
         "documents: %s paired; in no pair: %s of %s of the source and %s of %s of the target",
-        f"{len(found.pairs):,}",
-        *(f"{number:,}" for side in (0, 1) for number in (found.alone[side], found.documents[side])),
+        *(f"{number:,}" for number in (pairs, alone[0], documents[0], alone[1], documents[1])),
     )
-    return found

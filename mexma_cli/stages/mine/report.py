@@ -79,11 +79,7 @@ def write_report(
     scores = mined.candidates.scores
     report = {
         "kind": "mining report",
-        "versions": {
-            "mexma": __version__,
-            "python": python_version(),
-            **{name: version(name) for name in ("numpy", "torch")},
-        },
+        "versions": versions(),
         "argv": list(argv),
         "source": _side(stores[0], job.names[0], mined.source),
         "target": _side(stores[1], job.names[1], mined.target),
@@ -95,14 +91,23 @@ def write_report(
             "dropped": mined.dropped,
             "written": len(mined.candidates),
         },
-        "scores": {
-            f"{quantile:g}": float(np.quantile(scores, quantile)) for quantile in QUANTILES if len(scores)
-        },
+        "scores": quantiles(scores),
         "output": {"files": list(map(str, job.files)), "format": job.kind, "changed_sentences": changed},
         "seconds": {stage: round(spent, 3) for stage, spent in {**mined.seconds, **seconds}.items()},
         "peak_memory_bytes": peak_memory(),
     }
     write_json_atomic(job.report, report)
+
+
+def versions() -> dict[str, str]:
+    """Of what a result depends on."""
+    others = {name: version(name) for name in ("numpy", "torch")}
+    return {"mexma": __version__, "python": python_version(), **others}
+
+
+def quantiles(scores: np.ndarray) -> dict[str, float]:
+    """Of scores [n], by the share that is below; nothing for no scores."""
+    return {f"{share:g}": float(np.quantile(scores, share)) for share in QUANTILES if len(scores)}
 
 
 def _documents(found: DocumentPairs | None) -> dict[str, Any] | None:

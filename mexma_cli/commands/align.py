@@ -1,0 +1,200 @@
+"""`mexma align`: documents in, the sentences of each pair that are translations of each other out."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from mexma_cli.commands.formats import chosen_format, format_options
+from mexma_cli.commands.inputs import check_outputs, command_line, progress_bar
+from mexma_cli.commands.options import (
+    EncoderChoice,
+    encoder_options,
+    no_verify_option,
+    part_of,
+    result_option,
+)
+from mexma_cli.formats.bitext import formats, outputs_of
+from mexma_cli.text.amounts import counted
+
+if TYPE_CHECKING:
+    from mexma_cli.stages.align.align import AlignCounts
+    from mexma_cli.stages.align.files import AlignJob
+
+log = logging.getLogger(__name__)
+
+
+@click.command("align")
+@click.argument("source", type=click.Path(path_type=Path, allow_dash=True))
+@click.argument("target", type=click.Path(path_type=Path, allow_dash=True))
+@click.option(
+    "--docs",
+    nargs=2,
+    type=click.Path(path_type=Path),
+    metavar="SOURCE_DOCS TARGET_DOCS",
+    help="SOURCE and TARGET have many documents: two files with the document id of every line. What follows "
+    "a tab there is not read.",
+)
+@click.option(
+    "--document-pairs",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Which documents belong together, if not those of equal ids: source id TAB target id.",
+)
+@click.option(
+    "--find-documents",
+    is_flag=True,
+    help="Pair documents by what is in them, whatever their ids; those without a translation stay alone.",
+)
+@click.option(
+    "--max-size",
+    type=click.IntRange(1, 16),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="The most sentences of one side in an alignment.",
+)
+@click.option("--threshold", type=float, help="Keep alignments with a score above this.")
+@click.option(
+    "--keep",
+    type=click.Choice(["all", "1-1"]),
+    default="all",
+    show_default=True,
+    help="1-1: only those of one sentence on each side.",
+)
+@result_option
+@format_options("source document, target document, source lines and target lines", alignments=True)
+@click.option(
+    "--unaligned",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Write the sentences that are in no alignment of the output there, for `mexma mine --within`.",
+)
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    help="File for a JSON report of the run: inputs, settings, counts, scores, time and memory.",
+)
+@click.option(
+    "--shard",
+    type=part_of,
+    metavar="I/N",
+    help="Align part I of N parts of the pairs of documents, into NAME.0000I-of-0000N of the output.",
+)
+@click.option("--source-lang", default="und", help="Language of SOURCE, if its store does not say.")
+@click.option("--target-lang", default="und", help="Language of TARGET, if its store does not say.")
+@encoder_options
+@no_verify_option
+def command(
+    source: Path,
+    target: Path,
+    docs: tuple[Path, Path] | None,
+    document_pairs: Path | None,
+    find_documents: bool,
+    max_size: int,
+    threshold: float | None,
+    keep: Literal["all", "1-1"],
+    output: Path | None,
+    kind: str | None,
+    with_ids: bool,
+    unaligned: Path | None,
+    report: Path | None,
+    shard: tuple[int, int] | None,
+    source_lang: str,
+    target_lang: str,
+    encoder: EncoderChoice,
+) -> None:
+    """Align the sentences of documents that are translations of each other: score TAB source TAB target.
+
+    The order of the sentences is kept, and several may be the translation of one. SOURCE and TARGET are each
+    a text, one sentence a line, or an embedding store: one document, or many with --docs. Or they are folders
+    with a document a file, paired by their names without endings, or patterns in which * stands for the name.
+    A run that was interrupted goes on where it stopped when the same command is given again.
+
+    \b
+    Examples:
+      mexma align book.deu book.fra -o book.tsv
+      mexma align deu.emb fra.emb --docs deu.docs fra.docs --threshold 0.3 -o news.jsonl.gz
+      mexma align deu/ fra/ -o news.align --unaligned rest
+      mexma align 'minutes/*.de.txt' 'minutes/*.fr.txt' --keep 1-1 -o minutes.tsv --report run.json
+      mexma align deu.emb fra.emb --docs deu.docs fra.docs --find-documents -o found.tsv
+    """
+    if str(source) == "-" and str(target) == "-":
+        raise click.UsageError("Only one of the inputs can be stdin.")
+    if find_documents and document_pairs is not None:
+        raise click.UsageError("--document-pairs are known, --find-documents looks for them: give one.")
+    if threshold is not None and math.isnan(threshold):
+        raise click.UsageError("--threshold nan: no score is above or below that.")
+    kind, with_ids = chosen_format(kind, output, with_ids, alignments=True)
+    if shard is not None and output is None:
+        raise click.UsageError("--shard names its output after --output: give that.")
+    from mexma_cli.align.align import AlignSettings
+    from mexma_cli.stages.align.align import AlignFilters, DocumentInputs
+    from mexma_cli.stages.align.files import AlignJob, align_files, part_of_output
+    from mexma_cli.stages.align.sides import first_store
+    from mexma_cli.stages.mine.files import agreed_language
+    from mexma_cli.text.writing import prepare_output
+
+    languages = (
+        agreed_language(source, first_store(source), source_lang),
+        agreed_language(target, first_store(target), target_lang),
+    )
+    files = outputs_of(part_of_output(output, shard) if output and shard else output, kind, languages)
+    if not files and str(report) == "-":
+        raise click.UsageError("The alignments go to stdout: --report needs a file, or they do (-o).")
+    job = AlignJob(
+        DocumentInputs(source, target, docs, document_pairs, find_documents),
+        languages,
+        files,
+        kind,
+        with_ids,
+        AlignSettings(max_size),
+        AlignFilters(threshold, keep),
+        shard,
+        unaligned,
+        report,
+    )
+    inputs = [path for path in (source, target, *(docs or ()), document_pairs) if path]
+    check_outputs([*files, *job.unaligned_files], report, "report", inputs)
+    for path in (*files, *job.unaligned_files, report):
+        prepare_output(path)
+    started = time.monotonic()
+    with ExitStack() as stack:
+        counts, changed = align_files(
+            job, encoder, command_line(), lambda what: progress_bar(stack, what, "document")
+        )
+    _tell(job, counts, time.monotonic() - started)
+    if changed:
+        log.info("%s in %s", formats(alignments=True)[kind].changes, counted(changed, "sentence"))
+
+
+def _tell(job: AlignJob, counts: AlignCounts, seconds: float) -> None:
+    kinds = sorted(counts.kinds.items(), key=lambda item: -item[1])
+    shown = ", ".join(f"{count:,} {one}-{other}" for (one, other), count in kinds if one and other)
+    of = counted(counts.pairs, "pair of documents", "pairs of documents")
+    log.info(
+        "%s of %s in %.1f s%s", counted(counts.aligned, "alignment"), of, seconds, shown and f": {shown}"
+    )
+    for side, name in enumerate(("source", "target")):
+        total, alone = counts.sentences(side)
+        log.info("%s: %s, of which %s without a translation", name, counted(total, "sentence"), f"{alone:,}")
+        if counts.empty[side]:
+            empty = counted(counts.empty[side], "document")
+            log.warning("warning: %s of the %s in these pairs: no sentences", empty, name)
+    if counts.dropped:
+        names = {"kind": "not 1-1"}
+        reasons = ", ".join(f"{count:,} {names.get(why, why)}" for why, count in counts.dropped.items())
+        log.info("dropped: %s; written: %s", reasons, f"{counts.written:,}")
+    if not counts.written:
+        log.warning("warning: nothing was aligned")
+    if job.unaligned is not None:
+        log.info(
+            "the rest is in %s: mexma mine %s %s --within %s %s --document-pairs %s",
+            *(job.unaligned, *job.unaligned_files),
+        )

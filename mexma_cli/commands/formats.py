@@ -1,0 +1,61 @@
+"""The options of commands that write pairs: the format, and whether ids go with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from mexma_cli.formats.bitext import DEFAULT, format_of, formats
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def format_options(ids: str, alignments: bool = False) -> Callable[[Command], Command]:
+    """Add --format, which the command gets as `kind`, and --with-ids.
+
+    Args:
+        ids: What --with-ids adds.
+        alignments: The formats of alignments, too.
+    """
+    known = formats(alignments)
+    about = "".join(f"{name}: {found.about}. " for name, found in known.items())
+    named = [name for name, found in known.items() if found.endings and name != DEFAULT]
+    shown = f"{about} [default: {' and '.join(named)} by the name of the output, else {DEFAULT}]"
+
+    wanted, always = (_with(when, alignments) for when in ("wanted", "always"))
+    with_ids = click.option(
+        "--with-ids", is_flag=True, help=f"{wanted}: add {ids}. {always}: they are there always."
+    )
+    format_ = click.option("--format", "kind", type=click.Choice(list(known)), help=shown)
+
+    def added(command: Command) -> Command:
+        return format_(with_ids(command))
+
+    return added
+
+
+def chosen_format(
+    kind: str | None, output: Path | None, with_ids: bool, alignments: bool = False
+) -> tuple[str, bool]:
+    """The format that is asked for or that the output's name says, and whether ids are written.
+
+    Raises:
+        click.UsageError: It has no place for ids, or writes two files and the output is none.
+        MexmaError: The output's name says a format that is not written.
+    """
+    known = formats(alignments)
+    kind = kind or format_of(output, list(known))
+    if known[kind].two_files and (output is None or str(output) == "-"):
+        raise click.UsageError(f"--format {kind} writes two files: name them with --output.")
+    if with_ids and known[kind].ids == "never":
+        others = ", ".join(name for name, found in known.items() if found.ids != "never")
+        raise click.UsageError(f"--with-ids: {kind} files have no place for ids; these have: {others}.")
+    return kind, with_ids or known[kind].ids == "always"
+
+
+def _with(ids: str, alignments: bool) -> str:
+    """The names of the formats that write ids `wanted`, `always` or `never`."""
+    return ", ".join(name for name, found in formats(alignments).items() if found.ids == ids)

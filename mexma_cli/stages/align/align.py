@@ -1,0 +1,378 @@
+"""Pairs of documents in, the alignments of their sentences out."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+
+from mexma_cli.align.align import AlignSettings, Side, align
+from mexma_cli.encoder.runs import RunEncoder, stored_vectors
+from mexma_cli.errors import MexmaError
+from mexma_cli.formats.bitext import AlignedPair
+from mexma_cli.stages.align.sides import Document, DocumentSide, FolderSide, TextSide, has_documents
+from mexma_cli.stages.mine.documents import pair_documents
+from mexma_cli.store.alignments import RECORD, AlignmentJournal
+from mexma_cli.store.comparable import check_comparable
+from mexma_cli.text.lines import is_blank
+
+_SENTENCES = 4096
+"""Pairs of documents are embedded together up to so many sentences of both sides."""
+Cleaner = Callable[[str], str]
+
+_BLOCK = 1 << 16  # alignments in memory at a time
+
+
+@dataclass(frozen=True)
+class DocumentInputs:
+    """Where documents are, and which of them belong together.
+
+    Attributes:
+        source: A text or store, a folder of these, or a pattern with one `*`.
+        target: The same.
+        docs: For one text or store on each side, the document id of every line.
+        pairs: A file of `source id TAB target id`; None: equal ids.
+        find: Documents are paired by what is in them.
+    """
+
+    source: Path
+    target: Path
+    docs: tuple[Path, Path] | None = None
+    pairs: Path | None = None
+    find: bool = False
+
+
+@dataclass(frozen=True)
+class Documents:
+    """The documents of both sides.
+
+    `pairs` int32 [n, 2] are those that belong together, sorted, and `alone` how many of each side are in no
+    pair; both are empty before pairs are found.
+    """
+
+    source: DocumentSide
+    target: DocumentSide
+    pairs: np.ndarray
+    alone: tuple[int, int]
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """The documents of both sides."""
+        return len(self.source.names), len(self.target.names)
+
+    def paired(self, pairs: np.ndarray) -> Documents:
+        """The same documents with other pairs, sorted."""
+        source, target = (count - len(np.unique(pairs[:, side])) for side, count in enumerate(self.counts))
+        return replace(self, pairs=pairs, alone=(source, target))
+
+
+def open_documents(stack: ExitStack, inputs: DocumentInputs) -> Documents:
+    """Open both sides, and pair their documents unless they are to be found.
+
+    Raises:
+        MexmaError: A file is missing or damaged, ids or pairs do not fit, no documents are paired, or stores
+            are of different encoders.
+    """
+    paths, docs = (inputs.source, inputs.target), inputs.docs or (None, None)
+    folders = [has_documents(path) for path in paths]
+    for path, is_folder in zip(paths, folders, strict=True):
+        if is_folder and inputs.docs:
+            raise MexmaError(f"{path} has a document a file", "--docs are for one text on each side")
+        if not is_folder and not inputs.docs and (any(folders) or inputs.pairs or inputs.find):
+            raise MexmaError(f"{path} is one document", "--docs says which of its lines are which document's")
+    source, target = (
+        FolderSide(path) if is_folder else TextSide(stack, path, ids)
+        for path, is_folder, ids in zip(paths, folders, docs, strict=True)
+    )
+    if source.store is not None and target.store is not None:
+        check_comparable(source.store, target.store)
+    if inputs.find:
+        return Documents(source, target, np.zeros((0, 2), np.int32), (0, 0))
+    numbers = [{name: number for number, name in enumerate(side.names)} for side in (source, target)]
+    pairs, alone = pair_documents((numbers[0], numbers[1]), paths, inputs.pairs)
+    return Documents(source, target, pairs, alone)
+
+
+@dataclass(frozen=True)
+class AlignFilters:
+    """Which alignments are written."""
+
+    threshold: float | None = None
+    """Those with a score above it; a sentence without a translation has 0."""
+    keep: Literal["all", "1-1"] = "all"
+    """`1-1`: those of one sentence on each side."""
+
+    def kept(self, records: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which of some alignments pass the threshold, and which pass both: bool [n] each."""
+        above = np.ones(len(records), bool)
+        if self.threshold is not None:
+            above = records["score"].astype(np.float64) > self.threshold
+        sizes = sizes_of(records)
+        return above, above & ((self.keep == "all") | (sizes == 1).all(axis=1))
+
+
+@dataclass(frozen=True)
+class AlignCounts:
+    """What was aligned and what is written."""
+
+    pairs: int
+    """Pairs of documents."""
+    empty: tuple[int, int]
+    """Those whose source, or target, has no sentences."""
+    kinds: Counter[tuple[int, int]]
+    """Alignments by their sentences on both sides; 0: a sentence without a translation."""
+    dropped: Counter[str]
+    """Alignments of both sides that are not written, by reason."""
+
+    @property
+    def aligned(self) -> int:
+        """Alignments of both sides."""
+        return sum(count for kind, count in self.kinds.items() if all(kind))
+
+    @property
+    def written(self) -> int:
+        """Those that were not dropped."""
+        return self.aligned - sum(self.dropped.values())
+
+    def sentences(self, side: int) -> tuple[int, int]:
+        """Sentences of a side (0: source), and those of them that are in no alignment."""
+        sizes = [(kind[side] * count, all(kind)) for kind, count in self.kinds.items()]
+        return sum(size for size, _ in sizes), sum(size for size, both in sizes if not both)
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """The alignments of pairs of documents, in the order of these and of their sentences.
+
+    Attributes:
+        records: RECORD [n].
+        span: The first pair, and the one after the last, if not all were to be aligned.
+    """
+
+    documents: Documents
+    records: np.ndarray
+    span: tuple[int, int]
+    filters: AlignFilters = field(default_factory=AlignFilters)
+
+    def pairs(self, one_sided: bool = False) -> Iterator[AlignedPair]:
+        """The alignments that pass the filters, with their text, read on the way.
+
+        Args:
+            one_sided: Sentences without a translation, too, with nothing on the other side.
+        """
+        for number, records in self._by_pair():
+            names, texts = self._read(number)
+            for record in records[self.filters.kept(records)[1]]:
+                spans = record["source"].tolist(), record["target"].tolist()
+                (one, lines), (other, others) = (
+                    _part(text, span) for text, span in zip(texts, spans, strict=True)
+                )
+                if one_sided or (one and other):
+                    yield AlignedPair(float(record["score"]), one, other, *names, lines, others)
+
+    def unaligned(self) -> Iterator[tuple[tuple[str, str], tuple[list[str], list[str]]]]:
+        """The names of each pair of documents, and their sentences that are in no alignment that is written.
+
+        Blank lines are left out.
+        """
+        for number, records in self._by_pair():
+            names, texts = self._read(number)
+            kept = records[self.filters.kept(records)[1]]
+            left = []
+            for side, text in zip(("source", "target"), texts, strict=True):
+                free = np.ones(len(text.sentences), bool)
+                for record in kept[(sizes_of(kept) > 0).all(axis=1)]:
+                    free[slice(*record[side].tolist())] = False
+                rows = np.flatnonzero(free).tolist()
+                left.append([line for row in rows if not is_blank(line := text.sentences[row])])
+            yield names, (left[0], left[1])
+
+    def counts(self) -> AlignCounts:
+        """How many alignments there are of each kind, and what the filters drop."""
+        kinds: Counter[tuple[int, int]] = Counter()
+        dropped: Counter[str] = Counter()
+        first, last = self.span
+        filled = np.zeros((last - first, 2), bool)
+        for start in range(0, len(self.records), _BLOCK):
+            records = self.records[start : start + _BLOCK]
+            sizes = sizes_of(records)
+            different, counts = np.unique(sizes, axis=0, return_counts=True)
+            kinds.update(dict(zip(map(tuple, different.tolist()), counts.tolist(), strict=True)))
+            both = (sizes > 0).all(axis=1)
+            above, kept = self.filters.kept(records)
+            dropped.update(
+                {"threshold": int((both & ~above).sum()), "kind": int((both & above & ~kept).sum())}
+            )
+            for side in (0, 1):
+                filled[records["pair"][sizes[:, side] > 0] - first, side] = True
+        empty = (~filled).sum(axis=0).tolist()
+        return AlignCounts(last - first, (empty[0], empty[1]), kinds, +dropped)
+
+    def _by_pair(self) -> Iterator[tuple[int, np.ndarray]]:
+        """The records of each pair of documents that has any."""
+        rest = np.zeros(0, RECORD)
+        for start in range(0, len(self.records), _BLOCK):
+            block = np.concatenate([rest, self.records[start : start + _BLOCK]])
+            *whole, rest = np.split(block, np.flatnonzero(np.diff(block["pair"])) + 1)
+            yield from ((int(records["pair"][0]), records) for records in whole)
+        if len(rest):
+            yield int(rest["pair"][0]), rest
+
+    def _read(self, number: int) -> tuple[tuple[str, str], tuple[Document, Document]]:
+        one, other = self.documents.pairs[number].tolist()
+        source, target = self.documents.source, self.documents.target
+        return (source.names[one], target.names[other]), (source.read(one), target.read(other))
+
+
+def sizes_of(records: np.ndarray) -> np.ndarray:
+    """Sentences of both sides, int32 [n, 2]."""
+    return np.stack([records[side][:, 1] - records[side][:, 0] for side in ("source", "target")], axis=1)
+
+
+def _part(text: Document, span: tuple[int, int]) -> tuple[str, tuple[int, ...]]:
+    """Sentences of a document, joined, and their lines, counted from 1."""
+    joined = " ".join(line for line in text.sentences[slice(*span)] if not is_blank(line))
+    return joined, tuple((text.lines[slice(*span)] + 1).tolist())
+
+
+def groups_of(documents: Documents) -> np.ndarray:
+    """Where each group of pairs that are embedded together begins, and the end of the last: int64 [G + 1].
+
+    They depend on nothing but the documents, so that a pair's vectors are the same in every run.
+    """
+    pairs = documents.pairs
+    return groups_by(documents.source.sizes[pairs[:, 0]] + documents.target.sizes[pairs[:, 1]])
+
+
+def groups_by(sizes: np.ndarray) -> np.ndarray:
+    """Borders of groups of items with about as many sentences, int64 [G + 1].
+
+    Args:
+        sizes: int64 [n], the sentences of each item.
+    """
+    groups = np.maximum(np.cumsum(sizes) - 1, 0) // _SENTENCES
+    return np.append(np.flatnonzero(np.diff(groups, prepend=-1)), len(sizes))
+
+
+@dataclass(frozen=True)
+class Aligner:
+    """Aligns groups of pairs of documents.
+
+    Attributes:
+        clean: What is done to a line of the source, and of the target, before it is embedded.
+    """
+
+    documents: Documents
+    encoder: RunEncoder
+    settings: AlignSettings
+    clean: tuple[Cleaner, Cleaner] = (str, str)
+
+    def run(
+        self,
+        groups: np.ndarray,
+        journal: AlignmentJournal,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Align the groups that the journal does not have, on all cores.
+
+        Args:
+            groups: Borders, as from `groups_of`.
+            on_progress: Called with pairs done and pairs in all.
+
+        Raises:
+            MexmaError: A document is damaged, or the disk is full.
+        """
+        first, total = int(groups[0]), int(groups[-1] - groups[0])
+        spans = list(pairwise(groups.tolist()))[journal.groups :]
+        with closing(_in_order(self.group, spans, torch.get_num_threads())) as results:
+            try:
+                for (_, last), records in zip(spans, results, strict=True):
+                    journal.add(records)
+                    if on_progress is not None:
+                        on_progress(last - first, total)
+            except BaseException:
+                if journal.groups:
+                    journal.enter()
+                raise
+
+    def group(self, span: tuple[int, int]) -> np.ndarray:
+        """The alignments of the pairs from `span[0]` to before `span[1]`, RECORD [n]."""
+        pairs = self.documents.pairs[slice(*span)]
+        numbers = [np.unique(pairs[:, side]).tolist() for side in (0, 1)]
+        found = [dict(zip(own, self.embedded(side, own), strict=True)) for side, own in enumerate(numbers)]
+        return np.concatenate(
+            [
+                _records(number, found[0][one], found[1][other], self.settings)
+                for number, (one, other) in enumerate(pairs.tolist(), span[0])
+            ]
+        )
+
+    def embedded(self, side: int, numbers: Iterable[int]) -> list[Side]:
+        """Some documents of the source (0) or target (1), embedded together."""
+        own, encoder = (self.documents.source, self.documents.target)[side], self.encoder
+        numbers = list(numbers)
+        texts = [list(map(self.clean[side], own.read(number).sentences)) for number in numbers]
+        known = [own.vectors(number) if encoder.takes_vectors else None for number in numbers]
+        return [
+            Side(vectors, _lengths(text), runs)
+            for text, (vectors, runs) in zip(texts, encoder.documents(texts, known), strict=True)
+        ]
+
+    def sentences(self, side: int, numbers: range) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The vectors and lengths, as a `Side` has them, of some documents; those of stores are read."""
+        own = (self.documents.source, self.documents.target)[side]
+        known = [vectors for number in numbers if (vectors := own.vectors(number)) is not None]
+        if len(known) < len(numbers):
+            yield from ((found.vectors, found.lengths) for found in self.embedded(side, numbers))
+            return
+        for number, vectors in zip(numbers, known, strict=True):
+            text = list(map(self.clean[side], own.read(number).sentences))
+            yield stored_vectors(text, vectors), _lengths(text)
+
+
+def _lengths(text: Sequence[str]) -> np.ndarray:
+    """Characters of sentences, int64 [n]."""
+    return np.array(list(map(len, text)), np.int64)
+
+
+def _records(number: int, source: Side, target: Side, settings: AlignSettings) -> np.ndarray:
+    """The alignments of one pair of documents; all is left alone where one has no sentences."""
+    sizes = len(source.lengths), len(target.lengths)
+    if not all(sizes):
+        records = np.zeros(sum(sizes), RECORD)
+        side, rows = "target" if sizes[1] else "source", np.arange(sum(sizes))
+        records["pair"], records[side] = number, np.stack([rows, rows + 1], axis=1)
+        return records
+    found = align(source, target, settings)
+    records = np.zeros(len(found), RECORD)
+    records["pair"] = number
+    for side in ("source", "target"):
+        spans = [getattr(one, side) for one in found]
+        records[side] = [(span.start, span.stop) for span in spans]
+    records["score"] = [one.score for one in found]
+    return records
+
+
+def _in_order(
+    task: Callable[[tuple[int, int]], np.ndarray], items: list[tuple[int, int]], threads: int
+) -> Generator[np.ndarray]:
+    """A map over threads that is a few items ahead of whoever takes the results, which come in order."""
+    running: deque[Future[np.ndarray]] = deque()
+    pool = ThreadPoolExecutor(threads)
+    try:
+        for item in items:
+            running.append(pool.submit(task, item))
+            if len(running) > threads:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

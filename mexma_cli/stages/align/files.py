@@ -1,0 +1,265 @@
+"""Aligning from disk to disk: pairs of documents in; a file of alignments, and perhaps a report, out."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from mexma_cli.align.align import AlignSettings
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.runs import run_encoder
+from mexma_cli.files import fingerprint, write_json_atomic
+from mexma_cli.formats.bitext import DEFAULT, formats
+from mexma_cli.formats.tsv import one_field
+from mexma_cli.languages import UNSTATED
+from mexma_cli.stages.align.align import (
+    AlignCounts,
+    Aligned,
+    Aligner,
+    AlignFilters,
+    Cleaner,
+    DocumentInputs,
+    Documents,
+    groups_of,
+    open_documents,
+    sizes_of,
+)
+from mexma_cli.stages.align.find import find_documents
+from mexma_cli.stages.embed.inputs import EncoderChoice, Progress, load_encoder_of
+from mexma_cli.stages.knn.search import peak_memory
+from mexma_cli.stages.mine.files import tell_documents
+from mexma_cli.stages.mine.report import quantiles, versions
+from mexma_cli.store.alignments import AlignmentJournal
+from mexma_cli.store.journal import kept_beside
+from mexma_cli.store.layout import part_rows
+from mexma_cli.text.amounts import counted
+from mexma_cli.text.compression import split_ending
+from mexma_cli.text.names import label_of
+from mexma_cli.text.normalise import cleaner
+from mexma_cli.text.temporary import temporary_space
+from mexma_cli.text.writing import Chunk, only_process, write_chunks
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class AlignJob:
+    """What is aligned, how, and where to.
+
+    Attributes:
+        languages: FLORES-200 codes of source and target.
+        files: Of the format; none for stdout.
+        kind: The format's name.
+        with_ids: Write the documents and lines, where the format has them if they are wanted.
+        shard: (3, 10): the third of ten parts of the pairs of documents.
+        unaligned: A folder for the sentences that are in no alignment that is written.
+        report: A file for the report of the run.
+    """
+
+    inputs: DocumentInputs
+    languages: tuple[str, str] = (UNSTATED, UNSTATED)
+    files: list[Path] = field(default_factory=list)
+    kind: str = DEFAULT
+    with_ids: bool = False
+    settings: AlignSettings = field(default_factory=AlignSettings)
+    filters: AlignFilters = field(default_factory=AlignFilters)
+    shard: tuple[int, int] | None = None
+    unaligned: Path | None = None
+    report: Path | None = None
+
+    @property
+    def unaligned_files(self) -> list[Path]:
+        """The files of `unaligned`, as `mexma mine --within` reads them."""
+        return [self.unaligned / name for name in UNALIGNED] if self.unaligned else []
+
+
+def part_of_output(output: Path, shard: tuple[int, int]) -> Path:
+    """The output's name for a part: ``out.00003-of-00010.tsv.gz``."""
+    name, packed = split_ending(output.name)
+    plain = Path(name)
+    return output.with_name(f"{plain.stem}.{shard[0]:05d}-of-{shard[1]:05d}{plain.suffix}{packed}")
+
+
+UNALIGNED = ("source.txt", "target.txt", "source.docs", "target.docs", "pairs.tsv")
+
+
+def align_files(
+    job: AlignJob,
+    choice: EncoderChoice | SentenceEncoder,
+    argv: Sequence[str] = (),
+    progress: Callable[[str], Progress] | None = None,
+) -> tuple[AlignCounts, int]:
+    """Align, and write the alignments and the report. A run that was killed goes on where it stopped.
+
+    Args:
+        argv: The command line, for the report.
+        progress: What is done ("aligning") to a function that is called with how much of how much.
+
+    Returns:
+        Counts of what was aligned, and of sentences that were changed to fit the format.
+
+    Raises:
+        MexmaError: As `open_documents`; the encoder cannot be loaded; the disk is full; or another process
+            writes the same files.
+    """
+    with only_process([*job.files, *job.unaligned_files]), aligned(job, choice, progress) as run:
+        started = time.monotonic()
+        found, kind = run.found, formats(alignments=True)[job.kind]
+        lines = kind.write(found.pairs(one_sided=kind.alignments_only), job.languages, job.with_ids)
+        changed = write_chunks(job.files, lines)
+        if job.unaligned is not None:
+            write_chunks(job.unaligned_files, _unaligned(found))
+        run.seconds["writing"] = time.monotonic() - started
+        counts = found.counts()
+        if job.report is not None:
+            _write_report(job, run, counts, changed, argv)
+    return counts, changed
+
+
+@dataclass(frozen=True)
+class AlignRun:
+    """What was aligned, by which encoder, and how long each stage took."""
+
+    found: Aligned
+    encoder: SentenceEncoder
+    seconds: dict[str, float]
+
+
+@contextmanager
+def aligned(
+    job: AlignJob,
+    choice: EncoderChoice | SentenceEncoder,
+    progress: Callable[[str], Progress] | None = None,
+) -> Iterator[AlignRun]:
+    """Align; what is kept to go on with after a kill goes when the block ends well.
+
+    Raises:
+        MexmaError: As `align_files`.
+    """
+    tell = progress or (lambda what: lambda done, total: None)
+    clock = [time.monotonic()]
+    with ExitStack() as stack:
+        documents = open_documents(stack, job.inputs)
+        encoder = load_encoder_of(
+            [documents.source.store, documents.target.store], choice, "runs of sentences"
+        )
+        journal = stack.enter_context(_journal(job, documents, encoder))
+        aligner = Aligner(documents, run_encoder(encoder), job.settings, _cleaners(job, documents))
+        clock.append(time.monotonic())
+        if job.inputs.find:
+            if (pairs := journal.pairs()) is None:
+                pairs = find_documents(aligner, tell("finding documents"))
+                journal.keep_pairs(pairs)
+            documents = documents.paired(pairs)
+            aligner = replace(aligner, documents=documents)
+        if documents.counts != (1, 1):
+            tell_documents(len(documents.pairs), documents.alone, documents.counts)
+        clock.append(time.monotonic())
+        groups = groups_of(documents)
+        if job.shard is not None:
+            first, last = part_rows(*job.shard, len(groups) - 1)
+            groups = groups[first : last + 1]
+        aligner.run(groups, journal, tell("aligning"))
+        clock.append(time.monotonic())
+        if encoder.truncated:
+            cut = "longer than %d tokens, of which only the beginning was embedded: %s"
+            log.info(cut, encoder.max_tokens, counted(encoder.truncated, "sentence"))
+        found = Aligned(documents, journal.records(), (int(groups[0]), int(groups[-1])), job.filters)
+        seconds = dict(zip(("opening", "finding", "aligning"), np.diff(clock).tolist(), strict=True))
+        yield AlignRun(found, encoder, seconds)
+
+
+@contextmanager
+def _journal(job: AlignJob, documents: Documents, encoder: SentenceEncoder) -> Iterator[AlignmentJournal]:
+    """Beside the output, or in a temporary folder if that is stdout or a device."""
+    run = {
+        "source": documents.source.identity,
+        "target": documents.target.identity,
+        "document pairs": "found" if job.inputs.find else fingerprint(documents.pairs.tolist()),
+        "encoder": encoder.fingerprint,
+        "precision": encoder.precision_name,
+        "prefix": encoder.prefix,
+        "languages": job.languages,
+        "settings": asdict(job.settings),
+        "shard": job.shard,
+    }
+    output = job.files[0] if job.files else None
+    run = json.loads(json.dumps(run))  # as it is read again
+    with kept_beside(output, lambda folder: AlignmentJournal(folder, run)) as journal:
+        if journal is not None:
+            if journal.begun:
+                log.info("going on with the run that was interrupted")
+            yield journal
+            return
+        with TemporaryDirectory(prefix="mexma-") as folder, temporary_space():
+            yield AlignmentJournal(Path(folder), run)
+
+
+def _cleaners(job: AlignJob, documents: Documents) -> tuple[Cleaner, Cleaner]:
+    """What is done to the lines of both sides before they are embedded: as with their stores."""
+    stores = [side.store for side in (documents.source, documents.target)]
+    if not any(store is not None and store.manifest.clean for store in stores):
+        return str, str
+    return cleaner(job.languages[0]), cleaner(job.languages[1])
+
+
+def _unaligned(found: Aligned) -> Iterator[Chunk]:
+    """The lines of UNALIGNED: sentences, the document of each, and the pairs that have some on both sides."""
+    for names, sentences in found.unaligned():
+        documents = [one_field(name) or "document" for name in names]
+        texts = ["".join(f"{line}\n" for line in side) for side in sentences]
+        ids = [f"{name}\n" * len(side) for name, side in zip(documents, sentences, strict=True)]
+        pair = "\t".join(documents) + "\n" if all(sentences) else ""
+        yield (*texts, *ids, pair), 0
+
+
+def _write_report(
+    job: AlignJob, run: AlignRun, counts: AlignCounts, changed: int, argv: Sequence[str]
+) -> None:
+    assert job.report is not None
+    encoder, documents, records = run.encoder, run.found.documents, run.found.records
+    scores = records["score"][(sizes_of(records) > 0).all(axis=1)]
+    sides = {
+        name: {
+            "path": label_of(path),
+            "language": job.languages[side],
+            "documents": documents.counts[side],
+            "unpaired": documents.alone[side],
+            "without_sentences": counts.empty[side],
+            "sentences": counts.sentences(side)[0],
+            "unaligned": counts.sentences(side)[1],
+        }
+        for side, (name, path) in enumerate((("source", job.inputs.source), ("target", job.inputs.target)))
+    }
+    report = {
+        "kind": "alignment report",
+        "versions": versions(),
+        "argv": list(argv),
+        **sides,
+        "documents": {"pairs": counts.pairs, "found": job.inputs.find, "shard": job.shard},
+        "encoder": {"name": encoder.name, "fingerprint": encoder.fingerprint, "truncated": encoder.truncated},
+        "settings": {**asdict(job.settings), **asdict(job.filters), "with_ids": job.with_ids},
+        "counts": {
+            "alignments": {f"{one}-{other}": count for (one, other), count in sorted(counts.kinds.items())},
+            "dropped": dict(counts.dropped),
+            "written": counts.written,
+        },
+        "scores": quantiles(scores),
+        "output": {
+            "files": list(map(str, job.files)),
+            "format": job.kind,
+            "unaligned": str(job.unaligned) if job.unaligned else None,
+            "changed_sentences": changed,
+        },
+        "seconds": {stage: round(spent, 3) for stage, spent in run.seconds.items()},
+        "peak_memory_bytes": peak_memory(),
+    }
+    write_json_atomic(job.report, report)

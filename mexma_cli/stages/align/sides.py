@@ -1,0 +1,217 @@
+"""The documents of one side: those of a text or store, or a file or store each."""
+
+from __future__ import annotations
+
+import glob
+import logging
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import MANIFEST, checksum_file, fingerprint
+from mexma_cli.stages.embed.inputs import is_store, open_store
+from mexma_cli.stages.mine.documents import RowsByDocument, check_lines, read_ids
+from mexma_cli.stages.mine.texts import KeptTexts
+from mexma_cli.store.comparable import check_encoder
+from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.layout import has_store_files
+from mexma_cli.store.neighbours import content_checksum
+from mexma_cli.text.compression import plain_name
+from mexma_cli.text.lines import read_again, read_lines, scan, spooled
+from mexma_cli.text.names import label_of
+
+log = logging.getLogger(__name__)
+
+_BYTES = 100  # of a sentence, about; for planning only
+
+
+class Document(NamedTuple):
+    """The sentences of a document, and their lines in its file, int64 [sentences], counted from 0."""
+
+    sentences: list[str]
+    lines: np.ndarray
+
+
+class DocumentSide(Protocol):
+    """Documents by number.
+
+    Attributes:
+        names: Their names, in order; one that stands alone has none ("").
+        sizes: int64 [documents], about how many sentences each has.
+        identity: Something JSON can hold that is another one if the content is.
+        store: The store that the sentences are in, or the first of several; None for texts.
+    """
+
+    names: Sequence[str]
+    sizes: np.ndarray
+    identity: Any
+    store: EmbeddingStore | None
+
+    def read(self, number: int) -> Document:
+        """A document.
+
+        Raises:
+            MexmaError: Its file is missing or damaged.
+        """
+
+    def vectors(self, number: int) -> np.ndarray | None:
+        """The vectors of its sentences, float32 [sentences, dim], where a store has them."""
+
+
+class TextSide:
+    """The documents of one text or store.
+
+    Args:
+        stack: What is temporary goes when this is closed.
+        path: A text (`-`: stdin) or a store with its sentences.
+        documents: The document id of every line; None: all is one document without a name.
+
+    Raises:
+        MexmaError: A file is missing or damaged, or the ids are not one a line.
+    """
+
+    def __init__(self, stack: ExitStack, path: Path, documents: Path | None = None) -> None:
+        self.store = open_store(path) if is_store(path) else None
+        label = label_of(path)
+        if self.store is not None:
+            rows, sentences = self.store.rows, self.store.sentences()
+            self.identity: Any = content_checksum(self.store)
+        else:
+            text = scan(stack.enter_context(spooled(path)), label)
+            rows, sentences, self.identity = text.lines, read_again(text), text.checksum
+        of_line = np.zeros(rows, np.int32)
+        self.names: Sequence[str] = [""]
+        if documents is not None:
+            of_line, ids = read_ids(documents)
+            check_lines(documents, len(of_line), rows, label)
+            self.names, self.identity = list(ids), [self.identity, checksum_file(documents)]
+            pieces = int(np.count_nonzero(np.diff(of_line))) + 1
+            if pieces > len(ids):
+                log.warning(
+                    "warning: documents of %s are in pieces (%s documents, %s pieces): the lines of each are "
+                    "taken together, in the order of the file",
+                    *(documents, f"{len(ids):,}", f"{pieces:,}"),
+                )
+        self.sizes = np.bincount(of_line, minlength=len(self.names))
+        self._rows = RowsByDocument(of_line, np.ones(rows, bool), len(self.names))
+        self._texts = KeptTexts(sentences, np.arange(rows))
+
+    def read(self, number: int) -> Document:
+        """As `DocumentSide.read`."""
+        rows = self._rows.rows(number)
+        return Document(self._texts.take(rows), rows)
+
+    def vectors(self, number: int) -> np.ndarray | None:
+        """As `DocumentSide.vectors`."""
+        if self.store is None:
+            return None
+        rows = self._rows.rows(number)
+        if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
+            return self.store.vectors(int(rows[0]), int(rows[-1]) + 1)
+        return self.store.take(rows)
+
+
+class FolderSide:
+    """Documents that are a file or store each.
+
+    Args:
+        path: A folder, or a pattern with one `*`.
+
+    Raises:
+        MexmaError: There are none, two have one name, or stores are of different encoders.
+    """
+
+    def __init__(self, path: Path) -> None:
+        found = documents_in(path)
+        self.names: Sequence[str] = list(found)
+        self._paths = list(found.values())
+        self.store = None
+        self.sizes = np.zeros(len(found), np.int64)
+        contents: list[list[Any]] = []
+        for number, file in enumerate(self._paths):
+            if is_store(file):
+                store = open_store(file)
+                first = self.store = self.store or store
+                check_encoder(store, first.manifest.encoder, first.manifest.fingerprint, str(first.path))
+                self.sizes[number] = store.rows
+                contents.append([self.names[number], content_checksum(store)])
+            else:
+                state = file.stat()
+                self.sizes[number] = state.st_size // _BYTES + 1
+                contents.append([self.names[number], state.st_size, state.st_mtime_ns])
+        self.identity: Any = fingerprint(contents)
+
+    def read(self, number: int) -> Document:
+        """As `DocumentSide.read`; an empty file is a document without sentences."""
+        path = self._paths[number]
+        sentences = list(open_store(path).sentences() if is_store(path) else read_lines(path))
+        return Document(sentences, np.arange(len(sentences)))
+
+    def vectors(self, number: int) -> np.ndarray | None:
+        """As `DocumentSide.vectors`."""
+        if not is_store(self._paths[number]):
+            return None
+        store = open_store(self._paths[number])
+        return store.vectors(0, store.rows)
+
+
+def has_documents(path: Path) -> bool:
+    """Whether a path stands for a document a file: a folder that is no store, or a pattern."""
+    if "*" in str(path):
+        return not path.exists()
+    whole = path.suffix == ".emb" or (path / MANIFEST).is_file() or has_store_files(path)
+    return path.is_dir() and not whole
+
+
+def documents_in(path: Path) -> dict[str, Path]:
+    """The documents of a folder or pattern by their names, in the order of these.
+
+    The name is what a pattern has `*` for, or the path in the folder without its ending.
+
+    Raises:
+        MexmaError: There are none, two have one name, or the pattern has several `*`.
+    """
+    found: dict[str, Path] = {}
+    for name, file in sorted(_matching(path) if "*" in str(path) else _below(path)):
+        if name in found:
+            raise MexmaError(
+                f"{found[name]} and {file} would both be the document {name!r}",
+                "a pattern such as 'docs/*.fra.txt' says which files are meant, and where their names end",
+            )
+        found[name] = file
+    if not found:
+        raise MexmaError(f"{path}: no documents there", "a folder of texts or .emb stores, or 'docs/*.fra'")
+    return found
+
+
+def first_store(path: Path) -> Path | None:
+    """The store, or one of the stores, that a side has; None for texts."""
+    files = documents_in(path).values() if has_documents(path) else [path]
+    return next((file for file in files if is_store(file)), None)
+
+
+def _below(folder: Path) -> Iterator[tuple[str, Path]]:
+    for place, folders, files in os.walk(folder):
+        stores = [name for name in folders if not has_documents(Path(place, name))]
+        folders[:] = [name for name in folders if name not in stores and not name.startswith(".")]
+        for name in [*stores, *files]:
+            if not name.startswith("."):
+                path = Path(place, name)
+                yield str(path.relative_to(folder).with_name(Path(plain_name(name)).stem)), path
+
+
+def _matching(pattern: Path) -> Iterator[tuple[str, Path]]:
+    before, *after = str(pattern).split("*")
+    if len(after) != 1:
+        raise MexmaError(f"{pattern}: one * stands for the document's name", "take out the others")
+    name = re.compile(re.escape(before) + "([^/]*)" + re.escape(after[0]))
+    for file in glob.glob(f"{glob.escape(before)}*{glob.escape(after[0])}"):
+        match = name.fullmatch(file)
+        if match:
+            yield match[1], Path(file)

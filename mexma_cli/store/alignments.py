@@ -1,0 +1,112 @@
+"""The journal of a run that aligns documents: a folder from which one that was killed goes on.
+
+``alignments.bin`` holds the alignments of the pairs that are done, and only grows; ``progress.json`` says how
+many of its bytes count, and their checksum. ``document-pairs.npy`` are the pairs, where they were found.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import checksum_file, fsync_file, no_space_as_message, whole_file
+from mexma_cli.store.arrays import check_content
+from mexma_cli.store.journal import FileJournal
+
+RECORD = np.dtype([("pair", "<i8"), ("source", "<i4", 2), ("target", "<i4", 2), ("score", "<f4")])
+"""An alignment: the pair of documents, first sentence and the one after the last on both sides, and score."""
+_FILE, _PAIRS = "alignments.bin", "document-pairs.npy"
+
+
+class AlignmentJournal:
+    """Alignments of pairs of documents, group by group of pairs.
+
+    Args:
+        folder: Must exist, and the caller has it to itself.
+        run: What is aligned, and how; the beginning of another run is refused.
+
+    Raises:
+        MexmaError: The folder holds the beginning of another run, or is damaged.
+    """
+
+    def __init__(self, folder: Path, run: dict[str, Any]) -> None:
+        self.folder = folder
+        self._journal = FileJournal(folder, run)
+        self._file = (folder / _FILE).open("a+b")
+        self.groups: int = self._journal.facts.get("groups", 0)
+        """Groups of pairs that are done."""
+        self._bytes: int = self._journal.facts.get("bytes", 0)
+        self._digest = xxhash.xxh3_128()
+        self._file.seek(0)
+        left = self._bytes
+        while left and (block := self._file.read(min(left, 1 << 24))):
+            self._digest.update(block)
+            left -= len(block)
+        if left or (self._bytes and self._digest.hexdigest() != self._journal.facts["checksum"]):
+            raise MexmaError(
+                f"{folder / _FILE} is damaged: it is not what was written",
+                f"remove {folder} to start anew",
+            )
+        self._file.truncate(self._bytes)  # after the last entry there may be one that was cut short
+
+    @property
+    def begun(self) -> bool:
+        """Whether any group is entered, or pairs."""
+        return self._journal.begun
+
+    def pairs(self) -> np.ndarray | None:
+        """What `keep_pairs` was given, if it was.
+
+        Raises:
+            MexmaError: The file is damaged.
+        """
+        if "pairs" not in self._journal.facts:
+            return None
+        path = self.folder / _PAIRS
+        check_content(path, self._journal.facts["pairs"], f"remove {self.folder} to start anew")
+        return np.load(path, allow_pickle=False)
+
+    def keep_pairs(self, pairs: np.ndarray) -> None:
+        """Keep the pairs of documents that were found, int32 [n, 2].
+
+        Raises:
+            MexmaError: The disk is full.
+        """
+        with whole_file(self.folder / _PAIRS) as file:
+            np.save(file, pairs)
+        self._journal.note(pairs=checksum_file(self.folder / _PAIRS))
+
+    def add(self, records: np.ndarray) -> None:
+        """Add the alignments, RECORD [n], of the next group; they are entered when that is due.
+
+        Raises:
+            MexmaError: The disk is full.
+        """
+        content = records.tobytes()
+        with no_space_as_message(self.folder):
+            self._file.write(content)
+        self._digest.update(content)
+        self.groups, self._bytes = self.groups + 1, self._bytes + len(content)
+        if self._journal.due():
+            self.enter()
+
+    def enter(self) -> None:
+        """Bring all that was added to the disk, where the next run finds it.
+
+        Raises:
+            MexmaError: The disk is full; the entry before is still good.
+        """
+        with no_space_as_message(self.folder):
+            fsync_file(self._file)
+        self._journal.note(groups=self.groups, bytes=self._bytes, checksum=self._digest.hexdigest())
+
+    def records(self) -> np.ndarray:
+        """All that was added, RECORD [n], mapped from the disk."""
+        self._file.flush()
+        if not self._bytes:
+            return np.zeros(0, RECORD)
+        return np.memmap(self.folder / _FILE, RECORD, "r", shape=(self._bytes // RECORD.itemsize,))

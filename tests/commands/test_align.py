@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+import gzip
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.command import fails, ok, run, write
+from tests.examples import demo_pairs
+from tests.processes import MEXMA, Program
+
+KILLED = """
+import os, signal
+from mexma_cli.stages.align import align
+from mexma_cli.store import journal
+from mexma_cli.store.alignments import AlignmentJournal
+align._SENTENCES = 16
+journal.SECONDS = 0
+add = AlignmentJournal.add
+def add_and_die(self, records):
+    add(self, records)
+    if self.groups == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+AlignmentJournal.add = add_and_die
+"""
+UNALIGNED = ("source.txt", "target.txt", "source.docs", "target.docs", "pairs.tsv")
+DOCUMENTS = {"a": (0, 6), "b": (6, 14), "c": (14, 20), "d": (20, 29), "e": (29, 36)}
+"""Which of the demo's translations are in which document."""
+
+
+def sides() -> tuple[list[str], list[str]]:
+    """36 Spanish sentences and their translations."""
+    source, target = (list(side) for side in zip(*(pair.split("\t") for pair in demo_pairs(36)), strict=True))
+    return source, target
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> list[Path]:
+    """spa.txt and eng.txt, where documents are in another order, with spa.docs and eng.docs."""
+    source, target = sides()
+    order = sorted(DOCUMENTS, reverse=True)
+    ids = [name for name, (first, last) in DOCUMENTS.items() for _ in range(first, last)]
+    english = [line for name in order for line in target[slice(*DOCUMENTS[name])]]
+    places = [f"{name}\t{n}\t{n + 1}" for name in order for n in range(*DOCUMENTS[name])]
+    return [
+        write(tmp_path / name, *lines)
+        for name, lines in (
+            ("spa.txt", source),
+            ("eng.txt", english),
+            ("spa.docs", ids),
+            ("eng.docs", places),
+        )
+    ]
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[Path]:
+    """The same, a document a file; one of the source is missing, and the last one is packed."""
+    found = []
+    for language, lines in zip(("spa", "eng"), sides(), strict=True):
+        found.append(folder := tmp_path / language)
+        (folder / "deep").mkdir(parents=True)
+        for name, span in DOCUMENTS.items():
+            if (language, name) != ("spa", "c"):
+                write(folder / "deep" / f"{name}.{language}", *lines[slice(*span)])
+        last = folder / "deep" / f"e.{language}"
+        last.with_name(f"{last.name}.gz").write_bytes(gzip.compress(last.read_bytes()))
+        last.unlink()
+    return found
+
+
+def pairs_of(printed: str) -> list[tuple[str, str]]:
+    return [(source, target) for _, source, target, *_ in (line.split("\t") for line in printed.splitlines())]
+
+
+def test_documents_of_two_texts_in_any_format(texts: list[Path], tmp_path: Path) -> None:
+    source, target, *docs = texts
+    done = ok(run("align", source, target, "--docs", *docs, "--with-ids"))
+    assert set(pairs_of(done.stdout)) >= set(zip(*sides(), strict=True))
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    assert {len(row) for row in rows} == {7} and all(row[3] == row[4] for row in rows)
+    english = target.read_text(encoding="utf-8").splitlines()
+    for row in rows:
+        assert row[2] == " ".join(english[int(line) - 1] for line in row[6].split(","))
+    assert "documents: 5 paired; in no pair: 0 of 5 of the source and 0 of 5 of the target" in done.stderr
+    assert "36 sentences, of which " in done.stderr
+
+    languages = "--source-lang", "spa", "--target-lang", "eng"
+    common = ("align", source, target, "--docs", *docs, *languages)
+    ok(run(*common, "-o", tmp_path / "o.jsonl"))
+    first = json.loads((tmp_path / "o.jsonl").read_text(encoding="utf-8").splitlines()[0])
+    assert list(first.values())[3:] == ["a", "a", [1], [31]] and str(first["score"]) == rows[0][0]
+    ok(run(*common, "-o", tmp_path / "o.tmx"))
+    assert (tmp_path / "o.tmx").read_text(encoding="utf-8").count("<tu ") == len(rows)
+    ok(run(*common, "--format", "moses", "-o", tmp_path / "o"))
+    assert (tmp_path / "o.eng").read_text(encoding="utf-8").splitlines() == [row[2] for row in rows]
+    ok(run(*common, "-o", tmp_path / "o.align"))
+    assert (tmp_path / "o.align").read_text(encoding="utf-8").startswith(f"[0]:[30]:{rows[0][0]}:a:a\n")
+
+
+def test_two_files_are_one_document_each_as_for_vecalign(tmp_path: Path) -> None:
+    source, target = sides()
+    paths = write(tmp_path / "s", *source[:9]), write(tmp_path / "t", *target[:4], "", *target[6:9])
+    done = ok(run("align", *paths, "--format", "vecalign"))
+    lines = [line.split(":") for line in done.stdout.splitlines()]
+    assert {len(line) for line in lines} == {3}
+    for side, count in ((0, 9), (1, 8)):
+        ids = [number for line in lines for number in json.loads(line[side])]
+        assert ids == list(range(count)), "every sentence once, in order"
+    assert lines[0][:2] == ["[0]", "[0]"] and lines[-1][:2] == ["[8]", "[7]"]
+
+
+def test_a_document_a_file_with_what_is_missing_and_what_is_left(folders: list[Path], tmp_path: Path) -> None:
+    source, target = folders
+    write(source / "deep/only.txt", "Hola.")
+    write(target / "deep/empty.txt")
+    write(source / "deep/empty.txt", "Buenos días.", "¿Qué tal?")
+    out, report, rest = tmp_path / "o.tsv", tmp_path / "r.json", tmp_path / "rest"
+    done = ok(
+        run("align", source, target, "-o", out, "--report", report, "--unaligned", rest, "--threshold", "0.2")
+    )
+    assert "documents: 5 paired; in no pair: 1 of 6 of the source and 1 of 6 of the target" in done.stderr
+    assert "warning: 1 document of the target in these pairs: no sentences" in done.stderr
+    said = json.loads(report.read_text(encoding="utf-8"))
+    assert said["source"]["sentences"] == 32 and said["target"]["without_sentences"] == 1
+    written = pairs_of(out.read_text(encoding="utf-8"))
+    assert said["counts"]["written"] == len(written) > 20
+    spanish, english, *ids, paired = (
+        (rest / name).read_text(encoding="utf-8").splitlines() for name in UNALIGNED
+    )
+    assert spanish[-2:] == ["Buenos días.", "¿Qué tal?"] and ids[0][-2:] == ["deep/empty"] * 2
+    assert (len(spanish), len(english)) == tuple(map(len, ids))
+    assert "deep/empty\tdeep/empty" not in paired, "one side has none"
+    assert not {side for pair in written for side in pair} & {*spanish, *english}
+
+    patterns = (f"{tmp_path}/spa/deep/*.spa", f"{tmp_path}/eng/deep/*.eng")
+    done = ok(run("align", *patterns, "--threshold", "0.2"))
+    assert pairs_of(done.stdout) == [pair for pair in written if pair[0] not in sides()[0][29:]]
+    listed = write(tmp_path / "list", "a\tb")
+    fails(run("align", *patterns, "--document-pairs", listed, "--threshold", "2"), 0, "nothing was aligned")
+
+
+def test_what_is_left_is_mined_within_documents(folders: list[Path], tmp_path: Path) -> None:
+    rest = tmp_path / "rest"
+    ok(
+        run(
+            "align",
+            *folders,
+            "--keep",
+            "1-1",
+            "--threshold",
+            "0.8",
+            "--unaligned",
+            rest,
+            "-o",
+            tmp_path / "o",
+        )
+    )
+    names = [rest / name for name in ("source.txt", "target.txt", "source.docs", "target.docs", "pairs.tsv")]
+    found = pairs_of(
+        ok(run("mine", *names[:2], "--within", *names[2:4], "--document-pairs", names[4])).stdout
+    )
+    aligned = pairs_of((tmp_path / "o").read_text(encoding="utf-8"))
+    both = set(found) | set(aligned)
+    assert aligned and found and len(both & set(zip(*sides(), strict=True))) > 25
+
+
+def test_stores_and_texts_go_together(texts: list[Path], tmp_path: Path, tiny_encoder: Path) -> None:
+    source, target, *docs = texts
+    for text, name in ((source, "s"), (target, "t")):
+        ok(run("embed", text, "--lang", "spa", "--model", tiny_encoder, "-o", tmp_path / f"{name}.emb"))
+    wanted = ok(run("align", source, target, "--docs", *docs, "--model", tiny_encoder)).stdout
+    for paths in ((tmp_path / "s.emb", target), (tmp_path / "s.emb", tmp_path / "t.emb")):
+        found = ok(run("align", *paths, "--docs", *docs)).stdout
+        assert pairs_of(found) == pairs_of(wanted), "but for rounding the vectors are the same"
+    ok(run("embed", target, "-o", tmp_path / "mini.emb"))
+    fails(run("align", tmp_path / "s.emb", tmp_path / "mini.emb", "--docs", *docs), 1, "different encoders")
+    fails(
+        run("align", source, tmp_path / "t.emb", "--model", "mini", "--docs", *docs), 1, "different encoders"
+    )
+
+
+def test_documents_are_found(folders: list[Path], tmp_path: Path) -> None:
+    source, target = folders
+    for number, path in enumerate(sorted(target.rglob("*.*"))):
+        path.rename(path.with_name(f"{number}{path.name[1:]}"))
+    done = ok(run("align", source, target, "--find-documents", "-o", tmp_path / "o.jsonl"))
+    rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert {(row["source_document"], row["target_document"]) for row in rows} == {
+        (f"deep/{name}", f"deep/{'abcde'.index(name)}") for name in "abde"
+    }
+    assert "documents: 4 paired; in no pair: 0 of 4 of the source and 1 of 5 of the target" in done.stderr
+
+
+@pytest.mark.parametrize("how", [(), ("--find-documents",)])
+def test_killed_and_run_again_it_gives_the_same_bytes(
+    texts: list[Path], tmp_path: Path, how: tuple[str, ...]
+) -> None:
+    source, target, *docs = texts
+    command = ("align", source, target, "--docs", *docs, *how, "--device", "cpu", "-o")
+    (tmp_path / "one").mkdir(), (tmp_path / "other").mkdir()
+    died = Program(KILLED + MEXMA, *command, tmp_path / "one/o.tsv.gz")
+    assert died.wait() == -signal.SIGKILL, died.communicate()
+    (partial,) = (tmp_path / "one").glob("*.partial")
+    assert (partial / "progress.json").is_file() and not list((tmp_path / "one").glob("*.tsv.gz"))
+    fails(run(*command, tmp_path / "one/o.tsv.gz", "--max-size", "4"), 1, "settings differ")
+    code = KILLED.replace("os.kill", "(lambda *_: None)")
+    for name in ("one", "other"):
+        again = Program(code + MEXMA, *command, tmp_path / name / "o.tsv.gz")
+        assert again.wait() == 0, again.communicate()
+        assert ("going on with the run" in again.communicate()[1]) == (name == "one")
+    (one,), (other,) = ([*(tmp_path / name).iterdir()] for name in ("one", "other"))
+    assert one.read_bytes() == other.read_bytes() and len(gzip.decompress(one.read_bytes())) > 2000
+
+
+def test_parts_make_the_whole(texts: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mexma_cli.stages.align.align._SENTENCES", 16)
+    source, target, *docs = texts
+    command = ("align", source, target, "--docs", *docs)
+    whole = ok(run(*command)).stdout
+    for number in ("1/2", "2/2"):
+        ok(run(*command, "--shard", number, "-o", tmp_path / "o.tsv"))
+    parts = [(tmp_path / f"o.0000{n}-of-00002.tsv").read_text(encoding="utf-8") for n in (1, 2)]
+    assert all(parts) and "".join(parts) == whole
+    ok(run(*command, "--shard", "9/9", "-o", tmp_path / "o.tsv"))
+    fails(run(*command, "--shard", "1/2"), 2, "--shard names its output")
+
+
+class TestBadInput:
+    def test_usage(self, texts: list[Path], folders: list[Path], tmp_path: Path) -> None:
+        source, target, *docs = texts
+        fails(run("align", "-", "-"), 2, "Only one of the inputs can be stdin")
+        fails(run("align", source, target, "--threshold", "nan"), 2, "--threshold nan")
+        fails(run("align", source, target, "-o", source), 2, "is an input")
+        fails(run("align", source, target, "--format", "moses"), 2, "writes two files")
+        fails(run("align", source, target, "-o", tmp_path / "o.csv"), 1, "not written as .csv")
+        fails(
+            run("align", source, target, "-o", tmp_path / "o.tmx"), 1, "tells the sides apart by their lang"
+        )
+        fails(run("align", *folders, "--docs", *docs), 1, "spa has a document a file")
+        fails(run("align", folders[0], target), 1, "eng.txt is one document", "--docs says which")
+        fails(run("align", source, target, "--find-documents"), 1, "spa.txt is one document")
+        both = ("--find-documents", "--document-pairs", docs[0])
+        fails(run("align", source, target, "--docs", *docs, *both), 2, "give one")
+
+    def test_documents(self, texts: list[Path], folders: list[Path], tmp_path: Path) -> None:
+        source, target, *docs = texts
+        short = write(tmp_path / "short", "a", "b")
+        fails(run("align", source, target, "--docs", short, docs[1]), 1, "short has 2 lines", "36")
+        other = write(tmp_path / "x", *(f"x{n}" for n in range(36)))
+        fails(run("align", source, target, "--docs", other, docs[1]), 1, "no document id in common")
+        pairs = write(tmp_path / "p", "a\tnone")
+        fails(run("align", *folders, "--document-pairs", pairs), 1, "the document 'a' is not in")
+        fails(run("align", tmp_path / "none/*.a", folders[1]), 1, "no documents there")
+        fails(run("align", tmp_path / "*/*.a", folders[1]), 1, "one * stands for the document's name")
+        write(folders[0] / "deep/a.txt", "Hola.")
+        fails(run("align", *folders), 1, "would both be the document 'deep/a'")
+        empty = write(tmp_path / "empty")
+        fails(run("align", empty, target), 1, "has no lines")
+        (folders[0] / "deep/a.txt").unlink()
+        (folders[0] / "deep/b.spa").write_bytes(b"\xff\xfe\n")
+        fails(run("align", *folders), 1, "b.spa, line 1, byte 1: not UTF-8")
+
+    def test_documents_in_pieces_are_taken_together(self, texts: list[Path], tmp_path: Path) -> None:
+        source, target, *docs = texts
+        ids = docs[0].read_text(encoding="utf-8").splitlines()
+        lines = source.read_text(encoding="utf-8").splitlines()
+        moved = write(tmp_path / "moved", *lines[3:], *lines[:3]), write(tmp_path / "ids", *ids[3:], *ids[:3])
+        done = ok(run("align", moved[0], target, "--docs", moved[1], docs[1]))
+        assert "are in pieces (5 documents, 6 pieces)" in done.stderr
+        assert "source: 36 sentences" in done.stderr
+
+    def test_one_sentence_with_many(self, tmp_path: Path) -> None:
+        lines = [f"{n} {line}" for n in range(60) for line in sides()[1]]
+        one, many = write(tmp_path / "one", lines[700]), write(tmp_path / "many", *lines)
+        done = ok(run("align", one, many, "--format", "vecalign"))
+        rows = done.stdout.splitlines()
+        assert len([row for row in rows if not row.startswith("[]")]) == 1 and "[700" in done.stdout
+        assert f"target: {len(lines):,} sentences, of which" in done.stderr
