@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 IMPLEMENTATION = "mexma_packed"
 Backend = Literal["xformers", "varlen", "bucketed"]
+States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+"""Query, key and value: [1, H, T, D] each."""
 _VARLEN, _XFORMERS = "torch.nn.attention.varlen", "xformers.ops"
 
 _NO_DROPOUT = ("attention 'varlen' has no dropout", "set attention_dropout to 0, or use auto or xformers")
@@ -149,12 +151,13 @@ def packed_attention(
     Returns:
         [1, T, H, D] and None (no weights).
     """
+    states = query, key, value
     if packed_backend == "bucketed" or not _takes(packed_backend, query):
-        output = _bucketed(query, key, value, packed_lengths, scaling, dropout)
+        output = _bucketed(states, packed_lengths, scaling, dropout)
     elif packed_backend == "varlen":
-        output = _varlen(query, key, value, cu_seq_lens_q, max(packed_lengths), scaling, dropout)
+        output = _varlen(states, cu_seq_lens_q, max(packed_lengths), scaling, dropout)
     else:
-        output = _with_xformers(query, key, value, packed_lengths, scaling, dropout)
+        output = _with_xformers(states, packed_lengths, scaling, dropout)
     return output, None
 
 
@@ -172,18 +175,14 @@ def _takes(backend: Backend, query: torch.Tensor) -> bool:
 
 
 def _bucketed(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    lengths: tuple[int, ...],
-    scaling: float | None,
-    dropout: float,
+    states: States, lengths: tuple[int, ...], scaling: float | None, dropout: float
 ) -> torch.Tensor:
+    query = states[0]
     heads, dim = query.shape[1], query.shape[3]
     # One run has neighbouring short sentences, or neighbours of equal length. The latter are a view
     # [n, L, H, D] of the packed tensor: no padding, no copy, no mask.
     runs = [list(run) for _, run in groupby(lengths, lambda n: 0 if within_short(query, n) else n)]
-    parts = (tensor[0].transpose(0, 1).split(list(map(sum, runs))) for tensor in (query, key, value))
+    parts = (tensor[0].transpose(0, 1).split(list(map(sum, runs))) for tensor in states)
     outputs = []
     for run, q, k, v in zip(runs, *parts, strict=True):
         if within_short(query, run[0]):
@@ -196,19 +195,13 @@ def _bucketed(
 
 
 def _varlen(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    cu_seqlens: torch.Tensor,
-    longest: int,
-    scaling: float | None,
-    dropout: float,
+    states: States, cu_seqlens: torch.Tensor, longest: int, scaling: float | None, dropout: float
 ) -> torch.Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
     if dropout:
         raise MexmaError(*_NO_DROPOUT)
-    q, k, v = (tensor[0].transpose(0, 1).contiguous() for tensor in (query, key, value))
+    q, k, v = (tensor[0].transpose(0, 1).contiguous() for tensor in states)
     factor = 1.0 if scaling is None else scaling * q.shape[-1] ** 0.5  # varlen_attn divides by sqrt(D) itself
     if not math.isclose(factor, 1.0):
         q = q * factor
@@ -218,17 +211,12 @@ def _varlen(
 
 
 def _with_xformers(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    lengths: tuple[int, ...],
-    scaling: float | None,
-    dropout: float,
+    states: States, lengths: tuple[int, ...], scaling: float | None, dropout: float
 ) -> torch.Tensor:
     from xformers.ops import memory_efficient_attention
 
-    q, k, v = (tensor.transpose(1, 2) for tensor in (query, key, value))
-    mask = _block_diagonal(lengths, query.device)
+    q, k, v = (tensor.transpose(1, 2) for tensor in states)
+    mask = _block_diagonal(lengths, q.device)
     output = memory_efficient_attention(q, k, v, attn_bias=mask, p=dropout, scale=scaling)
     assert isinstance(output, torch.Tensor)
     return output
