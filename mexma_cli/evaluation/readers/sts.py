@@ -38,7 +38,7 @@ class ScoredPairs:
         gold: float64 [n].
         left, right: n sentences.
         parts: Name of each pair's part; empty strings where the file has none.
-        unscored: ScoredPairs that SemEval published without a score, and that are left out.
+        unscored: Pairs that SemEval published without a score, and that are left out.
     """
 
     name: str
