@@ -20,7 +20,7 @@ def test_the_three_margins() -> None:
         assert margin(cosine, forward, backward, kind).dtype == np.float32
 
 
-@pytest.mark.parametrize("kind", MARGINS)
+@pytest.mark.parametrize("kind", [name for name, known in MARGINS.items() if known.slope])
 def test_a_slope_bounds_how_much_a_score_changes_with_its_cosine(kind: str) -> None:
     rng = np.random.default_rng(0)
     first, second, background = rng.uniform(-1, 1, (3, 1000)).astype(np.float32)
@@ -37,7 +37,7 @@ def test_a_ratio_to_nothing_is_zero_and_never_nan() -> None:
 
 
 def test_an_unknown_margin_is_refused() -> None:
-    with pytest.raises(ValueError, match="none of ratio, distance, absolute"):
+    with pytest.raises(ValueError, match="none of ratio, "):
         margin(f32(1), f32(1), f32(1), "cosine")
 
 
