@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.mteb_tasks import GROUPS, TABLES, Task, choose
 from mexma_cli.evaluation.sts import score_pairs
-from mexma_cli.main import cli
+from tests.command import fails, ok, run
 
 
 def test_lists_of_tasks_by_the_tables_number() -> None:
@@ -45,9 +44,7 @@ def test_no_task() -> None:
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    done = CliRunner().invoke(cli, ["eval", "mteb", "--tasks", "table4"])
-    assert done.exit_code == 1
-    assert "pip install 'mexma-cli[mteb]'" in done.stderr
+    fails(run("eval", "mteb", "--tasks", "table4"), 1, "pip install 'mexma-cli[mteb]'")
 
 
 @pytest.fixture(scope="module")
@@ -91,38 +88,28 @@ def test_mteb_scores_what_the_encoder_embeds(
     import mteb
 
     monkeypatch.setattr(mteb, "get_task", lambda name, **_: local_task())
-    arguments = [
-        "eval",
-        "mteb",
-        "--tasks",
-        "LocalSTS",
-        "--model",
-        str(tiny_encoder),
-        "--dtype",
-        "fp32",
-        "--json",
-    ]
-    done = CliRunner().invoke(cli, [*arguments, "--cache", "none"])
-    assert done.exit_code == 0, done.output
-    (row,) = json.loads(done.stdout)["rows"]
+
+    def measured(tasks: str, cache: str | Path) -> Any:
+        options = ("--model", tiny_encoder, "--dtype", "fp32", "--json", "--cache", cache)
+        return json.loads(ok(run("eval", "mteb", "--tasks", tasks, *options)).stdout)
+
+    found = measured("LocalSTS", "none")
+    (row,) = found["rows"]
+    score = row.pop("score")
     encoder = SentenceEncoder.load(str(tiny_encoder))
     expected = score_pairs(
         encoder.embed(sentences["eng"]),
         encoder.embed(sentences["fra"]),
         np.array([5, 4, 0, 3, 1, 2, 2.5, 0.5]),
     )
-    assert row.pop("score") == pytest.approx(expected["spearman"], abs=1e-3)
+    assert score == pytest.approx(expected["spearman"], abs=1e-3)
     assert row == {"task": "LocalSTS", "split": "test", "measure": "cosine_spearman"}
 
-    twice = ["LocalSTS,LocalSTS:default" if word == "LocalSTS" else word for word in arguments]
-    done_twice = CliRunner().invoke(cli, [*twice, "--cache", "none"])
-    assert json.loads(done_twice.stdout)["rows"] == json.loads(done.stdout)["rows"]
-
-    first = CliRunner().invoke(cli, [*arguments, "--cache", str(tmp_path)])
+    row["score"] = score
+    assert measured("LocalSTS,LocalSTS:default", "none")["rows"] == found["rows"]
+    first = measured("LocalSTS", tmp_path)
     monkeypatch.setattr(local_task, "load_data", lambda self: pytest.fail("the result was kept"))
-    again = CliRunner().invoke(cli, [*arguments, "--cache", str(tmp_path)])
-    assert again.exit_code == 0, again.output
-    assert json.loads(first.stdout) == json.loads(again.stdout) == json.loads(done.stdout)
+    assert first == measured("LocalSTS", tmp_path) == found
 
 
 def test_names_of_the_tables_are_mtebs() -> None:
@@ -152,9 +139,10 @@ def test_data_that_cannot_be_fetched(
     monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path)
-    arguments = ["eval", "mteb", "--tasks", "table29", "--cache", "none", "--model", str(tiny_encoder)]
-    done = CliRunner().invoke(cli, arguments)
-    assert done.exit_code == 1
-    assert "warning: the data of SICKFr cannot be loaded" in done.stderr
-    assert "error: the data of STSBenchmarkMultilingualSTS cannot be loaded" in done.stderr
-    assert "from huggingface.co and keeps it in HF_HOME" in done.stderr
+    fails(
+        run("eval", "mteb", "--tasks", "table29", "--cache", "none", "--model", tiny_encoder),
+        1,
+        "warning: the data of SICKFr cannot be loaded",
+        "error: the data of STSBenchmarkMultilingualSTS cannot be loaded",
+        "from huggingface.co and keeps it in HF_HOME",
+    )
