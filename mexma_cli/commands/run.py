@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from mexma_cli.commands.progress import progress
 from mexma_cli.text.amounts import counted, size
 
 if TYPE_CHECKING:
+    from mexma_cli.recipe import CorpusRecipe
     from mexma_cli.stages.run.scheduler import Executor, Progress
 
 log = logging.getLogger(__name__)
@@ -37,11 +39,18 @@ STATES = ("done", "running", "failed", "blocked")
     "--pairs", metavar="SRC-TGT,...", help="Do these language pairs alone, such as fra-eng,deu-eng."
 )
 @click.option(
+    "--executor",
+    type=click.Choice(["local", "slurm"]),
+    default="local",
+    show_default=True,
+    help="Where units run: processes of this machine, or Slurm's job arrays (`slurm` in the recipe).",
+)
+@click.option(
     "--jobs",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Units that are done at the same time, by a process each; they share the processor's threads.",
+    help="local: units that are done at the same time, by a process each; they share the threads.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what is to be done and what it takes, and do nothing.")
 @click.option("--status", is_flag=True, help="Say how far the run is, and do nothing.")
@@ -52,6 +61,7 @@ def command(
     only: str | None,
     start: str | None,
     pairs: str | None,
+    executor: str,
     jobs: int,
     dry_run: bool,
     status: bool,
@@ -87,20 +97,27 @@ def command(
         _print_estimate(estimate(found, chosen, jobs), as_json)
         return
 
-    def executor(folder: Path) -> Executor:
-        from mexma_cli.executors.local import LocalExecutor
-        from mexma_cli.numerics.threads import cores
-
-        return LocalExecutor(folder, jobs, max(1, cores() // jobs))
-
     started = time.monotonic()
     with ExitStack() as stack:
-        done = run_corpus(found, executor, chosen=chosen, on_change=_bars(stack))
+        make = partial(_executor, executor, found, jobs)
+        done = run_corpus(found, make, chosen=chosen, on_change=_bars(stack))
     before = f"; {len(done.found_done):,} were up to date" if done.found_done else ""
     log.info("%s done in %.1f s%s", counted(len(done.done), "unit"), time.monotonic() - started, before)
     log.info("report: %s", Path(found.run) / PAGE)
     for folder in outputs(found, done.units.values()):
         click.echo(folder)
+
+
+def _executor(kind: str, recipe: CorpusRecipe, jobs: int, folder: Path) -> Executor:
+    """Where the units of a run run."""
+    if kind == "slurm":
+        from mexma_cli.executors.slurm import SlurmExecutor
+
+        return SlurmExecutor(folder, recipe.slurm)
+    from mexma_cli.executors.local import LocalExecutor
+    from mexma_cli.numerics.threads import cores
+
+    return LocalExecutor(folder, jobs, max(1, cores() // jobs))
 
 
 def _pairs(typed: str | None) -> tuple[tuple[str, str], ...]:

@@ -1,1 +1,1 @@
-"""Where units of work run: processes of this machine."""
+"""Where units of work run: processes of this machine, or Slurm. They know nothing of the units."""

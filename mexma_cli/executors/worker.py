@@ -1,11 +1,14 @@
-"""A process that does units of work: their files on stdin, a line each, and how they ended on stdout.
+"""A process that does units of work.
 
-Started as ``python -m mexma_cli.executors.worker RUN``. It ends with its standard input, and with the process
-that started it, also in the middle of a unit.
+``python -m mexma_cli.executors.worker RUN`` takes their files on stdin, a line each, and says on stdout how
+they ended. It ends with its standard input, and with the process that started it, also in the middle of a
+unit. With ``--units FILE --task I --tasks N`` it does every N-th unit of a list, from the I-th on, and says
+in a file for each how it ended (`ending_of`).
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
 import os
@@ -16,6 +19,7 @@ import traceback
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import write_json_atomic
 from mexma_cli.stages.run.work import perform
 
 log = logging.getLogger(__name__)
@@ -23,18 +27,29 @@ log = logging.getLogger(__name__)
 _SECONDS = 0.5  # between two looks at whether the parent is alive
 
 
-def main() -> None:
+def main(run: Path) -> None:
     """Do units until there are no more."""
     parent = os.getppid()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever prints by mistake prints into the log
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    run = Path(sys.argv[1])
     for line in sys.stdin:
         todo = Path(line.rstrip("\n"))
         log.info("%s", todo)
         print(json.dumps(attempt(run, todo)), file=answers, flush=True)
+
+
+def listed(run: Path, units: Path, task: int, tasks: int) -> None:
+    """Do every `tasks`-th unit of a list, from the one at place `task` on."""
+    for line in units.read_text().splitlines()[task::tasks]:
+        todo = Path(line)
+        log.info("%s", todo)
+        write_json_atomic(ending_of(todo), attempt(run, todo))
+
+
+def ending_of(todo: Path) -> Path:
+    """The file in which a task says how a unit ended."""
+    return todo.with_name(todo.name.replace(".todo.json", ".ended.json"))
 
 
 def attempt(run: Path, todo: Path) -> dict[str, object]:
@@ -59,4 +74,14 @@ def _end_with(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--units", type=Path)
+    parser.add_argument("--task", type=int, default=0)
+    parser.add_argument("--tasks", type=int, default=1)
+    given = parser.parse_args()
+    if given.units is None:
+        main(given.run)
+    else:
+        listed(given.run, given.units, given.task, given.tasks)

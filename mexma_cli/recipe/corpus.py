@@ -86,6 +86,21 @@ class CorpusOutput(Section):
     """Lines in both texts, ranks, cosines and neighbourhoods, where the format has a place for them."""
 
 
+class SlurmSettings(Section):
+    """How units become tasks of job arrays, with `--executor slurm`."""
+
+    options: tuple[str, ...] = ()
+    """Of sbatch, for every array: `--partition=cpu`, `--time=2:00:00`, `--cpus-per-task=8`."""
+    array: int = Field(1000, ge=1)
+    """Tasks of an array at most (Slurm's MaxArraySize less one); more units share them."""
+    at_once: int = Field(0, ge=0)
+    """Tasks of an array that run at the same time (0: as many as Slurm lets)."""
+    setup: str = ""
+    """Lines of bash before the work, such as `module load python`."""
+    python: str | None = None
+    """The interpreter on the nodes; the one that submits, where it is left out."""
+
+
 class CorpusRecipe(Section):
     """A whole run, resolved."""
 
@@ -110,6 +125,8 @@ class CorpusRecipe(Section):
     """Which pairs come out."""
     output: CorpusOutput = Field(default_factory=lambda: CorpusOutput.model_validate({}))
     """How they are written."""
+    slurm: SlurmSettings = Field(default_factory=lambda: SlurmSettings.model_validate({}))
+    """Where there is a cluster."""
 
     @field_validator("languages", mode="after")
     @classmethod

@@ -102,7 +102,7 @@ def inputs_of(recipe: CorpusRecipe) -> dict[str, dict[str, str]]:
     for code, text in recipe.languages.items():
         paths: list[Path] = []
         for pattern in text.input:
-            where = Path(recipe.root).expanduser() / pattern
+            where = Path(recipe.root).expanduser().absolute() / pattern
             matching = sorted(glob.glob(str(where))) if glob.has_magic(str(where)) else [str(where)]
             paths += [path for path in map(Path, matching) if path.is_file()]
             if not matching or not Path(matching[0]).exists():

@@ -108,7 +108,9 @@ class RunFolder:
             record = self.record(other)
             assert record is not None, other
             made_of[name] = record.checksum
-        return fingerprint([FORMAT_VERSION, unit.work, unit.settings, made_of, unit.files, unit.output])
+        return fingerprint(
+            [FORMAT_VERSION, unit.work, unit.settings, made_of, list(unit.files.values()), unit.output]
+        )
 
     def done(self, unit: Unit) -> Record | None:
         """The record of a unit that is up to date, with its output there; None where it has to be done."""

@@ -1,0 +1,168 @@
+"""Units of work as tasks of Slurm's job arrays.
+
+The scripts, and the lists of units that their tasks do, stay in the run's folder, ``slurm/``. A task says in
+a file how each of its units ended; a unit whose task is gone without having said so has died.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.executors.worker import ending_of
+from mexma_cli.files import read_json, whole_file
+from mexma_cli.recipe import SlurmSettings
+from mexma_cli.stages.run.scheduler import Ended
+
+log = logging.getLogger(__name__)
+
+_LOOK = 15.0  # seconds between two questions to Slurm
+_GRACE = 30.0  # seconds after which a task that is gone, and its file not there, has died: NFS is slow
+
+SCRIPT = """\
+#!/bin/bash
+#SBATCH --job-name={name}
+#SBATCH --array=0-{last}{at_once}
+#SBATCH --output={logs}/{batch}-%a.log
+{options}
+# Task N does the lines N, N + {tasks}, ... of {batch}.txt, one after the other.
+set -e
+{setup}
+exec {python} -m mexma_cli.executors.worker {run} --units {units} \\
+  --task "$SLURM_ARRAY_TASK_ID" --tasks {tasks}
+"""
+
+
+class SlurmExecutor:
+    """Job arrays, submitted as units become ready.
+
+    Args:
+        run: The run's folder, on a file system that all nodes see.
+        settings: The recipe's.
+
+    Raises:
+        MexmaError: There is no `sbatch` here.
+    """
+
+    def __init__(self, run: Path, settings: SlurmSettings) -> None:
+        if shutil.which("sbatch") is None:
+            raise MexmaError("no sbatch here, so this machine submits nothing to Slurm", "--executor local")
+        self._run, self._settings = run.absolute(), settings
+        self._folder = self._run / "slurm"
+        self._folder.mkdir(exist_ok=True)
+        self._new: list[Path] = []
+        self._task_of: dict[Path, str] = {}  # units in work -> the task that does them, such as 123_4
+        self._gone: dict[Path, float] = {}  # units whose task is not there any more -> since when
+        self._asked = 0.0
+
+    @property
+    def slots(self) -> int:
+        """All that is ready: Slurm has a queue of its own."""
+        return 1 << 30
+
+    def submit(self, todo: Path) -> None:
+        """Take a unit; it is submitted together with others that are ready."""
+        ending_of(todo).unlink(missing_ok=True)
+        self._new.append(todo)
+
+    def ended(self, seconds: float) -> Sequence[Ended]:
+        """What has ended; looks once a second, and asks Slurm now and then what is gone."""
+        self._submit()
+        until = time.monotonic() + seconds
+        while not (found := self._found()) and time.monotonic() < until:
+            time.sleep(min(0.2, seconds))
+        for one in found:
+            del self._task_of[one.todo]
+            self._gone.pop(one.todo, None)
+        return found
+
+    def stop(self) -> None:
+        """Cancel all jobs."""
+        if jobs := sorted({task.partition("_")[0] for task in self._task_of.values()}):
+            subprocess.run(["scancel", *jobs], check=False, capture_output=True)
+        self._task_of.clear()
+
+    def _found(self) -> list[Ended]:
+        found = []
+        for todo in self._task_of:
+            if (path := ending_of(todo)).is_file():
+                said = read_json(path)
+                found.append(Ended(todo, said["error"], said["died"]))
+        return found or self._dead()
+
+    def _dead(self) -> list[Ended]:
+        now = time.monotonic()
+        if now - self._asked < _LOOK or not self._task_of:
+            return []
+        self._asked, there = now, self._tasks_there()
+        if there is None:
+            return []
+        for todo, task in self._task_of.items():
+            if task in there:
+                self._gone.pop(todo, None)
+            else:
+                self._gone.setdefault(todo, now)
+        return [
+            Ended(todo, f"its task, {self._task_of[todo]}, is gone; its log is in {self._folder}", died=True)
+            for todo, since in self._gone.items()
+            if now - since >= _GRACE
+        ]
+
+    def _tasks_there(self) -> set[str] | None:
+        """The tasks that wait or run; None if Slurm does not answer."""
+        jobs = ",".join(sorted({task.partition("_")[0] for task in self._task_of.values()}))
+        asked = subprocess.run(
+            ["squeue", "--noheader", "--array", "--format=%i", f"--jobs={jobs}"],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        # Slurm forgets jobs that ended some time ago, and then says that their number is wrong.
+        if asked.returncode and "Invalid job id" not in asked.stderr:
+            log.warning("warning: squeue: %s", asked.stderr.strip())
+            return None
+        return set(asked.stdout.split())
+
+    def _submit(self) -> None:
+        """All new units as one array, of no more tasks than Slurm takes."""
+        if not self._new:
+            return
+        units, self._new = self._new, []
+        batch = f"batch-{len(list(self._folder.glob('batch-*.sh'))):05d}"
+        tasks = min(len(units), self._settings.array)
+        listed, script = self._folder / f"{batch}.txt", self._folder / f"{batch}.sh"
+        with whole_file(listed) as file:
+            file.write("".join(f"{unit.absolute()}\n" for unit in units).encode())
+        with whole_file(script) as file:
+            file.write(self._script(batch, listed, tasks).encode())
+        asked = subprocess.run(
+            ["sbatch", "--parsable", str(script)], check=False, capture_output=True, text=True
+        )
+        if asked.returncode:
+            raise MexmaError(f"sbatch {script}: {asked.stderr.strip()}", "change `slurm` in the recipe")
+        job = asked.stdout.strip().partition(";")[0]
+        log.info("%s: %d units in %d tasks of job %s", batch, len(units), tasks, job)
+        self._task_of |= {unit: f"{job}_{place % tasks}" for place, unit in enumerate(units)}
+
+    def _script(self, batch: str, units: Path, tasks: int) -> str:
+        settings = self._settings
+        return SCRIPT.format(
+            name=f"mexma-{self._run.name}",
+            last=tasks - 1,
+            at_once=f"%{settings.at_once}" if settings.at_once else "",
+            logs=self._folder,
+            batch=batch,
+            options="".join(f"#SBATCH {option}\n" for option in settings.options),
+            tasks=tasks,
+            setup=settings.setup,
+            python=shlex.quote(settings.python or sys.executable),
+            run=shlex.quote(str(self._run)),
+            units=shlex.quote(str(units)),
+        )

@@ -1,0 +1,152 @@
+"""Scripts that start a process a task stand in for Slurm's programs; `test_real_slurm` wants the real ones."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.executors import slurm
+from mexma_cli.executors.slurm import SlurmExecutor
+from mexma_cli.recipe import SlurmSettings
+from mexma_cli.stages.run.run import run_corpus
+from mexma_cli.stages.run.scheduler import Ended
+from mexma_cli.stages.run.units import RunFolder, Unit
+from tests.corpora import InThisProcess, corpus
+from tests.stages.run.test_run import files
+
+SBATCH = """\
+#!/bin/bash
+script="${@: -1}"
+job=$(($(ls "$JOBS" | wc -l) + 100))
+last=$(sed -n 's/^#SBATCH --array=0-\\([0-9]*\\).*/\\1/p' "$script")
+mkdir "$JOBS/$job"
+for task in $(seq 0 $last); do
+  SLURM_ARRAY_TASK_ID=$task bash "$script" >/dev/null 2>&1 &
+  echo $! >"$JOBS/$job/$task"
+done
+echo $job
+"""
+SQUEUE = """\
+#!/bin/bash
+for file in "$JOBS"/*/*; do
+  kill -0 $(cat "$file") 2>/dev/null && echo "$(basename $(dirname "$file"))_$(basename "$file")"
+done
+true
+"""
+SCANCEL = """\
+#!/bin/bash
+for job; do kill $(cat "$JOBS/$job"/*) 2>/dev/null; done
+true
+"""
+
+
+@pytest.fixture
+def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the stand-ins keep a folder for each job, with a task's process in a file."""
+    programs, found = tmp_path / "bin", tmp_path / "jobs"
+    programs.mkdir()
+    found.mkdir()
+    for name, script in (("sbatch", SBATCH), ("squeue", SQUEUE), ("scancel", SCANCEL)):
+        (programs / name).write_text(script)
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setenv("JOBS", str(found))
+    monkeypatch.setattr(slurm, "_LOOK", 0.0)
+    monkeypatch.setattr(slurm, "_GRACE", 0.0)
+    return found
+
+
+def cuts(folder: Path, count: int) -> list[Path]:
+    """Units that cut texts, announced; the last one's text has no lines."""
+    run = RunFolder(folder / "run")
+    todo = []
+    for number in range(count):
+        text = folder / f"{number}.txt"
+        text.write_text("" if number == count - 1 else f"{number}\n")
+        name = f"{number}/text"
+        unit = Unit(
+            name=name, stage="split", work="cut", settings={"lines": 2}, files={str(text): ""}, output=name
+        )
+        todo.append(run.announce(unit))
+    return todo
+
+
+def all_ended(executor: SlurmExecutor, count: int) -> dict[Path, Ended]:
+    found: dict[Path, Ended] = {}
+    while len(found) < count:
+        found |= {one.todo: one for one in executor.ended(1.0)}
+    return found
+
+
+def test_units_are_packed_into_arrays_and_say_how_they_ended(jobs: Path, tmp_path: Path) -> None:
+    todo = cuts(tmp_path, 5)
+    settings = SlurmSettings(options=("--time=1",), array=2, at_once=7, setup="export SET=up")
+    executor = SlurmExecutor(tmp_path / "run", settings)
+    for one in todo:
+        executor.submit(one)
+    found = all_ended(executor, 5)
+    assert [found[one].error is None for one in todo] == [True] * 4 + [False]
+    assert "no lines" in str(found[todo[-1]].error) and not found[todo[-1]].died
+    assert (tmp_path / "run/3/text/00000.txt.zst").is_file()
+    (script,) = (tmp_path / "run/slurm").glob("*.sh")
+    for line in ("#SBATCH --array=0-1%7\n", "#SBATCH --time=1\n", "\nexport SET=up\n"):
+        assert line in script.read_text()
+    assert len(list(jobs.glob("*/*"))) == 2
+
+
+def test_a_task_that_is_gone_without_a_word_has_died(
+    jobs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    todo = cuts(tmp_path, 2)
+    executor = SlurmExecutor(tmp_path / "run", SlurmSettings(setup="exit 1"))
+    for one in todo:
+        executor.submit(one)
+    found = all_ended(executor, 2)
+    assert all(one.died and "is gone" in str(one.error) for one in found.values())
+
+
+def test_stopping_cancels_what_runs(jobs: Path, tmp_path: Path) -> None:
+    todo = cuts(tmp_path, 2)
+    executor = SlurmExecutor(tmp_path / "run", SlurmSettings(setup="exec sleep 60"))
+    for one in todo:
+        executor.submit(one)
+    assert executor.ended(0.0) == []
+    tasks = [int(file.read_text()) for file in jobs.glob("*/*")]
+    executor.stop()
+    assert tasks and all(ended(task) for task in tasks)
+
+
+def ended(process: int) -> bool:
+    """Whether a process ends; nobody waits for it, so it may stay as a zombie."""
+    while True:
+        try:
+            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return True
+        if state == "Z":
+            return True
+
+
+def test_without_slurm_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MexmaError, match="no sbatch here"):
+        SlurmExecutor(tmp_path, SlurmSettings())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    shutil.which("sinfo") is None, reason="no Slurm here; Debian's slurmd and slurmctld will do"
+)
+def test_real_slurm(tmp_path: Path, tiny_encoder: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    wanted, recipe = corpus(one, tiny_encoder), corpus(two, tiny_encoder)
+    run_corpus(wanted, InThisProcess)
+    run_corpus(recipe, lambda folder: SlurmExecutor(folder, SlurmSettings(array=3)))
+    found = {name: held for name, held in files(recipe).items() if not name.startswith("slurm/")}
+    assert found == files(wanted)
