@@ -1,4 +1,4 @@
-"""Scripts that start a process a task stand in for Slurm's programs; `test_real_slurm` wants the real ones."""
+"""Scripts that start a process a task stand in for Slurm's programs; one slow test wants the real ones."""
 
 from __future__ import annotations
 
