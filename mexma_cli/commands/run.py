@@ -40,10 +40,11 @@ STATES = ("done", "running", "failed", "blocked")
 )
 @click.option(
     "--executor",
-    type=click.Choice(["local", "slurm"]),
+    type=click.Choice(["local", "slurm", "ray"]),
     default="local",
     show_default=True,
-    help="Where units run: processes of this machine, or Slurm's job arrays (`slurm` in the recipe).",
+    help="Where units run: processes of this machine, Slurm's job arrays or Ray; the recipe has a section "
+    "for each of these.",
 )
 @click.option(
     "--jobs",
@@ -114,6 +115,10 @@ def _executor(kind: str, recipe: CorpusRecipe, jobs: int, folder: Path) -> Execu
         from mexma_cli.executors.slurm import SlurmExecutor
 
         return SlurmExecutor(folder, recipe.slurm)
+    if kind == "ray":
+        from mexma_cli.executors.ray import RayExecutor
+
+        return RayExecutor(folder, recipe.ray)
     from mexma_cli.executors.local import LocalExecutor
     from mexma_cli.numerics.threads import cores
 

@@ -1,1 +1,1 @@
-"""Where units of work run: processes of this machine, or Slurm. They know nothing of the units."""
+"""Where units of work run: processes of this machine, Slurm or Ray. They know nothing of the units."""

@@ -7,7 +7,7 @@ starting from the encoder that the one before left; `trainer` then holds what th
 
 from __future__ import annotations
 
-from mexma_cli.recipe.corpus import CorpusRecipe, SlurmSettings
+from mexma_cli.recipe.corpus import CorpusRecipe, RaySettings, SlurmSettings
 from mexma_cli.recipe.decompose import DecomposeRecipe, DecomposeTrainerSettings
 from mexma_cli.recipe.load import load, load_any, load_corpus, shipped
 from mexma_cli.recipe.plugin import load_plugin
@@ -39,6 +39,7 @@ __all__ = [
     "NewEncoder",
     "ObjectiveSettings",
     "Phase",
+    "RaySettings",
     "Recipe",
     "Section",
     "SlurmSettings",

@@ -101,6 +101,17 @@ class SlurmSettings(Section):
     """The interpreter on the nodes; the one that submits, where it is left out."""
 
 
+class RaySettings(Section):
+    """What a unit takes of a Ray cluster, with `--executor ray`."""
+
+    address: str | None = None
+    """Of a cluster that is there (auto: the one that this machine belongs to); else one is started here."""
+    cpus: int = Field(1, ge=1)
+    """Cores of a unit."""
+    gpus: float = Field(0, ge=0)
+    """GPUs of a unit that embeds."""
+
+
 class CorpusRecipe(Section):
     """A whole run, resolved."""
 
@@ -126,7 +137,9 @@ class CorpusRecipe(Section):
     output: CorpusOutput = Field(default_factory=lambda: CorpusOutput.model_validate({}))
     """How they are written."""
     slurm: SlurmSettings = Field(default_factory=lambda: SlurmSettings.model_validate({}))
-    """Where there is a cluster."""
+    """Where Slurm is."""
+    ray: RaySettings = Field(default_factory=lambda: RaySettings.model_validate({}))
+    """Where Ray is."""
 
     @field_validator("languages", mode="after")
     @classmethod

@@ -59,6 +59,11 @@ class Unit(Frozen):
     output: str
 
     @property
+    def on_gpu(self) -> bool:
+        """Whether the work is an encoder's, which a GPU does faster."""
+        return "encoder" in self.settings
+
+    @property
     def needs(self) -> dict[str, str]:
         """What comes before it: `inputs` and `parts`."""
         return self.inputs | self.parts

@@ -1,0 +1,100 @@
+"""Units of work as tasks of Ray. Paths go through Ray, never vectors.
+
+Ray's own retries are off: a task that is lost is handed in again by the run, at most as often as everywhere.
+Units that embed have a GPU where the recipe says so, in actors that hold the encoder.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mexma_cli.errors import require
+from mexma_cli.executors.worker import attempt
+from mexma_cli.recipe import RaySettings
+from mexma_cli.stages.run.scheduler import Ended
+from mexma_cli.stages.run.units import read_unit
+
+
+class RayExecutor:
+    """Tasks on a cluster that is there, or on one that is started here for as long as the run goes.
+
+    Args:
+        run: The run's folder, on a file system that all nodes see.
+        settings: The recipe's.
+
+    Raises:
+        MexmaError: Ray is not installed.
+    """
+
+    def __init__(self, run: Path, settings: RaySettings) -> None:
+        require("ray", "ray", "--executor ray")
+        import ray
+
+        self._ray, self._run, self._settings = ray, run.absolute(), settings
+        self._started = not ray.is_initialized()
+        if self._started:
+            ray.init(address=settings.address, logging_level=logging.ERROR, log_to_driver=False)
+        self._task = ray.remote(num_cpus=settings.cpus, max_retries=0)(attempt)
+        self._actors: list[Any] = []
+        self._work: dict[Any, tuple[Path, Any]] = {}  # what Ray gives back -> the unit, and its actor or None
+
+    @property
+    def slots(self) -> int:
+        """Twice what the cluster has room for, so that no node waits for the run."""
+        cpus = int(self._ray.cluster_resources().get("CPU", 1))
+        return max(2, 2 * cpus // self._settings.cpus)
+
+    def submit(self, todo: Path) -> None:
+        """Take a unit."""
+        unit, actor = todo.absolute(), None
+        if self._settings.gpus and read_unit(unit).on_gpu:
+            actor = self._free_actor()
+            given_back = actor.attempt.remote(self._run, unit)
+        else:
+            given_back = self._task.remote(self._run, unit)
+        self._work[given_back] = todo, actor
+
+    def ended(self, seconds: float) -> Sequence[Ended]:
+        """What has ended; waits so long for something to end."""
+        ready, _ = self._ray.wait(list(self._work), timeout=seconds)
+        found = []
+        for given_back in ready:
+            todo, actor = self._work.pop(given_back)
+            try:
+                said = self._ray.get(given_back)
+                found.append(Ended(todo, said["error"], said["died"]))
+            except self._ray.exceptions.RayError as error:  # the worker died, or its node
+                found.append(Ended(todo, f"its worker died ({type(error).__name__})", died=True))
+                self._actors = [one for one in self._actors if one is not actor]
+        return found
+
+    def stop(self) -> None:
+        """Cancel all tasks."""
+        for given_back, (_, actor) in self._work.items():
+            if actor is None:
+                self._ray.cancel(given_back, force=True)
+        for actor in self._actors:
+            self._ray.kill(actor)
+        self._work.clear()
+        self._actors.clear()
+        if self._started and self._ray.is_initialized():
+            self._ray.shutdown()
+
+    def _free_actor(self) -> Any:
+        """The actor with the fewest units: a new one as long as there are GPUs."""
+        gpus = int(self._ray.cluster_resources().get("GPU", 0) // self._settings.gpus)
+        if len(self._actors) < max(1, gpus):
+            kind = self._ray.remote(num_cpus=self._settings.cpus, num_gpus=self._settings.gpus)(_Embedder)
+            self._actors.append(kind.remote())
+        load = [sum(actor is one for _, actor in self._work.values()) for one in self._actors]
+        return self._actors[load.index(min(load))]
+
+
+class _Embedder:
+    """A process with a GPU, which does units one after the other and keeps the encoder."""
+
+    def attempt(self, run: Path, todo: Path) -> dict[str, object]:
+        return attempt(run, todo)

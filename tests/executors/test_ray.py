@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.executors.ray import RayExecutor
+from mexma_cli.recipe import RaySettings
+from mexma_cli.stages.run.run import run_corpus
+from mexma_cli.stages.run.scheduler import Progress
+from tests.corpora import InThisProcess, corpus
+from tests.stages.run.test_run import files
+
+pytest.importorskip("ray", reason="needs the extra ray")
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """Two nodes on this machine, of which the second has two cores and what is called a GPU."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    found.add_node(num_cpus=2, num_gpus=1)
+    ray.init(address=found.address, log_to_driver=False)
+    yield found
+    ray.shutdown()
+    found.shutdown()
+
+
+@pytest.mark.slow
+def test_a_node_that_is_killed_leaves_the_same_bytes(
+    cluster: Any, tmp_path: Path, tiny_encoder: Path
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    wanted, recipe = corpus(one, tiny_encoder), corpus(two, tiny_encoder)
+    run_corpus(wanted, InThisProcess)
+    killed: list[Any] = []
+
+    def kill(progress: Progress) -> None:
+        """When some tiles are done, the node that has most of the cores goes."""
+        if not killed and sum("/tile/" in name for name in progress.done) > 3:
+            killed.extend(cluster.worker_nodes)
+            cluster.remove_node(killed[0], allow_graceful=False)
+
+    run_corpus(recipe, lambda folder: RayExecutor(folder, RaySettings(gpus=1)), on_change=kill)
+    assert killed and files(recipe) == files(wanted)
+
+
+def test_without_ray_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MexmaError, match="--executor ray needs ray, which is not installed"):
+        RayExecutor(tmp_path, RaySettings())
