@@ -13,6 +13,7 @@ from sacremoses import MosesPunctNormalizer
 
 from mexma_cli.text.normalise import cleaner
 
+ROOT = Path(__file__).parent.parent.parent
 LANGUAGES = {
     "eng_Latn": "en",
     "deu_Latn": "de",
@@ -58,14 +59,23 @@ def test_any_punctuation_is_as_sacremoses_leaves_it(line: str, language: str) ->
     assert cleaner(language)(line) == moses.normalize(line.replace("\r", " ").replace("\t", " "))
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_real_text(language: str, shared: Path) -> None:
+def assert_is_moses(language: str, lines: list[str]) -> None:
     """It is sacremoses' output after Moses' removal of category C, and a second cleaning changes nothing."""
     moses = MosesPunctNormalizer(lang=LANGUAGES[language])
-    with gzip.open(shared / f"data/ntrex128/{language}.txt.gz", "rt", encoding="utf-8") as file:
-        lines = file.read().split("\n")[:300]
     clean = cleaner(language)
     cleaned = [clean(line) for line in lines]
     visible = ["".join(" " if unicodedata.category(c)[0] == "C" else c for c in line) for line in lines]
     assert cleaned == [moses.normalize(line) for line in visible]
     assert cleaned == [clean(line) for line in cleaned]
+
+
+@pytest.mark.parametrize("language", ["spa_Latn", "eng_Latn"])
+def test_text_of_the_demo(language: str) -> None:
+    text = ROOT / f"examples/spa-eng/{language[:3]}.txt"
+    assert_is_moses(language, text.read_text(encoding="utf-8").split("\n")[:300])
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_real_text(language: str, shared: Path) -> None:
+    with gzip.open(shared / f"data/ntrex128/{language}.txt.gz", "rt", encoding="utf-8") as file:
+        assert_is_moses(language, file.read().split("\n")[:300])
