@@ -23,6 +23,8 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.lazy import LazyGroup
 
 COMMANDS = {
+    "split": "Turn documents into sentences, clean and in one language.",
+    "langid": "Say which language each line is in.",
     "prepare": "Clean and tokenise parallel text for training.",
     "train": "Train an encoder from a recipe.",
     "report": "Show training runs and evaluation results: tables, curves, a page.",
@@ -34,7 +36,7 @@ COMMANDS = {
     "score": "Score each line of an existing bitext.",
     "search": "Find the best target of every query.",
     "knn": "Find the neighbours of two texts, and keep them.",
-    "tune": "Find the best score threshold, with or without a gold list.",
+    "tune": "Find the best score threshold, from a gold list or from the scores alone.",
     "run": "Mine a whole corpus, many language pairs, from one recipe.",
     "eval": "Measure an encoder on the papers' benchmarks.",
     "augment": "Make hard negatives for xsim++ of an English text.",

@@ -28,43 +28,81 @@ def naive_bayes_scores(
     Returns:
         float32 [N, classes]; a line without n-grams has the prior.
     """
-    following, rows, found = automaton
+    starts = np.zeros_like(ends)
+    starts[1:] = ends[:-1]
+    order = np.argsort(ends - starts)  # lines of about one length are walked side by side
+    longest = 0 if len(ends) == 0 else (ends - starts).max()
+    found = np.empty((4, longest), dtype=np.int32)
     counts = np.zeros(len(weights), dtype=np.int32)
-    seen = np.empty(len(weights), dtype=np.int32)
     scores = np.empty((len(ends), len(prior)), dtype=np.float32)
-    start = 0
-    for line in range(len(ends)):
-        used = _walk(text[start : ends[line]], following, rows, found, counts, seen)
-        start = ends[line]
-        row = scores[line]
-        row[:] = prior
-        for place in range(used):
-            feature = seen[place]
-            weight = np.log1p(np.float32(counts[feature]))
-            counts[feature] = 0
-            weighted = weights[feature]
-            for label in range(len(row)):
-                row[label] += weight * weighted[label]
+    for group in range(0, len(order), 4):
+        lines = order[group : group + 4]
+        sizes = _walk(text, starts, ends, lines, automaton, found)
+        for lane in range(len(lines)):
+            row = scores[lines[lane]]
+            row[:] = prior
+            seen = found[lane, : sizes[lane]]
+            for feature in seen:
+                counts[feature] += 1
+            for feature in seen:
+                if counts[feature] > 0:
+                    weight = np.log1p(np.float32(counts[feature]))
+                    counts[feature] = 0
+                    weighted = weights[feature]
+                    for label in range(len(row)):
+                        row[label] += weight * weighted[label]
     return scores
 
 
 @compiled
 def _walk(
     text: np.ndarray,
-    following: np.ndarray,
-    rows: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    lines: np.ndarray,
+    automaton: tuple[np.ndarray, np.ndarray, np.ndarray],
     found: np.ndarray,
-    counts: np.ndarray,
-    seen: np.ndarray,
-) -> int:
-    """Count the n-grams of a line in `counts`; `seen` has those that are there, and the result how many."""
-    state, used = np.int64(0), 0
-    for place in range(len(text)):
-        state = np.int64(following[(np.int64(rows[state]) << 8) + text[place]])
-        feature = found[state]
-        if feature >= 0:
-            if counts[feature] == 0:
-                seen[used] = feature
-                used += 1
-            counts[feature] += 1
-    return used
+) -> np.ndarray:
+    """The n-grams in up to four lines, one after the other in rows of `found`, and how many there are.
+
+    Each step waits for memory, and four lines wait for it together.
+    """
+    following, rows, outputs = automaton
+    sizes = np.zeros(4, dtype=np.int64)
+    bases = np.full(4, np.int64(rows[0]) << 8)
+    together = np.int64(0)
+    if len(lines) == 4:
+        together = (ends[lines] - starts[lines]).min()
+        b0, b1, b2, b3 = bases[0], bases[1], bases[2], bases[3]
+        p0, p1, p2, p3 = starts[lines[0]], starts[lines[1]], starts[lines[2]], starts[lines[3]]
+        n0, n1, n2, n3 = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+        for place in range(together):
+            s0 = following[b0 + text[p0 + place]]
+            s1 = following[b1 + text[p1 + place]]
+            s2 = following[b2 + text[p2 + place]]
+            s3 = following[b3 + text[p3 + place]]
+            b0 = np.int64(rows[s0]) << 8
+            b1 = np.int64(rows[s1]) << 8
+            b2 = np.int64(rows[s2]) << 8
+            b3 = np.int64(rows[s3]) << 8
+            f0, f1, f2, f3 = outputs[s0], outputs[s1], outputs[s2], outputs[s3]
+            found[0, n0] = f0
+            found[1, n1] = f1
+            found[2, n2] = f2
+            found[3, n3] = f3
+            n0 += f0 >= 0
+            n1 += f1 >= 0
+            n2 += f2 >= 0
+            n3 += f3 >= 0
+        bases[0], bases[1], bases[2], bases[3] = b0, b1, b2, b3
+        sizes[0], sizes[1], sizes[2], sizes[3] = n0, n1, n2, n3
+    for lane in range(len(lines)):
+        base, size = bases[lane], sizes[lane]
+        for place in range(starts[lines[lane]] + together, ends[lines[lane]]):
+            state = following[base + text[place]]
+            base = np.int64(rows[state]) << 8
+            if outputs[state] >= 0:
+                found[lane, size] = outputs[state]
+                size += 1
+        sizes[lane] = size
+    return sizes

@@ -12,6 +12,7 @@ import numpy as np
 
 from mexma_cli import languages
 from mexma_cli.errors import MexmaError, require
+from mexma_cli.text.characters import OWN, OWN_UNSPACED, Characters
 
 IDENTIFIERS = ("py3langid", "heliport", "none")
 """`--lid`; the first is the default."""
@@ -64,7 +65,7 @@ def identifier(name: str, model: Path | None = None) -> Identifier | None:
         return FastText(model)
     if name == "none":
         return None
-    return Heliport() if name == "heliport" else Py3Langid()
+    return Heliport() if name == "heliport" else _py3langid()
 
 
 class Py3Langid:
@@ -117,6 +118,11 @@ class Py3Langid:
             Guess("und", 0.0) if none else Guess(self._labels[place], share)
             for place, share, none in zip(best.tolist(), top.tolist(), unknown.tolist(), strict=True)
         ]
+
+
+@lru_cache(maxsize=1)
+def _py3langid() -> Py3Langid:
+    return Py3Langid()
 
 
 class Heliport:
@@ -264,3 +270,31 @@ def in_other_language(
     if len(asks):
         other[asks] = votes[np.searchsorted(voters, documents[asks])]
     return other
+
+
+def flores(guess: Guess, line: str) -> str:
+    """The FLORES-200 code of a line's language; of those in two scripts, in the one of most of its letters.
+
+    A language that FLORES-200 does not have stays an ISO 639-3 code.
+    """
+    scripts = _scripts().get(guess.language, [])
+    if len(scripts) < 2:
+        return f"{guess.language}_{scripts[0]}" if scripts else guess.language
+    usual = languages.resolve(guess.language)
+    counts = {
+        script: int(Characters([line], script).counts[0, [OWN, OWN_UNSPACED]].sum()) for script in scripts
+    }
+    best = max(counts.values())
+    if counts.get(usual.partition("_")[2], 0) == best:
+        return usual
+    return f"{guess.language}_{next(script for script in scripts if counts[script] == best)}"
+
+
+@lru_cache(maxsize=1)
+def _scripts() -> dict[str, list[str]]:
+    """The scripts that FLORES-200 has of each language."""
+    found: dict[str, list[str]] = {}
+    for code in languages.codes():
+        base, _, script = code.partition("_")
+        found.setdefault(base, []).append(script)
+    return found

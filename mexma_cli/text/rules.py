@@ -42,7 +42,8 @@ class Rule:
     Attributes:
         name: As in options, and the reason code in tables and files.
         about: What is dropped; ``{}`` stands for the limit.
-        of: What it looks at: one sentence (of a pair, either side), a pair, or all that came before, too.
+        of: What it looks at: one sentence (of a pair, either side), a sentence's language, a pair, or all
+            that came before, too; ``text``: all documents of a text, for `split`.
             ``reading``: a stage gives the reason itself, and the rule cannot be turned on or off.
         limit: Where nothing says another one; None for a rule without a limit.
         on: Without being asked for, in `split` and `filter`.
@@ -50,7 +51,7 @@ class Rule:
 
     name: str
     about: str
-    of: Literal["sentence", "pair", "corpus", "reading"] = "sentence"
+    of: Literal["sentence", "language", "pair", "corpus", "text", "reading"] = "sentence"
     limit: float | None = None
     on: bool = True
 
@@ -91,7 +92,16 @@ RULES = {
         Rule("numbers", "of the numbers in digits less than {} are on both sides", of="pair", limit=0.5),
         Rule("low-score", "the score is below {}, or there is none", of="pair", limit=1, on=False),
         Rule("high-score", "the score is above {}", of="pair", limit=1.25, on=False),
+        Rule("language", "another language, and none that the declared one is taken for", of="language"),
+        Rule("boilerplate", "a sentence that is in more than {} documents", of="text", limit=10),
         Rule("duplicate", "the same sentence or pair came before", of="corpus"),
+        Rule(
+            "near-duplicate",
+            "about {} of its runs of 5 characters, or more, are those of a sentence that came before",
+            of="text",
+            limit=0.8,
+            on=False,
+        ),
         Rule("duplicate-source", "the same source came before", of="corpus", on=False),
         Rule("duplicate-target", "the same target came before", of="corpus", on=False),
         Rule("cap", "the corpus or the language has more pairs than its cap", of="reading"),
@@ -99,6 +109,9 @@ RULES = {
     )
 }
 """All rules by name, in the order in which they are tried: what breaks several has the first one's reason."""
+
+SELECTABLE = ("sentence", "language", "pair", "corpus")
+"""What the rules look at that can be turned on and off for pairs."""
 
 CODES = {name: code for code, name in enumerate(RULES, 1)}
 """The number of a rule in arrays of codes, uint8; 0 is none."""
@@ -117,7 +130,7 @@ _WORDS_THAT_REPEAT = 10
 
 def default_limits() -> dict[str, float]:
     """The rules that are on in `split` and `filter` if nothing else is said."""
-    return {rule.name: rule.limit or 0.0 for rule in RULES.values() if rule.on and rule.of != "reading"}
+    return {rule.name: rule.limit or 0.0 for rule in RULES.values() if rule.on and rule.of in SELECTABLE}
 
 
 def chosen_limits(
@@ -128,15 +141,13 @@ def chosen_limits(
     Args:
         on: ``NAME`` or ``NAME=LIMIT``.
         off: Names, or ``all``: then only those in `on` are on.
-        of: What the rules may look at (`Rule.of`); everything, if nothing is named.
+        of: What the rules may look at (`Rule.of`), or their names; `SELECTABLE`, if nothing is named.
 
     Raises:
         MexmaError: No such rule, or no such limit.
     """
-    known = {name: rule for name, rule in RULES.items() if rule.of in (of or ("sentence", "pair", "corpus"))}
-    limits = (
-        {} if "all" in off else {name: limit for name, limit in default_limits().items() if name in known}
-    )
+    known = {name: rule for name, rule in RULES.items() if {rule.of, name} & set(of or SELECTABLE)}
+    limits = {} if "all" in off else {name: rule.limit or 0.0 for name, rule in known.items() if rule.on}
     for name in off:
         if name != "all":
             limits.pop(_known(name, known).name, None)

@@ -1,0 +1,50 @@
+"""`mexma langid`: the language of each line, for pipes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from mexma_cli.commands.options import result_option
+from mexma_cli.commands.rules import lid_options
+
+
+@click.command("langid")
+@click.argument("texts", nargs=-1, type=click.Path(path_type=Path, allow_dash=True))
+@lid_options
+@result_option
+def command(texts: tuple[Path, ...], lid: str, lid_model: Path | None, output: Path | None) -> None:
+    """Write `language TAB probability TAB line` for each line of TEXTS (stdin, if there are none).
+
+    The language is a FLORES-200 code where there is one; zxx is no language, und an unknown one.
+
+    \b
+    Examples:
+      mexma langid corpus.txt | cut -f1 | sort | uniq -c
+      mexma langid < lines | awk -F'\\t' '$1 == "fra_Latn" && $2 > 0.5' | cut -f3-
+    """
+    from itertools import chain, islice
+
+    from mexma_cli.commands.inputs import refuse_inputs
+    from mexma_cli.text.identify import flores, identifier
+    from mexma_cli.text.lines import read_lines
+    from mexma_cli.text.writing import Chunk, prepare_output, write_chunks
+
+    outputs = [] if output is None or str(output) == "-" else [output]
+    prepare_output(output)
+    refuse_inputs(outputs, texts)
+    model = identifier(lid, lid_model)
+    if model is None:
+        raise click.UsageError("--lid none tells no languages: name another, or a --lid-model.")
+
+    lines = chain.from_iterable(map(read_lines, texts or (Path("-"),)))
+
+    def identified() -> Iterator[Chunk]:
+        while batch := list(islice(lines, 1 << 12)):
+            found = zip(batch, model.identify(batch), strict=True)
+            rows = [f"{flores(guess, line)}\t{guess.probability:.3f}\t{line}\n" for line, guess in found]
+            yield ("".join(rows),), 0
+
+    write_chunks(outputs, identified())

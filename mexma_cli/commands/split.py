@@ -1,0 +1,131 @@
+"""`mexma split`: documents into sentences, with where each was, and a table of what was dropped."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mexma_cli.commands.inputs import command_line, progress_bar, refuse_inputs
+from mexma_cli.commands.rules import lid_options, rule_epilog, rule_options
+from mexma_cli.reporting.tables import aligned
+from mexma_cli.text.splitting import SPLITTERS
+
+if TYPE_CHECKING:
+    from mexma_cli.stages.split.split import SplitReport
+
+_RULES = ("sentence", "language", "text", "duplicate")
+_KINDS = ("text", "jsonl", "tmx", "html", "warc")
+
+
+@click.command("split", epilog=rule_epilog(_RULES))
+@click.argument("inputs", nargs=-1, required=True)
+@click.option("--lang", required=True, help="Language of the documents: fra_Latn, fra, fr; und: not stated.")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="File for the sentences, compressed if named .gz, .bz2, .xz or .zst; fra.docs.zst and "
+    "fra.report.json are put beside fra.txt.zst.",
+)
+@click.option(
+    "--document",
+    type=click.Choice(["line", "blank", "file"]),
+    default="line",
+    show_default=True,
+    help="What is a document in a text file: a line, what stands between blank lines, or the whole file.",
+)
+@click.option(
+    "--format", "kind", type=click.Choice(_KINDS), help="What the inputs are.  [default: as they are named]"
+)
+@click.option("--text-field", default="text", show_default=True, help="The field of JSONL with the text.")
+@click.option(
+    "--id-field", default="id", show_default=True, help="The field of JSONL with the document's id."
+)
+@click.option(
+    "--splitter",
+    type=click.Choice(["auto", *SPLITTERS]),
+    default="auto",
+    show_default=True,
+    help="auto: sentencex or Moses' rules, whichever measured better for the language. sat: wtpsplit's SaT.",
+)
+@click.option("--splitter-model", metavar="FOLDER", help="The model for --splitter sat.")
+@lid_options
+@rule_options(_RULES)
+@click.option(
+    "--rejects",
+    type=click.Path(path_type=Path),
+    help="File for what is dropped: reason, document id, start, end, text.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    help="Processes that work side by side.  [default: as many as there are cores]",
+)
+def command(
+    inputs: tuple[str, ...],
+    output: Path,
+    document: str,
+    kind: str | None,
+    text_field: str,
+    id_field: str,
+    rejects: Path | None,
+    workers: int | None,
+    **settings: object,
+) -> None:
+    """Split INPUTS (files, folders, globs in quotes, or -) into sentences, and drop what is no good one.
+
+    Inputs are text, JSONL, TMX, HTML or WARC, plain or compressed. Mojibake is repaired; each rule that drops
+    sentences can be turned on or off, and counts what it drops. Line n of the .docs file says where sentence
+    n was: document id, start and end in characters; `mine --within` and `align` take it as it is. A killed
+    run goes on where it was when the same command is run again.
+
+    \b
+    Examples:
+      mexma split crawl/*.txt.gz --lang fra -o fra.txt.zst
+      mexma split dump.jsonl --lang swh -o swh.txt.zst --rejects swh.rejects.zst
+      mexma split pages/ --document file --lang fr --off boilerplate --on long=400 -o fra.txt
+    """
+    from mexma_cli import languages
+    from mexma_cli.stages.split.chunk import SplitSettings
+    from mexma_cli.stages.split.inputs import Reading, find_inputs
+    from mexma_cli.stages.split.split import SplitOutputs, split
+
+    language = languages.resolve(str(settings.pop("lang")))
+    found = find_inputs(inputs, language)
+    outputs = SplitOutputs(output, rejects)
+    refuse_inputs([*outputs.files, outputs.report], found.files)
+    how = Reading(language, document, kind)  # type: ignore[arg-type]
+    chosen = SplitSettings(
+        language=language,
+        fields=(text_field, id_field),
+        rejects=rejects is not None,
+        **settings,  # type: ignore[arg-type]
+    )
+    with ExitStack() as stack:
+        bar = progress_bar(stack, "splitting", "B")
+        count = workers or len(os.sched_getaffinity(0))
+        report = split(found, how, chosen, outputs, count, tuple(command_line()), bar)
+    click.echo(table(report), err=True)
+
+
+def table(report: SplitReport) -> str:
+    """The report as aligned columns: what was read and kept, and a line for each reason."""
+    from mexma_cli.stages.split.chunk import DOCUMENT_REASONS
+    from mexma_cli.text.rules import RULES
+
+    rows = [["documents", f"{report.documents:,}", ""]]
+    rows += [[f"  repaired: {name}", f"{count:,}", ""] for name, count in report.repaired.items()]
+    rows += [
+        [f"  {name}", f"{count:,}", DOCUMENT_REASONS[name]]
+        for name, count in report.documents_dropped.items()
+    ]
+    rows.append(["sentences", f"{report.sentences:,}", ""])
+    rows += [[f"  {name}", f"{count:,}", RULES[name].about] for name, count in report.dropped.items()]
+    rows.append(["kept", f"{report.kept:,}", ""])
+    lines = aligned([row[:2] for row in rows], 1)
+    return "\n".join(f"{line}  {row[2]}".rstrip() for line, row in zip(lines, rows, strict=True))

@@ -1,0 +1,295 @@
+"""One chunk of documents to sentences: decoded, repaired, split, and tried by the rules."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import xxhash
+import zstandard
+
+from mexma_cli.files import whole_file
+from mexma_cli.stages.split.inputs import Chunk, RawDocument
+from mexma_cli.text.identify import expected, identifier, in_other_language
+from mexma_cli.text.near_duplicates import Signatures
+from mexma_cli.text.repair import decode, repair
+from mexma_cli.text.rules import CODES, SentenceRules
+from mexma_cli.text.splitting import splitter
+
+DOCUMENT_REASONS = {
+    "not UTF-8": "a document in another encoding, or no text at all",
+    "too long": "a document of more than 16 MiB",
+    "malformed": "a line that is no JSON object with the text field",
+    "empty": "a document without text",
+}
+"""Why whole documents are dropped; these rules cannot be turned off."""
+DOCUMENT_CODES = {reason: code for code, reason in enumerate(DOCUMENT_REASONS, 200)}
+"""Their numbers, beside `CODES` of the rules."""
+
+
+@dataclass(frozen=True)
+class SplitSettings:
+    """What becomes of documents.
+
+    Attributes:
+        language: FLORES-200 code, or ``und``: then no rule asks for a script or a language.
+        limits: The rules that are on, by name, with their limits.
+        splitter: Of `SPLITTERS`, or ``auto``.
+        splitter_model: The folder of a model of SaT's.
+        lid: Of `IDENTIFIERS`.
+        lid_model: A fastText model instead.
+        fields: Of JSONL: the text's, and the id's, which may be missing.
+        rejects: Whether the text of what is dropped is kept.
+    """
+
+    language: str
+    limits: dict[str, float]
+    splitter: str = "auto"
+    splitter_model: str | None = None
+    lid: str = "py3langid"
+    lid_model: Path | None = None
+    fields: tuple[str, str] = ("text", "id")
+    rejects: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """For reports and fingerprints."""
+        return {**asdict(self), "lid_model": str(self.lid_model) if self.lid_model else None}
+
+
+@dataclass
+class ChunkResult:
+    """The rows of a chunk: its sentences and the documents that were dropped whole, in order.
+
+    Attributes:
+        names: Of its documents.
+        codes: uint8 [rows], why a row is dropped (`CODES`, `DOCUMENT_CODES`), 0 if it is not.
+        documents: uint32 [rows], by their place in `names`.
+        spans: uint32 [rows, 2], the characters in the document.
+        hashes: uint64 [kept rows].
+        bands: uint64 [kept rows, bands] of near-duplicates; no columns where nobody asks for them.
+        text: Of the kept rows, or of all of them.
+        counts: Documents read, and repaired by kind; characters read.
+    """
+
+    checksum: str
+    names: list[str]
+    codes: np.ndarray
+    documents: np.ndarray
+    spans: np.ndarray
+    hashes: np.ndarray
+    bands: np.ndarray
+    text: list[str]
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def write(self, path: Path) -> None:
+        """Write it into a file, whole or not at all."""
+        meta = json.dumps({"checksum": self.checksum, "counts": self.counts}).encode()
+        packed = zstandard.ZstdCompressor(1)
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in _ARRAYS}
+        for name in _LINES:
+            lines = packed.compress("\n".join(getattr(self, name)).encode("utf-8"))
+            arrays[name] = np.frombuffer(lines, dtype=np.uint8)
+        with whole_file(path) as file:
+            np.savez(
+                file,
+                meta=np.frombuffer(meta, dtype=np.uint8),
+                sizes=np.array([len(getattr(self, name)) for name in _LINES]),
+                **arrays,
+            )
+
+
+_ARRAYS = ("codes", "documents", "spans", "hashes", "bands")
+_LINES = ("names", "text")
+
+
+class ChunkFile:
+    """A chunk's result on disk, of which only what is asked for is read."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = np.load(path)
+        meta = json.loads(self._file["meta"].tobytes())
+        self.checksum: str = meta["checksum"]
+        self.counts: dict[str, int] = meta["counts"]
+
+    def array(self, name: str) -> np.ndarray:
+        """One of the arrays of `ChunkResult`."""
+        return np.asarray(self._file[name])
+
+    def lines(self, name: str) -> list[str]:
+        """``names`` or ``text``."""
+        if not self._file["sizes"][_LINES.index(name)]:
+            return []
+        unpacked: bytes = zstandard.ZstdDecompressor().decompress(self._file[name].tobytes())
+        return unpacked.decode("utf-8").split("\n")
+
+
+def checksum_of(path: Path) -> str | None:
+    """The checksum of the documents that a file was made of; None if it is not whole."""
+    try:
+        found = ChunkFile(path)
+        for name in (*_ARRAYS, *_LINES):
+            found.array(name)  # which compares it with its own checksum
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+        return None
+    return found.checksum
+
+
+class ChunkWorker:
+    """Makes results of chunks; a process has one, which loads its models when they are needed."""
+
+    def __init__(self, settings: SplitSettings) -> None:
+        self._settings = settings
+        script = settings.language.partition("_")[2] or None
+        self._rules = SentenceRules(settings.limits, script)
+
+    @cached_property
+    def _split(self) -> Any:
+        settings = self._settings
+        return splitter(settings.splitter, settings.language, settings.splitter_model)
+
+    @cached_property
+    def _identifier(self) -> Any:
+        settings = self._settings
+        if "language" not in settings.limits or settings.language == "und":
+            return None
+        return identifier(settings.lid, settings.lid_model)
+
+    @cached_property
+    def _signatures(self) -> Signatures | None:
+        limit = self._settings.limits.get("near-duplicate")
+        return None if limit is None else Signatures(limit)
+
+    def check(self) -> str | None:
+        """Load the models, and find out whether they know the language.
+
+        Returns:
+            The identifier's name.
+
+        Raises:
+            MexmaError: They do not, or a package is missing.
+        """
+        assert self._split
+        if self._identifier is None:
+            return None
+        expected(self._settings.language, self._identifier)
+        return str(self._identifier.name)
+
+    def work(self, chunk: Chunk) -> ChunkResult:
+        """Decode, repair, split, and try the rules."""
+        counts: Counter[str] = Counter(documents=len(chunk.documents))
+        found = list(map(self._text, chunk.documents))
+        names = [" ".join(name.split()) or "-" for name, _, _ in found]
+        texts = repair([text or "" for _, text, _ in found], counts)
+        codes = [0] * len(texts)
+        for place, (text, (_, _, reason)) in enumerate(zip(texts, found, strict=True)):
+            if reason or not text.strip():
+                codes[place] = DOCUMENT_CODES[reason or "empty"]
+        counts["characters"] = sum(map(len, texts))
+        return self._result(chunk.checksum(), names, texts, codes, counts)
+
+    def _result(
+        self, checksum: str, names: list[str], texts: list[str], dropped: list[int], counts: Counter[str]
+    ) -> ChunkResult:
+        rows: list[str] = []
+        documents, spans = [], []
+        place = []  # rows of documents that are dropped whole, with their codes
+        for number, text in enumerate(texts):
+            if dropped[number]:
+                place.append((len(rows), dropped[number]))
+                rows.append("")
+                documents.append(number)
+                spans.append((0, len(text)))
+                continue
+            for start, end in self._sentences(text):
+                rows.append(text[start:end])
+                documents.append(number)
+                spans.append((start, end))
+        sentences = [_one_line(row) for row in rows]
+        numbers = np.array(documents, dtype=np.uint32)
+        codes = self._rules.codes(sentences)
+        for row, code in place:
+            codes[row] = code
+        self._drop_other_languages(sentences, numbers, codes)
+        kept = np.flatnonzero(codes == 0).tolist()
+        passed = [sentences[row] for row in kept]
+        hashes = [xxhash.xxh3_64_intdigest(sentence.encode("utf-8")) for sentence in passed]
+        bands = self._signatures.bands(passed) if self._signatures else np.empty((len(kept), 0), np.uint64)
+        return ChunkResult(
+            checksum,
+            names,
+            codes,
+            numbers,
+            np.array(spans, dtype=np.uint32).reshape(-1, 2),
+            np.array(hashes, dtype=np.uint64),
+            bands,
+            sentences if self._settings.rejects else passed,
+            dict(counts),
+        )
+
+    def _sentences(self, text: str) -> Any:
+        """The spans of a document's sentences; a line end ends one, too."""
+        start = 0
+        for line in text.split("\n"):
+            for first, last in self._split(line.replace("\t", " ")):
+                yield start + first, start + last
+            start += len(line) + 1
+
+    def _drop_other_languages(self, sentences: list[str], documents: np.ndarray, codes: np.ndarray) -> None:
+        if self._identifier is None:
+            return
+        rows = np.flatnonzero(codes == 0)
+        wanted = expected(self._settings.language, self._identifier)
+        lines = [sentences[row] for row in rows.tolist()]
+        other = in_other_language(lines, self._identifier, wanted, documents[rows])
+        codes[rows[other]] = CODES["language"]
+
+    def _text(self, document: RawDocument) -> tuple[str, str | None, str | None]:
+        """A document's name, and its text or the reason why there is none."""
+        kind, name, content = document
+        if content is None:
+            return name, None, "too long"
+        if kind == "html":
+            return name, *_extracted(content)
+        text = decode(content)
+        if text is None:
+            return name, None, "not UTF-8"
+        return self._from_json(name, text) if kind == "jsonl" else (name, text, None)
+
+    def _from_json(self, name: str, line: str) -> tuple[str, str | None, str | None]:
+        if not line.strip():
+            return name, None, "empty"
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            return name, None, "malformed"
+        text_field, id_field = self._settings.fields
+        text = found.get(text_field) if isinstance(found, dict) else None
+        if not isinstance(text, str):
+            return name, None, "malformed"
+        given = found.get(id_field)
+        if isinstance(given, str | int) and str(given).strip():
+            name = str(given)
+        plain = decode(text.encode("utf-8", "replace"))  # half of a surrogate pair becomes a question mark
+        return name, plain, None
+
+
+def _extracted(page: bytes) -> tuple[str | None, str | None]:
+    """The text of an HTML page without its menus and the like, a paragraph a line."""
+    from trafilatura import extract
+
+    try:
+        text = extract(page, include_comments=False)
+    except Exception:  # broken pages make its parsers fail in many ways
+        return None, "malformed"
+    return (text, None) if text else (None, "empty")
+
+
+def _one_line(sentence: str) -> str:
+    """A sentence with each run of white space as one space."""
+    return sentence if sentence.isprintable() and "  " not in sentence else " ".join(sentence.split())

@@ -1,0 +1,333 @@
+"""Raw documents in files of many kinds: which files, and the documents in them, in chunks."""
+
+from __future__ import annotations
+
+import codecs
+import glob
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
+
+import xxhash
+
+from mexma_cli.errors import MexmaError, require
+from mexma_cli.formats.moses import aligned_files
+from mexma_cli.languages import UNSTATED, spellings
+from mexma_cli.text.compression import plain_name
+from mexma_cli.text.lines import estimate_lines, read_pieces
+from mexma_cli.text.names import OTHER_FORMATS, label_of
+
+Kind = Literal["text", "jsonl", "tmx", "html", "warc"]
+KINDS: dict[str, Kind] = {
+    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".tmx": "tmx",
+    ".html": "html", ".htm": "html", ".xhtml": "html", ".warc": "warc",
+}  # fmt: skip
+"""Ending of a file's name, without that of its compression -> kind; all others are text."""
+UNITS = ("line", "blank", "file")
+"""`--document`: what is a document in a text file."""
+
+LONGEST = 16 << 20
+"""Bytes of the longest document; a longer one is dropped."""
+CHUNK = 2 << 20
+"""Bytes of text that are worked on at a time, or one document."""
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+class RawDocument(NamedTuple):
+    """A document as it was read: bytes of a kind, under an id; without any if it is too long."""
+
+    kind: Kind
+    name: str
+    content: bytes | None
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Documents that are worked on together."""
+
+    number: int
+    documents: list[RawDocument]
+
+    def size(self) -> int:
+        """Bytes of text."""
+        return sum(len(document.content or b"") for document in self.documents)
+
+    def checksum(self) -> str:
+        """xxh3_128 of the documents and their names."""
+        digest = xxhash.xxh3_128()
+        for kind, name, content in self.documents:
+            digest.update(
+                f"{kind} {name} {-1 if content is None else len(content)}\n".encode(
+                    "utf-8", "backslashreplace"
+                )
+            )
+            digest.update(content or b"")
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How files are read.
+
+    Attributes:
+        language: FLORES-200 code: the side of TMX and of Moses pairs.
+        unit: Of `UNITS`.
+        kind: Of all files, whatever they are called; None: by their names.
+    """
+
+    language: str
+    unit: str = "line"
+    kind: Kind | None = None
+
+
+@dataclass
+class Inputs:
+    """The files of a run, in order.
+
+    Attributes:
+        files: As they are opened; ``-`` is stdin.
+        names: How document ids call them: the path from the folder that all are in, without the compression.
+        passed_over: Files in folders that are no text, and other sides of Moses pairs, by reason.
+    """
+
+    files: list[Path]
+    names: list[str]
+    passed_over: Counter[str] = field(default_factory=Counter)
+
+    def documents(self, how: Reading) -> Iterator[RawDocument]:
+        """All documents of all files.
+
+        Raises:
+            MexmaError: A file is missing, damaged, UTF-16, or not of its kind.
+        """
+        for path, name in zip(self.files, self.names, strict=True):
+            found = how.kind or kind_of(path)
+            prefix = f"{name}:" if len(self.files) > 1 else ""
+            if found in ("warc", "html"):
+                require("trafilatura", "web", "HTML")
+            if found == "warc":
+                yield from _warc(path, self.passed_over)
+            elif found == "tmx":
+                yield from _tmx(path, how.language, prefix)
+            elif found == "html":
+                yield _whole(path, name, "html")
+            elif found == "text" and how.unit == "file":
+                yield _whole(path, name, "text")
+            else:
+                yield from _lines_or_paragraphs(
+                    path, prefix, found, blank=found == "text" and how.unit == "blank"
+                )
+
+    def size(self) -> int:
+        """About how many bytes of text there are; 0 if nobody knows."""
+        total = 0
+        for path in self.files:
+            if str(path) == "-" or not path.is_file():
+                return 0
+            total += path.stat().st_size if path.stat().st_size < 8 << 20 else estimate_lines(path)[1]
+        return total
+
+
+def kind_of(path: Path) -> Kind:
+    """What a file's name says that it is."""
+    return KINDS.get(Path(plain_name(path.name)).suffix.lower(), "text")
+
+
+def find_inputs(given: Sequence[str], language: str) -> Inputs:
+    """The files that a user names.
+
+    Args:
+        given: Files, folders (all files in them and below, but hidden ones), globs, or ``-``.
+        language: FLORES-200 code: of a Moses pair in a folder or a glob only this side is read.
+
+    Raises:
+        MexmaError: Nothing is called so, or there is no file to read.
+    """
+    found = Inputs([], [])
+    for text in given:
+        path = Path(text)
+        if text == "-" or (path.exists() and not path.is_dir()):
+            found.files.append(path)
+        elif path.is_dir():
+            inside = (Path(root) / name for root, _, names in os.walk(path) for name in names)
+            files = (
+                file for file in inside if not any(part[0] == "." for part in file.relative_to(path).parts)
+            )
+            found.files += _chosen(sorted(files), language, found.passed_over)
+        else:
+            matching = sorted(map(Path, glob.glob(text, recursive=True)))
+            if not matching:
+                raise MexmaError(
+                    f"{text}: no such file", "name files, folders, globs in quotes, or - for stdin"
+                )
+            found.files += _chosen([file for file in matching if file.is_file()], language, found.passed_over)
+    if not found.files:
+        raise MexmaError(
+            f"{' '.join(given)}: no file with text", "name files, folders, globs in quotes, or -"
+        )
+    twice = [path for path, times in Counter(found.files).items() if times > 1]
+    if twice:
+        raise MexmaError(f"{twice[0]} is named twice")
+    folders = [os.path.dirname(os.path.abspath(path)) for path in found.files]
+    root = os.path.commonpath(folders)
+    found.names = [
+        label_of(path) if str(path) == "-" else plain_name(os.path.relpath(path, root))
+        for path in found.files
+    ]
+    return found
+
+
+def _chosen(files: list[Path], language: str, passed_over: Counter[str]) -> Iterator[Path]:
+    """Files with text, of Moses pairs those in the language."""
+    own = set() if language == UNSTATED else set(spellings(language))
+    other_sides = set()
+    for pair in aligned_files(map(str, files)):
+        for code, name, other in zip(pair.codes, pair.names, pair.codes[::-1], strict=True):
+            if other in own and code not in own:
+                other_sides.add(name)
+    for path in files:
+        suffix = Path(plain_name(path.name)).suffix.lower()
+        if str(path) in other_sides:
+            passed_over["other sides of Moses pairs"] += 1
+        elif suffix in OTHER_FORMATS and suffix not in KINDS:
+            passed_over["no text, as their names say"] += 1
+        else:
+            yield path
+
+
+def chunks(documents: Iterator[RawDocument]) -> Iterator[Chunk]:
+    """Documents in chunks of `CHUNK` bytes or more, which depend on the documents alone."""
+    held: list[RawDocument] = []
+    size = number = 0
+    for document in documents:
+        held.append(document)
+        size += len(document.content or b"") + len(document.name)
+        if size >= CHUNK:
+            yield Chunk(number, held)
+            held, size, number = [], 0, number + 1
+    if held:
+        yield Chunk(number, held)
+
+
+def _lines_or_paragraphs(path: Path, prefix: str, kind: Kind, blank: bool) -> Iterator[RawDocument]:
+    """Each line, or each run of lines without a blank one between them, under its first line's number."""
+    held: list[bytes] = []
+    first = size = 0
+    for number, line in enumerate(_lines(path), 1):
+        if not blank:
+            yield RawDocument(kind, f"{prefix}{number}", line)
+            continue
+        if line is None or line.strip():
+            first = first if held else number
+            held.append(b"" if line is None else line)
+            size = min(size + (LONGEST if line is None else len(line) + 1), LONGEST + 1)
+            if size > LONGEST:
+                held = [b""]  # its text is not needed any more
+        if held and not (line is None or line.strip()):
+            yield _gathered(held, size, kind, f"{prefix}{first}")
+            held, size = [], 0
+    if held:
+        yield _gathered(held, size, kind, f"{prefix}{first}")
+
+
+def _gathered(lines: list[bytes], size: int, kind: Kind, name: str) -> RawDocument:
+    return RawDocument(kind, name, None if size > LONGEST else b"\n".join(lines))
+
+
+def _lines(path: Path) -> Iterator[bytes | None]:
+    """The lines of a file, however it is encoded; None for one that is longer than `LONGEST`."""
+    rest, too_long = b"", False
+    for piece in _checked_pieces(path):
+        *lines, last = piece.split(b"\n")
+        if lines:
+            lines[0] = rest + lines[0]
+            for line in lines:
+                yield None if too_long or len(line) > LONGEST else line
+                too_long = False
+            rest = b""
+        if not too_long:
+            rest += last
+            if len(rest) > LONGEST:
+                rest, too_long = b"", True
+    if rest or too_long:
+        yield None if too_long else rest
+
+
+def _whole(path: Path, name: str, kind: Kind) -> RawDocument:
+    held, size = [], 0
+    for piece in _checked_pieces(path):
+        size += len(piece)
+        if size > LONGEST:
+            return RawDocument(kind, name, None)
+        held.append(piece)
+    return RawDocument(kind, name, b"".join(held))
+
+
+def _checked_pieces(path: Path) -> Iterator[bytes]:
+    """A file's bytes, without a byte order mark."""
+    where = label_of(path)
+    for number, piece in enumerate(read_pieces(path, where)):
+        if number == 0:
+            if piece.startswith(_UTF16):
+                raise MexmaError(f"{where} is UTF-16", f"convert it: iconv -f UTF-16 -t UTF-8 {where}")
+            piece = piece.removeprefix(codecs.BOM_UTF8)
+        yield piece
+
+
+def _tmx(path: Path, language: str, prefix: str) -> Iterator[RawDocument]:
+    """The segments of a TMX document in a language, under the number of their unit."""
+    from mexma_cli.formats.tmx import Tmx
+
+    where = label_of(path)
+    if language == UNSTATED:
+        raise MexmaError(f"{where} has several languages", "say which one is wanted: --lang fra")
+    _, pairs = Tmx().read_bytes(read_pieces(path, where), where, (language, UNSTATED))
+    for number, pair in enumerate(pairs, 1):
+        yield RawDocument("text", f"{prefix}{number}", pair.source.encode("utf-8"))
+
+
+def _warc(path: Path, passed_over: Counter[str]) -> Iterator[RawDocument]:
+    """The HTML pages among the responses of a WARC file, under their addresses."""
+    require("fastwarc", "web", "WARC")
+    from fastwarc.warc import ArchiveIterator, WarcRecordType
+
+    where = label_of(path)
+    records = ArchiveIterator(
+        cast(Any, _Stream(read_pieces(path, where))), record_types=WarcRecordType.response, parse_http=True
+    )
+    while True:
+        try:
+            record = next(records, None)
+            if record is None:
+                return
+            body = record.reader.read(LONGEST + 1)
+        except OSError as error:
+            raise MexmaError(f"{where} is damaged or no WARC: {error}") from None
+        name = str(record.headers.get("WARC-Target-URI") or record.record_id)
+        if len(body) < min(record.content_length, LONGEST + 1):
+            raise MexmaError(f"{where} is cut short, in {name}", "fetch it again")
+        if "html" in (record.http_content_type or "html"):
+            yield RawDocument("html", name, None if len(body) > LONGEST else body)
+        else:
+            passed_over["responses that are no HTML"] += 1
+
+
+class _Stream:
+    """Pieces of a file as fastwarc reads one."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._rest, self._place = pieces, b"", 0
+
+    def read(self, size: int = -1) -> bytes:
+        assert size >= 0
+        while len(self._rest) < size and (piece := next(self._pieces, b"")):
+            self._rest += piece
+        found, self._rest = self._rest[:size], self._rest[size:]
+        self._place += len(found)
+        return found
+
+    def tell(self) -> int:
+        return self._place

@@ -1,0 +1,313 @@
+"""Documents to sentences, with where each of them was, and why others were dropped.
+
+Chunks of the documents are worked on side by side, and each result is a file in a folder beside the output.
+When all are there, duplicates are found among all of them, and the outputs are written in one go. A run that
+was killed finds the results of its chunks again, if these are of the same text and settings.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mexma_cli import __version__
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import check_outside_stores, fingerprint, read_json, write_json_atomic
+from mexma_cli.stages.processes import processes, result
+from mexma_cli.stages.split.chunk import (
+    DOCUMENT_CODES,
+    ChunkFile,
+    ChunkWorker,
+    SplitSettings,
+    checksum_of,
+)
+from mexma_cli.stages.split.decide import decide
+from mexma_cli.stages.split.inputs import Chunk, Inputs, Reading, chunks
+from mexma_cli.text.compression import split_ending
+from mexma_cli.text.rules import NAMES
+from mexma_cli.text.writing import Chunk as Text
+from mexma_cli.text.writing import only_process, prepare_output, write_chunks
+
+log = logging.getLogger(__name__)
+
+Progress = Callable[[int, int], object]
+_FORMAT = 1
+_REASONS = dict(enumerate(NAMES)) | {code: reason for reason, code in DOCUMENT_CODES.items()}
+
+
+@dataclass(frozen=True)
+class SplitOutputs:
+    """Where the results go.
+
+    Attributes:
+        sentences: One a line.
+        rejects: ``reason TAB document id TAB start TAB end TAB text`` of what is dropped.
+    """
+
+    sentences: Path
+    rejects: Path | None = None
+
+    @property
+    def documents(self) -> Path:
+        """``fra.txt.zst`` -> ``fra.docs.zst``: document id, start and end of each sentence."""
+        stem, ending = split_ending(self.sentences.name)
+        return self.sentences.with_name(f"{stem.removesuffix('.txt')}.docs{ending}")
+
+    @property
+    def report(self) -> Path:
+        """``fra.txt.zst`` -> ``fra.report.json``."""
+        stem = split_ending(self.sentences.name)[0].removesuffix(".txt")
+        return self.sentences.with_name(f"{stem}.report.json")
+
+    @property
+    def files(self) -> list[Path]:
+        """All of text."""
+        return [self.sentences, self.documents, *([self.rejects] if self.rejects else [])]
+
+    @property
+    def work(self) -> Path:
+        """The folder of what is not finished."""
+        return self.sentences.with_name(f"{self.sentences.name}.partial")
+
+
+@dataclass(frozen=True)
+class SplitReport:
+    """What was read, kept, and dropped for which reason."""
+
+    documents: int
+    repaired: dict[str, int]
+    documents_dropped: dict[str, int]
+    sentences: int
+    kept: int
+    dropped: dict[str, int]
+    passed_over: dict[str, int]
+    characters: int
+
+
+def split(
+    inputs: Inputs,
+    how: Reading,
+    settings: SplitSettings,
+    outputs: SplitOutputs,
+    workers: int = 1,
+    argv: tuple[str, ...] = (),
+    on_progress: Progress | None = None,
+) -> SplitReport:
+    """Make the outputs; what a killed run has finished is taken over.
+
+    Args:
+        workers: Processes. More than one needs a script that can be imported (``if __name__ == ...``).
+        argv: The command line, for the report.
+        on_progress: Called with bytes of text done, and about how many there are, 0 if nobody knows.
+
+    Raises:
+        MexmaError: An input is missing or damaged, a model does not know the language, there is no document,
+            or the disk is full.
+    """
+    began = time.monotonic()
+    for path in (*outputs.files, outputs.report):
+        prepare_output(path)
+    check_outside_stores(outputs.work)
+    worker = ChunkWorker(settings)
+    model = worker.check()
+    tell = on_progress or (lambda done, total: None)
+    with only_process(outputs.files):
+        folder = _work_folder(outputs.work, settings, model)
+        found = _Chunks(folder, worker, settings, workers).made(inputs, how, tell)
+        codes = decide(found, settings.limits, folder)
+        report = _report(inputs, found, codes)
+        if not report.documents:
+            raise MexmaError(f"{', '.join(inputs.names[:3])}: there are no documents", "are the files empty?")
+        write_chunks(outputs.files, _texts(found, codes, settings.rejects))
+        _write_report(report, settings, outputs, model, argv, time.monotonic() - began)
+        del codes
+        shutil.rmtree(folder)
+    return report
+
+
+def _work_folder(folder: Path, settings: SplitSettings, model: str | None) -> Path:
+    """The folder of the chunks' results, without any that other settings have made."""
+    packages = ("ftfy", "sentencex", "sentence-splitter")
+    ours = {
+        "format": _FORMAT,
+        "mexma": __version__,
+        "settings": settings.as_json(),
+        "identifier": model,
+        "packages": {name: version(name) for name in packages},
+    }
+    print_ = fingerprint(ours)
+    path = folder / "settings.json"
+    if folder.is_dir():
+        try:
+            same = read_json(path).get("fingerprint") == print_
+        except (MexmaError, AttributeError):
+            same = False
+        if same:
+            log.info("%s: what an earlier run has finished is taken over", folder)
+            return folder
+        shutil.rmtree(folder)
+    folder.mkdir()
+    write_json_atomic(path, {"fingerprint": print_, **ours})
+    return folder
+
+
+class _Chunks:
+    """The chunks' results, made in this process or in several."""
+
+    def __init__(self, folder: Path, worker: ChunkWorker, settings: SplitSettings, workers: int) -> None:
+        self._folder, self._worker, self._settings, self._workers = folder, worker, settings, workers
+
+    def made(self, inputs: Inputs, how: Reading, tell: Progress) -> list[Path]:
+        """Make those that are missing; their files, in order."""
+        found: list[Path] = []
+        with ExitStack() as stack:
+            pool = None
+            if self._workers > 1:
+                pool = stack.enter_context(processes(self._workers, _start, self._settings))
+            waiting: dict[Future[None], int] = {}
+            total, done = inputs.size(), 0
+            for chunk in chunks(inputs.documents(how)):
+                path = self._folder / f"{chunk.number:07}.npz"
+                found.append(path)
+                size = chunk.size()
+                if path.exists() and checksum_of(path) == chunk.checksum():
+                    done += size
+                elif pool is None:
+                    self._worker.work(chunk).write(path)
+                    done += size
+                else:
+                    waiting[pool.submit(_work, chunk, path)] = size
+                    if len(waiting) >= 2 * self._workers:
+                        done += _finished(waiting, FIRST_COMPLETED)
+                tell(done, max(total, done))
+            while waiting:
+                done += _finished(waiting, FIRST_COMPLETED)
+                tell(done, max(total, done))
+            tell(done, done)
+        return found
+
+
+def _finished(waiting: dict[Future[None], int], until: str) -> int:
+    """Wait for chunks, and take those out that are done: the bytes of their text."""
+    ended = wait(waiting, return_when=until).done
+    for future in ended:
+        result(future, "split")
+    return sum(waiting.pop(future) for future in ended)
+
+
+_here: ChunkWorker
+"""The worker of a process of the pool."""
+_stopped: Callable[[], None]
+
+
+def _start(stopped: Callable[[], None], settings: SplitSettings) -> None:
+    global _here, _stopped
+    _here, _stopped = ChunkWorker(settings), stopped
+
+
+def _work(chunk: Chunk, path: Path) -> None:
+    """In a process of the pool: make the result of a chunk."""
+    _stopped()
+    _here.work(chunk).write(path)
+
+
+def _merged(chunk: ChunkFile, codes: np.ndarray) -> np.ndarray:
+    """The codes of all rows of a chunk, with what was decided about those that it had kept itself."""
+    merged = chunk.array("codes").copy()
+    merged[merged == 0] = codes
+    return merged
+
+
+def _report(inputs: Inputs, found: list[Path], codes: np.ndarray) -> SplitReport:
+    counts: Counter[str] = Counter()
+    totals = np.zeros(256, dtype=np.int64)
+    row = 0
+    for path in found:
+        chunk = ChunkFile(path)
+        kept = len(chunk.array("hashes"))
+        counts.update(chunk.counts)
+        totals += np.bincount(_merged(chunk, codes[row : row + kept]), minlength=256)
+        row += kept
+    by_reason = {_REASONS[code]: int(count) for code, count in enumerate(totals) if code and count}
+    documents = {reason: by_reason.pop(reason) for reason in DOCUMENT_CODES if reason in by_reason}
+    repaired = {name: counts[name] for name in sorted(counts) if name not in ("documents", "characters")}
+    return SplitReport(
+        documents=counts["documents"],
+        repaired=repaired,
+        documents_dropped=documents,
+        sentences=int(totals.sum()) - sum(documents.values()),
+        kept=int(totals[0]),
+        dropped=by_reason,
+        passed_over=dict(inputs.passed_over),
+        characters=counts["characters"],
+    )
+
+
+def _texts(found: list[Path], codes: np.ndarray, with_rejects: bool) -> Iterator[Text]:
+    """The text of all outputs, chunk by chunk."""
+    row = 0
+    for path in found:
+        chunk = ChunkFile(path)
+        own = chunk.array("codes")
+        passed = int((own == 0).sum())
+        merged = _merged(chunk, codes[row : row + passed])
+        row += passed
+        names, text = chunk.lines("names"), chunk.lines("text")
+        documents, spans = chunk.array("documents"), chunk.array("spans")
+        kept = np.flatnonzero(merged == 0)
+        # Without rejects there is only the text of the rows that the chunk has kept itself.
+        lines = kept if with_rejects else np.flatnonzero(merged[own == 0] == 0)
+        sentences = "".join([f"{text[line]}\n" for line in lines.tolist()])
+        places = "".join(_places(kept, names, documents, spans))
+        if not with_rejects:
+            yield (sentences, places), 0
+            continue
+        dropped = np.flatnonzero(merged)
+        rejects = zip(
+            merged[dropped].tolist(), _places(dropped, names, documents, spans), dropped.tolist(), strict=True
+        )
+        rows = [f"{_REASONS[code]}\t{place[:-1]}\t{text[line]}\n" for code, place, line in rejects]
+        yield (sentences, places, "".join(rows)), 0
+
+
+def _places(rows: np.ndarray, names: list[str], documents: np.ndarray, spans: np.ndarray) -> list[str]:
+    chosen = zip(documents[rows].tolist(), spans[rows].tolist(), strict=True)
+    return [f"{names[document]}\t{start}\t{end}\n" for document, (start, end) in chosen]
+
+
+def _write_report(
+    report: SplitReport,
+    settings: SplitSettings,
+    outputs: SplitOutputs,
+    model: str | None,
+    argv: tuple[str, ...],
+    seconds: float,
+) -> None:
+    content: dict[str, Any] = {
+        "kind": "split report",
+        "versions": {"mexma": __version__, "ftfy": version("ftfy"), "identifier": model},
+        "argv": list(argv),
+        "settings": settings.as_json(),
+        "documents": {
+            "read": report.documents,
+            "repaired": report.repaired,
+            "dropped": report.documents_dropped,
+            "characters": report.characters,
+        },
+        "files_passed_over": report.passed_over,
+        "sentences": {"read": report.sentences, "kept": report.kept, "dropped": report.dropped},
+        "output": {"files": list(map(str, outputs.files))},
+        "seconds": round(seconds, 3),
+    }
+    write_json_atomic(outputs.report, content)

@@ -1,0 +1,46 @@
+"""`mexma split` and `mexma langid`, as users run them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mexma_cli.stages.mine.documents import read_ids
+from tests.command import fails, ok, run, write
+
+LINES = ["Il est venu dans la maison. Il pleut depuis trois jours.", "Er kam in das Haus meiner Mutter."]
+
+
+def test_split_writes_sentences_documents_and_a_report(tmp_path: Path) -> None:
+    text, out, rejects = write(tmp_path / "a.txt", *LINES), tmp_path / "fra.txt", tmp_path / "r.tsv"
+    done = ok(run("split", text, "--lang", "fr", "-o", out, "--rejects", rejects, "--workers", "1"))
+    assert out.read_text("utf-8").splitlines() == LINES[0].replace(". ", ".\n").splitlines()
+    assert done.stdout == "" and "language" in done.stderr and "kept" in done.stderr
+    assert rejects.read_text() == f"language\t2\t0\t{len(LINES[1])}\t{LINES[1]}\n"
+    documents, names = read_ids(tmp_path / "fra.docs")
+    assert documents.tolist() == [0, 0] and list(names) == ["1"], "mine --within reads it"
+
+
+def test_split_reads_stdin(tmp_path: Path) -> None:
+    out = tmp_path / "fra.txt"
+    ok(run("split", "-", "--lang", "fr", "-o", out, "--workers", "1", stdin=LINES[0]))
+    assert len(out.read_text("utf-8").splitlines()) == 2
+
+
+def test_mistakes_of_split(tmp_path: Path) -> None:
+    text, out = write(tmp_path / "a.txt", *LINES), tmp_path / "fra.txt"
+    fails(run("split", text, "--lang", "fr", "-o", text), 2, "is an input")
+    fails(run("split", text, "--lang", "fr", "-o", out, "--on", "shorts"), 1, "no rule 'shorts'")
+    fails(run("split", text, text, "--lang", "fr", "-o", out), 1, "named twice")
+    fails(run("split", tmp_path / "x*", "--lang", "fr", "-o", out), 1, "no such file")
+    fails(run("split", text, "--lang", "fr", "-o", out, "--splitter", "sat"), 1, "wtpsplit")
+
+
+def test_langid_says_a_language_for_each_line(tmp_path: Path) -> None:
+    stdin = "\n".join([*LINES, "", "Овај човек је дошао у кућу."]) + "\n"
+    done = ok(run("langid", stdin=stdin))
+    table = [line.split("\t") for line in done.stdout.splitlines()]
+    assert [row[0] for row in table] == ["fra_Latn", "deu_Latn", "und", "srp_Cyrl"]
+    assert [row[2] for row in table] == stdin.splitlines()
+    ok(run("langid", write(tmp_path / "a", *LINES), "-o", tmp_path / "b", "--lid", "heliport"))
+    assert (tmp_path / "b").read_text("utf-8").startswith("fra_Latn\t1.000\t")
+    fails(run("langid", "--lid", "none", stdin=stdin), 2, "tells no languages")

@@ -1,0 +1,289 @@
+"""Documents to sentences: every kind of input, every reason, and the same bytes however it is run."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.stages.split import inputs as reading
+from mexma_cli.stages.split.chunk import ChunkWorker, SplitSettings
+from mexma_cli.stages.split.inputs import Reading, find_inputs
+from mexma_cli.stages.split.split import SplitOutputs, SplitReport, split
+from mexma_cli.text.rules import chosen_limits
+
+SPANISH = (Path(__file__).parents[3] / "examples" / "spa-eng" / "spa.txt").read_text("utf-8").splitlines()
+ONE, TWO = "Il est venu dans la maison de ma mère.", "Où se trouve la gare la plus proche ?"
+RULES = ("sentence", "language", "text", "duplicate")
+
+
+def run(
+    *paths: Path,
+    to: Path,
+    language: str = "fra_Latn",
+    workers: int = 1,
+    on: tuple[str, ...] = (),
+    off: tuple[str, ...] = (),
+    **how: str,
+) -> SplitReport:
+    fields = how.pop("fields", "text id").split()
+    settings = SplitSettings(
+        language, chosen_limits(on, off, RULES), fields=(fields[0], fields[1]), rejects=True
+    )
+    outputs = SplitOutputs(to, to.with_name("rejects.tsv"))
+    found = find_inputs([str(path) for path in paths], language)
+    return split(found, Reading(language, **how), settings, outputs, workers)  # type: ignore[arg-type]
+
+
+def rows(path: Path) -> list[list[str]]:
+    return [line.split("\t") for line in path.read_text("utf-8").splitlines()]
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out" / "fra.txt"
+
+
+def test_spans_are_places_in_the_document(tmp_path: Path, out: Path) -> None:
+    document = f"  {ONE}  Elle\u00a0a   vendu sa maison.\t{TWO}"
+    (tmp_path / "a.txt").write_text(f"{document}\n{TWO}x\n", "utf-8")
+    report = run(tmp_path / "a.txt", to=out)
+    sentences = out.read_text("utf-8").splitlines()
+    assert sentences == [ONE, "Elle a vendu sa maison.", TWO, f"{TWO}x"]
+    places = rows(out.with_name("fra.docs"))
+    assert [place[0] for place in places] == ["1", "1", "1", "2"]
+    for sentence, (_, start, end) in zip(sentences[:3], places[:3], strict=True):
+        assert " ".join(document[int(start) : int(end)].split()) == sentence
+    assert (report.documents, report.sentences, report.kept, report.dropped) == (2, 4, 4, {})
+    assert json.loads(out.with_name("fra.report.json").read_text())["sentences"]["kept"] == 4
+    assert sorted(path.name for path in out.parent.iterdir()) == [
+        "fra.docs",
+        "fra.report.json",
+        "fra.txt",
+        "rejects.tsv",
+    ]
+
+
+def test_what_a_document_is(tmp_path: Path, out: Path) -> None:
+    text = tmp_path / "a.txt"
+    text.write_text(f"\n{ONE}\n{TWO}\n\n \nElle a vendu sa maison.\n", "utf-8")
+    wanted = {"line": ["2", "3", "6"], "blank": ["2", "2", "6"], "file": ["a.txt"] * 3}
+    for unit, names in wanted.items():
+        run(text, to=out, unit=unit)
+        assert [row[0] for row in rows(out.with_name("fra.docs"))] == names, unit
+
+
+def test_folders_compressions_and_names(tmp_path: Path, out: Path) -> None:
+    folder = tmp_path / "in"
+    (folder / "b" / ".hidden").mkdir(parents=True)
+    (folder / "b" / ".hidden" / "x.txt").write_text("Il ne faut pas lire ceci.\n")
+    (folder / "picture.npy").write_bytes(b"x")
+    packers = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.compress}
+    for number, (ending, pack) in enumerate(packers.items()):
+        line = f"Elle a vendu sa maison il y a {number + 2} ans.\n"
+        (folder / "b" / f"{ending}.txt.{ending}").write_bytes(pack(line.encode()))
+    (folder / "doc.en-fr.fr").write_text("Mon frère travaille ici.\n", "utf-8")
+    (folder / "doc.en-fr.en").write_text("My brother works here.\n")
+    report = run(folder, to=out)
+    names = [row[0] for row in rows(out.with_name("fra.docs"))]
+    assert names == ["b/bz2.txt:1", "b/gz.txt:1", "b/xz.txt:1", "b/zst.txt:1", "doc.en-fr.fr:1"]
+    assert report.passed_over == {"no text, as their names say": 1, "other sides of Moses pairs": 1}
+    run(Path(f"{folder}/b/*.gz"), to=out)
+    assert [row[0] for row in rows(out.with_name("fra.docs"))] == ["1"]
+
+
+def test_jsonl_and_tmx(tmp_path: Path, out: Path) -> None:
+    lines = [{"url": "u1", "body": ONE}, {"body": TWO, "url": None}, {"url": "u3"}, 7]
+    text = "".join(f"{json.dumps(line)}\n" for line in lines) + "{broken\n" + '{"body": "\\ud800 non"}\n'
+    (tmp_path / "a.jsonl").write_text(text)
+    report = run(tmp_path / "a.jsonl", to=out, fields="body url")
+    assert [row[0] for row in rows(out.with_name("fra.docs"))] == ["u1", "2", "6"]
+    assert report.documents_dropped == {"malformed": 3}
+    units = "".join(
+        f'<tu><tuv xml:lang="{code}"><seg>{text}</seg></tuv><tuv xml:lang="en"><seg>x</seg></tuv></tu>'
+        for code, text in (("fr", ONE), ("fr", TWO))
+    )
+    header = '<header srclang="fr"/>'
+    (tmp_path / "a.tmx").write_text(
+        f'<?xml version="1.0"?><tmx version="1.4">{header}<body>{units}</body></tmx>'
+    )
+    run(tmp_path / "a.tmx", to=out)
+    assert out.read_text("utf-8").splitlines() == [ONE, TWO]
+
+
+def test_pages_and_warc(tmp_path: Path, out: Path) -> None:
+    pytest.importorskip("fastwarc")
+    pytest.importorskip("trafilatura")
+    paragraphs = "".join(f"<p>{ONE[:-1]} numéro {number}, et {TWO}</p>" for number in range(9))
+    page = f"<html><body><nav>Accueil</nav><article>{paragraphs}</article></body></html>".encode()
+    (tmp_path / "a.html").write_bytes(page)
+    run(tmp_path / "a.html", to=out)
+    assert out.read_text("utf-8").startswith(ONE[:-1]) and "Accueil" not in out.read_text("utf-8")
+
+    def record(kind: str) -> bytes:
+        body = (
+            f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(page)}\r\n\r\n".encode() + page
+        )
+        kinds = "WARC-Type: response\r\nContent-Type: application/http; msgtype=response"
+        head = f"{kinds}\r\nWARC-Target-URI: http://x/{kind}\r\nContent-Length: {len(body)}"
+        dates = "WARC-Record-ID: <urn:uuid:0>\r\nWARC-Date: 2024-01-01T00:00:00Z"
+        return f"WARC/1.0\r\n{head}\r\n{dates}\r\n\r\n".encode() + body + b"\r\n\r\n"
+
+    warc = record("text/html") + record("image/png")
+    (tmp_path / "a.warc.gz").write_bytes(gzip.compress(warc))
+    report = run(tmp_path / "a.warc.gz", to=out)
+    assert {row[0] for row in rows(out.with_name("fra.docs"))} == {"http://x/text/html"}
+    assert report.passed_over == {"responses that are no HTML": 1}
+    for name, content in {"a.warc": warc[:-300], "b.warc.gz": gzip.compress(warc)[:-30]}.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(MexmaError, match="cut short"):
+            run(tmp_path / name, to=out)
+
+
+def test_every_drop_has_its_reason(tmp_path: Path, out: Path) -> None:
+    menu = "Accueil du site et plan du site."
+    lines = [
+        (ONE, None),
+        (ONE, "duplicate"),
+        ("Er kam gestern in das Haus meiner Mutter.", "language"),
+        ("12 345 678 910 11", "digits"),
+        ("Он пришёл в дом моей матери.", "script"),
+        ("Il est <b>venu</b> dans la maison.", "html"),
+        ("a", "short"),
+        *[(menu, "boilerplate")] * 4,
+        ("Il est venu dans la maison de ma mère, Jean.", None),
+    ]
+    (tmp_path / "a.txt").write_text("".join(f"{line}\n" for line, _ in lines), "utf-8")
+    report = run(tmp_path / "a.txt", to=out, on=("boilerplate=3",))
+    rejects = rows(out.with_name("rejects.tsv"))
+    assert [(row[1], row[0], row[4]) for row in rejects] == [
+        (str(number), reason, line) for number, (line, reason) in enumerate(lines, 1) if reason
+    ]
+    assert sum(report.dropped.values()) == len(rejects) and report.kept == 2
+    near = run(tmp_path / "a.txt", to=out, on=("near-duplicate=0.6",))
+    assert near.dropped["near-duplicate"] == 1
+    everything = run(tmp_path / "a.txt", to=out, off=("all",))
+    assert everything.kept == len(lines)
+
+
+def test_short_lines_take_their_documents_vote(tmp_path: Path, out: Path) -> None:
+    (tmp_path / "a.txt").write_text(
+        f"{ONE}\n{TWO}\nMerci, Karl!\n\nEr kam in das Haus. Danke, Jean.\n", "utf-8"
+    )
+    run(tmp_path / "a.txt", to=out, unit="blank")
+    assert out.read_text("utf-8").splitlines() == [ONE, TWO, "Merci, Karl!"]
+
+
+def test_broken_files_are_counted_or_refused(
+    tmp_path: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "LONGEST", 1000)
+    broken = "été".encode("latin-1") + b"\n"
+    text = f"\ufeff{ONE}\n".encode() + broken + b"a\0b\n" + b"x" * 5000 + b"\n\n" + f"{TWO}\n".encode()
+    (tmp_path / "a.txt").write_bytes(text)
+    report = run(tmp_path / "a.txt", to=out)
+    assert out.read_text("utf-8").splitlines() == [ONE, TWO]
+    assert report.documents_dropped == {"not UTF-8": 1, "too long": 1, "empty": 1}
+    assert report.repaired == {"control": 1} and report.dropped == {"short": 1}
+    places = [row[:2] for row in rows(out.with_name("rejects.tsv"))]
+    assert places == [["not UTF-8", "2"], ["short", "3"], ["too long", "4"], ["empty", "5"]]
+    run(tmp_path / "a.txt", to=out, unit="blank")
+    assert out.read_text("utf-8").splitlines() == [TWO]
+    refused = {
+        "empty.txt": (b"", "no documents"),
+        "cut.txt.gz": (gzip.compress(text * 50)[:-20], "cut short"),
+        "wide.txt": (ONE.encode("utf-16"), "UTF-16"),
+        "none.txt": (None, "no such file"),
+    }
+    for name, (content, message) in refused.items():
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+        with pytest.raises(MexmaError, match=message):
+            run(tmp_path / name, to=tmp_path / f"{name}.out")
+        assert not (tmp_path / f"{name}.out").exists()
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "spa.report.json"}
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A text of several chunks."""
+    monkeypatch.setattr(reading, "CHUNK", 8 << 10)
+    lines = [" ".join(SPANISH[start : start + 3]) for start in range(0, 900, 3)]
+    (tmp_path / "spa.in").write_text("\n".join(lines + lines[:40]), "utf-8")
+    return tmp_path / "spa.in"
+
+
+def test_several_processes_give_the_same_bytes(corpus: Path, tmp_path: Path) -> None:
+    for workers in (1, 2):
+        run(corpus, to=tmp_path / str(workers) / "spa.txt.zst", language="spa_Latn", workers=workers)
+    assert everything(tmp_path / "1") == everything(tmp_path / "2")
+
+
+def test_a_killed_run_ends_with_the_same_bytes(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(corpus, to=tmp_path / "whole" / "spa.txt", language="spa_Latn")
+    whole, work, done = everything(tmp_path / "whole"), ChunkWorker.work, []
+
+    def until_killed(worker: ChunkWorker, chunk: reading.Chunk) -> object:
+        if len(done) == 4:
+            raise KeyboardInterrupt
+        done.append(chunk.number)
+        return work(worker, chunk)
+
+    target = tmp_path / "killed" / "spa.txt"
+    monkeypatch.setattr(ChunkWorker, "work", until_killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(corpus, to=target, language="spa_Latn")
+    assert [path.name for path in target.parent.iterdir()] == ["spa.txt.partial"]
+    half = (target.parent / "spa.txt.partial" / "0000002.npz").read_bytes()
+    (target.parent / "spa.txt.partial" / "0000002.npz").write_bytes(half[:100])
+    done.clear()
+
+    def counted(worker: ChunkWorker, chunk: reading.Chunk) -> object:
+        done.append(chunk.number)
+        return work(worker, chunk)
+
+    monkeypatch.setattr(ChunkWorker, "work", counted)
+    run(corpus, to=target, language="spa_Latn")
+    assert done[0] == 2 and done[1] == 4, "the damaged one, and those that were not done"
+    assert everything(tmp_path / "killed") == whole
+
+
+def test_other_text_or_settings_are_not_taken_over(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, target = ChunkWorker.work, tmp_path / "out" / "spa.txt"
+
+    def killed(worker: ChunkWorker, chunk: reading.Chunk) -> object:
+        if chunk.number == 2:
+            raise KeyboardInterrupt
+        return work(worker, chunk)
+
+    for off in ((), ("short",)):
+        monkeypatch.setattr(ChunkWorker, "work", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(corpus, to=target, language="spa_Latn")
+        monkeypatch.setattr(ChunkWorker, "work", work)
+        corpus.write_text("Una casa muy grande.\n" + corpus.read_text("utf-8"), "utf-8")
+        run(corpus, to=target, language="spa_Latn", off=off)
+        run(corpus, to=tmp_path / "whole" / "spa.txt", language="spa_Latn", off=off)
+        assert everything(target.parent) == everything(tmp_path / "whole")
+
+
+def test_languages_that_nobody_knows_are_refused_before_the_work(tmp_path: Path, out: Path) -> None:
+    (tmp_path / "a.txt").write_text(f"{ONE}\n", "utf-8")
+    with pytest.raises(MexmaError, match="does not know wol_Latn"):
+        run(tmp_path / "a.txt", to=out, language="wol_Latn")
+    assert run(tmp_path / "a.txt", to=out, language="wol_Latn", off=("language",)).kept == 1
+    assert run(tmp_path / "a.txt", to=out, language="und").kept == 1
