@@ -1,7 +1,8 @@
 """Files on disk: written whole or not at all, manifests, checksums, and one writer at a time.
 
-A file is written aside, flushed to the disk and renamed, so that nothing half-written is ever found under
-its final name. Manifests hold no time and no host, so equal runs give equal bytes.
+Whatever is not finished lies in a `workplace`, a folder beside the output that has a mark of ours in it. When
+all is on the disk it gets its final name, so that nothing half-written is ever found there, and only what is
+in such a folder is ever removed. Manifests hold no time and no host, so equal runs give equal bytes.
 """
 
 from __future__ import annotations
@@ -9,16 +10,14 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
-import glob
 import json
 import logging
 import os
 import re
-import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -33,8 +32,24 @@ Model = TypeVar("Model", bound=BaseModel)
 
 MANIFEST = "manifest.json"
 """In a finished store or folder of prepared pairs; written last."""
+PROGRESS = "progress.json"
+"""In the workplace of an output, where the same command can go on."""
+MARK = ".mexma"
+"""In every workplace, from first to last."""
 STORES = {".emb": "embeddings", ".knn": "neighbours"}
 """The ending of a store's folder, and the kind that its manifest states."""
+_BEFORE = "before"
+"""In a workplace: what had the output's name, where two names cannot be swapped in one step."""
+WORK = rf"(?:{re.escape(MARK)}|{_BEFORE})"
+_INSIDE = (
+    rf"{WORK}|progress\.json(?:\.partial(?:/{WORK}|/progress\.json)?)?|found\.keys|lists-[ab]\.keys"
+    r"|index-[xy]-(?:trained|[0-9]+)\.(?:faiss|new)|alignments\.bin"
+    rf"|document-pairs\.npy(?:\.partial(?:/{WORK}|/document-pairs\.npy)?)?"
+)
+"""What lies in workplaces beside the output that is to be; most of it is of `store.journal`."""
+_OF_SYSTEMS = re.compile(r"(?:.*/)?(?:\.DS_Store|\._[^/]*|Thumbs\.db|desktop\.ini|\.nfs[0-9a-f]+)")
+"""Files that file managers and NFS put beside any file."""
+Names = Collection[str] | re.Pattern[str]
 _NO_SPACE = {errno.ENOSPC: "no space left on the disk", errno.EDQUOT: "the disk quota is used up"}
 _NO_LOCKS = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS}
 
@@ -42,6 +57,14 @@ _NO_LOCKS = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS}
 def behind_link(path: Path) -> Path:
     """The path itself, or the file that a link leads to: writing there leaves the link a link."""
     return path.resolve() if path.is_symlink() else path
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those that it is in, unless it is there: after a power cut it still is."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        fsync_folder(folder.parent)
 
 
 def make_parent(path: Path) -> None:
@@ -54,7 +77,7 @@ def make_parent(path: Path) -> None:
     folder = behind_link(path).parent
     hint = "name another output"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     except OSError as error:
         raise MexmaError(f"{folder}: the folder cannot be made: {error.strerror}", hint) from None
     try:
@@ -98,10 +121,118 @@ def kind_of(folder: Path) -> Any:
     return content.get("kind") if isinstance(content, dict) else None
 
 
-def aside(path: Path) -> Path:
-    """Where a file or folder is written before it gets its name."""
-    path = behind_link(path)
-    return path.with_name(f"{path.name}.tmp-{os.getpid()}")
+def partial(final: Path) -> Path:
+    """The folder that is the `workplace` of an output: ``NAME.partial``."""
+    final = behind_link(final)
+    return final.parent / f"{final.name}.partial"
+
+
+def in_work(final: Path) -> Path:
+    """Where an output is made, in its `workplace`."""
+    return partial(final) / behind_link(final).name
+
+
+@contextmanager
+def workplace(final: Path) -> Iterator[Path]:
+    """Hold the folder in which an output is made against other processes, for as long as the block runs.
+
+    It is empty at first, but where it has a `PROGRESS`: then it is as an earlier run left it. At the end it
+    goes, but where it has a `PROGRESS`: then it stays for the next run.
+
+    Yields:
+        `in_work` of the output: a file or folder to make there, and to `commit`.
+
+    Raises:
+        MexmaError: Another process has it, the disk is full, or it holds something that is not ours.
+    """
+    folder = partial(final)
+    with suppress(FileExistsError), no_space_as_message(final):
+        folder.mkdir()
+    if not folder.is_dir() or folder.is_symlink():
+        raise _not_ours(folder, "is no folder")
+    with only_writer(folder):
+        inside = {path.name for path in folder.iterdir()}
+        if inside and MARK not in inside:
+            raise _not_ours(folder, f"holds {min(inside)}")
+        check_own(folder, re.compile(rf"{re.escape(in_work(final).name)}(?:/.*)?|{_INSIDE}", re.DOTALL))
+        try:
+            with no_space_as_message(final):
+                (folder / MARK).touch()
+            if (before := folder / _BEFORE).exists() and not os.path.lexists(behind_link(final)):
+                before.rename(behind_link(final))  # a run was killed between two names
+            if PROGRESS not in inside:
+                remove(folder, but=(MARK,))
+            yield in_work(final)
+        finally:
+            if not (folder / PROGRESS).is_file():
+                remove(folder)
+
+
+def _not_ours(folder: Path, why: str) -> MexmaError:
+    return MexmaError(
+        f"{folder} has the name of an unfinished output of mexma, and {why}",
+        "name another output, or move that away",
+    )
+
+
+def clear(final: Path) -> None:
+    """Remove the workplace of an output that is finished: a run was killed when it had done its work."""
+    if (partial(final) / MARK).is_file():
+        with workplace(final):
+            (partial(final) / PROGRESS).unlink(missing_ok=True)
+
+
+def clear_all(*folders: Path) -> None:
+    """Remove the workplaces in folders that killed runs left, but those with which another run can go on."""
+    for left in [left for folder in folders for left in folder.glob("*.partial")]:
+        if (left / MARK).is_file() and not (left / PROGRESS).exists():
+            with suppress(MexmaError), workplace(left.with_suffix("")):
+                pass
+
+
+def remove(path: Path, but: Collection[str] = ()) -> None:
+    """Remove a file or folder of ours, or what is in a folder `but` for some names: the mark last.
+
+    An error is no more than a warning: what is left goes when the same output is made again.
+    """
+    try:
+        try:
+            _remove(path, but)
+        except BaseException:  # also a signal: the rest of it goes now
+            _remove(path, but)
+            raise
+    except OSError as error:
+        if os.path.lexists(path):
+            log.warning("warning: %s cannot be removed: %s", path, error.strerror)
+
+
+def _remove(path: Path, but: Collection[str]) -> None:
+    if not path.is_dir() or path.is_symlink():
+        path.unlink(missing_ok=True)
+        return
+    for inside in sorted(path.iterdir(), key=lambda inside: inside.name == MARK):
+        if inside.name not in but:
+            _remove(inside, ())
+    if not but:
+        path.rmdir()
+
+
+def check_own(folder: Path, names: Names) -> None:
+    """Refuse to replace a folder that holds other files than those that we write there.
+
+    Args:
+        names: Of all these, below the folder, or a pattern.
+
+    Raises:
+        MexmaError: Naming one that would be lost.
+    """
+    inside = {str(path.relative_to(folder)) for path in folder.rglob("*")}
+    ours = filter(names.fullmatch, inside) if isinstance(names, re.Pattern) else names
+    if foreign := {name for name in inside.difference(ours) if not _OF_SYSTEMS.fullmatch(name)}:
+        raise MexmaError(
+            f"{folder} also holds {min(foreign)}, which would be lost",
+            "move that away, or name another output",
+        )
 
 
 def is_special(path: Path) -> bool:
@@ -126,18 +257,11 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         with no_space_as_message(path), path.open("wb") as file:
             yield file
         return
-    final = path.resolve()
-    part = aside(final)
-    with no_space_as_message(path):
-        try:
-            with part.open("wb") as file:
-                yield file
-                fsync_file(file)
-            part.replace(final)
-            fsync_folder(final.parent)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
+    with no_space_as_message(path), workplace(path) as part:
+        with part.open("wb") as file:
+            yield file
+            fsync_file(file)
+        commit(path)
 
 
 @contextmanager
@@ -154,7 +278,7 @@ def no_space_as_message(path: Path) -> Iterator[None]:
         ) from error
 
 
-def fsync_file(file: IO[bytes]) -> None:
+def fsync_file(file: IO[Any]) -> None:
     """Bring what was written to an open file to the disk."""
     file.flush()
     os.fsync(file.fileno())
@@ -227,59 +351,55 @@ def fingerprint(settings: Any) -> str:
     return xxhash.xxh3_128_hexdigest(text.encode("utf-8", "backslashreplace"))  # as in write_json_atomic
 
 
-def commit_folder(part: Path, final: Path) -> None:
-    """Give a finished folder its name, then remove the one that had it before. A link stays a link."""
-    final = behind_link(final)
-    for folder, _, _ in os.walk(part):
-        fsync_folder(Path(folder))  # else a power cut can bring back what was removed in it
-    old = replaced_name(final)
-    if final.exists() and _exchange(part, final):
-        part.replace(old)
-    else:
-        if final.exists():
-            final.replace(old)
+def commit(*finals: Path, own: Names | None = None) -> None:
+    """Give what was made in workplaces its final names: all of it or, after an error, none.
+
+    Files have to be on the disk already. What had the names before goes with the workplaces.
+
+    Args:
+        own: As for `check_own`, of folders that are replaced.
+
+    Raises:
+        MexmaError: As `check_own`.
+    """
+    finals = tuple(map(behind_link, finals))
+    if own is not None:
+        for final in finals:
+            check_own(final, own)
+    made = [in_work(final).stat() for final in finals]
+    try:
+        for final in finals:
+            for folder, _, _ in os.walk(in_work(final)):
+                fsync_folder(Path(folder))  # else a power cut can bring back what was removed in it
+            _take_name(in_work(final), final)
+        for parent in {final.parent for final in finals}:
+            fsync_folder(parent)
+    except BaseException:
+        for final, new in zip(finals, made, strict=True):
+            if final.exists() and os.path.samestat(final.stat(), new):
+                if in_work(final).exists():
+                    _take_name(in_work(final), final)
+                else:
+                    final.rename(in_work(final))
+        raise
+
+
+def _take_name(new: Path, final: Path) -> None:
+    """Rename `new`; what has the name `final` gets the name of `new`."""
+    if not os.path.lexists(final):
+        new.rename(final)
+    elif not _exchange(new, final):
+        before = new.with_name(_BEFORE)
         try:
-            part.replace(final)
+            os.link(final, before)  # a file: its name is never missing
         except OSError:
-            if old.exists():
-                old.replace(final)
+            final.rename(before)
+        try:
+            new.replace(final)
+        except OSError:
+            before.replace(final)
             raise
-    fsync_folder(final.parent)
-    remove_replaced(final)
-
-
-def replaced_name(final: Path) -> Path:
-    """The name that a file or folder gets before it is removed: one that no user gives to a copy."""
-    number = os.getpid()
-    while os.path.lexists(name := final.with_name(f"{final.name}.replaced-{number}")):
-        number += 1  # in a container a killed run may have had the same one
-    return name
-
-
-def replaced(final: Path) -> list[Path]:
-    """What was replaced under this name and is not removed yet, also by killed runs."""
-    return _of_processes(final, "replaced")
-
-
-def left_aside(final: Path) -> list[Path]:
-    """What is being written `aside` for this name, or was when a run was killed."""
-    return _of_processes(final, "tmp")
-
-
-def _of_processes(final: Path, what: str) -> list[Path]:
-    final = behind_link(final)
-    ours = re.compile(re.escape(f"{final.name}.{what}-") + "[0-9]+")
-    there = final.parent.glob(f"{glob.escape(final.name)}.{what}-*")
-    return [path for path in there if ours.fullmatch(path.name)]
-
-
-def remove_replaced(final: Path) -> None:
-    """Remove what was replaced under this name."""
-    for gone in replaced(final):
-        if gone.is_dir() and not gone.is_symlink():
-            shutil.rmtree(gone)
-        else:
-            gone.unlink()
+        before.rename(new)
 
 
 def _exchange(one: Path, other: Path) -> bool:

@@ -16,7 +16,17 @@ from pydantic import BaseModel
 
 from mexma_cli import files as manifest
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import commit_folder, make_parent, only_writer, read_json, whole_file, write_json_atomic
+from mexma_cli.files import (
+    clear,
+    clear_all,
+    commit,
+    make_parent,
+    only_writer,
+    read_json,
+    whole_file,
+    workplace,
+    write_json_atomic,
+)
 from mexma_cli.store import arrays
 from mexma_cli.store.arrays import ArrayWriter
 from tests.stores import full_disk
@@ -161,39 +171,110 @@ def test_a_folder_that_is_only_called_like_a_store_is_not_looked_for_above(
     make_parent(Path("b.emb"))
 
 
-def test_commit_folder_removes_what_was_replaced_and_no_copy_of_the_users(tmp_path: Path) -> None:
-    for name in (
-        "new",
-        "final",
-        "final.old-backup",
-        "final.old-1",
-        "final.replaced-by-me",
-        "final.replaced-7",
-    ):
-        (tmp_path / name).mkdir()
-    commit_folder(tmp_path / "new", tmp_path / "final")
-    left = {"final", "final.old-backup", "final.old-1", "final.replaced-by-me"}
-    assert {path.name for path in tmp_path.iterdir()} == left
+def make(final: Path, text: str) -> None:
+    """A folder with a file in it, by way of its workplace."""
+    with workplace(final) as part:
+        part.mkdir()
+        (part / "file").write_text(text)
+        commit(final, own={"file"})
 
 
-def test_commit_folder_leaves_a_link_a_link(tmp_path: Path) -> None:
-    for name in ("disk/new", "disk/final", "disk/final.replaced-7"):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "link").symlink_to(Path("disk", "final"))
-    (tmp_path / "disk" / "new" / "file").write_text("new")
-    commit_folder(tmp_path / "disk" / "new", tmp_path / "link")
+@pytest.mark.parametrize("swaps", [True, False])
+def test_a_folder_gets_its_name_in_place_of_another(
+    swaps: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not swaps:
+        monkeypatch.setattr(manifest, "_exchange", lambda *_: False)
+    for text in ("old", "new"):
+        make(tmp_path / "final", text)
+        assert (tmp_path / "final" / "file").read_text() == text
+    assert [path.name for path in tmp_path.iterdir()] == ["final"]
+
+
+def test_a_folder_behind_a_link_is_replaced_there(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(Path("disk", "final"))  # not there yet
+    for text in ("old", "new"):
+        make(tmp_path / "link", text)
     assert (tmp_path / "link").is_symlink() and (tmp_path / "link" / "file").read_text() == "new"
     assert [path.name for path in (tmp_path / "disk").iterdir()] == ["final"]
 
 
-def test_commit_folder_after_a_killed_run_with_the_same_process_number(tmp_path: Path) -> None:
-    left = tmp_path / f"final.replaced-{os.getpid()}"
-    for path in (tmp_path / "new", tmp_path / "final", left):
-        path.mkdir()
-        (path / "file").write_text(path.name)
-    commit_folder(tmp_path / "new", tmp_path / "final")
-    assert (tmp_path / "final" / "file").read_text() == "new"
+@pytest.mark.parametrize("swaps", [True, False])
+@pytest.mark.parametrize("failing", ["fsync_folder", "_take_name"])
+def test_after_an_error_the_old_folder_stands(
+    failing: str, swaps: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path / "final", "old")
+    if not swaps:
+        monkeypatch.setattr(manifest, "_exchange", lambda *_: False)
+    works = getattr(manifest, failing)
+
+    def fails_once(*paths: Path) -> None:
+        works(*paths)
+        if failing == "_take_name" or paths == (tmp_path,):
+            monkeypatch.setattr(manifest, failing, works)
+            raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(manifest, failing, fails_once)
+    with pytest.raises(OSError, match="broken"):
+        make(tmp_path / "final", "new")
+    assert (tmp_path / "final" / "file").read_text() == "old"
+    with pytest.raises(OSError, match="broken"):
+        monkeypatch.setattr(manifest, failing, fails_once)
+        make(tmp_path / "other", "new")
     assert [path.name for path in tmp_path.iterdir()] == ["final"]
+
+
+def test_a_folder_with_a_file_of_the_users_is_not_replaced(tmp_path: Path) -> None:
+    make(tmp_path / "final", "old")
+    for name in ("notes.txt", ".DS_Store"):
+        (tmp_path / "final" / name).write_text("mine")
+    with pytest.raises(MexmaError, match=r"final also holds notes\.txt, which would be lost"):
+        make(tmp_path / "final", "new")
+    (tmp_path / "final" / "notes.txt").unlink()
+    make(tmp_path / "final", "new")
+    assert [path.name for path in (tmp_path / "final").iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    "name", [".partial", ".partial/notes.txt", ".partial/final", ".partial/progress.json"]
+)
+def test_a_workplace_without_our_mark_stays(name: str, tmp_path: Path) -> None:
+    theirs = tmp_path / f"final{name}"
+    theirs.parent.mkdir(exist_ok=True)
+    theirs.write_text("mine")
+    with pytest.raises(MexmaError, match="has the name of an unfinished output of mexma, and"):
+        make(tmp_path / "final", "new")
+    clear(tmp_path / "final")
+    clear_all(tmp_path)
+    assert theirs.read_text() == "mine" and not (tmp_path / "final").exists()
+
+
+def test_what_a_killed_run_left_in_a_workplace_goes_and_nothing_else(tmp_path: Path) -> None:
+    left = tmp_path / "final.partial"
+    for path in (left / ".mexma", left / "final" / "file", tmp_path / "other.partial" / "notes.txt"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("half")
+    make(tmp_path / "final", "new")
+    assert (tmp_path / "final" / "file").read_text() == "new"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["final", "other.partial"]
+
+
+def test_with_progress_a_workplace_stays_for_the_next_run(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), workplace(tmp_path / "final") as part:
+        part.write_text("half")
+        (part.parent / "progress.json").write_text("{}")
+        _ = 1 // 0
+    clear_all(tmp_path)
+    with workplace(tmp_path / "final") as part:
+        assert part.read_text() == "half"
+    (part.parent / "notes.txt").write_text("mine")
+    with pytest.raises(MexmaError, match=r"also holds notes\.txt"):
+        make(tmp_path / "final", "new")
+    (part.parent / "notes.txt").unlink()
+    clear(tmp_path / "final")
+    assert not list(tmp_path.iterdir())
 
 
 def test_one_writer_at_a_time(tmp_path: Path) -> None:

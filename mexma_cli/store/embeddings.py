@@ -2,14 +2,14 @@
 
 ``manifest.json`` says all about it and is written last; ``vectors-00000.npy`` are plain NumPy arrays
 (``np.load(..., mmap_mode="r")``); ``lines-00000.txt.zst`` are the sentences of the same rows. Until it is
-finished the folder is called ``NAME.emb.partial/`` and has a ``progress.json`` in place of the manifest.
+finished it lies in ``NAME.emb.partial/``, with a ``progress.json`` beside it in place of the manifest.
 """
 
 from __future__ import annotations
 
 from mexma_cli.store.layout import EmbeddingManifest, EmbeddingSettings, Source
 from mexma_cli.store.reader import EmbeddingStore, StorePair
-from mexma_cli.store.writer import ROWS_PER_SHARD, EmbeddingWriter
+from mexma_cli.store.writer import ROWS_PER_SHARD, EmbeddingWriter, made_already
 
 __all__ = [
     "ROWS_PER_SHARD",
@@ -19,4 +19,5 @@ __all__ = [
     "EmbeddingWriter",
     "Source",
     "StorePair",
+    "made_already",
 ]

@@ -9,7 +9,6 @@ reason it is removed first.
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,8 +20,18 @@ import xxhash
 from pydantic import Field
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import fingerprint, fsync_file, no_space_as_message, read_manifest, write_json_atomic
-from mexma_cli.store.layout import PROGRESS, Frozen, partial, unfinished
+from mexma_cli.files import (
+    PROGRESS,
+    fingerprint,
+    fsync_file,
+    is_special,
+    no_space_as_message,
+    partial,
+    read_manifest,
+    remove,
+    write_json_atomic,
+)
+from mexma_cli.store.layout import Frozen
 
 log = logging.getLogger(__name__)
 
@@ -69,32 +78,28 @@ Kept = TypeVar("Kept", bound=Begun)
 
 @contextmanager
 def kept_beside(output: Path | None, begin: Callable[[Path], Kept]) -> Iterator[Kept | None]:
-    """What a run keeps in a folder beside an output, ``OUTPUT.partial``, which goes when the block ends well.
+    """What a run keeps in the workplace of an output, which is held; it stays if the block does not end well.
 
-    Where the block does not, the folder stays if there is something in it. None for stdout and devices.
+    None for stdout and devices.
 
     Args:
         begin: Makes or opens it in the folder.
 
     Raises:
-        MexmaError: Another process has the folder; or as `begin`.
+        MexmaError: As `begin`.
     """
-    if output is None or (output.exists() and not output.is_file()):
+    if output is None or is_special(output):
         yield None
         return
     folder = partial(output)
-    with unfinished(folder):
-        kept = begin(folder)
-        try:
-            yield kept
-        except BaseException:
-            if kept.begun:
-                log.info("what was found so far is kept in %s; the same command goes on there", folder)
-            else:
-                shutil.rmtree(folder, ignore_errors=True)
-            raise
-        (folder / PROGRESS).unlink(missing_ok=True)  # it would go on with files that are gone
-        shutil.rmtree(folder, ignore_errors=True)
+    kept = begin(folder)
+    try:
+        yield kept
+    except BaseException:
+        if kept.begun:
+            log.info("what was found so far is kept in %s; the same command goes on there", folder)
+        raise
+    remove(folder / PROGRESS)
 
 
 class FileJournal:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,34 +11,19 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 from pydantic_core import PydanticCustomError
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import (
-    MANIFEST,
-    behind_link,
-    fingerprint,
-    no_space_as_message,
-    only_writer,
-    read_manifest,
-)
+from mexma_cli.files import MANIFEST, WORK, Names, check_own, fingerprint, read_manifest, remove
 from mexma_cli.store.arrays import check_is_file, file_size
 from mexma_cli.text.names import OTHER_FORMATS
 
 FORMAT_VERSION = 2
 """2: several sources, parts of a text, cleaning and prefix. Stores of version 1 are read as they are."""
-PROGRESS = "progress.json"
 StoreType = Literal["float16", "float32"]
 AGAIN = "embed the text again with --overwrite, or fetch the whole file"
 """What to do about a damaged store."""
-_NAMES = re.compile(
-    r"(?:vectors-[0-9]{5,}\.npy|lines-[0-9]{5,}\.txt\.zst|(?:manifest|progress)\.json)(?:\.tmp-[0-9]+)?"
-    r"|\.DS_Store|\._.*|Thumbs\.db|desktop\.ini|\.nfs[0-9a-f]+"
-)
-"""A store's files, and files that file managers and NFS put beside any file."""
-
-_UNFINISHED = re.compile(
-    _NAMES.pattern + r"|(?:found|lists-[ab])\.keys|index-[xy]-(?:trained|[0-9]+)\.(?:faiss|new)"
-    r"|(?:forward|backward)-(?:scores|ids)\.npy|alignments\.bin|document-pairs\.npy"
-)
-"""Files in unfinished folders, also those of `store.journal`, `store.neighbours` and `store.alignments`."""
+_NAMES = re.compile(r"vectors-[0-9]{5,}\.npy|lines-[0-9]{5,}\.txt\.zst|manifest\.json")
+"""A store's files."""
+_UNFINISHED = re.compile(_NAMES.pattern + rf"|manifest\.json\.partial(?:/{WORK}|/manifest\.json)?")
+"""Those of one that is being made."""
 
 
 class Frozen(BaseModel):
@@ -241,44 +225,10 @@ def files_of(shard: Shard) -> list[File]:
     return [shard.vectors] if shard.lines is None else [shard.vectors, shard.lines]
 
 
-def partial(path: Path) -> Path:
-    """The name of a store's folder until it is finished."""
-    path = behind_link(path)
-    return _beside(path, path.name + ".partial")
-
-
-@contextmanager
-def unfinished(folder: Path) -> Iterator[None]:
-    """Make a folder named by `partial`, or take the one that is there, and hold it against other processes.
-
-    Raises:
-        MexmaError: Another process writes there, the disk is full, or the folder has other files than a run
-            leaves, and they would be lost.
-    """
-    with no_space_as_message(folder):
-        folder.mkdir(exist_ok=True)
-    with only_writer(folder):
-        foreign = [file.name for file in folder.iterdir() if not _UNFINISHED.fullmatch(file.name)]
-        if foreign:
-            raise MexmaError(
-                f"{folder} has the name of an unfinished output, and it holds {min(foreign)}",
-                "name another output, or move that folder",
-            )
-        yield
-
-
 def part_path(path: Path, number: int, of: int) -> Path:
     """The name of the store of part `number` (from 1) of a text: ``NAME.00003-of-00010.emb``."""
     ending = path.suffix if path.suffix == ".emb" else ""
-    return _beside(path, f"{path.name.removesuffix(ending)}.{number:05d}-of-{of:05d}{ending}")
-
-
-def _beside(path: Path, name: str) -> Path:
-    if str(path) == "-":
-        raise MexmaError("stdout cannot be a store, which is a folder", "name one: -o NAME.emb or NAME.knn")
-    if not path.name:  # . or /
-        raise MexmaError(f"{path} is a folder, not the name of a store", "name another output")
-    return path.with_name(name)
+    return path.parent / f"{path.name.removesuffix(ending)}.{number:05d}-of-{of:05d}{ending}"
 
 
 def part_rows(number: int, of: int, lines: int) -> tuple[int, int]:
@@ -288,22 +238,31 @@ def part_rows(number: int, of: int, lines: int) -> tuple[int, int]:
 
 
 def has_store_files(path: Path) -> bool:
-    """Whether a folder holds vectors or sentences, and all its files are named like those of a store.
+    """Whether a folder holds vectors or sentences; its manifest may be damaged or missing."""
+    names = {file.name for file in path.iterdir()} if path.is_dir() else set()
+    return any(map(_NAMES.fullmatch, names - {MANIFEST}))
 
-    Its manifest may be damaged or missing.
+
+def sweep(part: Path, shards: Sequence[Shard] = ()) -> None:
+    """Make the folder of a store that is not finished, or leave in it only the files of some whole shards.
+
+    Raises:
+        MexmaError: It holds a file that is not ours.
     """
-    names = [file.name for file in path.iterdir()] if path.is_dir() else []
-    return any(name.startswith(("vectors-", "lines-")) for name in names) and all(
-        map(_NAMES.fullmatch, names)
-    )
+    check_own(part, _UNFINISHED)
+    remove(part, but={file.name for shard in shards for file in files_of(shard)})
+    part.mkdir(exist_ok=True)
 
 
 def check_name(path: Path, ending: str) -> None:
     """Refuse a store, which is a folder, that is named like a file of another format, or another store.
 
     Raises:
-        MexmaError: The name has another ending than that of such stores, and one that promises something.
+        MexmaError: The name has another ending than that of such stores, and one that promises something; or
+            it is that of stdout.
     """
+    if str(path) == "-":
+        raise MexmaError("stdout cannot be a store, which is a folder", "name one: -o NAME.emb or NAME.knn")
     if path.suffix.lower() in OTHER_FORMATS - {ending}:
         raise MexmaError(
             f"{path} would be a folder for mexma, not what is known as {path.suffix}",
@@ -315,16 +274,21 @@ def check_replaceable(path: Path, overwrite: bool) -> None:
     """Refuse an output that is there: an embedding store, whole or damaged, unless with `overwrite`.
 
     Raises:
-        MexmaError: A store is there and `overwrite` is not wanted, something else is there, or the name is
-            that of another format.
+        MexmaError: A store is there and `overwrite` is not wanted, something else is there, or the store also
+            holds files that are not its own, or the name is that of another format.
     """
     if not path.exists():
         check_name(path, ".emb")
         return
-    recognised = has_store_files(path)
-    if not (recognised or (path / MANIFEST).is_file()):
+    if not (has_store_files(path) or (path / MANIFEST).is_file()):
         raise MexmaError(f"{path} is there and is no embedding store: not overwritten", "name another output")
     if not overwrite:
         raise MexmaError(f"{path} is there already", "--overwrite makes it anew, or name another output")
-    if not recognised:
-        read_manifest(path / MANIFEST, EmbeddingManifest, FORMAT_VERSION)
+    own: Names = _NAMES
+    try:
+        manifest = read_manifest(path / MANIFEST, EmbeddingManifest, FORMAT_VERSION)
+        own = {MANIFEST, *(file.name for shard in manifest.shards for file in files_of(shard))}
+    except MexmaError:
+        if not has_store_files(path):
+            raise
+    check_own(path, own)

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-import shutil
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import MANIFEST, commit_folder, make_parent, no_space_as_message, write_json_atomic
-from mexma_cli.store.layout import (
+from mexma_cli.files import (
+    MANIFEST,
     PROGRESS,
+    clear,
+    commit,
+    make_parent,
+    no_space_as_message,
+    partial,
+    workplace,
+    write_json_atomic,
+)
+from mexma_cli.store.layout import (
     EmbeddingManifest,
     EmbeddingSettings,
     Shard,
     Source,
     check_replaceable,
     files_of,
-    partial,
-    unfinished,
+    has_store_files,
+    sweep,
 )
 from mexma_cli.store.reader import EmbeddingStore
 from mexma_cli.store.shard import take_over
+
+log = logging.getLogger(__name__)
 
 
 def concatenate(
@@ -49,22 +60,41 @@ def concatenate(
         MexmaError: The output is there, an unfinished one is, another process writes there, a file is
             damaged, a store was made anew meanwhile, or the disk is full.
     """
+    if not overwrite and (done := _made_already(stores, output, sources)) is not None:
+        return done
     check_output(output, overwrite)
     make_parent(output)
-    part = partial(output)
-    with unfinished(part), no_space_as_message(part):
+    with workplace(output) as part, no_space_as_message(part.parent):
+        (part.parent / PROGRESS).unlink(missing_ok=True)
         check_output(output, overwrite)  # another process may have been there meanwhile
-        try:
-            for stray in part.iterdir():
-                stray.unlink()
-            shards = _taken_over(stores, part, on_progress or (lambda done, total: None))
-            manifest = _manifest(stores, shards, sources, argv)
-            write_json_atomic(part / MANIFEST, manifest.model_dump(mode="json"))
-        except BaseException:
-            shutil.rmtree(part)
-            raise
-        commit_folder(part, output)
+        sweep(part)
+        shards = _taken_over(stores, part, on_progress or (lambda done, total: None))
+        manifest = _manifest(stores, shards, sources, argv)
+        write_json_atomic(part / MANIFEST, manifest.model_dump(mode="json"))
+        commit(output)
     return EmbeddingStore.open(output)
+
+
+def _made_already(
+    stores: Sequence[EmbeddingStore], output: Path, sources: Sequence[Source]
+) -> EmbeddingStore | None:
+    """The store at a path, checked, if it was merged of these stores."""
+    if not has_store_files(output) or not (output / MANIFEST).is_file():
+        return None
+    there = EmbeddingStore.open(output)
+    shards = there.manifest.shards
+    same = _manifest(stores, shards, sources, there.manifest.argv) == there.manifest
+    wanted = [_content(shard) for store in stores for shard in store.manifest.shards]
+    if not same or wanted != list(map(_content, shards)):
+        return None
+    there.verify()
+    clear(output)
+    log.info("%s is there already, of the same stores: nothing to do", output)
+    return there
+
+
+def _content(shard: Shard) -> tuple[int, list[str]]:
+    return shard.rows, [file.checksum for file in files_of(shard)]
 
 
 def check_output(output: Path, overwrite: bool) -> None:
@@ -98,7 +128,7 @@ def _taken_over(
 
 
 def _manifest(
-    stores: Sequence[EmbeddingStore], shards: list[Shard], sources: Sequence[Source], argv: Sequence[str]
+    stores: Sequence[EmbeddingStore], shards: Sequence[Shard], sources: Sequence[Source], argv: Sequence[str]
 ) -> EmbeddingManifest:
     first = stores[0].manifest
     settings = EmbeddingSettings.of(first).model_dump(exclude={"source_checksum", "part"})

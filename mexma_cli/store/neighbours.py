@@ -2,13 +2,12 @@
 
 It holds ``forward-scores.npy`` and ``forward-ids.npy`` (rows of the source, pointing into the target),
 ``backward-scores.npy`` and ``backward-ids.npy`` (the other way round) and, written last, ``manifest.json``.
-Until it is finished the folder is called ``NAME.knn.partial/`` and holds the search's journal.
+Until it is finished, ``NAME.knn.partial/`` holds the search's journal.
 """
 
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,19 +19,26 @@ from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import (
     MANIFEST,
+    MARK,
+    PROGRESS,
+    check_own,
     checksum_file,
-    commit_folder,
+    commit,
     fingerprint,
     fsync_file,
+    in_work,
     kind_of,
     make_parent,
     no_space_as_message,
+    partial,
     read_manifest,
+    remove,
+    workplace,
     write_json_atomic,
 )
 from mexma_cli.store.arrays import ArrayWriter, check_content, check_size, file_size, mapped, rows_of
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.layout import PROGRESS, File, Frozen, check_name, files_of, partial, unfinished
+from mexma_cli.store.layout import File, Frozen, check_name, files_of
 
 log = logging.getLogger(__name__)
 
@@ -206,17 +212,17 @@ class NeighbourWriter:
         self.path = Path(path)
         self._overwrite = overwrite
         self.part = partial(self.path)
-        """The folder's name until it is finished."""
-        self._finished = False
+        """Where the journal is."""
         self._stack = ExitStack()
 
     def __enter__(self) -> NeighbourWriter:
         check_replaceable(self.path, self._overwrite)
         make_parent(self.path)
-        self._stack.enter_context(unfinished(self.part))
-        if self._overwrite:
-            for old in self.part.iterdir():
-                old.unlink()
+        with ExitStack() as stack:
+            stack.enter_context(workplace(self.path))
+            if self._overwrite:
+                remove(self.part, but=(MARK,))
+            self._stack = stack.pop_all()
         return self
 
     def finish(
@@ -230,10 +236,13 @@ class NeighbourWriter:
         """
         assert set(arrays) == set(ARRAYS), sorted(arrays)
         assert len(arrays["forward_ids"]) == source.rows and len(arrays["backward_ids"]) == target.rows
-        files = []
+        files, folder = [], in_work(self.path)
         with no_space_as_message(self.part):
+            if folder.exists():
+                remove(folder)
+            folder.mkdir()
             for name, dtype in ARRAYS.items():
-                path, values = self.part / _file(name), arrays[name]
+                path, values = folder / _file(name), arrays[name]
                 with path.open("wb") as file:
                     array = ArrayWriter(file, dtype, values.shape[1])
                     array.write(values)
@@ -250,20 +259,15 @@ class NeighbourWriter:
             tool_version=__version__,
             **facts,
         )
-        strays = set(self.part.iterdir()) - {self.part / file.name for file in files}
-        for stray in sorted(strays, key=lambda path: path.name != PROGRESS):  # the journal, that first
-            stray.unlink()
-        write_json_atomic(self.part / MANIFEST, manifest.model_dump(mode="json"))
-        commit_folder(self.part, self.path)
-        self._finished = True
+        write_json_atomic(folder / MANIFEST, manifest.model_dump(mode="json"))
+        commit(self.path, own=_OWN)
+        for gone in (folder, self.part / PROGRESS):  # in this order: see `kept_already` in stages/knn
+            remove(gone)
         return NeighbourStore.open(self.path)
 
     def __exit__(self, *_: object) -> None:
-        if not self._finished:
-            if (self.part / PROGRESS).is_file():
-                log.info("the neighbours so far are kept in %s; the same command goes on there", self.part)
-            else:
-                shutil.rmtree(self.part, ignore_errors=True)
+        if (self.part / PROGRESS).is_file():
+            log.info("the neighbours so far are kept in %s; the same command goes on there", self.part)
         self._stack.close()
 
 
@@ -282,6 +286,7 @@ def check_replaceable(path: Path, overwrite: bool) -> None:
         )
     if not overwrite:
         raise MexmaError(f"{path} is there already", "--overwrite makes it anew, or name another output")
+    check_own(path, _OWN)
 
 
 def side_of(
@@ -313,6 +318,9 @@ def content_checksum(store: EmbeddingStore) -> str:
 
 def _file(name: str) -> str:
     return name.replace("_", "-") + ".npy"
+
+
+_OWN = {MANIFEST, *map(_file, ARRAYS)}
 
 
 def is_neighbours(folder: Path) -> bool:

@@ -7,7 +7,6 @@ One folder holds ``source.ids.npy`` and ``target.ids.npy`` (all ids one after th
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,13 +18,15 @@ from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import (
     MANIFEST,
-    aside,
+    check_own,
     checksum_file,
-    commit_folder,
+    commit,
     fsync_file,
-    left_aside,
+    in_work,
+    make_folder,
     no_space_as_message,
     read_manifest,
+    workplace,
     write_json_atomic,
 )
 from mexma_cli.store.arrays import ArrayWriter, check_content, check_size, file_size, mapped
@@ -33,6 +34,7 @@ from mexma_cli.store.layout import Frozen
 
 FORMAT_VERSION = 1
 SIDES = ("source", "target")
+_FILES = {f"{side}.{what}.npy" for side in SIDES for what in ("ids", "offsets")}
 _OFFSET = "int64"
 _AGAIN = "run `mexma prepare` again"
 
@@ -74,7 +76,7 @@ class TokenisedPairs:
     def __init__(self, path: Path, manifest: TokenisedPairsManifest) -> None:
         self.path = path
         self.manifest = manifest
-        if set(manifest.checksums) != {f"{side}.{what}.npy" for side in SIDES for what in ("ids", "offsets")}:
+        if set(manifest.checksums) != _FILES:
             raise MexmaError(f"{path / MANIFEST} is damaged: it names other files than a store has", _AGAIN)
         self._arrays: dict[str, np.ndarray] = {}
 
@@ -149,14 +151,11 @@ class TokenisedPairsWriter:
 
     def __init__(self, path: str | Path, vocabulary: int) -> None:
         self.path = Path(path)
-        if self.path.exists() and not (self.path / MANIFEST).is_file() and any(self.path.iterdir()):
-            raise MexmaError(
-                f"{self.path} is there and is no store of prepared pairs", "name another `data.store`"
-            )
-        self._part = aside(self.path)
+        _check_replaceable(self.path)
+        self._part = in_work(self.path)
         self._vocabulary = vocabulary
         self._dtype: Literal["uint16", "uint32"] = "uint16" if vocabulary <= 1 << 16 else "uint32"
-        self._stack = ExitStack()
+        self._stack, self._work = ExitStack(), ExitStack()
         self._files: dict[str, IO[bytes]] = {}
         self._ids: dict[str, ArrayWriter] = {}
         self._offsets: dict[str, ArrayWriter] = {}
@@ -164,14 +163,15 @@ class TokenisedPairsWriter:
         self.pairs = 0
 
     def __enter__(self) -> TokenisedPairsWriter:
-        for old in left_aside(self.path):  # of a killed run
-            shutil.rmtree(old, ignore_errors=True)
-        with no_space_as_message(self._part):
-            self._part.mkdir(parents=True)
+        make_folder(self.path.parent)
+        with ExitStack() as work, no_space_as_message(self._part):
+            work.enter_context(workplace(self.path))
+            self._part.mkdir()
             for side in SIDES:
                 self._ids[side] = self._array(f"{side}.ids.npy", self._dtype)
                 self._offsets[side] = self._array(f"{side}.offsets.npy", _OFFSET)
                 self._offsets[side].write(np.zeros(1, dtype=_OFFSET))
+            self._work = work.pop_all()
         return self
 
     def _array(self, name: str, dtype: str) -> ArrayWriter:
@@ -218,9 +218,7 @@ class TokenisedPairsWriter:
             **facts,
         )
         write_json_atomic(self._part / MANIFEST, manifest.model_dump(mode="json"))
-        if self.path.is_dir() and not any(self.path.iterdir()):
-            self.path.rmdir()
-        commit_folder(self._part, self.path)
+        commit(self.path, own=_FILES | {MANIFEST})
         return TokenisedPairs.open(self.path)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -230,4 +228,14 @@ class TokenisedPairsWriter:
             if error is None:
                 raise
         finally:
-            shutil.rmtree(self._part, ignore_errors=True)
+            self._work.close()
+
+
+def _check_replaceable(path: Path) -> None:
+    """Refuse to replace anything but prepared pairs, whole or damaged, and a folder with nothing in it."""
+    if not path.exists():
+        return
+    inside = {file.name for file in path.iterdir()} if path.is_dir() else {""}
+    if inside and not inside & _FILES:
+        raise MexmaError(f"{path} is there and is no store of prepared pairs", "name another `data.store`")
+    check_own(path, _FILES | {MANIFEST})

@@ -9,19 +9,17 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import MANIFEST, read_manifest
+from mexma_cli.files import MANIFEST, PROGRESS, partial, read_manifest
 from mexma_cli.store.arrays import check_content, mapped, rows_of
 from mexma_cli.store.layout import (
     AGAIN,
     FORMAT_VERSION,
-    PROGRESS,
     EmbeddingManifest,
     EmbeddingSettings,
     File,
     check_shard,
     files_of,
     has_store_files,
-    partial,
 )
 from mexma_cli.store.shard import read_lines, read_rows
 

@@ -13,7 +13,7 @@ import numpy as np
 import zstandard
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import aside, checksum_file, fsync_file, fsync_folder, whole_file
+from mexma_cli.files import checksum_file, fsync_file, whole_file
 from mexma_cli.store.arrays import ArrayWriter, check_content, cut_short, file_size
 from mexma_cli.store.layout import AGAIN, EmbeddingSettings, File, Shard, lines_name, vectors_name
 from mexma_cli.text.compression import BLOCK, ZST, decompressed
@@ -99,16 +99,16 @@ def read_lines(folder: Path, shard: Shard) -> Iterator[str]:
 
 
 class OpenShard:
-    """The shard that is being written, under other names than its own."""
+    """The shard that is being written."""
 
     def __init__(self, folder: Path, index: int, settings: EmbeddingSettings, with_sentences: bool) -> None:
         self._vectors_path = folder / vectors_name(index)
         self._lines_path = folder / lines_name(index) if with_sentences else None
         self.rows = self.truncated = self.empty = self.duplicates = 0
-        self._files = [aside(self._vectors_path).open("wb")]
+        self._files = [self._vectors_path.open("wb")]
         self._array = ArrayWriter(self._files[0], settings.dtype, settings.dim)
         if self._lines_path:
-            self._files.append(aside(self._lines_path).open("wb"))
+            self._files.append(self._lines_path.open("wb"))
             self._packer = zstandard.ZstdCompressor(level=3, write_checksum=True).compressobj()
 
     def write(self, vectors: np.ndarray, sentences: Sequence[str] | None) -> None:
@@ -133,10 +133,7 @@ class OpenShard:
         for file, path in zip(self._files, paths, strict=True):
             fsync_file(file)
             file.close()
-            part = aside(path)
-            files.append(File(name=path.name, bytes=part.stat().st_size, checksum=checksum_file(part)))
-            part.replace(path)
-        fsync_folder(self._vectors_path.parent)
+            files.append(File(name=path.name, bytes=path.stat().st_size, checksum=checksum_file(path)))
         return Shard(
             rows=self.rows,
             offset=offset,
@@ -150,7 +147,7 @@ class OpenShard:
     def so_far(self) -> Path:
         """The vector file with all rows written to it; its header is not right yet."""
         self._files[0].flush()
-        return aside(self._vectors_path)
+        return self._vectors_path
 
     def discard(self) -> None:
         """Remove its files."""
@@ -158,4 +155,4 @@ class OpenShard:
             with contextlib.suppress(OSError):  # buffered bytes do not matter any more
                 file.close()
             if path:
-                aside(path).unlink(missing_ok=True)
+                path.unlink(missing_ok=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain, islice
@@ -16,20 +14,24 @@ from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import (
     MANIFEST,
+    PROGRESS,
     checksum_file,
-    commit_folder,
+    clear,
+    commit,
+    fsync_folder,
+    in_work,
     make_parent,
     no_space_as_message,
+    partial,
     read_manifest,
-    remove_replaced,
-    replaced,
+    remove,
+    workplace,
     write_json_atomic,
 )
 from mexma_cli.store.arrays import check_content
 from mexma_cli.store.layout import (
     AGAIN,
     FORMAT_VERSION,
-    PROGRESS,
     EmbeddingManifest,
     EmbeddingSettings,
     Shard,
@@ -39,8 +41,7 @@ from mexma_cli.store.layout import (
     check_shard,
     files_of,
     part_rows,
-    partial,
-    unfinished,
+    sweep,
 )
 from mexma_cli.store.reader import EmbeddingStore
 from mexma_cli.store.shard import OpenShard, read_lines, read_rows, take_over
@@ -55,6 +56,26 @@ when a short or slow run is killed, and a billion rows are 2000 files."""
 def shard_rows(index: int, first: int = ROWS_PER_SHARD) -> int:
     """Rows of a full shard, where the first ones have `first`."""
     return first * (1 if index < 16 else 8 if index < 80 else 64)
+
+
+def made_already(path: Path, settings: EmbeddingSettings) -> EmbeddingStore | None:
+    """The store at a path, checked, if it was made with these settings; None if no finished store is there.
+
+    Raises:
+        MexmaError: It was made with others, or it is damaged.
+    """
+    if not (path / MANIFEST).is_file():
+        return None
+    store = EmbeddingStore.open(path)
+    if differences := EmbeddingSettings.of(store.manifest).differences(settings):
+        raise MexmaError(
+            f"{path} is there already, of another run: {'; '.join(differences)}",
+            "name another output with -o, or --overwrite to make it anew",
+        )
+    store.verify()
+    clear(path)
+    log.info("%s is there already, of the same text and settings: nothing to do", path)
+    return store
 
 
 class EmbeddingWriter:
@@ -95,7 +116,8 @@ class EmbeddingWriter:
         assert not (overwrite and append), "a store is made anew or made longer"
         assert settings.source_checksum == source.checksum
         self.path = Path(path)
-        self._folder = partial(self.path)
+        self._work, self._folder = partial(self.path), in_work(self.path)
+        self._progress = self._work / PROGRESS
         self._settings = settings
         self._encoder, self._source, self._argv = encoder, source, tuple(argv)
         self.rows_per_shard, self._overwrite, self._append = rows_per_shard, overwrite, append
@@ -125,16 +147,11 @@ class EmbeddingWriter:
     def __enter__(self) -> EmbeddingWriter:
         self._check_place()
         make_parent(self.path)
-        self._stack.enter_context(unfinished(self._folder))
-        try:
+        with ExitStack() as stack, no_space_as_message(self._work):
+            stack.enter_context(workplace(self.path))
             self._check_place()  # another process may have finished there meanwhile
-            with no_space_as_message(self._folder):
-                self._take_up()
-        except BaseException:
-            with contextlib.suppress(OSError):
-                self._folder.rmdir()  # if nothing is in it
-            self._stack.close()
-            raise
+            self._take_up()
+            self._stack = stack.pop_all()
         return self
 
     def go_on(
@@ -157,13 +174,13 @@ class EmbeddingWriter:
             if own != list(read_lines(self._folder, shard)):
                 log.warning(
                     "warning: %s was begun when %s had other lines: it is made anew from row %s on",
-                    self._folder,
+                    self._work,
                     self._source.path,
                     f"{row + 1:,}",
                 )
                 del self._shards[place:]
                 self._mark()
-                self._sweep()
+                sweep(self._folder, self._shards)
                 return chain(own, lines)
             on_kept(row, own)
             row += shard.rows
@@ -189,7 +206,7 @@ class EmbeddingWriter:
         assert not self._finished
         stored = self._as_stored(vectors)
         at = 0
-        with no_space_as_message(self._folder):
+        with no_space_as_message(self._work):
             while at < len(stored):
                 if self._open is None:
                     self._open = OpenShard(
@@ -218,7 +235,7 @@ class EmbeddingWriter:
         folder = self.path if self._finished else self._folder
         files = [(shard.offset, folder / shard.vectors.name) for shard in self._shards]
         if self._open:
-            with no_space_as_message(self._folder):
+            with no_space_as_message(self._work):
                 files.append((self._rows - self._open.rows, self._open.so_far()))
         return read_rows(files, rows + self.rows_before, self._settings)
 
@@ -230,14 +247,15 @@ class EmbeddingWriter:
             empty: Number of empty ones, if the store has no sentences to count them in.
         """
         if not self._finished:
-            with no_space_as_message(self._folder):
+            with no_space_as_message(self._work):
                 if self._open is not None:
                     self._close_shard()
             write_json_atomic(
                 self._folder / MANIFEST, self._manifest(truncated, empty).model_dump(mode="json")
             )
-            (self._folder / PROGRESS).unlink(missing_ok=True)
-            self._commit()
+            self._check_place()
+            commit(self.path)
+            self._finished = True
         if self._append:
             log.info("%s had %s rows, and has %s now", self.path, f"{self.rows_before:,}", f"{self._rows:,}")
         return EmbeddingStore.open(self.path)
@@ -246,12 +264,12 @@ class EmbeddingWriter:
         if self._open is not None:
             self._open.discard()
             self._open = None
-        if not self._finished:
-            if len(self._shards) > self._kept:
-                kept = "%s rows are kept in %s; the same command goes on there"
-                log.info(kept, f"{self.rows_done:,}", self._folder)
-            else:
-                shutil.rmtree(self._folder)
+        if not self._finished and len(self._shards) > self._kept:
+            kept = "%s rows are kept in %s; the same command goes on there"
+            log.info(kept, f"{self.rows_done:,}", self._work)
+        else:
+            remove(self._folder)  # first: what is in progress tells the next run that this one was at its end
+            remove(self._progress)
         self._stack.close()
 
     def _manifest(self, truncated: int | None, empty: int | None) -> EmbeddingManifest:
@@ -290,20 +308,27 @@ class EmbeddingWriter:
 
     def _take_up(self) -> None:
         """Go on with the shards that an earlier run left, after checking that it had the same settings."""
-        if self._overwrite:
-            self._sweep()
-        elif (self._folder / PROGRESS).is_file():
+        if self._progress.is_file() and not self._overwrite:
             self._go_on()
-        elif not self._was_at_its_end():
-            self._sweep()
-            if self._base:
-                self._take_base(self._base)
+        else:
+            self._begin()
         if not self._finished:
             self._mark()
 
     def _go_on(self) -> None:
-        progress = read_manifest(self._folder / PROGRESS, UnfinishedStore, FORMAT_VERSION)
+        progress = read_manifest(self._progress, UnfinishedStore, FORMAT_VERSION)
         differences = progress.settings.differences(self._settings)
+        if (
+            self._base
+            and self._base_checksum != progress.base
+            and self._base.manifest.shards == progress.shards
+        ):  # that run was killed when its folder had its name
+            if differences:
+                self._begin()
+                return
+            self._finished, self._shards = True, list(progress.shards)
+            self.rows_before = sum(source.lines for source in self._base.manifest.sources[:-1])
+            return
         if progress.rows_per_shard != self.rows_per_shard:
             differences.append(f"rows in a shard: {progress.rows_per_shard} there, {self.rows_per_shard} now")
         if progress.base != self._base_checksum:
@@ -311,9 +336,9 @@ class EmbeddingWriter:
                 f"appended to: {progress.base or 'nothing'} there, {self._base_checksum or 'nothing'} now"
             )
         if differences:
-            anew = f"remove {self._folder}" if self._append else "--overwrite"
+            anew = f"remove {self._work}" if self._append else "--overwrite"
             raise MexmaError(
-                f"{self._folder} is the beginning of another run: {'; '.join(differences)}",
+                f"{self._work} is the beginning of another run: {'; '.join(differences)}",
                 f"give the settings of that run to go on with it, or {anew} to start anew",
             )
         for shard in progress.shards:
@@ -322,65 +347,27 @@ class EmbeddingWriter:
                 check_content(self._folder / file.name, file.checksum, AGAIN)
         self._shards = list(progress.shards)
         self.rows_before = self._base.rows if self._base else 0
-        self._sweep()
+        sweep(self._folder, self._shards)
 
-    def _was_at_its_end(self) -> bool:
-        """Whether an earlier run had all rows and was killed while its folder got its name.
-
-        If so, the folder gets its name now. If the run had swapped two names already, it may have left the
-        store that was appended to, in the unfinished folder or under a name that is to be removed.
-        """
-        there, left = self._base.manifest.sources if self._base else (), None
-        if (self._folder / MANIFEST).is_file():
-            left = read_manifest(self._folder / MANIFEST, EmbeddingManifest, FORMAT_VERSION)
-        swapped = there[:-1] == left.sources if left else there[1:] and replaced(self.path)
-        begun = left is not None and (left.sources[:-1] == there or (self._append and not there))
-        if left and begun and self._made_by_this_run(left):
-            whole = left
-            self._commit()
-        elif swapped and self._base and self._made_by_this_run(self._base.manifest):
-            whole = self._base.manifest
-            shutil.rmtree(self._folder)
-            remove_replaced(self.path)
-            self._finished = True
-        else:
-            return False
-        self._shards = list(whole.shards)
-        self.rows_before = sum(source.lines for source in whole.sources[:-1])
-        return True
-
-    def _made_by_this_run(self, manifest: EmbeddingManifest) -> bool:
-        settings = EmbeddingSettings.of(manifest).model_copy(
-            update={"source_checksum": manifest.sources[-1].checksum}
-        )
-        return settings == self._settings
-
-    def _commit(self) -> None:
-        commit_folder(self._folder, self.path)
-        self._finished = True
-
-    def _take_base(self, base: EmbeddingStore) -> None:
-        for shard in base.manifest.shards:
-            for file in files_of(shard):
-                base.check_file(file)
-            self._shards.append(take_over(shard, base.path, self._folder, len(self._shards), shard.offset))
-        self.rows_before = base.rows
-
-    def _sweep(self) -> None:
-        """Remove files of no whole shard, such as one that was being written when a run was killed."""
-        whole = {file.name for shard in self._shards for file in files_of(shard)} | {PROGRESS}
-        for stray in self._folder.iterdir():
-            if stray.name not in whole:
-                stray.unlink()
+    def _begin(self) -> None:
+        sweep(self._folder, self._shards)
+        if base := self._base:
+            for shard in base.manifest.shards:
+                for file in files_of(shard):
+                    base.check_file(file)
+                place = len(self._shards)
+                self._shards.append(take_over(shard, base.path, self._folder, place, shard.offset))
+            self.rows_before = base.rows
 
     def _mark(self) -> None:
+        fsync_folder(self._folder)
         progress = UnfinishedStore(
             settings=self._settings,
             rows_per_shard=self.rows_per_shard,
             base=self._base_checksum,
             shards=tuple(self._shards),
         )
-        write_json_atomic(self._folder / PROGRESS, progress.model_dump(mode="json"))
+        write_json_atomic(self._progress, progress.model_dump(mode="json"))
 
     def _close_shard(self) -> None:
         assert self._open is not None

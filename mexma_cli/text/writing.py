@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,20 +13,21 @@ from xopen import xopen
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import (
-    aside,
+    commit,
     fsync_file,
-    fsync_folder,
-    hold,
+    in_work,
     is_special,
-    left_aside,
     make_parent,
     no_space_as_message,
-    replaced_name,
+    workplace,
 )
 from mexma_cli.text.compression import named
 
 Chunk = tuple[tuple[str | bytes, ...], int]
 """Text, or bytes, for each of an output's files, and how many sentences had to be changed for it."""
+
+_held: set[Path] = set()
+"""What this process is in `only_process` for; it may say so again."""
 
 
 def prepare_output(path: Path | None) -> None:
@@ -47,17 +48,17 @@ def prepare_output(path: Path | None) -> None:
 
 @contextmanager
 def only_process(paths: Iterable[Path]) -> Iterator[None]:
-    """Hold output files against other processes, from before the work until they are written.
-
-    Beside each lies NAME.lock for as long; one that a killed process left does not matter.
+    """Hold the workplaces of output files, from before the work until they are written.
 
     Raises:
-        MexmaError: another process is about to write one of them.
+        MexmaError: as `files.workplace`.
     """
+    new = {path.resolve() for path in paths if not is_special(path)} - _held
     with ExitStack() as stack:
-        for final, path in sorted({path.resolve(): path for path in paths}.items()):
-            if not is_special(path):
-                stack.enter_context(_locked(final, path))
+        for path in sorted(new):
+            stack.enter_context(workplace(path))
+        _held.update(new)
+        stack.callback(_held.difference_update, new)
         yield
 
 
@@ -81,23 +82,15 @@ def write_chunks(paths: Sequence[Path], chunks: Iterable[Chunk]) -> int:
     if len(paths) == 1 and is_special(paths[0]):
         with no_space_as_message(paths[0]), paths[0].open("wb") as file, _compressed(file, paths[0]) as out:
             return _write([out], chunks)
-    finals = [path.resolve() for path in paths]
-    parts = [aside(path) for path in finals]
-    with no_space_as_message(paths[0]):
-        try:
-            with ExitStack() as stack:
-                files = [stack.enter_context(part.open("wb")) for part in parts]
-                with ExitStack() as inner:
-                    both = zip(files, finals, strict=True)
-                    outs = [inner.enter_context(_compressed(file, final)) for file, final in both]
-                    changed = _write(outs, chunks)
-                for file in files:
-                    fsync_file(file)
-            _name(parts, finals)
-        except BaseException:
-            for part in parts:
-                part.unlink(missing_ok=True)
-            raise
+    with no_space_as_message(paths[0]), only_process(paths), ExitStack() as stack:
+        parts = list(map(in_work, paths))
+        files = [stack.enter_context(part.open("wb")) for part in parts]
+        with ExitStack() as inner:
+            both = zip(files, parts, strict=True)
+            changed = _write([inner.enter_context(_compressed(file, part)) for file, part in both], chunks)
+        for file in files:
+            fsync_file(file)
+        commit(*paths)
     return changed
 
 
@@ -118,66 +111,3 @@ def _compressed(file: IO[bytes], path: Path) -> Iterator[IO[Any]]:
     else:
         with xopen(file, "wb", format=compression.name, threads=0) as compressed:
             yield compressed
-
-
-def _name(parts: Sequence[Path], finals: Sequence[Path]) -> None:
-    """Give finished files their names: all of them, or none."""
-    before = {path: replaced_name(path) for path in finals if path.exists()}
-    named: list[Path] = []
-    try:
-        if len(finals) > 1:
-            for path, old in before.items():
-                _keep(path, old)
-        for part, path in zip(parts, finals, strict=True):
-            part.replace(path)
-            named.append(path)
-    except BaseException:
-        for path in named:
-            path.unlink(missing_ok=True)
-        for path, old in before.items():
-            if old.exists():
-                old.replace(path)
-        raise
-    finally:
-        for old in before.values():
-            old.unlink(missing_ok=True)
-    for folder in {path.parent for path in finals}:
-        fsync_folder(folder)
-
-
-def _keep(path: Path, old: Path) -> None:
-    """Give a file a second name, or another one where there are no links."""
-    try:
-        os.link(path, old)
-    except OSError:
-        path.replace(old)
-
-
-@contextmanager
-def _locked(final: Path, path: Path) -> Iterator[None]:
-    """Hold `final`, where the `path` that was given leads."""
-    lock = final.with_name(final.name + ".lock")
-    while True:
-        try:
-            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
-        except OSError as error:
-            raise MexmaError(f"{path} cannot be written: {error.strerror}", "name another output") from None
-        try:
-            held = hold(descriptor)
-        except BlockingIOError:
-            os.close(descriptor)
-            raise MexmaError(
-                f"{final}: another process is about to write it", "wait for it, or name another output"
-            ) from None
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(descriptor), os.stat(lock)):
-                break
-        os.close(descriptor)  # its holder removed it just now
-    try:
-        for stray in left_aside(final) if held else ():
-            stray.unlink()  # of a killed process: whoever is alive and writes there has the lock
-        yield
-    finally:
-        if not os.fstat(descriptor).st_size:  # else it is a file of the user's
-            lock.unlink(missing_ok=True)
-        os.close(descriptor)

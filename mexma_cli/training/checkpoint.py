@@ -21,11 +21,14 @@ from safetensors.torch import load_file, save_file
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import (
-    aside,
     checksum_file,
-    commit_folder,
+    clear_all,
+    commit,
+    make_folder,
     no_space_as_message,
     read_json,
+    remove,
+    workplace,
     write_json_atomic,
 )
 
@@ -34,6 +37,7 @@ BEST = "best"
 FORMAT_VERSION = 1
 _DAMAGED = "delete this checkpoint; --resume takes the one before"
 _FILES = ("objective.safetensors", "average.safetensors", "optimisers.pt")
+_OWN = {MANIFEST, *_FILES}
 _NAME = re.compile(r"step-(\d{8})$")
 
 
@@ -75,48 +79,43 @@ def save(folder: Path, state: State, keep: int, best: bool = False) -> Path:
         MexmaError: The disk is full; the checkpoints that were there stay.
     """
     final = path_of(folder, state.step)
-    part = folder / f"{final.name}.tmp-{os.getpid()}"
-    for old in folder.glob("*.tmp-*"):  # of a killed run
-        shutil.rmtree(old, ignore_errors=True)
     try:
-        with no_space_as_message(final):
-            part.mkdir(parents=True)
+        make_folder(folder)
+        with no_space_as_message(final), workplace(final) as part:
+            part.mkdir()
             _write(part, state)
             if best:  # before the checkpoint itself: a run that is killed in between comes here again
                 _link(part, folder / BEST)
-            commit_folder(part, final)
+            commit(final, own=_OWN)
     except (SafetensorError, RuntimeError) as error:  # how the writers of tensors pass on a full disk
-        shutil.rmtree(part, ignore_errors=True)
         raise MexmaError(
             f"{final} could not be written: {str(error).splitlines()[0]}",
             "is the disk full? The checkpoints before it are kept, --resume goes on from the last",
         ) from error
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
     prune(folder, keep)
     return final
 
 
 def prune(folder: Path, keep: int) -> None:
-    """Drop all but the last `keep` checkpoints, of a run too that was killed before it had done so."""
+    """Drop all but the last `keep` checkpoints, of a run too that was killed before it had done so.
+
+    One that holds other files than its own stays.
+    """
+    clear_all(folder)
     for old in found(folder)[:-keep]:
-        shutil.rmtree(old)
+        if {file.name for file in old.iterdir()} <= _OWN:
+            remove(old)
 
 
 def _link(path: Path, name: Path) -> None:
-    part = aside(name)
-    shutil.rmtree(part, ignore_errors=True)
-    try:
+    with workplace(name) as part:
         part.mkdir()
         for file in path.iterdir():
             try:
                 os.link(file, part / file.name)
             except OSError:  # a file system without hard links
                 shutil.copyfile(file, part / file.name)
-        commit_folder(part, name)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        commit(name, own=_OWN)
 
 
 def _write(part: Path, state: State) -> None:

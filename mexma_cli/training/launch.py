@@ -6,11 +6,12 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from torch.distributed.elastic.multiprocessing import SignalException
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
@@ -46,7 +47,7 @@ def launch(
     Raises:
         MexmaError: A process failed or was killed, and no restart is left.
     """
-    own = dict(os.environ)
+    own, work = dict(os.environ), tempfile.TemporaryDirectory(prefix="mexma-")
     threads = max(1, cores() // processes)
     os.environ.setdefault("OMP_NUM_THREADS", str(min(threads, most_threads or threads)))
     os.environ[LAUNCHED] = "1"
@@ -65,6 +66,7 @@ def launch(
         max_restarts=restarts,
         monitor_interval=0.5,
         shutdown_timeout=PATIENCE,
+        logs_specs=DefaultLogsSpecs(log_dir=work.name),  # its own folder would stay after a signal
     )
     try:
         elastic_launch(config, sys.executable)("-m", "mexma_cli", *arguments)
@@ -85,6 +87,7 @@ def launch(
             f"look above for what it said; {hint}",
         ) from None
     finally:
+        work.cleanup()
         os.environ.clear()
         os.environ.update(own)
     return 0

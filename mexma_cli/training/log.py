@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any, Protocol
 
-from mexma_cli.files import whole_file
+from mexma_cli.files import fsync_file, whole_file
 
 
 class Log(Protocol):
@@ -21,7 +21,7 @@ class Log(Protocol):
 
 
 class TrainingLog:
-    """Appends records to a JSONL file, each flushed at once.
+    """Appends records to a JSONL file, each on the disk before a checkpoint of its step is.
 
     Args:
         path: The file.
@@ -31,12 +31,9 @@ class TrainingLog:
 
     def __init__(self, path: Path, phase: str, from_step: int) -> None:
         self.phase = phase
-        if path.exists():
-            kept = [
-                line for line in path.read_text(encoding="utf-8").splitlines() if self._keeps(line, from_step)
-            ]
-            with whole_file(path) as file:
-                file.writelines(line.encode("utf-8") + b"\n" for line in kept)
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        with whole_file(path) as file:
+            file.writelines(line.encode("utf-8") + b"\n" for line in lines if self._keeps(line, from_step))
         self._file = path.open("a", encoding="utf-8")
 
     def _keeps(self, line: str, from_step: int) -> bool:
@@ -53,7 +50,7 @@ class TrainingLog:
             for key, value in record.items()
         }
         self._file.write(json.dumps({"phase": self.phase} | kept, allow_nan=False) + "\n")
-        self._file.flush()
+        fsync_file(self._file)
 
     def close(self) -> None:
         """Close the file."""

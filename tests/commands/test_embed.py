@@ -274,7 +274,7 @@ def test_two_processes_on_one_output(tiny_encoder: Path, corpus: Path, tmp_path:
     """The second is refused while the first goes on, and the first is not disturbed."""
     corpus.write_text("".join(f"line number {number}\n" for number in range(5000)))
     first = Program(MEXMA, *words(tiny_encoder, corpus, tmp_path / "a.emb"))
-    first.until((tmp_path / "a.emb.partial").exists)
+    first.until((tmp_path / "a.emb.partial" / "progress.json").exists)
     first.send_signal(signal.SIGSTOP)
     done = embed(tiny_encoder, corpus, "-o", tmp_path / "a.emb", "--store-dtype", "float32")
     first.send_signal(signal.SIGCONT)

@@ -90,9 +90,9 @@ def test_a_killed_shard_goes_on_to_the_same_bytes(texts: tuple[Path, Path], tiny
     whole, killed = texts
     run(whole, *words)
     name = "long.00002-of-00002.emb"
-    kill_after(killed / f"{name}.partial" / "vectors-00001.npy", killed, *words)
+    kill_after(killed / f"{name}.partial" / name / "vectors-00001.npy", killed, *words)
     assert not (killed / name).exists()
-    kept = (killed / f"{name}.partial" / "vectors-00000.npy").stat().st_mtime_ns
+    kept = (killed / f"{name}.partial" / name / "vectors-00000.npy").stat().st_mtime_ns
     run(killed, *words)
     assert (killed / name / "vectors-00000.npy").stat().st_mtime_ns == kept, "whole shards are not made again"
     assert not (killed / f"{name}.partial").exists()
@@ -111,7 +111,7 @@ def test_a_killed_append_goes_on_to_the_same_bytes(texts: tuple[Path, Path], tin
     before = content(killed / "all.emb")
     said = run(whole, *words, "long.txt")
     assert "all.emb had 10 rows, and has 40,010 now" in said
-    kill_after(killed / "all.emb.partial" / "vectors-00002.npy", killed, *words, "long.txt")
+    kill_after(killed / "all.emb.partial" / "all.emb" / "vectors-00002.npy", killed, *words, "long.txt")
     assert content(killed / "all.emb") == before, "readable until the longer one is whole"
     assert "going on after line" in run(killed, *words, "long.txt")
     assert content(killed / "all.emb") == content(whole / "all.emb")

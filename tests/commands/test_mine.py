@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import zstandard
 
-from mexma_cli.files import checksum_file
-from mexma_cli.text.writing import only_process
+from mexma_cli.files import checksum_file, workplace
 from tests.command import fails, ok, run
 from tests.reference import laser, laser_mined, laser_text
 
@@ -98,7 +97,7 @@ def test_formats_and_ids(pair: tuple[Path, Path], tmp_path: Path) -> None:
 
     result = run("mine", *pair, *languages, "--format", "tmx")
     assert result.stdout.count("<tu ") == len(plain) and 'srclang="fr"' in result.stdout
-    assert not [path for path in tmp_path.iterdir() if ".lock" in path.name or ".tmp" in path.name]
+    assert not [path for path in tmp_path.iterdir() if ".partial" in path.name]
 
 
 def test_drops_by_reason_are_counted_and_reported(tmp_path: Path) -> None:
@@ -287,8 +286,8 @@ class TestBadInput:
 
     def test_a_second_process_on_the_same_output(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
         out = tmp_path / "out.tsv"
-        with only_process([out]):
-            self.fails(1, "out.tsv: another process is about to write it", *pair, "-o", out)
+        with workplace(out):
+            self.fails(1, "out.tsv.partial: another process is writing there", *pair, "-o", out)
         assert not out.exists() and run("mine", *pair, "-o", out).exit_code == 0
 
     def test_an_output_that_cannot_be_written_is_refused_first(

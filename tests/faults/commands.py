@@ -28,9 +28,11 @@ MINE_TEXT = (
 )
 TUNE = ("tune", "mined.tsv", "--gold", "gold.tsv", "--plot", "scores.png", "-o", "kept.tsv")
 TIMED = ("log.jsonl", "checkpoint.json", "files.json")
-TIMES = re.compile(rb'"(seconds|tokens_per_second|best_seconds)": ?[-0-9.e+]+|\d\d:\d\d:\d\d')
-
-STRAY = "what a killed run leaves, and an error after the old output has gone"
+TIMES = re.compile(
+    rb'"(seconds|tokens_per_second|best_seconds)": ?[-0-9.e+]+|\d\d:\d\d:\d\d'
+    rb"|^ +\d+,$",  # in files.json: inodes, sizes and times of files
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True)
@@ -62,19 +64,17 @@ COMMANDS = [
     Command("embed", A),
     Command("embed-shard", (*A, "--shard", "2/3")),
     Command("embed-append", (*A2, "--append", "-o", "a.emb"), (A,), once=True),
-    Command("embed-overwrite", (*A2, "--overwrite", "-o", "a.emb"), (A,), known=STRAY),
-    Command("merge", ("merge", "a.emb", "a2.emb", "-o", "all.emb"), (A, A2), known=STRAY),
+    Command("embed-overwrite", (*A2, "--overwrite", "-o", "a.emb"), (A,)),
+    Command("merge", ("merge", "a.emb", "a2.emb", "-o", "all.emb"), (A, A2)),
     Command("knn", KNN, (A, B)),
-    Command("knn-overwrite", (*KNN, "-k", "4", "--overwrite"), (A, B, KNN), known=STRAY),
+    Command("knn-overwrite", (*KNN, "-k", "4", "--overwrite"), (A, B, KNN)),
     Command("mine", ("mine", "a.emb", "b.emb", "-o", "pairs.tsv"), (A, B)),
     Command("mine-text", MINE_TEXT),
-    Command("convert", CONVERT, (A,), known=STRAY),
-    Command(
-        "convert-back", ("convert", "a.npy", "--text", "a.txt", "-o", "v.emb"), (A, CONVERT), known=STRAY
-    ),
-    Command("prepare", PREPARE, known="a power cut at its end may leave prepare.tmp-PID"),
+    Command("convert", CONVERT, (A,)),
+    Command("convert-back", ("convert", "a.npy", "--text", "a.txt", "-o", "v.emb"), (A, CONVERT)),
+    Command("prepare", PREPARE),
     Command("train", TRAIN, (PREPARE,), (*TRAIN, "--resume"), adds=True),
-    Command("tune", TUNE, known=STRAY),
+    Command("tune", TUNE),
     Command("project", ("project", "a.emb", "--with", "maps"), (A, B, MAPS)),
 ]
 
@@ -183,11 +183,8 @@ class Stand:
 
     def nothing_is_left(self, folder: Path) -> None:
         """No temporary file or folder is, but in a folder with which the next run goes on."""
-        left = [
-            name
-            for name in tree(folder)
-            if re.search(r"\.tmp-|\.lock$", re.sub(r"\S+\.partial/.*", "", name))
-        ]
+        files = tree(folder)
+        left = [name for name in files if name.endswith(".partial") and f"{name}/progress.json" not in files]
         left += [path.name for path in folder.with_name("here.tmp").iterdir()]
         assert not left, f"left: {left[:5]}"
 

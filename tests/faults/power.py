@@ -3,8 +3,8 @@
 The shim's log of an undisturbed run is replayed up to some operation. Of each file, the writes before its
 last fsync are kept; of those after it any may be lost, or kept by half. Of each folder, the changes (files
 made, renamed, removed) before its last fsync are kept; those after it up to some point only, and the points
-of two folders have nothing to do with one another. That is no less than what POSIX allows, and more than what
-today's file systems do.
+of two folders have nothing to do with one another, but that what is renamed from one to the other is in one
+of them. That is more than what today's file systems do.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ class Disk:
     def __init__(self, before: Path, folder: Path, done: Sequence[Operation]) -> None:
         """`before` is what `folder` held when the run began."""
         self.root, self._folder, self.length = _read(before), folder, len(done)
+        self._moves: list[tuple[int, Node, Node]] = []
         now = {self.root: dict(self.root.names)}  # what each folder holds at this point
         for node in _all(self.root):
             now[node] = dict(node.names)
@@ -108,32 +109,48 @@ class Disk:
                     target, new = find(one.other)
                     back = now[target].get(new) if one.name == "exchange" else None
                     both: list[tuple[str | int, Node | bytes | None]] = [(name, back), (new, node)]
-                    assert parent is target and node is not None, "renamed across folders"
-                    parent.changes.append((number, both))
-                    now[parent] = _changed(now[parent], both)
+                    assert node is not None, one
+                    pieces = (
+                        [(parent, both)] if parent is target else [(parent, both[:1]), (target, both[1:])]
+                    )
+                    for at, changed in pieces:
+                        at.changes.append((number, changed))
+                        now[at] = _changed(now[at], changed)
+                    self._moves.append((number, parent, target))
                 case "sync":
                     assert node is not None, one
                     node.synced.append(number)
                 case "write" | "truncate":
                     assert node is not None, one
                     node.changes.append((number, [(one.place, one.data if one.name == "write" else None)]))
+        self._folders = [node for node in now if node.is_folder]
 
     def cut_off(self, at: int, rng: random.Random | None, to: Path) -> None:
         """Write to a folder what is there after a power cut before operation `at`; without `rng` all is."""
-        self._write(self.root, at, rng, to)
+        last = {folder: at for folder in self._folders}
+        if rng:
+            for folder in self._folders:
+                points = [number + 1 for number, _ in folder.changes if number < at]
+                last[folder] = rng.choice([0, *points][_sure(folder, at) :])
+            before: dict[Node, int] = {}
+            while before != last:  # a move is there on both sides, and so is what came before it
+                before = dict(last)
+                for number, one, other in self._moves:
+                    if last[one] > number or last[other] > number:
+                        last[one], last[other] = (max(last[node], number + 1) for node in (one, other))
+        self._write(self.root, at, rng, to, last)
 
-    def _write(self, node: Node, at: int, rng: random.Random | None, to: Path) -> None:
-        changes = [change for number, change in node.changes if number < at]
-        synced = max((number for number in node.synced if number < at), default=-1)
-        sure = sum(number < synced for number, _ in node.changes)
+    def _write(self, node: Node, at: int, rng: random.Random | None, to: Path, last: dict[Node, int]) -> None:
         if node.is_folder:
             names = dict(node.names)
-            for change in changes[: rng.randint(sure, len(changes)) if rng else None]:
-                names = _changed(names, change)
+            for number, change in node.changes:
+                if number < last[node]:
+                    names = _changed(names, change)
             to.mkdir()
             for name, inside in names.items():
-                self._write(inside, at, rng, to / name)
+                self._write(inside, at, rng, to / name, last)
             return
+        changes, sure = [change for number, change in node.changes if number < at], _sure(node, at)
         data = bytearray(node.data)
         for index, [(place, piece)] in enumerate(changes):
             kept = rng.choice((0.0, 0.5, 1.0)) if rng and index >= sure else 1.0
@@ -147,6 +164,12 @@ class Disk:
         to.write_bytes(data)
         if not changes:
             os.utime(to, ns=(node.modified, node.modified))
+
+
+def _sure(node: Node, at: int) -> int:
+    """How many of a node's changes are on the disk at an operation, whatever comes then."""
+    synced = max((number for number in node.synced if number < at), default=-1)
+    return sum(number < synced for number, _ in node.changes)
 
 
 def _changed(

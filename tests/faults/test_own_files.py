@@ -3,33 +3,48 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 from tests.faults.commands import Stand
 from tests.faults.conftest import Campaign
+from tests.faults.running import Fault
 
 NAMES = ("notes.txt", "thesis.tmp-old", "manifest.json.bak", ".hidden", "index-1", "vectors-00099.npy")
-ENDINGS = (".tmp-1", ".replaced-1", ".partial", ".partial/notes.txt", ".partial/vectors-00000.npy", ".lock")
+ENDINGS = (".tmp-1", ".replaced-1", ".lock", ".partial")
+INSIDE = ("notes.txt", "before", "progress.json", "vectors-00000.npy", "found.keys")
 
 
 def test_a_file_of_the_users(campaign: Campaign, stand: Stand) -> None:
-    """Whether the command goes on beside it or is refused."""
+    """Whether the command goes on beside it or is refused, also where a run was killed before."""
     units = sorted({name.partition("/")[0] for name in {*stand.whole} - {*stand.before}})
     units += ["run/encoder", "data/own.spa_Latn"] if {"run", "data"} & {*stand.whole} else []
-    folders = [".", *sorted(name for name, data in stand.before.items() if data is None)]
+
+    def a_name(rng: random.Random, folder: Path) -> str:
+        folders = [str(path.relative_to(folder)) for path in sorted(folder.rglob("*")) if path.is_dir()]
+        unit = rng.choice([*units, *(name for name in folders if not name.endswith(".partial"))])
+        work = [name for name in folders if name.endswith(".partial")]
+        if work:
+            return f"{rng.choice(work)}/{rng.choice(NAMES)}"
+        inside = f"{unit}.partial/{rng.choice([*INSIDE, Path(unit).name])}"
+        return rng.choice(
+            [f"{rng.choice(['.', *folders])}/{rng.choice(NAMES)}", unit + rng.choice(ENDINGS), inside]
+        )
 
     def attempt(rng: random.Random) -> str:
-        folder = stand.fresh()
-        inside = f"{rng.choice(folders)}/{rng.choice(NAMES)}"
-        name = rng.choice([inside, rng.choice([*units, *folders[1:]]) + rng.choice(ENDINGS)])
+        folder, words = stand.fresh(), stand.command.words
+        if killed := rng.random() < 0.3:
+            stand.mexma(words, folder, Fault.KILL, rng.randint(1, len(stand.operations)))
+            words = stand.command.second(folder)
+        name = a_name(rng, folder)
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("my own\n")
-        ended = stand.mexma(stand.command.words, folder)
+        ended = stand.mexma(words, folder)
         try:
             ended.plain()
             assert path.is_file() and path.read_text() == "my own\n", f"it is gone ({ended.code})"
         except AssertionError as error:
-            raise AssertionError(f"{name}: {error}") from None
+            raise AssertionError(f"{name}{' after a kill' * killed}: {error}") from None
         return "beside it" if ended.code == 0 else "refused"
 
     campaign(attempt, attempts=3)

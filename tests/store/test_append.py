@@ -124,22 +124,22 @@ from test_append import NEW, OLD, append
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-commit, moment = writer.commit_folder, sys.argv[3]
+commit, moment = writer.commit, sys.argv[3]
 
-def commit_folder(part, final):
+def deadly(final):
     if moment == "moved away":  # where names cannot be swapped
-        rename = Path.replace
+        rename = Path.rename
         manifest._exchange = lambda *_: False
-        Path.replace = lambda *names: (rename(*names), die())
+        Path.rename = lambda *names: (rename(*names), die())
     elif moment == "swapped":
-        Path.replace = die
+        writer.remove = die
     elif moment == "removed":
-        manifest.shutil.rmtree = lambda folder: ((folder / "manifest.json").unlink(), die())
+        writer.remove = lambda folder: (manifest.remove(folder), die())
     else:
         die()
-    commit(part, final)
+    commit(final)
 
-writer.commit_folder = commit_folder
+writer.commit = deadly
 append(Path(sys.argv[2]), "new", OLD, OLD + NEW)
 """
 

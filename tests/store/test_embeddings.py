@@ -96,10 +96,10 @@ def test_what_a_killed_run_leaves_is_swept_up(tmp_path: Path) -> None:
     make(tmp_path / "whole.emb", step=SHARD)
     make(tmp_path / "a.emb", stop=10, step=SHARD)
     part = tmp_path / "a.emb.partial"
-    (part / "vectors-00002.npy.tmp-1").write_bytes(b"half")
-    (part / "vectors-00002.npy").write_bytes(b"renamed, but not noted as whole")
+    (part / "a.emb" / "vectors-00002.npy").write_bytes(b"not noted as whole")
     for name in (".DS_Store", "._progress.json", "Thumbs.db", ".nfs000000000c1d"):  # nobody's work
-        (part / name).write_bytes(b"of a file manager, or NFS")
+        for folder in (part, part / "a.emb"):
+            (folder / name).write_bytes(b"of a file manager, or NFS")
     make(tmp_path / "a.emb", step=SHARD)
     assert content(tmp_path / "a.emb") == content(tmp_path / "whole.emb")
 
@@ -111,7 +111,7 @@ def test_a_folder_of_the_users_that_is_called_like_an_unfinished_one_stays(
     theirs = tmp_path / "a.emb.partial"
     theirs.mkdir()
     (theirs / "thesis.txt").write_text("all my work")
-    with pytest.raises(MexmaError, match=r"a\.emb\.partial has the name of .* and it holds thesis\.txt"):
+    with pytest.raises(MexmaError, match=r"a\.emb\.partial has the name of .* and holds thesis\.txt"):
         make(tmp_path / "a.emb", overwrite=overwrite)
     assert content(theirs) == {"thesis.txt": b"all my work"}
 
@@ -136,11 +136,11 @@ def test_nothing_finished_leaves_nothing(tmp_path: Path) -> None:
 )
 def test_other_settings_over_an_unfinished_store(change: dict[str, Any], words: str, tmp_path: Path) -> None:
     make(tmp_path / "a.emb", stop=10)
-    before = content(tmp_path / "a.emb.partial")
+    before = content(tmp_path / "a.emb.partial" / "a.emb")
     with pytest.raises(MexmaError, match=words) as caught:
         make(tmp_path / "a.emb", **change)
     assert "--overwrite" in (caught.value.hint or "")
-    assert content(tmp_path / "a.emb.partial") == before
+    assert content(tmp_path / "a.emb.partial" / "a.emb") == before
     make(tmp_path / "a.emb", overwrite=True, **change)
     assert list(EmbeddingStore.open(tmp_path / "a.emb", verify=True).sentences()) == SENTENCES
 
@@ -193,10 +193,9 @@ def test_a_full_disk_keeps_whole_shards_only(tmp_path: Path, monkeypatch: pytest
         with pytest.raises(MexmaError, match="no space left on the disk"):
             make(tmp_path / "a.emb", step=SHARD)
     assert not (tmp_path / "a.emb").exists()
-    assert sorted(content(tmp_path / "a.emb.partial")) == [
+    assert sorted(content(tmp_path / "a.emb.partial" / "a.emb")) == [
         "lines-00000.txt.zst",
         "lines-00001.txt.zst",
-        "progress.json",
         "vectors-00000.npy",
         "vectors-00001.npy",
     ]
@@ -245,7 +244,7 @@ def test_a_damaged_store_with_other_files_is_never_overwritten(broken: bytes | N
     if broken is not None:
         (tmp_path / "a.emb" / "manifest.json").write_bytes(broken)
     before = content(tmp_path / "a.emb")
-    with pytest.raises(MexmaError, match="no embedding store" if broken is None else "is damaged"):
+    with pytest.raises(MexmaError, match=r"a\.emb also holds notes\.txt, which would be lost"):
         make(tmp_path / "a.emb", overwrite=True)
     assert content(tmp_path / "a.emb") == before
 

@@ -73,10 +73,11 @@ def test_a_store_replaces_an_older_one_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_run_left_goes_and_nothing_else(tmp_path: Path) -> None:
-    for name in ("s[1].tmp-1", "s[1].tmp-saved"):
-        (tmp_path / name).mkdir()
+    for name in ("s[1].partial/s[1]", "s[1].tmp-1"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "s[1].partial" / ".mexma").touch()
     make(tmp_path / "s[1]", [([1], [2])])
-    assert {path.name for path in tmp_path.iterdir()} == {"s[1]", "s[1].tmp-saved"}
+    assert {path.name for path in tmp_path.iterdir()} == {"s[1]", "s[1].tmp-1"}
 
 
 def test_an_error_leaves_the_old_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from mexma_cli import files
 from mexma_cli.errors import MexmaError
-from mexma_cli.text import writing
 from mexma_cli.text.writing import Chunk, only_process, write_chunks
 
 LINES: list[Chunk] = [(("un\n",), 0), (("deux\n",), 0)]
+
+
 SIDES: list[Chunk] = [(("un\n", "one\n"), 0), (("deux\n", "two\n"), 0)]
 
 
@@ -46,19 +48,20 @@ def test_files_get_their_names_together_or_not_at_all(
     paths = [tmp_path / "out.fra", tmp_path / "out.eng"]
     for path in paths if before else []:
         path.write_text("old")
-    replace = Path.replace
+    take_name = files._take_name
 
-    def fails_at_the_second(self: Path, target: Path) -> Path:
-        if Path(target) == paths[1] and ".tmp-" in self.name:
+    def fails_at_the_second(new: Path, final: Path) -> None:
+        if final == paths[1]:
             raise OSError(errno.EIO, "broken")
-        return replace(self, target)
+        take_name(new, final)
 
     def no_links(*_: object) -> None:
         raise OSError(errno.EPERM, "no links")
 
-    monkeypatch.setattr(Path, "replace", fails_at_the_second)
+    monkeypatch.setattr(files, "_take_name", fails_at_the_second)
     if not links:
-        monkeypatch.setattr(writing.os, "link", no_links)
+        monkeypatch.setattr(files, "_exchange", lambda *_: False)
+        monkeypatch.setattr(os, "link", no_links)
     with pytest.raises(OSError, match="broken"):
         write_chunks(paths, SIDES)
     assert sorted(tmp_path.iterdir()) == (sorted(paths) if before else [])
@@ -87,20 +90,13 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
     assert holder.stdin and holder.stdout and holder.stdout.readline() == "held\n"
     link.symlink_to(path)
     for name in (path, link):
-        with pytest.raises(MexmaError, match=r"out\.tsv: another process is about to write it"):
+        with pytest.raises(MexmaError, match=r"out\.tsv\.partial: another process is writing there"):
             only_process([tmp_path / "other.tsv", name]).__enter__()
-    assert not (tmp_path / "other.tsv.lock").exists()
+    assert not (tmp_path / "other.tsv.partial").exists()
     holder.communicate("")
     with only_process([path]):
-        assert (tmp_path / "out.tsv.lock").exists()
+        assert (tmp_path / "out.tsv.partial").exists()
     assert sorted(tmp_path.iterdir()) == [link]
-
-
-def test_a_lock_that_a_killed_process_left_does_not_matter(tmp_path: Path) -> None:
-    (tmp_path / "out.tsv.lock").touch()
-    with only_process([tmp_path / "out.tsv"]):
-        pass
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_pipe_is_compressed_as_it_is_named(tmp_path: Path) -> None:
@@ -112,19 +108,3 @@ def test_a_pipe_is_compressed_as_it_is_named(tmp_path: Path) -> None:
     os.close(reader)
     write_chunks([tmp_path / "plain.tsv"], LINES)
     assert gzip.decompress(packed) == (tmp_path / "plain.tsv").read_bytes()
-
-
-def test_what_a_killed_process_wrote_goes_when_its_output_is_written_again(tmp_path: Path) -> None:
-    for name in ("out.tsv.tmp-77", "out.tsv.tmp-saved", "other.tsv.tmp-77"):
-        (tmp_path / name).touch()
-    with only_process([tmp_path / "out.tsv"]):
-        pass
-    assert {path.name for path in tmp_path.iterdir()} == {"out.tsv.tmp-saved", "other.tsv.tmp-77"}
-
-
-def test_a_file_of_the_users_that_is_called_like_a_lock_stays(tmp_path: Path) -> None:
-    theirs = tmp_path / "poetry.lock"
-    theirs.write_text("theirs")
-    with only_process([tmp_path / "poetry"]):
-        pass
-    assert theirs.read_text() == "theirs"

@@ -69,16 +69,16 @@ def test_a_step_saved_twice_is_replaced(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_run_was_writing_is_removed(tmp_path: Path) -> None:
-    for name in ("step-00000004.tmp-17", "best.tmp-17"):
+    for name in ("step-00000004.partial", "best.partial"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "objective.safetensors").write_bytes(b"half")
+        (tmp_path / name / ".mexma").touch()
     checkpoint.save(tmp_path, state(3), keep=2)
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000003"]
 
 
 def test_nothing_there(tmp_path: Path) -> None:
     assert checkpoint.found(tmp_path / "nosuch") == []
-    (tmp_path / "step-00000007.tmp-12").mkdir()  # of a killed run
+    (tmp_path / "step-00000007.partial").mkdir()  # of a killed run
     (tmp_path / "other").mkdir()
     assert checkpoint.found(tmp_path) == []
 

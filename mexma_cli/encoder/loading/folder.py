@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,22 +72,19 @@ def written_aside(path: Path) -> Iterator[Path]:
     Raises:
         MexmaError: The disk is full; the older folder is still there.
     """
-    part = files.aside(path)
-    shutil.rmtree(part, ignore_errors=True)
+    files.make_folder(files.behind_link(path).parent)
     try:
-        with files.no_space_as_message(path):
-            part.mkdir(parents=True)
+        with files.no_space_as_message(path), files.workplace(path) as part:
+            part.mkdir()
             yield part
             for written in part.rglob("*"):
                 if written.is_file():
                     written.chmod(0o644)  # safetensors makes its files private
                     with written.open("rb") as file:
                         files.fsync_file(file)
-            files.commit_folder(part, path)
+            files.commit(path, own={str(new.relative_to(part)) for new in part.rglob("*")})
     except SafetensorError as error:  # safetensors raises this for a full disk
         raise MexmaError(f"{path} could not be written: {error}", "is the disk full?") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def check_replaceable(path: Path) -> None:

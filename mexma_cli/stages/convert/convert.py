@@ -14,7 +14,13 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import whole_file
 from mexma_cli.stages.convert.raw import RawType, VectorFile, npy_header, to_raw
 from mexma_cli.store.comparable import RAW_FINGERPRINT
-from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore, EmbeddingWriter, Source
+from mexma_cli.store.embeddings import (
+    EmbeddingSettings,
+    EmbeddingStore,
+    EmbeddingWriter,
+    Source,
+    made_already,
+)
 from mexma_cli.text.lines import read_again, scan, spooled
 from mexma_cli.text.names import label_of
 
@@ -65,10 +71,13 @@ def raw_to_store(
             source_checksum=found.checksum,
         )
         source = Source(path=label, checksum=found.checksum, lines=found.lines)
+        if not overwrite and (done := made_already(output, settings)) is not None:
+            _check_same(done.take, vectors, output, raw.path)
+            return done
         with EmbeddingWriter(
             output, settings, source, encoder=RAW_ENCODER, argv=argv, overwrite=overwrite
         ) as writer:
-            _check_begun(writer, vectors, raw.path)
+            _check_same(writer.stored, vectors[: writer.rows_done], output, raw.path)
             lines = writer.go_on(read_again(found))
             for start in range(writer.rows_done, len(vectors), _BLOCK):
                 block = np.asarray(vectors[start : start + _BLOCK])
@@ -89,14 +98,16 @@ def _check_numbers(block: np.ndarray, start: int, raw: Path) -> None:
         )
 
 
-def _check_begun(writer: EmbeddingWriter, vectors: np.ndarray, raw: Path) -> None:
-    """Compare the rows that a killed run left: the text may be that of several raw files."""
-    for start in range(0, writer.rows_done, _BLOCK):
-        rows = np.arange(start, min(start + _BLOCK, writer.rows_done))
-        if not np.array_equal(writer.stored(rows), vectors[rows], equal_nan=True):
+def _check_same(
+    stored: Callable[[np.ndarray], np.ndarray], vectors: np.ndarray, output: Path, raw: Path
+) -> None:
+    """Compare the rows that an earlier run wrote: the text may be that of several raw files."""
+    for start in range(0, len(vectors), _BLOCK):
+        rows = np.arange(start, min(start + _BLOCK, len(vectors)))
+        if not np.array_equal(stored(rows), vectors[rows], equal_nan=True):
             raise MexmaError(
-                f"{writer.path} was begun with other vectors than those of {raw}",
-                "give those to go on with it, or --overwrite to start anew",
+                f"{output} is there, or was begun, with other vectors than those of {raw}",
+                "give those, or name another output, or --overwrite to make it anew",
             )
 
 

@@ -14,14 +14,13 @@ import torch
 
 from mexma_cli import languages
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.errors import MexmaError
-from mexma_cli.files import MANIFEST
 from mexma_cli.store.embeddings import (
     ROWS_PER_SHARD,
     EmbeddingSettings,
     EmbeddingStore,
     EmbeddingWriter,
     Source,
+    made_already,
 )
 from mexma_cli.store.layout import StoreType, part_path, part_rows
 from mexma_cli.text.amounts import counted
@@ -215,22 +214,3 @@ def _settings(encoder: SentenceEncoder, text: FileScan, options: EmbedOptions) -
         prefix=encoder.prefix,
         part="{}/{}".format(*options.part) if options.part else None,
     )
-
-
-def made_already(path: Path, settings: EmbeddingSettings) -> EmbeddingStore | None:
-    """The store at a path, checked, if it was made with these settings; None if no finished store is there.
-
-    Raises:
-        MexmaError: It was made with others, or it is damaged.
-    """
-    if not (path / MANIFEST).is_file():
-        return None
-    store = EmbeddingStore.open(path)
-    if differences := EmbeddingSettings.of(store.manifest).differences(settings):
-        raise MexmaError(
-            f"{path} is there already, of another run: {'; '.join(differences)}",
-            "name another output with -o, or --overwrite to make it anew",
-        )
-    store.verify()
-    log.info("%s is there already, of the same text and settings: nothing to do", path)
-    return store

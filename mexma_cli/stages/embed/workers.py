@@ -7,7 +7,6 @@ removes them. What was killed goes on part by part.
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import MANIFEST
+from mexma_cli.files import MANIFEST, workplace
 from mexma_cli.stages.merge.merge import merge_stores
 from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore
-from mexma_cli.store.layout import part_path, partial
+from mexma_cli.store.layout import part_path
 from mexma_cli.store.merge import check_output
 
 if TYPE_CHECKING:
@@ -243,8 +242,5 @@ def _remove_parts(store: EmbeddingStore, of: int) -> None:
         settings = EmbeddingSettings.of(EmbeddingStore.open(path).manifest)
         if settings != wanted.model_copy(update={"part": f"{number}/{of}"}):
             continue
-        going = partial(path)  # where, if this is killed, the next run sweeps
-        shutil.rmtree(going, ignore_errors=True)
-        path.replace(going)
-        (going / MANIFEST).unlink()
-        shutil.rmtree(going)
+        with workplace(path) as going:  # it goes, and where this is killed, the next run sees to that
+            path.rename(going)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mexma_cli import languages
 from mexma_cli.encoder.loading import folder as encoder_folder
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import MANIFEST, kind_of, read_json, read_manifest
+from mexma_cli.files import MANIFEST, PROGRESS, kind_of, read_json, read_manifest
 from mexma_cli.store import journal, layout
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.neighbours import NeighbourStore
@@ -81,7 +81,7 @@ def _kind(where: Path) -> Callable[[Path], Info] | None:
     if (where / MANIFEST).is_file():
         return {"bitext": _tokenised_pairs, "neighbours": _neighbours}.get(str(kind_of(where)), _embeddings)
     known: dict[str, Callable[[Path], Info]] = {
-        layout.PROGRESS: _unfinished,
+        PROGRESS: _unfinished,
         CHECKPOINT: _checkpoint,
         "recipe.yaml": _run,
         "config.json": _encoder,
@@ -114,14 +114,14 @@ def _embeddings(where: Path) -> Info:
 
 
 def _unfinished(where: Path) -> Info:
-    content = read_json(where / layout.PROGRESS)
+    content = read_json(where / PROGRESS)
     if isinstance(content, dict) and "search" in content:
-        search = read_manifest(where / layout.PROGRESS, journal.Entry, journal.FORMAT_VERSION)
+        search = read_manifest(where / PROGRESS, journal.Entry, journal.FORMAT_VERSION)
         problem = f"{where} is unfinished: the same `mexma knn` or `mexma mine` command goes on with it"
         return Info(
             str(where), "unfinished neighbours", {"place": list(search.place), **search.search}, [problem]
         )
-    progress = read_manifest(where / layout.PROGRESS, layout.UnfinishedStore, layout.FORMAT_VERSION)
+    progress = read_manifest(where / PROGRESS, layout.UnfinishedStore, layout.FORMAT_VERSION)
     rows = sum(shard.rows for shard in progress.shards)
     facts = {"rows so far": rows, **progress.settings.model_dump(exclude_none=True)}
     problem = f"{where} is unfinished: the same `mexma embed` command goes on where it stopped"

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import PROGRESS, clear, partial
 from mexma_cli.knn.exact import Neighbours, knn
 from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
@@ -73,8 +74,8 @@ def find_neighbours(
 def kept_already(path: Path, inputs: Sequence[Path], k: int, settings: SearchSettings) -> bool:
     """Whether the neighbours that a search in these inputs would find are at a path already, whole.
 
-    That is not known of texts, which would have to be embedded for it, nor for an index, since the manifest
-    does not say which recall was asked for.
+    That is not known of texts, which would have to be embedded for it. The manifest does not say which recall
+    an index was asked for; it is known of a search that was killed at its very end, by its journal.
 
     Raises:
         MexmaError: Neighbours of another search are there, or they are damaged.
@@ -88,8 +89,11 @@ def kept_already(path: Path, inputs: Sequence[Path], k: int, settings: SearchSet
             "--overwrite makes it anew, or name another output",
         )
     if settings.index != EXACT:
-        return False
+        if not (partial(path) / PROGRESS).is_file():
+            return False
+        journal_in(partial(path), (source, target), k, settings)
     store.verify()
+    clear(path)
     return True
 
 

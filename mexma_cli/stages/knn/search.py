@@ -179,10 +179,10 @@ def journal_in(folder: Path, stores: StorePair, k: int, settings: SearchSettings
 def journal_beside(
     output: Path | None, stores: StorePair, k: int, settings: SearchSettings
 ) -> AbstractContextManager[FileJournal | None]:
-    """A journal in a folder beside an output, see `kept_beside`.
+    """A journal in the workplace of an output, see `kept_beside`.
 
     Raises:
-        MexmaError: Another process has the folder, or it is of another search.
+        MexmaError: There is one of another search.
     """
     return kept_beside(output, lambda folder: journal_in(folder, stores, k, settings))
 

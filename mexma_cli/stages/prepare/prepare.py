@@ -7,7 +7,6 @@ tokenises what is kept (language.py). The stores have the same bytes whatever th
 from __future__ import annotations
 
 import glob
-import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, as_completed
 from contextlib import ExitStack
@@ -19,12 +18,13 @@ import xxhash
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import (
-    aside,
     check_outside_stores,
-    fsync_folder,
-    left_aside,
+    clear_all,
+    in_work,
+    make_folder,
     only_writer,
     read_json,
+    workplace,
     write_json_atomic,
 )
 from mexma_cli.recipe import Data, Recipe
@@ -94,7 +94,7 @@ class _Preparation:
     ) -> None:
         self._data, self._jobs, self._tell, self._workers = data, bitexts, tell, workers
         self._store = Path(data.store)
-        self._work = aside(self._store / _WORK)
+        self._work = in_work(self._store / _WORK)
         rules_of(data)  # a mistake there shows before the work
         self._worker = LanguageWorker(data, excluded_sentences(data), self._work)
         self._known = _read_checksums(self._store)
@@ -151,6 +151,7 @@ class _Preparation:
             for found in self._run("write", left, path):
                 done |= {report.path: report for report in found}
         self._keep_checksums()
+        clear_all(self._store)
         self._tell(len(self._jobs), len(self._jobs), "")
         return [done[str(bitext.path)] for bitext in self._jobs]
 
@@ -178,16 +179,10 @@ class _Preparation:
         if self._open:
             return
         check_outside_stores(self._store)
-        self._store.mkdir(parents=True, exist_ok=True)
-        fsync_folder(self._store.parent)
+        make_folder(self._store)
         self._stack.enter_context(only_writer(self._store))
-        for name in (_WORK, "tokenizer"):
-            for old in left_aside(self._store / name):
-                shutil.rmtree(old, ignore_errors=True)
-        for old in left_aside(self._store / CHECKSUMS):
-            old.unlink()
+        self._stack.enter_context(workplace(self._store / _WORK))
         self._work.mkdir()
-        self._stack.callback(shutil.rmtree, self._work, ignore_errors=True)
         self._open = True
 
     def _run(self, what: str, chains: list[list[Bitext]], argument: Any) -> list[Any]:

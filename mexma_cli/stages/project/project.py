@@ -7,9 +7,14 @@ from itertools import islice
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.stages.embed.embed import made_already
 from mexma_cli.stages.train.decompose import Part, TrainedDecomposer
-from mexma_cli.store.embeddings import ROWS_PER_SHARD, EmbeddingSettings, EmbeddingStore, EmbeddingWriter
+from mexma_cli.store.embeddings import (
+    ROWS_PER_SHARD,
+    EmbeddingSettings,
+    EmbeddingStore,
+    EmbeddingWriter,
+    made_already,
+)
 
 _BLOCK_BYTES = 16 << 20
 

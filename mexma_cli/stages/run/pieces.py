@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import MANIFEST, checksum_file, commit_folder, write_json_atomic
-from mexma_cli.store.layout import partial
+from mexma_cli.files import MANIFEST, checksum_file, commit, workplace, write_json_atomic
 from mexma_cli.text.lines import read_lines
 from mexma_cli.text.writing import write_chunks
 
@@ -24,20 +22,18 @@ def write_pieces(texts: Sequence[Path], output: Path, lines: int) -> dict[str, A
     Raises:
         MexmaError: A text cannot be read, all are empty, or the disk is full.
     """
-    part = partial(output)
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir()
     every = chain.from_iterable(map(read_lines, texts))
     pieces: list[dict[str, Any]] = []
-    for first in every:
-        name, counted = f"{len(pieces):05d}.txt.zst", _Counted(chain([first], islice(every, lines - 1)))
-        write_chunks([part / name], (((f"{line}\n",), 0) for line in counted))
-        pieces.append({"name": name, "lines": counted.count, "checksum": checksum_file(part / name)})
-    if not pieces:
-        shutil.rmtree(part)
-        raise MexmaError(f"{', '.join(map(str, texts))}: no lines", "give text with one sentence a line")
-    write_json_atomic(part / MANIFEST, {"kind": "pieces", "pieces": pieces})
-    commit_folder(part, output)
+    with workplace(output) as part:
+        part.mkdir()
+        for first in every:
+            name, counted = f"{len(pieces):05d}.txt.zst", _Counted(chain([first], islice(every, lines - 1)))
+            write_chunks([part / name], (((f"{line}\n",), 0) for line in counted))
+            pieces.append({"name": name, "lines": counted.count, "checksum": checksum_file(part / name)})
+        if not pieces:
+            raise MexmaError(f"{', '.join(map(str, texts))}: no lines", "give text with one sentence a line")
+        write_json_atomic(part / MANIFEST, {"kind": "pieces", "pieces": pieces})
+        commit(output)
     return {"pieces": pieces}
 
 

@@ -23,7 +23,7 @@ from mexma_cli.encoder.loading.folder import written_aside
 from mexma_cli.encoder.loading.modules import load_dense, save_dense
 from mexma_cli.encoder.model.pooling import Dense
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import fingerprint, only_writer, read_json, read_manifest, write_json_atomic
+from mexma_cli.files import clear_all, fingerprint, only_writer, read_json, read_manifest, write_json_atomic
 from mexma_cli.numerics.devices import pick_device
 from mexma_cli.objectives.decomposer import Decomposer
 from mexma_cli.recipe import DecomposeRecipe
@@ -157,15 +157,13 @@ def decompose(
     objective: Decomposer = recipe.objective.losses()(pairs.dim, languages, recipe.objective)
     training = DecomposerTraining(objective, pairs, settings, run / "checkpoints", device)
     text = _text(recipe, stores)
-    if run_folder.check(run, recipe, resume):
+    if here := run_folder.check(run, recipe, resume):
         run_folder.same_text(
             run, text, "it needs the stores that it began with, or start anew in another `run`"
         )
-    run.mkdir(parents=True, exist_ok=True)
-    write_json_atomic(run / run_folder.TEXT, text)
-    run_folder.keep(run, recipe)
+    run_folder.keep(run, recipe, {run_folder.TEXT: text}, here)
     with only_writer(run):
-        run_folder.sweep(run)
+        clear_all(run, run / "checkpoints")
         if not (run / MANIFEST).is_file():
             step = training.resume()
             on_start(training)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import check_outside_stores, read_json, whole_file, write_json_atomic
+from mexma_cli.files import check_outside_stores, make_folder, read_json, whole_file, write_json_atomic
 from mexma_cli.recipe import DecomposeRecipe, Recipe, load, load_any
 from mexma_cli.text.amounts import counted
 
@@ -47,17 +46,14 @@ def claim(run: Path, recipe: Recipe, resume: bool, processes: int, text: dict[st
     Raises:
         MexmaError: As `check_run`; or the run was started with other pairs or another tokeniser.
     """
-    if check_run(run, recipe, resume, processes):
+    if here := check_run(run, recipe, resume, processes):
         same_text(
             run,
             text,
             "it needs the prepared pairs and the tokeniser that it began with: start anew with "
             "--set run=FOLDER, and keep a data.store for each text",
         )
-    run.mkdir(parents=True, exist_ok=True)
-    write_json_atomic(run / BATCHES, pairs_per_step(recipe, processes))
-    write_json_atomic(run / TEXT, text)
-    keep(run, recipe)
+    keep(run, recipe, {BATCHES: pairs_per_step(recipe, processes), TEXT: text}, here)
 
 
 def check_run(run: Path, recipe: Recipe, resume: bool, processes: int) -> bool:
@@ -106,29 +102,34 @@ def check(
 
 
 def _nothing_else(run: Path, recipe: Recipe | DecomposeRecipe) -> None:
-    """Refuse a folder without a recipe whose checkpoints or encoders would be taken for this recipe's."""
+    """Refuse a folder without a recipe whose checkpoints, encoders or log would pass for this recipe's."""
     parts = [run] if isinstance(recipe, DecomposeRecipe) else [run / phase.name for phase in recipe.phases]
-    for left in [part / name for part in parts for name in ("checkpoints", "encoder")]:
-        if left.is_dir():
+    left_by_runs = [part / name for part in parts for name in ("checkpoints", "encoder")]
+    for left in (*left_by_runs, run / "encoder", run / "log.jsonl"):
+        if left.exists():
             raise MexmaError(
                 f"{left} is of a run whose {RECIPE} is gone",
                 f"put that back into {run}, or start anew with --set run=FOLDER",
             )
 
 
-def keep(run: Path, recipe: Recipe | DecomposeRecipe) -> None:
-    """Write the resolved recipe into the run's folder."""
+def keep(run: Path, recipe: Recipe | DecomposeRecipe, facts: dict[str, dict[str, Any]], here: bool) -> None:
+    """Write what a run begins with into its folder, the resolved recipe last.
+
+    Args:
+        facts: By name of the file of JSON.
+        here: Whether the folder holds this run already.
+
+    Raises:
+        MexmaError: It does not, and a file of such a name has something else.
+    """
+    make_folder(run)
+    for name, content in facts.items():
+        if not here and (run / name).exists() and read_json(run / name) != content:
+            raise MexmaError(f"{run / name} is not of this run", "move it, or start with --set run=FOLDER")
+        write_json_atomic(run / name, content)
     with whole_file(run / RECIPE) as file:
         file.write(recipe.to_yaml().encode("utf-8"))
-
-
-def sweep(*folders: Path) -> None:
-    """Take away what killed runs were writing; nobody else writes there now."""
-    for old in [old for folder in folders for old in folder.glob("*.tmp-*")]:
-        if old.is_dir():
-            shutil.rmtree(old)
-        else:
-            old.unlink()
 
 
 def same_text(run: Path, text: dict[str, str], hint: str) -> None:

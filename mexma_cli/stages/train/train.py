@@ -17,7 +17,7 @@ import torch
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.attention import Backend, choose_backend
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import checksum_file, fingerprint, only_writer
+from mexma_cli.files import checksum_file, clear_all, fingerprint, only_writer
 from mexma_cli.numerics.devices import multiplies
 from mexma_cli.recipe import Corpus, Phase, Recipe
 from mexma_cli.stages.prepare.corpora import store_path
@@ -76,9 +76,12 @@ def train(
     processes.wait()
     with only_writer(run) if processes.first else nullcontext():
         if processes.first:
-            run_folder.sweep(run, *(run / phase.name for phase in recipe.phases))
+            phases = [run / phase.name for phase in recipe.phases]
+            clear_all(run, *phases, *(phase / "checkpoints" for phase in phases))
+        trained = not (run / "encoder").exists()
         for phase in recipe.phases:
             if not run_folder.finished(run, phase.name):
+                trained = True
                 trainer = _trainer(recipe, phase, encoder, stores, dev_score, processes)
                 step = trainer.resume()
                 on_phase(phase, step, encoder)
@@ -93,7 +96,7 @@ def train(
                 processes.wait()
             done = str(run / phase.name / "encoder")
             encoder = SentenceEncoder.load(done, "cpu", max_tokens=recipe.data.max_tokens)
-        if processes.first:
+        if processes.first and trained:  # else it may have the user's own changes
             encoder.languages = languages
             encoder.save(run / "encoder")
     return run / "encoder"

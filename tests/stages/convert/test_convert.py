@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import commit_folder
+from mexma_cli.files import commit
 from mexma_cli.stages.convert.convert import raw_to_store
 from mexma_cli.stages.convert.raw import VectorFile
 from mexma_cli.store import writer
@@ -37,18 +37,27 @@ def test_goes_on_with_the_same_vectors_only(tmp_path: Path) -> None:
     with pytest.raises(Killed):
         convert(tmp_path, "ones", on_progress=killed)
     assert (tmp_path / "v.emb.partial").is_dir()
-    with pytest.raises(MexmaError, match=r"v\.emb was begun with other vectors than those of .*twos"):
+    with pytest.raises(MexmaError, match=r"v\.emb is there, or was begun, with other vectors than .*twos"):
         convert(tmp_path, "twos")
     assert (convert(tmp_path, "ones") == 1).all()
     assert (convert(tmp_path, "twos", overwrite=True) == 2).all()
 
 
+@pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("raw", ["ones", "twos"])
-def test_a_run_that_was_killed_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw: str) -> None:
-    monkeypatch.setattr(writer, "commit_folder", killed)
+def test_a_run_that_was_killed_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw: str, after: bool
+) -> None:
+    def deadly(final: Path) -> None:
+        if after:
+            commit(final)
+        raise Killed
+
+    monkeypatch.setattr(writer, "commit", deadly)
     with pytest.raises(Killed):
         convert(tmp_path, "ones")
-    monkeypatch.setattr(writer, "commit_folder", commit_folder)
+    monkeypatch.undo()
+    assert (tmp_path / "v.emb").exists() == after
     if raw == "ones":
         assert (convert(tmp_path, raw) == 1).all()
     else:

@@ -169,7 +169,7 @@ def test_damage_in_what_is_gone_on_with_is_found(
         output = tmp_path / f"{name}.emb"
         with pytest.raises(Stopped):
             embed_file(encoder, corpus, output, rows_per_shard=32, on_progress=stop)
-        flip(tmp_path / f"{name}.emb.partial" / name)
+        flip(tmp_path / f"{name}.emb.partial" / f"{name}.emb" / name)
         with pytest.raises(MexmaError, match=f"{name} is damaged: its checksum"):
             embed_file(encoder, corpus, output, rows_per_shard=32)
 

@@ -12,10 +12,11 @@ from torch.distributed import HashStore
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import in_work
 from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 from mexma_cli.stages.embed.workers import Rank, SharedProgress, embed_in_processes, torchrun_rank
 from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore
-from mexma_cli.store.layout import part_path, partial
+from mexma_cli.store.layout import part_path
 from tests.processes import Program, forks_of_launchers, wait_until
 from tests.stores import content
 
@@ -157,7 +158,7 @@ def test_killed_and_started_again_gives_the_same_bytes(
     first = part_path(output, 1, 2)
     words = arguments(long_corpus, tiny_encoder, output)
     process = Program(STARTER, *words)
-    places = [folder / "vectors-00001.npy" for folder in (first, partial(first))]
+    places = [folder / "vectors-00001.npy" for folder in (first, in_work(first))]
     process.until(lambda: any(path.exists() for path in places))
     process.kill()
     process.wait()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +10,10 @@ from mexma_cli.knn import tiles
 from mexma_cli.knn.exact import knn
 from mexma_cli.mining.match import match
 from mexma_cli.stages.info.info import inspect
-from mexma_cli.stages.knn.knn import find_neighbours, read_neighbours
+from mexma_cli.stages.knn.knn import find_neighbours, kept_already, read_neighbours
+from mexma_cli.stages.knn.search import SearchSettings
 from mexma_cli.stages.mine.mine import MineSettings, mine
-from mexma_cli.store import journal
+from mexma_cli.store import journal, neighbours
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.store.neighbours import NeighbourStore
 from tests.stores import make_store
@@ -110,29 +110,22 @@ class TestInterrupted:
             assert file.read_bytes() == (whole.path / file.name).read_bytes()
         assert not list(tmp_path.glob("*.partial"))
 
-    @pytest.mark.parametrize("removed", [1, 2, 3])
-    def test_killed_while_the_journal_is_removed(
-        self,
-        removed: int,
-        stores: StorePair,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
+    @pytest.mark.parametrize("index", ["exact", "IVF4,Flat"])
+    def test_killed_when_it_has_its_name(
+        self, index: str, stores: StorePair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        self.stopped(stores, tmp_path / "a.knn", 13)
-        unlink, gone = Path.unlink, []
+        def deadly(*_: object) -> None:
+            raise KeyboardInterrupt
 
-        def deadly(file: Path, missing_ok: bool = False) -> None:
-            if len(gone) == removed:
-                raise KeyboardInterrupt
-            gone.append(file.name)
-            unlink(file)
-
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(Path, "unlink", deadly)
-            patch.setattr(shutil, "rmtree", lambda *_, **__: None)
-            find_neighbours(stores, tmp_path / "a.knn", 4)
-        assert gone[0] == "progress.json"
-        assert find_neighbours(stores, tmp_path / "a.knn", 4).manifest.k == 4
+        monkeypatch.setattr(neighbours, "remove", deadly)
+        path, settings = tmp_path / "a.knn", SearchSettings(index)
+        monkeypatch.setattr(journal, "SECONDS", 0)
+        with pytest.raises(KeyboardInterrupt):
+            find_neighbours(stores, path, 4, settings)
+        monkeypatch.undo()
+        assert path.exists() and [part.name for part in tmp_path.glob("*.partial")] == ["a.knn.partial"]
+        assert kept_already(path, [store.path for store in stores], 4, settings)
+        assert not list(tmp_path.glob("*.partial"))
 
     def test_another_search_does_not_go_on_with_it(self, stores: StorePair, tmp_path: Path) -> None:
         self.stopped(stores, tmp_path / "a.knn", 6)

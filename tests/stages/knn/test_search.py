@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-import shutil
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,8 @@ from mexma_cli.stages.knn.search import (
 )
 from mexma_cli.stages.mine.mine import MineSettings, mine
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
+from mexma_cli.store.journal import FileJournal
+from mexma_cli.text.writing import only_process
 from tests.command import fails, ok, run
 from tests.processes import MEXMA, Program
 from tests.stores import make_store
@@ -129,41 +132,29 @@ def test_a_killed_run_with_an_index_goes_on_and_gives_the_same_bytes(
         assert (out / f"{name}.npy").read_bytes() == (wanted / f"{name}.npy").read_bytes()
 
 
+@contextmanager
+def held(output: Path, stores: StorePair) -> Iterator[FileJournal | None]:
+    with only_process([output]), journal_beside(output, stores, 4, EXACT) as journal:
+        yield journal
+
+
 def test_an_error_keeps_what_was_found_and_nothing_else(stores: StorePair, tmp_path: Path) -> None:
     output = tmp_path / "o.tsv"
-    with pytest.raises(ZeroDivisionError), journal_beside(output, stores, 4, EXACT):
+    with pytest.raises(ZeroDivisionError), held(output, stores):
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
     lists = np.zeros((700, 4), np.int64), np.zeros((600, 4), np.int64)
-    with pytest.raises(ZeroDivisionError), journal_beside(output, stores, 4, EXACT) as journal:
+    with pytest.raises(ZeroDivisionError), held(output, stores) as journal:
         assert journal is not None
         journal.save((100, 0, 200), *lists)
         raise ZeroDivisionError
-    with journal_beside(output, stores, 4, EXACT) as journal:
+    with held(output, stores) as journal:
         assert journal is not None and journal.load(*lists) == (100, 0, 200)
-        with (
-            pytest.raises(MexmaError, match="another process is writing there"),
-            journal_beside(output, stores, 4, EXACT),
-        ):
-            pass
     assert list(tmp_path.iterdir()) == []
     with journal_beside(None, stores, 4, EXACT) as journal:
         assert journal is None
     with journal_beside(Path("/dev/null"), stores, 4, EXACT) as journal:
         assert journal is None
-
-
-def test_a_journal_that_is_partly_removed_is_none(
-    stores: StorePair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    left: list[set[str]] = []
-    monkeypatch.setattr(
-        shutil, "rmtree", lambda folder, **_: left.append({file.name for file in folder.iterdir()})
-    )
-    with journal_beside(tmp_path / "o.tsv", stores, 4, EXACT) as journal:
-        assert journal is not None
-        journal.save((100, 0, 200), np.zeros((700, 4), np.int64), np.zeros((600, 4), np.int64))
-    assert left == [{"found.keys", "lists-a.keys"}]
 
 
 def test_a_budget_that_is_too_small_is_refused(stores: StorePair) -> None:
@@ -223,15 +214,3 @@ def test_an_index_says_what_it_found(stores: StorePair, caplog: pytest.LogCaptur
     assert np.array_equal(auto.neighbours.forward_ids, exact.neighbours.forward_ids)
     same = found.neighbours.forward_ids[:, :, None] == exact.neighbours.forward_ids[:, None]
     assert abs(float(same.any(axis=2).mean()) - found.recall) < 0.1
-
-
-def test_a_folder_of_the_users_that_is_called_like_an_unfinished_search_stays(
-    stores: StorePair, tmp_path: Path
-) -> None:
-    theirs = tmp_path / "out.tsv.partial"
-    theirs.mkdir()
-    (theirs / "thesis.txt").write_text("all my work")
-    beside = journal_beside(tmp_path / "out.tsv", stores, 4, SearchSettings())
-    with pytest.raises(MexmaError, match=r"and it holds thesis\.txt"), beside:
-        pass
-    assert (theirs / "thesis.txt").read_text() == "all my work"

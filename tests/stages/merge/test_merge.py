@@ -138,9 +138,13 @@ def test_the_output_is_none_of_the_inputs_and_not_there_yet(tmp_path: Path) -> N
     with pytest.raises(MexmaError, match="is the output too"):
         merge_stores([store], tmp_path / "a.emb", overwrite=True)
     merge_stores([store], tmp_path / "b.emb")
+    made = content(tmp_path / "b.emb")
+    merge_stores([store], tmp_path / "b.emb")  # done is done
+    assert content(tmp_path / "b.emb") == made
+    both = [store, write(tmp_path / "c.emb", 0, 3)]
     with pytest.raises(MexmaError, match="is there already"):
-        merge_stores([store], tmp_path / "b.emb")
-    merge_stores([store, write(tmp_path / "c.emb", 0, 3)], tmp_path / "b.emb", overwrite=True)
+        merge_stores(both, tmp_path / "b.emb")
+    merge_stores(both, tmp_path / "b.emb", overwrite=True)
     assert EmbeddingStore.open(tmp_path / "b.emb").rows == ROWS + 3
     assert content(store.path) == before
 
@@ -148,10 +152,11 @@ def test_the_output_is_none_of_the_inputs_and_not_there_yet(tmp_path: Path) -> N
 def test_an_unfinished_store_of_that_name_is_not_lost(parts: list[EmbeddingStore], tmp_path: Path) -> None:
     left = tmp_path / "fra.emb.partial"
     left.mkdir()
+    (left / ".mexma").touch()
     (left / "progress.json").write_text("hours of work")
     with pytest.raises(MexmaError, match="is the beginning of another store"):
         merge_stores(parts, tmp_path / "fra.emb")
-    assert content(left) == {"progress.json": b"hours of work"}
+    assert content(left) == {".mexma": b"", "progress.json": b"hours of work"}
     merge_stores(parts, tmp_path / "fra.emb", overwrite=True)
     assert not left.exists()
 
@@ -170,19 +175,20 @@ def die(done, total):
         os.kill(os.getpid(), signal.SIGKILL)
 
 if int(rows) < 0:
-    merge.commit_folder = lambda *_: die(0, 0)
+    commit = merge.commit
+    merge.commit = lambda final: (commit(final) if int(rows) == -2 else None, os.kill(os.getpid(), 9))
 stores = [EmbeddingStore.open(path) for path in paths]
 merge_stores(stores, output, on_progress=die if int(rows) > 0 else None)
 """
 
 
-@pytest.mark.parametrize("rows", [1, 20, -1])
+@pytest.mark.parametrize("rows", [1, 20, -1, -2])
 def test_killed_and_started_again_gives_the_same_bytes(
     rows: int, parts: list[EmbeddingStore], tmp_path: Path
 ) -> None:
     command = [sys.executable, "-c", KILLED, *(part.path for part in parts), tmp_path / "fra.emb", str(rows)]
     assert subprocess.run(command, timeout=60).returncode == -signal.SIGKILL
-    assert not (tmp_path / "fra.emb").exists()
+    assert (tmp_path / "fra.emb").exists() == (rows == -2)
     merge_stores(parts, tmp_path / "fra.emb")
     merge_stores(parts, tmp_path / "whole.emb")
     assert content(tmp_path / "fra.emb") == content(tmp_path / "whole.emb")
@@ -258,6 +264,6 @@ def test_a_folder_of_the_users_that_is_called_like_an_unfinished_one_stays(
     theirs = tmp_path / "all.emb.partial"
     theirs.mkdir()
     (theirs / "thesis.txt").write_text("all my work")
-    with pytest.raises(MexmaError, match=r"and it holds thesis\.txt"):
+    with pytest.raises(MexmaError, match=r"and holds thesis\.txt"):
         merge_stores(parts, tmp_path / "all.emb")
     assert content(theirs) == {"thesis.txt": b"all my work"}

@@ -235,7 +235,7 @@ def test_mistakes_are_named(change: dict[str, Any], words: str, folder: Path, st
     (folder / "latin1.eng").write_bytes(b"ok\ncaf\xe9\n")
     with pytest.raises(MexmaError, match=words):
         prepare(recipe(folder, start, **change))
-    assert not list((folder / "store").glob("*.tmp-*"))
+    assert not list((folder / "store").glob("*.partial"))
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,8 @@ def test_what_was_finished_before_a_kill_is_kept(
     assert not (store / "long.fra_Latn").exists()
     running.kill()
     running.wait()
-    (store / "tokenizer.tmp-17").mkdir()  # as a run leaves that is killed while it writes one
+    (store / "tokenizer.partial").mkdir()
+    (store / "tokenizer.partial" / ".mexma").touch()  # as a run leaves that is killed while it writes one
     deadline = time.monotonic() + 10
     reports = None
     while reports is None:  # until the other processes noticed
@@ -314,7 +315,7 @@ def test_what_was_finished_before_a_kill_is_kept(
             time.sleep(0.1)
     assert [report.reused for report in reports] == [True, True, False]
     assert [report.kept for report in reports] == [1, 1, 60_000]
-    assert not list(store.glob("*.tmp-*"))
+    assert not list(store.glob("*.partial"))
 
 
 def test_two_at_once_are_refused(folder: Path, start: dict[str, Any]) -> None:

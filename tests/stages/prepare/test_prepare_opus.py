@@ -145,7 +145,7 @@ def test_the_same_bytes_from_any_number_of_processes(
         reports = prepare(made, workers=workers)
         assert [report.kept for report in reports] == [1, 4, 0, 2]
         assert all(report.reused for report in prepare(made, workers=workers))
-        assert not list(store.glob("*.tmp-*"))
+        assert not list(store.glob("*.partial"))
         stores.append(contents(store))
     assert stores[0] == stores[1]
     assert len(stores[0]) >= 4 * 5
@@ -174,7 +174,7 @@ def test_sides_of_a_zip_that_differ_in_length(opus: Path, start: dict[str, Any])
     for workers in (1, 2):
         with pytest.raises(MexmaError, match=r"x\.zip:Two\.en-fr\.fr has 2 lines, .*en has 3 lines"):
             prepare(recipe(opus, start, corpora=OPUS, **LANGUAGES), workers=workers)
-    assert not list((opus / "store").glob("*.tmp-*"))
+    assert not list((opus / "store").glob("*.partial"))
 
 
 def test_a_damaged_zip(opus: Path, start: dict[str, Any]) -> None:

@@ -13,12 +13,12 @@ import torch
 
 from mexma_cli.encoder.model.pooling import Dense
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import in_work
 from mexma_cli.stages.project import project as stage
 from mexma_cli.stages.project.project import project
 from mexma_cli.stages.train.decompose import DecomposerManifest, TrainedDecomposer
 from mexma_cli.store.comparable import check_encoder
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.layout import partial
 from tests.stores import embedding_writer
 
 DIM, ROWS = 5, 31
@@ -104,7 +104,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(
     with pytest.raises(KeyboardInterrupt):
         project(store, trained, "meaning", parent / "cut.emb", rows_per_shard=5, on_progress=killed)
     assert not (parent / "cut.emb").exists()
-    assert len(list(partial(parent / "cut.emb").glob("vectors-*.npy"))) == 3
+    assert len(list(in_work(parent / "cut.emb").glob("vectors-*.npy"))) == 3
     begins: list[int] = []
     made = project(
         store, trained, "meaning", parent / "cut.emb", rows_per_shard=5,

@@ -154,9 +154,10 @@ def test_stopped_and_gone_on_with_to_the_same_maps(pair: Path) -> None:
     with pytest.raises(MexmaError, match="no finished run of a decomposer") as caught:
         TrainedDecomposer.open(pair / "cut")
     assert caught.value.hint is not None and "--resume" in caught.value.hint
-    (pair / "cut" / "encoder.tmp-17").mkdir()  # as a run leaves that is killed while it writes one
+    (pair / "cut" / "encoder.partial").mkdir()
+    (pair / "cut" / "encoder.partial" / ".mexma").touch()  # as a killed run leaves it
     decompose(cut, resume=True)
-    assert not (pair / "cut" / "encoder.tmp-17").exists()
+    assert not (pair / "cut" / "encoder.partial").exists()
     maps = [(pair / run / "meaning" / "model.safetensors").read_bytes() for run in ("run", "cut")]
     assert maps[0] == maps[1]
 

@@ -133,8 +133,29 @@ def test_a_run_whose_recipe_is_gone_is_not_taken_for_another(recipe: Path, whole
         train(load(recipe, [f"run={run}", "trainer.steps=3"]))
 
 
+def test_what_the_user_changed_in_a_finished_run_stays(recipe: Path, whole: object) -> None:
+    run = recipe.parent / "whole"
+    for name in ("README.md", "notes.txt"):
+        (run / "encoder" / name).write_text("my own")
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    finished(recipe, f"run={run}")
+    assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("name", ["text.json", "pairs_per_step.json", "log.jsonl", "encoder"])
+def test_a_file_of_the_users_in_the_runs_folder_stays(name: str, recipe: Path) -> None:
+    settings = load(recipe)
+    prepare(settings)
+    theirs = Path(settings.run) / name
+    theirs.parent.mkdir()
+    theirs.write_text('{"my": "own"}')
+    with pytest.raises(MexmaError, match=f"{name} is (not of this run|of a run whose)"):
+        train(settings)
+    assert theirs.read_text() == '{"my": "own"}'
+
+
 def test_another_start_is_named_by_its_key(recipe: Path, tmp_path: Path) -> None:
-    keep(tmp_path, load(recipe))
+    keep(tmp_path, load(recipe), {}, here=False)
     with pytest.raises(MexmaError, match=r"another recipe: encoder\.from \(None, now mini\), encoder\.new"):
         check_run(tmp_path, load(recipe, ["encoder={from: mini}"]), resume=True, processes=1)
 

@@ -35,7 +35,7 @@ def test_a_run_leaves_its_log_recipe_and_encoder(finished: dict[str, Path], reci
     rates = [record["learning_rate"] for record in records if record["phase"] == "mexma"]
     assert rates[0] == pytest.approx(0.0003) and max(rates) <= 0.003 and rates[-1] < 0.0003
     assert load(run / "recipe.yaml") == settings(recipe_file, run, "trainer.precision=fp32")
-    assert not [path for path in run.rglob("*") if ".tmp-" in path.name]
+    assert not [path for path in run.rglob("*") if ".partial" in path.name]
     checkpoints = sorted(path.name for path in (run / "mexma" / "checkpoints").iterdir())
     assert checkpoints == ["step-00000015", "step-00000016"]
     assert SentenceEncoder.load(str(run), "cpu").languages == ("eng_Latn", "spa_Latn")

@@ -123,7 +123,8 @@ def test_killed_between_the_last_step_and_the_encoder(
 
     def dying(self: SentenceEncoder, path: Path) -> None:
         if done[0] == written:
-            path.with_name("encoder.tmp-17").mkdir()
+            path.with_name("encoder.partial").mkdir()
+            path.with_name("encoder.partial").joinpath(".mexma").touch()
             raise KeyboardInterrupt
         done[0] += 1
         save(self, path)
@@ -138,7 +139,7 @@ def test_killed_between_the_last_step_and_the_encoder(
         (checkpoints / "step-00000001").mkdir()
     torch.manual_seed(12345)  # another process has another state
     train(recipe, resume=True)
-    assert not list((tmp_path / "run").rglob("*.tmp-*"))
+    assert not list((tmp_path / "run").rglob("*.partial"))
     assert len(list(checkpoints.iterdir())) == recipe.phases[0].trainer.keep == 2
     assert log_of(tmp_path / "run") == log_of(finished["fp32"])
     assert weights(tmp_path / "run") == weights(finished["fp32"])
