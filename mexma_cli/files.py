@@ -40,7 +40,7 @@ STORES = {".emb": "embeddings", ".knn": "neighbours"}
 """The ending of a store's folder, and the kind that its manifest states."""
 _BEFORE = "before"
 """In a workplace: what had the output's name, where two names cannot be swapped in one step."""
-WORK = rf"(?:{re.escape(MARK)}|{_BEFORE})"
+WORK = rf"(?:{re.escape(MARK)}|{_BEFORE}(?:/.*)?)"
 _INSIDE = (
     rf"{WORK}|progress\.json(?:\.partial(?:/{WORK}|/progress\.json)?)?|found\.keys|lists-[ab]\.keys"
     r"|index-[xy]-(?:trained|[0-9]+)\.(?:faiss|new)|alignments\.bin"
