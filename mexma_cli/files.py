@@ -146,26 +146,37 @@ def workplace(final: Path) -> Iterator[Path]:
         MexmaError: Another process has it, the disk is full, or it holds something that is not ours.
     """
     folder = partial(final)
-    with suppress(FileExistsError), no_space_as_message(final):
-        folder.mkdir()
-    if not folder.is_dir() or folder.is_symlink():
-        raise _not_ours(folder, "is no folder")
-    with only_writer(folder):
-        inside = {path.name for path in folder.iterdir()}
-        if inside and MARK not in inside:
-            raise _not_ours(folder, f"holds {min(inside)}")
-        check_own(folder, re.compile(rf"{re.escape(in_work(final).name)}(?:/.*)?|{_INSIDE}", re.DOTALL))
-        try:
-            with no_space_as_message(final):
-                (folder / MARK).touch()
-            if (before := folder / _BEFORE).exists() and not os.path.lexists(behind_link(final)):
-                before.rename(behind_link(final))  # a run was killed between two names
-            if PROGRESS not in inside:
-                remove(folder, but=(MARK,))
+    try:
+        with suppress(FileExistsError), no_space_as_message(final):
+            folder.mkdir()
+        if not folder.is_dir() or folder.is_symlink():
+            raise _not_ours(folder, "is no folder")
+        with only_writer(folder), _marked(folder, behind_link(final)):
             yield in_work(final)
-        finally:
-            if not (folder / PROGRESS).is_file():
-                remove(folder)
+    except BaseException:
+        with suppress(OSError):
+            folder.rmdir()  # if nothing is in it yet
+        raise
+
+
+@contextmanager
+def _marked(folder: Path, final: Path) -> Iterator[None]:
+    """Take a workplace that is held, as it has to be at first, and leave it as it has to be at the end."""
+    inside = {path.name for path in folder.iterdir()}
+    if inside and MARK not in inside:
+        raise _not_ours(folder, f"holds {min(inside)}")
+    check_own(folder, re.compile(rf"{re.escape(final.name)}(?:/.*)?|{_INSIDE}", re.DOTALL))
+    try:
+        with no_space_as_message(final):
+            (folder / MARK).touch()
+        if (before := folder / _BEFORE).exists() and not os.path.lexists(final):
+            before.rename(final)  # a run was killed between two names
+        if PROGRESS not in inside:
+            remove(folder, but=(MARK,))
+        yield
+    finally:
+        if not (folder / PROGRESS).is_file():
+            remove(folder)
 
 
 def _not_ours(folder: Path, why: str) -> MexmaError:
@@ -177,15 +188,20 @@ def _not_ours(folder: Path, why: str) -> MexmaError:
 
 def clear(final: Path) -> None:
     """Remove the workplace of an output that is finished: a run was killed when it had done its work."""
-    if (partial(final) / MARK).is_file():
+    if _is_ours(partial(final)):
         with workplace(final):
             (partial(final) / PROGRESS).unlink(missing_ok=True)
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a folder is a workplace, or empty: a run was killed when it had just made or emptied it."""
+    return (folder / MARK).is_file() or (folder.is_dir() and not any(folder.iterdir()))
 
 
 def clear_all(*folders: Path) -> None:
     """Remove the workplaces in folders that killed runs left, but those with which another run can go on."""
     for left in [left for folder in folders for left in folder.glob("*.partial")]:
-        if (left / MARK).is_file() and not (left / PROGRESS).exists():
+        if _is_ours(left) and not (left / PROGRESS).exists():
             with suppress(MexmaError), workplace(left.with_suffix("")):
                 pass
 
