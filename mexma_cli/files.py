@@ -81,8 +81,8 @@ def make_parent(path: Path) -> None:
     except OSError as error:
         raise MexmaError(f"{folder}: the folder cannot be made: {error.strerror}", hint) from None
     try:
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        with tempfile.TemporaryFile(dir=folder), suppress(FileNotFoundError):
+            partial(path).lstat()  # its name may be too long
     except OSError as error:
         raise MexmaError(f"{path} cannot be written: {error.strerror}", hint) from None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import glob
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, as_completed
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -150,9 +150,6 @@ class _Preparation:
             path.write_text(tokenizer, encoding="utf-8")
             for found in self._run("write", left, path):
                 done |= {report.path: report for report in found}
-        if self._known != self._before:
-            with suppress(MexmaError, OSError):  # it can do without, if another process is there
-                self._begin()
         self._keep_checksums()
         clear_all(self._store)
         self._tell(len(self._jobs), len(self._jobs), "")
