@@ -59,8 +59,7 @@ class _Page:
 
     def _facts(self, unit: str) -> dict[str, Any]:
         """What is known of a unit; nothing where it was not done."""
-        progress = self._progress
-        if unit not in progress.done and unit not in progress.found_done:
+        if not self._progress.is_done(unit):
             return {}
         record = self._folder.record(unit)
         return record.facts if record else {}

@@ -139,6 +139,7 @@ def _cut(recipe: CorpusRecipe, code: str, files: dict[str, str]) -> Unit:
         settings={"lines": recipe.units.lines},
         files=files,
         output=f"{code}/text",
+        grows=True,
     )
 
 

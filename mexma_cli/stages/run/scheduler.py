@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import write_json_atomic
 from mexma_cli.stages.run.plan import Records
-from mexma_cli.stages.run.units import Record, RunFolder, Unit
+from mexma_cli.stages.run.units import RunFolder, Unit
 
 log = logging.getLogger(__name__)
 
@@ -55,9 +55,10 @@ class Executor(Protocol):
 
 @dataclass
 class Progress:
-    """What a run has done, does and has failed to do: unit names by stage.
+    """What a run has done, does and has failed to do.
 
     Attributes:
+        units: All that are known yet, by name, each after its inputs.
         found_done: Units that were done already.
         done: Units that this run has done -> the seconds that they took.
         running: Units in work -> when they were submitted (`time.time`).
@@ -71,23 +72,24 @@ class Progress:
     running: dict[str, float] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     blocked: set[str] = field(default_factory=set)
+    _counts: dict[str, Counter[str]] = field(default_factory=dict)
+
+    def add(self, unit: Unit) -> None:
+        """Take a unit into account."""
+        self.units[unit.name] = unit
+        self.count(unit.name, "all")
+
+    def count(self, name: str, state: str, by: int = 1) -> None:
+        """One more unit (or less) of this unit's stage is in a state."""
+        self._counts.setdefault(self.units[name].stage, Counter())[state] += by
 
     def by_stage(self) -> dict[str, dict[str, int]]:
-        """Stage -> all, done, running, failed, blocked, and waiting units."""
-        table: dict[str, dict[str, int]] = {}
-        for state, names in (
-            ("done", self.found_done | set(self.done)),
-            ("running", set(self.running)),
-            ("failed", set(self.failed)),
-            ("blocked", self.blocked),
-            ("all", set(self.units)),
-        ):
-            for stage, count in Counter(
-                self.units[name].stage for name in names if name in self.units
-            ).items():
-                table.setdefault(stage, {})[state] = count
-        order = list(dict.fromkeys(unit.stage for unit in self.units.values()))
-        return {stage: table.get(stage, {}) for stage in order}
+        """Stage -> how many units there are (`all`), and how many are done, running, failed and blocked."""
+        return {stage: dict(+counts) for stage, counts in self._counts.items()}
+
+    def is_done(self, name: str) -> bool:
+        """Whether a unit is done, by this run or before."""
+        return name in self.done or name in self.found_done
 
 
 class Scheduler:
@@ -97,7 +99,7 @@ class Scheduler:
         folder: Of the run.
         plan: From the records of what is done to all units that can be told yet, each after its inputs.
         executor: Where they run.
-        on_change: Called when a unit begins or ends.
+        on_change: Called when units have begun or ended.
         taken: Whether a unit's output is taken as it is, up to date or not.
     """
 
@@ -112,17 +114,22 @@ class Scheduler:
         self._folder, self._plan, self._executor, self._on_change = folder, plan, executor, on_change
         self._taken = taken
         self.progress = Progress()
+        self._ready: deque[str] = deque()
+        self._needed_by: dict[str, list[str]] = {}
+        self._missing: dict[str, int] = {}  # units that wait -> how many of their inputs are not done
+        self._submitted: dict[Path, str] = {}
         self._tries: Counter[str] = Counter()
         self._told = 0.0
-        self._last = ""
 
     def run(self) -> Progress:
         """Do all that can be done; what fails, and what needs it, is left and named."""
         try:
-            self._look()
+            self._extend()
+            self._submit()
             while self.progress.running:
                 for ended in self._executor.ended(_SECONDS):
                     self._end(ended)
+                self._submit()
                 self._tell()
         except BaseException:
             self._executor.stop()
@@ -130,58 +137,83 @@ class Scheduler:
         self._tell(last=True)
         return self.progress
 
-    def _look(self) -> None:
-        """Find what is done, and submit what can begin."""
+    def _extend(self) -> None:
+        """Take over what is known of the plan."""
         progress = self.progress
-        waiting = True
-        while waiting:  # as long as more of the plan becomes known by units that are found done
-            known = len(progress.found_done) + len(progress.done)
-            progress.units = {unit.name: unit for unit in self._plan(self._record)}
-            for unit in progress.units.values():
-                self._consider(unit)
-            waiting = len(progress.found_done) + len(progress.done) > known
+        for unit in self._plan(lambda name: self._folder.record(name) if progress.is_done(name) else None):
+            if unit.name in progress.units:
+                continue
+            progress.add(unit)
+            needs = set(unit.needs.values())
+            for other in needs:
+                self._needed_by.setdefault(other, []).append(unit.name)
+            self._missing[unit.name] = sum(not progress.is_done(other) for other in needs)
+            if any(other in progress.failed or other in progress.blocked for other in needs):
+                self._block(unit.name)
+            elif not self._missing[unit.name]:
+                self._ready.append(unit.name)
 
-    def _record(self, name: str) -> Record | None:
-        return self._folder.record(name) if self._is_done(name) else None
-
-    def _is_done(self, name: str) -> bool:
-        return name in self.progress.done or name in self.progress.found_done
-
-    def _consider(self, unit: Unit) -> None:
-        progress, name = self.progress, unit.name
-        if self._is_done(name) or name in progress.running or name in progress.failed:
-            return
-        inputs = unit.needs.values()
-        if any(other in progress.failed or other in progress.blocked for other in inputs):
-            progress.blocked.add(name)
-        elif all(map(self._is_done, inputs)):
-            if self._taken(unit):
-                if self._folder.record(name) is None:
-                    raise MexmaError(f"{name} is to be taken as it is, and was never done", "start earlier")
+    def _submit(self) -> None:
+        """Hand in what can begin, and pass over what is up to date."""
+        progress = self.progress
+        while self._ready and len(progress.running) < self._executor.slots:
+            name = self._ready.popleft()
+            unit = progress.units[name]
+            if self._is_up_to_date(unit):
                 progress.found_done.add(name)
-            elif self._folder.done(unit) is not None:
-                progress.found_done.add(name)
-            elif len(progress.running) < self._executor.slots:
-                progress.running[name] = time.time()
-                self._executor.submit(self._folder.announce(unit))
-                self._on_change(progress)
+                self._finish(unit)
+                continue
+            progress.running[name] = time.time()
+            progress.count(name, "running")
+            todo = self._folder.announce(unit)
+            self._submitted[todo] = name
+            self._executor.submit(todo)
+        self._on_change(progress)
+
+    def _is_up_to_date(self, unit: Unit) -> bool:
+        if not self._taken(unit):
+            return self._folder.done(unit) is not None
+        if self._folder.record(unit.name) is None:
+            raise MexmaError(f"{unit.name} is to be taken as it is, and was never done", "start earlier")
+        return True
+
+    def _finish(self, unit: Unit) -> None:
+        """A unit is done: what needs it may begin."""
+        self.progress.count(unit.name, "done")
+        for other in self._needed_by.get(unit.name, ()):
+            self._missing[other] -= 1
+            if not self._missing[other]:
+                self._ready.append(other)
+        if unit.grows:
+            self._extend()
 
     def _end(self, ended: Ended) -> None:
-        progress = self.progress
-        name = next(name for name in progress.running if self._folder.todo(name) == ended.todo)
+        progress, name = self.progress, self._submitted.pop(ended.todo)
+        del progress.running[name]
+        progress.count(name, "running", -1)
         if ended.error is None:
             record = self._folder.record(name)
             assert record is not None, name
             progress.done[name] = record.seconds
+            self._finish(progress.units[name])
         elif ended.died and (tries := self._tries[name] + 1) < TRIES:
             log.warning("warning: %s: %s; trying it again", name, ended.error)
             self._tries[name] = tries
+            self._ready.append(name)
         else:
             log.error("error: %s: %s", name, ended.error)
             progress.failed[name] = ended.error
-        del progress.running[name]
-        self._on_change(progress)
-        self._look()
+            progress.count(name, "failed")
+            for other in self._needed_by.get(name, ()):
+                self._block(other)
+
+    def _block(self, name: str) -> None:
+        """A unit cannot be done, since what it needs cannot."""
+        if name not in self.progress.blocked:
+            self.progress.blocked.add(name)
+            self.progress.count(name, "blocked")
+            for other in self._needed_by.get(name, ()):
+                self._block(other)
 
     def _tell(self, last: bool = False) -> None:
         """Write the status for others to read."""

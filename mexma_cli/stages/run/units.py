@@ -47,6 +47,7 @@ class Unit(Frozen):
         parts: The same, of those of which the unit needs a part; its settings have that part's checksum.
         files: The user's files -> their checksums.
         output: Its path in the run's folder.
+        grows: Once it is done, more of the plan is known.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Unit(Frozen):
     parts: dict[str, str] = Field(default_factory=dict)
     files: dict[str, str] = Field(default_factory=dict)
     output: str
+    grows: bool = False
 
     @property
     def on_gpu(self) -> bool:
