@@ -227,6 +227,8 @@ def files_of(shard: Shard) -> list[File]:
 
 def part_path(path: Path, number: int, of: int) -> Path:
     """The name of the store of part `number` (from 1) of a text: ``NAME.00003-of-00010.emb``."""
+    if not path.name:  # . or /
+        raise MexmaError(f"{path} is a folder, not the name of a store", "name another output")
     ending = path.suffix if path.suffix == ".emb" else ""
     return path.parent / f"{path.name.removesuffix(ending)}.{number:05d}-of-{of:05d}{ending}"
 
@@ -281,7 +283,10 @@ def check_replaceable(path: Path, overwrite: bool) -> None:
         check_name(path, ".emb")
         return
     if not (has_store_files(path) or (path / MANIFEST).is_file()):
-        raise MexmaError(f"{path} is there and is no embedding store: not overwritten", "name another output")
+        what = (
+            "is there and is no embedding store: not overwritten" if path.name else "is a folder, not a store"
+        )
+        raise MexmaError(f"{path} {what}", "name another output")
     if not overwrite:
         raise MexmaError(f"{path} is there already", "--overwrite makes it anew, or name another output")
     own: Names = _NAMES

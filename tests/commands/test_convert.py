@@ -23,7 +23,9 @@ def test_there_and_back(tmp_path: Path, dtype: str) -> None:
     ok(run("convert", store, "--dtype", dtype, "-o", back))
     assert back.read_bytes() == raw.read_bytes()
     assert run("convert", store, "--dtype", dtype, "-o", "-").stdout_bytes == raw.read_bytes()
-    assert run("convert", raw, *options, "-o", store).exit_code == 1  # it is there already
+    assert "nothing to do" in ok(run("convert", raw, *options, "-o", store)).stderr
+    raw.write_bytes((2 * vectors).tobytes())
+    fails(run("convert", raw, *options, "-o", store), 1, "is there, or was begun, with other vectors")
     ok(run("convert", raw, *options, "--overwrite", "-o", store))
 
 

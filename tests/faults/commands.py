@@ -157,8 +157,12 @@ class Stand:
         """Whether the command, which must not be given again after that, has done its work."""
         return self.command.once and _below("a.emb", tree(folder)) == _below("a.emb", self.whole)
 
-    def finish(self, folder: Path, threads: int = 1) -> None:
-        """Give the same command again, as a user would; it ends with the bytes of an undisturbed run."""
+    def finish(self, folder: Path, threads: int = 1, stopped: bool = False) -> None:
+        """Give the same command again, as a user would; it ends with the bytes of an undisturbed run.
+
+        Args:
+            stopped: By a signal: then `train` wrote a checkpoint, and the last ones are others.
+        """
         if self.is_done(folder):
             return
         ended = self.mexma(self.command.second(folder), folder, threads=threads)
@@ -166,7 +170,7 @@ class Stand:
         if threads > 1 and self.command.adds:
             assert untimed(tree(folder)).keys() == self.whole.keys()
         else:
-            self.is_whole(folder)
+            self.is_whole(folder, but="/checkpoints/" if stopped else "\0")
 
     def has_all(self, folder: Path) -> None:
         """All that the command makes is there; temporary files may be, too."""
@@ -174,9 +178,9 @@ class Stand:
         wrong = differing({name: now[name] for name in self.whole if name in now}, self.whole)
         assert not wrong, f"not there, or not whole: {wrong[:8]}"
 
-    def is_whole(self, folder: Path) -> None:
-        """All that the command makes is there, and nothing else."""
-        wrong = differing(untimed(tree(folder)), self.whole)
+    def is_whole(self, folder: Path, but: str = "\0") -> None:
+        """All that the command makes is there, and nothing else, `but` for names with this in it."""
+        wrong = [name for name in differing(untimed(tree(folder)), self.whole) if but not in name]
         assert not wrong, f"differs from an undisturbed run: {wrong[:8]}"
 
     def nothing_is_left(self, folder: Path) -> None:

@@ -43,7 +43,7 @@ def test_a_fault_at_an_operation(campaign: Campaign, stand: Stand) -> None:
             if ended.killed and rng.random() < 0.5 and not stand.is_done(folder):
                 ended = stopped(rng, stand.command.second(folder), rng.choice([Fault.KILL, Fault.TORN]))
             if ended.code:
-                stand.finish(folder, threads=rng.choice((1, 2)))
+                stand.finish(folder, threads=rng.choice((1, 2)), stopped=fault == Fault.SIGNAL)
         except AssertionError as error:
             raise AssertionError(f"{', '.join(where)}: {error}") from None
         return fault.name.lower()
