@@ -34,6 +34,7 @@ COMMANDS = {
     "mine": "Find the translations in two texts, best first.",
     "align": "Align the sentences of documents that are translations of each other.",
     "score": "Score each line of an existing bitext.",
+    "filter": "Drop the pairs of a bitext that break rules, and say why.",
     "search": "Find the best target of every query.",
     "knn": "Find the neighbours of two texts, and keep them.",
     "tune": "Find the best score threshold, from a gold list or from the scores alone.",

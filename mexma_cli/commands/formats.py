@@ -20,21 +20,29 @@ def format_options(ids: str, alignments: bool = False) -> Callable[[Command], Co
         ids: What --with-ids adds.
         alignments: The formats of alignments, too.
     """
-    known = formats(alignments)
-    about = "".join(f"{name}: {found.about}. " for name, found in known.items())
-    named = [name for name, found in known.items() if found.endings and name != DEFAULT]
-    shown = f"{about} [default: {' and '.join(named)} by the name of the output, else {DEFAULT}]"
-
     wanted, always = (_with(when, alignments) for when in ("wanted", "always"))
     with_ids = click.option(
         "--with-ids", is_flag=True, help=f"{wanted}: add {ids}. {always}: they are there always."
     )
-    format_ = click.option("--format", "kind", type=click.Choice(list(known)), help=shown)
 
     def added(command: Command) -> Command:
-        return format_(with_ids(command))
+        return format_option(alignments)(with_ids(command))
 
     return added
+
+
+def format_option(alignments: bool = False, otherwise: str = DEFAULT) -> Callable[[Command], Command]:
+    """Add --format, which the command gets as `kind`.
+
+    Args:
+        alignments: The formats of alignments, too.
+        otherwise: What it is where neither this option nor the output's name says it.
+    """
+    known = formats(alignments)
+    about = "".join(f"{name}: {found.about}. " for name, found in known.items())
+    *named, last = (name for name, found in known.items() if found.endings and name != DEFAULT)
+    shown = f"{about} [default: {', '.join(named)} and {last} by the name of the output, else {otherwise}]"
+    return click.option("--format", "kind", type=click.Choice(list(known)), help=shown)
 
 
 def chosen_format(

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.mining.margin import MARGINS
 from mexma_cli.numerics.precisions import SHORT_NAMES, computing_on
 from mexma_cli.stages.embed.inputs import BUNDLED, EncoderChoice
@@ -64,6 +65,23 @@ result_option = output_option(
     "File for the result, compressed if named .gz, .bz2, .xz or .zst.  [default: stdout]",
     allow_dash=True,
 )
+
+
+def languages_option(command: Command) -> Command:
+    """Add --source-lang and --target-lang, which the command gets as `languages`, FLORES-200 codes."""
+
+    @functools.wraps(command)
+    def gathered(*, source_lang: str, target_lang: str, **options: Any) -> Any:
+        return command(languages=(resolve(source_lang), resolve(target_lang)), **options)
+
+    for side in ("target", "source"):
+        option = click.option(
+            f"--{side}-lang", default=UNSTATED, metavar="CODE", help=f"Language of the {side}."
+        )
+        gathered = option(gathered)
+    return cast(Command, gathered)
+
+
 overwrite_option = click.option(
     "--overwrite", is_flag=True, help="Make the output anew if it is there already, whole or damaged."
 )

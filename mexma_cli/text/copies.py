@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
 from typing import Literal
 
 Reason = Literal["identical", "near-identical"]
@@ -31,18 +30,17 @@ def copy_reason(source: str, target: str) -> Reason | None:
     shorter, longer = sorted((max(0, len(first) - 2), max(0, len(second) - 2)))
     if 2 * shorter < COPY_OVERLAP * (shorter + longer):
         return None  # too few trigrams on one side, whatever they are
+    enough = COPY_OVERLAP * (shorter + longer) / 2
     # A trigram in common is a first letter in common, and letters are counted ten times as fast.
-    for size in (1, 3):
-        common = (Counter(_starts(first, size)) & Counter(_starts(second, size))).total()
-        if not common or 2 * common < COPY_OVERLAP * (shorter + longer):
-            return None
-    return "near-identical"
+    one, other = first[:-2], second[:-2]
+    if sum(min(one.count(letter), other.count(letter)) for letter in set(one)) < max(enough, 1):
+        return None
+    return "near-identical" if (_trigrams(first) & _trigrams(second)).total() >= max(enough, 1) else None
 
 
 def _letters(sentence: str) -> str:
     return _NO_LETTERS.sub("", unicodedata.normalize("NFKC", sentence).casefold())
 
 
-def _starts(letters: str, size: int) -> Sequence[str]:
-    """The trigrams of letters, or as much of their beginnings."""
-    return letters[:-2] if size == 1 else [letters[i : i + size] for i in range(len(letters) - 2)]
+def _trigrams(letters: str) -> Counter[str]:
+    return Counter(letters[i : i + 3] for i in range(len(letters) - 2))

@@ -87,11 +87,11 @@ RULES = {
         Rule("script", "letters of the language's script are less than {} of the letters", limit=0.3),
         Rule("repeated-words", "different words are less than {} of ten words or more", limit=0.25),
         Rule("ratio", "one side is more than {} times as long as the other", of="pair", limit=3),
+        Rule("low-score", "the score is below {}, or there is none", of="pair", limit=1, on=False),
+        Rule("high-score", "the score is above {}", of="pair", limit=1.25, on=False),
         Rule("excluded", "a sentence of an `exclude` file, but for case, spaces, punctuation", of="pair"),
         Rule("copy", "both sides are the same, or but for case, numbers and a few letters", of="pair"),
         Rule("numbers", "of the numbers in digits less than {} are on both sides", of="pair", limit=0.5),
-        Rule("low-score", "the score is below {}, or there is none", of="pair", limit=1, on=False),
-        Rule("high-score", "the score is above {}", of="pair", limit=1.25, on=False),
         Rule("language", "another language, and none that the declared one is taken for", of="language"),
         Rule("boilerplate", "a sentence that is in more than {} documents", of="text", limit=10),
         Rule("duplicate", "the same sentence or pair came before", of="corpus"),
@@ -178,6 +178,10 @@ def _limit(rule: Rule, text: str) -> float:
     return limit
 
 
+Foreign = Callable[[Sequence[str]], np.ndarray]
+"""Which of N sentences are in another language than they should be, bool [N]."""
+
+
 class SentenceRules:
     """The rules of one language's sentences.
 
@@ -216,6 +220,8 @@ class PairRules:
         limits: The rules that are on; those that need more than a pair are passed over.
         scripts: Of source and target, as in `SentenceRules`.
         excluded: `fold` hashes of the sentences that `excluded` drops.
+        foreign: For source and target, what tells which of N sentences are in another language, bool [N];
+            None where nobody can.
     """
 
     def __init__(
@@ -223,10 +229,13 @@ class PairRules:
         limits: Limits,
         scripts: tuple[str | None, str | None] = (None, None),
         excluded: Set[int] = frozenset(),
+        foreign: tuple[Foreign | None, Foreign | None] = (None, None),
     ) -> None:
         self._source, self._target = (SentenceRules(limits, script) for script in scripts)
-        self._limits = {name: limit for name, limit in limits.items() if RULES[name].of == "pair"}
-        self._excluded = excluded
+        self._limits = {
+            name: limit for name, limit in limits.items() if RULES[name].of in ("pair", "language")
+        }
+        self._excluded, self._foreign = excluded, foreign
 
     def codes(
         self, sources: Sequence[str], targets: Sequence[str], scores: Sequence[float] = ()
@@ -250,6 +259,8 @@ class PairRules:
                     fold(sources[row]) in self._excluded or fold(targets[row]) in self._excluded
                     for row in (rows.tolist() if self._excluded else ())
                 ]
+            elif name == "language":
+                broken = self._in_other_languages(sources, targets, rows)
             elif name in _SCORES:
                 values = np.array(scores)[rows] if len(scores) else np.full(len(rows), np.nan)
                 broken = _SCORES[name](values, limit)
@@ -258,6 +269,16 @@ class PairRules:
                 broken = [breaks(sources[row], targets[row], limit) for row in rows.tolist()]
             codes[rows[np.flatnonzero(broken)]] = CODES[name]
         return codes
+
+    def _in_other_languages(
+        self, sources: Sequence[str], targets: Sequence[str], rows: np.ndarray
+    ) -> np.ndarray:
+        """Of some pairs, those with a side in another language, bool."""
+        broken = np.zeros(len(rows), dtype=bool)
+        for side, foreign in zip((sources, targets), self._foreign, strict=True):
+            if foreign is not None:
+                broken |= foreign([side[row] for row in rows.tolist()])
+        return broken
 
 
 def _unlike_lengths(source: str, target: str, limit: float) -> bool:

@@ -94,6 +94,13 @@ def write_chunks(paths: Sequence[Path], chunks: Iterable[Chunk]) -> int:
     return changed
 
 
+@contextmanager
+def text_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file for text that gets its name when it is whole, compressed as it is named; as `whole_file`."""
+    with whole_file(path) as file, _compressed(file, path) as out:
+        yield out
+
+
 def _write(outs: Sequence[IO[bytes]], chunks: Iterable[Chunk]) -> int:
     total = 0
     for texts, changed in chunks:

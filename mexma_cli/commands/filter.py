@@ -1,0 +1,114 @@
+"""`mexma filter`: the pairs of a bitext that keep all rules, and why the others do not."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mexma_cli.commands.formats import format_option
+from mexma_cli.commands.inputs import check_inputs, check_outputs, command_line
+from mexma_cli.commands.options import languages_option, result_option
+from mexma_cli.commands.rules import lid_options, rule_epilog, rule_options
+from mexma_cli.text.amounts import counted
+from mexma_cli.text.rules import SELECTABLE
+
+if TYPE_CHECKING:
+    from mexma_cli.stages.filter.filter import Filtered
+
+log = logging.getLogger(__name__)
+
+
+@click.command("filter", epilog=rule_epilog(SELECTABLE))
+@click.argument("bitext", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True))
+@rule_options(SELECTABLE)
+@click.option(
+    "--exclude",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A text file with sentences (a line or a column each), such as a test set, that `excluded` drops.",
+)
+@lid_options
+@languages_option
+@result_option
+@format_option(otherwise="tsv, or on stdout that of the input")
+@click.option(
+    "--rejects",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What is dropped: reason TAB number of the pair TAB the pair as it was read.",
+)
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The counts by reason, the rules and their limits, as JSON.",
+)
+def command(
+    bitext: tuple[Path, ...],
+    limits: dict[str, float],
+    languages: tuple[str, str],
+    output: Path | None,
+    kind: str | None,
+    rejects: Path | None,
+    report: Path | None,
+    **settings: Any,
+) -> None:
+    """Drop the pairs of BITEXT that break a rule, and say how many broke which.
+
+    BITEXT is one file of pairs: what `mexma mine`, `align` and `score` write (TSV, JSONL, TMX, Parquet), or
+    source TAB target; `-` is stdin. Or it is two files, line n of one the translation of line n of the other.
+    Pairs come out as they were read, with their scores and ids, in their order and, on stdout, their format.
+
+    With --source-lang and --target-lang, sentences in another script or language are dropped. Where
+    duplicates are looked for, nothing comes out before all pairs were read; they wait on disk, so that
+    memory does not grow. --off duplicate lets pairs through on the way.
+
+    \b
+    Examples:
+      mexma filter pairs.tsv --source-lang fra --target-lang eng -o clean.tsv --rejects dropped.tsv
+      mexma mine fra.emb eng.emb | mexma filter - --on low-score=1.06 --off numbers > clean.tsv
+      mexma filter corpus.fr corpus.en --off all --on ratio=2 --on duplicate-source -o pairs.tsv
+    """
+    if len(bitext) > 2:
+        raise click.UsageError(f"BITEXT is one file of pairs or two files, not {len(bitext)} files.")
+    check_inputs(bitext)
+    from mexma_cli.commands.progress import progress
+    from mexma_cli.formats.bitext import format_of, formats, outputs_of
+    from mexma_cli.stages.filter.filter import FilterJob, FilterSettings, filter_files
+    from mexma_cli.text.writing import prepare_output
+
+    to_stdout = output is None or str(output) == "-"
+    kind = kind or (None if to_stdout else format_of(output))
+    if to_stdout and kind and formats()[kind].two_files:
+        raise click.UsageError(f"--format {kind} writes two files: name them with --output.")
+    files = outputs_of(output, kind, languages) if kind and formats()[kind].two_files else [output]
+    outputs = [] if to_stdout else [path for path in files if path]
+    for other, what in ((rejects, "rejects"), (report, "report")):
+        check_outputs(outputs, other, what, (*bitext, *settings["exclude"]))
+    for path in (output, rejects, report):
+        prepare_output(path)
+    job = FilterJob(bitext, languages, FilterSettings(limits, **settings), output, kind, rejects, report)
+    with ExitStack() as stack:
+        bar = stack.enter_context(progress(desc="filtering", unit="pair", unit_scale=True))
+        found, changed = filter_files(job, command_line(), lambda done: bar.update(done - bar.n))
+    _tell(found, limits)
+    if changed:
+        log.info("%s in %s", formats()[kind or "tsv"].changes, counted(changed, "sentence"))
+
+
+def _tell(found: Filtered, limits: dict[str, float]) -> None:
+    from mexma_cli.reporting.tables import aligned
+    from mexma_cli.text.rules import RULES
+
+    share = f"{100 * found.kept / found.read:.1f} %"
+    log.info("%s of %s kept (%s)", f"{found.kept:,}", counted(found.read, "pair"), share)
+    rows = [
+        [reason, f"{count:,}", RULES[reason].says(limits[reason])] for reason, count in found.dropped.items()
+    ]
+    for line, row in zip(aligned([row[:2] for row in rows], 1) if rows else (), rows, strict=True):
+        log.info("%s  %s", line, row[2])

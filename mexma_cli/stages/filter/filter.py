@@ -1,0 +1,236 @@
+"""A bitext in, the pairs that keep all rules out, and why the others do not."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from mexma_cli import __version__, languages
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import write_json_atomic
+from mexma_cli.formats.bitext import Bitext, Pair, PlainPair, formats, outputs_of, read_bitext
+from mexma_cli.formats.moses import read_aligned
+from mexma_cli.formats.tsv import Tsv
+from mexma_cli.languages import UNSTATED
+from mexma_cli.stages.filter.duplicates import HASHES, Judged, mark_duplicates
+from mexma_cli.text.hashes import folded
+from mexma_cli.text.identify import SHORT, Identifier, expected, identifier, in_other_language
+from mexma_cli.text.lines import read_lines
+from mexma_cli.text.names import label_of
+from mexma_cli.text.rules import NAMES, Foreign, Limits, PairRules
+from mexma_cli.text.writing import Chunk, only_process, text_file, write_chunks
+
+log = logging.getLogger(__name__)
+
+_BATCH = 2000
+
+
+@dataclass(frozen=True)
+class FilterSettings:
+    """Which pairs are dropped.
+
+    Attributes:
+        limits: The rules that are on, by name.
+        exclude: Text files with sentences, a line or a column each, that `excluded` drops.
+        lid, lid_model: What tells languages, as in `text.identify.identifier`.
+    """
+
+    limits: Limits
+    exclude: tuple[Path, ...] = ()
+    lid: str = "py3langid"
+    lid_model: Path | None = None
+
+
+@dataclass(frozen=True)
+class FilterJob:
+    """What is filtered, and where to.
+
+    Attributes:
+        inputs: A file of pairs, or two of lines.
+        languages: FLORES-200 codes of both sides, as far as they are stated.
+        output: Named by the user; None is stdout.
+        kind: The format's name; None: that of the input, or TSV for two files.
+        rejects: A file for what is dropped: reason TAB number TAB the pair as it was read.
+        report: A file for the counts, as JSON.
+    """
+
+    inputs: tuple[Path, ...]
+    languages: tuple[str, str]
+    settings: FilterSettings
+    output: Path | None = None
+    kind: str | None = None
+    rejects: Path | None = None
+    report: Path | None = None
+
+
+@dataclass
+class Filtered:
+    """Pairs that were read and kept, and those that were dropped by reason, in the rules' order."""
+
+    read: int = 0
+    kept: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+
+
+def filter_files(
+    job: FilterJob, argv: Sequence[str] = (), on_progress: Callable[[int], object] = lambda done: None
+) -> tuple[Filtered, int]:
+    """Write the pairs that keep all rules.
+
+    Pairs come out as they were read, to the byte, where the format stays the same and has lines.
+
+    Args:
+        argv: The command line, for the report.
+        on_progress: Called with the pairs that were read.
+
+    Returns:
+        The counts, and the number of sentences that were changed to fit the format.
+
+    Raises:
+        MexmaError: An input cannot be read, or an output cannot be written.
+    """
+    bitext = _opened(job.inputs, job.languages)
+    kind = job.kind or (bitext.kind if not formats()[bitext.kind].two_files else Tsv.name)
+    outputs = outputs_of(job.output, kind, bitext.languages)
+    with only_process([*outputs, *([job.rejects] if job.rejects else [])]), ExitStack() as stack:
+        rules = _rules(job.settings, bitext.languages)
+        batches = _judged(bitext, rules, kind == bitext.kind, on_progress)
+        if again := [name for name in job.settings.limits if name in HASHES]:
+            batches = mark_duplicates(batches, again)
+        rejects = stack.enter_context(text_file(job.rejects) if job.rejects else nullcontext())
+        found = Filtered()
+        kept = _kept(batches, found, rejects)
+        changed = write_chunks(outputs, _written(kept, bitext.languages, kind))
+    if job.report is not None:
+        _write_report(job, bitext.languages, {"files": list(map(str, outputs)), "format": kind}, found, argv)
+    return found, changed
+
+
+def _opened(inputs: Sequence[Path], stated: tuple[str, str]) -> Bitext:
+    if len(inputs) == 1:
+        return read_bitext(inputs[0], label_of(inputs[0]), stated)
+    pairs = (PlainPair(*sides) for sides in read_aligned(*inputs))
+    return Bitext("moses", stated, ((None, pair) for pair in pairs))
+
+
+def _rules(settings: FilterSettings, spoken: tuple[str, str]) -> PairRules:
+    """The rules as they can be applied; those that cannot are named in the log."""
+    limits = settings.limits
+    unstated = [side for side, code in zip(("source", "target"), spoken, strict=True) if code == UNSTATED]
+    needing = " and ".join(name for name in ("script", "language") if name in limits)
+    if unstated and needing:
+        options = " ".join(f"--{side}-lang" for side in unstated)
+        log.warning("warning: no language is stated (%s): %s not checked there", options, needing)
+    model = identifier(settings.lid, settings.lid_model) if "language" in limits else None
+    foreign = [_foreign(model, code) if model else None for code in spoken]
+    scripts = [languages.script(code) for code in spoken]
+    excluded = folded(line for path in settings.exclude for line in read_lines(path))
+    return PairRules(limits, (scripts[0], scripts[1]), excluded, (foreign[0], foreign[1]))
+
+
+def _foreign(model: Identifier, language: str) -> Foreign | None:
+    """What tells sentences of other languages; short ones are believed to be what they should be."""
+    if language == UNSTATED:
+        return None
+    try:
+        wanted = expected(language, model)
+    except MexmaError as error:
+        log.warning("warning: %s: the language is not checked there", error.message)
+        return None
+
+    def foreign(sentences: Sequence[str]) -> np.ndarray:
+        long = np.array([len(sentence) >= SHORT for sentence in sentences], dtype=bool)
+        found = np.zeros(len(sentences), dtype=bool)
+        judged = [sentences[row] for row in np.flatnonzero(long).tolist()]
+        found[long] = in_other_language(judged, model, wanted)
+        return found
+
+    return foreign
+
+
+def _judged(
+    bitext: Bitext, rules: PairRules, as_read: bool, on_progress: Callable[[int], object]
+) -> Iterator[Judged]:
+    """All pairs in batches.
+
+    Args:
+        as_read: The lines are what is written, where the format has lines.
+    """
+    done = 0
+    while batch := list(islice(bitext.pairs, _BATCH)):
+        sources, targets = (
+            [getattr(pair, side).strip() for _, pair in batch] for side in ("source", "target")
+        )
+        scores = [getattr(pair, "score", np.nan) for _, pair in batch]
+        records = [pair if line is None or not as_read else line for line, pair in batch]
+        yield Judged(records, sources, targets, rules.codes(sources, targets, scores))
+        done += len(batch)
+        on_progress(done)
+    if not done:
+        raise MexmaError("there are no pairs in the input", "each line must be: source TAB target")
+
+
+def _kept(
+    batches: Iterator[Judged], found: Filtered, rejects: IO[bytes] | None
+) -> Iterator[list[str | Pair]]:
+    """What is kept of each batch; the rest goes to `rejects`, and all is counted."""
+    dropped: Counter[int] = Counter()
+    for records, _, _, codes in batches:
+        if rejects is not None:
+            for row in np.flatnonzero(codes).tolist():
+                text = f"{NAMES[codes[row]]}\t{found.read + row + 1}\t{_as_line(records[row])}\n"
+                rejects.write(text.encode())
+        kept = np.flatnonzero(codes == 0).tolist()
+        dropped.update(codes[codes > 0].tolist())
+        found.read += len(codes)
+        found.kept += len(kept)
+        found.dropped = {NAMES[code]: dropped[code] for code in sorted(dropped)}
+        if kept:
+            yield [records[row] for row in kept]
+
+
+def _as_line(record: str | Pair) -> str:
+    if isinstance(record, str):
+        return record
+    (((line,), _),) = Tsv().write([record], (UNSTATED, UNSTATED))
+    return str(line)[:-1]
+
+
+def _written(kept: Iterator[list[str | Pair]], spoken: tuple[str, str], kind: str) -> Iterator[Chunk]:
+    """The text of the outputs: lines as they are, pairs in the format."""
+    first = next(kept, [])
+    if first and isinstance(first[0], str):
+        yield from ((("".join(f"{line}\n" for line in lines),), 0) for lines in chain([first], kept))
+        return
+    pairs = (pair for batch in chain([first], kept) for pair in batch if not isinstance(pair, str))
+    with_ids = bool(first) and any(first[0][3:])
+    yield from formats()[kind].write(pairs, spoken, with_ids)
+
+
+def _write_report(
+    job: FilterJob, spoken: tuple[str, str], output: dict[str, Any], found: Filtered, argv: Sequence[str]
+) -> None:
+    assert job.report is not None
+    report = {
+        "kind": "filter report",
+        "version": __version__,
+        "argv": list(argv),
+        "inputs": [label_of(path) for path in job.inputs],
+        "languages": list(spoken),
+        "rules": dict(job.settings.limits),
+        "exclude": list(map(str, job.settings.exclude)),
+        "read": found.read,
+        "kept": found.kept,
+        "dropped": found.dropped,
+        "output": output,
+        "rejects": str(job.rejects) if job.rejects else None,
+    }
+    write_json_atomic(job.report, report)

@@ -1,0 +1,146 @@
+"""`mexma filter`: what is kept is as it was read, and what is not has a reason."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from mexma_cli.formats.bitext import MinedPair, formats, read_bitext
+from mexma_cli.text.rules import RULES
+from mexma_cli.text.writing import write_chunks
+from tests.command import fails, ok, run, write
+
+FINE = ("Il a plu toute la nuit.", "It rained all night long.")
+PAIRS = [
+    ("", *FINE),
+    ("missing", "", "It rained all night long."),
+    ("html", "Lire <b>la suite</b> ici", "Read the rest of it here"),
+    ("ratio", "Oui, merci.", "Yes, thank you, that is very kind of you, and I will gladly take it along."),
+    ("copy", "Paris Saint-Germain 2018", "Paris Saint-Germain 2019"),
+    ("numbers", "Il en reste 12 ou 13.", "There are 14 or 15 left."),
+    ("", 'Elle dit "oui" (deux fois)', "She said yes (twice)"),
+    ("duplicate", *FINE),
+    ("language", "El perro duerme en la cocina de la casa.", "The dog sleeps in the kitchen."),
+    ("script", "Он спит на кухне", "He sleeps in the kitchen"),
+]
+LANGUAGES = ("--source-lang", "fr", "--target-lang", "en")
+
+
+def mined(*pairs: tuple[str, str, str]) -> list[MinedPair]:
+    return [
+        MinedPair(1.5 - number / 8, source, target, number + 1, 9, 1, 0, 0.25, 0.5, 0.75)
+        for number, (_, source, target) in enumerate(pairs)
+    ]
+
+
+def made(path: Path, kind: str = "tsv", with_ids: bool = True) -> Path:
+    languages = ("fra_Latn", "eng_Latn")
+    write_chunks([path], formats()[kind].write(mined(*PAIRS), languages, with_ids))
+    return path
+
+
+def filtered(*arguments: str | Path, stdin: str | bytes | None = None) -> Result:
+    return run("filter", *arguments, stdin=stdin)
+
+
+def test_lines_come_out_as_they_went_in_or_with_their_reason(tmp_path: Path) -> None:
+    path = made(tmp_path / "mined.tsv.gz")
+    lines = [line for line, _ in read_bitext(path, "").pairs]
+    outputs = tmp_path / "out.tsv", tmp_path / "dropped.tsv", tmp_path / "report.json"
+    done = ok(filtered(path, *LANGUAGES, "-o", outputs[0], "--rejects", outputs[1], "--report", outputs[2]))
+    wanted = [reason for reason, *_ in PAIRS]
+    kept = [line for line, reason in zip(lines, wanted, strict=True) if not reason]
+    assert outputs[0].read_text().splitlines() == kept
+    rows = enumerate(zip(wanted, lines, strict=True), 1)
+    assert outputs[1].read_text().splitlines() == [
+        f"{reason}\t{number}\t{line}" for number, (reason, line) in rows if reason
+    ]
+    counts = {reason: wanted.count(reason) for reason in RULES if reason in wanted}
+    report = json.loads(outputs[2].read_text())
+    assert (report["read"], report["kept"], report["dropped"]) == (len(PAIRS), 2, counts)
+    assert report["rules"]["ratio"] == 3 and report["languages"] == ["fra_Latn", "eng_Latn"]
+    head, *table = done.stderr.splitlines()[-len(counts) - 1 :]
+    assert head == "2 of 10 pairs kept (20.0 %)" and done.stdout == ""
+    assert [line.split()[:2] for line in table] == [[reason, str(count)] for reason, count in counts.items()]
+
+
+@pytest.mark.parametrize("kind", ["tsv", "jsonl", "tmx"])
+def test_a_pipe_keeps_the_format(kind: str, tmp_path: Path) -> None:
+    content = made(tmp_path / "in", kind).read_bytes()
+    (tmp_path / "out").write_bytes(ok(filtered("-", *LANGUAGES, stdin=content)).stdout_bytes)
+    found = read_bitext(tmp_path / "out", "", ("fra_Latn", "eng_Latn"))
+    kept = [pair for pair, (reason, *_) in zip(mined(*PAIRS), PAIRS, strict=True) if not reason]
+    assert found.kind == kind and [pair for _, pair in found.pairs] == kept
+
+
+def test_formats_are_changed_with_scores_and_ids(tmp_path: Path) -> None:
+    path, wanted = made(tmp_path / "in.jsonl", "jsonl"), [reason for reason, *_ in PAIRS]
+    kept = [pair for pair, reason in zip(mined(*PAIRS), wanted, strict=True) if not reason]
+    for name in ("a.tsv", "b.tmx", "c.parquet"):
+        ok(filtered(path, *LANGUAGES, "-o", tmp_path / name))
+        found = read_bitext(tmp_path / name, "", ("fra_Latn", "eng_Latn"))
+        assert [pair for _, pair in found.pairs] == kept
+    ok(filtered(path, *LANGUAGES, "--format", "moses", "-o", tmp_path / "d"))
+    sides = [(tmp_path / f"d.{code}").read_text().splitlines() for code in ("fra", "eng")]
+    assert sides == [[pair.source for pair in kept], [pair.target for pair in kept]]
+
+
+def test_a_document_with_languages_needs_no_options(tmp_path: Path) -> None:
+    path = made(tmp_path / "in.tmx", "tmx", with_ids=False)
+    done = ok(filtered(path, "-o", tmp_path / "out.tmx"))
+    assert "2 of 10 pairs kept" in done.stderr and "warning" not in done.stderr
+    assert read_bitext(tmp_path / "out.tmx", "").languages == ("fra_Latn", "eng_Latn")
+
+
+def test_two_files_of_lines(tmp_path: Path) -> None:
+    sides = [write(tmp_path / f"x.{side}", *(pair[side] for pair in PAIRS)) for side in (1, 2)]
+    done = ok(filtered(*sides, *LANGUAGES, "--rejects", tmp_path / "r"))
+    assert done.stdout.splitlines() == ["\t".join(pair[1:]) for pair in PAIRS if not pair[0]]
+    assert (tmp_path / "r").read_text().splitlines()[0] == f"missing\t2\t\t{FINE[1]}"
+    sides[0].write_text("one\n")
+    fails(filtered(*sides), 1, "x.1 has 1 lines")
+
+
+def test_rules_by_name(tmp_path: Path) -> None:
+    path = made(tmp_path / "in.tsv")
+
+    def reasons(*options: str) -> list[str]:
+        ok(filtered(path, "--rejects", tmp_path / "r", *options))
+        return [line.split("\t")[0] for line in (tmp_path / "r").read_text().splitlines()]
+
+    assert reasons("--off", "all", "--on", "html") == ["html"]
+    assert reasons("--off", "all", "--on", "low-score=1.3") == ["low-score"] * 8
+    assert reasons("--off", "all", "--on", "duplicate-target") == ["duplicate-target"] * 2
+    assert "copy" not in reasons("--off", "copy", "--off", "numbers")
+    test_set = write(tmp_path / "test.txt", "x\tIT RAINED all night long")
+    assert reasons("--off", "all", "--on", "excluded", "--exclude", str(test_set)) == ["excluded"] * 3
+    fails(filtered(path, "--off", "htlm"), 1, "there is no rule 'htlm'", "did you mean html?")
+    fails(filtered(path, "--on", "html=3"), 1, "the rule html has no limit")
+
+
+def test_what_cannot_be_checked_is_said(tmp_path: Path) -> None:
+    path = made(tmp_path / "in.tsv")
+    done = ok(filtered(path, "--target-lang", "eng"))
+    assert "no language is stated (--source-lang): script and language not checked there" in done.stderr
+    done = ok(filtered(path, "--source-lang", "tlh", "--target-lang", "eng", "--off", "script"))
+    assert re.search(r"warning: py3langid \S+ does not know tlh.*: the language is not checked", done.stderr)
+    done = ok(filtered(path, "--off", "script", "--off", "language"))
+    assert "warning" not in done.stderr
+
+
+def test_mistakes_leave_no_file(tmp_path: Path) -> None:
+    outputs = ("-o", tmp_path / "out.tsv", "--rejects", tmp_path / "r.tsv")
+    path = write(tmp_path / "in.tsv", *["1.0\tOui, il pleut.\tYes, it rains."] * 3000, "1.0\tbroken")
+    fails(filtered(path, *outputs), 1, "in.tsv, line 3001: 2 tab-separated fields")
+    fails(filtered(write(tmp_path / "empty.tsv"), *outputs), 1, "there are no pairs in the input")
+    fails(filtered(path, "-o", path), 2, "is an input")
+    fails(filtered(path, "--rejects", path), 2, "is an input")
+    fails(filtered(path, "-o", tmp_path / "x", "--rejects", tmp_path / "x"), 2, "cannot be the pairs and the")
+    fails(filtered(path, path, path), 2, "not 3 files")
+    fails(filtered(path, "--format", "moses"), 2, "writes two files")
+    fails(filtered(path, "--format", "tmx", "-o", tmp_path / "x.tmx"), 1, "are not stated")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["empty.tsv", "in.tsv"]
