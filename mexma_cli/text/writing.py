@@ -19,6 +19,7 @@ from mexma_cli.files import (
     is_special,
     make_parent,
     no_space_as_message,
+    whole_file,
     workplace,
 )
 from mexma_cli.text.compression import named

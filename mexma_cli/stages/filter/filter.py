@@ -100,7 +100,7 @@ def filter_files(
     bitext = _opened(job.inputs, job.languages)
     kind = job.kind or (bitext.kind if not formats()[bitext.kind].two_files else Tsv.name)
     outputs = outputs_of(job.output, kind, bitext.languages)
-    with only_process([*outputs, *([job.rejects] if job.rejects else [])]), ExitStack() as stack:
+    with only_process(outputs), ExitStack() as stack:
         rules = _rules(job.settings, bitext.languages)
         batches = _judged(bitext, rules, kind == bitext.kind, on_progress)
         if again := [name for name in job.settings.limits if name in HASHES]:
