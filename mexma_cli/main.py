@@ -37,7 +37,7 @@ COMMANDS = {
     "filter": "Drop the pairs of a bitext that break rules, and say why.",
     "search": "Find the best target of every query.",
     "knn": "Find the neighbours of two texts, and keep them.",
-    "tune": "Find the best score threshold, from a gold list or from the scores alone.",
+    "tune": "Find the best score threshold, with or without a gold list.",
     "run": "Mine a whole corpus, many language pairs, from one recipe.",
     "eval": "Measure an encoder on the papers' benchmarks.",
     "augment": "Make hard negatives for xsim++ of an English text.",

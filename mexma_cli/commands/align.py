@@ -137,7 +137,7 @@ def command(
     from mexma_cli.align.align import AlignSettings
     from mexma_cli.stages.align.align import AlignFilters, DocumentInputs
     from mexma_cli.stages.align.files import AlignJob, align_files, part_of_output
-    from mexma_cli.stages.align.sides import first_store
+    from mexma_cli.stages.align.sides import files_of, first_store
     from mexma_cli.stages.mine.files import agreed_language
     from mexma_cli.text.writing import prepare_output
 
@@ -160,7 +160,8 @@ def command(
         unaligned,
         report,
     )
-    inputs = [path for path in (source, target, *(docs or ()), document_pairs) if path]
+    sides = [file for path in (source, target) for file in ([path] if path.is_dir() else files_of(path))]
+    inputs = [path for path in (*sides, *(docs or ()), document_pairs) if path]
     check_outputs([*files, *job.unaligned_files], report, "report", inputs)
     for path in (*files, *job.unaligned_files, report):
         prepare_output(path)

@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from mexma_cli.commands.progress import follow, progress
+from mexma_cli.files import MANIFEST
 from mexma_cli.stages.embed.inputs import EncoderChoice, is_store, is_text_of, open_inputs, open_store
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def check_inputs(paths: Sequence[Path]) -> None:
 
 
 def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
-    """Raise click.UsageError for an output over an input, over the text of a store, or in a store."""
+    """Raise click.UsageError for an output over an input, over the text of a store, or in a folder."""
     inputs = list(inputs)
     read, stores = [path for path in inputs if path.is_file()], [path for path in inputs if path.is_dir()]
     for path in (path for path in outputs if str(path) != "-"):
@@ -48,7 +49,7 @@ def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
             continue
         if any(path.samefile(other) for other in read):
             raise click.UsageError(f"{path} is an input: name another output.")
-        for store in filter(is_store, stores):
+        for store in (store for store in stores if (store / MANIFEST).is_file()):
             if is_text_of(open_store(store), path):
                 raise click.UsageError(f"{path} is the text that {store} was made of: name another output.")
 

@@ -44,6 +44,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+def _score_or_auto(typed: str) -> float | str:
+    """A score, or `auto`."""
+    try:
+        return typed if typed == "auto" else float(typed)
+    except ValueError:
+        raise click.BadParameter(f"{typed!r} is no score; say a number, or auto") from None
+
+
 @click.command("mine")
 @click.argument("source", type=click.Path(path_type=Path, allow_dash=True))
 @click.argument("target", type=click.Path(path_type=Path, allow_dash=True), required=False)
@@ -64,8 +72,17 @@ log = logging.getLogger(__name__)
 )
 @click.option(
     "--threshold",
-    type=float,
-    help="Keep pairs with a score above this.  [default: 0 with max, none with the others]",
+    type=_score_or_auto,
+    metavar="SCORE|auto",
+    help="Keep pairs with a score above this; auto: the one that --thresholds has.  [default: 0 with max, "
+    "none with the others]",
+)
+@click.option(
+    "--thresholds",
+    type=click.Path(path_type=Path),
+    default="thresholds.json",
+    show_default=True,
+    help="With --threshold auto: what `mexma run` found for languages, encoder, margin and -k.",
 )
 @copy_options
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Keep the N best of what is left.")
@@ -95,6 +112,7 @@ def command(
     source_lang: str,
     target_lang: str,
     encoder: EncoderChoice,
+    thresholds: Path,
     **choices: Any,
 ) -> None:
     """Find the translations in SOURCE and TARGET, best first: score TAB source TAB target.
@@ -130,6 +148,10 @@ def command(
     from mexma_cli.text.writing import prepare_output
 
     kind, with_ids = chosen_format(kind, output, with_ids)
+    auto = choices["threshold"] == "auto"
+    if is_typed("thresholds") and not auto:
+        raise click.UsageError("--thresholds goes with --threshold auto.")
+    choices["threshold"] = None if auto else choices["threshold"]
     settings = _settings(search=search, with_ids=with_ids, **choices)
     if dry_run:
         print_estimate(paths, settings.k + alone, search, encoder)
@@ -142,7 +164,8 @@ def command(
     for path in (output, report):
         prepare_output(path)
     paired = documents_of(paths, documents) if documents else None
-    job = MiningJob(paths, languages, settings, files, kind, paired, neighbours, report)
+    known = thresholds if auto else None
+    job = MiningJob(paths, languages, settings, files, kind, paired, neighbours, report, known)
     started = time.monotonic()
     with ExitStack() as stack:
         bars = progress_bar(stack, "embedding", "line"), progress_bar(stack, "mining")

@@ -28,7 +28,9 @@ STATES = ("done", "running", "failed", "blocked")
 @click.command("run")
 @click.argument("recipe")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the recipe.")
-@click.option("--only", metavar="STAGE", help="Do this stage, and what it needs: split, embed, knn or mine.")
+@click.option(
+    "--only", metavar="STAGE", help="Do this stage and what it needs: split, embed, knn, tune, mine."
+)
 @click.option(
     "--from",
     "start",

@@ -38,6 +38,9 @@ class LanguageText(Section):
 
     input: tuple[str, ...] = Field(min_length=1)
     """Files of one sentence a line, from `root`; `*` stands for any part of a name."""
+    known: str | None = None
+    """A file whose line n is the translation of line n of the other languages' (NTREX-128, a dev set); with
+    it, thresholds are surer."""
     clean: bool = False
     """Embed lines without control characters, with their punctuation normalised; they stay as they are."""
 
@@ -65,8 +68,12 @@ class CorpusMining(Section):
     """Neighbours that make up a neighbourhood."""
     retrieval: str = "max"
     """max, intersect, forward or backward."""
-    threshold: float | None = None
-    """Keep scores above this. None: 0 with `max`, all with the others."""
+    threshold: float | Literal["auto"] | None = None
+    """Keep scores above this. auto: found for each pair, see `precision`. None: 0 with `max`, all with the
+    others."""
+    precision: float | None = Field(None, gt=0, lt=1)
+    """With threshold auto: the share of translations that is wanted among the pairs. None: the threshold with
+    the best F1."""
     max_score: float | None = None
     """Keep scores up to this."""
     drop_copies: bool = False

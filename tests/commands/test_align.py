@@ -136,8 +136,10 @@ def test_a_document_a_file_with_what_is_missing_and_what_is_left(folders: list[P
     assert not {side for pair in written for side in pair} & {*spanish, *english}
 
     patterns = (f"{tmp_path}/spa/deep/*.spa", f"{tmp_path}/eng/deep/*.eng")
-    done = ok(run("align", *patterns, "--threshold", "0.2"))
-    assert pairs_of(done.stdout) == [pair for pair in written if pair[0] not in sides()[0][29:]]
+    ok(run("align", *patterns, "--threshold", "0.2", "-o", out))  # over what is there
+    assert pairs_of(out.read_text(encoding="utf-8")) == [
+        pair for pair in written if pair[0] not in sides()[0][29:]
+    ]
     listed = write(tmp_path / "list", "a\tb")
     fails(run("align", *patterns, "--document-pairs", listed, "--threshold", "2"), 0, "nothing was aligned")
 
@@ -234,6 +236,9 @@ class TestBadInput:
         fails(run("align", "-", "-"), 2, "Only one of the inputs can be stdin")
         fails(run("align", source, target, "--threshold", "nan"), 2, "--threshold nan")
         fails(run("align", source, target, "-o", source), 2, "is an input")
+        fails(run("align", *folders, "-o", folders[0] / "deep/o.tsv"), 2, "o.tsv lies in an input")
+        patterns = (f"{tmp_path}/spa/deep/*.spa", f"{tmp_path}/eng/deep/*.eng")
+        fails(run("align", *patterns, "-o", folders[1] / "deep/a.eng"), 2, "a.eng is an input")
         fails(run("align", source, target, "--format", "moses"), 2, "writes two files")
         fails(run("align", source, target, "-o", tmp_path / "o.csv"), 1, "not written as .csv")
         fails(

@@ -196,6 +196,27 @@ def test_kept_neighbours_give_the_same_pairs(pair: tuple[Path, Path], tmp_path: 
     fails(run("mine", *pair, "--neighbours", "16"), 2, "-k 16")
 
 
+def test_a_threshold_that_was_found_before(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    manifest = json.loads((pair[0] / "manifest.json").read_text())
+    known = {
+        "encoder": "x", "fingerprint": manifest["fingerprint"], "source": "und", "target": "und", "k": 2,
+        "margin": "absolute", "threshold": 0.5, "precision": 0.9, "precision_interval": [0.8, 1.0],
+        "recall": 0.5, "planted": 0,
+    }  # fmt: skip
+    file = tmp_path / "known.json"
+    file.write_text(json.dumps([known]))
+    auto = ("mine", *pair, "--threshold", "auto", "--thresholds", file, "--margin", "absolute")
+    result = ok(run(*auto, "-k", 2))
+    typed = run("mine", *pair, "--margin", "absolute", "-k", 2, "--threshold", 0.5)
+    assert result.stdout == typed.stdout != ""
+    assert f"threshold 0.5, from {file}" in result.stderr
+    fails(run(*auto), 1, "no threshold for", "-k 4 and --margin absolute", "there is one for -k 2")
+    file.write_text('{"threshold": 1}')
+    fails(run(*auto), 1, "known.json is no file of thresholds")
+    fails(run("mine", *pair, "--thresholds", file), 2, "--thresholds goes with --threshold auto")
+    fails(run("mine", *pair, "--threshold", "high"), 2, "'high' is no score")
+
+
 class TestBadInput:
     def fails(self, code: int, message: str, *arguments: str | Path) -> None:
         fails(run("mine", *arguments), code, message)

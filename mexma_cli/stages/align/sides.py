@@ -190,10 +190,14 @@ def documents_in(path: Path) -> dict[str, Path]:
     return found
 
 
+def files_of(path: Path) -> list[Path]:
+    """The texts and stores of a side."""
+    return list(documents_in(path).values()) if has_documents(path) else [path]
+
+
 def first_store(path: Path) -> Path | None:
     """The store, or one of the stores, that a side has; None for texts."""
-    files = documents_in(path).values() if has_documents(path) else [path]
-    return next((file for file in files if is_store(file)), None)
+    return next((file for file in files_of(path) if is_store(file)), None)
 
 
 def _below(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
@@ -17,6 +18,7 @@ from mexma_cli.stages.knn.search import journal_beside
 from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs, read_documents
 from mexma_cli.stages.mine.mine import Mined, mine
 from mexma_cli.stages.mine.report import MiningJob, write_report
+from mexma_cli.stages.mine.thresholds import known_threshold
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.lines import scan
 from mexma_cli.text.names import label_of
@@ -54,6 +56,11 @@ def mine_files(
         if job.documents is not None:
             job.documents.check_lines((source.rows, target.rows), job.names)
         seconds = {"opening": time.monotonic() - started}
+        if job.thresholds is not None:
+            how = job.settings.k, job.settings.margin
+            threshold = known_threshold(job.thresholds, (source, target), *how)
+            log.info("threshold %s, from %s", threshold, job.thresholds)
+            job = replace(job, settings=replace(job.settings, threshold=threshold))
         known = searched = None
         k = job.settings.k + job.one_text  # of a text in itself every sentence finds itself, too
         if job.neighbours is not None:

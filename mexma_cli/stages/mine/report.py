@@ -35,6 +35,7 @@ class MiningJob:
         documents: Only sentences of documents that are paired here make pairs.
         neighbours: Where `mexma knn` kept them; they are not searched then.
         report: A file for the report of the run.
+        thresholds: A file of known thresholds, from which that of the settings is taken.
     """
 
     paths: tuple[Path, Path]
@@ -45,6 +46,7 @@ class MiningJob:
     documents: DocumentPairs | None = None
     neighbours: Path | None = None
     report: Path | None = None
+    thresholds: Path | None = None
 
     @property
     def one_text(self) -> bool:

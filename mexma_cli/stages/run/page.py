@@ -87,12 +87,19 @@ class _Page:
         """Pairs of every language pair, and what was dropped by reason."""
         facts = {pair: self._facts(f"{'-'.join(pair)}/pairs") for pair in pairs}
         reasons = list(dict.fromkeys(why for found in facts.values() for why in found.get("dropped", {})))
-        rows = [["source", "target", "candidates", *(f"dropped: {reason}" for reason in reasons), "pairs"]]
+        tuned = {pair: self._facts(f"{'-'.join(pair)}/threshold") for pair in pairs}
+        header = ["source", "target", "candidates", *(f"dropped: {reason}" for reason in reasons), "pairs"]
+        if any(tuned.values()):
+            header += ["threshold", "precision, estimated", "known translations"]
+        rows = [header]
         for pair, found in facts.items():
             dropped = found.get("dropped", {})
             every = found["pairs"] + sum(dropped.values()) if found else None
             numbers = [every, *(dropped.get(reason, 0) for reason in reasons), found.get("pairs")]
-            rows.append([*pair, *map(_number, numbers)])
+            row = [*pair, *map(_number, numbers)]
+            if any(tuned.values()):
+                row += _threshold(tuned[pair])
+            rows.append(row)
         return rows
 
     def pair(self, pair: tuple[str, str]) -> str:
@@ -109,6 +116,18 @@ class _Page:
             f"<h3>some of the pairs, best first</h3>"
             f'<div class="wrap">{html_table([["score", *pair], *some])}</div></section>'
         )
+
+
+def _threshold(found: dict[str, Any]) -> list[str]:
+    """The cells of a threshold that was found; of none, nothing."""
+    if not found:
+        return ["-", "-", "-"]
+    low, high = found["precision_interval"]
+    planted = f"{found['planted']:,}" if found["planted"] else "none: from the scores alone"
+    if found["unlike"]:
+        planted = "none that are like the text's own"
+    precision = f"{100 * found['precision']:.1f} ({100 * low:.1f} to {100 * high:.1f})"
+    return [f"{found['threshold']:.4f}", precision, planted]
 
 
 def _number(value: int | None) -> str:

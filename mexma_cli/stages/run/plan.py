@@ -19,7 +19,7 @@ from mexma_cli.stages.knn.tiles import spans_of
 from mexma_cli.stages.run.units import Record, Unit
 from mexma_cli.text.compression import split_ending
 
-STAGES = ("split", "embed", "knn", "mine")
+STAGES = ("split", "embed", "knn", "tune", "mine")
 """In the order in which a pair goes through them."""
 
 Records = Callable[[str], Record | None]
@@ -81,6 +81,8 @@ def check_settings(recipe: CorpusRecipe) -> None:
         MexmaError: The message names the key.
     """
     output = recipe.output
+    if recipe.mine.precision is not None and recipe.mine.threshold != "auto":
+        raise MexmaError("`mine.precision` is for the threshold that is found", "say `mine.threshold: auto`")
     for key, value, known in (
         ("mine.margin", recipe.mine.margin, MARGINS),
         ("mine.retrieval", recipe.mine.retrieval, [name for name in RETRIEVALS if name != "all"]),
@@ -93,24 +95,33 @@ def check_settings(recipe: CorpusRecipe) -> None:
 
 
 def inputs_of(recipe: CorpusRecipe) -> dict[str, dict[str, str]]:
-    """The files of every language, with their checksums, in the order in which they are read.
+    """The files of every language, and of known translations, with checksums, in the order of their lines.
 
     Raises:
         MexmaError: There is no such file; the message names the key.
     """
     found: dict[str, dict[str, str]] = {}
-    for code, text in recipe.languages.items():
+    texts = {code: (f"languages.{code}.input", text.input) for code, text in recipe.languages.items()}
+    for code, text in recipe.languages.items() if recipe.mine.threshold == "auto" else ():
+        if text.known is not None:
+            texts[known_text(code)] = f"languages.{code}.known", (text.known,)
+    for code, (key, patterns) in texts.items():
         paths: list[Path] = []
-        for pattern in text.input:
+        for pattern in patterns:
             where = Path(recipe.root).expanduser().absolute() / pattern
             matching = sorted(glob.glob(str(where))) if glob.has_magic(str(where)) else [str(where)]
             paths += [path for path in map(Path, matching) if path.is_file()]
             if not matching or not Path(matching[0]).exists():
-                raise MexmaError(f"`languages.{code}.input`: {where}: no such file")
+                raise MexmaError(f"`{key}`: {where}: no such file")
         if not paths:
-            raise MexmaError(f"`languages.{code}.input`: {', '.join(text.input)}: no file")
+            raise MexmaError(f"`{key}`: {', '.join(patterns)}: no file")
         found[code] = {str(path): checksum_file(path) for path in paths}
     return found
+
+
+def known_text(code: str) -> str:
+    """What the known translations in a language are called among the inputs and units."""
+    return f"{code}/known"
 
 
 def plan(recipe: CorpusRecipe, inputs: dict[str, dict[str, str]], record: Records) -> list[Unit]:
@@ -125,9 +136,12 @@ def plan(recipe: CorpusRecipe, inputs: dict[str, dict[str, str]], record: Record
             if (made := record(cut.name)) is not None:
                 rows[code] = sum(piece["lines"] for piece in made.facts["pieces"])
                 units += _embedding(recipe, code, made.facts["pieces"])
+            if (known := known_text(code)) in inputs:
+                units.append(_known(recipe, code, inputs[known]))
     for source, target in pairs:
         if source in rows and target in rows:
-            units += _pair(recipe, (source, target), (rows[source], rows[target]))
+            planted = known_text(source) in inputs and known_text(target) in inputs
+            units += _pair(recipe, (source, target), (rows[source], rows[target]), planted)
     return units
 
 
@@ -180,9 +194,25 @@ def _embedding(recipe: CorpusRecipe, code: str, pieces: list[dict[str, Any]]) ->
     return [*embedded, merged, rows]
 
 
-def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int]) -> list[Unit]:
-    """Neighbours of a language pair by tiles, put together, and the pairs made of them."""
-    name, k = "-".join(pair), recipe.mine.k
+def _known(recipe: CorpusRecipe, code: str, files: dict[str, str]) -> Unit:
+    return Unit(
+        name=known_text(code),
+        stage="embed",
+        work="embed_known",
+        settings={
+            "language": code,
+            "clean": recipe.languages[code].clean,
+            "encoder": recipe.encoder.model_dump(mode="json"),
+        },
+        files=files,
+        output=f"{code}/known.emb",
+    )
+
+
+def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], planted: bool) -> list[Unit]:
+    """Neighbours of a language pair by tiles, put together, its threshold, and the pairs made of them."""
+    name, auto = "-".join(pair), recipe.mine.threshold == "auto"
+    k = recipe.mine.k + auto  # a threshold is found by what is left without the pairs themselves
     sides = {
         "source": f"{pair[0]}/store",
         "target": f"{pair[1]}/store",
@@ -212,15 +242,31 @@ def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int]) ->
         inputs=sides | {tile: tile for tile in tiles},
         output=f"{name}/{name}.knn",
     )
+    of_pair = {name: sides[name] for name in ("source", "target")} | {"neighbours": found.name}
+    known = dict(zip(("known_source", "known_target"), map(known_text, pair), strict=True))
+    tuned = Unit(
+        name=f"{name}/threshold",
+        stage="tune",
+        work="tune",
+        settings={"mine": _how(recipe), "precision": recipe.mine.precision},
+        inputs=of_pair | (known if planted else {}),
+        output=f"{name}/threshold.json",
+    )
     mined = Unit(
         name=f"{name}/pairs",
         stage="mine",
         work="mine",
         settings=_mining(recipe, pair),
-        inputs={name: sides[name] for name in ("source", "target")} | {"neighbours": found.name},
+        inputs=of_pair | ({"threshold": tuned.name} if auto else {}),
         output=f"{name}/pairs",
     )
-    return [*units, found, mined]
+    return [*units, found, *([tuned] if auto else []), mined]
+
+
+def _how(recipe: CorpusRecipe) -> dict[str, Any]:
+    """The settings of `mine`; a threshold that is to be found is none yet."""
+    found = recipe.mine.model_dump(mode="json", exclude={"precision"})
+    return found | ({"threshold": None} if recipe.mine.threshold == "auto" else {})
 
 
 def _mining(recipe: CorpusRecipe, pair: tuple[str, str]) -> dict[str, Any]:
@@ -230,5 +276,5 @@ def _mining(recipe: CorpusRecipe, pair: tuple[str, str]) -> dict[str, Any]:
         "languages": list(pair),
         "name": f"{'-'.join(pair)}{ending}{compression}",
         "format": output.format,
-        "mine": recipe.mine.model_dump(mode="json") | {"with_ids": output.with_ids},
+        "mine": _how(recipe) | {"with_ids": output.with_ids},
     }

@@ -10,6 +10,7 @@ from typing import Any
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import make_parent, only_writer, read_json
 from mexma_cli.recipe import CorpusRecipe
+from mexma_cli.stages.mine.thresholds import FILE, KnownThreshold, write_thresholds
 from mexma_cli.stages.run.page import write_page
 from mexma_cli.stages.run.plan import Records, Selection, check_settings, inputs_of, plan
 from mexma_cli.stages.run.scheduler import STATUS, Executor, Progress, Scheduler
@@ -57,6 +58,7 @@ def run_corpus(
             progress = scheduler.run()
         finally:
             workers.stop()
+        _keep_thresholds(folder, progress)
         write_page(folder, wanted, progress)
     if progress.failed:
         name, why = next(iter(progress.failed.items()))
@@ -65,6 +67,15 @@ def run_corpus(
             f"{name}{more}: {why}", "what is done is kept; mend it, and the same command does the rest"
         )
     return progress
+
+
+def _keep_thresholds(folder: RunFolder, progress: Progress) -> None:
+    """Put the thresholds of all pairs into one file, for `mexma mine --threshold auto`."""
+    tuned = [unit.name for unit in progress.units.values() if unit.work == "tune"]
+    records = [record for name in tuned if (record := folder.record(name)) is not None]
+    if records:
+        found = [read_json(folder.path / record.output) for record in records]
+        write_thresholds(folder.path / FILE, list(map(KnownThreshold.model_validate, found)))
 
 
 def status_of(recipe: CorpusRecipe) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mexma_cli.files import write_json_atomic
 from mexma_cli.stages.run.units import Record, RunFolder, Unit, content_of, only_worker, read_unit
 from mexma_cli.store.arrays import check_content
 
@@ -114,6 +115,18 @@ def embed(task: Task) -> dict[str, Any]:
 
 
 @_work
+def embed_known(task: Task) -> dict[str, Any]:
+    """The known translations in a language as a store."""
+    from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
+    from mexma_cli.text.lines import scan
+
+    (path,) = task.unit.files
+    text = scan(path, f"{task.settings['language']}/known")
+    options = EmbedOptions(task.settings["language"], clean=task.settings["clean"])
+    return {"rows": embed_file(_encoder(**task.settings["encoder"]), text, task.output, options).rows}
+
+
+@_work
 def merge(task: Task) -> dict[str, Any]:
     """The pieces of a text as one store."""
     from mexma_cli.stages.merge.merge import merge_stores
@@ -161,6 +174,42 @@ def neighbours(task: Task) -> dict[str, Any]:
 
 
 @_work
+def tune(task: Task) -> dict[str, Any]:
+    """The threshold of a language pair, by its scores and known translations, if there are some."""
+    from mexma_cli.stages.knn.knn import read_neighbours
+    from mexma_cli.stages.mine.mine import MineSettings
+    from mexma_cli.stages.mine.thresholds import KnownThreshold
+    from mexma_cli.stages.tune.estimate import estimate, mine_twice_with
+
+    stores = task.store("source"), task.store("target")
+    settings = MineSettings(**task.settings["mine"])
+    near = read_neighbours(task.input("neighbours"), *stores, settings.k + 1).neighbours
+    known = None
+    if "known_source" in task.unit.inputs:
+        known = task.store("known_source"), task.store("known_target")
+    rounds = mine_twice_with(stores, near, settings, known=known)
+    found = estimate(rounds, rounds.model(), task.settings["precision"])
+    planted = found.planted if not found.unlike else None
+    manifest, best = stores[0].manifest, found.best
+    threshold = KnownThreshold(
+        encoder=manifest.encoder,
+        fingerprint=manifest.fingerprint,
+        source=manifest.language,
+        target=stores[1].manifest.language,
+        k=settings.k,
+        margin=settings.margin,
+        threshold=best.threshold,
+        precision=best.precision,
+        precision_interval=best.precision_interval,
+        recall=best.recall,
+        planted=planted.pairs if planted else 0,
+    )
+    facts: dict[str, Any] = threshold.model_dump(mode="json")
+    write_json_atomic(task.output, facts)
+    return facts | {"unlike": found.unlike}
+
+
+@_work
 def mine(task: Task) -> dict[str, Any]:
     """The pairs of two stores, in the folder of a language pair."""
     from mexma_cli.formats.bitext import outputs_of
@@ -173,11 +222,14 @@ def mine(task: Task) -> dict[str, Any]:
     settings = task.settings
     languages = settings["languages"][0], settings["languages"][1]
     files = outputs_of(task.output / settings["name"], settings["format"], languages)
+    threshold = {}
+    if "threshold" in task.unit.inputs:
+        threshold = {"threshold": task.record("threshold").facts["threshold"]}
     task.output.mkdir()
     job = MiningJob(
         (task.input("source"), task.input("target")),
         languages,
-        MineSettings(**settings["mine"]),
+        MineSettings(**settings["mine"] | threshold),
         files,
         settings["format"],
         neighbours=task.input("neighbours"),

@@ -10,6 +10,8 @@ import xxhash
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import Neighbours, VectorSource, knn
+from mexma_cli.knn.kernels import EMPTY, keys_of
+from mexma_cli.knn.tiled import Span, merged, search_tile
 from mexma_cli.mining.estimate import (
     FEWEST,
     EstimatedCut,
@@ -144,31 +146,104 @@ def mine_twice(
         check_comparable(source, other)
     keep_source, keep_target = filter_rows(source)[0], filter_rows(target)[0]
     sources: tuple[VectorSource, VectorSource] = source, target
-    keep_known, planted = np.zeros(0, dtype=bool), None
+    keep_known, left_out = np.zeros(0, dtype=bool), _LeftOut()
     if known is not None:
-        keep_known, lines, empty, repeated = _pairs_to_plant(*known)
+        keep_known, lines, left_out = _pairs_to_plant(*known)
         copies = tuple(map(_drop_copies, (source, target), (keep_source, keep_target), lines))
+        left_out = replace(left_out, copies=(copies[0], copies[1]))
         sources = _Chained(source, known[0]), _Chained(target, known[1])
     keep = np.append(keep_source, keep_known), np.append(keep_target, keep_known)
     k = settings.k
     nearest = knn(*sources, k + 1, keep_x=keep[0], keep_y=keep[1], on_progress=on_progress)
     if documents is None:
-        first = match(nearest.first(k), settings.margin, settings.retrieval)
-        second = match(without_pairs(nearest, first, k), settings.margin, settings.retrieval)
+        first, second = _twice(nearest, settings)
     else:
         first, second = _within(sources, nearest, _restriction(documents, (source, target), keep), settings)
     for store in (source, target, *(known or ())):
         store.check_unchanged()
-    if known is not None:
-        number = first.source - source.rows
-        right = (number >= 0) & (number == first.target - target.rows)
-        found = first.scores[right].astype(np.float64)
-        planted = Planted(found, int(keep_known.sum()), empty, repeated, (copies[0], copies[1]))
+    planted = None if known is None else _planted(first, (source, target), int(keep_known.sum()), left_out)
     rows = int(keep_source.sum()), int(keep_target.sum())
-    first, second = _own(first, source, target), _own(second, source, target)
-    if settings.drop_copies or settings.max_score is not None:
-        first, second = (filtered(found, source, target, settings)[0] for found in (first, second))
-    return Rounds(first, second, rows, planted, documents is not None)
+    return Rounds(*_own((first, second), (source, target), settings), rows, planted, documents is not None)
+
+
+def mine_twice_with(
+    stores: StorePair,
+    neighbours: Neighbours,
+    settings: MineSettings,
+    *,
+    known: StorePair | None = None,
+) -> Rounds:
+    """As `mine_twice`, where the k + 1 nearest neighbours of the texts are known.
+
+    Known translations are searched in the texts and the texts in them, which is little. Those of which a side
+    is a line of the texts take no part, since the texts' neighbours are as they are.
+
+    Raises:
+        MexmaError: different encoders, known translations that are not aligned, or none is left.
+    """
+    for other in (stores[1], *(known or ())):
+        check_comparable(stores[0], other)
+    keep = filter_rows(stores[0])[0], filter_rows(stores[1])[0]
+    planted = None
+    if known is not None:
+        keep_known, _, left_out = _pairs_to_plant(*known)
+        copies = [_lines_of(store, of) for store, of in zip(known, stores, strict=True)]
+        again = keep_known & (copies[0] | copies[1])
+        keep_known &= ~again
+        left_out = replace(left_out, repeated=left_out.repeated + int(again.sum()))
+        if not keep_known.any():
+            raise MexmaError(f"{known[0].manifest.source.path}: all of its pairs are lines of the texts")
+        neighbours = _chained_neighbours(stores, known, neighbours, keep, keep_known, settings.k + 1)
+    first, second = _twice(neighbours, settings)
+    if known is not None:
+        planted = _planted(first, stores, int(keep_known.sum()), left_out)
+    rows = int(keep[0].sum()), int(keep[1].sum())
+    return Rounds(*_own((first, second), stores, settings), rows, planted, False)
+
+
+def _chained_neighbours(
+    stores: StorePair,
+    known: StorePair,
+    neighbours: Neighbours,
+    keep: tuple[np.ndarray, np.ndarray],
+    keep_known: np.ndarray,
+    k: int,
+) -> Neighbours:
+    """Neighbours of texts with known translations after their lines; the texts' own are there already."""
+    sides = _Chained(stores[0], known[0]), _Chained(stores[1], known[1])
+    kept = np.append(keep[0], keep_known), np.append(keep[1], keep_known)
+    own = [Span(0, store.rows) for store in stores]
+    new = [Span(store.rows, side.rows) for store, side in zip(stores, sides, strict=True)]
+    right = search_tile(sides, kept, (own[0], new[1]), k)
+    below = search_tile(sides, kept, (new[0], own[1]), k)
+    corner = search_tile(sides, kept, (new[0], new[1]), k)
+    there = [
+        np.where(ids < 0, EMPTY, keys_of(scores, ids))
+        for scores, ids in (
+            (neighbours.forward_scores, neighbours.forward_ids),
+            (neighbours.backward_scores, neighbours.backward_ids),
+        )
+    ]
+    found = [
+        (merged([there[0], right[0]], k), merged([below[0], corner[0]], k)),
+        (merged([there[1], below[1]], k), merged([right[1], corner[1]], k)),
+    ]
+    columns = [np.concatenate([texts[part], planted[part]]) for texts, planted in found for part in (0, 1)]
+    return Neighbours(*columns)
+
+
+def _twice(nearest: Neighbours, settings: MineSettings) -> tuple[Candidates, Candidates]:
+    """Both rounds of pairs."""
+    how = settings.margin, settings.retrieval
+    first = match(nearest.first(settings.k), *how)
+    return first, match(without_pairs(nearest, first, settings.k), *how)
+
+
+def _planted(first: Candidates, stores: StorePair, pairs: int, left_out: _LeftOut) -> Planted:
+    """What came back of so many planted pairs, which follow the rows of the texts."""
+    number = first.source - stores[0].rows
+    right = (number >= 0) & (number == first.target - stores[1].rows)
+    return Planted(first.scores[right].astype(np.float64), pairs, **vars(left_out))
 
 
 def estimate(rounds: Rounds, model: PrecisionModel, precision: float | None = None) -> Estimation:
@@ -188,9 +263,19 @@ def estimate(rounds: Rounds, model: PrecisionModel, precision: float | None = No
     return Estimation(best, table, len(rounds.pairs), rounds.planted, unlike)
 
 
-def _own(pairs: Candidates, source: EmbeddingStore, target: EmbeddingStore) -> Candidates:
-    """Those without a planted sentence."""
-    return pairs.take((pairs.source < source.rows) & (pairs.target < target.rows))
+def _own(
+    rounds: tuple[Candidates, Candidates], stores: StorePair, settings: MineSettings
+) -> tuple[Candidates, Candidates]:
+    """Pairs without a planted sentence that pass the filters."""
+    source, target = stores
+
+    def own(pairs: Candidates) -> Candidates:
+        pairs = pairs.take((pairs.source < source.rows) & (pairs.target < target.rows))
+        if settings.drop_copies or settings.max_score is not None:
+            pairs = filtered(pairs, source, target, settings)[0]
+        return pairs
+
+    return own(rounds[0]), own(rounds[1])
 
 
 def _within(
@@ -257,10 +342,19 @@ class _Chained:
         return np.concatenate([self._first.vectors(start, border), self._second.vectors(0, stop - border)])
 
 
+@dataclass(frozen=True)
+class _LeftOut:
+    """See `Planted`."""
+
+    empty: int = 0
+    repeated: int = 0
+    copies: tuple[int, int] = (0, 0)
+
+
 def _pairs_to_plant(
     source: EmbeddingStore, target: EmbeddingStore
-) -> tuple[np.ndarray, tuple[set[bytes], set[bytes]], int, int]:
-    """(bool [rows], the digests of both sides' sentences; pairs left out as empty and as repeated)."""
+) -> tuple[np.ndarray, tuple[set[bytes], set[bytes]], _LeftOut]:
+    """(bool [rows], the digests of both sides' sentences, and what was left out)."""
     if source.rows != target.rows:
         names = [store.manifest.source.path for store in (source, target)]
         raise MexmaError(
@@ -282,7 +376,7 @@ def _pairs_to_plant(
     kept = int(keep.sum())
     if not kept:
         raise MexmaError(f"{source.manifest.source.path}: no pair to plant; all are empty or have no vector")
-    return keep, lines, source.rows - kept - repeated, repeated
+    return keep, lines, _LeftOut(source.rows - kept - repeated, repeated)
 
 
 def _drop_copies(store: EmbeddingStore, keep: np.ndarray, planted: set[bytes]) -> int:
@@ -295,6 +389,14 @@ def _drop_copies(store: EmbeddingStore, keep: np.ndarray, planted: set[bytes]) -
             "plant translations into the text that you want to mine",
         )
     return int(copies.sum())
+
+
+def _lines_of(known: EmbeddingStore, text: EmbeddingStore) -> np.ndarray:
+    """bool [rows of `known`], which of its sentences are lines of a text."""
+    digests = [_digest(sentence) for sentence in known.sentences()]
+    wanted = set(digests)
+    there = {digest for line in text.sentences() if (digest := _digest(line)) in wanted}
+    return np.array([digest in there for digest in digests], dtype=bool)
 
 
 def _digest(sentence: str) -> bytes:

@@ -10,6 +10,7 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import CorpusRecipe
+from mexma_cli.stages.mine.thresholds import read_thresholds
 from mexma_cli.stages.run.estimate import estimate
 from mexma_cli.stages.run.plan import Selection
 from mexma_cli.stages.run.run import run_corpus, status_of
@@ -17,6 +18,7 @@ from mexma_cli.stages.run.scheduler import TRIES, Progress
 from tests.command import ok, run
 from tests.corpora import LINES, InThisProcess, corpus
 
+EXAMPLES = Path(__file__).parents[3] / "examples/spa-eng"
 PAIRS = ("fra_Latn-deu_Latn", "fra_Latn-eng_Latn", "deu_Latn-eng_Latn")
 
 
@@ -198,3 +200,34 @@ def test_mistakes_are_named_before_anything_is_done(tmp_path: Path, tiny_encoder
         with pytest.raises(MexmaError, match=message):
             done(corpus(tmp_path, tiny_encoder, **keys))
     assert not (tmp_path / "run").exists()
+
+
+def test_thresholds_are_found_for_each_pair_and_kept(tmp_path: Path) -> None:
+    """The demo's texts, with 200 of their translations planted."""
+    gold = [line.split("\t") for line in (EXAMPLES / "gold.tsv").read_text().splitlines()]
+    planted = gold[:200]
+    for side, code in enumerate(("spa", "eng")):
+        known = [pair[side] for pair in planted]
+        lines = (EXAMPLES / f"{code}.txt").read_text().splitlines()
+        text = "".join(f"{line}\n" for line in lines if line not in set(known))
+        (tmp_path / f"{code}.txt").write_text(text)
+        (tmp_path / f"{code}.known").write_text("".join(f"{line}\n" for line in known))
+    recipe = CorpusRecipe.model_validate({
+        "kind": "corpus", "name": "test", "run": str(tmp_path / "run"), "root": str(tmp_path),
+        "languages": {c: {"input": f"{c}.txt", "known": f"{c}.known"} for c in ("spa", "eng")},
+        "mine": {"threshold": "auto"}, "pairs": "eng",
+    })  # fmt: skip
+    done(recipe)
+    folder = tmp_path / "run"
+    (found,) = read_thresholds(folder / "thresholds.json")
+    assert (found.source, found.target, found.planted) == ("spa_Latn", "eng_Latn", len(planted))
+    true = {tuple(pair) for pair in gold}
+    rows = [line.split("\t") for line in next((folder / "spa_Latn-eng_Latn/pairs").iterdir()).open()]
+    assert all(float(row[0]) > found.threshold for row in rows)
+    right = sum((row[1], row[2].rstrip("\n")) in true for row in rows) / len(rows)
+    assert found.precision_interval[0] <= right <= found.precision_interval[1]
+    page = (folder / "report.html").read_text()
+    assert f"<td class=n>{found.threshold:.4f}</td>" in page
+    surer = recipe.model_copy(update={"mine": recipe.mine.model_copy(update={"precision": 0.95})})
+    assert done(surer)[1].did == ["spa_Latn-eng_Latn/threshold", "spa_Latn-eng_Latn/pairs"]
+    assert read_thresholds(folder / "thresholds.json")[0].threshold > found.threshold

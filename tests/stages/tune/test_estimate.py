@@ -12,7 +12,13 @@ from mexma_cli.mining.estimate import without_pairs
 from mexma_cli.mining.match import match
 from mexma_cli.stages.mine.documents import read_documents
 from mexma_cli.stages.mine.mine import MineSettings, mine
-from mexma_cli.stages.tune.estimate import Planted, _Chained, estimate, mine_twice
+from mexma_cli.stages.tune.estimate import (
+    Planted,
+    _Chained,
+    estimate,
+    mine_twice,
+    mine_twice_with,
+)
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from tests.stores import make_store
 
@@ -74,6 +80,34 @@ def test_is_mining_both_together(tmp_path: Path, text: Text, retrieval: str, mar
     right = (mined.source >= LINES) & (mined.source == mined.target)
     assert rounds.planted is not None and rounds.planted.scores.tolist() == mined.scores[right].tolist()
     assert (rounds.planted.pairs, rounds.planted.empty, rounds.planted.repeated) == (KNOWN, 0, 0)
+
+
+@pytest.mark.parametrize("retrieval", ["max", "intersect"])
+def test_with_known_neighbours_it_is_the_same(tmp_path: Path, text: Text, retrieval: str) -> None:
+    source, target, known = stores(tmp_path, text)
+    near = knn(source, target, 5)
+    settings = MineSettings(retrieval=retrieval)
+    for planted in (None, known):
+        wanted = mine_twice(source, target, settings, known=planted)
+        found = mine_twice_with((source, target), near, settings, known=planted)
+        for one, other in ((found.pairs, wanted.pairs), (found.second, wanted.second)):
+            assert one.scores.tolist() == other.scores.tolist()
+            assert one.target.tolist() == other.target.tolist()
+        assert (found.rows, found.planted is None) == (wanted.rows, wanted.planted is None)
+        if found.planted is not None and wanted.planted is not None:
+            assert found.planted.scores.tolist() == wanted.planted.scores.tolist()
+
+
+def test_known_translations_that_are_lines_of_the_texts_are_left_out(tmp_path: Path, text: Text) -> None:
+    text["ks"][0][:7] = text["s"][0][10:17]
+    source, target, known = stores(tmp_path, text)
+    near = knn(source, target, 5)
+    planted = mine_twice_with((source, target), near, MineSettings(), known=known).planted
+    assert planted is not None and (planted.pairs, planted.repeated) == (KNOWN - 7, 7)
+    text["ks"][0][:] = text["s"][0][:KNOWN]
+    known = make_store(tmp_path / "all.emb", *text["ks"]), known[1]
+    with pytest.raises(MexmaError, match="all of its pairs are lines of the texts"):
+        mine_twice_with((source, target), near, MineSettings(), known=known)
 
 
 def test_without_planted_pairs_it_is_mining_with_its_filters(tmp_path: Path, text: Text) -> None:

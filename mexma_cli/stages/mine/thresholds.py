@@ -1,0 +1,82 @@
+"""Thresholds that were found once, kept in a file for the next time the same languages are mined."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from mexma_cli import languages
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import read_json, write_json_atomic
+from mexma_cli.store.embeddings import StorePair
+from mexma_cli.store.layout import Frozen
+
+FILE = "thresholds.json"
+
+
+class KnownThreshold(Frozen):
+    """A threshold, what it is for, and what it gives.
+
+    Attributes:
+        encoder, fingerprint: Of the stores.
+        source, target: FLORES-200 codes.
+        k, margin: Of the scores.
+        precision, recall: As estimated, with the 95 % interval of precision.
+        planted: Known translations that recall was estimated with; 0: from the scores alone.
+    """
+
+    encoder: str
+    fingerprint: str
+    source: str
+    target: str
+    k: int
+    margin: str
+    threshold: float
+    precision: float
+    precision_interval: tuple[float, float]
+    recall: float
+    planted: int
+
+
+def write_thresholds(path: Path, found: list[KnownThreshold]) -> None:
+    """Write the file, whole.
+
+    Raises:
+        MexmaError: The disk is full.
+    """
+    write_json_atomic(path, [one.model_dump(mode="json") for one in found])
+
+
+def read_thresholds(path: Path) -> list[KnownThreshold]:
+    """Read such a file.
+
+    Raises:
+        MexmaError: It is missing or damaged.
+    """
+    content = read_json(path)
+    try:
+        return [KnownThreshold.model_validate(one) for one in content]
+    except (ValidationError, TypeError) as error:
+        raise MexmaError(f"{path} is no file of thresholds: {error}", "`mexma run` writes them") from None
+
+
+def known_threshold(path: Path, stores: StorePair, k: int, margin: str) -> float:
+    """The threshold for these stores, in either direction of their languages.
+
+    Raises:
+        MexmaError: The file is missing or damaged, or has none for this encoder, languages, k and margin; the
+            message says what is nearest.
+    """
+    pair = {store.manifest.language for store in stores}
+    every = read_thresholds(path)
+    of_pair = [one for one in every if {one.source, one.target} == pair]
+    for one in of_pair:
+        if (one.fingerprint, one.k, one.margin) == (stores[0].manifest.fingerprint, k, margin):
+            return one.threshold
+    names = " and ".join(languages.name(store.manifest.language) for store in stores)
+    there = "; ".join(f"-k {one.k} --margin {one.margin} with {one.encoder}" for one in of_pair)
+    raise MexmaError(
+        f"{path} has no threshold for {names} with this encoder, -k {k} and --margin {margin}",
+        f"there is one for {there}" if there else "`mexma tune SOURCE TARGET` finds one",
+    )
