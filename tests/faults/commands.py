@@ -42,7 +42,6 @@ class Command:
         again: What a user gives to go on, if it is not the same command.
         once: It does more the second time: it appends.
         adds: Its sums have another order, and so other last bits, with another number of threads.
-        known: A defect that is known, and not mended yet.
     """
 
     name: str
@@ -51,7 +50,6 @@ class Command:
     again: tuple[str, ...] = ()
     once: bool = False
     adds: bool = False
-    known: str = ""
 
     def second(self, folder: Path) -> tuple[str, ...]:
         """What a user gives after it was stopped."""

@@ -32,12 +32,7 @@ def _stands() -> dict[str, Stand]:
     return {}
 
 
-def _param(command: Command) -> Any:
-    marks = [pytest.mark.xfail(reason=command.known)] if command.known else []
-    return pytest.param(command, id=command.name, marks=marks)
-
-
-@pytest.fixture(params=[_param(command) for command in COMMANDS])
+@pytest.fixture(params=COMMANDS, ids=[command.name for command in COMMANDS])
 def stand(
     request: pytest.FixtureRequest,
     mexma: Mexma,
