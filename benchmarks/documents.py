@@ -1,0 +1,139 @@
+"""How well pairs of documents are found by what is in them (`mexma align --find-documents`).
+
+    python benchmarks/documents.py DATA [--model mini] [--ntrex LANGS] [--bible LANGS] [--stories LANGS]
+
+(DATA: ntrex128/, bible/ and stories/ below it.) Documents are NTREX-128's, chapters and stories; each
+language is paired with English. `whole`: as they are. `torn`: a fifth of the documents is missing on each
+side, and of the others three sentences in ten. Printed are recall and precision of the pairs, and beside them
+those of a plain way on the same vectors: the means of the sentences' vectors, best cosines first, each
+document once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from mexma_cli.align.align import AlignSettings
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.runs import run_encoder
+from mexma_cli.errors import MexmaError
+from mexma_cli.stages.align.align import Aligner, DocumentInputs, Documents, open_documents
+from mexma_cli.stages.align.find import find_documents
+
+Rows = list[tuple[str, str]]
+"""Documents and sentences."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--model", default="mini")
+    parser.add_argument("--ntrex", default="deu fin fra heb hun rus spa tur swh")
+    parser.add_argument("--bible", default="deu fin rus")
+    parser.add_argument("--stories", default="fra por swh")
+    options = parser.parse_args()
+    encoder = SentenceEncoder.load(options.model, dtype="auto")
+    print("| texts | documents | whole: recall, precision | means | torn: recall, precision | means |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for name, source, target in texts(options):
+        cells = []
+        for tear in (False, True):
+            sides = [torn(side, seed) if tear else side for seed, side in enumerate((source, target))]
+            cells += [
+                f"{100 * recall:.1f}, {100 * precision:.1f}" for recall, precision in measured(encoder, sides)
+            ]
+        print(f"| {name} | {len(dict(source))} | {' | '.join(cells)} |", flush=True)
+
+
+def texts(options: argparse.Namespace) -> Iterator[tuple[str, Rows, Rows]]:
+    """Name, source and target of each pair of texts that is there."""
+    data = options.data
+
+    def lines(path: Path) -> list[str]:
+        return gzip.open(path, "rt", encoding="utf-8").read().splitlines()
+
+    for corpus, documents, english, languages in (
+        ("ntrex128", lines(data / "ntrex128/docids.txt.gz"), "eng_Latn", options.ntrex),
+        ("bible", chapters(data / "bible/vref.txt"), "eng_Latn.web", options.bible),
+    ):
+        other = [
+            row for row in zip(documents, lines(data / corpus / f"{english}.txt.gz"), strict=True) if row[1]
+        ]
+        for language in languages.split():
+            (path,) = (data / corpus).glob(f"{language}_????.txt.gz")
+            own = [row for row in zip(documents, lines(path), strict=True) if row[1]]
+            yield f"{corpus} {language}", own, other
+    for language in options.stories.split():
+        for path in sorted((data / "stories").glob(f"{language}*-eng.tsv.gz")):
+            rows = [line.split("\t") for line in lines(path)]
+            yield f"stories {language}", [(s, x) for x, _, s in rows], [(s, y) for _, y, s in rows]
+
+
+def chapters(path: Path) -> list[str]:
+    return [verse.rpartition(":")[0] for verse in path.read_text(encoding="utf-8").splitlines()]
+
+
+def torn(rows: Rows, seed: int) -> Rows:
+    """Four documents of five, and seven sentences of ten in each, one at least."""
+    rng = np.random.default_rng(seed)
+    names = sorted({name for name, _ in rows})
+    kept = {names[place] for place in rng.permutation(len(names))[: len(names) * 4 // 5]}
+    found, seen = [], set()
+    for row in rows:
+        if row[0] in kept and (row[0] not in seen or rng.random() < 0.7):
+            seen.add(row[0])
+            found.append(row)
+    return found
+
+
+def measured(encoder: SentenceEncoder, sides: list[Rows]) -> Iterator[tuple[float, float]]:
+    """Recall and precision of what mexma finds, and of the plain way."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        paths = [Path(folder, name) for name in ("s", "t", "s.docs", "t.docs")]
+        columns = [[row[column] for row in side] for column in (1, 0) for side in sides]
+        for path, column in zip(paths, columns, strict=True):
+            path.write_text("".join(f"{text}\n" for text in column), encoding="utf-8")
+        inputs = DocumentInputs(paths[0], paths[1], (paths[2], paths[3]), find=True)
+        documents = open_documents(stack, inputs)
+        aligner = Aligner(documents, run_encoder(encoder), AlignSettings())
+        try:
+            pairs = find_documents(aligner, lambda done, total: None)
+        except MexmaError:
+            pairs = np.zeros((0, 2), np.int32)
+        yield judged(documents, pairs)
+        yield judged(documents, by_means(aligner))
+
+
+def by_means(aligner: Aligner) -> np.ndarray:
+    """Pairs of documents by the means of their sentences' vectors, int64 [n, 2]."""
+    means = []
+    for side, count in enumerate(aligner.documents.counts):
+        sums = np.stack([vectors.sum(axis=0) for vectors, _ in aligner.sentences(side, range(count))])
+        means.append(sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-9))
+    cosines = means[0] @ means[1].T
+    found = []
+    for _ in range(min(cosines.shape)):
+        one, other = np.unravel_index(cosines.argmax(), cosines.shape)
+        found.append((one, other))
+        cosines[one], cosines[:, other] = -2, -2
+    return np.array(found)
+
+
+def judged(documents: Documents, pairs: np.ndarray) -> tuple[float, float]:
+    """Recall of the documents that are on both sides, and precision."""
+    source, target = documents.source.names, documents.target.names
+    right = sum(source[one] == target[other] for one, other in pairs.tolist())
+    return right / len(set(source) & set(target)), right / max(len(pairs), 1)
+
+
+if __name__ == "__main__":
+    main()
