@@ -136,7 +136,12 @@ def command(
         raise click.UsageError("--shard names its output after --output: give that.")
     from mexma_cli.align.align import AlignSettings
     from mexma_cli.stages.align.align import AlignFilters, DocumentInputs
-    from mexma_cli.stages.align.files import AlignJob, align_files, part_of_output
+    from mexma_cli.stages.align.files import (
+        AlignJob,
+        align_files,
+        part_of_output,
+        prepare_unaligned,
+    )
     from mexma_cli.stages.align.sides import files_of, first_store
     from mexma_cli.stages.mine.files import agreed_language
     from mexma_cli.text.writing import prepare_output
@@ -162,9 +167,13 @@ def command(
     )
     sides = [file for path in (source, target) for file in ([path] if path.is_dir() else files_of(path))]
     inputs = [path for path in (*sides, *(docs or ()), document_pairs) if path]
-    check_outputs([*files, *job.unaligned_files], report, "report", inputs)
-    for path in (*files, *job.unaligned_files, report):
+    check_outputs([*files, *([unaligned] if unaligned else [])], report, "report", inputs)
+    for path in (*files, report):
+        if path and unaligned and path.resolve().is_relative_to(unaligned.resolve()):
+            raise click.UsageError(f"{path} lies in the folder of --unaligned: name another one.")
         prepare_output(path)
+    if unaligned is not None:
+        prepare_unaligned(unaligned)
     started = time.monotonic()
     with ExitStack() as stack:
         counts, changed = align_files(
@@ -176,6 +185,8 @@ def command(
 
 
 def _tell(job: AlignJob, counts: AlignCounts, seconds: float) -> None:
+    from mexma_cli.stages.align.files import UNALIGNED
+
     kinds = sorted(counts.kinds.items(), key=lambda item: -item[1])
     shown = ", ".join(f"{count:,} {one}-{other}" for (one, other), count in kinds if one and other)
     of = counted(counts.pairs, "pair of documents", "pairs of documents")
@@ -197,5 +208,5 @@ def _tell(job: AlignJob, counts: AlignCounts, seconds: float) -> None:
     if job.unaligned is not None:
         log.info(
             "the rest is in %s: mexma mine %s %s --within %s %s --document-pairs %s",
-            *(job.unaligned, *job.unaligned_files),
+            *(job.unaligned, *(job.unaligned / name for name in UNALIGNED)),
         )

@@ -239,6 +239,9 @@ class TestBadInput:
         fails(run("align", *folders, "-o", folders[0] / "deep/o.tsv"), 2, "o.tsv lies in an input")
         patterns = (f"{tmp_path}/spa/deep/*.spa", f"{tmp_path}/eng/deep/*.eng")
         fails(run("align", *patterns, "-o", folders[1] / "deep/a.eng"), 2, "a.eng is an input")
+        fails(run("align", source, target, "--unaligned", tmp_path, "-o", "o"), 1, "which would be lost")
+        rest = tmp_path / "rest"
+        fails(run("align", source, target, "--unaligned", rest, "-o", rest / "o"), 2, "lies in the folder of")
         fails(run("align", source, target, "--format", "moses"), 2, "writes two files")
         fails(run("align", source, target, "-o", tmp_path / "o.csv"), 1, "not written as .csv")
         fails(

@@ -26,6 +26,7 @@ MINE_TEXT = (
     *("mine", "--model", "enc", "a.txt", "b.txt", "--source-lang", "spa", "--target-lang", "eng"),
     *("--format", "moses", "-o", "p.gz"),
 )
+ALIGN = ("align", "--model", "enc", "a.txt", "b.txt", "--unaligned", "rest", "-o", "pairs.align")
 TUNE = ("tune", "mined.tsv", "--gold", "gold.tsv", "--plot", "scores.png", "-o", "kept.tsv")
 TIMED = ("log.jsonl", "checkpoint.json")
 TIMES = re.compile(rb'"(seconds|tokens_per_second|best_seconds)": ?[-0-9.e+]+|\d\d:\d\d:\d\d')
@@ -66,6 +67,7 @@ COMMANDS = [
     Command("knn-overwrite", (*KNN, "-k", "4", "--overwrite"), (A, B, KNN)),
     Command("mine", ("mine", "a.emb", "b.emb", "-o", "pairs.tsv"), (A, B)),
     Command("mine-text", MINE_TEXT),
+    Command("align", ALIGN),
     Command("convert", CONVERT, (A,)),
     Command("convert-back", ("convert", "a.npy", "--text", "a.txt", "-o", "v.emb"), (A, CONVERT)),
     Command("prepare", PREPARE),

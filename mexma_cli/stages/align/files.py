@@ -16,7 +16,16 @@ import numpy as np
 from mexma_cli.align.align import AlignSettings
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.runs import run_encoder
-from mexma_cli.files import fingerprint, write_json_atomic
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import (
+    check_own,
+    commit,
+    fingerprint,
+    make_parent,
+    no_space_as_message,
+    workplace,
+    write_json_atomic,
+)
 from mexma_cli.formats.bitext import DEFAULT, formats
 from mexma_cli.formats.tsv import one_field
 from mexma_cli.languages import UNSTATED
@@ -75,11 +84,6 @@ class AlignJob:
     unaligned: Path | None = None
     report: Path | None = None
 
-    @property
-    def unaligned_files(self) -> list[Path]:
-        """The files of `unaligned`, as `mexma mine --within` reads them."""
-        return [self.unaligned / name for name in UNALIGNED] if self.unaligned else []
-
 
 def part_of_output(output: Path, shard: tuple[int, int]) -> Path:
     """The output's name for a part: ``out.00003-of-00010.tsv.gz``."""
@@ -89,6 +93,19 @@ def part_of_output(output: Path, shard: tuple[int, int]) -> Path:
 
 
 UNALIGNED = ("source.txt", "target.txt", "source.docs", "target.docs", "pairs.tsv")
+"""The files of sentences that are in no alignment, as `mexma mine --within` reads them."""
+
+
+def prepare_unaligned(folder: Path) -> None:
+    """Find out before the work that the folder for `UNALIGNED` can be made, or be replaced.
+
+    Raises:
+        MexmaError: It cannot, or it holds other files.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise MexmaError(f"{folder} is a file, not a folder", "name a new folder for --unaligned")
+    check_own(folder, UNALIGNED)
+    make_parent(folder)
 
 
 def align_files(
@@ -110,13 +127,13 @@ def align_files(
         MexmaError: As `open_documents`; the encoder cannot be loaded; the disk is full; or another process
             writes the same files.
     """
-    with only_process([*job.files, *job.unaligned_files]), aligned(job, choice, progress) as run:
+    with only_process(job.files), aligned(job, choice, progress) as run:
         started = time.monotonic()
         found, kind = run.found, formats(alignments=True)[job.kind]
         lines = kind.write(found.pairs(one_sided=kind.alignments_only), job.languages, job.with_ids)
         changed = write_chunks(job.files, lines)
         if job.unaligned is not None:
-            write_chunks(job.unaligned_files, _unaligned(found))
+            _write_unaligned(job.unaligned, found)
         run.seconds["writing"] = time.monotonic() - started
         counts = found.counts()
         if job.report is not None:
@@ -209,6 +226,14 @@ def _cleaners(job: AlignJob, documents: Documents) -> tuple[Cleaner, Cleaner]:
     if not any(store is not None and store.manifest.clean for store in stores):
         return str, str
     return cleaner(job.languages[0]), cleaner(job.languages[1])
+
+
+def _write_unaligned(folder: Path, found: Aligned) -> None:
+    """Make the folder of UNALIGNED, whole or not at all."""
+    with no_space_as_message(folder), workplace(folder) as part:
+        part.mkdir()
+        write_chunks([part / name for name in UNALIGNED], _unaligned(found))
+        commit(folder, own=UNALIGNED)
 
 
 def _unaligned(found: Aligned) -> Iterator[Chunk]:
