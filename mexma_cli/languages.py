@@ -1,4 +1,4 @@
-"""Language codes: FLORES-200 inside, ISO 639-1/3, BCP-47 and FLORES-200 from outside."""
+"""Language codes: FLORES-200 inside; ISO 639, BCP-47, names of locales and FLORES-200 from outside."""
 
 from __future__ import annotations
 
@@ -14,6 +14,15 @@ UNSTATED = "und"
 
 _TABLE = Path(__file__).with_name("languages.tsv")
 _TAG = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z]{4})?(?:[-_](?:[A-Za-z]{2}|[0-9]{3}))?")
+
+_LOCALE = re.compile(r"([A-Za-z_-]+)(?:\.[\w-]+)?(?:@(\w+))?")
+_MODIFIERS = {"latin": "Latn", "cyrillic": "Cyrl", "devanagari": "Deva", "arabic": "Arab"}
+"""What may stand behind `@` in the name of a locale, and is a script."""
+_SEVERAL = {
+    **dict.fromkeys(("sh", "hbs"), ("bos_Latn", "hrv_Latn", "srp_Cyrl", "srp_Latn")),
+    **dict.fromkeys(("bh", "bih"), ("bho_Deva", "mag_Deva", "mai_Deva")),
+}
+"""Codes of several languages of FLORES-200 of which none is meant more than the others."""
 
 
 @lru_cache(maxsize=1)
@@ -40,19 +49,23 @@ def resolve(code: str) -> str:
     """The FLORES-200 code that a user's code means.
 
     ISO 639-1 (``fr``), ISO 639-2/3 (``fra``, ``fre``), macrolanguages (``zho``, ``ara``: the variety that
-    FLORES-200 has under that name) and BCP-47 (``zh-TW``, ``sr-Latn``) are accepted. A valid code without a
-    FLORES-200 entry stays what it is (``tlh``, ``srp_Latn``), ``und`` means that no language is stated.
+    FLORES-200 has under that name), BCP-47 (``zh-TW``, ``sr-Latn``) and names of locales (``fr_FR.UTF-8``,
+    ``sr_RS@latin``) are accepted. A valid code without a FLORES-200 entry stays what it is (``tlh``,
+    ``srp_Latn``), ``und`` means that no language is stated.
 
     Raises:
-        MexmaError: No such language; the hint has the nearest codes.
+        MexmaError: No such language, or a code of several; the hint has the nearest codes, or these.
     """
-    tag = code.strip()
+    tag = _without_locale(code.strip())
     names, aliases = _table()
     key = tag.replace("-", "_").lower()
     if key == UNSTATED:
         return UNSTATED
     if key in aliases:
         return aliases[key]
+    if several := _SEVERAL.get(key.partition("_")[0]):
+        listed = ", ".join(f"{one} ({name(one)})" for one in several)
+        raise MexmaError(f"{code!r} is the code of several languages", f"name one of {listed}")
     if not _TAG.fullmatch(tag):
         raise _unknown(code)
     found = _from_bcp47(tag.replace("_", "-"), names, aliases)
@@ -105,6 +118,15 @@ def script(code: str) -> str | None:
         langcodes.standardize_tag(base)
     )  # `maximize` takes English for what is not there
     return usual.split("-")[1] if usual else None
+
+
+def _without_locale(tag: str) -> str:
+    """The language, script and country of a locale's name."""
+    found = _LOCALE.fullmatch(tag)
+    if found is None or found[1] == tag:
+        return tag
+    base, _, country = found[1].replace("-", "_").partition("_")
+    return "_".join(part for part in (base, _MODIFIERS.get(found[2] or ""), country) if part)
 
 
 def _from_bcp47(tag: str, names: dict[str, str], aliases: dict[str, str]) -> str | None:

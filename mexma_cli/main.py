@@ -27,12 +27,12 @@ COMMANDS = {
     "langid": "Say which language each line is in.",
     "prepare": "Clean and tokenise parallel text for training.",
     "train": "Train an encoder from a recipe.",
-    "report": "Show training runs and evaluation results: tables, curves, a page.",
+    "report": "Show training runs and evaluations: tables, curves, a page.",
     "embed": "Turn a text file, one sentence a line, into vectors.",
-    "merge": "Put embedding stores together: the parts of a text, or several texts.",
+    "merge": "Put embedding stores together: parts of a text, or several texts.",
     "project": "Take the meaning or the language of stored vectors.",
     "mine": "Find the translations in two texts, best first.",
-    "align": "Align the sentences of documents that are translations of each other.",
+    "align": "Align the sentences of documents that are translations.",
     "score": "Score each line of an existing bitext.",
     "filter": "Drop the pairs of a bitext that break rules, and say why.",
     "search": "Find the best target of every query.",
@@ -43,6 +43,7 @@ COMMANDS = {
     "augment": "Make hard negatives for xsim++ of an English text.",
     "convert": "Exchange vectors with other tools (LASER, NumPy).",
     "export": "Write an encoder for sentence-transformers and transformers.",
+    "languages": "List language codes, and what knows each language.",
     "info": "Say what a file or folder is, and check it.",
 }
 """The files of `commands/`, each with a line of help, in the order of the road."""

@@ -51,9 +51,16 @@ from mexma_cli.errors import MexmaError
         ("tlh", "tlh"),
         ("la", "lat"),
         ("ber", "ber"),
-        ("hbs", "hbs"),
         ("fuc", "fuc"),
         ("und", "und"),
+        ("fr_FR", "fra_Latn"),
+        ("pt-BR", "por_Latn"),
+        ("zh-CN", "zho_Hans"),
+        ("pt_PT.UTF-8", "por_Latn"),
+        ("de_DE@euro", "deu_Latn"),
+        ("sr_RS@latin", "srp_Latn"),
+        ("sr_RS.UTF-8@latin", "srp_Latn"),
+        ("ca@valencia", "cat_Latn"),
     ],
 )
 def test_codes_resolve(code: str, flores: str) -> None:
@@ -79,7 +86,28 @@ def test_unknown_code_names_the_nearest(code: str, nearest: str) -> None:
     assert nearest in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize("code", ["", " ", "qqq", "fra/..", "fra_Latn_x", "a" * 5000])
+@pytest.mark.parametrize(
+    ("code", "candidates"),
+    [
+        (
+            "sh",
+            ["bos_Latn (Bosnian)", "hrv_Latn (Croatian)", "srp_Cyrl (Serbian)", "srp_Latn (Serbian (Latn))"],
+        ),
+        ("hbs", ["hrv_Latn"]),
+        ("hbs_Latn", ["hrv_Latn"]),
+        ("bih", ["bho_Deva", "mai_Deva"]),
+    ],
+)
+def test_codes_of_several_languages_name_them(code: str, candidates: list[str]) -> None:
+    with pytest.raises(MexmaError, match="several languages") as caught:
+        languages.resolve(code)
+    for candidate in candidates:
+        assert candidate in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "code", ["", " ", ".UTF-8", "C.UTF-8", "fr@", "qqq", "fra/..", "fra_Latn_x", "a" * 5000]
+)
 def test_nonsense_is_refused(code: str) -> None:
     with pytest.raises(MexmaError, match="unknown language code"):
         languages.resolve(code)

@@ -1,0 +1,62 @@
+"""`mexma languages`: codes, scripts, and what encoders, splitters and identifiers know."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mexma_cli.commands.rules import lid_options
+
+
+@click.command("languages")
+@click.argument("codes", nargs=-1)
+@lid_options
+@click.option("--json", "as_json", is_flag=True, help="Print an object a language.")
+def command(codes: tuple[str, ...], lid: str, lid_model: Path | None, as_json: bool) -> None:
+    """Print what is known of each language, or of those that CODES name.
+
+    A code may be of FLORES-200 (fra_Latn), ISO 639-1, -2 or -3 (fr, fre, fra) or BCP-47 (pt-BR, sr-Latn), or
+    the name of a locale (fr_FR.UTF-8); a language without a FLORES-200 code has its ISO 639-3 code. The
+    columns are the code, the name, other spellings, the encoders that were trained on it, the splitter that
+    `mexma split` takes, and whether the identifier knows it, or a language that it is confused with (`kin`).
+
+    \b
+    Examples:
+      mexma languages pt_BR zh-TW iw
+      mexma languages --json | jq -r 'select(.encoders | index("facebook/MEXMA")) | .code'
+    """
+    from mexma_cli import languages
+    from mexma_cli.encoder.loading.covered import covered
+    from mexma_cli.reporting.tables import aligned
+    from mexma_cli.text.identify import identifier, kindred
+    from mexma_cli.text.splitting import default_splitter
+
+    encoders, model = covered(), identifier(lid, lid_model)
+    rows: list[dict[str, Any]] = []
+    for code in map(languages.resolve, codes or languages.codes()):
+        base = code.partition("_")[0]
+        known = model.known if model else frozenset()
+        rows.append(
+            {
+                "code": code,
+                "name": languages.name(code),
+                "script": languages.script(code),
+                "spellings": languages.spellings(code)[1:],
+                "encoders": [name for name, spoken in encoders.items() if code in spoken],
+                "splitter": default_splitter(code),
+                "identified": "yes" if base in known else "kin" if kindred(code) & known else "no",
+            }
+        )
+    if as_json:
+        for row in rows:
+            click.echo(json.dumps(row, ensure_ascii=False))
+        return
+    table = [["code", "name", "spellings", "encoders", "splitter", model.name if model else "no identifier"]]
+    for row in rows:
+        names = [name.rpartition("/")[2] for name in row["encoders"]]
+        cells = [row["code"], row["name"], " ".join(row["spellings"]), " ".join(names)]
+        table.append([*map(str, cells), str(row["splitter"]), str(row["identified"])])
+    click.echo("\n".join(aligned(table, len(table[0]))))
