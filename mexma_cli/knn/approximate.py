@@ -109,6 +109,7 @@ def ann(
     Raises:
         MexmaError: faiss does not know the index, there are too few rows to train it, or no such device.
         TooLittleMemory: It cannot be done in that much memory.
+        TooLittleRecall: The index cannot find that much.
         ValueError: As for `knn`; `recall` not in (0, 1].
     """
     settings = settings or IndexSettings()

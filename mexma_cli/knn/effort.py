@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from mexma_cli.errors import MexmaError
 from mexma_cli.knn import kernels
 from mexma_cli.knn.faiss_index import gather
 from mexma_cli.knn.index_search import IndexSearch, draw, exact
@@ -11,13 +14,27 @@ from mexma_cli.knn.index_search import IndexSearch, draw, exact
 _SPARE_HITS, _FEWEST_HITS = 4, 64
 
 
+TOLERATED = 0.02
+"""So much less recall than asked for may be the sample's chance."""
+
+
+class TooLittleRecall(MexmaError):
+    """An index does not find as much as it is asked for, however hard it is searched."""
+
+
 def tune_effort(ahead: IndexSearch, back: IndexSearch, recall: float, seed: int) -> int:
-    """Set the search effort of both indexes, and return how many of their answers get an exact cosine."""
+    """Set the search effort of both indexes, and return how many of their answers get an exact cosine.
+
+    Raises:
+        TooLittleRecall: The indexes cannot find that much; not for a recall of 1, which means all they can.
+    """
     probes = [_Probe(ahead, back, seed), _Probe(back, ahead, seed)]
     fewest = max(_SPARE_HITS * max(ahead.k, back.k), _FEWEST_HITS)
     # A graph that is asked for more answers is searched further anyway, so only its effort is varied.
     graph = "efSearch" in (ahead.index.parameter, back.index.parameter)
     counts = [fewest] if graph else [fewest, 2 * fewest, 4 * fewest]
+    if any(search.index.refined for search in (ahead, back)):  # the first depend on how many are asked
+        counts = counts[-1:]
     while True:
         ranks = np.concatenate([probe.ranks(counts[-1], fewest).reshape(-1) for probe in probes])
         found = {hits: float((ranks < hits).mean()) for hits in counts}
@@ -25,7 +42,17 @@ def tune_effort(ahead: IndexSearch, back: IndexSearch, recall: float, seed: int)
             if found[hits] >= recall:
                 return hits
         harder = [search.index.try_harder() for search in (ahead, back)]
-        if not any(harder):  # the fewest that find nearly as much as the most
+        if not any(harder):
+            most = found[counts[-1]]
+            if most < recall - TOLERATED and recall < 1:
+                names = " and ".join(dict.fromkeys(search.index.factory for search in (ahead, back)))
+                raise TooLittleRecall(
+                    f"the index {names} finds {100 * most:.1f} % of the neighbours at most, and "
+                    f"{100 * recall:.1f} % were asked for",
+                    f"--recall {math.floor(100 * most) / 100:.2f} takes it as it is; longer codes find "
+                    "more, the exact search finds all",
+                )
+            # the fewest that find nearly as much as the most
             return next(hits for hits in counts if found[hits] >= 0.995 * found[counts[-1]])
 
 

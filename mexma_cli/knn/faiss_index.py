@@ -159,6 +159,11 @@ class SideIndex:
         self._by_halves = lists is not None
 
     @property
+    def refined(self) -> bool:
+        """Whether faiss sorts the answers by finer codes (`RFlat`, `Refine(...)`)."""
+        return re.search(",R(Flat|efine)", self.factory) is not None
+
+    @property
     def effort(self) -> str:
         """The search parameter, such as "nprobe=4", or "" if the index has none."""
         return f"{self.parameter}={self._effort}" if self.parameter else ""

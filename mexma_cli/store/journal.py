@@ -225,6 +225,11 @@ class FileJournal:
         self._kept, self._entered = entry, time.monotonic()
         self._pause = max(SECONDS, _SHARE * (self._entered - began))
 
+    def forget(self) -> None:
+        """Take the entry back: nobody will want to go on with this search."""
+        (self.folder / PROGRESS).unlink(missing_ok=True)
+        self._kept = None
+
     @property
     def begun(self) -> bool:
         """Whether there is an entry."""

@@ -21,8 +21,8 @@ def size(count: int) -> str:
 
 
 def size_option(count: int) -> str:
-    """Bytes as an option takes them, never fewer: ``1.6G``, ``313K``."""
+    """Bytes as an option takes them, never fewer: ``1.6G``, ``650M``, ``313K``."""
     for unit, scale in _UNITS:
         if count >= scale:
-            return f"{math.ceil(count / scale * 10) / 10:.1f}{unit[0]}"
+            return f"{math.ceil(count / scale * 10) / 10:.1f}".removesuffix(".0") + unit[0]
     return f"{math.ceil(count / 1e3)}K"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mexma_cli.knn.estimate import seconds_needed
 from mexma_cli.knn.exact import X_ROWS, bytes_needed
 from mexma_cli.stages.embed.inputs import EncoderChoice, is_store, load_encoder_of, open_store
-from mexma_cli.stages.knn.search import SearchSettings, enough, has_index, least_bytes, resident
+from mexma_cli.stages.knn.search import SearchSettings, has_index, resident
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.lines import read_lines, scan
 from mexma_cli.text.names import label_of
@@ -69,11 +69,6 @@ def estimate(
         MexmaError: It does not fit into settings.memory.
     """
     n, m = (side.rows for side in inputs)
-    needed = least_bytes(n, m, dim, k, settings.index)
-    held = resident()
-    room = settings.memory_for_search(held, n + m, k, needed)
-    later = settings.result_bytes(n + m, k)
-    wanted = held + max(later, bytes_needed(n, m, dim, k, min(n, X_ROWS)))
     embedding, temporary = 0.0, 0
     for side in inputs:
         if side.lines:
@@ -83,9 +78,11 @@ def estimate(
             encoder.embed(list(side.lines))
             embedding += (time.perf_counter() - began) * side.rows / len(side.lines)
             temporary += side.rows * dim * _STORED_BYTES + side.text
+    least = settings.check_memory(n, m, dim, k)
+    wanted = max(least, resident() + bytes_needed(n, m, dim, k, min(n, X_ROWS)))
     return SearchEstimate(
-        memory=wanted if room is None else min(wanted, held + room),
-        least_memory=enough(held, max(later, needed)),
+        memory=wanted if settings.memory is None else min(wanted, settings.memory),
+        least_memory=least,
         output=sum(side.text for side in inputs) + 24 * min(n, m),
         journal=_KEY_BYTES * k * (n + m) + _index_bytes(n, m, dim, settings.index),
         temporary=temporary,

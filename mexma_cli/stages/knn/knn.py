@@ -51,6 +51,7 @@ def find_neighbours(
     """
     check_comparable(*stores)
     settings = settings or SearchSettings()
+    settings.check_memory(stores[0].rows, stores[1].rows, stores[0].dim, k)
     names = names or (str(stores[0].path), str(stores[1].path))
     with NeighbourWriter(output, overwrite) as writer:
         (keep_source, source_counts), (keep_target, target_counts) = map(filter_rows, stores)

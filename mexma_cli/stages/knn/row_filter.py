@@ -19,7 +19,8 @@ from mexma_cli.text.temporary import temporary_space
 
 _VECTORS_BYTES = 16 << 20
 _LINES = 1 << 16
-_BUCKET = 1 << 20  # lines compared with one another: 24 MB of digests and twice that to sort them
+LINES_COMPARED = 1 << 20
+"""Lines compared with one another: 24 MB of digests and twice that to sort them."""
 _FILES = 256  # buckets at most, since a process may have 1024 files open
 _DIGEST = np.dtype([("high", "<u8"), ("low", "<u8"), ("row", "<i8")])
 
@@ -123,7 +124,7 @@ def _buckets(store: EmbeddingStore, empty: np.ndarray, stack: ExitStack) -> Iter
 
     Also marks the empty lines in `empty`.
     """
-    count = min(_FILES, 1 << max(0, -(-store.rows // _BUCKET) - 1).bit_length())
+    count = min(_FILES, 1 << max(0, -(-store.rows // LINES_COMPARED) - 1).bit_length())
     if count == 1:
         yield np.concatenate([np.empty(0, _DIGEST), *_digests(store, empty)])
         return

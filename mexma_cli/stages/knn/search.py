@@ -18,6 +18,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.knn import exact as neighbours
 from mexma_cli.knn.device import load_libraries
 from mexma_cli.knn.exact import Neighbours, TooLittleMemory, knn
+from mexma_cli.stages.knn.row_filter import LINES_COMPARED
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.store.journal import FileJournal, kept_beside
 from mexma_cli.store.neighbours import content_checksum
@@ -31,7 +32,9 @@ _RESULT_BYTES = 12  # a score and an id
 _MATCHING_BYTES = (
     120  # for each row, while pairs are made of neighbours (mining/match.py, stages/mine/texts.py)
 )
-_TOLERATED = 0.02  # so much less recall than asked for, on a sample, is not worth a warning
+_READING_BYTES = 32 << 20  # for blocks of lines and vectors while rows are filtered
+_SORTING_BYTES = 72  # for each line that is compared with others at a time
+_HINT_STEP = 50_000_000  # measured memory differs from run to run: hints are rounded up to this
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,19 @@ class SearchSettings:
     def result_bytes(rows: int, k: int) -> int:
         """Bytes that the neighbours and the pairs made of them take, for the rows of both sides together."""
         return (_RESULT_BYTES * k + _MATCHING_BYTES) * rows
+
+    def check_memory(self, n: int, m: int, dim: int, k: int) -> int:
+        """Bytes of `memory` that a search of n and m rows takes at least, before anything of them is read.
+
+        Raises:
+            MexmaError: `memory` is less.
+        """
+        if self.memory is not None:
+            load_libraries()
+        needed = least_bytes(n, m, dim, k, self.index)
+        held = resident() + _READING_BYTES + _SORTING_BYTES * min(max(n, m), LINES_COMPARED)
+        self.memory_for_search(held, n + m, k, needed)
+        return enough(held, max(self.result_bytes(n + m, k), needed))
 
     def memory_for_search(self, held: int, rows: int, k: int, needed: int) -> int | None:
         """Bytes of `memory` that are left for the search; None where there is no limit.
@@ -111,7 +127,8 @@ def search(
         journal: Where the search is kept while it runs; one that was killed goes on there.
 
     Raises:
-        MexmaError: It cannot be done in that much memory, or faiss does not know the index.
+        MexmaError: It cannot be done in that much memory, faiss does not know the index, or that finds too
+            little.
     """
     source, target = stores
     if settings.memory is not None:
@@ -144,8 +161,14 @@ def _approximate(
 ) -> SearchResult:
     """`search` by an index, in so many bytes of memory; `options` are those of `knn`."""
     from mexma_cli.knn.approximate import IndexSettings, ann
+    from mexma_cli.knn.effort import TOLERATED, TooLittleRecall
 
-    near = ann(*stores, k, IndexSettings(settings.index, settings.recall, memory), **options)
+    try:
+        near = ann(*stores, k, IndexSettings(settings.index, settings.recall, memory), **options)
+    except TooLittleRecall:
+        if options["journal"] is not None:
+            options["journal"].forget()
+        raise
     if near.index == EXACT:
         log.info("so few lines are searched exactly")
         return SearchResult(near.neighbours, EXACT, None)
@@ -155,7 +178,7 @@ def _approximate(
             "%s: %s: %.1f %% of the neighbours found, %.1f %% of the nearest (%s lines sampled)",
             *(side, index, 100 * how.recall, 100 * how.recall_first, how.sample),
         )
-    if near.recall < settings.recall - _TOLERATED:
+    if near.recall < settings.recall - TOLERATED:
         log.warning("warning: %.1f %% were asked for; the exact search finds all", 100 * settings.recall)
     return SearchResult(near.neighbours, near.index, near.recall)
 
@@ -207,7 +230,7 @@ def least_bytes(n: int, m: int, dim: int, k: int, index: str) -> int:
 
 def enough(held: int, needed: int) -> int:
     """A limit for the process that leaves so many bytes, even if the next run holds a little more."""
-    return held + needed + held // 20
+    return -(-(held + needed + held // 20) // _HINT_STEP) * _HINT_STEP
 
 
 def resident() -> int:

@@ -125,6 +125,8 @@ def mine(
     if documents is not None:
         documents.check_lines((source.rows, target.rows), (str(source.path), str(target.path)))
     settings = settings or MineSettings()
+    if neighbours is None:
+        settings.search.check_memory(source.rows, target.rows, source.dim, settings.k)
     clock = Clock()
     with clock("reading"):
         keep_source, source_counts = filter_rows(source)

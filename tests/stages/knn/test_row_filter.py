@@ -19,7 +19,7 @@ def test_the_last_of_equal_lines_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: int
 ) -> None:
     """In one piece, and sorted into many by way of temporary files."""
-    monkeypatch.setattr(usable, "_BUCKET", bucket)
+    monkeypatch.setattr(usable, "LINES_COMPARED", bucket)
     monkeypatch.setattr(usable, "_LINES", 7)
     rng = np.random.default_rng(1)
     lines = [["", " ", "\u3000", *"abcdefghijklmnopqrstuvwxyz"][i] for i in rng.integers(0, 29, 200)]
@@ -46,7 +46,7 @@ def test_the_last_of_equal_lines_is_kept(
 def test_in_documents_the_last_of_equal_lines_is_kept_in_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: int
 ) -> None:
-    monkeypatch.setattr(usable, "_BUCKET", bucket)
+    monkeypatch.setattr(usable, "LINES_COMPARED", bucket)
     monkeypatch.setattr(usable, "_LINES", 7)
     rng = np.random.default_rng(2)
     lines = [["", *"abcdefgh"][i] for i in rng.integers(0, 9, 150)]
@@ -71,7 +71,7 @@ def test_in_documents_the_last_of_equal_lines_is_kept_in_each(
 def test_so_many_lines_need_no_more_files_than_a_process_may_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(usable, "_BUCKET", 1)
+    monkeypatch.setattr(usable, "LINES_COMPARED", 1)
     lines = [str(row % 500) for row in range(600)]
     store = make_store(tmp_path / "s.emb", lines, np.ones((600, 2), np.float32))
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.knn import tiles
+from mexma_cli.knn import effort, tiles
 from mexma_cli.knn.journal import Place
 from mexma_cli.knn.kernels import EMPTY
 from mexma_cli.stages.knn.search import (
@@ -214,3 +214,18 @@ def test_an_index_says_what_it_found(stores: StorePair, caplog: pytest.LogCaptur
     assert np.array_equal(auto.neighbours.forward_ids, exact.neighbours.forward_ids)
     same = found.neighbours.forward_ids[:, :, None] == exact.neighbours.forward_ids[:, None]
     assert abs(float(same.any(axis=2).mean()) - found.recall) < 0.1
+
+
+@pytest.mark.parametrize("command", ["mine", "knn"])
+def test_an_index_that_finds_too_little_is_refused_and_leaves_nothing(
+    command: str, stores: StorePair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(effort, "_FEWEST_HITS", 4)  # or it is asked for nearly all of these few rows
+    monkeypatch.setattr(effort, "_SPARE_HITS", 1)
+    output = tmp_path / "out"
+    words = [command, *(store.path for store in stores), "-k", "4", "-o", output, "--index", "PQ1x4,RFlat"]
+    said = fails(run(*words), 1, "the index PQ1x4,RFlat finds ", "95.0 % were asked for").stderr
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("out")] == []
+    enough = re.search(r"--recall ([0-9.]+) takes it as it is", said)
+    assert enough is not None and float(enough[1]) < 0.9
+    ok(run(*words, "--recall", enough[1]))
