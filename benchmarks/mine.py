@@ -359,6 +359,14 @@ def plot(path: str, rows: list[int], figures: list[dict[str, float]]) -> None:
         )
         axes.set_ylim(bottom=0 if key == "above" else None)
         axes.grid(alpha=0.3, which="both")
+        axes.set_xticks(rows, [f"{count / 1000:g}k" for count in rows])
+        axes.set_xticks([], minor=True)
+        if key == "seconds":
+            seconds = [found[key] for found in figures]
+            ticks = [tick for tick in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if tick < 1.5 * max(seconds)]
+            ticks = [tick for tick in ticks if tick > min(seconds) / 1.5]
+            axes.set_yticks(ticks, [str(tick) for tick in ticks])
+            axes.set_yticks([], minor=True)
     figure.savefig(path)
 
 

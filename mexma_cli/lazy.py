@@ -4,10 +4,25 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import click
+
+
+class LocalPath(click.Path):
+    """A path on this machine. An address is refused as it was written: `Path` would make one slash of two."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", value):
+            self.fail(
+                f"{value} is not on this machine. Copy it here first, or put it through a pipe: `-` is stdin "
+                "or stdout.",
+                param,
+                ctx,
+            )
+        return super().convert(value, param, ctx)
 
 
 class LazyGroup(click.Group):
@@ -30,6 +45,9 @@ class LazyGroup(click.Group):
             return None
         command = importlib.import_module(f"{self.package}.{cmd_name}").command
         assert isinstance(command, click.Command)
+        for param in command.params:
+            if type(param.type) is click.Path:
+                param.type.__class__ = LocalPath
         if ctx.auto_envvar_prefix:
             _name_in_environment(command, f"{ctx.auto_envvar_prefix}_{cmd_name}")
         return command

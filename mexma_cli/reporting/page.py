@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from mexma_cli import __version__
@@ -23,6 +25,7 @@ from mexma_cli.reporting.tables import (
     score_table,
     shown,
 )
+from mexma_cli.text.amounts import counted
 
 Headings = Mapping[str, Heading]
 """By the name of an evaluation; one that is not here goes by its name."""
@@ -75,7 +78,8 @@ def page(results: Sequence[Result], headings: Headings) -> str:
         title,
         f"""<h1>{html.escape(title)}</h1>
 <p class="about">Measured with mexma {__version__}</p>
-<section class="overview">{_overview(groups, names, headings)}{_encoders(results)}</section>
+<section class="overview"><p>Headline figures: the first score of each task.</p>
+{_overview(groups, names, headings)}{_encoders(results)}</section>
 {body}""",
     )
 
@@ -117,10 +121,25 @@ def _overview(groups: Sequence[Sequence[Result]], names: Sequence[str], headings
         found = {result.encoder["name"]: shown(result.scores.get(score), score) for result in group}
         link = f'<a href="#r{number}">{html.escape(_heading(group[0], headings).title)}</a>'
         cells = "".join(f'<td class="n">{html.escape(found.get(name, "-"))}</td>' for name in names)
-        words = "".join(f"<td>{html.escape(word)}</td>" for word in (score, _data(group[0])))
+        words = "".join(
+            f"<td>{html.escape(word)}</td>" for word in (score + _mean_of(group[0], score), _data(group[0]))
+        )
         rows.append(f"<tr><td>{link}</td>{words}{cells}</tr>")
     head = "".join(f'<th class="n">{html.escape(name)}</th>' for name in names)
     return _scrolling(f"<tr><th>task</th><th>score</th><th>on</th>{head}</tr>", rows)
+
+
+def _mean_of(result: Result, score: str) -> str:
+    """How many of its rows a score is the mean of, where it is one: `, mean of 32 languages`."""
+    column = score.partition(", known ")[0]
+    rows = [row for row in result.rows if row.get(column) is not None]
+    if len(rows) < 2 or score not in result.scores:
+        return ""
+    if score != column:
+        rows = [row for row in rows if row.get("known") == "yes"]
+    if not math.isclose(fmean(row[column] for row in rows), result.scores[score], abs_tol=1e-6):
+        return ""
+    return f", mean of {counted(len(rows), next(iter(rows[0])))}"
 
 
 def _data(result: Result) -> str:
@@ -150,7 +169,9 @@ def _section(number: int, group: Sequence[Result], headings: Headings) -> str:
     if heading.numbers:
         parts.append(f"<p>{html.escape(heading.numbers)}</p>")
     about = (f"<span><b>{html.escape(k)}</b> {html.escape(_value(v))}</span>" for k, v in _said(first))
+    means = (f"<span><b>{html.escape(score)}</b>{_mean_of(first, score)}</span>" for score in first.scores)
     parts.append(f'<p class="about">{"".join(about)}</p>')
+    parts.append(f'<p class="about">{"".join(mean for mean in means if "mean of" in mean)}</p>')
     parts.append(html_table(score_table(group), len(group)))
     parts += [_scores_chart(group, score) for score in score_names(group)]
     for result in group:

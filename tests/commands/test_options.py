@@ -60,3 +60,18 @@ def test_a_device_that_there_is_not_is_refused_everywhere(tmp_path: Path, monkey
 def test_k_by_its_long_name() -> None:
     refused = CliRunner().invoke(cli, ["knn", "a.emb", "b.emb", "-o", "ab.knn", "--neighbourhood", "0"])
     assert refused.exit_code == 2 and "'-k' / '--neighbourhood': 0 is not in the range" in refused.stderr
+
+
+def test_an_address_is_named_as_it_was_written(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    there = "s3://bucket/fra.txt"
+    for words in (
+        ["embed", there],
+        ["mine", there, "b.emb"],
+        ["knn", "a.emb", "b.emb", "-o", there],
+        ["mine", "a.emb", "b.emb", "--within", "a.docs", there],
+        ["eval", "xsim", there],
+    ):
+        refused = CliRunner().invoke(cli, words)
+        assert refused.exit_code == 2 and f"{there} is not on this machine" in refused.stderr
+    assert not list(tmp_path.iterdir())

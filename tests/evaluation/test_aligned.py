@@ -8,6 +8,7 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.readers.aligned import aligned_folder, language_list, read_texts
+from mexma_cli.text.lines import open_text
 from tests.evaluation.given import put
 
 
@@ -87,6 +88,23 @@ def test_published_only_where_it_is_the_same_task(tmp_path: Path) -> None:
     assert read_texts(tmp_path / "plain", "devtest", "81", "eng_Latn").published is None
     (tmp_path / "devtest/fra_Latn.devtest").unlink()
     assert read_texts(tmp_path, "devtest", "81", "eng_Latn").published is None
+
+
+@pytest.mark.parametrize("file", ["{code}.devtest", "{code}.devtest.gz", "{code}.txt", "{code}.txt.gz"])
+@pytest.mark.parametrize(
+    ("files", "given"),
+    [("", "flores200/devtest"), ("", "flores200"), ("flores200_dataset/", "flores200")],
+)
+def test_flores_is_published_in_whatever_folder_it_is_given(
+    file: str, files: str, given: str, tmp_path: Path
+) -> None:
+    text = "".join(f"sentence {number}\n" for number in range(1012))
+    folder = tmp_path / "flores200" / files / "devtest"
+    folder.mkdir(parents=True)
+    for code in [*language_list("81"), "eng_Latn"]:
+        with open_text(folder / file.format(code=code)) as written:
+            written.write(text)
+    assert read_texts(tmp_path / given, "devtest", "81", "eng_Latn").published == "81"
 
 
 def test_other_data_may_lack_languages_of_a_published_list(

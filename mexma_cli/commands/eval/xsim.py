@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 def command(session: Session, data: AlignedTexts, margin: str, k: int) -> Result:
     """The percentage of sentences whose translation is not what margin-based search finds.
 
-    DIR is FLORES-200 (with devtest/<code>.devtest), NTREX-128, or any folder of line-aligned <code>.txt,
-    compressed or not. Every language is searched in the target; the score is the mean over languages
-    (Heffernan et al. 2022; as LASER's xsim.py). Where the target repeats a sentence, finding its other
-    line is no error; errors by row are then shown too. Lines that are empty on either side take no part.
+    DIR is FLORES-200 (with devtest/<code>.devtest, or that folder itself), NTREX-128, or any folder of
+    line-aligned <code>.txt, compressed or not. Every language is searched in the target; the score is the
+    mean over languages (Heffernan et al. 2022; as LASER's xsim.py). Where the target repeats a sentence,
+    finding its other line is no error; errors by row are then shown too. Lines that are empty on either side
+    take no part.
 
     FLORES-200 is published at github.com/facebookresearch/flores, NTREX-128 at
     github.com/MicrosoftTranslator/NTREX.

@@ -51,8 +51,9 @@ class AlignedFolder:
 
     @property
     def is_flores(self) -> bool:
-        """Whether the files are named as FLORES-200's of this split."""
-        return self.layout.endswith(f"<code>.{self.split}")
+        """Whether the files are named as FLORES-200's of this split, or lie in its folder."""
+        file = next(iter(self.files.values()))
+        return self.layout.endswith(f"<code>.{self.split}") or file.absolute().parent.name == self.split
 
     def settings(self) -> dict[str, Any]:
         """For `Result.settings`."""
@@ -120,9 +121,9 @@ class AlignedFolder:
 def aligned_folder(folder: Path, split: str) -> AlignedFolder:
     """The line-aligned files of a folder: FLORES-200, NTREX-128 or plain ones.
 
-    Looked for are `<split>/<code>.<split>` here and, if the folder is the split's own, `<code>.<split>`;
-    `newstest2019-{src,ref}.<code>.txt` here and in NTREX-128/; `<code>.txt`. The first of these that is there
-    is taken.
+    Looked for are `<split>/<code>.<split>` and `<split>/<code>.txt` here and in flores200_dataset/; if the
+    folder is the split's own, `<code>.<split>`; `newstest2019-{src,ref}.<code>.txt` here and in NTREX-128/;
+    `<code>.txt`. The first of these that is there is taken.
 
     Raises:
         MexmaError: None of these is there.
@@ -130,12 +131,16 @@ def aligned_folder(folder: Path, split: str) -> AlignedFolder:
     if not folder.is_dir():
         raise MexmaError(f"{folder} is no folder" if folder.exists() else f"{folder}: no such folder")
     flores, ntrex = rf"([A-Za-z_-]+)\.{re.escape(split)}", r"newstest2019-(?:src|ref)\.([A-Za-z_-]+)\.txt"
+    plain, whole = r"([A-Za-z_-]+)\.txt", "flores200_dataset"
     for where, pattern, layout in (
         (folder / split, flores, f"{split}/<code>.{split}"),
+        (folder / split, plain, f"{split}/<code>.txt"),
+        (folder / whole / split, flores, f"{whole}/{split}/<code>.{split}"),
+        (folder / whole / split, plain, f"{whole}/{split}/<code>.txt"),
         (folder, flores, f"<code>.{split}"),
         (folder, ntrex, "newstest2019-ref.<code>.txt"),
         (folder / "NTREX-128", ntrex, "NTREX-128/newstest2019-ref.<code>.txt"),
-        (folder, r"([A-Za-z_-]+)\.txt", "<code>.txt"),
+        (folder, plain, "<code>.txt"),
     ):
         files = _files(where, pattern)
         if files:

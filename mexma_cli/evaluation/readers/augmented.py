@@ -66,9 +66,10 @@ def find_augmented(data: AlignedTexts, folder: Path | None) -> Augmented:
     Raises:
         MexmaError: They are not there, not in the published form, or of another text.
     """
-    text_name, kinds_name = augmented_names(data.source.files[data.target])
+    text = data.source.files[data.target]
+    text_name, kinds_name = augmented_names(text)
     here, beside = data.source.folder, f"{data.source.split}_augmented"
-    places = [here / beside, here, here.parent / beside]
+    places = [here / beside, here, here.parent / beside, text.parent.parent / beside]
     for place in [folder] if folder else places:
         path, kinds = place / text_name, place / kinds_name
         if path.exists() and kinds.exists():
