@@ -132,7 +132,7 @@ def _overview(groups: Sequence[Sequence[Result]], names: Sequence[str], headings
 def _mean_of(result: Result, score: str) -> str:
     """How many of its rows a score is the mean of, where it is one: `, mean of 32 languages`."""
     column = score.partition(", known ")[0]
-    rows = [row for row in result.rows if row.get(column) is not None]
+    rows = [row for row in result.rows if isinstance(row.get(column), float)]
     if len(rows) < 2 or score not in result.scores:
         return ""
     if score != column:

@@ -65,6 +65,7 @@ def test_page_holds_everything(tmp_path: Path) -> None:
         "SONAR",
         "MEXMA paper, Table 1",
         "fra-eng",
+        "xsim, mean of 2 languages",
     ):
         assert word in parser.words, word
     assert not re.search(r"src=|href=\"[^#]|@import|url\(", text), "the page refers to something outside"
