@@ -42,7 +42,7 @@ COMMANDS = {
     "eval": "Measure an encoder on the papers' benchmarks.",
     "augment": "Make hard negatives for xsim++ of an English text.",
     "convert": "Exchange vectors with other tools (LASER, NumPy).",
-    "export": "Write an encoder for sentence-transformers and transformers.",
+    "export": "Write an encoder for sentence-transformers.",
     "languages": "List language codes, and what knows each language.",
     "info": "Say what a file or folder is, and check it.",
 }
