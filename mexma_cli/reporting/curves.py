@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.training.log import read_record
 
 LOG = "log.jsonl"
 NAMES = {
@@ -198,14 +198,11 @@ def _phases(records: Sequence[dict[str, Any]]) -> list[PhaseCurves]:
 
 def _records(log: Path) -> list[dict[str, Any]]:
     """The records of a log; a last line without its end is one that is being written."""
-    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
+    *lines, _ = log.read_bytes().split(b"\n")
     records = []
     for number, line in enumerate(lines, 1):
-        try:
-            record = json.loads(line)
-        except ValueError:
-            record = None
-        if not _is_record(record):
+        record = read_record(line)
+        if record is None or not _is_of_training(record):
             raise MexmaError(
                 f"{log}, line {number}: this is no record of a training run",
                 "a report is made of the log.jsonl that `mexma train` writes; remove the damaged line",
@@ -219,11 +216,5 @@ def _records(log: Path) -> list[dict[str, Any]]:
     return records
 
 
-def _is_record(record: Any) -> bool:
-    return (
-        isinstance(record, dict)
-        and isinstance(record.get("phase"), str)
-        and isinstance(record.get("step"), int)
-        and "loss" in record
-        and all(isinstance(record.get(key, {}), dict) for key in ("terms", "dev"))
-    )
+def _is_of_training(record: dict[str, Any]) -> bool:
+    return "loss" in record and all(isinstance(record.get(key, {}), dict) for key in ("terms", "dev"))

@@ -1,4 +1,4 @@
-"""TokenisedPairs: the token ids of a corpus in one language pair, memory-mapped, a pair by one integer.
+"""TokenisedPairs: the token ids of a corpus in one language pair, on disk, a pair by one integer.
 
 One folder holds ``source.ids.npy`` and ``target.ids.npy`` (all ids one after the other, without <s> and
 </s>), ``source.offsets.npy`` and ``target.offsets.npy`` (int64 [pairs + 1]) and, written last,
@@ -7,12 +7,15 @@ One folder holds ``source.ids.npy`` and ``target.ids.npy`` (all ids one after th
 
 from __future__ import annotations
 
+import os
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, Literal
 
 import numpy as np
+from pydantic import NonNegativeInt, PositiveInt
 
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
@@ -29,13 +32,22 @@ from mexma_cli.files import (
     workplace,
     write_json_atomic,
 )
-from mexma_cli.store.arrays import ArrayWriter, check_content, check_size, file_size, mapped
+from mexma_cli.store.arrays import (
+    ArrayWriter,
+    check_content,
+    check_size,
+    cut_short,
+    file_size,
+    rows_of,
+)
 from mexma_cli.store.layout import Frozen
 
 FORMAT_VERSION = 1
-SIDES = ("source", "target")
+Side = Literal["source", "target"]
+SIDES: tuple[Side, ...] = ("source", "target")
 _FILES = {f"{side}.{what}.npy" for side in SIDES for what in ("ids", "offsets")}
 _OFFSET = "int64"
+_BLOCK = 1 << 20
 _AGAIN = "run `mexma prepare` again"
 
 
@@ -48,20 +60,20 @@ class TokenisedPairsManifest(Frozen):
     """Of the corpus in the recipe."""
     source_language: str
     target_language: str
-    pairs: int
-    tokens: dict[str, int]
+    pairs: NonNegativeInt
+    tokens: dict[Side, NonNegativeInt]
     """Ids on each side."""
     dtype: Literal["uint16", "uint32"]
-    vocabulary: int
+    vocabulary: PositiveInt
     tokenizer_fingerprint: str
-    max_tokens: int
+    max_tokens: PositiveInt
     """Longest sentence with <s> and </s>."""
-    read: int
+    read: NonNegativeInt
     """Pairs in the files."""
-    kept: int
-    dropped: dict[str, int]
+    kept: NonNegativeInt
+    dropped: dict[str, NonNegativeInt]
     """Reason -> pairs."""
-    truncated: int
+    truncated: NonNegativeInt
     """Sentences cut to `max_tokens`."""
     settings: dict[str, Any]
     """All that decides the content: files with their checksums, filters, cap, tokeniser."""
@@ -76,9 +88,9 @@ class TokenisedPairs:
     def __init__(self, path: Path, manifest: TokenisedPairsManifest) -> None:
         self.path = path
         self.manifest = manifest
-        if set(manifest.checksums) != _FILES:
+        if set(manifest.tokens) != {*SIDES} or set(manifest.checksums) != _FILES:
             raise MexmaError(f"{path / MANIFEST} is damaged: it names other files than a store has", _AGAIN)
-        self._arrays: dict[str, np.ndarray] = {}
+        self._files: dict[str, int] = {}
 
     @classmethod
     def open(cls, path: str | Path, verify: bool = False) -> TokenisedPairs:
@@ -102,25 +114,46 @@ class TokenisedPairs:
         return self.manifest.pairs
 
     def pair(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """Ids of source and target sentence `index`, without special tokens; views on the mapped files."""
+        """Ids of source and target sentence `index`, without special tokens.
+
+        They are read, not mapped: a mapped file that is cut short ends the process.
+
+        Raises:
+            MexmaError: A file has become shorter.
+        """
         assert 0 <= index < len(self), (index, len(self))
-        if not self._arrays:
-            self._map()
-        source, target = (
-            self._arrays[f"{side}.ids"][slice(*self._arrays[f"{side}.offsets"][index : index + 2].tolist())]
-            for side in SIDES
-        )
-        return source, target
+        if not self._files:
+            self._open()
+        return self._sentence("source", index), self._sentence("target", index)
 
     def verify(self) -> None:
-        """Read all files and compare their checksums with the manifest's.
+        """Read all files and compare their checksums, sentences' lengths and ids with the manifest.
 
         Raises:
             MexmaError: A file is not what was written; the message names it.
         """
         self._check_sizes()
+        again = f"delete {self.path} and {_AGAIN}"
         for name, checksum in self.manifest.checksums.items():
-            check_content(self.path / name, checksum, _AGAIN)
+            check_content(self.path / name, checksum, again)
+        for side in SIDES:
+            names = self.path / f"{side}.offsets.npy", self.path / f"{side}.ids.npy"
+            last = 0
+            for ends in self._values(f"{side}.offsets", len(self) + 1, _OFFSET):
+                lengths = np.diff(ends, prepend=last)
+                if lengths.min() < 0 or lengths.max() > self.manifest.max_tokens:
+                    raise MexmaError(f"{names[0]} is damaged: an offset is out of range", again)
+                last = int(ends[-1])
+            if last != self.manifest.tokens[side]:
+                raise MexmaError(f"{names[0]} is damaged: it ends at another id than the last", again)
+            for ids in self._values(f"{side}.ids", last, self.manifest.dtype):
+                if ids.max() >= self.manifest.vocabulary:
+                    raise MexmaError(f"{names[1]} is damaged: an id is out of range", again)
+
+    def _values(self, name: str, length: int, dtype: str) -> Iterator[np.ndarray]:
+        for start in range(0, length, _BLOCK):
+            rows = start, min(start + _BLOCK, length)
+            yield rows_of(self.path / f"{name}.npy", dtype, 1, rows, _AGAIN)[:, 0]
 
     def _contents(self) -> Iterator[tuple[str, int, str]]:
         """Name, length and type of every array."""
@@ -132,10 +165,23 @@ class TokenisedPairs:
         for name, length, dtype in self._contents():
             check_size(self.path / f"{name}.npy", file_size(length, dtype), _AGAIN)
 
-    def _map(self) -> None:
-        for name, length, dtype in self._contents():
-            # A plain array over the same mapping: taking a slice costs a third of a memmap's.
-            self._arrays[name] = np.asarray(mapped(self.path / f"{name}.npy", (length,), dtype, _AGAIN))
+    def _open(self) -> None:
+        files = {}
+        for name, _, _ in self._contents():
+            files[name] = os.open(self.path / f"{name}.npy", os.O_RDONLY)
+            weakref.finalize(self, os.close, files[name])
+        self._files = files
+
+    def _sentence(self, side: Side, index: int) -> np.ndarray:
+        start, stop = self._read(f"{side}.offsets", index, index + 2, _OFFSET).tolist()
+        return self._read(f"{side}.ids", start, stop, self.manifest.dtype)
+
+    def _read(self, name: str, start: int, stop: int, dtype: str) -> np.ndarray:
+        first, last = file_size(start, dtype), file_size(stop, dtype)
+        found = os.pread(self._files[name], last - first, first)
+        if len(found) != last - first:
+            raise cut_short(self.path / f"{name}.npy", _AGAIN)
+        return np.frombuffer(found, dtype)
 
 
 class TokenisedPairsWriter:
@@ -159,7 +205,7 @@ class TokenisedPairsWriter:
         self._files: dict[str, IO[bytes]] = {}
         self._ids: dict[str, ArrayWriter] = {}
         self._offsets: dict[str, ArrayWriter] = {}
-        self._tokens = dict.fromkeys(SIDES, 0)
+        self._tokens: dict[Side, int] = dict.fromkeys(SIDES, 0)
         self.pairs = 0
 
     def __enter__(self) -> TokenisedPairsWriter:

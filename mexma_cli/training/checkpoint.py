@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import BaseModel, ConfigDict, NonNegativeInt
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
@@ -24,9 +25,10 @@ from mexma_cli.files import (
     checksum_file,
     clear_all,
     commit,
+    fingerprint,
     make_folder,
     no_space_as_message,
-    read_json,
+    read_manifest,
     remove,
     workplace,
     write_json_atomic,
@@ -36,9 +38,31 @@ MANIFEST = "checkpoint.json"
 BEST = "best"
 FORMAT_VERSION = 1
 _DAMAGED = "delete this checkpoint; --resume takes the one before"
-_FILES = ("objective.safetensors", "average.safetensors", "optimisers.pt")
+_NEEDED = ("objective.safetensors", "optimisers.pt")
+_FILES = (*_NEEDED, "average.safetensors")
 _OWN = {MANIFEST, *_FILES}
 _NAME = re.compile(r"step-(\d{8})$")
+
+
+class CheckpointManifest(BaseModel):
+    """What ``checkpoint.json`` says."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format_version: int = FORMAT_VERSION
+    step: NonNegativeInt
+    position: NonNegativeInt
+    seconds: float
+    best: float | None
+    files: dict[str, str]
+    """Name -> xxh3_128."""
+    checksum: str = ""
+    """Of all that it says otherwise, see `sealed`."""
+
+    def sealed(self) -> CheckpointManifest:
+        """The same with its `checksum`."""
+        said = self.model_dump(mode="json", exclude={"checksum"})
+        return self.model_copy(update={"checksum": fingerprint(said)})
 
 
 @dataclass
@@ -131,15 +155,10 @@ def _write(part: Path, state: State) -> None:
         with path.open("rb") as file:
             os.fsync(file.fileno())
         checksums[path.name] = checksum_file(path)
-    manifest = {
-        "format_version": FORMAT_VERSION,
-        "step": state.step,
-        "position": state.position,
-        "seconds": state.seconds,
-        "best": state.best,
-        "files": checksums,
-    }
-    write_json_atomic(part / MANIFEST, manifest)
+    manifest = CheckpointManifest(
+        step=state.step, position=state.position, seconds=state.seconds, best=state.best, files=checksums
+    )
+    write_json_atomic(part / MANIFEST, manifest.sealed().model_dump(mode="json"))
 
 
 def load(path: Path) -> State:
@@ -151,14 +170,14 @@ def load(path: Path) -> State:
     manifest = verify(path)
     average = path / "average.safetensors"
     return State(
-        step=manifest["step"],
-        position=manifest["position"],
+        step=manifest.step,
+        position=manifest.position,
         objective=load_file(path / "objective.safetensors"),
-        average=load_file(average) if average.exists() else {},
+        average=load_file(average) if average.name in manifest.files else {},
         # Not to the GPU that it was saved from: there may be none here, or it is another process's.
         optimisers=torch.load(path / "optimisers.pt", map_location="cpu", weights_only=True),
-        seconds=manifest["seconds"],
-        best=manifest.get("best"),
+        seconds=manifest.seconds,
+        best=manifest.best,
     )
 
 
@@ -179,23 +198,16 @@ def same_shapes(path: Path, saved: dict[str, torch.Tensor], wanted: dict[str, to
             )
 
 
-def verify(path: Path) -> dict[str, Any]:
+def verify(path: Path) -> CheckpointManifest:
     """The manifest of a checkpoint whose files are all there and have their checksums.
 
     Raises:
-        MexmaError: Naming the file that is not right, or another format.
+        MexmaError: Naming the file that is not right, or a later format.
     """
-    manifest = read_json(path / MANIFEST)
-    version = manifest.get("format_version") if isinstance(manifest, dict) else None
-    if version not in (None, FORMAT_VERSION):
-        raise MexmaError(
-            f"{path / MANIFEST} has format version {version}, this program knows {FORMAT_VERSION}",
-            "go on with the mexma that wrote it",
-        )
-    known = version is not None and {"step", "position", "files"} <= manifest.keys()
-    if not known or not set(manifest["files"]) <= {*_FILES}:
+    manifest = read_manifest(path / MANIFEST, CheckpointManifest, FORMAT_VERSION)
+    if manifest != manifest.sealed() or not {*_NEEDED} <= manifest.files.keys() <= {*_FILES}:
         raise MexmaError(f"{path / MANIFEST} is damaged", _DAMAGED)
-    for name, checksum in manifest["files"].items():
+    for name, checksum in manifest.files.items():
         if not (path / name).is_file():
             raise MexmaError(f"{path}: {name} is missing", _DAMAGED)
         if checksum_file(path / name) != checksum:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from pathlib import Path
 from typing import Any, Protocol
 
 from mexma_cli.files import fsync_file, whole_file
+
+log = logging.getLogger(__name__)
 
 
 class Log(Protocol):
@@ -18,6 +21,16 @@ class Log(Protocol):
 
     def close(self) -> None:
         """Nothing comes any more."""
+
+
+def read_record(line: bytes) -> dict[str, Any] | None:
+    """A line of a log; None if it is no record."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    known = isinstance(record, dict) and isinstance(record.get("phase"), str)
+    return record if known and isinstance(record.get("step"), int) else None
 
 
 class TrainingLog:
@@ -31,17 +44,16 @@ class TrainingLog:
 
     def __init__(self, path: Path, phase: str, from_step: int) -> None:
         self.phase = phase
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        # The last piece is empty, or was cut off by a kill.
+        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+        records = [(line, read_record(line)) for line in lines]
+        if damaged := [number for number, (_, record) in enumerate(records, 1) if record is None]:
+            log.warning("warning: %s, line %s: damaged, and left out", path, ", ".join(map(str, damaged)))
         with whole_file(path) as file:
-            file.writelines(line.encode("utf-8") + b"\n" for line in lines if self._keeps(line, from_step))
+            for line, record in records:
+                if record and (record["phase"] != phase or record["step"] <= from_step):
+                    file.write(line + b"\n")
         self._file = path.open("a", encoding="utf-8")
-
-    def _keeps(self, line: str, from_step: int) -> bool:
-        try:
-            record = json.loads(line)
-        except ValueError:
-            return False  # cut off by a kill
-        return record["phase"] != self.phase or record["step"] <= from_step
 
     def write(self, record: dict[str, Any]) -> None:
         """Append one record; a number that is none (fp16's gradient norm where it overflowed) is null."""

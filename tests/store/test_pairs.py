@@ -112,3 +112,32 @@ def test_damage_is_named(tmp_path: Path) -> None:
     with pytest.raises(MexmaError, match="no such folder") as caught:
         TokenisedPairs.open(tmp_path / "nowhere")
     assert "mexma prepare" in (caught.value.hint or "")
+
+
+def test_cut_short_while_it_is_read(tmp_path: Path) -> None:
+    store = make(tmp_path / "s", [([1, 2, 3], [4]), ([5], [6])])
+    assert store.pair(0)[0].tolist() == [1, 2, 3]
+    os.truncate(tmp_path / "s" / "target.offsets.npy", 130)
+    with pytest.raises(MexmaError, match=r"target\.offsets\.npy is damaged: it was cut short"):
+        store.pair(1)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "wrong"),
+    [
+        ("source.ids", [1, 2, 1000, 5], "an id is out of range"),
+        ("source.offsets", [0, -3, 4], "an offset is out of range"),
+        ("source.offsets", [0, 2**60, 4], "an offset is out of range"),
+        ("source.offsets", [0, 3, 3], "it ends at another id than the last"),
+    ],
+)
+def test_numbers_out_of_range(tmp_path: Path, name: str, values: list[int], wrong: str) -> None:
+    """Also where the checksum is that of the file."""
+    make(tmp_path / "s", [([1, 2, 3], [4]), ([5], [6])])
+    path, said = tmp_path / "s" / f"{name}.npy", tmp_path / "s" / "manifest.json"
+    before = manifest.checksum_file(path)
+    dtype = "<u2" if name == "source.ids" else "<i8"
+    path.write_bytes(path.read_bytes()[:128] + np.array(values, dtype).tobytes())
+    said.write_text(said.read_text().replace(before, manifest.checksum_file(path)))
+    with pytest.raises(MexmaError, match=wrong):
+        TokenisedPairs.open(tmp_path / "s", verify=True)

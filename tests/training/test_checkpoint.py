@@ -44,7 +44,7 @@ def equal(one: State, two: State) -> None:
 def test_what_is_saved_is_loaded(average: bool, tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path / "checkpoints", state(3, average), keep=2)
     assert path.name == "step-00000003"
-    assert checkpoint.verify(path)["position"] == 30
+    assert checkpoint.verify(path).position == 30
     equal(checkpoint.load(path), state(3, average))
 
 
@@ -100,8 +100,18 @@ def test_a_damaged_file_is_named(name: str, how: str, tmp_path: Path) -> None:
 
 def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, state(3), keep=2)
-    outside = (path / "checkpoint.json").read_bytes().replace(b"optimisers.pt", b"../optimisers.pt")
-    for content in (b"{", b"[]", b"{}", b'{"files": {}}', outside):
+    whole = (path / "checkpoint.json").read_bytes()
+    other_values = (
+        whole.replace(old, new)
+        for old, new in (
+            (b"optimisers.pt", b"../optimisers.pt"),
+            (b'"position": 30', b'"position": 31'),
+            (b'"position": 30', b'"position": -30'),
+            (b'"step": 3', b'"step": "x"'),
+        )
+    )
+    for content in (b"{", b"[]", b"{}", b'{"files": {}}', *other_values):
+        assert content != whole
         (path / "checkpoint.json").write_bytes(content)
         with pytest.raises(MexmaError, match=r"checkpoint\.json"):
             checkpoint.load(path)
@@ -110,7 +120,9 @@ def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
 def test_another_format_is_named(tmp_path: Path) -> None:
     manifest = checkpoint.save(tmp_path, state(3), keep=2) / "checkpoint.json"
     manifest.write_text(manifest.read_text().replace('"format_version": 1', '"format_version": 2'))
-    with pytest.raises(MexmaError, match=r"checkpoint\.json has format version 2, this program knows 1"):
+    with pytest.raises(
+        MexmaError, match=r"checkpoint\.json has format version 2, this program knows up to 1"
+    ):
         checkpoint.load(manifest.parent)
 
 

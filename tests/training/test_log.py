@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from mexma_cli.training.log import TrainingLog
 
 
@@ -50,3 +52,18 @@ def test_every_line_is_json_for_everyone(tmp_path: Path) -> None:
     log.write({"step": 1, "gradient_norm": float("inf")})
     log.close()
     assert records(tmp_path / "log.jsonl") == [{"phase": "bag", "step": 1, "gradient_norm": None}]
+
+
+@pytest.mark.parametrize(
+    "bad", [b'{"phase": "b\xffg", "step": 2}', b"[2]", b'{"phase": "bag"}', b"[" * 5000, b""]
+)
+def test_a_damaged_line_is_left_out_with_a_word(
+    bad: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "log.jsonl"
+    write(path, "bag", 0, range(1, 4))
+    first, _, *others = path.read_bytes().split(b"\n")
+    path.write_bytes(b"\n".join([first, bad, *others]))
+    write(path, "bag", 3, range(4, 5))
+    assert [r["step"] for r in records(path)] == [1, 3, 4]
+    assert "log.jsonl, line 2: damaged, and left out" in caplog.text

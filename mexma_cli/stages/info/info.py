@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.neighbours import NeighbourStore
 from mexma_cli.store.pairs import TokenisedPairs
 from mexma_cli.text.lines import scan
+from mexma_cli.training.log import read_record
 
 if TYPE_CHECKING:
     from mexma_cli.recipe import DecomposeRecipe
@@ -162,8 +162,8 @@ def _checkpoint(where: Path) -> Info:
     info = Info(str(where), "checkpoint")
     with info.checking():
         manifest = verify(where)
-        info.facts = {key: value for key, value in manifest.items() if key != "files"}
-        info.facts["bytes"] = sum((where / name).stat().st_size for name in manifest["files"])
+        info.facts = manifest.model_dump(mode="json", exclude={"files", "checksum"})
+        info.facts["bytes"] = sum((where / name).stat().st_size for name in manifest.files)
     return info
 
 
@@ -213,11 +213,9 @@ def _last_record(path: Path) -> dict[str, Any]:
     """The last whole line of a run's log."""
     if not path.is_file():
         return {}
-    for line in reversed(path.read_text(encoding="utf-8").splitlines()):
-        try:
-            return {f"last {key}": value for key, value in json.loads(line).items()}
-        except ValueError:
-            continue  # a run that was killed while it wrote
+    for line in reversed(path.read_bytes().splitlines()):
+        if (record := read_record(line)) is not None:  # it is, where a run was killed while it wrote
+            return {f"last {key}": value for key, value in record.items()}
     return {}
 
 

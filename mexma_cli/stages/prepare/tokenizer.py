@@ -44,8 +44,12 @@ def load_tokenizer(where: str | Path) -> PreTrainedTokenizerFast:
     """
     try:
         tokenizer = with_transformers(where)
-    except (OSError, ValueError) as error:
-        raise MexmaError(f"no tokeniser in {str(where)!r}: {str(error).splitlines()[0]}") from None
+    except Exception as error:  # tokenizers raises plain Exception
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise MexmaError(
+            f"no tokeniser in {str(where)!r}: {reason}",
+            "if `mexma prepare` made it, delete it and run that again",
+        ) from None
     if not getattr(tokenizer, "is_fast", False):
         raise MexmaError(f"{str(where)!r} has no fast tokeniser (tokenizer.json)")
     return tokenizer

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import check_outside_stores, make_folder, read_json, whole_file, write_json_atomic
 from mexma_cli.recipe import DecomposeRecipe, Recipe, load, load_any
 from mexma_cli.text.amounts import counted
+
+Kept = TypeVar("Kept")
 
 RECIPE = "recipe.yaml"
 BATCHES = "pairs_per_step.json"
@@ -147,7 +151,24 @@ def same_text(run: Path, text: dict[str, str], hint: str) -> None:
 
 def text_of(run: Path) -> dict[str, str]:
     """What a run was started with, as in `TEXT`; nothing where it has not been started."""
-    return dict(read_json(run / TEXT)) if (run / TEXT).is_file() else {}
+    return _kept(run / TEXT, dict[str, str]) or {}
+
+
+def _kept(path: Path, kind: type[Kept]) -> Kept | None:
+    """What a file of a run says; None if there is no file."""
+    if not path.is_file():
+        return None
+    try:
+        return TypeAdapter(kind).validate_python(read_json(path))
+    except ValidationError:
+        raise _damaged(path) from None
+
+
+def _damaged(path: Path) -> MexmaError:
+    return MexmaError(
+        f"{path} is damaged",
+        "remove it if text and settings are those of the start, or start anew with --set run=FOLDER",
+    )
 
 
 def finished(run: Path, phase: str) -> bool:
@@ -165,8 +186,12 @@ def pairs_per_step(recipe: Recipe, processes: int) -> dict[str, int]:
 
 def _same_batches(run: Path, recipe: Recipe, processes: int) -> None:
     """A step of what is left has as many pairs as before; how they are cut up is free."""
-    before = read_json(run / BATCHES) if (run / BATCHES).is_file() else pairs_per_step(load(run / RECIPE), 1)
     now = pairs_per_step(recipe, processes)
+    before = _kept(run / BATCHES, dict[str, int])
+    if before is None:
+        before = pairs_per_step(load(run / RECIPE), 1)
+    if before.keys() != now.keys():
+        raise _damaged(run / BATCHES)
     for phase in recipe.phases:
         if now[phase.name] != before[phase.name] and not finished(run, phase.name):
             trainer = phase.trainer

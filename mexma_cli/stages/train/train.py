@@ -6,6 +6,7 @@ run/recipe.yaml  run/log.jsonl  run/PHASE/checkpoints/  run/PHASE/encoder/  run/
 from __future__ import annotations
 
 import logging
+import resource
 from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import chain
@@ -70,8 +71,12 @@ def train(
     _check(recipe, encoder, processes)
     if processes.first:
         _warn(recipe, sum(map(len, stores)), processes)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # four files of each store stay open
     run = Path(recipe.run)
     if processes.first:
+        run_folder.check_run(run, recipe, resume, processes.size)
+        _check_stores(stores, encoder)
         run_folder.claim(run, recipe, resume, processes.size, _text(recipe, stores))
     processes.wait()
     with only_writer(run) if processes.first else nullcontext():
@@ -136,6 +141,19 @@ def _check(recipe: Recipe, encoder: SentenceEncoder, processes: Processes) -> No
             )
         objectives.check(recipe, phase, encoder)
     check_length(encoder.name, encoder.max_tokens, recipe.data.max_tokens)
+
+
+def _check_stores(stores: list[TokenisedPairs], encoder: SentenceEncoder) -> None:
+    """Refuse damaged pairs, and those that an encoder cannot take."""
+    for store in stores:
+        store.verify()
+        said = store.manifest
+        if said.vocabulary > encoder.transformer.config.vocab_size or said.max_tokens > encoder.max_tokens:
+            raise MexmaError(
+                f"{store.path} has been prepared for another encoder: for {said.vocabulary:,} tokens, and "
+                f"sentences of up to {said.max_tokens}",
+                "run `mexma prepare` first, or name another `data.store`",
+            )
 
 
 def _warn(recipe: Recipe, pairs: int, processes: Processes) -> None:

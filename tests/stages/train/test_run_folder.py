@@ -165,3 +165,16 @@ def test_the_guide_has_the_keys_that_may_differ() -> None:
     (line,) = (line for line in guide.splitlines() if line.startswith("What may differ from the command"))
     listed = line.partition(" as said.")[0]
     assert set(re.findall("`([a-z_.]+)`", listed)) == HARMLESS | PLACES
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("text.json", "[1]"), ("text.json", '{"tokeniser": {}}'), ("pairs_per_step.json", '{"bag": "x"}')]
+    + [("pairs_per_step.json", content) for content in ("null", "{}", '{"bag": 4}')],
+)
+def test_a_damaged_file_of_a_run_is_named(recipe: Path, name: str, content: str) -> None:
+    ends_after_one_step(recipe)
+    settings = load(recipe)
+    (Path(settings.run) / name).write_text(content)
+    with pytest.raises(MexmaError, match=rf"{name} is damaged"):
+        train(settings, resume=True)
