@@ -54,21 +54,18 @@ def print_estimated(found: Estimation) -> None:
     best = found.best
     click.echo(f"threshold  {_threshold(best.threshold)}")
     click.echo(f"precision  {100 * best.precision:.2f}  ({_interval(best.precision_interval)})")
-    click.echo(f"recall     {100 * best.recall:.2f}")
+    interval = f"  ({_interval(found.recall_interval)})" if found.recall_interval else ""
+    click.echo(f"recall     {100 * best.recall:.2f}{interval}")
     click.echo(f"F1         {100 * best.f1:.2f}")
-    known = found.planted is not None and not found.unlike
-    where = "in the text" if known else f"that stand out among all {found.pairs}"
+    where = "in the text" if found.recall_interval else f"that stand out among all {found.pairs}"
     click.echo(
         f"pairs      {best.count} above the threshold, about {best.right:.0f} of them right "
         f"(of about {best.translations:.0f} translations {where})"
     )
     if found.planted is not None:
-        share, *interval = found.planted.recall(best.threshold)
+        share = found.planted.recall(best.threshold)
         back = round(share * found.planted.pairs)
-        click.echo(
-            f"planted    {back} of {found.planted.pairs} come back: {100 * share:.2f}  "
-            f"({_interval((interval[0], interval[1]))})"
-        )
+        click.echo(f"planted    {back} of {found.planted.pairs} come back: {100 * share:.2f}")
     click.echo()
     header = ["threshold", "precision", "interval", "recall", "F1", "pairs", "right"]
     rows = [
@@ -107,11 +104,10 @@ def estimated_json(found: Estimation) -> dict[str, Any]:
     planted = found.planted
     counts = None
     if planted is not None:
-        share, low, high = planted.recall(found.best.threshold)
         counts = {
             "pairs": planted.pairs,
-            "recall": share,
-            "interval": [low, high],
+            "recall": planted.recall(found.best.threshold),
+            "interval": found.recall_interval,
             "unlike_the_text": found.unlike,
             "left_out": {"empty": planted.empty, "repeated": planted.repeated},
             "copies": {"source": planted.copies[0], "target": planted.copies[1]},

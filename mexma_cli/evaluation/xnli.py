@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from mexma_cli.encoder.loading.tokenizer import panic_as_message
 from mexma_cli.encoder.model.attention import attention_arguments
 from mexma_cli.encoder.model.packing import by_token_budget, pack
 from mexma_cli.encoder.model.transformer import first_position
@@ -84,6 +85,7 @@ class PairClassifier(nn.Module):
             nn.init.normal_(layer.weight, std=getattr(config, "initializer_range", 0.02))
             nn.init.zeros_(layer.bias)
 
+    @panic_as_message()
     def sequences(self, pairs: Inference) -> PairTokens:
         """Premise and hypothesis as one sequence; of the longer one tokens are cut until both fit."""
         backend = self.tokenizer.backend_tokenizer

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    NonNegativeInt,
+    PositiveInt,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from mexma_cli.errors import MexmaError
@@ -36,22 +43,22 @@ class File(Frozen):
     """A file of a store: its name in the folder, its bytes and their xxh3_128."""
 
     name: str
-    bytes: int
+    bytes: NonNegativeInt
     checksum: str
 
 
 class Shard(Frozen):
     """Rows `offset` to `offset + rows`: a vector file, and a sentence file unless there are no sentences."""
 
-    rows: int
-    offset: int
+    rows: NonNegativeInt
+    offset: NonNegativeInt
     vectors: File
     lines: File | None
-    truncated: int
+    truncated: NonNegativeInt
     """Sentences longer than the encoder takes; only their beginning was embedded."""
-    empty: int
+    empty: NonNegativeInt
     """Sentences of white space only."""
-    duplicates: int = 0
+    duplicates: NonNegativeInt = 0
     """Sentences, empty ones aside, whose vector is a copy of an earlier equal sentence's."""
 
 
@@ -81,7 +88,7 @@ class Source(Frozen):
 
     path: str
     checksum: str
-    lines: int
+    lines: NonNegativeInt
 
 
 class EmbeddingManifest(Frozen):
@@ -93,7 +100,7 @@ class EmbeddingManifest(Frozen):
     fingerprint: str
     """Of the encoder's weights, tokeniser and pooling: stores of different encoders do not mix."""
     pooling: str
-    dim: int
+    dim: PositiveInt
     dtype: StoreType
     precision: str
     """What the encoder computed in."""
@@ -106,11 +113,11 @@ class EmbeddingManifest(Frozen):
     """The prompt that was put before every sentence to embed it."""
     part: str | None = None
     """``3/10``: the third of ten parts of the source, see `part_rows`."""
-    rows: int
+    rows: NonNegativeInt
     shards: Shards
     sources: tuple[Source, ...]
-    truncated: int
-    empty: int
+    truncated: NonNegativeInt
+    empty: NonNegativeInt
     tool_version: str
     argv: tuple[str, ...]
 
@@ -146,7 +153,7 @@ class EmbeddingSettings(Frozen):
 
     fingerprint: str
     pooling: str
-    dim: int
+    dim: PositiveInt
     dtype: StoreType
     precision: str
     normalised: bool
@@ -177,7 +184,7 @@ class UnfinishedStore(Frozen):
 
     format_version: int = FORMAT_VERSION
     settings: EmbeddingSettings
-    rows_per_shard: int
+    rows_per_shard: PositiveInt
     base: str | None = None
     """xxh3_128 of the manifest of the store that is appended to; its shards come first."""
     shards: Shards = ()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from pydantic import NonNegativeInt, PositiveInt
 
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
@@ -58,7 +59,7 @@ class SearchedStore(Frozen):
     """One of the two embedding stores."""
 
     path: str
-    rows: int
+    rows: NonNegativeInt
     content: str
     """`content_checksum` of the store."""
     manifest: str
@@ -76,10 +77,10 @@ class NeighbourManifest(Frozen):
 
     kind: Literal["neighbours"] = "neighbours"
     format_version: int = FORMAT_VERSION
-    k: int
+    k: PositiveInt
     """Neighbours a row that were asked for; a side with fewer usable rows gives fewer."""
-    forward_k: int
-    backward_k: int
+    forward_k: NonNegativeInt
+    backward_k: NonNegativeInt
     """Columns of the arrays."""
     index: str
     """`exact`, or the FAISS factory string of an approximate index."""

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from tokenizers import Regex
+from tokenizers.pre_tokenizers import Split
 
 from mexma_cli.encoder import encoder as encoder_module
 from mexma_cli.encoder.encoder import SentenceEncoder
@@ -49,6 +51,13 @@ def test_no_sentence_and_an_empty_one(encoder: SentenceEncoder) -> None:
 def test_what_is_not_utf8_is_refused(encoder: SentenceEncoder) -> None:
     with pytest.raises(MexmaError, match=r"^'caf\\udce9' is not UTF-8$"):
         encoder.embed(["Oui", os.fsdecode(b"caf\xe9")])
+
+
+def test_a_regular_expression_of_a_tokeniser_that_gives_up(tiny_encoder: Path) -> None:
+    encoder = SentenceEncoder.load(str(tiny_encoder), "cpu")
+    encoder.fast_tokenizer.backend.pre_tokenizer = Split(Regex("(a+)+$|(?:a|aa)+b"), "isolated")
+    with pytest.raises(MexmaError, match=r"the tokeniser gave up on a sentence: .*retry-limit"):
+        encoder.embed(["a" * 3000 + "c"])
 
 
 def test_one_string_is_no_list_of_letters(encoder: SentenceEncoder) -> None:

@@ -236,6 +236,14 @@ def test_overwrite_mends_what_it_is_the_hint_for(broken: str, left: bytes | None
     assert list(EmbeddingStore.open(tmp_path / "a.emb", verify=True).sentences()) == SENTENCES
 
 
+@pytest.mark.parametrize(("key", "value"), [("dim", 0), ("rows", -1), ("dim", 10**30)])
+def test_a_manifest_with_numbers_that_cannot_be(key: str, value: int, tmp_path: Path) -> None:
+    said = make(tmp_path / "a.emb").path / "manifest.json"
+    said.write_text(json.dumps(json.loads(said.read_text()) | {key: value}))
+    with pytest.raises(MexmaError, match="is damaged"):
+        EmbeddingStore.open(tmp_path / "a.emb")
+
+
 @pytest.mark.parametrize("broken", [None, b"{", b'{"kind": "neighbours"}'])
 def test_a_damaged_store_with_other_files_is_never_overwritten(broken: bytes | None, tmp_path: Path) -> None:
     make(tmp_path / "a.emb")

@@ -13,7 +13,12 @@ from tokenizers.models import Unigram
 
 from mexma_cli.encoder.loading import int3, stored
 from mexma_cli.encoder.loading.settings import FolderSettings
-from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, put_in_lower_case, with_transformers
+from mexma_cli.encoder.loading.tokenizer import (
+    LazyTokenizer,
+    panic_as_message,
+    put_in_lower_case,
+    with_transformers,
+)
 from mexma_cli.encoder.loading.weights import damaged
 from mexma_cli.encoder.model.families import FAMILIES
 from mexma_cli.encoder.model.pooling import Dense
@@ -122,6 +127,7 @@ def _highest_id(backend: Tokenizer) -> int:
     return max(backend.get_vocab().values(), default=0)
 
 
+@panic_as_message()
 def _check(name: str, tokenizer: LazyTokenizer, config: dict[str, Any], vocabulary: int) -> None:
     backend = tokenizer.backend
     highest = _highest_id(backend)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,26 @@ def check_strings(texts: Iterable[object]) -> None:
             raise MexmaError(f"{text!r} is not UTF-8", "is the terminal in another encoding?")
 
 
+@contextmanager
+def panic_as_message() -> Iterator[None]:
+    """Turn what tokenizers raises where a regular expression of a tokeniser gives up into a message.
+
+    It is no Exception, and its class cannot be imported.
+
+    Raises:
+        MexmaError: The tokeniser gave up.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise MexmaError(
+            f"the tokeniser gave up on a sentence: {error}",
+            "a regular expression in its tokenizer.json takes too long, or is not for such text",
+        ) from None
+
+
 class LazyTokenizer:
     """A tokeniser of the tokenizers library, and transformers' object around it if that is asked for.
 
@@ -78,6 +99,7 @@ class LazyTokenizer:
         return cls(backend, lambda: tokenizer, padding, tokenizer.model_max_length, keeps_end)
 
     @classmethod
+    @panic_as_message()
     def plain(cls, folder: Path, load: Callable[[], PreTrainedTokenizerFast]) -> LazyTokenizer | None:
         """From a folder; None if transformers would change tokenizer.json, or cannot read it."""
         try:
@@ -117,6 +139,7 @@ class LazyTokenizer:
         self.backend.no_padding()
         return self.backend
 
+    @panic_as_message()
     def encode(self, texts: list[str]) -> list[np.ndarray]:
         """Token ids with <s> and </s>, int64, of texts of any length."""
         encodings = self.unlimited.encode_batch_fast(texts)
@@ -161,6 +184,7 @@ def _steps(backend: Tokenizer) -> list[Any]:
     return [normalizer] if normalizer else []
 
 
+@panic_as_message()
 def with_transformers(folder: str | Path, own_code: bool = False) -> PreTrainedTokenizerFast:
     """A folder's tokeniser as transformers reads it.
 

@@ -17,6 +17,7 @@ import xxhash
 from tokenizers import Tokenizer
 
 from mexma_cli import languages
+from mexma_cli.encoder.loading.tokenizer import panic_as_message
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST
 from mexma_cli.recipe import Data
@@ -219,7 +220,8 @@ class LanguageWorker:
             for batch in _batches(pairs):
                 sides = []
                 for texts in zip(*batch, strict=True):
-                    encodings = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+                    with panic_as_message():
+                        encodings = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
                     sides.append([encoding.ids for encoding in encodings])
                 both = [(source, target) for source, target in zip(*sides, strict=True) if source and target]
                 bare += len(batch) - len(both)

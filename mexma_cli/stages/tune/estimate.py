@@ -30,7 +30,8 @@ from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.text.lines import is_blank
 
 _SHARES = (0.25, 0.5, 0.75, 0.9, 0.97)  # of the pairs that are right: the rows of the table
-_UNLIKE = 0.1  # distance of two score distributions, beyond chance, from which a sample is of other text
+_SAME_KIND = 0.25  # error of recall's log odds beyond chance, where known translations are of the text's kind
+_PER_SHIFT = 4.0
 
 
 @dataclass(frozen=True)
@@ -48,26 +49,49 @@ class Planted:
     copies: tuple[int, int]
     """Lines of source and target left out, since they are planted sentences."""
 
-    def recall(self, threshold: float) -> tuple[float, float, float]:
-        """Share of the planted pairs that come back above a threshold, and its 95 % interval (Wilson's)."""
-        found, pairs, z = int((self.scores > threshold).sum()), self.pairs, 1.96
-        middle = (found + z * z / 2) / (pairs + z * z)
-        half = z / (pairs + z * z) * np.sqrt(found * (pairs - found) / pairs + z * z / 4)
-        return found / pairs, max(0.0, float(middle - half)), min(1.0, float(middle + half))
+    def recall(self, threshold: float) -> float:
+        """Share of the planted pairs that come back above a threshold."""
+        return int((self.scores > threshold).sum()) / self.pairs
 
-    def unlike(self, model: ScoreModel) -> bool:
-        """Whether they score otherwise than the text's own translations, so that recall is not the text's.
-
-        Compared are the scores above the threshold of best F1 (Kolmogorov and Smirnov's test, and somewhat
-        more, since the own ones are estimated).
-        """
+    def compared(self, model: ScoreModel) -> Comparison:
+        """With the text's own translations, above the threshold of best F1: below it these are not known."""
         floor = model.cut(model.choose())
         scores = self.scores[self.scores > floor.threshold]
-        if not len(scores) or floor.right < 1:
-            return True
+        if len(scores) < 2 or floor.right < 2:
+            return Comparison(True, 0.0, np.inf)
+        error = np.sqrt(1 / len(scores) + 1 / floor.right)
         own = (model.count_above(scores) - model.wrong_above(scores)) / floor.right
-        by_chance = 1.95 * np.sqrt(1 / len(scores) + 1 / floor.right)
-        return bool(np.max(np.abs(own - np.arange(len(scores)) / len(scores))) > by_chance + _UNLIKE)
+        more = own - np.arange(len(scores)) / len(scores)
+        mean = -np.trapezoid(np.append(more, 0), np.append(scores, floor.threshold))
+        unlike = bool(np.max(np.abs(more)) > 1.36 * error)
+        return Comparison(unlike, float(mean / max(scores.std(), 1e-9)), float(error))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How planted pairs score beside the text's own translations."""
+
+    unlike: bool
+    """They are of another kind, by Kolmogorov and Smirnov's test at 5 %."""
+    shift: float
+    """By how many standard deviations the own ones score higher in the mean."""
+    error: float
+    """Standard error of that."""
+
+    def recall_interval(self, planted: Planted, threshold: float, translations: float) -> tuple[float, float]:
+        """95 % interval of the text's recall.
+
+        Both the planted pairs and the text's translations are a sample. A difference between them that
+        is no more than chance may be one of kind: the log odds of recall differ by up to `_PER_SHIFT` for a
+        standard deviation of the scores, as benchmarks/thresholds.py has it.
+        """
+        share = (planted.recall(threshold) * planted.pairs + 1) / (planted.pairs + 2)
+        chance = (1 / planted.pairs + 1 / max(translations, 1)) / max(share * (1 - share), 0.02)
+        half = 1.96 * np.sqrt(chance + _SAME_KIND**2 + (2 * self.error) ** 2)
+        odds = np.log(share / (1 - share))
+        low = odds - half + _PER_SHIFT * min(self.shift, 0)
+        high = odds + half + _PER_SHIFT * max(self.shift, 0)
+        return float(1 / (1 + np.exp(-low))), float(1 / (1 + np.exp(-high)))
 
 
 class _RecallOfPlanted(PrecisionModel):
@@ -81,7 +105,7 @@ class _RecallOfPlanted(PrecisionModel):
 
     def cut(self, threshold: float) -> EstimatedCut:
         found = self._model.cut(threshold)
-        recall = self._planted.recall(threshold)[0]
+        recall = self._planted.recall(threshold)
         return replace(found, translations=found.right / recall if recall else found.translations)
 
 
@@ -119,8 +143,13 @@ class Estimation:
     steps: list[EstimatedCut]
     pairs: int
     planted: Planted | None
-    unlike: bool
-    """The planted pairs score otherwise than the text's own."""
+    recall_interval: tuple[float, float] | None
+    """Of the planted pairs; None if there are none, or they score otherwise than the text's own."""
+
+    @property
+    def unlike(self) -> bool:
+        """Whether there are planted pairs that score otherwise than the text's own."""
+        return self.planted is not None and self.recall_interval is None
 
 
 def mine_twice(
@@ -254,13 +283,16 @@ def estimate(rounds: Rounds, model: PrecisionModel, precision: float | None = No
     Raises:
         MexmaError: no threshold has the precision.
     """
-    unlike = rounds.planted is not None and rounds.planted.unlike(rounds.model())
-    if rounds.planted is not None and not unlike:
-        model = _RecallOfPlanted(model, rounds.planted)
+    planted, compared = rounds.planted, None
+    if planted is not None and not (compared := planted.compared(rounds.model())).unlike:
+        model = _RecallOfPlanted(model, planted)
     best = model.cut(model.choose(precision))
     steps = {cut.threshold: cut for cut in (*map(model.cut, model.ladder(_SHARES)), best)}
     table = [steps[threshold] for threshold in sorted(steps, reverse=True)]
-    return Estimation(best, table, len(rounds.pairs), rounds.planted, unlike)
+    interval = None
+    if planted is not None and compared is not None and not compared.unlike:
+        interval = compared.recall_interval(planted, best.threshold, best.translations)
+    return Estimation(best, table, len(rounds.pairs), planted, interval)
 
 
 def _own(

@@ -13,6 +13,7 @@ from mexma_cli.mining.match import match
 from mexma_cli.stages.mine.documents import read_documents
 from mexma_cli.stages.mine.mine import MineSettings, mine
 from mexma_cli.stages.tune.estimate import (
+    Comparison,
     Planted,
     _Chained,
     estimate,
@@ -142,9 +143,10 @@ def test_the_estimate_is_near_what_is_there(tmp_path: Path, text: Text) -> None:
     low, high = found.best.precision_interval
     assert low <= right.mean() <= high and found.best.precision >= 0.9 and found.best in found.steps
     assert found.planted is not None and not found.unlike
-    share, low, high = found.planted.recall(found.best.threshold)
-    assert low < share < high and found.best.recall == pytest.approx(share)
-    assert low <= right.sum() / OWN <= high
+    assert found.best.recall == pytest.approx(found.planted.recall(found.best.threshold))
+    assert found.recall_interval is not None
+    low, high = found.recall_interval
+    assert low < found.best.recall < high and low <= right.sum() / OWN <= high
 
 
 def test_planted_pairs_that_are_nearer_than_the_texts_are_called_unlike(tmp_path: Path, text: Text) -> None:
@@ -153,15 +155,23 @@ def test_planted_pairs_that_are_nearer_than_the_texts_are_called_unlike(tmp_path
     rounds = mine_twice(source, target, MineSettings(), known=known)
     found = estimate(rounds, rounds.model())
     assert found.unlike and found.planted is not None
-    assert found.planted.recall(found.best.threshold)[0] == 1  # and not the text's recall
+    assert found.planted.recall(found.best.threshold) == 1  # and not the text's recall
     assert found.best == rounds.model().cut(found.best.threshold)
 
 
-def test_recall_is_a_share_with_wilsons_interval() -> None:
+def test_recalls_interval_grows_with_all_that_is_not_known() -> None:
     planted = Planted(np.linspace(2, 1, 80), 100, 0, 0, (0, 0))
-    share, low, high = planted.recall(0.5)
-    assert (share, round(low, 4), round(high, 4)) == (0.8, 0.7112, 0.8666)
-    assert planted.recall(2.5)[0] == 0 and planted.recall(2.5)[1] == pytest.approx(0, abs=1e-12)
+    assert planted.recall(0.5) == 0.8 and planted.recall(2.5) == 0
+
+    def interval(shift: float, error: float, translations: float) -> tuple[float, float]:
+        return Comparison(False, shift, error).recall_interval(planted, 0.5, translations)
+
+    low, high = interval(0, 0.1, 1000)
+    assert 0.6 < low < 0.7 and 0.87 < high < 0.92
+    for wider in (interval(0, 0.1, 50), interval(0, 0.3, 1000)):
+        assert wider[0] < low and high < wider[1]
+    assert interval(0.2, 0.1, 1000) == (low, pytest.approx(1 / (1 + (1 / high - 1) * np.exp(-0.8))))
+    assert interval(-0.2, 0.1, 1000)[0] < low - 0.1 and interval(-0.2, 0.1, 1000)[1] == high
 
 
 def test_copies_repeats_and_empty_lines_take_no_part(tmp_path: Path, text: Text) -> None:
