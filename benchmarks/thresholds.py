@@ -1,12 +1,13 @@
 """How near the precision that `mexma tune` estimates without a gold list is to the truth.
 
-    python benchmarks/thresholds.py DIR [--margin ratio] [-k 4] [--seed 0]
+    python benchmarks/thresholds.py DIR [--margin ratio] [-k 4] [--seed 0] [--times 1] [--lines 6000]
+        [--languages ces_Latn,deu_Latn,...]
 
-(DIR: wmt_newstest/, tatoeba_mt/ and bible/ below it, files of x TAB English or of aligned lines.) Mixes
-texts: of both sides of each corpus some lines, of which a share has its translation among the others'. At the
-thresholds for several estimated precisions it prints the truth, the estimate's 95 % interval, and how often
-that contains the truth: from the scores alone, and with 50 labels taken from the gold list. Then it plants
-pairs of each corpus in each of the same language.
+(DIR: wmt_newstest/, tatoeba_mt/, ntrex128/ and bible/ below it, files of x TAB English or of aligned
+lines.) Mixes texts: of both sides of each corpus some lines, of which a share has its translation among the
+others'. At the thresholds for several estimated precisions it prints the truth, the estimate's 95 % interval,
+and how often that contains the truth: from the scores alone, and with 50 labels taken from the gold list.
+Then it plants pairs of each corpus in each of the same language.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 
 from mexma_cli import SentenceEncoder, knn
 from mexma_cli.errors import MexmaError
-from mexma_cli.mining.estimate import EstimatedCut, LabelledModel, pairs_to_label, without_pairs
+from mexma_cli.mining.estimate import FEWEST, EstimatedCut, LabelledModel, pairs_to_label, without_pairs
 from mexma_cli.mining.match import match
 from mexma_cli.stages.tune.estimate import Planted, Rounds, estimate
 
@@ -32,22 +33,26 @@ LABELS = 50
 PLANTED = 300
 
 
-def corpora(folder: Path) -> Iterator[tuple[tuple[str, str], list[tuple[str, str]]]]:
+def corpora(
+    folder: Path, languages: Sequence[str], most: int
+) -> Iterator[tuple[tuple[str, str], list[tuple[str, str]]]]:
     """((corpus, language), pairs), each sentence in one pair at most."""
-    for language in LANGUAGES:
+    for language in languages:
         for corpus in ("wmt_newstest", "tatoeba_mt"):
-            lines = read(folder / corpus / f"{language}-eng.tsv.gz")
-            yield (corpus, language), different([tuple(line.split("\t")[:2]) for line in lines])
-        if (bible := folder / "bible" / f"{language}.txt.gz").exists():
-            pairs = zip(read(bible), read(folder / "bible" / "eng_Latn.txt.gz"), strict=True)
-            yield ("bible", language), different(list(pairs))
+            if (path := folder / corpus / f"{language}-eng.tsv.gz").exists():
+                pairs = [tuple(line.split("\t")[:2]) for line in read(path)]
+                yield (corpus, language), different(pairs, most)
+        for corpus in ("ntrex128", "bible"):
+            if (path := folder / corpus / f"{language}.txt.gz").exists():
+                pairs = list(zip(read(path), read(folder / corpus / "eng_Latn.txt.gz"), strict=True))
+                yield (corpus, language), different(pairs, most)
 
 
 def read(path: Path) -> list[str]:
     return gzip.open(path, "rt", encoding="utf-8").read().splitlines()
 
 
-def different(pairs: list[tuple[str, ...]], most: int = 6000) -> list[tuple[str, str]]:
+def different(pairs: list[tuple[str, ...]], most: int) -> list[tuple[str, str]]:
     seen: set[str] = set()
     kept = []
     for place in np.random.default_rng(0).permutation(len(pairs))[: 2 * most].tolist():
@@ -113,24 +118,30 @@ def main() -> None:
     parser.add_argument("--margin", default="ratio")
     parser.add_argument("-k", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--languages", default=",".join(LANGUAGES))
+    parser.add_argument("--lines", type=int, default=6000, help="of a corpus at most")
+    parser.add_argument("--times", type=int, default=1, help="how often each mixture is drawn")
     arguments = parser.parse_args()
     encoder, rng = SentenceEncoder.load("mini"), np.random.default_rng(arguments.seed)
     embedded: dict[tuple[str, str], Sides] = {}
-    for (corpus, language), pairs in corpora(arguments.data):
+    for (corpus, language), pairs in corpora(arguments.data, arguments.languages.split(","), arguments.lines):
         source, target = (encoder.embed([pair[side] for pair in pairs]) for side in (0, 1))
         embedded[corpus, language] = source, target
     how = arguments.k, arguments.margin
     print("| by | translations | wanted | texts | true: median | 5 to 95 % | interval: median | contains |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    print_precision("", [mixture(sides, share, rng) for sides in embedded.values() for share in SHARES], how)
+    every, times = list(embedded.values()), range(arguments.times)
+    mixtures = [mixture(sides, share, rng) for _ in times for sides in every for share in SHARES]
+    print_precision("", mixtures, how)
     others = [
         mixed_kinds(own, other, rng)
+        for _ in times
         for (corpus, language), own in embedded.items()
         for (its_corpus, its_language), other in embedded.items()
         if its_language == language and its_corpus != corpus
     ]
     print_precision("in another corpus", others, how)
-    print_planted(embedded, how, rng)
+    print_planted(embedded, how, arguments.times, rng)
 
 
 def mixed_kinds(own: Sides, other: Sides, rng: np.random.Generator) -> Mixture:
@@ -172,34 +183,32 @@ def print_precision(of: str, mixtures: Sequence[Mixture], how: tuple[int, str]) 
 
 
 def print_planted(
-    embedded: dict[tuple[str, str], Sides], how: tuple[int, str], rng: np.random.Generator
+    embedded: dict[tuple[str, str], Sides], how: tuple[int, str], times: int, rng: np.random.Generator
 ) -> None:
     """Plant pairs of every corpus in every corpus of the same language."""
-    told, contained, recalled = {True: [], False: []}, [], []
-    for (corpus, language), sides in embedded.items():
-        for (other, its_language), known in embedded.items():
-            if its_language != language:
-                continue
-            mixed = mixture(sides, 0.2, rng)
-            chosen = mixed.rest[:PLANTED] if other == corpus else np.arange(PLANTED)
-            rounds, right = mixed.rounds(*how, (known[0][chosen], known[1][chosen]))
-            found = estimate(rounds, rounds.model())
-            above = right[rounds.pairs.scores > found.best.threshold]
-            low, high = found.best.precision_interval
-            contained.append(low <= above.mean() <= high)
-            told[other == corpus].append(found.unlike)
-            if other == corpus:
-                _, low, high = found.planted.recall(found.best.threshold)
-                recalled.append(low <= above.sum() / mixed.aligned <= high)
-    print(
-        f"\n{len(contained)} trials with planted pairs; the precision's interval contains the truth in "
-        f"{np.mean(contained):.0%}"
-    )
-    for same, name in ((True, "the same corpus"), (False, "another corpus")):
-        print(f"planted from {name}: called unlike in {sum(told[same])} of {len(told[same])}")
-    print(
-        f"planted from the same corpus: the recall's interval contains the truth in {np.mean(recalled):.0%}"
-    )
+    contained, told, recalled = ({"the same": [], "another": []} for _ in range(3))
+    trials = [(one, other) for one in embedded for other in embedded if one[1] == other[1]] * times
+    for text, known in trials:
+        mixed = mixture(embedded[text], rng.uniform(0.05, 0.5), rng)
+        rows = mixed.rest if known == text else rng.permutation(len(embedded[known][0]))
+        planted = (embedded[known][0][rows[:PLANTED]], embedded[known][1][rows[:PLANTED]])
+        rounds, right = mixed.rounds(*how, planted)
+        if min(len(rounds.pairs), len(rounds.second)) < FEWEST:
+            continue
+        found = estimate(rounds, rounds.model())
+        above = right[rounds.pairs.scores > found.best.threshold]
+        low, high = found.best.precision_interval
+        name = "the same" if known == text else "another"
+        contained[name].append(low <= above.mean() <= high)
+        told[name].append(found.unlike)
+        if found.recall_interval is not None:
+            low, high = found.recall_interval
+            recalled[name].append(low <= above.sum() / mixed.aligned <= high)
+    print("\n| planted from | trials | precision's interval contains | called unlike | recall's, if not |")
+    print("| --- | --- | --- | --- | --- |")
+    for name, trial in contained.items():
+        shares = " | ".join(f"{np.mean(some[name]):.0%}" for some in (contained, told, recalled))
+        print(f"| {name} corpus | {len(trial)} | {shares} |")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pydantic import Field, PlainValidator, SerializeAsAny, field_validator, mod
 
 from mexma_cli import languages
 from mexma_cli.recipe.registry import DecomposerSettings
-from mexma_cli.recipe.section import Section
+from mexma_cli.recipe.section import Folder, Section
 
 
 class StorePaths(Section):
@@ -96,7 +96,7 @@ class DecomposeRecipe(Section):
     """Tells such a recipe from one that trains an encoder, which has no `kind`."""
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     """The run's, for people: letters, digits, `.`, `_` and `-`."""
-    run: str
+    run: Folder
     """Folder for checkpoints, log and the trained maps."""
     encoder: str | None = None
     """What made the stores, by name or folder: it is saved with the meaning map behind it."""

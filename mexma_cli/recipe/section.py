@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
+
+
+def _in_utf8(name: str) -> str:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError("the tokeniser's library takes only names that are UTF-8") from None
+    return name
+
+
+Folder = Annotated[str, AfterValidator(_in_utf8)]
+"""A folder in which a tokeniser is saved."""
 
 
 class Section(BaseModel):

@@ -10,7 +10,7 @@ from pydantic import Field, PlainValidator, SerializeAsAny, model_validator
 
 from mexma_cli import languages
 from mexma_cli.recipe.registry import ObjectiveSettings
-from mexma_cli.recipe.section import Section
+from mexma_cli.recipe.section import Folder, Section
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
@@ -70,7 +70,7 @@ class Data(Section):
 
     root: str = "."
     """Paths below are taken from this folder."""
-    store: str
+    store: Folder
     """Where `prepare` writes the tokenised pairs."""
     languages: tuple[str, ...] = ()
     """Where given, no others are taken; a corpus that lists none itself is searched for all of them."""
@@ -296,7 +296,7 @@ class Recipe(Section):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     """The run's, for people: letters, digits, `.`, `_` and `-`."""
-    run: str
+    run: Folder
     """Folder for checkpoints, log and the finished encoder."""
     data: Data
     """Which text."""

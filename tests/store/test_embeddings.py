@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -238,7 +239,8 @@ def test_overwrite_mends_what_it_is_the_hint_for(broken: str, left: bytes | None
 
 @pytest.mark.parametrize(("key", "value"), [("dim", 0), ("rows", -1), ("dim", 10**30)])
 def test_a_manifest_with_numbers_that_cannot_be(key: str, value: int, tmp_path: Path) -> None:
-    said = make(tmp_path / "a.emb").path / "manifest.json"
+    make(tmp_path / "a.emb")
+    said = tmp_path / "a.emb" / "manifest.json"
     said.write_text(json.dumps(json.loads(said.read_text()) | {key: value}))
     with pytest.raises(MexmaError, match="is damaged"):
         EmbeddingStore.open(tmp_path / "a.emb")

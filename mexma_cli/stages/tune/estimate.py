@@ -30,7 +30,8 @@ from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.text.lines import is_blank
 
 _SHARES = (0.25, 0.5, 0.75, 0.9, 0.97)  # of the pairs that are right: the rows of the table
-_SAME_KIND = 0.25  # error of recall's log odds beyond chance, where known translations are of the text's kind
+_TEST = 1.22  # of Kolmogorov and Smirnov at 10 %
+_KIND = 0.5  # error of recall's log odds since planted pairs are never quite of the text's kind
 _PER_SHIFT = 4.0
 
 
@@ -63,7 +64,7 @@ class Planted:
         own = (model.count_above(scores) - model.wrong_above(scores)) / floor.right
         more = own - np.arange(len(scores)) / len(scores)
         mean = -np.trapezoid(np.append(more, 0), np.append(scores, floor.threshold))
-        unlike = bool(np.max(np.abs(more)) > 1.36 * error)
+        unlike = bool(np.max(np.abs(more)) > _TEST * error)
         return Comparison(unlike, float(mean / max(scores.std(), 1e-9)), float(error))
 
 
@@ -72,7 +73,7 @@ class Comparison:
     """How planted pairs score beside the text's own translations."""
 
     unlike: bool
-    """They are of another kind, by Kolmogorov and Smirnov's test at 5 %."""
+    """They are of another kind, by Kolmogorov and Smirnov's test at 10 %."""
     shift: float
     """By how many standard deviations the own ones score higher in the mean."""
     error: float
@@ -83,11 +84,11 @@ class Comparison:
 
         Both the planted pairs and the text's translations are a sample. A difference between them that
         is no more than chance may be one of kind: the log odds of recall differ by up to `_PER_SHIFT` for a
-        standard deviation of the scores, as benchmarks/thresholds.py has it.
+        standard deviation of the scores, and by `_KIND` besides, as benchmarks/thresholds.py has it.
         """
         share = (planted.recall(threshold) * planted.pairs + 1) / (planted.pairs + 2)
         chance = (1 / planted.pairs + 1 / max(translations, 1)) / max(share * (1 - share), 0.02)
-        half = 1.96 * np.sqrt(chance + _SAME_KIND**2 + (2 * self.error) ** 2)
+        half = 1.96 * np.sqrt(chance + _KIND**2 + (_PER_SHIFT * self.error) ** 2)
         odds = np.log(share / (1 - share))
         low = odds - half + _PER_SHIFT * min(self.shift, 0)
         high = odds + half + _PER_SHIFT * max(self.shift, 0)
