@@ -67,7 +67,7 @@ class _Experience(NamedTuple):
     error: float
 
 
-_WHOLE = _Experience(0.35, 0.12, 0.3)
+_WHOLE = _Experience(0.35, 0.12, 0.4)
 _WITHIN = _Experience(0.65, 0.25, 0.5)
 """Of pairs within documents, some of which have translations and others none."""
 
