@@ -1,4 +1,7 @@
-"""Monotone alignment of two documents that are translations of each other, from sentence vectors."""
+"""Monotone alignment of two documents that are translations of each other, from sentence vectors.
+
+docs/align.md explains the method and says how good it is.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mexma_cli.align.kernels import best_path
+from mexma_cli.align.kernels import best_of, best_path, contenders, products, values
+from mexma_cli.knn.kernels import dots
+from mexma_cli.numerics.threads import in_slices
 
 Runs = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -49,81 +54,225 @@ class Alignment:
     score: float
 
 
-_DENSE = 200  # sentences of both sides up to which the whole matrix is searched
-_RADIUS = 10  # of the band around a coarse path
-_PENALTY = 0.4  # of a sentence more in an alignment
-_THRESHOLD = 0.1  # similarity at which two sentences are as well left unaligned
+_WHOLE = 1 << 20  # cells up to which all are searched
+_RADIUS = 16  # of the band around a coarse path
+_COARSE = 2  # blocks of one side in an alignment of the coarse search
+_DOUBT = 3.0  # log-odds by which a path may be worse than the best and still be looked at again
+_LARGEST = 254  # a step fits into a byte
+_STEPS = 1 << 16  # steps whose runs are in memory together
+_PRIOR = 5  # sentences of mean zero that are counted into a document's mean
+Band = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""First column, last column and first cell of each row, int64 [n + 1] (see `kernels`)."""
 
 
 def align(source: Side, target: Side, settings: AlignSettings = AlignSettings()) -> list[Alignment]:
-    """The best monotone alignment: every sentence of both sides is in one alignment, in order."""
-    path = _coarse_path(source.vectors, target.vectors)
-    size = settings.max_size
-    path, scores = _search(_all_runs(source, size), _all_runs(target, size), path)
-    found = []
-    corners = path.tolist()
-    for (i, j), (k, m), score in zip(corners[:-1], corners[1:], scores.tolist(), strict=True):
-        found.append(Alignment(range(i, k), range(j, m), score))
-    return found
+    """The best monotone alignment: every sentence of both sides is in one alignment, in order.
+
+    Time and memory grow linearly with the lengths of the documents. Equal input gives equal output on any
+    number of threads.
+    """
+    x, y = _Document.of(source), _Document.of(target)
+    search = _Search(x, y, _band(x, y), settings.max_size)
+    steps = search.steps_between()
+    steps = steps[search.in_doubt(steps, _in_parts(steps, lambda part: _cosines((x, y), part)))]
+    runs = source.runs, target.runs
+    cosines = _in_parts(steps, lambda part: _cosines((x, y), part, runs))
+    chosen = search.best_of(steps, cosines)
+    return [
+        Alignment(range(i, k), range(j, m), score)
+        for (i, j, k, m), score in zip(steps[chosen].tolist(), cosines[chosen].tolist(), strict=True)
+    ]
 
 
-def _coarse_path(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Corners of a path of 1-1 alignments, int64 [P, 2]: found for pairs of sentences first, then refined."""
-    if min(len(x), len(y)) * max(len(x), len(y)) <= _DENSE**2 or min(len(x), len(y)) < 4:
-        path = np.array([[0, 0], [len(x), len(y)]])
-        radius = max(len(x), len(y))
-    else:
-        path = _coarse_path(_halved(x), _halved(y)) * 2
-        path[-1] = len(x), len(y)
-        radius = _RADIUS
-    return _search(x[None], y[None], path, radius)[0]
+@dataclass(frozen=True)
+class _Document:
+    """A document whose runs have vectors without being embedded: the sums of its sentences' vectors.
+
+    Attributes:
+        sums: float32 [n, d], vectors minus the document's mean, times their weights.
+        weights: float32 [n], roots of the lengths; 0 for empty sentences.
+        ends: float64 [n + 1], characters before each sentence.
+        centre: float32 [d], the mean.
+    """
+
+    sums: np.ndarray
+    weights: np.ndarray
+    ends: np.ndarray
+    centre: np.ndarray
+
+    @classmethod
+    def of(cls, side: Side) -> _Document:
+        has_vector = side.vectors.any(axis=1)
+        centre = side.vectors.sum(axis=0) / (np.count_nonzero(has_vector) + _PRIOR)
+        weights = np.where(has_vector, np.sqrt(side.lengths + 1), 0).astype(np.float32)
+        sums = side.vectors - centre
+        sums *= weights[:, None]
+        return cls(sums, weights, np.append(0.0, np.cumsum(side.lengths)), centre)
+
+    def __len__(self) -> int:
+        return len(self.sums)
+
+    def halved(self) -> _Document:
+        """Each two sentences as one."""
+        starts = np.arange(0, len(self), 2)
+        sums, weights = (np.add.reduceat(part, starts, axis=0) for part in (self.sums, self.weights))
+        return _Document(sums, weights, self.ends[np.append(starts, len(self))], self.centre)
+
+    def norms(self, most: int) -> np.ndarray:
+        """Lengths of the sums of the 1 to `most` sentences from each on, float32 [most, n]."""
+        norms = np.zeros((most, len(self)))
+        count = min(most, len(self))
+        products = [
+            np.einsum("ij,ij->i", self.sums[: len(self) - k], self.sums[k:], dtype=np.float64)
+            for k in range(count)
+        ]
+        for size in range(1, count + 1):
+            starts = len(self) - size + 1
+            for k, found in enumerate(products[:size]):
+                ones = sum(found[at : at + starts] for at in range(size - k))
+                norms[size - 1, :starts] += ones if k == 0 else 2 * ones
+        return np.sqrt(np.maximum(norms, 0)).astype(np.float32)
+
+    def run_vectors(self, starts: np.ndarray, sizes: np.ndarray, runs: Runs | None) -> np.ndarray:
+        """Unit vectors of runs, float32 [R, d], without the document's mean: of their sums; with `runs`, the
+        mean direction of the sum and of the embedded run where there is more than one sentence."""
+        bags = np.repeat(starts, sizes) + np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        first = np.cumsum(sizes) - sizes
+        sums = np.add.reduceat(self.sums[bags], first, axis=0)
+        longer = np.flatnonzero(sizes > 1)
+        if runs is not None and len(longer):
+            common = np.add.reduceat(self.weights[bags], first)[longer, None] * self.centre
+            length = np.linalg.norm(sums[longer] + common, axis=1, keepdims=True)
+            embedded = runs(starts[longer], sizes[longer]) * length - common
+            sums[longer] = _unit(sums[longer]) + _unit(embedded)
+        return _unit(sums)
 
 
-def _halved(x: np.ndarray) -> np.ndarray:
-    pairs = np.add.reduceat(x, np.arange(0, len(x), 2), axis=0)
-    return pairs / np.maximum(np.linalg.norm(pairs, axis=1, keepdims=True), 1e-9)
+class _Search:
+    """The best paths through a band, with the vectors of runs as `_Document` has them."""
+
+    def __init__(self, x: _Document, y: _Document, band: Band, max_size: int) -> None:
+        self.band, self.max_size = band, max_size
+        ratio = np.sqrt(y.ends[-1] / x.ends[-1]) if x.ends[-1] and y.ends[-1] else 1.0
+        self.ends = x.ends * ratio, y.ends / ratio
+        cells = int(band[2][-1] + band[1][-1] - band[0][-1] + 1)
+        self.norms = x.norms(max_size), y.norms(max_size)
+        self.product = np.zeros(cells, np.float32)
+        work = len(self.product) * x.sums.shape[1]
+        in_slices(len(x), lambda a, b: products(x.sums, y.sums, band, (a, b), self.product), work)
+        self.before = np.empty(cells)
+        self.steps = np.empty((cells, 2), np.uint8)
+        best_path(self.product, self.norms, self.ends, band, 0, self.before, self.steps)
+
+    def path(self) -> np.ndarray:
+        """The cells of the best path, int64 [P, 2], row and column."""
+        low, _, first = self.band
+        cells = [(len(low) - 1, int(self.band[1][-1]))]
+        while cells[-1] != (0, 0):
+            i, j = cells[-1]
+            a, b = self.steps[first[i] + j - low[i]].tolist()
+            cells.append((i - a, j - b))
+        return np.array(cells[::-1], np.int64)
+
+    def steps_between(self) -> np.ndarray:
+        """The steps, int64 [E, 4], between the cells that are on nearly best paths (see `_DOUBT`)."""
+        low, high, first = self.band
+        cells = len(self.before)
+        back = high[-1] - high[::-1], high[-1] - low[::-1], cells - np.append(first[1:], cells)[::-1]
+        norms = _backwards(self.norms[0]), _backwards(self.norms[1])
+        ends = tuple(np.ascontiguousarray(end[-1] - end[::-1]) for end in self.ends)
+        product, after = np.ascontiguousarray(self.product[::-1]), np.empty(cells)
+        best_path(product, norms, ends, back, 1, after, self.steps)
+        self.after = np.ascontiguousarray(after[::-1])
+        found = self.before, self.after, self.before[-1] - _DOUBT, self.max_size, self.band
+        out = np.empty((4 * len(low), 4), np.int64)
+        count = contenders(*found, out)
+        if count > len(out):
+            out = np.empty((count, 4), np.int64)
+            contenders(*found, out)
+        return out[:count]
+
+    def in_doubt(self, steps: np.ndarray, cosines: np.ndarray) -> np.ndarray:
+        """Which steps are on nearly best paths, bool [E]."""
+        low, _, first = self.band
+        start, end = (first[steps[:, at]] + steps[:, at + 1] - low[steps[:, at]] for at in (0, 2))
+        value = self.before[start] + self.worth(steps, cosines) + self.after[end]
+        return np.asarray(value >= self.before[-1] - _DOUBT)
+
+    def worth(self, steps: np.ndarray, cosines: np.ndarray) -> np.ndarray:
+        """The values of steps with these cosines, float64 [E]."""
+        lengths = [end[steps[:, side + 2]] - end[steps[:, side]] for side, end in enumerate(self.ends)]
+        return np.where(_are_alone(steps), 0, values(cosines, np.stack(lengths, axis=1)))
+
+    def best_of(self, steps: np.ndarray, cosines: np.ndarray) -> np.ndarray:
+        """The best path through some steps, whose cosines are given anew: their places, int64 [P]."""
+        low, _, first = self.band
+        worth = self.worth(steps, cosines)
+        best, last = np.full(len(self.before), -np.inf), np.empty(len(self.before), np.int64)
+        best[0] = 0
+        best_of(steps, worth, self.band, best, last)
+        i, j, found = len(low) - 1, int(self.band[1][-1]), []
+        while i or j:
+            found.append(last[first[i] + j - low[i]])
+            i, j = steps[found[-1], :2].tolist()
+        return np.array(found[::-1], np.int64)
 
 
-def _all_runs(side: Side, max_size: int) -> np.ndarray:
-    """float32 [max_size, n, d]: the vector of the run of s + 1 sentences from sentence i is at [s, i]."""
-    count, dim = side.vectors.shape
-    out = np.zeros((max_size, count, dim), np.float32)
-    out[0] = side.vectors
-    for size in range(2, min(max_size, count) + 1):
-        starts = np.arange(count - size + 1)
-        out[size - 1, : len(starts)] = side.runs(starts, np.full(len(starts), size))
+def _are_alone(steps: np.ndarray) -> np.ndarray:
+    """Which steps leave a sentence alone, bool [E]."""
+    return np.asarray((steps[:, 0] == steps[:, 2]) | (steps[:, 1] == steps[:, 3]))
+
+
+def _in_parts(steps: np.ndarray, task: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """A number for each step, float32 [E], computed for some steps at a time."""
+    out = np.empty(len(steps), np.float32)
+    for start in range(0, len(steps), _STEPS):
+        out[start : start + _STEPS] = task(steps[start : start + _STEPS])
     return out
 
 
-def _search(
-    x: np.ndarray, y: np.ndarray, path: np.ndarray, radius: int = _RADIUS
-) -> tuple[np.ndarray, np.ndarray]:
-    low, high = _band(path, len(y[0]), radius)
-    offsets = np.concatenate([[0], np.cumsum(high - low + 1)])
-    x_background, y_background = (
-        side @ other[0].mean(axis=0) if len(other[0]) else np.zeros(side.shape[:2], np.float32)
-        for side, other in ((x, y), (y, x))
-    )
-    steps = np.zeros((offsets[-1], 2), np.uint8)
-    scores = np.zeros(offsets[-1], np.float32)
-    band = low, high, offsets
-    best_path(x, y, x_background, y_background, band, (_THRESHOLD, _PENALTY), steps, scores)
-    i, j = len(x[0]), len(y[0])
-    corners, found = [(i, j)], []
-    while i or j:
-        cell = offsets[i] + j - low[i]
-        found.append(scores[cell])
-        i, j = i - int(steps[cell, 0]), j - int(steps[cell, 1])
-        corners.append((i, j))
-    return np.array(corners[::-1], np.int64), np.array(found[::-1], np.float32)
+def _cosines(
+    documents: tuple[_Document, _Document], steps: np.ndarray, runs: tuple[Runs, Runs] | None = None
+) -> np.ndarray:
+    """The cosines of steps, float32 [E]; 0 where a sentence is left alone."""
+    both = np.flatnonzero(~_are_alone(steps))
+    units, places = [], []
+    for side, document in enumerate(documents):
+        codes = steps[both, side] * (_LARGEST + 1) + steps[both, side + 2] - steps[both, side]
+        spans, place = np.unique(codes, return_inverse=True)
+        starts, sizes = spans // (_LARGEST + 1), spans % (_LARGEST + 1)
+        units.append(document.run_vectors(starts, sizes, runs[side] if runs else None))
+        places.append(place)
+    cosines = np.zeros(len(steps), np.float32)
+    if len(both):
+        cosines[both] = dots(units[0], units[1], places[0], places[1])
+    return cosines
 
 
-def _band(path: np.ndarray, columns: int, radius: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first and last column of each row, int64 [n + 1], that are within `radius` of a path in both
-    directions. Neighbouring rows overlap, so that a path through the band exists."""
-    rows = np.arange(path[-1, 0] + 1)
-    first = np.searchsorted(path[:, 0], rows - radius, "right") - 1
-    last = np.searchsorted(path[:, 0], rows + radius, "left")
-    low = path[np.maximum(first, 0), 1] - radius
-    high = path[np.minimum(last, len(path) - 1), 1] + radius
-    return np.maximum(low, 0), np.minimum(high, columns)
+def _band(x: _Document, y: _Document) -> Band:
+    """Where to search: everywhere, or around the best path of a search with each two sentences as one."""
+    rows = np.arange(len(x) + 1)
+    if len(rows) * (len(y) + 1) <= _WHOLE or min(len(x), len(y)) <= 2 * _RADIUS:
+        low, high = np.zeros_like(rows), np.full_like(rows, len(y))
+    else:
+        halves = x.halved(), y.halved()
+        path = np.minimum(_Search(*halves, _band(*halves), _COARSE).path() * 2, (len(x), len(y)))
+        first = np.searchsorted(path[:, 0], rows - _RADIUS, "right") - 1
+        last = np.searchsorted(path[:, 0], rows + _RADIUS, "left")
+        low = np.maximum(path[np.maximum(first, 0), 1] - _RADIUS, 0)
+        high = np.minimum(path[np.minimum(last, len(path) - 1), 1] + _RADIUS, len(y))
+    widths = high - low + 1
+    return low, high, np.cumsum(widths) - widths
+
+
+def _backwards(norms: np.ndarray) -> np.ndarray:
+    """`_Document.norms` of a document whose order is reversed."""
+    reversed_norms = np.zeros_like(norms)
+    for size, own in enumerate(norms, 1):
+        reversed_norms[size - 1, : len(own) - size + 1] = own[: max(0, len(own) - size + 1)][::-1]
+    return reversed_norms
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.divide(vectors, norms, out=np.zeros(vectors.shape, np.float32), where=norms > 0)
