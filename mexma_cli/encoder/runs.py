@@ -33,10 +33,12 @@ class RunEncoder(Protocol):
 
     Attributes:
         takes_vectors: Whether the vectors of a store spare it work.
+        one_thread: Whether torch has to have one thread where it is called, so that bits are always the same.
         dim: Length of the vectors.
     """
 
     takes_vectors: bool
+    one_thread: bool
     dim: int
 
     def documents(
@@ -86,6 +88,7 @@ class JoinedRuns:
     """Runs as text, for any encoder. Threads take turns with the encoder, which uses all cores."""
 
     takes_vectors = True
+    one_thread = False
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         self._encoder, self._turn = encoder, Lock()
@@ -129,6 +132,7 @@ class SummedRuns:
     """
 
     takes_vectors = False
+    one_thread = True
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         self._encoder, self._turn = encoder, Lock()

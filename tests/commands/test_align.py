@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.command import fails, ok, run, write
 from tests.examples import demo_pairs
@@ -177,6 +178,11 @@ def test_stores_and_texts_go_together(texts: list[Path], tmp_path: Path, tiny_en
     for paths in ((tmp_path / "s.emb", target), (tmp_path / "s.emb", tmp_path / "t.emb")):
         found = ok(run("align", *paths, "--docs", *docs)).stdout
         assert pairs_of(found) == pairs_of(wanted), "but for rounding the vectors are the same"
+    for name in "ab":
+        text = write(tmp_path / name, *source.read_text(encoding="utf-8").splitlines()[:9])
+        ok(run("embed", text, "--model", tiny_encoder, "-o", tmp_path / f"stores/{name}.emb"))
+    done = ok(run("align", tmp_path / "stores", tmp_path / "stores"))
+    assert "documents: 2 paired" in done.stderr and len(pairs_of(done.stdout)) == 18, "a document a store"
     ok(run("embed", target, "-o", tmp_path / "mini.emb"))
     fails(run("align", tmp_path / "s.emb", tmp_path / "mini.emb", "--docs", *docs), 1, "different encoders")
     fails(
@@ -215,6 +221,18 @@ def test_killed_and_run_again_it_gives_the_same_bytes(
         assert ("going on with the run" in again.communicate()[1]) == (name == "one")
     (one,), (other,) = ([*(tmp_path / name).iterdir()] for name in ("one", "other"))
     assert one.read_bytes() == other.read_bytes() and len(gzip.decompress(one.read_bytes())) > 2000
+
+
+def test_the_same_bytes_on_any_number_of_threads(
+    texts: list[Path], monkeypatch: pytest.MonkeyPatch, two_threads: None
+) -> None:
+    monkeypatch.setattr("mexma_cli.stages.align.align._SENTENCES", 16)
+    source, target, *docs = texts
+    command = ("align", source, target, "--docs", *docs, "--find-documents", "--with-ids")
+    on_two = ok(run(*command)).stdout
+    assert torch.get_num_threads() == 2, "as before"
+    torch.set_num_threads(1)
+    assert ok(run(*command)).stdout == on_two
 
 
 def test_parts_make_the_whole(texts: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from mexma_cli.text.lines import is_blank
 _SENTENCES = 4096
 """Pairs of documents are embedded together up to so many sentences of both sides."""
 Cleaner = Callable[[str], str]
+Result = TypeVar("Result")
 
 _BLOCK = 1 << 16  # alignments in memory at a time
 
@@ -292,7 +293,7 @@ class Aligner:
         """
         first, total = int(groups[0]), int(groups[-1] - groups[0])
         spans = list(pairwise(groups.tolist()))[journal.groups :]
-        with closing(_in_order(self.group, spans, torch.get_num_threads())) as results:
+        with closing(self.each(self.group, spans)) as results:
             try:
                 for (_, last), records in zip(spans, results, strict=True):
                     journal.add(records)
@@ -302,6 +303,28 @@ class Aligner:
                 if journal.groups:
                     journal.enter()
                 raise
+
+    def each(
+        self, task: Callable[[tuple[int, int]], Result], spans: Sequence[tuple[int, int]]
+    ) -> Generator[Result]:
+        """A map over as many threads as torch has, a few items ahead of whoever takes the results, in order.
+
+        A result does not depend on the number of threads, to the last bit.
+        """
+        threads = torch.get_num_threads()
+        alone: dict[str, Any] = {"initializer": torch.set_num_threads, "initargs": (1,)}
+        running: deque[Future[Result]] = deque()
+        pool = ThreadPoolExecutor(threads, **(alone if self.encoder.one_thread else {}))
+        try:
+            for span in spans:
+                running.append(pool.submit(task, span))
+                if len(running) > threads:
+                    yield running.popleft().result()
+            while running:
+                yield running.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+            torch.set_num_threads(threads)  # the libraries below torch share one setting
 
     def group(self, span: tuple[int, int]) -> np.ndarray:
         """The alignments of the pairs from `span[0]` to before `span[1]`, RECORD [n]."""
@@ -326,16 +349,15 @@ class Aligner:
             for text, (vectors, runs) in zip(texts, encoder.documents(texts, known), strict=True)
         ]
 
-    def sentences(self, side: int, numbers: range) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def sentences(self, side: int, numbers: range) -> list[tuple[np.ndarray, np.ndarray]]:
         """The vectors and lengths, as a `Side` has them, of some documents; those of stores are read."""
         own = (self.documents.source, self.documents.target)[side]
         known = [vectors for number in numbers if (vectors := own.vectors(number)) is not None]
         if len(known) < len(numbers):
-            yield from ((found.vectors, found.lengths) for found in self.embedded(side, numbers))
-            return
-        for number, vectors in zip(numbers, known, strict=True):
-            text = list(map(self.clean[side], own.read(number).sentences))
-            yield stored_vectors(text, vectors), _lengths(text)
+            return [(found.vectors, found.lengths) for found in self.embedded(side, numbers)]
+        texts = [list(map(self.clean[side], own.read(number).sentences)) for number in numbers]
+        both = zip(texts, known, strict=True)
+        return [(stored_vectors(text, vectors), _lengths(text)) for text, vectors in both]
 
 
 def _lengths(text: Sequence[str]) -> np.ndarray:
@@ -359,20 +381,3 @@ def _records(number: int, source: Side, target: Side, settings: AlignSettings) -
         records[side] = [(span.start, span.stop) for span in spans]
     records["score"] = [one.score for one in found]
     return records
-
-
-def _in_order(
-    task: Callable[[tuple[int, int]], np.ndarray], items: list[tuple[int, int]], threads: int
-) -> Generator[np.ndarray]:
-    """A map over threads that is a few items ahead of whoever takes the results, which come in order."""
-    running: deque[Future[np.ndarray]] = deque()
-    pool = ThreadPoolExecutor(threads)
-    try:
-        for item in items:
-            running.append(pool.submit(task, item))
-            if len(running) > threads:
-                yield running.popleft().result()
-        while running:
-            yield running.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)

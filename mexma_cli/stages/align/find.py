@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -76,11 +76,11 @@ class _Embedded:
         self.documents = np.memmap(
             folder / f"{side}.f32", np.float32, "w+", shape=(len(own.names), WINDOWS * self._dim)
         )
-        with self._path.open("wb") as file:
-            for first, last in pairwise(groups_by(own.sizes).tolist()):
-                for number, (vectors, lengths) in enumerate(
-                    aligner.sentences(side, range(first, last)), first
-                ):
+        spans = list(pairwise(groups_by(own.sizes).tolist()))
+        groups = aligner.each(lambda span: aligner.sentences(side, range(*span)), spans)
+        with self._path.open("wb") as file, closing(groups):
+            for (first, last), group in zip(spans, groups, strict=True):
+                for number, (vectors, lengths) in enumerate(group, first):
                     file.write(vectors.astype(np.float16).tobytes())
                     self.documents[number] = document_vector(vectors, lengths)
                     self._ends[number + 1] = self._ends[number] + len(lengths)
