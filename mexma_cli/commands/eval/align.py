@@ -1,0 +1,39 @@
+"""Alignments of documents: strict and lax precision, recall and F1."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command("align")
+@click.argument("gold", type=_FILE)
+@click.argument("out", type=_FILE)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(gold: Path, out: Path, as_json: bool) -> None:
+    """Strict and lax precision, recall and F1 of alignments, as Vecalign's score.py counts them, in percent.
+
+    GOLD and OUT have a line an alignment, `[source ids]:[target ids]:score` with ids counted from 0, as
+    `mexma align --format vecalign` writes it; the score is not read. An alignment is right strictly if it is
+    in GOLD, and laxly if it shares sentences on both sides with one of GOLD. Where `mexma align` wrote the
+    names of documents, each is judged by itself, and the numbers are those of all together.
+
+    \b
+    Examples:
+      mexma eval align gold.align out.align
+    """
+    from mexma_cli.evaluation.align import KINDS, MEASURES, percent
+    from mexma_cli.evaluation.readers.alignments import read_both
+
+    scores = percent(*read_both(gold, out))
+    if as_json:
+        click.echo(json.dumps(scores))
+        return
+    click.echo("".join([" " * 9, *(f"{kind:>8}" for kind in KINDS)]))
+    for measure in MEASURES:
+        numbers = (scores[f"{kind} {measure}"] for kind in KINDS)
+        click.echo("".join([f"{measure:9}", *(f"{number:8.2f}" for number in numbers)]))
