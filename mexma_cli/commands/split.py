@@ -12,16 +12,16 @@ import click
 from mexma_cli.commands.inputs import command_line, progress_bar, refuse_inputs
 from mexma_cli.commands.rules import lid_options, rule_epilog, rule_options
 from mexma_cli.reporting.tables import aligned
+from mexma_cli.text.rules import OF_SENTENCES
 from mexma_cli.text.splitting import SPLITTERS
 
 if TYPE_CHECKING:
     from mexma_cli.stages.split.split import SplitReport
 
-_RULES = ("sentence", "language", "text", "duplicate")
 _KINDS = ("text", "jsonl", "tmx", "html", "warc")
 
 
-@click.command("split", epilog=rule_epilog(_RULES))
+@click.command("split", epilog=rule_epilog(OF_SENTENCES))
 @click.argument("inputs", nargs=-1, required=True)
 @click.option("--lang", required=True, help="Language of the documents: fra_Latn, fra, fr; und: not stated.")
 @click.option(
@@ -55,7 +55,7 @@ _KINDS = ("text", "jsonl", "tmx", "html", "warc")
 )
 @click.option("--splitter-model", metavar="FOLDER", help="The model for --splitter sat.")
 @lid_options
-@rule_options(_RULES)
+@rule_options(OF_SENTENCES)
 @click.option(
     "--rejects",
     type=click.Path(path_type=Path),
@@ -110,10 +110,10 @@ def command(
         bar = progress_bar(stack, "splitting", "B")
         count = workers or len(os.sched_getaffinity(0))
         report = split(found, how, chosen, outputs, count, tuple(command_line()), bar)
-    click.echo(table(report), err=True)
+    click.echo(table(report, chosen.limits), err=True)
 
 
-def table(report: SplitReport) -> str:
+def table(report: SplitReport, limits: dict[str, float]) -> str:
     """The report as aligned columns: what was read and kept, and a line for each reason."""
     from mexma_cli.stages.split.chunk import DOCUMENT_REASONS
     from mexma_cli.text.rules import RULES
@@ -125,7 +125,10 @@ def table(report: SplitReport) -> str:
         for name, count in report.documents_dropped.items()
     ]
     rows.append(["sentences", f"{report.sentences:,}", ""])
-    rows += [[f"  {name}", f"{count:,}", RULES[name].about] for name, count in report.dropped.items()]
+    rows += [
+        [f"  {name}", f"{count:,}", RULES[name].says(limits.get(name))]
+        for name, count in report.dropped.items()
+    ]
     rows.append(["kept", f"{report.kept:,}", ""])
     lines = aligned([row[:2] for row in rows], 1)
     return "\n".join(f"{line}  {row[2]}".rstrip() for line, row in zip(lines, rows, strict=True))

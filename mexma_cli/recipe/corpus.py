@@ -33,11 +33,38 @@ class CorpusEncoder(Section):
     """The prompt before every sentence."""
 
 
+class Splitting(Section):
+    """How documents become sentences, as the options of `mexma split`."""
+
+    document: Literal["line", "blank", "file"] = "line"
+    """In text: a line is a document, or what stands between blank lines, or the whole file."""
+    format: str | None = None
+    """Of all files, whatever their names are."""
+    text_field: str = "text"
+    """In JSONL."""
+    id_field: str = "id"
+    """In JSONL."""
+    on: tuple[str, ...] = ()
+    """Rules that are turned on, NAME or NAME=LIMIT."""
+    off: tuple[str, ...] = ()
+    """Rules that are turned off."""
+    splitter: str = "auto"
+    """auto, sentencex, moses or sat."""
+    lid: str = "py3langid"
+    """What tells languages: py3langid or heliport."""
+    lid_model: str | None = None
+    """A fastText model that tells them instead."""
+    rejects: bool = False
+    """Keep what is dropped, with its reason."""
+
+
 class LanguageText(Section):
     """The text in one language."""
 
     input: tuple[str, ...] = Field(min_length=1)
-    """Files of one sentence a line, from `root`; `*` stands for any part of a name."""
+    """Files, folders or globs, from `root`: of one sentence a line or, with `split`, of documents."""
+    split: Splitting | None = None
+    """The input is documents, which are split into sentences: `{}` with the usual rules."""
     known: str | None = None
     """A file whose line n is the translation of line n of the other languages' (NTREX-128, a dev set); with
     it, thresholds are surer."""
@@ -76,10 +103,23 @@ class CorpusMining(Section):
     the best F1."""
     max_score: float | None = None
     """Keep scores up to this."""
+    within: bool = False
+    """Only pairs from documents of the same id; the texts have `split`."""
     drop_copies: bool = False
     """Leave out pairs whose sides are copies of one another."""
     top: int | None = Field(None, ge=1)
     """Keep so many of the best of a pair."""
+
+
+class CorpusAligning(Section):
+    """As the options of `mexma align`."""
+
+    max_size: int = Field(5, ge=1)
+    """Sentences on both sides of an alignment, at most."""
+    threshold: float | None = None
+    """Keep scores above this."""
+    keep: Literal["all", "1-1"] = "all"
+    """1-1: only alignments of one sentence on each side."""
 
 
 class CorpusOutput(Section):
@@ -141,6 +181,9 @@ class CorpusRecipe(Section):
     """How the work is cut."""
     mine: CorpusMining = Field(default_factory=lambda: CorpusMining.model_validate({}))
     """Which pairs come out."""
+    align: CorpusAligning | None = None
+    """In place of mining: documents of the same id are aligned, their sentences in order. The texts have
+    `split`."""
     output: CorpusOutput = Field(default_factory=lambda: CorpusOutput.model_validate({}))
     """How they are written."""
     slurm: SlurmSettings = Field(default_factory=lambda: SlurmSettings.model_validate({}))
@@ -166,6 +209,11 @@ class CorpusRecipe(Section):
         for source, target in wanted:
             if source == target:
                 raise ValueError(f"pairs: {source} with itself: `mexma mine` finds the paraphrases in a text")
+        if self.align or self.mine.within:
+            for code in sorted({code for pair in wanted for code in pair}):
+                if self.languages[code].split is None:
+                    key = "align" if self.align else "mine.within"
+                    raise ValueError(f"{key} needs documents: languages.{code} has no `split`")
         if len({frozenset(pair) for pair in wanted}) < len(wanted):
             raise ValueError("pairs: one is there twice")
         return self

@@ -133,6 +133,10 @@ def default_limits() -> dict[str, float]:
     return {rule.name: rule.limit or 0.0 for rule in RULES.values() if rule.on and rule.of in SELECTABLE}
 
 
+OF_SENTENCES = ("sentence", "language", "text", "duplicate")
+"""What the rules of `mexma split` look at (`Rule.of`)."""
+
+
 def chosen_limits(
     on: Iterable[str] = (), off: Iterable[str] = (), of: Sequence[str] = ()
 ) -> dict[str, float]:

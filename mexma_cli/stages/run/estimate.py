@@ -18,6 +18,7 @@ from mexma_cli.stages.run.units import Record, RunFolder, Unit
 from mexma_cli.text.lines import estimate_lines, read_lines
 
 _SAMPLE = 256  # lines of a language that are embedded to see how long a line takes
+_SENTENCE_BYTES = 120  # of text, for a sentence of documents that are not split yet
 _STORED_BYTES = 2  # of a number in an embedding store
 _RESULT_BYTES = 12  # a score and an id
 _KEY_BYTES = 8
@@ -47,7 +48,7 @@ def estimate(recipe: CorpusRecipe, chosen: Selection, jobs: int) -> dict[str, An
     check_settings(recipe)
     recipe = chosen.narrowed(recipe)
     inputs = inputs_of(recipe)
-    texts = {code: _measured(list(map(Path, files))) for code, files in inputs.items()}
+    texts = {code: _measured(recipe, code, list(map(Path, inputs[code]))) for code in recipe.languages}
     folder = RunFolder(Path(recipe.run))
     done: dict[str, Record] = {}
     known: dict[str, Unit] = {}
@@ -91,9 +92,10 @@ def estimate(recipe: CorpusRecipe, chosen: Selection, jobs: int) -> dict[str, An
     }
 
 
-def _measured(paths: list[Path]) -> _Text:
+def _measured(recipe: CorpusRecipe, code: str, paths: list[Path]) -> _Text:
     found = [estimate_lines(path) for path in paths]
-    return _Text(sum(lines for lines, _, _ in found), sum(size for _, size, _ in found))
+    lines, size = sum(lines for lines, _, _ in found), sum(size for _, size, _ in found)
+    return _Text(lines if recipe.languages[code].split is None else -(-size // _SENTENCE_BYTES), size)
 
 
 def _imagined(recipe: CorpusRecipe, unit: str, texts: dict[str, _Text]) -> Record | None:

@@ -27,12 +27,15 @@ def write_page(folder: RunFolder, recipe: CorpusRecipe, progress: Progress) -> N
     """
     page = _Page(folder, progress)
     pairs = recipe.language_pairs()
+    codes = list(recipe.languages)
+    documents = page.documents(codes)
     parts = [
         f"<h1>{html.escape(recipe.name)}</h1>",
         f'<p class="about"><span><b>encoder</b> {html.escape(recipe.encoder.model)}</span>'
         f"<span><b>mexma</b> {__version__}</span></p>",
         f"<section><h2>Units</h2>{html_table(_stages(progress))}{page.failures()}</section>",
-        f"<section><h2>Languages</h2>{html_table(page.languages(list(recipe.languages)))}</section>",
+        *([f"<section><h2>Documents</h2>{html_table(documents)}</section>"] if documents else []),
+        f"<section><h2>Languages</h2>{html_table(page.languages(codes))}</section>",
         f"<section><h2>Pairs</h2>{html_table(page.pairs(pairs))}</section>",
         *(page.pair(pair) for pair in pairs),
     ]
@@ -70,6 +73,19 @@ class _Page:
             return ""
         return html_table([["failed", "why"], *([name, why] for name, why in self._progress.failed.items())])
 
+    def documents(self, codes: Sequence[str]) -> list[list[str]]:
+        """Documents of every language that had some, and what was dropped of their sentences, by reason."""
+        facts = {code: found for code in codes if (found := self._facts(f"{code}/sentences"))}
+        reasons = list(dict.fromkeys(why for found in facts.values() for why in found["dropped"]))
+        header = ["language", "documents", "dropped", "repaired", "sentences"]
+        rows = [[*header, *(f"dropped: {reason}" for reason in reasons), "kept"]]
+        for code, found in facts.items():
+            whole = sum(found["documents_dropped"].values()), sum(found["repaired"].values())
+            numbers = [found["documents"], *whole, found["sentences"]]
+            numbers += [found["dropped"].get(reason, 0) for reason in reasons] + [found["kept"]]
+            rows.append([code, *map(_number, numbers)])
+        return rows if facts else []
+
     def languages(self, codes: Sequence[str]) -> list[list[str]]:
         """Lines of every language, and what became of them."""
         names = ("lines", "empty", "cut by the encoder", "duplicates", "no usable vector", "take part")
@@ -105,7 +121,7 @@ class _Page:
     def pair(self, pair: tuple[str, str]) -> str:
         """How the scores of a language pair are spread, and some of its pairs."""
         found = self._facts(f"{'-'.join(pair)}/pairs")
-        if not found.get("pairs"):
+        if not found.get("histogram", {}).get("counts"):
             return ""
         edges, counts = found["histogram"]["edges"], found["histogram"]["counts"]
         lines = [f"{low:.3f} to {high:.3f}" for low, high in pairwise(edges)]

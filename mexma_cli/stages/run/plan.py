@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +16,12 @@ from mexma_cli.mining.match import RETRIEVALS
 from mexma_cli.recipe import CorpusRecipe
 from mexma_cli.stages.knn.tiles import spans_of
 from mexma_cli.stages.run.units import Record, Unit
+from mexma_cli.stages.split.inputs import find_inputs
 from mexma_cli.text.compression import split_ending
 
-STAGES = ("split", "embed", "knn", "tune", "mine")
+_REPEATED = ("duplicate", "boilerplate")  # rules that would make holes in documents that are aligned
+_SENTENCES = ("source_sentences", "target_sentences")
+STAGES = ("split", "embed", "knn", "tune", "mine", "align")
 """In the order in which a pair goes through them."""
 
 Records = Callable[[str], Record | None]
@@ -102,21 +104,22 @@ def inputs_of(recipe: CorpusRecipe) -> dict[str, dict[str, str]]:
     """
     found: dict[str, dict[str, str]] = {}
     texts = {code: (f"languages.{code}.input", text.input) for code, text in recipe.languages.items()}
-    for code, text in recipe.languages.items() if recipe.mine.threshold == "auto" else ():
+    for code, text in recipe.languages.items() if _tuned(recipe) else ():
         if text.known is not None:
             texts[known_text(code)] = f"languages.{code}.known", (text.known,)
-    for code, (key, patterns) in texts.items():
-        paths: list[Path] = []
-        for pattern in patterns:
-            where = Path(recipe.root).expanduser().absolute() / pattern
-            matching = sorted(glob.glob(str(where))) if glob.has_magic(str(where)) else [str(where)]
-            paths += [path for path in map(Path, matching) if path.is_file()]
-            if not matching or not Path(matching[0]).exists():
-                raise MexmaError(f"`{key}`: {where}: no such file")
-        if not paths:
-            raise MexmaError(f"`{key}`: {', '.join(patterns)}: no file")
-        found[code] = {str(path): checksum_file(path) for path in paths}
+    root = Path(recipe.root).expanduser().absolute()
+    for name, (key, patterns) in texts.items():
+        try:
+            files = find_inputs([str(root / pattern) for pattern in patterns], name.partition("/")[0]).files
+        except MexmaError as error:
+            raise MexmaError(f"`{key}`: {error.message}", error.hint) from None
+        found[name] = {str(path): checksum_file(path) for path in files}
     return found
+
+
+def _tuned(recipe: CorpusRecipe) -> bool:
+    """Whether thresholds are to be found."""
+    return recipe.mine.threshold == "auto" and recipe.align is None
 
 
 def known_text(code: str) -> str:
@@ -132,6 +135,8 @@ def plan(recipe: CorpusRecipe, inputs: dict[str, dict[str, str]], record: Record
     for code in recipe.languages:
         if any(code in pair for pair in pairs):
             cut = _cut(recipe, code, inputs[code])
+            if recipe.languages[code].split is not None:
+                units.append(_sentences(recipe, code, inputs[code]))
             units.append(cut)
             if (made := record(cut.name)) is not None:
                 rows[code] = sum(piece["lines"] for piece in made.facts["pieces"])
@@ -139,19 +144,42 @@ def plan(recipe: CorpusRecipe, inputs: dict[str, dict[str, str]], record: Record
             if (known := known_text(code)) in inputs:
                 units.append(_known(recipe, code, inputs[known]))
     for source, target in pairs:
-        if source in rows and target in rows:
+        if source not in rows or target not in rows:
+            continue
+        if recipe.align is not None:
+            units.append(_aligned(recipe, (source, target)))
+        else:
             planted = known_text(source) in inputs and known_text(target) in inputs
             units += _pair(recipe, (source, target), (rows[source], rows[target]), planted)
     return units
 
 
+def _sentences(recipe: CorpusRecipe, code: str, files: dict[str, str]) -> Unit:
+    """Documents into sentences."""
+    how = recipe.languages[code].split
+    assert how is not None
+    named = {rule.partition("=")[0] for rule in how.on}
+    off = [rule for rule in _REPEATED if rule not in named] if recipe.align else []
+    return Unit(
+        name=f"{code}/sentences",
+        stage="split",
+        work="split",
+        settings={"language": code, **how.model_dump(mode="json"), "off": [*how.off, *off]},
+        files=files,
+        output=f"{code}/sentences",
+    )
+
+
 def _cut(recipe: CorpusRecipe, code: str, files: dict[str, str]) -> Unit:
+    """Sentences into pieces."""
+    documents = recipe.languages[code].split is not None
     return Unit(
         name=f"{code}/text",
         stage="split",
         work="cut",
         settings={"lines": recipe.units.lines},
-        files=files,
+        inputs={"sentences": f"{code}/sentences"} if documents else {},
+        files={} if documents else files,
         output=f"{code}/text",
         grows=True,
     )
@@ -192,6 +220,27 @@ def _embedding(recipe: CorpusRecipe, code: str, pieces: list[dict[str, Any]]) ->
         output=f"{code}/rows.npy",
     )
     return [*embedded, merged, rows]
+
+
+def _aligned(recipe: CorpusRecipe, pair: tuple[str, str]) -> Unit:
+    """The documents of a language pair, aligned."""
+    assert recipe.align is not None
+    return Unit(
+        name=f"{'-'.join(pair)}/pairs",
+        stage="align",
+        work="align",
+        settings={
+            **_written(recipe, pair),
+            "align": recipe.align.model_dump(mode="json"),
+            "encoder": recipe.encoder.model_dump(mode="json"),
+        },
+        inputs={
+            "source": f"{pair[0]}/store",
+            "target": f"{pair[1]}/store",
+            **dict(zip(_SENTENCES, (f"{code}/sentences" for code in pair), strict=True)),
+        },
+        output=f"{'-'.join(pair)}/pairs",
+    )
 
 
 def _known(recipe: CorpusRecipe, code: str, files: dict[str, str]) -> Unit:
@@ -242,6 +291,7 @@ def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], pl
         inputs=sides | {tile: tile for tile in tiles},
         output=f"{name}/{name}.knn",
     )
+    documents = dict(zip(_SENTENCES, (f"{code}/sentences" for code in pair), strict=True))
     of_pair = {name: sides[name] for name in ("source", "target")} | {"neighbours": found.name}
     known = dict(zip(("known_source", "known_target"), map(known_text, pair), strict=True))
     tuned = Unit(
@@ -252,12 +302,14 @@ def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], pl
         inputs=of_pair | (known if planted else {}),
         output=f"{name}/threshold.json",
     )
+    how = _how(recipe) | {"with_ids": recipe.output.with_ids}
+    more = ({"threshold": tuned.name} if auto else {}) | (documents if recipe.mine.within else {})
     mined = Unit(
         name=f"{name}/pairs",
         stage="mine",
         work="mine",
-        settings=_mining(recipe, pair),
-        inputs=of_pair | ({"threshold": tuned.name} if auto else {}),
+        settings=_written(recipe, pair) | {"mine": how},
+        inputs=of_pair | more,
         output=f"{name}/pairs",
     )
     return [*units, found, *([tuned] if auto else []), mined]
@@ -265,16 +317,17 @@ def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], pl
 
 def _how(recipe: CorpusRecipe) -> dict[str, Any]:
     """The settings of `mine`; a threshold that is to be found is none yet."""
-    found = recipe.mine.model_dump(mode="json", exclude={"precision"})
+    found = recipe.mine.model_dump(mode="json", exclude={"precision", "within"})
     return found | ({"threshold": None} if recipe.mine.threshold == "auto" else {})
 
 
-def _mining(recipe: CorpusRecipe, pair: tuple[str, str]) -> dict[str, Any]:
+def _written(recipe: CorpusRecipe, pair: tuple[str, str]) -> dict[str, Any]:
+    """What the sentence pairs are written to, and how."""
     output, compression = recipe.output, f".{recipe.output.compression}" if recipe.output.compression else ""
     ending = "" if formats()[output.format].two_files else f".{output.format}"
     return {
         "languages": list(pair),
         "name": f"{'-'.join(pair)}{ending}{compression}",
         "format": output.format,
-        "mine": _how(recipe) | {"with_ids": output.with_ids},
+        "with_ids": output.with_ids,
     }

@@ -92,4 +92,4 @@ def status_of(recipe: CorpusRecipe) -> dict[str, Any]:
 
 def outputs(recipe: CorpusRecipe, units: Iterable[Unit]) -> list[Path]:
     """The folders of the sentence pairs that a run made."""
-    return [Path(recipe.run) / unit.output for unit in units if unit.work == "mine"]
+    return [Path(recipe.run) / unit.output for unit in units if unit.work in ("mine", "align")]

@@ -154,7 +154,7 @@ class RunFolder:
         self._record_path(unit.name).unlink(missing_ok=True)
         output = self.path / unit.output
         if output.is_dir():
-            shutil.rmtree(output)
+            shutil.rmtree(output)  # all in here is a run's
         else:
             output.unlink(missing_ok=True)
         make_parent(output)

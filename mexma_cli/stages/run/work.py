@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -93,11 +94,49 @@ def perform(run: Path, todo: Path) -> Record:
 
 
 @_work
+def split(task: Task) -> dict[str, Any]:
+    """Documents as sentences: a folder with these, where they were and, if wanted, what was dropped."""
+    from mexma_cli.stages.split.chunk import SplitSettings
+    from mexma_cli.stages.split.inputs import Reading, find_inputs
+    from mexma_cli.stages.split.split import SplitOutputs, split
+    from mexma_cli.text.rules import OF_SENTENCES, chosen_limits
+
+    how, language = task.settings, task.settings["language"]
+    settings = SplitSettings(
+        language,
+        chosen_limits(how["on"], how["off"], OF_SENTENCES),
+        how["splitter"],
+        lid=how["lid"],
+        lid_model=Path(how["lid_model"]) if how["lid_model"] else None,
+        fields=(how["text_field"], how["id_field"]),
+        rejects=how["rejects"],
+    )
+    task.output.mkdir()
+    rejects = task.output / f"{language}.rejects.zst" if how["rejects"] else None
+    outputs = SplitOutputs(task.output / f"{language}.txt.zst", rejects)
+    inputs = find_inputs(list(task.unit.files), language)
+    reading = Reading(language, how["document"], how["format"])
+    threads = int(os.environ.get("OMP_NUM_THREADS", 1))
+    report = split(inputs, reading, settings, outputs, threads)
+    outputs.report.unlink()  # it says how long it took: the facts below are in the run's report
+    return asdict(report)
+
+
+@_work
 def cut(task: Task) -> dict[str, Any]:
     """A text in pieces of some lines, each a file in a folder."""
     from mexma_cli.stages.run.pieces import write_pieces
 
-    return write_pieces([Path(path) for path in task.unit.files], task.output, task.settings["lines"])
+    texts = [Path(path) for path in task.unit.files]
+    if "sentences" in task.unit.inputs:
+        texts = [_sentences(task, "sentences")]
+    return write_pieces(texts, task.output, task.settings["lines"])
+
+
+def _sentences(task: Task, name: str, what: str = "txt") -> Path:
+    """A file of an input that `split` made: `txt` or `docs`."""
+    (path,) = task.input(name).glob(f"*.{what}.zst")
+    return path
 
 
 @_work
@@ -214,24 +253,30 @@ def mine(task: Task) -> dict[str, Any]:
     """The pairs of two stores, in the folder of a language pair."""
     from mexma_cli.formats.bitext import outputs_of
     from mexma_cli.stages.embed.inputs import EncoderChoice
-    from mexma_cli.stages.mine.files import mine_files
+    from mexma_cli.stages.mine.documents import DocumentFiles
+    from mexma_cli.stages.mine.files import documents_of, mine_files
     from mexma_cli.stages.mine.mine import MineSettings
     from mexma_cli.stages.mine.report import MiningJob
     from mexma_cli.stages.run.samples import histogram, samples
 
     settings = task.settings
     languages = settings["languages"][0], settings["languages"][1]
-    files = outputs_of(task.output / settings["name"], settings["format"], languages)
+    outputs = outputs_of(task.output / settings["name"], settings["format"], languages)
     threshold = {}
     if "threshold" in task.unit.inputs:
         threshold = {"threshold": task.record("threshold").facts["threshold"]}
     task.output.mkdir()
+    stores, documents = (task.input("source"), task.input("target")), None
+    if "source_sentences" in task.unit.inputs:
+        docs = [_sentences(task, f"{side}_sentences", "docs") for side in ("source", "target")]
+        documents = documents_of(stores, DocumentFiles(*docs))
     job = MiningJob(
-        (task.input("source"), task.input("target")),
+        stores,
         languages,
         MineSettings(**settings["mine"] | threshold),
-        files,
+        outputs,
         settings["format"],
+        documents=documents,
         neighbours=task.input("neighbours"),
     )
     mined, changed = mine_files(job, EncoderChoice())
@@ -242,6 +287,37 @@ def mine(task: Task) -> dict[str, Any]:
         "target": asdict(mined.target),
         "histogram": histogram(mined.candidates.scores),
         "samples": samples(mined),
+        "changed_sentences": changed,
+    }
+
+
+@_work
+def align(task: Task) -> dict[str, Any]:
+    """The sentences of documents of the same id, aligned, in the folder of a language pair."""
+    from mexma_cli.align.align import AlignSettings
+    from mexma_cli.formats.bitext import outputs_of
+    from mexma_cli.stages.align.align import AlignFilters, DocumentInputs
+    from mexma_cli.stages.align.files import AlignJob, align_files
+
+    how, settings = task.settings["align"], task.settings
+    languages = settings["languages"][0], settings["languages"][1]
+    files = outputs_of(task.output / settings["name"], settings["format"], languages)
+    docs = _sentences(task, "source_sentences", "docs"), _sentences(task, "target_sentences", "docs")
+    task.output.mkdir()
+    job = AlignJob(
+        DocumentInputs(task.input("source"), task.input("target"), docs),
+        languages,
+        files,
+        settings["format"],
+        settings["with_ids"],
+        AlignSettings(how["max_size"]),
+        AlignFilters(how["threshold"], how["keep"]),
+    )
+    counts, changed = align_files(job, _encoder(**settings["encoder"]))
+    return {
+        "documents": counts.pairs,
+        "pairs": counts.written,
+        "dropped": dict(counts.dropped),
         "changed_sentences": changed,
     }
 

@@ -15,6 +15,7 @@ from mexma_cli.stages.run.estimate import estimate
 from mexma_cli.stages.run.plan import Selection
 from mexma_cli.stages.run.run import run_corpus, status_of
 from mexma_cli.stages.run.scheduler import TRIES, Progress
+from mexma_cli.text.lines import read_lines
 from tests.command import ok, run
 from tests.corpora import LINES, InThisProcess, corpus
 
@@ -231,3 +232,38 @@ def test_thresholds_are_found_for_each_pair_and_kept(tmp_path: Path) -> None:
     surer = recipe.model_copy(update={"mine": recipe.mine.model_copy(update={"precision": 0.95})})
     assert done(surer)[1].did == ["spa_Latn-eng_Latn/threshold", "spa_Latn-eng_Latn/pairs"]
     assert read_thresholds(folder / "thresholds.json")[0].threshold > found.threshold
+
+
+def test_documents_are_split_and_aligned_or_mined_within(tmp_path: Path) -> None:
+    """Four chapters in two languages; one line is in none of them."""
+    for code in ("fra", "eng"):
+        shutil.copytree(EXAMPLES.parent / "jonah" / code, tmp_path / code)
+    (tmp_path / "fra/1.txt").write_text("12345678\n" + (tmp_path / "fra/1.txt").read_text())
+    how = {"document": "file", "rejects": True}
+    raw = {
+        "kind": "corpus", "name": "test", "run": str(tmp_path / "run"), "root": str(tmp_path),
+        "languages": {c: {"input": c, "split": how} for c in ("fra", "eng")},
+        "output": {"with_ids": True}, "align": {},
+    }  # fmt: skip
+    recipe = CorpusRecipe.model_validate(raw)
+    assert [unit.stage for unit in done(recipe)[0].units.values()].count("align") == 1
+    folder = tmp_path / "run"
+    pairs = folder / "fra_Latn-eng_Latn/pairs/fra_Latn-eng_Latn.tsv"
+    aligned = [line.split("\t") for line in pairs.read_text().splitlines()]
+    assert aligned[0][1].startswith("La parole de l'Éternel") and aligned[0][2].startswith("Now the LORD")
+    assert len(aligned) > 40 and all(row[3] == row[4] for row in aligned)
+    rejects = read_lines(folder / "fra_Latn/sentences/fra_Latn.rejects.zst")
+    assert any(line.startswith("digits\t1.txt\t0\t8\t") for line in rejects)
+    page = (folder / "report.html").read_text()
+    assert "<h2>Documents</h2>" in page and "dropped: digits" in page
+    within = CorpusRecipe.model_validate(raw | {"align": None, "mine": {"within": True}})
+    did = done(within)[1].did
+    assert "fra_Latn/store" not in did and "fra_Latn-eng_Latn/pairs" in did
+    mined = {tuple(line.split("\t")[1:3]) for line in pairs.read_text().splitlines()}
+    assert len(mined & {tuple(row[1:3]) for row in aligned}) > 10
+
+
+def test_documents_are_wanted_where_they_are_not(tmp_path: Path, tiny_encoder: Path) -> None:
+    for keys in ({"align": {}}, {"mine": {"within": True}}):
+        with pytest.raises(ValueError, match=r"needs documents: languages\.deu_Latn has no `split`"):
+            corpus(tmp_path, tiny_encoder, **keys)
