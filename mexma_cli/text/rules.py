@@ -86,7 +86,12 @@ RULES = {
         Rule("letters", "letters are less than {} of the characters but spaces", limit=0.5),
         Rule("script", "letters of the language's script are less than {} of the letters", limit=0.3),
         Rule("repeated-words", "different words are less than {} of ten words or more", limit=0.25),
-        Rule("ratio", "one side is more than {} times as long as the other", of="pair", limit=3),
+        Rule(
+            "ratio",
+            "one side is more than {} times as long (Chinese or Japanese: twice that)",
+            of="pair",
+            limit=3,
+        ),
         Rule("low-score", "the score is below {}, or there is none", of="pair", limit=1, on=False),
         Rule("high-score", "the score is above {}", of="pair", limit=1.25, on=False),
         Rule("excluded", "a sentence of an `exclude` file, but for case, spaces, punctuation", of="pair"),
@@ -120,6 +125,9 @@ NAMES = ["", *RULES]
 
 SMOOTHING = 10
 """Characters added to both sides before the ratio of their lengths, so that short sentences may differ."""
+
+_DENSE = ("Hans", "Hant", "Jpan")
+"""Scripts in which a sentence has about a third of the characters that it has in an alphabet."""
 
 _MOJIBAKE = re.compile("[ÂÃ][\u0080-\u00bf]|â€|Ð[\u0080-\u00bf]Ñ|ï»¿")
 _HTML = re.compile(r"</?[A-Za-z][^<>]{0,300}>|<!--|&(?:[A-Za-z]{2,8}|#[0-9]{1,6}|#x[0-9A-Fa-f]{1,5});")
@@ -222,7 +230,8 @@ class PairRules:
 
     Args:
         limits: The rules that are on; those that need more than a pair are passed over.
-        scripts: Of source and target, as in `SentenceRules`.
+        scripts: Of source and target, as in `SentenceRules`; `ratio` has twice its limit where one of them is
+            Chinese or Japanese.
         excluded: `fold` hashes of the sentences that `excluded` drops.
         foreign: For source and target, what tells which of N sentences are in another language, bool [N];
             None where nobody can.
@@ -240,6 +249,8 @@ class PairRules:
             name: limit for name, limit in limits.items() if RULES[name].of in ("pair", "language")
         }
         self._excluded, self._foreign = excluded, foreign
+        if "ratio" in self._limits and (scripts[0] in _DENSE) != (scripts[1] in _DENSE):
+            self._limits["ratio"] *= 2
 
     def codes(
         self, sources: Sequence[str], targets: Sequence[str], scores: Sequence[float] = ()

@@ -188,3 +188,9 @@ def test_score_bands() -> None:
     found = [NAMES[code] for code in rules.codes(["a"] * 5, ["b"] * 5, scores)]
     assert found == ["low-score", "", "", "high-score", "low-score"]
     assert [NAMES[code] for code in rules.codes(["a"], ["b"])] == ["low-score"], "there is none"
+
+
+def test_chinese_may_be_three_times_as_short() -> None:
+    pair = ["他" * 10], ["x" * 60]
+    for scripts, reason in ((("Latn", "Latn"), "ratio"), (("Hans", "Latn"), ""), (("Hans", "Jpan"), "ratio")):
+        assert [NAMES[code] for code in PairRules({"ratio": 3}, scripts).codes(*pair)] == [reason]

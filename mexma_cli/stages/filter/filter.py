@@ -101,7 +101,7 @@ def filter_files(
     kind = job.kind or (bitext.kind if not formats()[bitext.kind].two_files else Tsv.name)
     outputs = outputs_of(job.output, kind, bitext.languages)
     with only_process(outputs), ExitStack() as stack:
-        rules = _rules(job.settings, bitext.languages)
+        rules = filter_rules(job.settings, bitext.languages)
         batches = _judged(bitext, rules, kind == bitext.kind, on_progress)
         if again := [name for name in job.settings.limits if name in HASHES]:
             batches = mark_duplicates(batches, again)
@@ -121,7 +121,7 @@ def _opened(inputs: Sequence[Path], stated: tuple[str, str]) -> Bitext:
     return Bitext("moses", stated, ((None, pair) for pair in pairs))
 
 
-def _rules(settings: FilterSettings, spoken: tuple[str, str]) -> PairRules:
+def filter_rules(settings: FilterSettings, spoken: tuple[str, str]) -> PairRules:
     """The rules as they can be applied; those that cannot are named in the log."""
     limits = settings.limits
     unstated = [side for side, code in zip(("source", "target"), spoken, strict=True) if code == UNSTATED]

@@ -199,8 +199,10 @@ class LanguageWorker:
         return dict(zip(_OF_TOKENS, (digest, self.data.max_tokens), strict=True))
 
     def _select(self, bitext: Bitext, limit: int | None) -> PairSelection:
-        scripts = tuple(languages.script(code) for code in bitext.pair)
-        rules = PairRules(rules_of(self.data), (scripts[0], scripts[1]), self.excluded[0])
+        limits, (source, target) = rules_of(self.data), bitext.pair
+        named = "script" in limits  # else the ratio is the recipe's, in Chinese too
+        scripts = (languages.script(source), languages.script(target)) if named else (None, None)
+        rules = PairRules(limits, scripts, self.excluded[0])
         return select(bitext, rules, limit, self.work, self.stopped)
 
     def _tokenise(
