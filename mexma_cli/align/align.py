@@ -269,7 +269,8 @@ def _backwards(norms: np.ndarray) -> np.ndarray:
     """`_Document.norms` of a document whose order is reversed."""
     reversed_norms = np.zeros_like(norms)
     for size, own in enumerate(norms, 1):
-        reversed_norms[size - 1, : len(own) - size + 1] = own[: max(0, len(own) - size + 1)][::-1]
+        count = max(0, len(own) - size + 1)
+        reversed_norms[size - 1, :count] = own[:count][::-1]
     return reversed_norms
 
 

@@ -46,3 +46,9 @@ def test_every_sentence_is_in_one_alignment_in_order(n: int, m: int, size: int, 
     for one in found:
         assert max(len(one.source), len(one.target)) <= size
         assert (one.source and one.target) or (len(one.source) + len(one.target) == 1 and one.score == 0)
+
+
+def test_documents_shorter_than_the_largest_run() -> None:
+    for n, m in ((1, 1), (2, 2), (2, 3), (3, 1)):
+        vectors = unit(np.random.default_rng(n).standard_normal((max(n, m), 8)))
+        covered(align(side(vectors[:n]), side(vectors[:m]), AlignSettings(6)), n, m)
