@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args
 
 import click
 
+from mexma_cli.encoder.model.families import Pooling
 from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.mining.margin import MARGINS
 from mexma_cli.numerics.precisions import SHORT_NAMES, computing_on
@@ -148,7 +149,7 @@ _ENCODER = (
     ),
     click.option(
         "--pooling",
-        type=click.Choice(["cls", "mean", "pooler"]),
+        type=click.Choice(get_args(Pooling)),
         help="How a sentence's tokens become its vector.  [default: as the encoder says]",
     ),
     click.option(

@@ -33,9 +33,9 @@ from mexma_cli.encoder.loading.settings import (
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, check_strings, puts_in_lower_case
 from mexma_cli.encoder.model.attention import IMPLEMENTATION, choose_backend, run_packed
 from mexma_cli.encoder.model.engine import Engine, supported
-from mexma_cli.encoder.model.families import FAMILIES
+from mexma_cli.encoder.model.families import FAMILIES, Pooling
 from mexma_cli.encoder.model.packing import by_token_budget, pack
-from mexma_cli.encoder.model.pooling import Dense, Normalize, Pooling, check_widths, pool
+from mexma_cli.encoder.model.pooling import FIRST_ONLY, Dense, Normalize, check_widths, pool
 from mexma_cli.encoder.model.transformer import LazyTransformer
 from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
 from mexma_cli.errors import MexmaError
@@ -65,7 +65,7 @@ class SentenceEncoder:
         name: As it was asked for; a hub id has its commit, `facebook/MEXMA@COMMIT`.
         transformer: Its weights and config.
         fast_tokenizer: The tokeniser.
-        pooling: `cls`, `mean`, or `pooler`: the first token through BERT's pooler, first of `modules`.
+        pooling: See `pool`; `pooler` is the first token through BERT's pooler, first of `modules`.
         modules: `Dense` and `Normalize` after the pooling, in order, always float32.
         max_tokens: Longer sentences are cut at the end, or at the beginning if the tokeniser says so; <s> and
             </s> are kept.
@@ -233,7 +233,7 @@ class SentenceEncoder:
             digest = xxhash.xxh3_128()
             _hash_weights(digest, self.transformer.weights)
             digest.update(self.fast_tokenizer.unlimited.to_str().encode())
-            pooling = "mean" if self.pooling == "mean" else "cls"  # a pooler is one of the modules
+            pooling = "cls" if self.pooling == "pooler" else self.pooling  # a pooler is one of the modules
             digest.update(f"{pooling} {self.normalised} {self.max_tokens}".encode())
             if self.fast_tokenizer.keeps_end:
                 digest.update(b" of the end")
@@ -329,10 +329,10 @@ class SentenceEncoder:
         batch = pack(sentences, self.transformer.first_position, extra_embeddings).to(self.device)
         if self._engine is None:
             pooled = pool(run_packed(self.model, batch, self.backend).float(), batch, self.pooling)
-        elif self.pooling == "mean":
-            pooled = pool(self._engine.hidden(batch, first_only=False), batch, "mean")
-        else:
+        elif self.pooling in FIRST_ONLY:
             pooled = self._engine.hidden(batch, first_only=True)
+        else:
+            pooled = pool(self._engine.hidden(batch, first_only=False), batch, self.pooling)
         return self.modules(pooled).cpu().numpy()
 
     def _check_own_code(self) -> None:

@@ -18,6 +18,7 @@ from torch.nn.functional import embedding_bag, layer_norm, linear
 
 from mexma_cli.encoder.encoder import SENTENCES_PER_BUFFER, SentenceEncoder
 from mexma_cli.encoder.model.packing import token_embeddings
+from mexma_cli.encoder.model.pooling import FIRST_ONLY
 from mexma_cli.encoder.model.transformer import ACTIVATIONS
 
 Runs = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -66,7 +67,7 @@ def is_bag(encoder: SentenceEncoder) -> bool:
     """Whether the vector of a run follows from sums over the tokens of its sentences."""
     transformer = encoder.transformer
     config = transformer.config
-    if not transformer.is_bert or config.num_hidden_layers != 1 or encoder.pooling == "mean":
+    if not transformer.is_bert or config.num_hidden_layers != 1 or encoder.pooling not in FIRST_ONLY:
         return False
     if encoder.prefix or config.hidden_act not in ACTIVATIONS or len(encoder.tokenize([""])[0]) != 2:
         return False

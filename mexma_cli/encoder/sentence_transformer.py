@@ -47,7 +47,7 @@ def sentence_transformer(name_or_path: str | Path = "mini") -> SentenceTransform
     encoder = SentenceEncoder.load(name_or_path, "cpu")
     settings = prompt_settings(encoder.prefix, encoder.prompts)
     encoder.prefix, encoder.prompts = "", {}  # sentence-transformers puts them there, and writes them
-    width, mode = encoder.model.config.hidden_size, "mean" if encoder.pooling == "mean" else "cls"
+    width, mode = encoder.model.config.hidden_size, encoder.pooling.replace("pooler", "cls")
     parts: list[torch.nn.Module] = [Transformer(encoder), modules.Pooling(width, mode)]
     for module in encoder.modules:
         if isinstance(module, Dense):

@@ -27,8 +27,10 @@ def other_dense(folder: Path) -> None:
 DENSE, POOL, LIMIT = "2_Dense/config.json", "1_Pooling/config.json", "sentence_bert_config.json"
 PROMPTS = "config_sentence_transformers.json"
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
-    "max": (change_json(POOL, pooling_mode="max"), "pooling 'max' is not supported"),
-    "weighted": (change_json(POOL, pooling_mode="weightedmean"), "pooling 'weightedmean' is not supported"),
+    "by root": (
+        change_json(POOL, pooling_mode="mean_sqrt_len_tokens"),
+        "pooling 'mean_sqrt_len_tokens' is not supported",
+    ),
     "two": (change_json(POOL, pooling_mode=["cls", "mean"]), r"pooling 'cls\+mean' is not supported"),
     "two by flags": (
         change_json(POOL, pooling_mode_mean_tokens=True),
@@ -128,8 +130,8 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         r"layer_norm_eps -1\.0, which is negative or not finite",
     ),
     "family": (
-        change_json("config.json", model_type="distilbert"),
-        "model type 'distilbert' is not supported",
+        change_json("config.json", model_type="mpnet"),
+        "model type 'mpnet' is not supported",
     ),
     "a family that is a list": (
         change_json("config.json", model_type=["bert"]),

@@ -12,6 +12,7 @@ from transformers.activations import ACT2FN
 from mexma_cli.encoder.loading import int3
 from mexma_cli.encoder.loading.folder import BESIDE_NGRAMS
 from mexma_cli.encoder.loading.settings import ONLY_OURS, FolderSettings, read_json_object
+from mexma_cli.encoder.model.families import FAMILIES
 from mexma_cli.encoder.model.hugging_face import LoadingReport, build_model
 from mexma_cli.encoder.quiet import quieten_transformers
 from mexma_cli.errors import MexmaError
@@ -32,7 +33,8 @@ def read_model(settings: FolderSettings, with_pooler: bool) -> tuple[PreTrainedM
     if (settings.transformer / int3.FILE).is_file():
         return build_model(settings.config, int3.load(settings.transformer / int3.FILE), with_pooler)
     # A class of the folder's own may not know the argument.
-    arguments: dict[str, Any] = {} if settings.own_code else {"add_pooling_layer": with_pooler}
+    has_pooler = not settings.own_code and FAMILIES[settings.config["model_type"]].is_bert
+    arguments: dict[str, Any] = {"add_pooling_layer": with_pooler} if has_pooler else {}
     arguments |= _config(settings.transformer)
     model, report = AutoModel.from_pretrained(
         settings.transformer,

@@ -13,7 +13,8 @@ from mexma_cli.encoder.loading import int3
 from mexma_cli.encoder.loading.folder import NGRAMS_FILE
 from mexma_cli.encoder.loading.settings import OWN_TRANSFORMER, write_json
 from mexma_cli.encoder.loading.weights import FILES, read_weights
-from mexma_cli.encoder.model.pooling import Dense, Pooling
+from mexma_cli.encoder.model.families import POOLING_KEYS, Pooling
+from mexma_cli.encoder.model.pooling import Dense
 from mexma_cli.errors import MexmaError
 
 ACTIVATIONS: dict[str, type[torch.nn.Module]] = {
@@ -79,7 +80,8 @@ def save_modules(
     write_json(where / "modules.json", entries)
     for path in paths[1:]:
         (where / path).mkdir()
-    modes = {"cls_token": pooling != "mean", "mean_tokens": pooling == "mean", "max_tokens": False}
+    chosen = "cls" if pooling == "pooler" else pooling
+    modes = {key: name == chosen for name, key in POOLING_KEYS.items()}
     write_json(
         where / paths[1] / "config.json",
         {"word_embedding_dimension": width} | {f"pooling_mode_{mode}": on for mode, on in modes.items()},

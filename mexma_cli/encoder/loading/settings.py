@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from mexma_cli.encoder.model.families import FAMILIES
+from mexma_cli.encoder.model.families import FAMILIES, POOLING_KEYS, Pooling
 from mexma_cli.errors import MexmaError
 
 SUPPORTED = ("Transformer", "Pooling", "Dense", "Normalize")
@@ -53,7 +53,7 @@ class FolderSettings:
 
     config: dict[str, Any]
     transformer: Path
-    pooling: Literal["cls", "mean"] = "cls"
+    pooling: Pooling = "cls"
     modules: tuple[tuple[str, Path, dict[str, Any]], ...] = ()
     max_tokens: int | None = None
     prefix: str = ""
@@ -203,7 +203,7 @@ def _max_seq_length(where: Path, settings: dict[str, Any]) -> int | None:
     return limit
 
 
-def _pooling(where: Path) -> Literal["cls", "mean"]:
+def _pooling(where: Path) -> Pooling:
     config = read_json_object(where / "config.json")
     if config is None:
         raise MexmaError(f"{where}: the pooling's config.json is not there")
@@ -218,11 +218,10 @@ def _pooling(where: Path) -> Literal["cls", "mean"]:
     elif isinstance(mode, list):
         mode = "+".join(map(str, mode))
     _check_usual(str(where), config, {"include_prompt": True})
-    if mode in ("cls", "cls_token"):
-        return "cls"
-    if mode in ("mean", "mean_tokens"):
-        return "mean"
-    raise MexmaError(f"{where}: pooling {mode!r} is not supported", "cls and mean are")
+    for pooling, key in POOLING_KEYS.items():
+        if mode in (pooling, key):
+            return pooling
+    raise MexmaError(f"{where}: pooling {mode!r} is not supported", f"supported: {', '.join(POOLING_KEYS)}")
 
 
 def _checked(where: Path, kind: str) -> dict[str, Any]:
@@ -300,7 +299,9 @@ def write_settings(
     The transformer is stored without a pooler, and is made there without one.
     """
     limit: dict[str, Any] = {"max_seq_length": max_tokens, "do_lower_case": lower_case}
-    if "auto_map" not in (read_json_object(where / "config.json") or {}):  # own code may not know it
+    config = read_json_object(where / "config.json") or {}
+    family = FAMILIES.get(str(config.get("model_type")))
+    if "auto_map" not in config and (family is None or family.is_bert):  # own code may not know it
         limit["model_args"] = {"add_pooling_layer": False}
     write_json(where / "sentence_bert_config.json", limit)
     settings = prompt_settings(prefix, prompts)

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from mexma_cli.encoder.loading import int3
 from mexma_cli.encoder.loading.folder import BESIDE_NGRAMS, WEIGHTS
 from mexma_cli.encoder.loading.settings import FolderSettings
+from mexma_cli.encoder.model.families import FAMILIES
 from mexma_cli.encoder.model.transformer import ACTIVATIONS, StoredModel
 
 _IGNORED = ("pooler.dense.weight", "pooler.dense.bias", "embeddings.position_ids")
@@ -29,7 +30,7 @@ def read_model(settings: FolderSettings) -> StoredModel | None:
         MexmaError: `int3` weights that are damaged.
     """
     folder, config = settings.transformer, settings.config
-    if settings.own_code or config.get("add_cross_attention"):
+    if settings.own_code or config.get("add_cross_attention") or not FAMILIES[config["model_type"]].is_bert:
         return None
     try:
         small = (folder / int3.FILE).is_file()

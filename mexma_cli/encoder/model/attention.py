@@ -140,6 +140,7 @@ def packed_attention(
     cu_seq_lens_q: torch.Tensor,
     packed_lengths: tuple[int, ...],
     packed_backend: Backend,
+    sliding_window: int | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attention within each sentence of a packed batch.
@@ -147,11 +148,14 @@ def packed_attention(
     Args:
         query, key, value: [1, H, T, D].
         attention_mask: Always None: the sentence borders are in `cu_seq_lens_q`.
+        sliding_window: A token attends to those that are nearer than this; None: to all of its sentence.
 
     Returns:
         [1, T, H, D] and None (no weights).
     """
     states = query, key, value
+    if sliding_window is not None and max(packed_lengths) > sliding_window:
+        return _bucketed(states, packed_lengths, scaling, dropout, sliding_window), None
     if packed_backend == "bucketed" or not _takes(packed_backend, query):
         output = _bucketed(states, packed_lengths, scaling, dropout)
     elif packed_backend == "varlen":
@@ -175,21 +179,30 @@ def _takes(backend: Backend, query: torch.Tensor) -> bool:
 
 
 def _bucketed(
-    states: States, lengths: tuple[int, ...], scaling: float | None, dropout: float
+    states: States,
+    lengths: tuple[int, ...],
+    scaling: float | None,
+    dropout: float,
+    window: int | None = None,
 ) -> torch.Tensor:
     query = states[0]
     heads, dim = query.shape[1], query.shape[3]
     # One run has neighbouring short sentences, or neighbours of equal length. The latter are a view
     # [n, L, H, D] of the packed tensor: no padding, no copy, no mask.
-    runs = [list(run) for _, run in groupby(lengths, lambda n: 0 if within_short(query, n) else n)]
+    short = {n: within_short(query, n) and n <= (window or n) for n in set(lengths)}
+    runs = [list(run) for _, run in groupby(lengths, lambda n: 0 if short[n] else n)]
     parts = (tensor[0].transpose(0, 1).split(list(map(sum, runs))) for tensor in states)
     outputs = []
     for run, q, k, v in zip(runs, *parts, strict=True):
-        if within_short(query, run[0]):
+        if short[run[0]]:
             outputs.append(attend(q, k, v, run, scaling, dropout))
             continue
         q, k, v = (part.view(len(run), run[0], heads, dim).transpose(1, 2) for part in (q, k, v))
-        attended = scaled_dot_product_attention(q, k, v, dropout_p=dropout, scale=scaling)
+        mask = None
+        if window is not None:
+            places = torch.arange(run[0], device=q.device)
+            mask = (places[:, None] - places).abs() < window
+        attended = scaled_dot_product_attention(q, k, v, mask, dropout_p=dropout, scale=scaling)
         outputs.append(attended.transpose(1, 2).reshape(-1, heads, dim))
     return torch.cat(outputs)[None]
 

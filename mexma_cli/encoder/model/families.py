@@ -1,17 +1,19 @@
-"""The families of transformers that an encoder may be of: BERT and its relatives."""
+"""The families of transformers that an encoder may be of: BERT, its relatives and its successors."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class Family(NamedTuple):
-    """What one family has of its own; they all compute the same."""
+    """What one family has of its own."""
 
     model: str
     """Its class in transformers, whose code attends through AttentionInterface."""
     behind_padding: bool
     """Whether positions begin behind the padding id, as in RoBERTa, and not at 0."""
+    is_bert: bool = True
+    """Whether it computes what BERT does, by weights of the same names; if not, transformers' model runs."""
 
 
 FAMILIES = {
@@ -19,5 +21,19 @@ FAMILIES = {
     "roberta": Family("RobertaModel", behind_padding=True),
     "camembert": Family("CamembertModel", behind_padding=True),
     "bert": Family("BertModel", behind_padding=False),
+    "distilbert": Family("DistilBertModel", behind_padding=False, is_bert=False),
+    "modernbert": Family("ModernBertModel", behind_padding=False, is_bert=False),
 }
 """By the model type in config.json. An encoder of another family is refused."""
+
+Pooling = Literal["cls", "mean", "max", "weightedmean", "lasttoken", "pooler"]
+"""How a sentence's states become one vector, by sentence-transformers' names; `pooler`: BERT's."""
+
+POOLING_KEYS: dict[Pooling, str] = {
+    "cls": "cls_token",
+    "mean": "mean_tokens",
+    "max": "max_tokens",
+    "weightedmean": "weightedmean_tokens",
+    "lasttoken": "lasttoken",
+}
+"""Those of sentence-transformers, and what its config.json calls them behind `pooling_mode_`."""

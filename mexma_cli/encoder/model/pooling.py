@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 
+from mexma_cli.encoder.model.families import Pooling
 from mexma_cli.encoder.model.packing import PackedBatch
 from mexma_cli.errors import MexmaError
 
-Pooling = Literal["cls", "mean", "pooler"]
+FIRST_ONLY = ("cls", "pooler")
+"""Poolings that read the first token alone."""
 
 
 class Dense(torch.nn.Module):
@@ -39,18 +40,25 @@ class Normalize(torch.nn.Module):
 
 
 def pool(hidden: torch.Tensor, batch: PackedBatch, pooling: Pooling) -> torch.Tensor:
-    """Sentence vectors [B, dim] from packed hidden states [T, dim]: the first token, or the mean of all.
+    """Sentence vectors [B, dim] from packed hidden states [T, dim], as sentence-transformers pools them.
 
-    `pooler` is the first token too: its layer is the first of the encoder's modules.
+    `cls`: the first token; `pooler` too: its layer is the first of the encoder's modules. `lasttoken`: the
+    last one. `mean` and `max` of all tokens; `weightedmean`: token i, from 1, counts i times in the mean.
     """
-    starts = batch.cu_seqlens[:-1].long()
-    if pooling != "mean":
-        return hidden[starts]
+    if pooling == "lasttoken":
+        return hidden[batch.cu_seqlens[1:].long() - 1]
+    if pooling in FIRST_ONLY:
+        return hidden[batch.cu_seqlens[:-1].long()]
     # From tensors on the device, and with the result's size stated, so that nothing waits for the device.
     lengths = batch.cu_seqlens.diff().long()
     rows = torch.arange(len(lengths), device=hidden.device)
     rows = rows.repeat_interleave(lengths, output_size=len(hidden))
     sums = torch.zeros(len(lengths), hidden.shape[1], dtype=hidden.dtype, device=hidden.device)
+    if pooling == "max":
+        return sums.scatter_reduce(0, rows[:, None].expand_as(hidden), hidden, "amax", include_self=False)
+    if pooling == "weightedmean":
+        places = torch.arange(len(hidden), device=hidden.device) - batch.cu_seqlens[:-1].long()[rows] + 1
+        return sums.index_add(0, rows, hidden * places[:, None]) / (lengths * (lengths + 1) / 2)[:, None]
     return sums.index_add(0, rows, hidden) / lengths[:, None]
 
 

@@ -95,7 +95,7 @@ class LazyTransformer:
         kind = type(self._source)
         if kind is StoredModel:
             return True
-        known = any(kind.__name__ == family.model for family in FAMILIES.values())
+        known = any(kind.__name__ == family.model and family.is_bert for family in FAMILIES.values())
         return known and kind.__module__.startswith("transformers.models.")
 
     @property
