@@ -43,10 +43,10 @@ _BEFORE = "before"
 WORK = rf"(?:{re.escape(MARK)}|{_BEFORE}(?:/.*)?)"
 _INSIDE = (
     rf"{WORK}|progress\.json(?:\.partial(?:/{WORK}|/progress\.json)?)?|found\.keys|lists-[ab]\.keys"
-    r"|index-[xy]-(?:trained|[0-9]+)\.(?:faiss|new)|alignments\.bin"
+    r"|index-[xy]-(?:trained|[0-9]+)\.(?:faiss|new)|alignments\.bin|chunks(?:/.*)?"
     rf"|document-pairs\.npy(?:\.partial(?:/{WORK}|/document-pairs\.npy)?)?"
 )
-"""What lies in workplaces beside the output that is to be; most of it is of `store.journal`."""
+"""What lies in workplaces beside the output that is to be; most of it is of `store.journal` and `split`."""
 _OF_SYSTEMS = re.compile(r"(?:.*/)?(?:\.DS_Store|\._[^/]*|Thumbs\.db|desktop\.ini|\.nfs[0-9a-f]+)")
 """Files that file managers and NFS put beside any file."""
 Names = Collection[str] | re.Pattern[str]

@@ -23,7 +23,14 @@ import numpy as np
 
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import check_outside_stores, fingerprint, read_json, write_json_atomic
+from mexma_cli.files import (
+    PROGRESS,
+    check_outside_stores,
+    fingerprint,
+    partial,
+    read_json,
+    write_json_atomic,
+)
 from mexma_cli.stages.processes import processes, result
 from mexma_cli.stages.split.chunk import (
     DOCUMENT_CODES,
@@ -77,8 +84,8 @@ class SplitOutputs:
 
     @property
     def work(self) -> Path:
-        """The folder of what is not finished."""
-        return self.sentences.with_name(f"{self.sentences.name}.partial")
+        """The folder of the chunks that are done, in the workplace of the sentences."""
+        return partial(self.sentences) / "chunks"
 
 
 @dataclass(frozen=True)
@@ -132,7 +139,7 @@ def split(
         write_chunks(outputs.files, _texts(found, codes, settings.rejects))
         _write_report(report, settings, outputs, model, argv, time.monotonic() - began)
         del codes
-        shutil.rmtree(folder)
+        (folder.parent / PROGRESS).unlink()  # the workplace goes
     return report
 
 
@@ -147,8 +154,8 @@ def _work_folder(folder: Path, settings: SplitSettings, model: str | None) -> Pa
         "packages": {name: version(name) for name in packages},
     }
     print_ = fingerprint(ours)
-    path = folder / "settings.json"
-    if folder.is_dir():
+    path = folder.parent / PROGRESS
+    if path.is_file():
         try:
             same = read_json(path).get("fingerprint") == print_
         except (MexmaError, AttributeError):
@@ -156,7 +163,7 @@ def _work_folder(folder: Path, settings: SplitSettings, model: str | None) -> Pa
         if same:
             log.info("%s: what an earlier run has finished is taken over", folder)
             return folder
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     write_json_atomic(path, {"fingerprint": print_, **ours})
     return folder
