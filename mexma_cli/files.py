@@ -163,9 +163,10 @@ def workplace(final: Path) -> Iterator[Path]:
 def _marked(folder: Path, final: Path) -> Iterator[None]:
     """Take a workplace that is held, as it has to be at first, and leave it as it has to be at the end."""
     inside = {path.name for path in folder.iterdir()}
-    if inside and MARK not in inside:
-        raise _not_ours(folder, f"holds {min(inside)}")
-    check_own(folder, re.compile(rf"{re.escape(final.name)}(?:/.*)?|{_INSIDE}", re.DOTALL))
+    if inside:
+        if MARK not in inside:
+            raise _not_ours(folder, f"holds {min(inside)}")
+        check_own(folder, re.compile(rf"{re.escape(final.name)}(?:/.*)?|{_INSIDE}", re.DOTALL))
     try:
         with no_space_as_message(final):
             (folder / MARK).touch()

@@ -8,6 +8,7 @@ often; so units may be executed more than once, anywhere and in any order.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from mexma_cli.files import (
     fingerprint,
     kind_of,
     make_parent,
+    no_space_as_message,
     read_json,
     read_manifest,
     write_json_atomic,
@@ -127,10 +129,19 @@ class RunFolder:
         return record
 
     def announce(self, unit: Unit) -> Path:
-        """Write down what is to be done, and return the file."""
-        path = self.todo(unit.name)
-        make_parent(path)
-        write_json_atomic(path, unit.model_dump(mode="json"))
+        """Write down what is to be done, and return the file.
+
+        A file that says so already stays: workers of an earlier run may hold it. After a power cut the next
+        run writes it again, so it need not be on the disk.
+        """
+        path, text = self.todo(unit.name), json.dumps(unit.model_dump()).encode()
+        if not path.is_file() or path.read_bytes() != text:
+            if not path.parent.is_dir():
+                make_parent(path)
+            new = path.with_suffix(".new")
+            with no_space_as_message(path):
+                new.write_bytes(text)
+                new.replace(path)
         return path
 
     def finish(self, unit: Unit, facts: dict[str, Any], seconds: float) -> Record:
