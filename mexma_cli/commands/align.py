@@ -16,8 +16,10 @@ from mexma_cli.commands.inputs import check_outputs, command_line, progress_bar
 from mexma_cli.commands.options import (
     EncoderChoice,
     encoder_options,
+    language_options,
     no_verify_option,
     part_of,
+    report_option,
     result_option,
 )
 from mexma_cli.formats.bitext import formats, outputs_of
@@ -76,19 +78,14 @@ log = logging.getLogger(__name__)
     metavar="FOLDER",
     help="Write the sentences that are in no alignment of the output there, for `mexma mine --within`.",
 )
-@click.option(
-    "--report",
-    type=click.Path(path_type=Path),
-    help="File for a JSON report of the run: inputs, settings, counts, scores, time and memory.",
-)
+@report_option
 @click.option(
     "--shard",
     type=part_of,
     metavar="I/N",
     help="Align part I of N parts of the pairs of documents, into NAME.0000I-of-0000N of the output.",
 )
-@click.option("--source-lang", default="und", help="Language of SOURCE, if its store does not say.")
-@click.option("--target-lang", default="und", help="Language of TARGET, if its store does not say.")
+@language_options
 @encoder_options
 @no_verify_option
 def command(

@@ -25,9 +25,11 @@ from mexma_cli.commands.options import (
     copy_options,
     document_options,
     encoder_options,
+    language_options,
     margin_option,
     neighbourhood_option,
     no_verify_option,
+    report_option,
     result_option,
     retrieval_option,
     search_options,
@@ -89,13 +91,8 @@ def _score_or_auto(typed: str) -> float | str:
 @document_options
 @result_option
 @format_options("source line, target line, source rank, target rank, cosine, source mean and target mean")
-@click.option(
-    "--report",
-    type=click.Path(path_type=Path),
-    help="File for a JSON report of the run: inputs, settings, counts, scores, time and memory.",
-)
-@click.option("--source-lang", default="und", help="Language of SOURCE, if its store does not say.")
-@click.option("--target-lang", default="und", help="Language of TARGET, if its store does not say.")
+@report_option
+@language_options
 @encoder_options
 @no_verify_option
 def command(

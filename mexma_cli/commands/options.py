@@ -83,6 +83,11 @@ def languages_option(command: Command) -> Command:
     return cast(Command, gathered)
 
 
+report_option = click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    help="File for a JSON report of the run: inputs, settings, counts, scores, time and memory.",
+)
 overwrite_option = click.option(
     "--overwrite", is_flag=True, help="Make the output anew if it is there already, whole or damaged."
 )
@@ -294,6 +299,14 @@ def document_options(command: Command) -> Command:
         help="Which documents of --within are paired, if not equal ids: source id TAB target id.",
     )
     return cast(Command, texts(pairs(gathered)))
+
+
+def language_options(command: Command) -> Command:
+    """Add --source-lang and --target-lang."""
+    for side in ("target", "source"):
+        said = f"Language of {side.upper()}, if its store does not say."
+        command = click.option(f"--{side}-lang", default="und", help=said)(command)
+    return command
 
 
 def part_of(typed: str) -> tuple[int, int]:
