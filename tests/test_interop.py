@@ -58,6 +58,23 @@ def test_a_number_for_each_line_in_order(bitext: Path, tiny_encoder: Path) -> No
     assert [math.isnan(float(number)) for number in numbers] == [row == 3 for row in range(len(pairs))]
 
 
+def test_each_line_is_answered_before_the_next_one_is_written(bitext: Path, tiny_encoder: Path) -> None:
+    options = ("--scores-only", "--margin", "absolute", "--model", str(tiny_encoder), "-")
+    pairs = [*bitext.read_text(encoding="utf-8").splitlines()[:5], "\tonly English"]
+    wanted = ok(run("score", *options[1:], stdin="\n".join(pairs))).stdout.splitlines()
+    command = [sys.executable, "-m", "mexma_cli", "-q", "score", *options]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin and process.stdout
+        for pair, line in zip(pairs, wanted, strict=True):
+            process.stdin.write(f"{pair}\n")
+            process.stdin.flush()
+            assert float(process.stdout.readline()) == pytest.approx(float(line.split("\t")[0]), nan_ok=True)
+        process.stdin.close()
+        assert process.stdout.read() == ""
+
+
 def test_opuscleaner(bitext: Path, tmp_path: Path) -> None:
     rules = {"SOURCE": "spa", "TARGET": "eng", "RULES": "--off numbers"}
     score = {"THRESHOLD": 1.0, "MODEL": "mini", "BACKGROUND": ""}

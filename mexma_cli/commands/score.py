@@ -61,7 +61,8 @@ def command(
     --model, texts that go with a store are embedded by that store's encoder.
 
     A pair's score depends on its neighbourhoods. Those in a small or one-sided bitext say little: give larger
-    texts of the two languages with --background.
+    texts of the two languages with --background. With --margin absolute, which has none, --scores-only
+    answers each line as it comes.
 
     \b
     Examples:
@@ -80,6 +81,9 @@ def command(
     from mexma_cli.text.writing import only_process, write_chunks
 
     outputs = tsv_outputs(output, (*bitext, *(background or ())))
+    if scores_only and not outputs and len(bitext) == 1 and not MARGINS[margin].uses_neighbourhoods:
+        _answer(bitext[0], encoder, margin)
+        return
     started = time.monotonic()
     with only_process(outputs), ExitStack() as stack:
         embedding = progress_bar(stack, "embedding", "line")
@@ -96,6 +100,14 @@ def command(
     _report(scored, k, time.monotonic() - started)
     if replaced:
         log.info("tabs or line breaks became spaces in %s", counted(replaced, "sentence"))
+
+
+def _answer(path: Path, encoder: EncoderChoice, margin: str) -> None:
+    from mexma_cli.stages.embed.inputs import load_encoder
+    from mexma_cli.stages.score.stream import answered
+
+    for scores in answered(path, load_encoder(encoder), margin):
+        click.echo("".join(f"{float(score)}\n" for score in scores), nl=False)  # which flushes
 
 
 def _report(scored: Scored, k: int, seconds: float) -> None:

@@ -80,13 +80,20 @@ def _read(pieces: Iterator[bytes], where: str) -> Iterator[Pair]:
                 for batch in file.iter_batches(batch_size=_ROWS):
                     for row in batch.to_pylist():
                         known = {
-                            name: tuple(value) if isinstance(value, list) else value
+                            name: known
                             for name, value in row.items()
-                            if value is not None
+                            if (known := _known(name, value)) is not None
                         }
                         yield pair_of(known, str(row["source"] or ""), str(row["target"] or ""))
         except ArrowException as error:
             raise MexmaError(f"{where} is damaged: {error}") from None
+
+
+def _known(name: str, value: Any) -> Any:
+    """A value as it is in a pair; None if it is nothing of the kind."""
+    if isinstance(value, list):
+        return tuple(value)
+    return value if isinstance(value, str if name.endswith("_document") else int | float) else None
 
 
 def _type(field: str) -> Any:

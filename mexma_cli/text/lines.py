@@ -307,7 +307,7 @@ def _unpacked_pieces(file: io.BufferedReader, where: str) -> Iterator[bytes]:
     if wanted and wanted is not found and start:
         raise MexmaError(f"{where} is not {wanted.name} data, in spite of its name", "rename or repack it")
     if found is None:
-        while piece := file.read(_BLOCK):
+        while piece := file.read1(_BLOCK):  # of a pipe, what is there
             yield piece
     else:
         yield from decompressed(file, found, where)

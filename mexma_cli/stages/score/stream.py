@@ -1,0 +1,85 @@
+"""Scores of pairs as they come, for programs that wait for an answer before they write the next line."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from queue import Queue
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.formats.bitext import Pair, one_field, read_bitext
+from mexma_cli.knn.kernels import dots
+from mexma_cli.mining.margin import margin as margin_of
+from mexma_cli.stages.score.score import units
+from mexma_cli.text.lines import is_blank
+from mexma_cli.text.names import label_of
+
+if TYPE_CHECKING:
+    from mexma_cli.encoder.encoder import SentenceEncoder
+
+_BATCH = 1024
+
+
+def answered(path: Path, encoder: SentenceEncoder, margin: str) -> Iterator[np.ndarray]:
+    """The scores of the pairs of a file or of stdin (``-``), as soon as the pairs can be read.
+
+    Args:
+        margin: One without neighbourhoods, of `mining.margin.MARGINS`.
+
+    Returns:
+        float32 [pairs that were there], again and again; nan for a pair with an empty side.
+
+    Raises:
+        MexmaError: As `read_bitext`.
+    """
+    for batch in _there(read_bitext(path, label_of(path)).pairs):
+        scores = np.full(len(batch), np.nan, dtype=np.float32)
+        whole = [
+            row for row, pair in enumerate(batch) if not (is_blank(pair.source) or is_blank(pair.target))
+        ]
+        if whole:
+            x, y = (
+                units(_stored(encoder, [one_field(getattr(batch[row], side)) for row in whole]))
+                for side in ("source", "target")
+            )
+            rows, none = np.arange(len(whole)), np.zeros(len(whole), dtype=np.float32)
+            scores[whole] = margin_of(dots(x, y, rows, rows), none, none, margin)
+        yield scores
+
+
+def _stored(encoder: SentenceEncoder, sentences: list[str]) -> np.ndarray:
+    """Vectors as a store gives them back, so that scores are those of two files."""
+    return encoder.embed(sentences).astype(np.float16).astype(np.float32)
+
+
+def _there(pairs: Iterator[tuple[str | None, Pair]]) -> Iterator[list[Pair]]:
+    """The pairs that could be read until now, at least one and not too many, in turns."""
+    read: Queue[Pair | MexmaError | None] = Queue(4 * _BATCH)
+
+    def reading() -> None:
+        try:
+            for _, pair in pairs:
+                read.put(pair)
+            read.put(None)
+        except MexmaError as error:
+            read.put(error)
+
+    threading.Thread(target=reading, daemon=True).start()
+    while True:
+        found = read.get()
+        batch: list[Pair] = []
+        while isinstance(found, tuple):
+            batch.append(found)
+            if len(batch) == _BATCH or read.empty():
+                break
+            found = read.get()
+        if batch:
+            yield batch
+        if isinstance(found, MexmaError):
+            raise found
+        if found is None:
+            return
