@@ -16,13 +16,10 @@ Splitter = Callable[[str], list[Span]]
 SPLITTERS = ("sentencex", "moses", "sat")
 """`--splitter`, besides ``auto``."""
 
-# Where benchmarks/documents.py measured sentencex to be better than Moses' rules (docs/documents.md).
-_SENTENCEX = """
-amh ben bod bul ces deu dzo est hin hrv hun hye isl jpn kat khm lit mkd mya npi pan pol ron slk slv srp tha
-tir urd yue zho
-"""
-_MOSES_SCRIPTS = frozenset(("Latn", "Cyrl", "Grek", "Arab", "Hebr"))
-"""In these Moses' rules are better in nearly all languages that were measured."""
+# Where benchmarks/split.py measured sentencex to be better than Moses' rules (docs/documents.md):
+# languages with ordinal numbers such as `3.`, and scripts with marks of their own, but not Marathi.
+_SENTENCEX = "bul ces deu est hrv hun isl lit mkd pol ron slk slv srp urd"
+_SENTENCEX_SCRIPTS = "Armn Beng Deva Ethi Geor Guru Hans Hant Jpan Mymr"
 
 
 def default_splitter(language: str) -> str:
@@ -32,7 +29,8 @@ def default_splitter(language: str) -> str:
         language: FLORES-200 code, or ``und``.
     """
     base, _, script = language.partition("_")
-    return "sentencex" if base in _SENTENCEX.split() or script not in _MOSES_SCRIPTS else "moses"
+    own_marks = script in _SENTENCEX_SCRIPTS.split() and base != "mar"
+    return "sentencex" if base in _SENTENCEX.split() or own_marks else "moses"
 
 
 def splitter(name: str, language: str, model: str | None = None) -> Splitter:

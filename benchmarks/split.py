@@ -1,0 +1,415 @@
+"""How well and how fast `mexma split` works: splitting, languages, every reason, throughput and memory.
+
+    python benchmarks/split.py splitting ../shared/data
+    python benchmarks/split.py languages ../shared/data
+    python benchmarks/split.py dirty ../shared/data --lang fra_Latn
+    python benchmarks/split.py speed ../shared/data --megabytes 400 --workers 1 2
+
+DATA has ntrex128/CODE.txt.gz with ntrex128/docids.txt.gz (NTREX-128: news, a sentence a line, and the
+document of each) and bible/CODE.txt.gz (verses). The times are of the processor, of all processes together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import random
+import resource
+import string
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from mexma_cli import languages
+from mexma_cli.text.identify import Identifier, identifier, iso3, kindred
+from mexma_cli.text.splitting import default_splitter, splitter
+
+UNSPACED = ("Jpan", "Hans", "Hant")
+
+
+def lines_of(path: Path) -> list[str]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return file.read().split("\n")
+
+
+def codes_in(data: Path) -> list[str]:
+    names = sorted(path.name.removesuffix(".txt.gz") for path in (data / "ntrex128").glob("*.txt.gz"))
+    return [name for name in names if name != "docids"]
+
+
+def documents(data: Path, code: str) -> list[list[str]]:
+    """The sentences of each NTREX document."""
+    found: dict[str, list[str]] = defaultdict(list)
+    ids = lines_of(data / "ntrex128" / "docids.txt.gz")
+    for name, sentence in zip(ids, lines_of(data / "ntrex128" / f"{code}.txt.gz"), strict=True):
+        if name and sentence.strip():
+            found[name].append(sentence.strip())
+    return list(found.values())
+
+
+# Splitting
+
+
+def boundary_f1(name: str, code: str, texts: list[list[str]]) -> float:
+    """F1 in percent of the sentence ends inside documents that were joined, by letters before them."""
+    split = splitter(name, code)
+    between = "" if code.endswith(UNSPACED) else " "
+    right = found = wanted = 0
+    for sentences in texts:
+        text = between.join(sentences)
+        true = _ends(sentences)
+        ours = _ends([text[start:end] for start, end in split(text)])
+        right, found, wanted = right + len(true & ours), found + len(ours), wanted + len(true)
+    return 200 * right / (found + wanted)
+
+
+def _ends(sentences: list[str]) -> set[int]:
+    ends, letters = set(), 0
+    for sentence in sentences[:-1]:
+        letters += len("".join(sentence.split()))
+        ends.add(letters)
+    return ends
+
+
+def splitting(data: Path) -> None:
+    """A row a language, and the mean of what `auto` takes; then how fast."""
+    print("| language | sentencex | Moses | taken |\n| --- | --- | --- | --- |")
+    best, taken, each = [], [], defaultdict(list)
+    for code in codes_in(data):
+        texts = documents(data, code)
+        scores = {name: boundary_f1(name, code, texts) for name in ("sentencex", "moses")}
+        chosen = default_splitter(code)
+        best.append(max(scores.values()))
+        taken.append(scores[chosen])
+        for name, score in scores.items():
+            each[name].append(score)
+        mark = "" if scores[chosen] == best[-1] else " (worse)"
+        print(f"| {code} | {scores['sentencex']:.1f} | {scores['moses']:.1f} | {chosen}{mark} |")
+    means = {name: sum(scores) / len(scores) for name, scores in each.items()}
+    mean = sum(taken) / len(taken)
+    print(f"| mean | {means['sentencex']:.1f} | {means['moses']:.1f} | {mean:.1f} |")
+    print(f"\nbest of both in each language: {sum(best) / len(best):.1f}")
+
+
+# Languages
+
+
+def languages_known(data: Path) -> None:
+    """Accuracy of identifiers on sentences of the languages that they know, and their speed."""
+    codes = codes_in(data)
+    texts = {code: [s for s in lines_of(data / "ntrex128" / f"{code}.txt.gz") if s.strip()] for code in codes}
+    for name in ("py3langid", "heliport"):
+        model = identifier(name)
+        assert model is not None
+        known = [code for code in codes if iso3(code) in model.known]
+        exact, kin = (
+            sum(_share(model, code, texts[code], wanted) for code in known) / len(known)
+            for wanted in (lambda code: {iso3(code)}, kindred)
+        )
+        sample = [line for code in known for line in texts[code]]
+        seconds = _seconds(lambda model=model, sample=sample: model.identify(sample))
+        size = sum(len(line.encode()) for line in sample)
+        print(f"{model.name}: {len(known)} of {len(codes)} languages, {exact:.1f} % right, ", end="")
+        print(f"{kin:.1f} % with kindred ones, {size / 1e6 / seconds:.1f} MB/s")
+    from py3langid.langid import LanguageIdentifier
+
+    theirs = LanguageIdentifier.from_model_file("data/model.npz.xz", norm_probs=True)
+    sample = [line for code in codes for line in texts[code][:40]]
+    seconds = _seconds(lambda: [theirs.classify(line) for line in sample])
+    print(f"py3langid itself: {sum(len(line.encode()) for line in sample) / 1e6 / seconds:.1f} MB/s")
+
+
+def _share(model: Identifier, code: str, lines: list[str], wanted: Callable[[str], object]) -> float:
+    right = wanted(code)
+    return 100 * sum(found.language in right for found in model.identify(lines)) / len(lines)  # type: ignore
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    work()
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+# A dirty corpus
+
+OTHERS = ("eng_Latn", "deu_Latn", "spa_Latn", "ita_Latn", "nld_Latn", "pol_Latn", "tur_Latn", "vie_Latn")
+OTHER_SCRIPTS = ("rus_Cyrl", "ell_Grek", "arb_Arab", "jpn_Jpan", "hin_Deva")
+REPAIRED = ("mojibake", "entities", "control")
+"""Defects that are mended, not dropped."""
+
+
+def dirty_lines(data: Path, code: str, chance: random.Random) -> Iterator[tuple[str, str, str]]:
+    """(label, line, line as it should be) in the order of the corpus; the label of a good line is ""."""
+    good = [s for s in lines_of(data / "ntrex128" / f"{code}.txt.gz") if len(s) > 30]
+    bible = data / "bible" / f"{code}.txt.gz"
+    good += [s for s in lines_of(bible) if len(s) > 30][:8000] if bible.is_file() else []
+    chance.shuffle(good)
+    good = distinct([" ".join(line.split()) for line in good], code)
+    good, fresh = good[: -len(good) // 10], good[-len(good) // 10 :]  # fresh: for what is repaired and kept
+    ntrex = {c: lines_of(data / "ntrex128" / f"{c}.txt.gz") for c in OTHERS + OTHER_SCRIPTS}
+    other = [line for c in OTHERS for line in ntrex[c] if len(line) > 30 and c != code]
+    scripts = [line for c in OTHER_SCRIPTS for line in ntrex[c] if len(line) > 20]
+    menu = [fresh.pop() for _ in range(18)]
+    makers: dict[str, Callable[[str], str | None]] = {
+        "language": lambda line: chance.choice(other),
+        "script": lambda line: chance.choice(scripts),
+        "html": lambda line: f'<p class="text">{line}</p>' if chance.random() < 0.5 else f"<b>{line}<br/>",
+        "digits": lambda line: " ".join(str(chance.randrange(10**5)) for _ in range(8)),
+        "symbols": lambda line: " ".join(chance.choices([*"★►|=©™", line.split()[0]], k=9)),
+        "short": lambda line: chance.choice(["a", "x", "»", "–", "A"]),
+        "long": lambda line: ", ".join(chance.sample(good, 14)).replace(".", ""),
+        "long-word": lambda line: "".join(chance.choices(string.ascii_letters, k=90)) + " " + line,
+        "repeated-characters": lambda line: line.replace("a", "a" * 20, 1),
+        "repeated-words": lambda line: " ".join(line.split()[:2] * 12),
+        "mojibake": lambda line: _broken(line),
+        "entities": lambda line: line.replace(" ", "&nbsp;", 2).replace("a", "&#97;"),
+        "control": lambda line: line[:9] + "\x00\x07" + line[9:],
+        "near-duplicate": lambda line: _nearly(line, chance),
+    }
+    repeated = good[:200]
+    for number, line in enumerate(good):
+        yield "", line, line
+        if number % 12 == 3:
+            label = list(makers)[number // 12 % len(makers)]
+            source = fresh.pop() if label in REPAIRED else chance.choice(good[: max(1, number)])
+            made = makers[label](source)
+            if made:
+                yield label, made, source if label in REPAIRED else made
+        if number > 400 and number % 31 == 0:
+            again = chance.choice(repeated)
+            yield "duplicate", again, again
+        if number % 9 == 0:
+            line = chance.choice(menu)
+            yield "boilerplate", line, line
+
+
+def distinct(lines: list[str], code: str) -> list[str]:
+    """Lines of which no sentence came before, nor a line with a third of its runs of five characters."""
+    split = splitter("auto", code)
+    seen: set[str] = set()
+    holders: dict[str, list[int]] = defaultdict(list)
+    kept = []
+    for line in lines:
+        sentences = {line[start:end] for start, end in split(line)}
+        runs = {line[place : place + 5] for place in range(len(line) - 4)}
+        shared = Counter(holder for run in runs for holder in holders[run])
+        if sentences & seen or any(count > len(runs) / 3 for count in shared.values()):
+            continue
+        for run in runs:
+            if len(holders[run]) < 1000:
+                holders[run].append(len(kept))
+        seen |= sentences
+        kept.append(line)
+    return kept
+
+
+def _broken(line: str) -> str | None:
+    """UTF-8 that was read as Windows-1252, where that is something else and can be."""
+    if sum(letter > "\x7f" for letter in line) < 2:
+        return None
+    return line.encode().decode("windows-1252", "ignore") if b"\x9d" not in line.encode() else None
+
+
+def _nearly(line: str, chance: random.Random) -> str | None:
+    """One word less, of a line of many."""
+    words = line.split()
+    if len(words) < 16:
+        return None
+    del words[chance.randrange(4, len(words) - 2)]
+    return " ".join(words)
+
+
+def dirty(data: Path, code: str) -> None:
+    """Precision and recall of every reason, on text whose defects are known."""
+    chance = random.Random(7)
+    rows = list(dirty_lines(data, code, chance))
+    by_line = {}
+    with tempfile.TemporaryDirectory() as folder:
+        text, out, rejects = (Path(folder) / name for name in ("in.txt", "out.txt", "rejects.tsv"))
+        with text.open("w", encoding="utf-8", newline="\n") as file:
+            number = 1
+            for start in range(0, len(rows), 10):  # a document of ten lines, and a blank one
+                document = rows[start : start + 10]
+                for place, (label, line, right) in enumerate(document):
+                    by_line[str(number), place] = (label, right)
+                    file.write(f"{line}\n")
+                file.write("\n")
+                number += len(document) + 1
+        command = ["split", str(text), "--lang", code, "-o", str(out), "--document", "blank"]
+        _mexma([*command, "--workers", "1", "--rejects", str(rejects), "--on", "near-duplicate"])
+        found = _outcomes(text, out, rejects)
+    _print_outcomes(by_line, found)
+    _print_similar(found)
+
+
+def _print_similar(found: dict[tuple[str, int], list[tuple[str, str]]]) -> None:
+    """How many near-duplicates have 0.7 or more of their runs in common with another sentence."""
+    kept = [_runs(text) for rows in found.values() for reason, text in rows if not reason]
+    near = [_runs(text) for rows in found.values() for reason, text in rows if reason == "near-duplicate"]
+    similar = sum(
+        any(len(runs & other) >= 0.7 * len(runs | other) for other in kept + near if other is not runs)
+        for runs in near
+    )
+    print(f"sentences dropped as near-duplicate: {len(near)}, with a similarity of 0.7 or more: {similar}")
+
+
+def _runs(text: str) -> set[str]:
+    return {text.casefold()[place : place + 5] for place in range(len(text) - 4)}
+
+
+def _mexma(arguments: list[str]) -> None:
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-m", "mexma_cli", "-q", *arguments], env=environment, text=True,
+                          stderr=subprocess.PIPE, check=False)  # fmt: skip
+    if done.returncode:
+        sys.exit(done.stderr)
+
+
+def _outcomes(text: Path, out: Path, rejects: Path) -> dict[tuple[str, int], list[tuple[str, str]]]:
+    """(document, line in it) -> (reason or "", text) of each sentence there."""
+    from mexma_cli.text.repair import repair
+
+    counts: Counter[str] = Counter()
+    starts: dict[str, list[int]] = {}
+    number = 1
+    for block in text.read_text(encoding="utf-8").split("\n\n"):
+        lines = repair([block.rstrip("\n")], counts)[0].split("\n")
+        ends = [0]
+        for line in lines:
+            ends.append(ends[-1] + len(line) + 1)
+        starts[str(number)] = ends
+        number += len(lines) + 1
+    found: dict[tuple[str, int], list[tuple[str, str]]] = defaultdict(list)
+    places = out.with_name("out.docs").read_text(encoding="utf-8").splitlines()
+    kept = zip(places, out.read_text(encoding="utf-8").splitlines(), strict=True)
+    table = [("", *place.split("\t")[:2], sentence) for place, sentence in kept]
+    for row in rejects.read_text(encoding="utf-8").splitlines():
+        reason, name, start, _, sentence = row.split("\t")
+        table.append((reason, name, start, sentence))
+    for reason, name, start, sentence in table:
+        line = sum(int(start) >= end for end in starts[name][1:])
+        found[name, line].append((reason, sentence))
+    return found
+
+
+def _print_outcomes(
+    planted: dict[tuple[str, int], tuple[str, str]], found: dict[tuple[str, int], list[tuple[str, str]]]
+) -> None:
+    lines = Counter(label for label, _ in planted.values())
+    right: Counter[str] = Counter()
+    dropped: Counter[str] = Counter()
+    wrong: dict[str, Counter[str]] = defaultdict(Counter)
+    for place, (label, _) in planted.items():
+        reasons = {reason for reason, _ in found.get(place, [])} - {""}
+        for reason in reasons:
+            dropped[reason] += 1
+            if reason != label:
+                wrong[reason][label or "good"] += 1
+        right[label] += label in reasons
+    print("| reason | planted lines | dropped lines | precision % | recall % | what else had this reason |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for label in sorted((set(lines) | set(dropped)) - {"", *REPAIRED}):
+        precision = f"{100 * right[label] / dropped[label]:.1f}" if dropped[label] else "-"
+        recall = f"{100 * right[label] / lines[label]:.1f}" if lines[label] else "-"
+        rest = ", ".join(f"{count} {name}" for name, count in wrong[label].most_common(3))
+        print(f"| {label} | {lines[label]} | {dropped[label]} | {precision} | {recall} | {rest} |")
+    print("\n| repaired | planted lines | as they were before % |\n| --- | --- | --- |")
+    for label in REPAIRED:
+        same = sum(
+            "".join("".join(s.split()) for _, s in found.get(place, [])) == "".join(right_text.split())
+            for place, (name, right_text) in planted.items()
+            if name == label
+        )
+        print(f"| {label} | {lines[label]} | {100 * same / max(1, lines[label]):.1f} |")
+    good = [place for place, (label, _) in planted.items() if not label]
+    lost = sum(any(reason for reason, _ in found.get(place, [])) for place in good)
+    changed = sum(
+        "".join("".join(s.split()) for _, s in found.get(place, [])) != "".join(planted[place][1].split())
+        for place in good
+    )
+    print(f"\ngood lines: {len(good)}, dropped in whole or part {100 * lost / len(good):.2f} %, ", end="")
+    print(f"changed {100 * changed / len(good):.2f} %")
+
+
+# Speed
+
+
+def speed(data: Path, code: str, megabytes: int, workers: list[int]) -> None:
+    """Throughput and memory on text that is made larger by changing words, so that few lines are equal."""
+    chance = random.Random(3)
+    good = [s for s in lines_of(data / "ntrex128" / f"{code}.txt.gz") if s.strip()]
+    good += [s for s in lines_of(data / "bible" / f"{code}.txt.gz") if s.strip()]
+    words = sorted({word for line in good for word in line.split() if word.isalpha()})
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(folder) / "in.txt"
+        size = 0
+        with text.open("w", encoding="utf-8") as file:
+            while size < megabytes * 1e6:
+                sentences = []
+                for line in chance.choices(good, k=8):
+                    changed = line.split()
+                    changed[chance.randrange(len(changed))] = chance.choice(words)
+                    sentences.append(" ".join(changed))
+                size += file.write(" ".join(sentences) + "\n") * 1.04
+        size = text.stat().st_size
+        outputs = set()
+        for count in workers:
+            out = Path(folder) / str(count) / "out.txt"
+            child = subprocess.run([sys.executable, __file__, "child", str(text), code, str(out), str(count)],
+                                   stdout=subprocess.PIPE, text=True, check=True)  # fmt: skip
+            used = json.loads(child.stdout.splitlines()[-1])
+            report = json.loads(out.with_name("out.report.json").read_text())["sentences"]
+            outputs.add(tuple(out.with_name(name).read_bytes() for name in ("out.txt", "out.docs")))
+            print(f"{size / 1e6:.0f} MB, {count} processes: {used['cpu']:.0f} s of the processor, ", end="")
+            print(f"{size / 1e6 / used['cpu']:.1f} MB/s a core, {used['wall']:.0f} s in all, ", end="")
+            print(f"first process {used['main']:.0f} MB, a worker {used['worker']:.0f} MB; ", end="")
+            print(f"{report['kept']:,} of {report['read']:,} sentences")
+        print("the same bytes" if len(outputs) == 1 else "OTHER BYTES")
+
+
+def child(text: str, code: str, out: str, workers: str) -> None:
+    """In a process of its own: split, and say what it took."""
+    began = time.monotonic()
+    _mexma_here(["-q", "split", text, "--lang", code, "-o", out, "--workers", workers])
+    own, others = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    cpu = sum(used.ru_utime + used.ru_stime for used in (own, others))
+    print(json.dumps({"cpu": cpu, "wall": time.monotonic() - began, "main": own.ru_maxrss / 1024,
+                      "worker": others.ru_maxrss / 1024}))  # fmt: skip
+
+
+def _mexma_here(arguments: list[str]) -> None:
+    from mexma_cli.main import cli
+
+    cli(arguments, standalone_mode=False)
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["child"]:
+        child(*sys.argv[2:])
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("what", choices=["splitting", "languages", "dirty", "speed"])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--lang", default="fra_Latn", type=languages.resolve)
+    parser.add_argument("--megabytes", type=int, default=400)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1])
+    given = parser.parse_args()
+    if given.what == "splitting":
+        splitting(given.data)
+    elif given.what == "languages":
+        languages_known(given.data)
+    elif given.what == "dirty":
+        dirty(given.data, given.lang)
+    else:
+        speed(given.data, given.lang, given.megabytes, given.workers)
+
+
+if __name__ == "__main__":
+    main()
