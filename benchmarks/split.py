@@ -163,6 +163,8 @@ def dirty_lines(data: Path, code: str, chance: random.Random) -> Iterator[tuple[
         "html": lambda line: f'<p class="text">{line}</p>' if chance.random() < 0.5 else f"<b>{line}<br/>",
         "digits": lambda line: " ".join(str(chance.randrange(10**5)) for _ in range(8)),
         "symbols": lambda line: " ".join(chance.choices([*"★►|=©™", line.split()[0]], k=9)),
+        "letters": lambda line: "(12:30) – [4/5] – " + "; ".join(line.split()[:2]) + " – (:) – (/) – ((-))",
+        "encoding": lambda line: line.replace("a", "\ufffd", 3),
         "short": lambda line: chance.choice(["a", "x", "»", "–", "A"]),
         "long": lambda line: ", ".join(chance.sample(good, 14)).replace(".", ""),
         "long-word": lambda line: "".join(chance.choices(string.ascii_letters, k=90)) + " " + line,
@@ -233,7 +235,7 @@ def dirty(data: Path, code: str) -> None:
     by_line = {}
     with tempfile.TemporaryDirectory() as folder:
         text, out, rejects = (Path(folder) / name for name in ("in.txt", "out.txt", "rejects.tsv"))
-        with text.open("w", encoding="utf-8", newline="\n") as file:
+        with text.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as file:
             number = 1
             for start in range(0, len(rows), 10):  # a document of ten lines, and a blank one
                 document = rows[start : start + 10]
@@ -242,6 +244,11 @@ def dirty(data: Path, code: str) -> None:
                     file.write(f"{line}\n")
                 file.write("\n")
                 number += len(document) + 1
+                if start % 200 == 0:  # and now and then one of another encoding
+                    foreign = f"é{number} {rows[start][1]}".encode("latin-1", "replace")
+                    by_line[str(number), 0] = ("not UTF-8", "")
+                    file.write(foreign.decode("utf-8", "surrogateescape") + "\n\n")
+                    number += 2
         command = ["split", str(text), "--lang", code, "-o", str(out), "--document", "blank"]
         _mexma([*command, "--workers", "1", "--rejects", str(rejects), "--on", "near-duplicate"])
         found = _outcomes(text, out, rejects)
@@ -279,7 +286,7 @@ def _outcomes(text: Path, out: Path, rejects: Path) -> dict[tuple[str, int], lis
     counts: Counter[str] = Counter()
     starts: dict[str, list[int]] = {}
     number = 1
-    for block in text.read_text(encoding="utf-8").split("\n\n"):
+    for block in text.read_text(encoding="utf-8", errors="surrogateescape").split("\n\n"):
         lines = repair([block.rstrip("\n")], counts)[0].split("\n")
         ends = [0]
         for line in lines:
