@@ -64,9 +64,10 @@ def command(
     source TAB target; `-` is stdin. Or it is two files, line n of one the translation of line n of the other.
     Pairs come out as they were read, with their scores and ids, in their order and, on stdout, their format.
 
-    With --source-lang and --target-lang, sentences in another script or language are dropped. Where
-    duplicates are looked for, nothing comes out before all pairs were read; they wait on disk, so that
-    memory does not grow. --off duplicate lets pairs through on the way.
+    With --source-lang and --target-lang, sentences in another script or language are dropped, and `ratio`
+    allows Chinese and Japanese twice its limit. Where duplicates are looked for, nothing comes out before all
+    pairs were read; they wait on disk, so that memory does not grow. --off duplicate lets pairs through on
+    the way.
 
     \b
     Examples:

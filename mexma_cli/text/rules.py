@@ -88,7 +88,7 @@ RULES = {
         Rule("repeated-words", "different words are less than {} of ten words or more", limit=0.25),
         Rule(
             "ratio",
-            "one side is more than {} times as long (Chinese or Japanese: twice that)",
+            "one side is more than {} times as long as the other",
             of="pair",
             limit=3,
         ),

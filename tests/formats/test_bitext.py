@@ -318,3 +318,20 @@ def test_files_of_bytes_have_scores_too(tmp_path: Path) -> None:
 def test_scores_that_are_missing_on_the_way_are_told() -> None:
     with pytest.raises(MexmaError, match="f, line 2: no score, expected 3"):
         list(Tsv().read_pairs(iter(["1.0\ta\tb", "x\ta\tb"]), "f"))
+
+
+def test_columns_of_other_programs_in_parquet(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow.parquet import write_table
+
+    table = {"source": ["a", None], "target": ["b", "c"], "score": ["high", "low"], "more": [1, 2]}
+    write_table(pyarrow.table(table), tmp_path / "a")
+    assert [pair for _, pair in read_bitext(tmp_path / "a", "f").pairs] == [
+        PlainPair("a", "b"),
+        PlainPair("", "c"),
+    ]
+    write_table(pyarrow.table({"en": ["a"]}), tmp_path / "b")
+    (tmp_path / "c").write_bytes((tmp_path / "a").read_bytes()[:200])
+    for name, message in (("b", "f has no columns source and target"), ("c", "f is damaged: Parquet")):
+        with pytest.raises(MexmaError, match=message):
+            list(read_bitext(tmp_path / name, "f").pairs)
