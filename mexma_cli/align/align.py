@@ -73,6 +73,7 @@ def align(source: Side, target: Side, settings: AlignSettings = AlignSettings())
     """
     x, y = _Document.of(source), _Document.of(target)
     search = _Search(x, y, _band(x, y), settings.max_size)
+    search.measure_aligned()
     steps = search.steps_between()
     steps = steps[search.in_doubt(steps, _in_parts(steps, lambda part: _cosines((x, y), part)))]
     runs = source.runs, target.runs
@@ -153,8 +154,7 @@ class _Search:
 
     def __init__(self, x: _Document, y: _Document, band: Band, max_size: int) -> None:
         self.band, self.max_size = band, max_size
-        ratio = np.sqrt(y.ends[-1] / x.ends[-1]) if x.ends[-1] and y.ends[-1] else 1.0
-        self.ends = x.ends * ratio, y.ends / ratio
+        self.ends = x.ends, y.ends
         cells = int(band[2][-1] + band[1][-1] - band[0][-1] + 1)
         self.norms = x.norms(max_size), y.norms(max_size)
         self.product = np.zeros(cells, np.float32)
@@ -162,7 +162,19 @@ class _Search:
         in_slices(len(x), lambda a, b: products(x.sums, y.sums, band, (a, b), self.product), work)
         self.before = np.empty(cells)
         self.steps = np.empty((cells, 2), np.uint8)
-        best_path(self.product, self.norms, self.ends, band, 0, self.before, self.steps)
+        self._measure(x.ends[-1], y.ends[-1])
+
+    def _measure(self, x_characters: float, y_characters: float) -> None:
+        """Find the best paths, with lengths made comparable: as those of two texts of so many characters."""
+        ratio = np.sqrt(y_characters / x_characters) if x_characters and y_characters else 1.0
+        self.ends = self.ends[0] * ratio, self.ends[1] / ratio
+        best_path(self.product, self.norms, self.ends, self.band, 0, self.before, self.steps)
+
+    def measure_aligned(self) -> None:
+        """Find the paths anew, with the ratio of the lengths of what is aligned."""
+        path = self.path()
+        spans = np.stack([np.diff(end[path[:, side]]) for side, end in enumerate(self.ends)])
+        self._measure(*spans[:, (np.diff(path, axis=0) > 0).all(axis=1)].sum(axis=1).tolist())
 
     def path(self) -> np.ndarray:
         """The cells of the best path, int64 [P, 2], row and column."""

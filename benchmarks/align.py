@@ -1,0 +1,338 @@
+"""How good and how fast the alignment of documents is, beside Vecalign on the same vectors.
+
+    python benchmarks/align.py DATA [--split test] [--vecalign FOLDER] [--langs LIST] [--long N]
+
+(DATA: ntrex128/, bible/ and stories/ below it; align/ with Bleualign's development set is measured too where
+it is there. FOLDER: a built checkout of github.com/thompsonb/vecalign.) Lines of news, Bible chapters and
+children's stories are merged, split, left out and added at random. Prints strict and lax F1 in percent, as
+`mexma eval align` has them; then the processor time from text to alignment, with Vecalign's the time to write
+its overlaps, to embed them with the same encoder and to align; with --long, that and the memory for two
+made-up documents of N sentences.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import gzip
+import itertools
+import re
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mexma_cli import SentenceEncoder
+from mexma_cli.align.align import Side, align
+from mexma_cli.encoder.runs import RunEncoder, run_encoder
+from mexma_cli.evaluation.align import Bead, percent
+
+LANGUAGES = "ces deu ell fin fra heb hun ind ita nld pol por rus spa swe tur ukr"
+VECALIGN_SIZE = 6
+"""Its sentences of both sides in an alignment: of 5, 6 and 8 no other was better on the whole."""
+Beads = list[Bead]
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Document:
+    """Two documents and the alignment that is right."""
+
+    source: list[str]
+    target: list[str]
+    gold: Beads
+
+
+def read(path: Path) -> list[str]:
+    return gzip.open(path, "rt", encoding="utf-8").read().splitlines()
+
+
+def code(folder: Path, language: str) -> Path | None:
+    return next(iter(sorted(folder.glob(f"{language}_*.txt.gz"))), None)
+
+
+def ntrex(data: Path, language: str) -> list[list[Pair]]:
+    """Documents of four news each."""
+    folder = data / "ntrex128"
+    path = code(folder, language)
+    if path is None:
+        return []
+    rows = zip(read(folder / "docids.txt.gz"), read(path), read(folder / "eng_Latn.txt.gz"), strict=True)
+    news = [[(s, t) for _, s, t in group] for _, group in itertools.groupby(rows, key=lambda row: row[0])]
+    return [list(itertools.chain(*news[i : i + 4])) for i in range(0, len(news), 4)]
+
+
+def bible(data: Path, language: str) -> list[list[Pair]]:
+    """Documents of four chapters each."""
+    folder = data / "bible"
+    path = code(folder, language)
+    if path is None:
+        return []
+    verses, parts = ((folder / name).read_text().splitlines() for name in ("vref.txt", "split.txt"))
+    rows = zip(verses, parts, read(path), read(folder / "eng_Latn.txt.gz"), strict=True)
+    held_out = [row for row in rows if row[1] == "dev" and row[2] and row[3]]
+    groups = itertools.groupby(held_out, key=lambda row: row[0].rpartition(":")[0])
+    chapters = [[(s, t) for _, _, s, t in group] for _, group in groups]
+    return [list(itertools.chain(*chapters[i : i + 4])) for i in range(0, len(chapters), 4)]
+
+
+def stories(data: Path, language: str) -> list[list[Pair]]:
+    """Documents of about 100 pages of children's stories, which have some sentences each."""
+    paths = sorted((data / "stories").glob(f"{language}_*-eng.tsv.gz"))
+    found: list[list[Pair]] = []
+    rows = [tuple(line.split("\t")) for path in paths for line in read(path)]
+    for _, group in itertools.groupby(rows, key=lambda row: row[2]):
+        pairs = [(row[0], row[1]) for row in group]
+        if found and len(found[-1]) < 100:
+            found[-1].extend(pairs)
+        else:
+            found.append(pairs)
+    return found[:20]
+
+
+CORPORA: dict[str, Callable[[Path, str], list[list[Pair]]]] = {
+    "ntrex128": ntrex,
+    "bible": bible,
+    "stories": stories,
+}
+
+
+def halves(text: str, rng: np.random.Generator) -> list[str]:
+    """Two parts of a text, cut after a punctuation mark near the middle; or the whole text."""
+    cuts = [found.end() for found in re.finditer(r"[.!?;:,،؛][\"”»']?(?= )|[。！？；，、]", text)]
+    cuts = [cut for cut in cuts if len(text) / 5 < cut < 4 * len(text) / 5]
+    if not cuts:
+        return [text]
+    cut = cuts[rng.integers(len(cuts))]
+    return [text[:cut], text[cut:].strip()]
+
+
+def disarranged(pairs: Sequence[Pair], foreign: Sequence[Pair], rng: np.random.Generator) -> Document:
+    """A document from pairs of lines.
+
+    Of ten alignments about six are of one line with one; the others are of lines that were split on one side,
+    merged with the next, or both, and lines that only one side has.
+    """
+    source: list[str] = []
+    target: list[str] = []
+    gold: Beads = []
+
+    def add(one: list[str], other: list[str]) -> None:
+        gold.append(
+            (
+                tuple(range(len(source), len(source) + len(one))),
+                tuple(range(len(target), len(target) + len(other))),
+            )
+        )
+        source.extend(one)
+        target.extend(other)
+
+    events = {
+        "same": 0.62,
+        "split": 0.11,
+        "merge 2": 0.11,
+        "merge 3": 0.03,
+        "cross": 0.04,
+        "leave out": 0.06,
+        "add": 0.02,
+        "add many": 0.01,
+    }
+    at = 0
+    while at < len(pairs):
+        event = rng.choice(list(events), p=list(events.values()))
+        swap = bool(rng.integers(2))
+        one, other = pairs[at][swap], pairs[at][not swap]
+        used, left, right = 1, [one], [other]
+        following = pairs[at + 1 : at + 3]
+        if event == "split":
+            right = halves(other, rng)
+        elif event == "merge 2" and following:
+            used, left = 2, [one, following[0][swap]]
+            right = [f"{other} {following[0][not swap]}"]
+        elif event == "merge 3" and len(following) == 2:
+            used, left = 3, [one, *(pair[swap] for pair in following)]
+            right = [" ".join([other, *(pair[not swap] for pair in following)])]
+        elif event == "cross" and following:
+            used, left = 2, [one, following[0][swap]]
+            first, *rest = halves(following[0][not swap], rng)
+            right = [f"{other} {first}", *rest]
+        elif event == "leave out":
+            right = []
+        elif event.startswith("add"):
+            count = 1 if event == "add" else int(rng.integers(3, 16))
+            start = int(rng.integers(max(1, len(foreign) - count)))
+            used, left, right = 0, [], [pair[not swap] for pair in foreign[start : start + count]]
+        at += used
+        beads = [(left, right)] if left and right else [([x], []) for x in left] + [([], [y]) for y in right]
+        for bead in beads:
+            add(*(bead[::-1] if swap else bead))
+    return Document(source, target, gold)
+
+
+def documents(data: Path, corpus: str, language: str, split: str) -> list[Document]:
+    """The documents of a language: the even ones are `dev`, the odd ones `test`."""
+    rng = np.random.default_rng([ord(letter) for letter in corpus + language])
+    texts = [text for text in CORPORA[corpus](data, language) if len(text) > 20]
+    made = [disarranged(text, texts[i - 1], rng) for i, text in enumerate(texts)]
+    return made[split == "test" :: 2]
+
+
+def bleualign(data: Path) -> Document:
+    """Bleualign's development set."""
+    sides = [(data / "align" / f"dev.{side}").read_text("utf-8").splitlines() for side in ("de", "fr")]
+    lines = (data / "align" / "dev.defr").read_text("utf-8").splitlines()
+    beads = [tuple(tuple(ast.literal_eval(field)) for field in line.split(":")[:2]) for line in lines]
+    return Document(*([line.strip() for line in side] for side in sides), beads)
+
+
+def sets(data: Path, languages: Sequence[str], split: str) -> Iterator[tuple[str, str, list[Document]]]:
+    for corpus in CORPORA:
+        for language in languages:
+            if found := documents(data, corpus, language, split):
+                yield corpus, language, found
+    if (data / "align" / "dev.defr").exists():
+        yield "Bleualign dev", "deu-fra", [bleualign(data)]
+
+
+def sides(document: Document, encoder: RunEncoder) -> tuple[Side, Side]:
+    texts = [document.source, document.target]
+    found = encoder.documents(texts, [None, None])
+    source, target = (
+        Side(vectors, np.array([len(line) for line in text]), runs)
+        for text, (vectors, runs) in zip(texts, found, strict=True)
+    )
+    return source, target
+
+
+def ours(source: Side, target: Side) -> Beads:
+    return [(tuple(found.source), tuple(found.target)) for found in align(source, target)]
+
+
+def vecalign(source: np.ndarray, target: np.ndarray) -> Beads:
+    """Vecalign with its defaults on vectors of runs, float32 [VECALIGN_SIZE, n, d], placed by their ends."""
+    from vecalign import dp_utils
+
+    np.random.seed(42)
+    types = dp_utils.make_alignment_types(VECALIGN_SIZE)
+    stack = dp_utils.vecalign(source, target, types, 0.2, VECALIGN_SIZE // 2 + 5, 300, 20000, 100)
+    return [(tuple(one), tuple(other)) for one, other in stack[0]["final_alignments"]]
+
+
+def all_runs(side: Side, pad: np.ndarray) -> np.ndarray:
+    """The vectors that Vecalign takes; `pad`, float32 [d], where no run ends."""
+    out = np.tile(pad, (VECALIGN_SIZE, len(side.vectors), 1))
+    out[0] = side.vectors
+    for size in range(2, min(VECALIGN_SIZE, len(side.vectors)) + 1):
+        starts = np.arange(len(side.vectors) - size + 1)
+        out[size - 1, size - 1 :] = side.runs(starts, np.full(len(starts), size))
+    return out
+
+
+def from_text_by_vecalign(document: Document, encoder: SentenceEncoder) -> None:
+    from vecalign import dp_utils
+
+    both = []
+    for lines in (document.source, document.target):
+        overlaps = sorted(set(dp_utils.yield_overlaps(lines, VECALIGN_SIZE)))
+        known = {line: place for place, line in enumerate(overlaps)}
+        both.append(dp_utils.make_doc_embedding(known, encoder.embed(overlaps), lines, VECALIGN_SIZE))
+    vecalign(*both)
+
+
+def seconds(task: Callable[[], object]) -> float:
+    start = time.process_time()
+    task()
+    return time.process_time() - start
+
+
+def print_speed(made: Sequence[Document], encoder: SentenceEncoder, with_vecalign: bool) -> None:
+    runs = run_encoder(encoder)
+    ours(*sides(made[0], runs))  # compiles
+    spent = seconds(lambda: [ours(*sides(document, runs)) for document in made])
+    lines = sum(len(document.source) + len(document.target) for document in made)
+    print(f"\n{len(made)} documents, {lines:,} lines, from text: {spent:.2f} s of processor time", end="")
+    if with_vecalign:
+        other = seconds(lambda: [from_text_by_vecalign(document, encoder) for document in made])
+        print(f"; Vecalign {other:.2f} s, {other / spent:.1f} times as much", end="")
+    print()
+
+
+def print_long(count: int) -> None:
+    """Random vectors, whose translations have a cosine of 0.7, and gaps of 1 to 50 sentences."""
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((count, 320), np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    lengths = rng.integers(20, 200, count)
+    noise = rng.standard_normal((count, 320), np.float32) / 320**0.5
+
+    def side(own: np.ndarray, rows: np.ndarray) -> Side:
+        own = own / np.linalg.norm(own, axis=1, keepdims=True)
+
+        def runs(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+            sums = np.stack([own[a : a + b].sum(axis=0) for a, b in zip(starts, sizes, strict=True)])
+            return sums / np.linalg.norm(sums, axis=1, keepdims=True)
+
+        return Side(own, lengths[rows], runs)
+
+    def kept() -> np.ndarray:
+        keep = np.ones(count, bool)
+        for start in rng.integers(0, count, count // 500).tolist():
+            keep[start : start + int(rng.integers(1, 51))] = False
+        return np.flatnonzero(keep)
+
+    one, other = kept(), kept()
+    source, target = side(vectors[one], one), side((vectors + noise)[other], other)
+    align(Side(*(part[:50] for part in (source.vectors, source.lengths)), source.runs), target)  # compiles
+    found: list[Beads] = []
+    spent = seconds(lambda: found.append(ours(source, target)))
+    pairs = {(one[a[0]], other[b[0]]) for a, b in found[0] if len(a) == len(b) == 1}
+    true = np.intersect1d(one, other)
+    share = 100 * len({(row, row) for row in true.tolist()} & pairs) / len(true)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(
+        f"{len(one):,} and {len(other):,} sentences: {spent:.1f} s, {share:.2f} % found, peak {peak:.1f} GiB"
+    )
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--split", choices=("dev", "test"), default="test")
+    parser.add_argument("--vecalign", type=Path)
+    parser.add_argument("--langs", default=LANGUAGES, type=lambda text: " ".join(text.split(",")))
+    parser.add_argument("--long", type=int)
+    arguments = parser.parse_args()
+    if arguments.long:
+        print_long(arguments.long)
+        return
+    if arguments.vecalign:
+        sys.path.insert(0, str(arguments.vecalign))
+    encoder = SentenceEncoder.load("mini")
+    runs, pad = run_encoder(encoder), encoder.embed(["PAD"])[0]
+    timed: list[Document] = []
+    print("| text | language | documents | lines | strict F1 | lax F1 | Vecalign strict | lax |")
+    print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for corpus, language, made in sets(arguments.data, arguments.langs.split(), arguments.split):
+        if language in ("deu", "deu-fra"):
+            timed += made
+        gold = {str(number): document.gold for number, document in enumerate(made)}
+        both = [sides(document, runs) for document in made]
+        scores = [percent(gold, {str(number): ours(*own) for number, own in enumerate(both)})]
+        if arguments.vecalign:
+            theirs = ([all_runs(side, pad) for side in own] for own in both)
+            scores.append(percent(gold, {str(number): vecalign(*own) for number, own in enumerate(theirs)}))
+        lines = sum(len(document.source) + len(document.target) for document in made)
+        numbers = [f"{found[name]:.1f}" for found in scores for name in ("strict f1", "lax f1")]
+        print(f"| {corpus} | {language} | {len(made)} | {lines:,} | {' | '.join(numbers)} |", flush=True)
+    print_speed(timed, encoder, arguments.vecalign is not None)
+
+
+if __name__ == "__main__":
+    main()
