@@ -29,7 +29,9 @@ STATES = ("done", "running", "failed", "blocked")
 @click.argument("recipe")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the recipe.")
 @click.option(
-    "--only", metavar="STAGE", help="Do this stage and what it needs: split, embed, knn, tune, mine, align."
+    "--only",
+    metavar="STAGE",
+    help="Do this stage and what it needs: split, embed, knn, tune, mine, align, filter.",
 )
 @click.option(
     "--from",

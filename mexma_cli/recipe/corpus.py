@@ -122,6 +122,21 @@ class CorpusAligning(Section):
     """1-1: only alignments of one sentence on each side."""
 
 
+class CorpusFilter(Section):
+    """Which pairs are dropped by rules, as the options of `mexma filter`."""
+
+    on: tuple[str, ...] = ()
+    """Rules that are turned on, NAME or NAME=LIMIT."""
+    off: tuple[str, ...] = ()
+    """Rules that are turned off."""
+    lid: str = "py3langid"
+    """What tells languages: py3langid or heliport."""
+    lid_model: str | None = None
+    """A fastText model that tells them instead."""
+    rejects: bool = False
+    """Keep what is dropped, with its reason."""
+
+
 class CorpusOutput(Section):
     """The files of sentence pairs."""
 
@@ -184,6 +199,8 @@ class CorpusRecipe(Section):
     align: CorpusAligning | None = None
     """In place of mining: documents of the same id are aligned, their sentences in order. The texts have
     `split`."""
+    filter: CorpusFilter | None = None
+    """Rules for the pairs: `{}` with the usual ones."""
     output: CorpusOutput = Field(default_factory=lambda: CorpusOutput.model_validate({}))
     """How they are written."""
     slurm: SlurmSettings = Field(default_factory=lambda: SlurmSettings.model_validate({}))

@@ -102,6 +102,10 @@ class _Page:
     def pairs(self, pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
         """Pairs of every language pair, and what was dropped by reason."""
         facts = {pair: self._facts(f"{'-'.join(pair)}/pairs") for pair in pairs}
+        for pair, found in facts.items():  # what the filter drops comes after what was dropped before
+            if filtered := self._facts(f"{'-'.join(pair)}/filtered"):
+                dropped = found["dropped"] | {f"rule {why}": n for why, n in filtered["dropped"].items()}
+                facts[pair] = found | {"dropped": dropped, "pairs": filtered["pairs"]}
         reasons = list(dict.fromkeys(why for found in facts.values() for why in found.get("dropped", {})))
         tuned = {pair: self._facts(f"{'-'.join(pair)}/threshold") for pair in pairs}
         header = ["source", "target", "candidates", *(f"dropped: {reason}" for reason in reasons), "pairs"]

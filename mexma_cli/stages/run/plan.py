@@ -21,7 +21,9 @@ from mexma_cli.text.compression import split_ending
 
 _REPEATED = ("duplicate", "boilerplate")  # rules that would make holes in documents that are aligned
 _SENTENCES = ("source_sentences", "target_sentences")
-STAGES = ("split", "embed", "knn", "tune", "mine", "align")
+BITEXT = "bitext"
+"""The folder of results in a run's folder: a folder for each language pair."""
+STAGES = ("split", "embed", "knn", "tune", "mine", "align", "filter")
 """In the order in which a pair goes through them."""
 
 Records = Callable[[str], Record | None]
@@ -132,6 +134,7 @@ def plan(recipe: CorpusRecipe, inputs: dict[str, dict[str, str]], record: Record
     pairs = recipe.language_pairs()
     units: list[Unit] = []
     rows: dict[str, int] = {}
+    filters: list[Unit] = []
     for code in recipe.languages:
         if any(code in pair for pair in pairs):
             cut = _cut(recipe, code, inputs[code])
@@ -144,6 +147,8 @@ def plan(recipe: CorpusRecipe, inputs: dict[str, dict[str, str]], record: Record
             if (known := known_text(code)) in inputs:
                 units.append(_known(recipe, code, inputs[known]))
     for source, target in pairs:
+        if source in rows and target in rows and recipe.filter is not None:
+            filters.append(_filtered(recipe, (source, target)))
         if source not in rows or target not in rows:
             continue
         if recipe.align is not None:
@@ -151,7 +156,7 @@ def plan(recipe: CorpusRecipe, inputs: dict[str, dict[str, str]], record: Record
         else:
             planted = known_text(source) in inputs and known_text(target) in inputs
             units += _pair(recipe, (source, target), (rows[source], rows[target]), planted)
-    return units
+    return units + filters
 
 
 def _sentences(recipe: CorpusRecipe, code: str, files: dict[str, str]) -> Unit:
@@ -230,7 +235,7 @@ def _aligned(recipe: CorpusRecipe, pair: tuple[str, str]) -> Unit:
         stage="align",
         work="align",
         settings={
-            **_written(recipe, pair),
+            **_written(recipe, pair, first=True),
             "align": recipe.align.model_dump(mode="json"),
             "encoder": recipe.encoder.model_dump(mode="json"),
         },
@@ -239,8 +244,27 @@ def _aligned(recipe: CorpusRecipe, pair: tuple[str, str]) -> Unit:
             "target": f"{pair[1]}/store",
             **dict(zip(_SENTENCES, (f"{code}/sentences" for code in pair), strict=True)),
         },
-        output=f"{'-'.join(pair)}/pairs",
+        output=_pairs_folder(recipe, pair),
     )
+
+
+def _filtered(recipe: CorpusRecipe, pair: tuple[str, str]) -> Unit:
+    """The pairs of a language pair that keep all rules."""
+    assert recipe.filter is not None
+    return Unit(
+        name=f"{'-'.join(pair)}/filtered",
+        stage="filter",
+        work="keep",
+        settings=_written(recipe, pair) | {"filter": recipe.filter.model_dump(mode="json")},
+        inputs={"pairs": f"{'-'.join(pair)}/pairs"},
+        output=f"{BITEXT}/{'-'.join(pair)}",
+    )
+
+
+def _pairs_folder(recipe: CorpusRecipe, pair: tuple[str, str]) -> str:
+    """Where pairs that were mined or aligned are: with the results, or where they wait for the filter."""
+    name = "-".join(pair)
+    return f"{BITEXT}/{name}" if recipe.filter is None else f"{name}/pairs"
 
 
 def _known(recipe: CorpusRecipe, code: str, files: dict[str, str]) -> Unit:
@@ -302,15 +326,15 @@ def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], pl
         inputs=of_pair | (known if planted else {}),
         output=f"{name}/threshold.json",
     )
-    how = _how(recipe) | {"with_ids": recipe.output.with_ids}
+    how = _how(recipe) | {"with_ids": recipe.output.with_ids or recipe.filter is not None}
     more = ({"threshold": tuned.name} if auto else {}) | (documents if recipe.mine.within else {})
     mined = Unit(
         name=f"{name}/pairs",
         stage="mine",
         work="mine",
-        settings=_written(recipe, pair) | {"mine": how},
+        settings=_written(recipe, pair, first=True) | {"mine": how},
         inputs=of_pair | more,
-        output=f"{name}/pairs",
+        output=_pairs_folder(recipe, pair),
     )
     return [*units, found, *([tuned] if auto else []), mined]
 
@@ -321,8 +345,14 @@ def _how(recipe: CorpusRecipe) -> dict[str, Any]:
     return found | ({"threshold": None} if recipe.mine.threshold == "auto" else {})
 
 
-def _written(recipe: CorpusRecipe, pair: tuple[str, str]) -> dict[str, Any]:
-    """What the sentence pairs are written to, and how."""
+def _written(recipe: CorpusRecipe, pair: tuple[str, str], first: bool = False) -> dict[str, Any]:
+    """What the sentence pairs are written to, and how.
+
+    Args:
+        first: They were just mined or aligned: if they are to be filtered, with all that is known of them.
+    """
+    if first and recipe.filter is not None:
+        return {"languages": list(pair), "name": "pairs.jsonl.zst", "format": "jsonl", "with_ids": True}
     output, compression = recipe.output, f".{recipe.output.compression}" if recipe.output.compression else ""
     ending = "" if formats()[output.format].two_files else f".{output.format}"
     return {

@@ -12,7 +12,7 @@ from mexma_cli.files import make_parent, only_writer, read_json
 from mexma_cli.recipe import CorpusRecipe
 from mexma_cli.stages.mine.thresholds import FILE, KnownThreshold, write_thresholds
 from mexma_cli.stages.run.page import write_page
-from mexma_cli.stages.run.plan import Records, Selection, check_settings, inputs_of, plan
+from mexma_cli.stages.run.plan import BITEXT, Records, Selection, check_settings, inputs_of, plan
 from mexma_cli.stages.run.scheduler import STATUS, Executor, Progress, Scheduler
 from mexma_cli.stages.run.units import RunFolder, Unit
 from mexma_cli.text.writing import write_chunks
@@ -92,4 +92,4 @@ def status_of(recipe: CorpusRecipe) -> dict[str, Any]:
 
 def outputs(recipe: CorpusRecipe, units: Iterable[Unit]) -> list[Path]:
     """The folders of the sentence pairs that a run made."""
-    return [Path(recipe.run) / unit.output for unit in units if unit.work in ("mine", "align")]
+    return [Path(recipe.run) / unit.output for unit in units if unit.output.startswith(f"{BITEXT}/")]

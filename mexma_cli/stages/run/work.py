@@ -322,6 +322,28 @@ def align(task: Task) -> dict[str, Any]:
     }
 
 
+@_work
+def keep(task: Task) -> dict[str, Any]:
+    """The pairs that keep all rules, in the folder of a language pair; a file for the others, if wanted."""
+    from mexma_cli.stages.filter.filter import FilterJob, FilterSettings, filter_files
+    from mexma_cli.text.rules import chosen_limits
+
+    how, settings = task.settings["filter"], task.settings
+    (pairs,) = task.input("pairs").iterdir()
+    task.output.mkdir()
+    model = Path(how["lid_model"]) if how["lid_model"] else None
+    job = FilterJob(
+        (pairs,),
+        (settings["languages"][0], settings["languages"][1]),
+        FilterSettings(chosen_limits(how["on"], how["off"]), (), how["lid"], model),
+        task.output / settings["name"],
+        settings["format"],
+        task.output / "rejects.tsv.zst" if how["rejects"] else None,
+    )
+    found, changed = filter_files(job)
+    return {"read": found.read, "pairs": found.kept, "dropped": found.dropped, "changed_sentences": changed}
+
+
 @lru_cache(maxsize=1)
 def _encoder(**choice: Any) -> SentenceEncoder:
     """The encoder that this process embeds with; it is kept for the next unit."""

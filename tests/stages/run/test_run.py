@@ -66,7 +66,7 @@ def test_each_pair_is_what_mine_finds_in_the_whole_stores(finished: CorpusRecipe
     for pair in PAIRS:
         source, target = (folder / code / f"{code}.emb" for code in pair.split("-"))
         ok(run("mine", source, target, "-o", tmp_path / "pairs.tsv"))
-        found = (folder / pair / "pairs" / f"{pair}.tsv").read_bytes()
+        found = (folder / "bitext" / pair / f"{pair}.tsv").read_bytes()
         assert found == (tmp_path / "pairs.tsv").read_bytes() != b""
 
 
@@ -82,7 +82,10 @@ def test_the_same_bytes_in_any_order_of_units(
 def test_the_same_pairs_in_other_units(finished: CorpusRecipe, tmp_path: Path, tiny_encoder: Path) -> None:
     recipe = corpus(tmp_path, tiny_encoder, units={"lines": 100, "tile": 9})
     done(recipe)
-    pairs = [{name: held for name, held in files(r).items() if "/pairs/" in name} for r in (recipe, finished)]
+    pairs = [
+        {name: held for name, held in files(one).items() if name.startswith("bitext/")}
+        for one in (recipe, finished)
+    ]
     assert pairs[0] == pairs[1] and len(pairs[0]) == len(PAIRS)
 
 
@@ -100,7 +103,7 @@ def test_only_what_is_not_up_to_date_is_done(copy: CorpusRecipe, tiny_encoder: P
     fresh = corpus(root, tiny_encoder, mine={"threshold": 1.01}, run=str(root / "fresh"))
     text.write_text(text.read_text().replace(" 3deu", " 3 deu"))
     done(fresh)
-    assert files(fresh)["fra_Latn-eng_Latn/pairs/fra_Latn-eng_Latn.tsv"]
+    assert files(fresh)["bitext/fra_Latn-eng_Latn/fra_Latn-eng_Latn.tsv"]
 
 
 def test_a_worker_that_dies_is_replaced_and_a_unit_that_kills_them_is_given_up(
@@ -132,7 +135,7 @@ def test_what_fails_in_one_language_does_not_stop_the_others(tmp_path: Path, tin
     (tmp_path / "deu.txt").write_bytes(good + "caf\xe9\n".encode("latin-1"))
     with pytest.raises(MexmaError, match=r"deu_Latn/text: .*deu\.txt, line 25, byte 4: not UTF-8"):
         done(recipe)
-    assert [pair for pair in PAIRS if (tmp_path / "run" / pair / "pairs").exists()] == ["fra_Latn-eng_Latn"]
+    assert [pair for pair in PAIRS if (tmp_path / "run/bitext" / pair).exists()] == ["fra_Latn-eng_Latn"]
     (tmp_path / "deu.txt").write_bytes(good)
     assert not [name for name in done(recipe)[1].did if name.startswith("fra_Latn-eng_Latn")]
 
@@ -162,7 +165,7 @@ def test_some_of_it(copy: CorpusRecipe, tmp_path: Path, tiny_encoder: Path) -> N
 
 def test_the_page_says_what_came_out_and_what_was_left_out(finished: CorpusRecipe) -> None:
     page = (Path(finished.run) / "report.html").read_text()
-    lines = (Path(finished.run) / "fra_Latn-eng_Latn/pairs/fra_Latn-eng_Latn.tsv").read_text().splitlines()
+    lines = (Path(finished.run) / "bitext/fra_Latn-eng_Latn/fra_Latn-eng_Latn.tsv").read_text().splitlines()
     best = html.escape(lines[0].split("\t")[1])
     assert f"<td>{best}</td>" in page and f"<td class=n>{len(lines)}</td>" in page
     assert finished.run not in page
@@ -178,7 +181,7 @@ def test_a_damaged_output_is_named(copy: CorpusRecipe) -> None:
         done(copy)
     tile.unlink()
     done(copy)
-    assert (Path(copy.run) / "fra_Latn-eng_Latn/pairs/fra_Latn-eng_Latn.tsv").is_file()
+    assert (Path(copy.run) / "bitext/fra_Latn-eng_Latn/fra_Latn-eng_Latn.tsv").is_file()
 
 
 def test_lines_are_those_of_all_files_in_order(tmp_path: Path, tiny_encoder: Path) -> None:
@@ -223,7 +226,7 @@ def test_thresholds_are_found_for_each_pair_and_kept(tmp_path: Path) -> None:
     (found,) = read_thresholds(folder / "thresholds.json")
     assert (found.source, found.target, found.planted) == ("spa_Latn", "eng_Latn", len(planted))
     true = {tuple(pair) for pair in gold}
-    rows = [line.split("\t") for line in next((folder / "spa_Latn-eng_Latn/pairs").iterdir()).open()]
+    rows = [line.split("\t") for line in next((folder / "bitext/spa_Latn-eng_Latn").iterdir()).open()]
     assert all(float(row[0]) > found.threshold for row in rows)
     right = sum((row[1], row[2].rstrip("\n")) in true for row in rows) / len(rows)
     assert found.precision_interval[0] <= right <= found.precision_interval[1]
@@ -248,7 +251,7 @@ def test_documents_are_split_and_aligned_or_mined_within(tmp_path: Path) -> None
     recipe = CorpusRecipe.model_validate(raw)
     assert [unit.stage for unit in done(recipe)[0].units.values()].count("align") == 1
     folder = tmp_path / "run"
-    pairs = folder / "fra_Latn-eng_Latn/pairs/fra_Latn-eng_Latn.tsv"
+    pairs = folder / "bitext/fra_Latn-eng_Latn/fra_Latn-eng_Latn.tsv"
     aligned = [line.split("\t") for line in pairs.read_text().splitlines()]
     assert aligned[0][1].startswith("La parole de l'Éternel") and aligned[0][2].startswith("Now the LORD")
     assert len(aligned) > 40 and all(row[3] == row[4] for row in aligned)
@@ -261,6 +264,21 @@ def test_documents_are_split_and_aligned_or_mined_within(tmp_path: Path) -> None
     assert "fra_Latn/store" not in did and "fra_Latn-eng_Latn/pairs" in did
     mined = {tuple(line.split("\t")[1:3]) for line in pairs.read_text().splitlines()}
     assert len(mined & {tuple(row[1:3]) for row in aligned}) > 10
+
+
+def test_pairs_are_filtered_by_rules_into_any_format(copy: CorpusRecipe, tiny_encoder: Path) -> None:
+    root, pair = Path(copy.root), "fra_Latn-eng_Latn"
+    how = {"off": ["all"], "on": ["long=45"], "rejects": True}
+    recipe = corpus(root, tiny_encoder, filter=how, output={"format": "moses", "compression": "gz"})
+    did = done(recipe)[1].did
+    assert sorted(did) == sorted(f"{name}/{what}" for name in PAIRS for what in ("pairs", "filtered"))
+    folder = root / "run/bitext" / pair
+    sides = [list(read_lines(folder / f"{pair}.{end}.gz")) for end in ("fra", "eng")]
+    rejects = list(read_lines(folder / "rejects.tsv.zst"))
+    assert len(sides[0]) == len(sides[1]) > 0 and all(len(line) <= 45 for side in sides for line in side)
+    assert rejects and all(line.startswith("long\t") for line in rejects)
+    page = (root / "run/report.html").read_text()
+    assert "dropped: rule long" in page and f"<td class=n>{len(rejects)}</td>" in page
 
 
 def test_documents_are_wanted_where_they_are_not(tmp_path: Path, tiny_encoder: Path) -> None:
