@@ -207,7 +207,7 @@ TSV = {"name": "t", "format": "tsv", "path": "{lang}-eng.tsv.gz", "languages": [
             r"deu-eng\.tsv\.gz: no such file \(corpus 't', deu\)",
         ),
         (
-            {"corpora": [TSV | {"languages": ["fra", "frx"], "path": "fra-eng.tsv.gz"}]},
+            {"corpora": [TSV | {"languages": ["fra", "deu"], "path": "fra-eng.tsv.gz"}]},
             "no {lang} in its path",
         ),
         ({"corpora": [TSV | {"languages": ["fra_Ltn"]}]}, "unknown language code 'fra_Ltn'"),
