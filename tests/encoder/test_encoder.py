@@ -99,9 +99,13 @@ def test_saved_and_loaded_is_the_same_to_the_bit(
 
 def test_saving_over_an_older_folder_replaces_all_of_it(encoder: SentenceEncoder, tmp_path: Path) -> None:
     encoder.save(tmp_path / "saved")
-    (tmp_path / "saved" / "stale.bin").write_bytes(b"x")
+    (tmp_path / "saved" / "tokenizer.json").write_bytes(b"x")
     encoder.save(tmp_path / "saved")
-    assert not (tmp_path / "saved" / "stale.bin").exists()
+    assert (tmp_path / "saved" / "tokenizer.json").stat().st_size > 1
+    (tmp_path / "saved" / "thesis.bin").write_bytes(b"x")
+    with pytest.raises(MexmaError, match="also holds thesis"):
+        encoder.save(tmp_path / "saved")
+    assert (tmp_path / "saved" / "thesis.bin").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["saved"]
 
 
