@@ -62,7 +62,7 @@ class LanguageText(Section):
     """The text in one language."""
 
     input: tuple[str, ...] = Field(min_length=1)
-    """Files, folders or globs, from `root`: of one sentence a line or, with `split`, of documents."""
+    """Files, folders, globs or URLs, from `root`: of one sentence a line or, with `split`, of documents."""
     split: Splitting | None = None
     """The input is documents, which are split into sentences: `{}` with the usual rules."""
     known: str | None = None
@@ -146,6 +146,8 @@ class CorpusOutput(Section):
     """gz, bz2, xz, zst, or none."""
     with_ids: bool = False
     """Lines in both texts, ranks, cosines and neighbourhoods, where the format has a place for them."""
+    to: str | None = None
+    """A URL (s3://, gs://, ...) to which pairs, report and thresholds are copied when all is done."""
 
 
 class SlurmSettings(Section):
@@ -184,7 +186,7 @@ class CorpusRecipe(Section):
     run: str
     """Folder for all that the run makes."""
     root: str = "."
-    """Paths of inputs are taken from this folder."""
+    """Paths of inputs are taken from this folder; it may be a URL."""
     encoder: CorpusEncoder = Field(default_factory=lambda: CorpusEncoder.model_validate({}))
     """What embeds the texts."""
     languages: dict[Code, LanguageText] = Field(min_length=1)

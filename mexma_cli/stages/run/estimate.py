@@ -14,6 +14,7 @@ from mexma_cli.recipe import CorpusRecipe
 from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder
 from mexma_cli.stages.knn.search import resident
 from mexma_cli.stages.run.plan import Selection, check_settings, inputs_of, plan
+from mexma_cli.stages.run.remote import with_copies
 from mexma_cli.stages.run.units import Record, RunFolder, Unit
 from mexma_cli.text.lines import estimate_lines, read_lines
 
@@ -46,7 +47,7 @@ def estimate(recipe: CorpusRecipe, chosen: Selection, jobs: int) -> dict[str, An
         MexmaError: As the run would.
     """
     check_settings(recipe)
-    recipe = chosen.narrowed(recipe)
+    recipe = with_copies(chosen.narrowed(recipe))
     inputs = inputs_of(recipe)
     texts = {code: _measured(recipe, code, list(map(Path, inputs[code]))) for code in recipe.languages}
     folder = RunFolder(Path(recipe.run))

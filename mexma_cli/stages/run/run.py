@@ -11,8 +11,9 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import make_parent, only_writer, read_json
 from mexma_cli.recipe import CorpusRecipe
 from mexma_cli.stages.mine.thresholds import FILE, KnownThreshold, write_thresholds
-from mexma_cli.stages.run.page import write_page
+from mexma_cli.stages.run.page import PAGE, write_page
 from mexma_cli.stages.run.plan import BITEXT, Records, Selection, check_settings, inputs_of, plan
+from mexma_cli.stages.run.remote import send, with_copies
 from mexma_cli.stages.run.scheduler import STATUS, Executor, Progress, Scheduler
 from mexma_cli.stages.run.units import RunFolder, Unit
 from mexma_cli.text.writing import write_chunks
@@ -38,11 +39,11 @@ def run_corpus(
 
     Raises:
         MexmaError: An input is missing, another process runs the same recipe, or units failed; the message
-            names the first of them.
+            names the first of them. Or the results cannot be copied to `output.to`.
     """
     check_settings(recipe)
     chosen = chosen or Selection()
-    wanted = chosen.narrowed(recipe)
+    wanted = with_copies(chosen.narrowed(recipe))
     inputs = inputs_of(wanted)
     folder = RunFolder(Path(recipe.run))
     make_parent(folder.path / RECIPE)
@@ -66,7 +67,17 @@ def run_corpus(
         raise MexmaError(
             f"{name}{more}: {why}", "what is done is kept; mend it, and the same command does the rest"
         )
+    if recipe.output.to is not None:
+        send(_results(recipe, progress), recipe.output.to)
     return progress
+
+
+def _results(recipe: CorpusRecipe, progress: Progress) -> dict[str, Path]:
+    """What a run is done for, by its path in the run's folder."""
+    run = Path(recipe.run)
+    files = [file for folder in outputs(recipe, progress.units.values()) for file in sorted(folder.iterdir())]
+    files += [path for name in (PAGE, FILE) if (path := run / name).is_file()]
+    return {path.relative_to(run).as_posix(): path for path in files}
 
 
 def _keep_thresholds(folder: RunFolder, progress: Progress) -> None:
