@@ -46,8 +46,15 @@ class AlignSettings:
 
 @dataclass(frozen=True)
 class Alignment:
-    """Sentences that are translations of each other. An empty range on one side: nothing of the other
-    document is the translation of this sentence; its score is 0."""
+    """Sentences that are translations of each other.
+
+    An empty range on one side: nothing of the other document is the translation of this sentence.
+
+    Attributes:
+        score: Their cosine without the documents' mean vectors: 0 is "no nearer than any two sentences of
+            these documents", 1 the most. A cosine above a background, as the margin `distance` is. 0 for a
+            sentence that is left alone.
+    """
 
     source: range
     target: range

@@ -15,8 +15,8 @@ from mexma_cli.knn.kernels import dot
 from mexma_cli.numerics.compiling import compiled, inlined
 
 COSINE = 1.5
-LENGTHS = 0.84
-ALIGNED = 0.72
+LENGTHS = 0.95
+ALIGNED = 1.0
 """Weights in the value of an alignment, and what it is worth to align at all; fitted, see docs/align.md."""
 
 
