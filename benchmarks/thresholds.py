@@ -24,7 +24,8 @@ from mexma_cli import SentenceEncoder, knn
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.estimate import FEWEST, EstimatedCut, LabelledModel, pairs_to_label, without_pairs
 from mexma_cli.mining.match import match
-from mexma_cli.stages.tune.estimate import Planted, Rounds, estimate
+from mexma_cli.stages.tune.estimate import Rounds, estimate
+from mexma_cli.stages.tune.planted import Planted
 
 LANGUAGES = ("ces_Latn", "deu_Latn", "fin_Latn", "fra_Latn", "rus_Cyrl", "spa_Latn", "tur_Latn")
 SHARES = (0.04, 0.12, 0.35, 0.75)

@@ -42,7 +42,7 @@ from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
     from mexma_cli.mining.estimate import PrecisionModel
-    from mexma_cli.stages.tune.estimate import Planted
+    from mexma_cli.stages.tune.planted import Planted
     from mexma_cli.stages.tune.tune import Tuned
 
 log = logging.getLogger(__name__)

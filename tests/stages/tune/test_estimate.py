@@ -12,14 +12,8 @@ from mexma_cli.mining.estimate import without_pairs
 from mexma_cli.mining.match import match
 from mexma_cli.stages.mine.documents import read_documents
 from mexma_cli.stages.mine.mine import MineSettings, mine
-from mexma_cli.stages.tune.estimate import (
-    Comparison,
-    Planted,
-    _Chained,
-    estimate,
-    mine_twice,
-    mine_twice_with,
-)
+from mexma_cli.stages.tune.estimate import estimate, mine_twice, mine_twice_with
+from mexma_cli.stages.tune.planted import Chained, Comparison, Planted
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from tests.stores import make_store
 
@@ -202,7 +196,7 @@ def test_chained_sources_read_as_one(tmp_path: Path) -> None:
     rows = np.arange(10, dtype=np.float32)[:, None] + np.zeros((1, 3), np.float32)
     first = make_store(tmp_path / "a.emb", list("abcdef"), rows[:6])
     second = make_store(tmp_path / "b.emb", list("ghij"), rows[6:])
-    chained = _Chained(first, second)
+    chained = Chained(first, second)
     assert (chained.rows, chained.dim) == (10, 3)
     for start in range(11):
         for stop in range(start, 11):
