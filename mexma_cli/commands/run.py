@@ -58,6 +58,17 @@ STATES = ("done", "running", "failed", "blocked")
     help="local: units that are done at the same time, by a process each; they share the threads.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what is to be done and what it takes, and do nothing.")
+@click.option(
+    "--assume",
+    metavar="LANG=LINES,...",
+    help="With --dry-run: as if these languages had so many lines, such as fra=1e9; their texts are samples.",
+)
+@click.option(
+    "--calibrate",
+    is_flag=True,
+    help="With --dry-run: run a little of the texts, measure what all stages cost, and keep that in the "
+    "run's folder.",
+)
 @click.option("--status", is_flag=True, help="Say how far the run is, and do nothing.")
 @click.option("--json", "as_json", is_flag=True, help="With --status or --dry-run: as JSON.")
 def command(
@@ -69,6 +80,8 @@ def command(
     executor: str,
     jobs: int,
     dry_run: bool,
+    assume: str | None,
+    calibrate: bool,
     status: bool,
     as_json: bool,
 ) -> None:
@@ -91,6 +104,8 @@ def command(
 
     if as_json and not (status or dry_run):
         raise click.UsageError("--json goes with --status or --dry-run.")
+    if (assume or calibrate) and not dry_run:
+        raise click.UsageError("--assume and --calibrate go with --dry-run.")
     found = load_corpus(recipe, overrides)
     if status:
         _print(status_of(found), as_json)
@@ -99,7 +114,7 @@ def command(
     if dry_run:
         from mexma_cli.stages.run.estimate import estimate
 
-        _print_estimate(estimate(found, chosen, jobs), as_json)
+        _print_estimate(estimate(found, chosen, jobs, _lines(assume), calibrate), as_json)
         return
 
     started = time.monotonic()
@@ -139,6 +154,21 @@ def _pairs(typed: str | None) -> tuple[tuple[str, str], ...]:
             raise click.UsageError(f"--pairs {pair}: name the languages as fra-eng.")
         found.append((resolve(source), resolve(target)))
     return tuple(found)
+
+
+def _lines(typed: str | None) -> dict[str, int]:
+    from mexma_cli.languages import resolve
+
+    found = {}
+    for one in typed.split(",") if typed else ():
+        code, _, lines = one.strip().partition("=")
+        try:
+            found[resolve(code)] = int(float(lines))
+        except (ValueError, OverflowError):
+            raise click.UsageError(f"--assume {one}: say how many lines, as in fra=1e9.") from None
+        if found[resolve(code)] < 1:
+            raise click.UsageError(f"--assume {one}: at least one line.")
+    return found
 
 
 def _bars(stack: ExitStack) -> Any:
@@ -185,3 +215,18 @@ def _print_estimate(found: dict[str, Any], as_json: bool) -> None:
         click.echo(f"{stage:<24} {counted(units['all'], 'unit')}{done}{took}")
     click.echo(f"{'disk':<24} at most {size(found['disk'])}")
     click.echo(f"{'memory':<24} about {size(found['memory'])}")
+    click.echo(f"{'network':<24} {size(found['network'])}, if the run's folder is on it")
+    if "processor" not in found:
+        return
+    for stage, hours in found["processor"].items():
+        click.echo(f"{stage + ', in all':<24} {_hours(hours)} of a core")
+    for gpu, hours in found["gpu"].items():
+        click.echo(f"{'GPU, knn':<24} at least {_hours(hours)} of an {gpu}, at its data sheet's peak")
+    index = found["index"]
+    click.echo(
+        f"{'knn with indexes':<24} {_hours(index['processor'])} of a processor, {size(index['bytes'])}"
+    )
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.0f} hours" if hours >= 2 else time_needed(3600 * hours).removeprefix("about ")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from mexma_cli.errors import MexmaError
+from mexma_cli.knn import faiss_index
 from mexma_cli.knn.estimate import seconds_needed
 from mexma_cli.knn.exact import X_ROWS, bytes_needed
 from mexma_cli.recipe import CorpusRecipe
 from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder
 from mexma_cli.stages.knn.search import resident
+from mexma_cli.stages.run.calibrate import Cost, Costs, calibrate, known_costs
 from mexma_cli.stages.run.plan import Selection, check_settings, inputs_of, plan
 from mexma_cli.stages.run.remote import with_copies
 from mexma_cli.stages.run.units import Record, RunFolder, Unit
@@ -23,6 +28,10 @@ _SENTENCE_BYTES = 120  # of text, for a sentence of documents that are not split
 _STORED_BYTES = 2  # of a number in an embedding store
 _RESULT_BYTES = 12  # a score and an id
 _KEY_BYTES = 8
+_TRAINED, _ROUNDS = 40, 5  # rows a list that train an index, and rounds
+_PROBES, _HITS = 64, 64  # lists that are searched for a row, and answers that get an exact cosine
+_GPUS = {"A100": 312e12, "H100": 989e12}
+"""The most operations a second, bfloat16 without sparsity, of NVIDIA's data sheets (A100 and H100 SXM)."""
 
 
 @dataclass(frozen=True)
@@ -31,24 +40,39 @@ class _Text:
     bytes: int
 
 
-def estimate(recipe: CorpusRecipe, chosen: Selection, jobs: int) -> dict[str, Any]:
+def estimate(
+    recipe: CorpusRecipe,
+    chosen: Selection,
+    jobs: int,
+    assumed: Mapping[str, int] | None = None,
+    calibrated: bool = False,
+) -> dict[str, Any]:
     """Look at the texts, embed a few lines, search a little, and scale that up.
 
     Lines of compressed files are estimated from their beginning.
 
     Args:
         jobs: Units that will be done at the same time.
+        assumed: Language -> lines that it is to have; its text is a sample of them then, and nothing is done.
+        calibrated: Measure what all work costs, and keep it in the run's folder.
 
     Returns:
         `languages`: lines of each; `units`: stage -> units in all and those up to date; `disk` and `memory`
-        in bytes; `seconds` by stage, for units that are to be done one after the other by all threads.
+        in bytes; `network`: bytes that units read and write; `seconds` by stage, for units that are to be
+        done one after the other by all threads. Where costs were measured, now or before, what everything
+        takes, done or not: `processor`, hours by stage; `gpu`, the fewest hours of a GPU for the exact
+        search; `index`, the hours of the processor for a search with indexes, and the bytes of the largest.
 
     Raises:
-        MexmaError: As the run would.
+        MexmaError: As the run would; or `assumed` has a language that the recipe does not have.
     """
     check_settings(recipe)
     recipe = with_copies(chosen.narrowed(recipe))
     inputs = inputs_of(recipe)
+    encoder = load_encoder(EncoderChoice(**recipe.encoder.model_dump()))
+    costs = calibrate(recipe, encoder.dim) if calibrated else known_costs(Path(recipe.run))
+    if assumed:
+        return _assumed(recipe, inputs, assumed, costs, encoder.dim, jobs)
     texts = {code: _measured(recipe, code, list(map(Path, inputs[code]))) for code in recipe.languages}
     folder = RunFolder(Path(recipe.run))
     done: dict[str, Record] = {}
@@ -63,21 +87,16 @@ def estimate(recipe: CorpusRecipe, chosen: Selection, jobs: int) -> dict[str, An
             break
     units = chosen.of(plan(recipe, inputs, lambda name: done.get(name) or _imagined(recipe, name, texts)))
     to_do = [unit for unit in units if unit.name not in done]
-    encoder = load_encoder(EncoderChoice(**recipe.encoder.model_dump()))
     seconds = dict.fromkeys((unit.stage for unit in to_do), 0.0)
     if "embed" in seconds:
         seconds["embed"] = sum(_embedding(recipe, inputs, texts, encoder, code, to_do) for code in texts)
     rows = {code: text.lines for code, text in texts.items()}
     pairs = [pair for pair in recipe.language_pairs() if any(_is_tile(unit, pair) for unit in to_do)]
-    k, size = recipe.mine.k, recipe.units.tile
     for source, target in pairs if "knn" in seconds else ():
         share = sum(_is_tile(unit, (source, target)) for unit in to_do) / sum(
             _is_tile(unit, (source, target)) for unit in units
         )
-        seconds["knn"] += share * seconds_needed(rows[source], rows[target], encoder.dim, k)
-    tile = min(size, max(rows.values()))
-    largest = max(rows[source] + rows[target] for source, target in recipe.language_pairs())
-    searching = bytes_needed(tile, tile, encoder.dim, k, min(tile, X_ROWS))
+        seconds["knn"] += share * seconds_needed(rows[source], rows[target], encoder.dim, recipe.mine.k)
     return {
         "languages": rows,
         "units": {
@@ -88,9 +107,140 @@ def estimate(recipe: CorpusRecipe, chosen: Selection, jobs: int) -> dict[str, An
             for stage in dict.fromkeys(unit.stage for unit in units)
         },
         "disk": _disk(recipe, texts, encoder.dim),
-        "memory": jobs * (resident() + max(searching, 2 * _RESULT_BYTES * k * largest)),
+        "memory": jobs * _memory(recipe, texts, encoder.dim),
+        "network": _network(recipe, texts, encoder.dim),
         "seconds": {stage: round(spent, 1) for stage, spent in seconds.items() if spent},
+        **_costing(recipe, _kinds(recipe, inputs, texts), texts, costs),
     }
+
+
+def _assumed(
+    recipe: CorpusRecipe,
+    inputs: dict[str, dict[str, str]],
+    assumed: Mapping[str, int],
+    costs: Costs | None,
+    dim: int,
+    jobs: int,
+) -> dict[str, Any]:
+    """The estimate for other numbers of lines than the texts have, which units are not listed for."""
+    for code in assumed:
+        if code not in recipe.languages:
+            raise MexmaError(f"{code} is none of the languages, {', '.join(recipe.languages)}")
+    texts = {code: _measured(recipe, code, list(map(Path, inputs[code]))) for code in recipe.languages}
+    texts = {
+        code: _Text(lines, round(text.bytes / max(1, text.lines) * lines))
+        for code, text in texts.items()
+        for lines in [assumed.get(code, text.lines)]
+    }
+    kinds = _kinds(recipe, inputs, texts)
+    found = {
+        "languages": {code: text.lines for code, text in texts.items()},
+        "units": {
+            stage: {"all": sum(kind.units for kind in kinds if kind.stage == stage), "up to date": 0}
+            for stage in dict.fromkeys(kind.stage for kind in kinds)
+        },
+        "disk": _disk(recipe, texts, dim),
+        "memory": jobs * _memory(recipe, texts, dim),
+        "network": _network(recipe, texts, dim),
+        "seconds": {},
+    }
+    return found | _costing(recipe, kinds, texts, costs)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Units that do the same in one language or pair: how many, and the rows and cells that all handle."""
+
+    stage: str
+    work: str
+    units: int
+    rows: int
+    cells: int = 0
+
+
+def _kinds(recipe: CorpusRecipe, inputs: dict[str, dict[str, str]], texts: dict[str, _Text]) -> list[_Kind]:
+    """The units of a recipe, counted and not listed: there may be millions of tiles."""
+    one = {code: _Text(1, 1) for code in texts}
+    found = []
+    for unit in plan(recipe, inputs, lambda name: _imagined(recipe, name, one)):
+        codes = [code for code in texts if code in re.split(r"[-/]", unit.name)]
+        lines = [texts[code].lines for code in codes]
+        units, rows, cells = 1, sum(lines), 0
+        if unit.work == "embed":
+            units = -(-rows // recipe.units.lines)
+        elif unit.work in ("tile", "neighbours"):
+            down, across = (-(-count // recipe.units.tile) for count in lines)
+            rows = lines[0] * across + lines[1] * down
+            if unit.work == "tile":
+                units, cells = down * across, lines[0] * lines[1]
+        found.append(_Kind(unit.stage, unit.work, units, rows, cells))
+    return found
+
+
+def _costing(
+    recipe: CorpusRecipe, kinds: list[_Kind], texts: dict[str, _Text], costs: Costs | None
+) -> dict[str, Any]:
+    """Hours of the processor, if costs are known: by stage, and with indexes in place of the exact search."""
+    if costs is None:
+        return {}
+    seconds: dict[str, float] = {}
+    for kind in kinds:
+        cost = costs.works.get(kind.work, Cost(unit=0, row=0))
+        spent = kind.units * cost.unit + kind.rows * cost.row + kind.cells * costs.cell
+        seconds[kind.stage] = seconds.get(kind.stage, 0.0) + spent
+    indexes = [
+        _index(texts[own].lines, texts[other].lines, costs, recipe.mine.k)
+        for pair in recipe.language_pairs()
+        for own, other in (pair, pair[::-1])
+    ]
+    return {
+        "processor": {stage: spent / 3600 for stage, spent in seconds.items()},
+        "index": {
+            "bytes": max(size for _, size in indexes),
+            "processor": sum(spent for spent, _ in indexes) / 3600,
+        },
+        "gpu": {
+            name: sum(kind.cells for kind in kinds) * 2 * costs.dim / peak / 3600
+            for name, peak in _GPUS.items()
+        },
+    }
+
+
+def _index(rows: int, indexed: int, costs: Costs, k: int) -> tuple[float, int]:
+    """Seconds to make an index over some rows and look up others, and its bytes."""
+    factory = faiss_index.choose(indexed, costs.dim)
+    named = re.search(r"IVF(\d+)", factory)
+    if named is None:  # few rows, which are compared with all
+        return rows * indexed * costs.cell, 4 * costs.dim * indexed
+    lists = int(named[1])
+    training = _TRAINED * lists * lists * _ROUNDS * costs.cell
+    codes = min(lists, _PROBES) / lists * indexed
+    looking = rows * (costs.lists + codes * costs.code + max(_HITS, 4 * k) * costs.cosine)
+    return training + indexed * costs.lists + looking, faiss_index.bytes_needed(indexed, costs.dim, factory)
+
+
+def _memory(recipe: CorpusRecipe, texts: dict[str, _Text], dim: int) -> int:
+    """Bytes that the unit which takes most of all takes."""
+    rows, k = {code: text.lines for code, text in texts.items()}, recipe.mine.k
+    tile = min(recipe.units.tile, max(rows.values()))
+    largest = max(rows[source] + rows[target] for source, target in recipe.language_pairs())
+    searching = bytes_needed(tile, tile, dim, k, min(tile, X_ROWS))
+    return resident() + max(searching, 2 * _RESULT_BYTES * k * largest)
+
+
+def _network(recipe: CorpusRecipe, texts: dict[str, _Text], dim: int) -> int:
+    """Bytes that units read and write, all through the network if the run's folder is there."""
+    total, vector = 0, dim * _STORED_BYTES
+    for text in texts.values():  # cut, embedded, merged, looked through for rows
+        total += 6 * text.bytes + 4 * text.lines * vector
+    for source, target in recipe.language_pairs():
+        rows = texts[source].lines, texts[target].lines
+        across = [-(-count // recipe.units.tile) for count in rows]
+        handled = rows[0] * across[1] + rows[1] * across[0]
+        results = recipe.mine.k * _RESULT_BYTES * sum(rows)
+        total += handled * (vector + 2 * recipe.mine.k * _KEY_BYTES) + 2 * results
+        total += 2 * (texts[source].bytes + texts[target].bytes)
+    return total
 
 
 def _measured(recipe: CorpusRecipe, code: str, paths: list[Path]) -> _Text:
@@ -137,9 +287,9 @@ def _embedding(
 
 
 def _disk(recipe: CorpusRecipe, texts: dict[str, _Text], dim: int) -> int:
-    """Bytes of all that a run keeps, at most: texts in pieces and in stores, vectors, neighbours in tiles and
-    put together, and every line in a pair."""
-    total = sum(2 * text.bytes + text.lines * dim * _STORED_BYTES for text in texts.values())
+    """Bytes of all that a run keeps, at most: texts in pieces, texts and vectors in the stores of these and of
+    all, neighbours in tiles and put together, and every line in a pair."""
+    total = sum(3 * text.bytes + 2 * text.lines * dim * _STORED_BYTES for text in texts.values())
     for source, target in recipe.language_pairs():
         rows = texts[source].lines, texts[target].lines
         across = [-(-count // recipe.units.tile) for count in rows]

@@ -1,0 +1,213 @@
+"""What units of work cost on this machine: measured on a little of the recipe's text, and kept."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import chain, islice
+from pathlib import Path
+
+import numpy as np
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import make_parent, read_manifest, write_json_atomic
+from mexma_cli.knn import kernels
+from mexma_cli.knn.exact import knn
+from mexma_cli.knn.faiss_index import choose
+from mexma_cli.recipe import CorpusRecipe
+from mexma_cli.stages.run.plan import inputs_of
+from mexma_cli.stages.run.run import run_corpus
+from mexma_cli.stages.run.scheduler import Ended
+from mexma_cli.stages.run.units import read_unit
+from mexma_cli.stages.run.work import perform
+from mexma_cli.store.layout import Frozen
+from mexma_cli.text.lines import read_lines
+
+FILE = "costs.json"
+VERSION = 1
+ONE_TEXT = ("split", "cut", "embed", "embed_known", "merge", "rows")
+"""Work on one text; all else is on the two of a pair."""
+_LINES = 2000  # of every language in the run that is measured, and a quarter of that
+_ROWS = 24_576  # of each side in the largest search that is measured
+_INDEXED, _QUERIES = 32_768, 512  # rows of the index that is measured, and rows that are looked up in it
+_PROBES = 4, 64
+_COSINES = 100_000
+
+
+class Cost(Frozen):
+    """Of units of one kind, in seconds of processor time, of all threads together: for each unit, and for
+    each row, or line, that it handles."""
+
+    unit: float
+    row: float
+
+
+class Costs(Frozen):
+    """What work costs on a machine, in seconds of processor time.
+
+    Attributes:
+        dim: Of the vectors.
+        works: The name of a function in `stages.run.work` -> its cost; that of `tile` without its cells.
+        cell: For a cell of the similarity matrix, in the exact search.
+        lists: For a row to find its lists in an index.
+        code: To compare a row with the code of another one in a list.
+        cosine: For an exact cosine.
+    """
+
+    format_version: int = VERSION
+    dim: int
+    works: dict[str, Cost]
+    cell: float
+    lists: float
+    code: float
+    cosine: float
+
+
+def known_costs(run: Path) -> Costs | None:
+    """What `calibrate` kept in a run's folder; None if it did not.
+
+    Raises:
+        MexmaError: The file is damaged.
+    """
+    path = run / FILE
+    return read_manifest(path, Costs, VERSION) if path.is_file() else None
+
+
+def calibrate(recipe: CorpusRecipe, dim: int) -> Costs:
+    """Measure what work costs, and keep it in the run's folder.
+
+    The recipe is run in this process with the first lines of its texts, and again with a quarter of them:
+    what differs is the lines', the rest is the units'. Then made-up vectors are searched, exactly and in an
+    index.
+
+    Args:
+        dim: Of the vectors.
+
+    Raises:
+        MexmaError: The texts are documents, or as the run would.
+    """
+    if any(text.split is not None for text in recipe.languages.values()):
+        raise MexmaError("what documents cost is not measured", "calibrate with texts of one sentence a line")
+    _run(recipe, _LINES // 4)  # compiles, and loads the encoder
+    few, many = _run(recipe, _LINES // 4), _run(recipe, _LINES)
+    works = {}
+    for work, (seconds, units, lines) in many.items():
+        less = few[work][0] / units
+        row = max(0.0, seconds / units - less) / (lines - few[work][2])
+        works[work] = Cost(unit=max(0.0, less - row * few[work][2]), row=row)
+    exact, cell = _exact(dim)
+    if "tile" in works:
+        works["tile"] = exact
+    lists, code = _index(dim)
+    costs = Costs(dim=dim, works=works, cell=cell, lists=lists, code=code, cosine=_cosine(dim))
+    path = Path(recipe.run) / FILE
+    make_parent(path)
+    write_json_atomic(path, costs.model_dump(mode="json"))
+    return costs
+
+
+class InThisProcess:
+    """Does units in this process, and adds up the processor time that each kind of work takes."""
+
+    slots = 1
+
+    def __init__(self, run: Path) -> None:
+        self._run, self._todo = run, list[Path]()
+        self.seconds, self.units = Counter[str](), Counter[str]()
+
+    def submit(self, todo: Path) -> None:
+        self._todo.append(todo)
+
+    def ended(self, seconds: float) -> Sequence[Ended]:
+        todo = self._todo.pop()
+        work, began = read_unit(todo).work, time.process_time()
+        perform(self._run, todo)
+        self.seconds[work] += time.process_time() - began  # type: ignore[assignment]
+        self.units[work] += 1
+        return [Ended(todo)]
+
+    def stop(self) -> None:
+        self._todo.clear()
+
+
+def _run(recipe: CorpusRecipe, lines: int) -> dict[str, tuple[float, int, int]]:
+    """Work -> the seconds, units and lines (of a unit) of a run of so many lines a language."""
+    made: list[InThisProcess] = []
+
+    def here(folder: Path) -> InThisProcess:
+        made.append(InThisProcess(folder))
+        return made[0]
+
+    with tempfile.TemporaryDirectory(prefix="mexma-") as name:
+        fewest = lines
+        for code, files in inputs_of(recipe).items():
+            if "/" not in code:
+                text = list(islice(chain.from_iterable(map(read_lines, files)), lines))
+                fewest = min(fewest, len(text))
+                (Path(name) / f"{code}.txt").write_text("".join(f"{line}\n" for line in text))
+        languages = {
+            code: text.model_copy(update={"input": (f"{name}/{code}.txt",)})
+            for code, text in recipe.languages.items()
+        }
+        where = {"run": f"{name}/run", "languages": languages}
+        output = {"output": recipe.output.model_copy(update={"to": None})}
+        run_corpus(recipe.model_copy(update=where | output), here)
+    (done,) = made
+    return {
+        work: (seconds, done.units[work], fewest * (1 if work in ONE_TEXT else 2))
+        for work, seconds in done.seconds.items()
+    }
+
+
+def _spent(function: Callable[[], object]) -> float:
+    """Seconds of processor time, the least of three tries."""
+    tries = []
+    for _ in range(3):
+        began = time.process_time()
+        function()
+        tries.append(time.process_time() - began)
+    return min(tries)
+
+
+def _exact(dim: int) -> tuple[Cost, float]:
+    """What a tile costs, and a cell of it, by searches of three sizes, each twice the one before."""
+    x, y = np.random.default_rng(0).standard_normal((2, _ROWS, dim), dtype=np.float32)
+    least = _ROWS // 4
+
+    def search(rows: int) -> float:
+        return _spent(lambda: knn(x[:rows], y[:rows], 4))
+
+    one, two, four = search(least), search(2 * least), search(4 * least)
+    cell = max(0.0, (four - two) - 2 * (two - one)) / (6 * least**2)
+    row = max(0.0, (four - one) / (3 * least) - 5 * least * cell)
+    return Cost(unit=max(0.0, one - row * least - cell * least**2), row=row / 2), cell
+
+
+def _index(dim: int) -> tuple[float, float]:
+    """Seconds for a row to find its lists, and to compare a row with a code."""
+    import faiss
+
+    rows = np.random.default_rng(0).standard_normal((_INDEXED, dim), dtype=np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    index = faiss.index_factory(dim, choose(_INDEXED, dim), faiss.METRIC_INNER_PRODUCT)
+    index.train(rows)
+    index.add(rows)
+    lists = faiss.extract_index_ivf(index)
+
+    def search(probes: int) -> float:
+        lists.nprobe = probes
+        return _spent(lambda: index.search(rows[:_QUERIES], 64)) / _QUERIES
+
+    few, many = map(search, _PROBES)
+    code = max(0.0, many - few) / ((_PROBES[1] - _PROBES[0]) * _INDEXED / lists.nlist)
+    return max(0.0, few - code * _PROBES[0] * _INDEXED / lists.nlist), code
+
+
+def _cosine(dim: int) -> float:
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((2, 4096, dim), dtype=np.float32)
+    rows, columns = rng.integers(0, 4096, (2, _COSINES))
+    kernels.dots(x, y, rows[:8], columns[:8])
+    return _spent(lambda: kernels.dots(x, y, rows, columns)) / _COSINES

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.stages.run import calibrate as calibrating
+from mexma_cli.stages.run.estimate import estimate
+from mexma_cli.stages.run.plan import Selection
+from mexma_cli.stages.run.run import run_corpus
+from tests.corpora import LINES, InThisProcess, corpus
+
+
+def test_units_that_are_counted_are_those_that_are_listed(tmp_path: Path, tiny_encoder: Path) -> None:
+    recipe = corpus(tmp_path, tiny_encoder)
+    listed = estimate(recipe, Selection(), jobs=1)
+    counted = estimate(recipe, Selection(), jobs=1, assumed={"fra_Latn": LINES})
+    for what in ("languages", "units", "disk", "network"):
+        assert counted[what] == listed[what]
+    done = run_corpus(recipe, InThisProcess)
+    stages = Counter(unit.stage for unit in done.units.values())
+    assert {stage: units["all"] for stage, units in counted["units"].items()} == stages
+
+
+def test_a_billion_lines_are_not_listed(tmp_path: Path, tiny_encoder: Path) -> None:
+    recipe = corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]])
+    found = estimate(recipe, Selection(), jobs=1, assumed=dict.fromkeys(("fra_Latn", "eng_Latn"), 10**9))
+    assert found["units"]["knn"]["all"] == (10**8) ** 2 + 3
+    with pytest.raises(MexmaError, match="ces_Latn is none of the languages"):
+        estimate(recipe, Selection(), jobs=1, assumed={"ces_Latn": 10})
+
+
+def test_costs_are_measured_kept_and_scaled_up(
+    tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibrating, "_ROWS", 4096)
+    recipe = corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]])
+    monkeypatch.setattr(calibrating, "_LINES", LINES)
+    measured = estimate(recipe, Selection(), jobs=1, calibrated=True)
+    costs = calibrating.known_costs(Path(recipe.run))
+    assert costs is not None
+    assert set(costs.works) == {"cut", "embed", "merge", "rows", "tile", "neighbours", "mine"}
+    again = estimate(recipe, Selection(), jobs=1)
+    assert again["processor"] == measured["processor"] and set(again["processor"]) == set(again["units"])
+    double, four = (
+        estimate(recipe, Selection(), jobs=1, assumed=dict.fromkeys(("fra_Latn", "eng_Latn"), rows))
+        for rows in (2 * 10**8, 4 * 10**8)
+    )
+    assert four["gpu"]["A100"] == pytest.approx(4 * double["gpu"]["A100"])
+    assert four["gpu"]["A100"] == pytest.approx(2 * costs.dim * 16e16 / 312e12 / 3600)
