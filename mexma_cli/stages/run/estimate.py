@@ -287,8 +287,8 @@ def _embedding(
 
 
 def _disk(recipe: CorpusRecipe, texts: dict[str, _Text], dim: int) -> int:
-    """Bytes of all that a run keeps, at most: texts in pieces, texts and vectors in the stores of these and of
-    all, neighbours in tiles and put together, and every line in a pair."""
+    """Bytes of all that a run keeps, at most: texts in pieces, texts and vectors in the stores of these and
+    of all, neighbours in tiles and put together, and every line in a pair."""
     total = sum(3 * text.bytes + 2 * text.lines * dim * _STORED_BYTES for text in texts.values())
     for source, target in recipe.language_pairs():
         rows = texts[source].lines, texts[target].lines
