@@ -155,7 +155,7 @@ class Runs:
         recipe = self.recipe(name, seed, run)
         run.mkdir(parents=True, exist_ok=True)
         if not (run / START).exists():  # `train` goes on after a phase that is finished
-            run_folder.keep(run, recipe)
+            run_folder.claim(run, recipe, resume=False, processes=1, text=run_folder.text_of(start))
             shutil.copy(start / "log.jsonl", run)
             (run / START).symlink_to((start / START).resolve())
         train(recipe, resume=True)

@@ -41,6 +41,9 @@ def test_a_device_that_there_is_not_is_refused_everywhere(tmp_path: Path, monkey
     """Where only stores are read, too: the search would run there."""
     make_store(tmp_path / "a.emb", list("abc"), np.eye(3, dtype=np.float32))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(
+        "mexma_cli.numerics.precisions._device", "auto"
+    )  # a refused command may leave its own
     monkeypatch.chdir(tmp_path)
     options: dict[str, list[str]] = {
         "mine": [],
