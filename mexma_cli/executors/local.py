@@ -101,15 +101,16 @@ class _Worker:
         return Ended(todo, f"its worker died ({_how(process.wait())})", died=True)
 
     def stop(self) -> None:
-        if self.process is None or self.process.poll() is not None:
+        process = self.process  # which `do`, in another thread, forgets when it has died
+        if process is None or process.poll() is not None:
             return
-        self.process.terminate()
+        process.terminate()
         until = time.monotonic() + _PATIENCE
-        while self.process.poll() is None and time.monotonic() < until:
+        while process.poll() is None and time.monotonic() < until:
             time.sleep(0.05)
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+        if process.poll() is None:
+            process.kill()
+            process.wait()
 
     def _started(self) -> subprocess.Popen[str]:
         if self.process is None or self.process.poll() is not None:

@@ -4,7 +4,7 @@ import os
 import signal
 from pathlib import Path
 
-from mexma_cli.executors.local import LocalExecutor
+from mexma_cli.executors.local import LocalExecutor, _Worker
 from mexma_cli.stages.run.run import run_corpus
 from tests.corpora import InThisProcess, corpus
 from tests.stages.run.test_run import files
@@ -34,3 +34,19 @@ def test_killed_workers_leave_the_same_bytes(tmp_path: Path, tiny_encoder: Path)
     assert killed and not made[0].processes()
     assert files(recipe).keys() - files(wanted).keys() == {"logs/worker-00.log"}
     assert {name: held for name, held in files(recipe).items() if "logs" not in name} == files(wanted)
+
+
+def test_a_worker_that_is_at_work_is_stopped(tmp_path: Path) -> None:
+    """Its thread forgets the process as soon as it has died, while the other one still looks at it."""
+    worker = _Worker(tmp_path, threads=1, place=0)
+
+    class Dying:
+        def poll(self) -> int | None:
+            return None if worker.process else -signal.SIGTERM
+
+        def terminate(self) -> None:
+            worker.process = None
+
+    worker.process = Dying()  # type: ignore[assignment]
+    worker.stop()
+    assert worker.process is None
