@@ -444,6 +444,17 @@ def hold(descriptor: int) -> bool:
     return True
 
 
+def is_held(folder: Path) -> bool | None:
+    """Whether a process holds a folder as its only writer; None where the file system has no locks."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        return False if hold(descriptor) else None
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+
+
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
     """Hold a folder against a second writer for as long as the block runs, where the file system has locks.

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STATES = ("done", "running", "failed", "blocked")
+_STATES = {
+    "running": "the run goes on",
+    "finished": "the run has ended",
+    "stopped": "the run was stopped: nothing works on it now, and `mexma run` goes on with it",
+    "unknown": "no locks on this file system tell whether the run goes on",
+}
 
 
 @click.command("run")
@@ -194,13 +200,16 @@ def _print(status: dict[str, Any], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(status, ensure_ascii=False, indent=1))
         return
+    stopped = status["state"] == "stopped"
     for stage, counts in status["stages"].items():
-        states = ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts.get(state))
-        click.echo(f"{stage}: {counted(counts['all'], 'unit')}: {states or 'none begun'}")
+        states = [f"{counts[state]:,} {state}" for state in STATES if counts.get(state)]
+        said = ", ".join(states).replace("running", "begun" if stopped else "running")
+        click.echo(f"{stage}: {counted(counts['all'], 'unit')}: {said or 'none begun'}")
     for name, since in status["running"].items():
-        click.echo(f"running: {name}, for {time.time() - since:,.0f} s")
+        click.echo(f"begun: {name}" if stopped else f"running: {name}, for {time.time() - since:,.0f} s")
     for name, why in status["failed"].items():
         click.echo(f"failed: {name}: {why}")
+    click.echo(_STATES[status["state"]])
 
 
 def _print_estimate(found: dict[str, Any], as_json: bool) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import make_parent, only_writer, read_json
+from mexma_cli.files import is_held, make_parent, only_writer, read_json
 from mexma_cli.recipe import CorpusRecipe
 from mexma_cli.stages.mine.thresholds import FILE, KnownThreshold, write_thresholds
 from mexma_cli.stages.run.page import PAGE, write_page
@@ -16,11 +17,13 @@ from mexma_cli.stages.run.plan import BITEXT, Records, Selection, check_settings
 from mexma_cli.stages.run.remote import send, with_copies
 from mexma_cli.stages.run.scheduler import STATUS, Executor, Progress, Scheduler
 from mexma_cli.stages.run.units import RunFolder, Unit
+from mexma_cli.text.amounts import counted
 from mexma_cli.text.writing import write_chunks
 
 log = logging.getLogger(__name__)
 
 RECIPE = "recipe.yaml"
+_NAMED = 5  # units that failed, in the last message
 
 
 def run_corpus(
@@ -39,7 +42,7 @@ def run_corpus(
 
     Raises:
         MexmaError: An input is missing, another process runs the same recipe, or units failed; the message
-            names the first of them. Or the results cannot be copied to `output.to`.
+            names the first of them, and the log has said why. Or the results cannot be copied to `output.to`.
     """
     check_settings(recipe)
     chosen = chosen or Selection()
@@ -62,10 +65,11 @@ def run_corpus(
         _keep_thresholds(folder, progress)
         write_page(folder, wanted, progress)
     if progress.failed:
-        name, why = next(iter(progress.failed.items()))
-        more = f" (and {len(progress.failed) - 1:,} more)" if len(progress.failed) > 1 else ""
+        left = f", so that {len(progress.blocked):,} more could not begin" if progress.blocked else ""
+        names = ", ".join(islice(progress.failed, _NAMED))
         raise MexmaError(
-            f"{name}{more}: {why}", "what is done is kept; mend it, and the same command does the rest"
+            f"{counted(len(progress.failed), 'unit')} failed{left}: {names}",
+            f"what is done is kept; mend it, and the same command does the rest ({folder.path / PAGE})",
         )
     if recipe.output.to is not None:
         send(_results(recipe, progress), recipe.output.to)
@@ -90,7 +94,8 @@ def _keep_thresholds(folder: RunFolder, progress: Progress) -> None:
 
 
 def status_of(recipe: CorpusRecipe) -> dict[str, Any]:
-    """What a run that goes on, or has ended, has written of itself.
+    """What a run has written of itself, and whether it goes on: its `state` is running, finished, stopped, or
+    unknown, where it has not finished and the file system has no locks that would tell.
 
     Raises:
         MexmaError: It has not begun.
@@ -98,7 +103,10 @@ def status_of(recipe: CorpusRecipe) -> dict[str, Any]:
     path = Path(recipe.run) / STATUS
     if not path.is_file():
         raise MexmaError(f"{recipe.run}: this run has not begun", "`mexma run` begins it")
-    return dict(read_json(path))
+    held = is_held(path.parent)
+    status = dict(read_json(path))
+    ended = "finished" if status.pop("finished") else "unknown" if held is None else "stopped"
+    return {"state": "running" if held else ended} | status
 
 
 def outputs(recipe: CorpusRecipe, units: Iterable[Unit]) -> list[Path]:

@@ -120,10 +120,14 @@ def test_a_worker_that_dies_is_replaced_and_a_unit_that_kills_them_is_given_up(
         return {"before": before}
 
     recipe = corpus(tmp_path, tiny_encoder)
-    with pytest.raises(MexmaError, match=r"embed/00001 \(and 2 more\): its worker died \(SIGKILL\)"):
+    with pytest.raises(
+        MexmaError, match=r"^3 units failed, so that 39 more could not begin: .*/embed/00001, "
+    ):
         done(recipe, **dying(100))
     assert set(deaths.values()) == {3 * TRIES}  # a piece of each language has this name
-    assert status_of(recipe)["stages"]["embed"] == {"done": 9, "failed": 3, "blocked": 3, "all": 15}
+    status = status_of(recipe)
+    assert status["stages"]["embed"] == {"done": 9, "failed": 3, "blocked": 3, "all": 15}
+    assert status["state"] == "finished" and set(status["failed"].values()) == {"its worker died (SIGKILL)"}
     deaths.clear()
     done(recipe, **dying(2))
     assert files(recipe) == files(finished)
@@ -133,11 +137,32 @@ def test_what_fails_in_one_language_does_not_stop_the_others(tmp_path: Path, tin
     recipe = corpus(tmp_path, tiny_encoder)
     good = (tmp_path / "deu.txt").read_bytes()
     (tmp_path / "deu.txt").write_bytes(good + "caf\xe9\n".encode("latin-1"))
-    with pytest.raises(MexmaError, match=r"deu_Latn/text: .*deu\.txt, line 25, byte 4: not UTF-8"):
+    with pytest.raises(MexmaError, match=r"^1 unit failed.*: deu_Latn/text$"):
         done(recipe)
+    assert "deu.txt, line 25, byte 4: not UTF-8" in status_of(recipe)["failed"]["deu_Latn/text"]
     assert [pair for pair in PAIRS if (tmp_path / "run/bitext" / pair).exists()] == ["fra_Latn-eng_Latn"]
     (tmp_path / "deu.txt").write_bytes(good)
     assert not [name for name in done(recipe)[1].did if name.startswith("fra_Latn-eng_Latn")]
+
+
+def test_the_status_says_whether_anything_works_on_the_run(tmp_path: Path, tiny_encoder: Path) -> None:
+    recipe = corpus(tmp_path, tiny_encoder)
+    (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
+
+    def said() -> str:
+        return ok(run("run", tmp_path / "recipe.yaml", "--status")).stdout
+
+    def kill(todo: Path) -> None:
+        if "tile" in todo.parts:
+            assert said().endswith("the run goes on\n") and status_of(recipe)["state"] == "running"
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        done(recipe, before=kill)
+    assert status_of(recipe)["state"] == "stopped" and "running" not in said()
+    assert "the run was stopped" in said()
+    done(recipe)
+    assert said().endswith("the run has ended\n")
 
 
 def test_some_of_it(copy: CorpusRecipe, tmp_path: Path, tiny_encoder: Path) -> None:
