@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import IO
 
 from click.testing import CliRunner, Result
 
 from mexma_cli.main import cli
 
 
-def run(*words: str | Path, stdin: str | bytes | None = None) -> Result:
+def run(*words: str | Path, stdin: str | bytes | IO[bytes] | None = None) -> Result:
     """What `mexma WORDS` printed, and its exit code."""
     return CliRunner().invoke(cli, [str(word) for word in words], stdin)
 

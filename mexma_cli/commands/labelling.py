@@ -16,7 +16,11 @@ log = logging.getLogger(__name__)
 
 
 def ask(labels: Labels, places: list[int]) -> None:
-    """Ask about pairs, one after the other, and keep each answer; stops early at `q` or the input's end."""
+    """Ask about pairs, one after the other, and keep each answer; stops early at `q` or the input's end.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C; what was answered is kept.
+    """
     if places:
         click.echo("Is the second the translation of the first? [y]es, [n]o, [s]kip, [q]uit", err=True)
     for number, (place, source, target) in enumerate(labels.sentences(places), 1):
@@ -25,7 +29,9 @@ def ask(labels: Labels, places: list[int]) -> None:
             answer = click.prompt(
                 "y/n/s/q", type=click.Choice("ynsq"), show_choices=False, prompt_suffix=" ", err=True
             )
-        except click.Abort:  # Ctrl-D, or the end of a file
+        except click.Abort as stopped:  # Ctrl-D, or the end of a file; Click makes one of Ctrl-C, too
+            if isinstance(stopped.__context__, KeyboardInterrupt):
+                raise KeyboardInterrupt from None
             break
         if answer == "q":
             break

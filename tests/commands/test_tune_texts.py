@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 from pathlib import Path
 
@@ -135,6 +136,18 @@ class TestLabels:
         command = ("tune", text / "spa.emb", text / "eng.emb", "--label", "5", "--labels", labels)
         ok(run(*command, stdin="perhaps\ny\nq\n"))
         assert [line.split("\t")[0] for line in labels.read_text("utf-8").splitlines()] == ["y"]
+
+    def test_ctrl_c_ends_it_and_keeps_the_answers(self, text: Path, tmp_path: Path) -> None:
+        class Pressed(io.BytesIO):
+            def read1(self, size: int | None = -1) -> bytes:
+                if not (answers := super().read1(size)):
+                    raise KeyboardInterrupt
+                return answers
+
+        labels = tmp_path / "labels.tsv"
+        command = ("tune", text / "spa.emb", text / "eng.emb", "--label", "5", "--labels", labels)
+        done = fails(run(*command, stdin=Pressed(b"y\n")), 130, "interrupted")
+        assert done.stdout == "" and labels.read_text("utf-8").startswith("y\t")
 
     @pytest.mark.parametrize(
         ("line", "message"),
