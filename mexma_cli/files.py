@@ -54,9 +54,27 @@ _NO_SPACE = {errno.ENOSPC: "no space left on the disk", errno.EDQUOT: "the disk 
 _NO_LOCKS = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS}
 
 
+def resolved(path: Path) -> Path:
+    """The absolute path without links.
+
+    Raises:
+        MexmaError: It is a link to itself.
+    """
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise MexmaError(f"{path} is a link to itself", "remove it, or give another name") from None
+    return path.resolve()
+
+
 def behind_link(path: Path) -> Path:
-    """The path itself, or the file that a link leads to: writing there leaves the link a link."""
-    return path.resolve() if path.is_symlink() else path
+    """The path itself, or the file that a link leads to: writing there leaves the link a link.
+
+    Raises:
+        MexmaError: As `resolved`.
+    """
+    return resolved(path) if path.is_symlink() else path
 
 
 def make_folder(folder: Path) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import logging
 import os
 import signal
@@ -103,6 +104,12 @@ def _replace_closed_streams() -> None:
             setattr(sys, name, stream)
 
 
+def _print_any_name() -> None:
+    """File names need not be UTF-8: other bytes become \\udcXX on stdout, as on stderr and in JSON."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 class _Ended(SystemExit):
     """The program is to end because of a signal."""
 
@@ -167,6 +174,7 @@ class RoadGroup(LazyGroup):
         Click itself does wrong usage (2) and the closed pipe (1, quietly).
         """
         _replace_closed_streams()
+        _print_any_name()
         try:
             with _tidy_when_ended():
                 return super().main(*args, **kwargs)

@@ -100,6 +100,14 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
 
 
+def test_a_link_to_itself_is_named(tmp_path: Path) -> None:
+    link = tmp_path / "link.tsv"
+    link.symlink_to(link)
+    with pytest.raises(MexmaError, match=r"link\.tsv is a link to itself"), whole_file(link):
+        pass
+    assert link.is_symlink()
+
+
 def test_a_link_stays_one_and_a_pipe_is_written_to(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "file")
     os.mkfifo(tmp_path / "pipe")

@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 
 from mexma_cli import __version__, main
 from mexma_cli.errors import MexmaError
-from tests.command import fails, ok, run
+from tests.command import fails, ok, run, write
 from tests.processes import MEXMA, Program
 
 Boom = Callable[[Callable[[], None]], Result]
@@ -46,6 +46,21 @@ def raising(error: BaseException) -> Callable[[], None]:
         raise error
 
     return body
+
+
+def test_a_link_to_itself_is_named(tmp_path: Path) -> None:
+    text, link = write(tmp_path / "a.txt", "a"), tmp_path / "b.emb"
+    link.symlink_to(link)
+    for command in (
+        ("langid", text, "-o", link),
+        ("embed", text, "-o", link),
+        ("convert", link, "-o", tmp_path / "c.npy"),
+        ("mine", link, text),
+        ("mine", text, text, "--report", link),
+        ("export", "mini", "-o", link),
+    ):
+        fails(run(*command), 1, "error: ", "b.emb")
+    assert link.is_symlink()
 
 
 def test_help_imports_little() -> None:

@@ -132,6 +132,7 @@ def command(
     if shard is not None and output is None:
         raise click.UsageError("--shard names its output after --output: give that.")
     from mexma_cli.align.align import AlignSettings
+    from mexma_cli.files import resolved
     from mexma_cli.stages.align.align import AlignFilters, DocumentInputs
     from mexma_cli.stages.align.files import (
         AlignJob,
@@ -166,7 +167,7 @@ def command(
     inputs = [path for path in (*sides, *(docs or ()), document_pairs) if path]
     check_outputs([*files, *([unaligned] if unaligned else [])], report, "report", inputs)
     for path in (*files, report):
-        if path and unaligned and path.resolve().is_relative_to(unaligned.resolve()):
+        if path and unaligned and resolved(path).is_relative_to(resolved(unaligned)):
             raise click.UsageError(f"{path} lies in the folder of --unaligned: name another one.")
         prepare_output(path)
     if unaligned is not None:

@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from mexma_cli.commands.progress import follow, progress
-from mexma_cli.files import MANIFEST
+from mexma_cli.files import MANIFEST, resolved
 from mexma_cli.stages.embed.inputs import EncoderChoice, is_store, is_text_of, open_inputs, open_store
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
     inputs = list(inputs)
     read, stores = [path for path in inputs if path.is_file()], [path for path in inputs if path.is_dir()]
     for path in (path for path in outputs if str(path) != "-"):
-        if any(path.resolve().is_relative_to(store.resolve()) for store in stores):
+        if any(resolved(path).is_relative_to(resolved(store)) for store in stores):
             raise click.UsageError(f"{path} lies in an input: name another output.")
         if not path.is_file():
             continue
@@ -61,7 +61,7 @@ def check_outputs(files: Sequence[Path], other: Path | None, what: str, inputs: 
         files: For the pairs.
         other: What else is written, called `what` in the message.
     """
-    if other is not None and other.resolve() in [path.resolve() for path in files]:
+    if other is not None and resolved(other) in [resolved(path) for path in files]:
         raise click.UsageError(f"{other} cannot be the pairs and the {what}.")
     refuse_inputs([*files, *([] if other is None else [other])], inputs)
 

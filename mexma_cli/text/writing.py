@@ -19,6 +19,7 @@ from mexma_cli.files import (
     is_special,
     make_parent,
     no_space_as_message,
+    resolved,
     whole_file,
     workplace,
 )
@@ -54,7 +55,7 @@ def only_process(paths: Iterable[Path]) -> Iterator[None]:
     Raises:
         MexmaError: as `files.workplace`.
     """
-    new = {path.resolve() for path in paths if not is_special(path)} - _held
+    new = {resolved(path) for path in paths if not is_special(path)} - _held
     with ExitStack() as stack:
         for path in sorted(new):
             stack.enter_context(workplace(path))

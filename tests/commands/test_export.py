@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,11 @@ def test_others_load_it_with_the_same_vectors(tiny_encoder: Path, tmp_path: Path
     library = pytest.importorskip("sentence_transformers")
     theirs = library.SentenceTransformer(str(output), device="cpu").encode(LINES)
     np.testing.assert_allclose(theirs, wanted, atol=1e-5)
+
+
+def test_a_name_that_is_not_utf8_is_refused(tiny_encoder: Path, tmp_path: Path) -> None:
+    fails(run("export", tiny_encoder, "-o", os.fsdecode(bytes(tmp_path) + b"/\xe9")), 1, "has to be UTF-8")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_they_cannot_honour_is_said(tmp_path: Path) -> None:

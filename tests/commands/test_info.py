@@ -40,6 +40,12 @@ def make_store(path: Path, finish: bool) -> Path:
     return path
 
 
+def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:
+    text = Path(os.fsdecode(bytes(tmp_path) + b"/caf\xe9.txt"))
+    text.write_text("a\n")
+    assert "caf\\udce9.txt: text file" in ok(info(text)).stdout
+
+
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
     with TokenisedPairsWriter(tmp_path / "data" / "tatoeba.fra", 100) as out:

@@ -91,9 +91,13 @@ def check_replaceable(path: Path) -> None:
     """Refuse to write an encoder over a file, or over a folder that holds anything else."""
     files.check_outside_stores(path)
     hint = "name one that is not there yet"
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:  # the tokeniser's library takes no other
+        raise MexmaError(f"{path}: the name of an encoder's folder has to be UTF-8", hint) from None
     if path.exists() and not path.is_dir():
         raise MexmaError(f"{path} is a file, not an encoder's folder", hint)
-    if Path.cwd().is_relative_to(path.resolve()):
+    if Path.cwd().is_relative_to(files.resolved(path)):
         raise MexmaError(f"{path} is the folder that you are in, or holds it", hint)
     if path.is_dir() and any(path.iterdir()):
         of_transformers = "model_type" in (read_json_object(path / "config.json") or {})

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import resolved
 from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore, Source
 from mexma_cli.store.layout import part_rows
 from mexma_cli.store.merge import concatenate
@@ -73,8 +74,8 @@ def _check_settings(stores: Sequence[EmbeddingStore]) -> None:
 def _check_places(stores: Sequence[EmbeddingStore], output: Path) -> None:
     seen: set[Path] = set()
     for store in stores:
-        place = store.path.resolve()
-        if place == output.resolve():
+        place = resolved(store.path)
+        if place == resolved(output):
             raise MexmaError(f"{store.path} is to be merged and is the output too", "name another -o")
         if place in seen:
             raise MexmaError(f"{store.path} is given twice", "name every store once")

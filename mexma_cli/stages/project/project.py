@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import resolved
 from mexma_cli.stages.train.decompose import Part, TrainedDecomposer
 from mexma_cli.store.embeddings import (
     ROWS_PER_SHARD,
@@ -47,7 +48,7 @@ def project(
     """
     output, manifest = Path(output), store.manifest
     decomposer.check(manifest.encoder, manifest.fingerprint, str(store.path))
-    if output.resolve() == store.path.resolve():
+    if resolved(output) == resolved(store.path):
         raise MexmaError(f"{output} is to be projected and is the output too", "name another -o")
     settings = EmbeddingSettings.of(manifest).model_copy(
         update={"fingerprint": decomposer.manifest.fingerprints[part], "normalised": False}
