@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,17 @@ def test_others_load_it_with_the_same_vectors(tiny_encoder: Path, tmp_path: Path
 def test_a_name_that_is_not_utf8_is_refused(tiny_encoder: Path, tmp_path: Path) -> None:
     fails(run("export", tiny_encoder, "-o", os.fsdecode(bytes(tmp_path) + b"/\xe9")), 1, "has to be UTF-8")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_no_space_for_the_tokeniser(tiny_encoder: Path, tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4000, before[1]))
+    try:
+        done = run("export", tiny_encoder, "-o", tmp_path / "it")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    fails(done, 1, "it could not be written: File too large")
+    assert not (tmp_path / "it").exists()
 
 
 def test_what_they_cannot_honour_is_said(tmp_path: Path) -> None:

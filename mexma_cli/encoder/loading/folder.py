@@ -83,7 +83,10 @@ def written_aside(path: Path) -> Iterator[Path]:
                     with written.open("rb") as file:
                         files.fsync_file(file)
             files.commit(path, own={str(new.relative_to(part)) for new in part.rglob("*")})
-    except SafetensorError as error:  # safetensors raises this for a full disk
+    except Exception as error:
+        # For a full disk safetensors raises the one and tokenizers the other.
+        if not isinstance(error, SafetensorError) and type(error) is not Exception:
+            raise
         raise MexmaError(f"{path} could not be written: {error}", "is the disk full?") from error
 
 
