@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_KINDS = 8  # of alignments that are counted one by one on the terminal; --report has all
+
 
 @click.command("align")
 @click.argument("source", type=click.Path(path_type=Path, allow_dash=True))
@@ -185,8 +187,10 @@ def command(
 def _tell(job: AlignJob, counts: AlignCounts, seconds: float) -> None:
     from mexma_cli.stages.align.files import UNALIGNED
 
-    kinds = sorted(counts.kinds.items(), key=lambda item: -item[1])
-    shown = ", ".join(f"{count:,} {one}-{other}" for (one, other), count in kinds if one and other)
+    kinds = [(count, f"{one}-{other}") for (one, other), count in counts.kinds.most_common() if one and other]
+    if rest := sum(count for count, _ in kinds[_KINDS:]):
+        kinds[_KINDS:] = [(rest, "of other kinds")]
+    shown = ", ".join(f"{count:,} {kind}" for count, kind in kinds)
     of = counted(counts.pairs, "pair of documents", "pairs of documents")
     log.info(
         "%s of %s in %.1f s%s", counted(counts.aligned, "alignment"), of, seconds, shown and f": {shown}"

@@ -120,7 +120,8 @@ def command(
     if dry_run:
         from mexma_cli.stages.run.estimate import estimate
 
-        _print_estimate(estimate(found, chosen, jobs, _lines(assume), calibrate), as_json)
+        split = {code for code, language in found.languages.items() if language.split is not None}
+        _print_estimate(estimate(found, chosen, jobs, _lines(assume), calibrate), split, as_json)
         return
 
     started = time.monotonic()
@@ -212,12 +213,12 @@ def _print(status: dict[str, Any], as_json: bool) -> None:
     click.echo(_STATES[status["state"]])
 
 
-def _print_estimate(found: dict[str, Any], as_json: bool) -> None:
+def _print_estimate(found: dict[str, Any], split: set[str], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found, ensure_ascii=False, indent=1))
         return
     for code, lines in found["languages"].items():
-        click.echo(f"{code:<24} {lines:>14,} lines")
+        click.echo(f"{code:<24} {lines:>14,} {'sentences, by the size' if code in split else 'lines'}")
     for stage, units in found["units"].items():
         done = f", {units['up to date']:,} up to date" if units["up to date"] else ""
         took = f"; {time_needed(found['seconds'][stage])}" if stage in found["seconds"] else ""

@@ -115,7 +115,9 @@ def unreachable(precision: float, highest: float, where: str, about: str = "") -
     return MexmaError(
         f"no threshold has a precision of {100 * precision:.2f} %: the highest is {about}"
         f"{100 * highest:.2f} %, {where}",
-        f"ask for less, such as --precision {np.floor(100 * highest) / 100:g}" if highest >= 0.01 else None,
+        f"ask for less, such as a precision of {np.floor(100 * highest) / 100:g}"
+        if highest >= 0.01
+        else None,
     )
 
 

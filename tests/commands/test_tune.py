@@ -237,7 +237,7 @@ class TestPrecision:
             "c.tsv: no threshold has a precision of 95.00 %: the highest is 66.67 %, above 1.1 (2 of 3 pairs)"
         )
         assert wanted in result.stderr
-        assert "hint: ask for less, such as --precision 0.66" in result.stderr
+        assert "hint: ask for less, such as a precision of 0.66" in result.stderr
 
     def test_no_precision(self, candidates: Path, gold: Path) -> None:
         for wanted in ("0", "-1", "1.01", "95", "nan", "high"):

@@ -42,6 +42,7 @@ from mexma_cli.stages.align.align import (
     sizes_of,
 )
 from mexma_cli.stages.align.find import find_documents
+from mexma_cli.stages.embed.embed import note_language
 from mexma_cli.stages.embed.inputs import EncoderChoice, Progress, load_encoder_of
 from mexma_cli.stages.knn.search import peak_memory
 from mexma_cli.stages.mine.files import tell_documents
@@ -168,6 +169,8 @@ def aligned(
         encoder = load_encoder_of(
             [documents.source.store, documents.target.store], choice, "runs of sentences"
         )
+        for language in job.languages:
+            note_language(encoder, language)
         journal = stack.enter_context(_journal(job, documents, encoder))
         aligner = Aligner(documents, run_encoder(encoder), job.settings, _cleaners(job, documents))
         clock.append(time.monotonic())

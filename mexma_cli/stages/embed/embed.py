@@ -86,7 +86,7 @@ def embed_file(
     if not (options.overwrite or options.append) and (done := made_already(path, settings)) is not None:
         return done
     if part is None or part[0] == 1:  # once for a text, not once for each process
-        _note_language(encoder, options.language)
+        note_language(encoder, options.language)
     writer = EmbeddingWriter(
         path,
         settings,
@@ -107,10 +107,15 @@ def embed_file(
         return writer.finish()
 
 
-def _note_language(encoder: SentenceEncoder, language: str) -> None:
-    """Warn of a language that the encoder was not trained on; in another script it may be known."""
+def knows(encoder: SentenceEncoder, language: str) -> bool:
+    """Whether an encoder was trained on a language, in any script; True if its card does not say."""
     known = {code.partition("_")[0] for code in encoder.languages}
-    if known and language != languages.UNSTATED and language.partition("_")[0] not in known:
+    return not known or language == languages.UNSTATED or language.partition("_")[0] in known
+
+
+def note_language(encoder: SentenceEncoder, language: str) -> None:
+    """Warn of a language that the encoder was not trained on; in another script it may be known."""
+    if not knows(encoder, language):
         log.warning(
             "%s was not trained on %s (%s); `mexma info %s` lists its %d languages",
             encoder.name,

@@ -15,6 +15,7 @@ from mexma_cli.knn import faiss_index
 from mexma_cli.knn.estimate import seconds_needed
 from mexma_cli.knn.exact import X_ROWS, bytes_needed
 from mexma_cli.recipe import CorpusRecipe
+from mexma_cli.stages.embed.embed import note_language
 from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder
 from mexma_cli.stages.knn.search import resident
 from mexma_cli.stages.run.calibrate import Cost, Costs, calibrate, known_costs
@@ -87,6 +88,8 @@ def estimate(
             break
     units = chosen.of(plan(recipe, inputs, lambda name: done.get(name) or _imagined(recipe, name, texts)))
     to_do = [unit for unit in units if unit.name not in done]
+    for code in recipe.languages:
+        note_language(encoder, code)
     seconds = dict.fromkeys((unit.stage for unit in to_do), 0.0)
     if "embed" in seconds:
         seconds["embed"] = sum(_embedding(recipe, inputs, texts, encoder, code, to_do) for code in texts)

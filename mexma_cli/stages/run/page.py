@@ -71,18 +71,19 @@ class _Page:
         """What failed, and why."""
         if not self._progress.failed:
             return ""
-        return html_table([["failed", "why"], *([name, why] for name, why in self._progress.failed.items())])
+        rows = [[name, why] for name, why in self._progress.failed.items()]
+        return f'<div class="wrap">{html_table([["failed", "why"], *rows])}</div>'
 
     def documents(self, codes: Sequence[str]) -> list[list[str]]:
         """Documents of every language that had some, and what was dropped of their sentences, by reason."""
         facts = {code: found for code in codes if (found := self._facts(f"{code}/sentences"))}
         reasons = list(dict.fromkeys(why for found in facts.values() for why in found["dropped"]))
-        header = ["language", "documents", "dropped", "repaired", "sentences"]
-        rows = [[*header, *(f"dropped: {reason}" for reason in reasons), "kept"]]
+        header = ["language", "documents", "dropped", "repaired", "sentences", "kept"]
+        rows = [[*header, *(f"dropped: {reason}" for reason in reasons)]]
         for code, found in facts.items():
             whole = sum(found["documents_dropped"].values()), sum(found["repaired"].values())
-            numbers = [found["documents"], *whole, found["sentences"]]
-            numbers += [found["dropped"].get(reason, 0) for reason in reasons] + [found["kept"]]
+            numbers = [found["documents"], *whole, found["sentences"], found["kept"]]
+            numbers += [found["dropped"].get(reason, 0) for reason in reasons]
             rows.append([code, *map(_number, numbers)])
         return rows if facts else []
 
@@ -96,7 +97,9 @@ class _Page:
             part = lines - sum(kept.values()) if lines is not None and kept else None
             numbers = (lines, kept.get("empty"), merged.get("truncated"), kept.get("duplicates"))
             cells = [*numbers, kept.get("unusable"), part]
-            rows.append([code, languages.name(code), *map(_number, cells)])
+            known = self._facts(f"{code}/embed/00000").get("language_known", True)
+            name = languages.name(code) + ("" if known else ", unknown to the encoder")
+            rows.append([code, name, *map(_number, cells)])
         return rows
 
     def pairs(self, pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
@@ -108,18 +111,17 @@ class _Page:
                 facts[pair] = found | {"dropped": dropped, "pairs": filtered["pairs"]}
         reasons = list(dict.fromkeys(why for found in facts.values() for why in found.get("dropped", {})))
         tuned = {pair: self._facts(f"{'-'.join(pair)}/threshold") for pair in pairs}
-        header = ["source", "target", "candidates", *(f"dropped: {reason}" for reason in reasons), "pairs"]
+        header = ["source", "target", "candidates", "pairs"]
         if any(tuned.values()):
             header += ["threshold", "precision, estimated", "known translations"]
-        rows = [header]
+        rows = [[*header, *(f"dropped: {reason}" for reason in reasons)]]
         for pair, found in facts.items():
             dropped = found.get("dropped", {})
             every = found["pairs"] + sum(dropped.values()) if found else None
-            numbers = [every, *(dropped.get(reason, 0) for reason in reasons), found.get("pairs")]
-            row = [*pair, *map(_number, numbers)]
+            row = [*pair, _number(every), _number(found.get("pairs"))]
             if any(tuned.values()):
                 row += _threshold(tuned[pair])
-            rows.append(row)
+            rows.append(row + [_number(dropped.get(reason, 0)) for reason in reasons])
         return rows
 
     def pair(self, pair: tuple[str, str]) -> str:
@@ -128,12 +130,13 @@ class _Page:
         if not found.get("histogram", {}).get("counts"):
             return ""
         edges, counts = found["histogram"]["edges"], found["histogram"]["counts"]
+        before = ", before the rules of filter" if self._facts(f"{'-'.join(pair)}/filtered") else ""
         lines = [f"{low:.3f} to {high:.3f}" for low, high in pairwise(edges)]
         some = [[f"{one['score']:.4f}", one["source"], one["target"]] for one in found["samples"]]
         return (
             f"<section><h2>{' to '.join(map(languages.name, pair))}</h2>"
-            f"{bars('pairs by score', lines[::-1], counts[::-1])}"
-            f"<h3>some of the pairs, best first</h3>"
+            f"{bars(f'pairs by score{before}', lines[::-1], counts[::-1])}"
+            f"<h3>some of these pairs, best first</h3>"
             f'<div class="wrap">{html_table([["score", *pair], *some])}</div></section>'
         )
 

@@ -142,15 +142,17 @@ def _sentences(task: Task, name: str, what: str = "txt") -> Path:
 @_work
 def embed(task: Task) -> dict[str, Any]:
     """A piece of a text as a store."""
-    from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
+    from mexma_cli.stages.embed.embed import EmbedOptions, embed_file, knows
     from mexma_cli.text.lines import scan
 
     piece = task.input("text") / task.settings["piece"]
     check_content(piece, task.settings["checksum"], _AGAIN)
     label = f"{task.settings['language']}/{piece.name}"
     options = EmbedOptions(task.settings["language"], clean=task.settings["clean"])
-    store = embed_file(_encoder(**task.settings["encoder"]), scan(piece, label), task.output, options)
-    return {"truncated": store.manifest.truncated, "duplicates": store.manifest.duplicates}
+    encoder = _encoder(**task.settings["encoder"])
+    manifest = embed_file(encoder, scan(piece, label), task.output, options).manifest
+    known = knows(encoder, options.language)
+    return {"truncated": manifest.truncated, "duplicates": manifest.duplicates, "language_known": known}
 
 
 @_work

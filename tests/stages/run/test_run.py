@@ -202,8 +202,12 @@ def test_a_damaged_output_is_named(copy: CorpusRecipe) -> None:
     keys[0] += 1
     np.save(tile, keys)
     shutil.rmtree(Path(copy.run) / "fra_Latn-eng_Latn/fra_Latn-eng_Latn.knn")
-    with pytest.raises(MexmaError, match=r"00000-00001\.npy is damaged: its checksum"):
+    with pytest.raises(MexmaError, match=r"^1 unit failed.*: fra_Latn-eng_Latn/neighbours$"):
         done(copy)
+    assert (
+        "00000-00001.npy is damaged: its checksum"
+        in status_of(copy)["failed"]["fra_Latn-eng_Latn/neighbours"]
+    )
     tile.unlink()
     done(copy)
     assert (Path(copy.run) / "bitext/fra_Latn-eng_Latn/fra_Latn-eng_Latn.tsv").is_file()
