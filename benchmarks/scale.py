@@ -1,12 +1,14 @@
 """The processor time that `mexma run --dry-run` says, beside what the run then takes, at some sizes.
 
     OMP_NUM_THREADS=1 python benchmarks/scale.py [--lines 6000 24000 60000] [--tile 20000]
+    OMP_NUM_THREADS=1 python benchmarks/scale.py --index 24000 60000
 
 The text is examples/spa-eng again and again, with a number behind each line, so that lines differ. Costs are
 measured once, on 2,000 lines of it. The run is of one process with one thread; what it takes is the time of
 the processor, which other work on the machine changes less than the clock's, without the start of the
 process and of the encoder (a small run warms up). Disk is what the run's folder has at the end; the dry run
-says what it has at most.
+says what it has at most. --index does the same for a search of so many made-up vectors a side with indexes,
+for the effort that the search finds to be enough.
 """
 
 from __future__ import annotations
@@ -16,11 +18,17 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from itertools import count, islice
 from pathlib import Path
 
+import numpy as np
+
+from mexma_cli.knn.approximate import IndexSettings, ann
+from mexma_cli.knn.faiss_index import choose
 from mexma_cli.recipe import load_corpus
-from mexma_cli.stages.run.calibrate import FILE, InThisProcess
+from mexma_cli.stages.run.calibrate import FILE, InThisProcess, calibrate
+from mexma_cli.stages.run.estimate import index_cost
 from mexma_cli.stages.run.run import run_corpus
 
 DEMO = Path(__file__).parent.parent / "examples" / "spa-eng"
@@ -38,7 +46,11 @@ def main() -> None:
     )
     parser.add_argument("--lines", type=int, nargs="+", default=[6000, 24000, 60000])
     parser.add_argument("--tile", type=int, default=20000)
+    parser.add_argument("--index", type=int, nargs="+", metavar="ROWS", help="search with indexes instead")
     settings = parser.parse_args()
+    if settings.index:
+        search_indexes(settings.index)
+        return
     with tempfile.TemporaryDirectory(prefix="mexma-benchmark-") as name:
         folder, costs = Path(name), ""
         for code in ("spa", "eng"):
@@ -64,6 +76,31 @@ def main() -> None:
             show(lines, "all", 3600 * sum(said["processor"].values()), sum(took.values()))
             print(f"{lines:>9,} {'disk':<6} {said['disk'] / 1e6:>6,.0f} MB {disk / 1e6:>6,.0f} MB", end="")
             print(f"   {said['disk'] / disk:.2f}")
+
+
+def search_indexes(sizes: list[int], dim: int = 320) -> None:
+    with tempfile.TemporaryDirectory(prefix="mexma-benchmark-") as name:
+        overrides = (f"run={name}/run", f"root={DEMO}")
+        costs = calibrate(load_corpus(str(DEMO.parent / "corpus.yaml"), overrides), dim)
+    rng = np.random.default_rng(0)
+    before = 0.0, 0.0
+    for rows in sizes:
+        topics = rng.standard_normal((rows // 50, dim), dtype=np.float32)
+        x, y = (topics[rng.integers(0, len(topics), rows)] for _ in range(2))
+        x, y = (side + rng.standard_normal((rows, dim), dtype=np.float32) for side in (x, y))
+        began = time.process_time()
+        found = ann(x, y, 4, IndexSettings(index=choose(rows, dim))).forward
+        took, probes = time.process_time() - began, int(found.effort.partition("=")[2])
+        said = 2 * index_cost(rows, rows, costs, probes, found.hits)[0]
+        more = (
+            f"; for the rows that are more: {(said - before[0]) / (took - before[1]):.2f}"
+            if before[1]
+            else ""
+        )
+        print(
+            f"{rows:>9,} {found.index}, {found.effort}: {said:.2f} s {took:.2f} s   {said / took:.2f}{more}"
+        )
+        before = said, took
 
 
 def run(overrides: tuple[str, ...], folder: Path) -> tuple[dict[str, float], int]:

@@ -192,7 +192,7 @@ def _costing(
         spent = kind.units * cost.unit + kind.rows * cost.row + kind.cells * costs.cell
         seconds[kind.stage] = seconds.get(kind.stage, 0.0) + spent
     indexes = [
-        _index(texts[own].lines, texts[other].lines, costs, recipe.mine.k)
+        index_cost(texts[own].lines, texts[other].lines, costs, hits=max(_HITS, 4 * recipe.mine.k))
         for pair in recipe.language_pairs()
         for own, other in (pair, pair[::-1])
     ]
@@ -209,7 +209,9 @@ def _costing(
     }
 
 
-def _index(rows: int, indexed: int, costs: Costs, k: int) -> tuple[float, int]:
+def index_cost(
+    rows: int, indexed: int, costs: Costs, probes: int = _PROBES, hits: int = _HITS
+) -> tuple[float, int]:
     """Seconds to make an index over some rows and look up others, and its bytes."""
     factory = faiss_index.choose(indexed, costs.dim)
     named = re.search(r"IVF(\d+)", factory)
@@ -217,8 +219,8 @@ def _index(rows: int, indexed: int, costs: Costs, k: int) -> tuple[float, int]:
         return rows * indexed * costs.cell, 4 * costs.dim * indexed
     lists = int(named[1])
     training = _TRAINED * lists * lists * _ROUNDS * costs.cell
-    codes = min(lists, _PROBES) / lists * indexed
-    looking = rows * (costs.lists + codes * costs.code + max(_HITS, 4 * k) * costs.cosine)
+    codes = min(lists, probes) / lists * indexed
+    looking = rows * (costs.lists + codes * costs.code + hits * costs.cosine)
     return training + indexed * costs.lists + looking, faiss_index.bytes_needed(indexed, costs.dim, factory)
 
 
