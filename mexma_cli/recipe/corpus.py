@@ -219,6 +219,16 @@ class CorpusRecipe(Section):
                 raise ValueError(f"{typed} is {code}, which is there twice")
         return dict(zip(codes, texts.values(), strict=True))
 
+    @field_validator("pairs", mode="before")
+    @classmethod
+    def _pairs_are_lists(cls, given: object) -> object:
+        pairs = given if isinstance(given, list | tuple) else () if isinstance(given, str) else (None,)
+        if all(
+            isinstance(pair, list | tuple) and [type(code) for code in pair] == [str, str] for pair in pairs
+        ):
+            return given
+        raise ValueError("should be `all`, a language, or a list of pairs such as [[fra, eng], [deu, eng]]")
+
     @model_validator(mode="after")
     def _pairs_have_texts(self) -> CorpusRecipe:
         wanted = self.language_pairs()

@@ -169,3 +169,13 @@ def test_synonyms_stand_for_keys() -> None:
     for key, meant in SYNONYMS.items():
         for name in meant:
             assert f"| `{name}` |" in page, key
+
+
+@pytest.mark.parametrize("pairs", ["[fra-eng]", "[[fra, eng, deu]]", "[[fra, 3]]", "{fra: eng}", "3"])
+def test_pairs_of_a_corpus_are_explained_as_they_are_written(pairs: str) -> None:
+    corpus = str(Path(SMALL).with_name("corpus.yaml"))
+    assert (
+        str(said(f"pairs={pairs}", corpus))
+        .split("`pairs`: ")[1]
+        .startswith("should be `all`, a language, or")
+    )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import html
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -264,6 +265,18 @@ def test_thresholds_are_found_for_each_pair_and_kept(tmp_path: Path) -> None:
     surer = recipe.model_copy(update={"mine": recipe.mine.model_copy(update={"precision": 0.95})})
     assert done(surer)[1].did == ["spa_Latn-eng_Latn/threshold", "spa_Latn-eng_Latn/pairs"]
     assert read_thresholds(folder / "thresholds.json")[0].threshold > found.threshold
+
+
+def test_a_language_that_the_encoder_does_not_know_is_named(tmp_path: Path) -> None:
+    texts = {"fra": {"input": "fra.txt"}, "swh": {"input": "eng.txt", "split": {"off": ["all"]}}}
+    recipe = corpus(tmp_path, Path("mini"), languages=texts)
+    (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
+    dry = ok(run("run", tmp_path / "recipe.yaml", "--dry-run"))
+    assert "mini was not trained on Swahili" in dry.stderr and f"{LINES} lines\n" in dry.stdout
+    assert re.search(r"swh_Latn +\d+ sentences, by the size\n", dry.stdout)
+    done(recipe)
+    page = (tmp_path / "run/report.html").read_text()
+    assert "<td>Swahili, unknown to the encoder</td>" in page and "<td>French</td>" in page
 
 
 def test_documents_are_split_and_aligned_or_mined_within(tmp_path: Path) -> None:
