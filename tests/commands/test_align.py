@@ -270,6 +270,7 @@ class TestBadInput:
         )
         fails(run("align", *folders, "--docs", *docs), 1, "spa has a document a file")
         fails(run("align", folders[0], target), 1, "eng.txt is one document", "--docs says which")
+        fails(run("align", folders[0], target.parent / "none"), 1, "none: no such file or folder")
         fails(run("align", source, target, "--find-documents"), 1, "spa.txt is one document")
         both = ("--find-documents", "--document-pairs", docs[0])
         fails(run("align", source, target, "--docs", *docs, *both), 2, "give one")

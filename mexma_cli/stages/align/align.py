@@ -85,6 +85,8 @@ def open_documents(stack: ExitStack, inputs: DocumentInputs) -> Documents:
     paths, docs = (inputs.source, inputs.target), inputs.docs or (None, None)
     folders = [has_documents(path) for path in paths]
     for path, is_folder in zip(paths, folders, strict=True):
+        if not is_folder and str(path) != "-" and not Path(path).exists():
+            raise MexmaError(f"{path}: no such file or folder")
         if is_folder and inputs.docs:
             raise MexmaError(f"{path} has a document a file", "--docs are for one text on each side")
         if not is_folder and not inputs.docs and (any(folders) or inputs.pairs or inputs.find):
