@@ -12,6 +12,7 @@ from mexma_cli import languages
 from mexma_cli.encoder.loading import folder as encoder_folder
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST, PROGRESS, kind_of, read_json, read_manifest
+from mexma_cli.stages.run.scheduler import STATUS
 from mexma_cli.store import journal, layout
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.neighbours import NeighbourStore
@@ -68,6 +69,11 @@ def inspect(path: str | Path) -> Info:
         raise MexmaError(f"{path}: no such file or folder")
     if where.is_file():
         return _text(where)
+    if (where / STATUS).is_file():
+        raise MexmaError(
+            f"{where} is the folder of a corpus run",
+            "`mexma run RECIPE --status` says how far it is; this command looks at the stores in it",
+        )
     look = _kind(where)
     if look is None:
         raise MexmaError(

@@ -17,7 +17,7 @@ from mexma_cli.stages.run.plan import Selection
 from mexma_cli.stages.run.run import run_corpus, status_of
 from mexma_cli.stages.run.scheduler import TRIES, Progress
 from mexma_cli.text.lines import read_lines
-from tests.command import ok, run
+from tests.command import fails, ok, run
 from tests.corpora import LINES, InThisProcess, corpus
 
 EXAMPLES = Path(__file__).parents[3] / "examples/spa-eng"
@@ -162,6 +162,7 @@ def test_the_status_says_whether_anything_works_on_the_run(tmp_path: Path, tiny_
         done(recipe, before=kill)
     assert status_of(recipe)["state"] == "stopped" and "running" not in said()
     assert "the run was stopped" in said()
+    fails(run("info", recipe.run), 1, "is the folder of a corpus run", "--status")
     done(recipe)
     assert said().endswith("the run has ended\n")
 
