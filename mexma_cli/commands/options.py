@@ -130,7 +130,8 @@ def _computing_on(context: click.Context, option: click.Parameter, given: str) -
         raise click.BadParameter(
             f"unknown device {given!r}; it is auto, cpu, cuda or cuda:N", context, option
         )
-    context.with_resource(computing_on(given))
+    # Of the root: it is closed also where another option is refused.
+    context.find_root().with_resource(computing_on(given))
     return given
 
 

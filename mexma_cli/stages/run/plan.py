@@ -224,7 +224,7 @@ def _embedding(recipe: CorpusRecipe, code: str, pieces: list[dict[str, Any]]) ->
         inputs={"store": merged.name},
         output=f"{code}/rows.npy",
     )
-    return [*embedded, merged, rows]
+    return [*embedded, merged, *([rows] if recipe.align is None else [])]
 
 
 def _aligned(recipe: CorpusRecipe, pair: tuple[str, str]) -> Unit:

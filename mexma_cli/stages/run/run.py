@@ -23,6 +23,7 @@ from mexma_cli.text.writing import write_chunks
 log = logging.getLogger(__name__)
 
 RECIPE = "recipe.yaml"
+_VAGUE = 0.4  # width of a precision's interval
 _NAMED = 5  # units that failed, in the last message
 
 
@@ -85,12 +86,20 @@ def _results(recipe: CorpusRecipe, progress: Progress) -> dict[str, Path]:
 
 
 def _keep_thresholds(folder: RunFolder, progress: Progress) -> None:
-    """Put the thresholds of all pairs into one file, for `mexma mine --threshold auto`."""
-    tuned = [unit.name for unit in progress.units.values() if unit.work == "tune"]
-    records = [record for name in tuned if (record := folder.record(name)) is not None]
-    if records:
-        found = [read_json(folder.path / record.output) for record in records]
-        write_thresholds(folder.path / FILE, list(map(KnownThreshold.model_validate, found)))
+    """Put the thresholds of all pairs into one file, for `mexma mine --threshold auto`, and warn of those whose
+    precision is hardly known."""
+    tuned = [unit for unit in progress.units.values() if unit.work == "tune" and progress.is_done(unit.name)]
+    found = [KnownThreshold.model_validate(read_json(folder.path / unit.output)) for unit in tuned]
+    for one in found:
+        low, high = one.precision_interval
+        if high - low > _VAGUE:
+            log.warning(
+                "warning: %s-%s: of the pairs above the threshold %.0f %% may be translations, or anything from "
+                "%.0f to %.0f %%; look at some of them in the report",
+                *(one.source, one.target, 100 * one.precision, 100 * low, 100 * high),
+            )
+    if found:
+        write_thresholds(folder.path / FILE, found)
 
 
 def status_of(recipe: CorpusRecipe) -> dict[str, Any]:

@@ -237,7 +237,9 @@ def test_mistakes_are_named_before_anything_is_done(tmp_path: Path, tiny_encoder
     assert not (tmp_path / "run").exists()
 
 
-def test_thresholds_are_found_for_each_pair_and_kept(tmp_path: Path) -> None:
+def test_thresholds_are_found_for_each_pair_and_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The demo's texts, with 200 of their translations planted."""
     gold = [line.split("\t") for line in (EXAMPLES / "gold.tsv").read_text().splitlines()]
     planted = gold[:200]
@@ -252,7 +254,9 @@ def test_thresholds_are_found_for_each_pair_and_kept(tmp_path: Path) -> None:
         "languages": {c: {"input": f"{c}.txt", "known": f"{c}.known"} for c in ("spa", "eng")},
         "mine": {"threshold": "auto"}, "pairs": "eng",
     })  # fmt: skip
+    monkeypatch.setattr("mexma_cli.stages.run.run._VAGUE", 0.0)
     done(recipe)
+    assert "warning: spa_Latn-eng_Latn: of the pairs above the threshold" in caplog.text
     folder = tmp_path / "run"
     (found,) = read_thresholds(folder / "thresholds.json")
     assert (found.source, found.target, found.planted) == ("spa_Latn", "eng_Latn", len(planted))
