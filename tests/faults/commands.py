@@ -29,7 +29,10 @@ MINE_TEXT = (
 ALIGN = ("align", "--model", "enc", "a.txt", "b.txt", "--unaligned", "rest", "-o", "pairs.align")
 TUNE = ("tune", "mined.tsv", "--gold", "gold.tsv", "--plot", "scores.png", "-o", "kept.tsv")
 TIMED = ("log.jsonl", "checkpoint.json")
-TIMES = re.compile(rb'"(seconds|tokens_per_second|best_seconds)": ?[-0-9.e+]+|\d\d:\d\d:\d\d')
+TIMES = re.compile(
+    rb'"(seconds|tokens_per_second|best_seconds)": ?[-0-9.e+]+|"checksum": "[0-9a-f]+"|\d\d:\d\d:\d\d'
+)
+"""What a clock says, and the checksum of a checkpoint's manifest, which has such times."""
 SPARING = "data/files.json"
 """With times and inodes of files; what `prepare` has there only spares it a reading."""
 
