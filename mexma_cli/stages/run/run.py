@@ -86,16 +86,16 @@ def _results(recipe: CorpusRecipe, progress: Progress) -> dict[str, Path]:
 
 
 def _keep_thresholds(folder: RunFolder, progress: Progress) -> None:
-    """Put the thresholds of all pairs into one file, for `mexma mine --threshold auto`, and warn of those whose
-    precision is hardly known."""
+    """Put the thresholds of all pairs into one file, for `mexma mine --threshold auto`. Those whose precision is
+    hardly known are warned of."""
     tuned = [unit for unit in progress.units.values() if unit.work == "tune" and progress.is_done(unit.name)]
     found = [KnownThreshold.model_validate(read_json(folder.path / unit.output)) for unit in tuned]
     for one in found:
         low, high = one.precision_interval
         if high - low > _VAGUE:
             log.warning(
-                "warning: %s-%s: of the pairs above the threshold %.0f %% may be translations, or anything from "
-                "%.0f to %.0f %%; look at some of them in the report",
+                "warning: %s-%s: of the pairs above the threshold %.0f %% may be translations, or anything "
+                "from %.0f to %.0f %%; look at some of them in the report",
                 *(one.source, one.target, 100 * one.precision, 100 * low, 100 * high),
             )
     if found:
