@@ -86,8 +86,7 @@ def _results(recipe: CorpusRecipe, progress: Progress) -> dict[str, Path]:
 
 
 def _keep_thresholds(folder: RunFolder, progress: Progress) -> None:
-    """Put the thresholds of all pairs into one file, for `mexma mine --threshold auto`. Those whose precision is
-    hardly known are warned of."""
+    """Put all thresholds into one file, for `mexma mine --threshold auto`; warn where precision is vague."""
     tuned = [unit for unit in progress.units.values() if unit.work == "tune" and progress.is_done(unit.name)]
     found = [KnownThreshold.model_validate(read_json(folder.path / unit.output)) for unit in tuned]
     for one in found:
