@@ -210,6 +210,8 @@ def _print(status: dict[str, Any], as_json: bool) -> None:
         click.echo(f"begun: {name}" if stopped else f"running: {name}, for {time.time() - since:,.0f} s")
     for name, why in status["failed"].items():
         click.echo(f"failed: {name}: {why}")
+    if status["pairs"]["all"]:
+        click.echo(f"language pairs: {status['pairs']['done']:,} of {status['pairs']['all']:,} done")
     click.echo(_STATES[status["state"]])
 
 

@@ -172,14 +172,24 @@ class Aligned:
             one_sided: Sentences without a translation, too, with nothing on the other side.
         """
         for number, records in self._by_pair():
-            names, texts = self._read(number)
+            document = self._read(number)
             for record in records[self.filters.kept(records)[1]]:
-                spans = record["source"].tolist(), record["target"].tolist()
-                (one, lines), (other, others) = (
-                    _part(text, span) for text, span in zip(texts, spans, strict=True)
-                )
-                if one_sided or (one and other):
-                    yield AlignedPair(float(record["score"]), one, other, *names, lines, others)
+                pair = _pair(record, *document)
+                if one_sided or (pair.source and pair.target):
+                    yield pair
+
+    def scores(self) -> tuple[np.ndarray, np.ndarray]:
+        """The scores of all `pairs`, best first, float32 [n], and their places in `records`, int64 [n]."""
+        both = (sizes_of(self.records) > 0).all(axis=1)
+        places = np.flatnonzero(self.filters.kept(self.records)[1] & both)
+        scores = self.records["score"][places]
+        order = np.argsort(-scores, kind="stable")
+        return scores[order], places[order]
+
+    def taken(self, places: np.ndarray) -> Iterator[AlignedPair]:
+        """The alignments at some places among the records."""
+        for record in self.records[places]:
+            yield _pair(record, *self._read(int(record["pair"])))
 
     def unaligned(self) -> Iterator[tuple[tuple[str, str], tuple[list[str], list[str]]]]:
         """The names of each pair of documents, and their sentences that are in no alignment that is written.
@@ -238,6 +248,13 @@ class Aligned:
 def sizes_of(records: np.ndarray) -> np.ndarray:
     """Sentences of both sides, int32 [n, 2]."""
     return np.stack([records[side][:, 1] - records[side][:, 0] for side in ("source", "target")], axis=1)
+
+
+def _pair(record: np.void, names: tuple[str, str], texts: tuple[Document, Document]) -> AlignedPair:
+    """An alignment with its text."""
+    spans = record["source"].tolist(), record["target"].tolist()
+    (one, lines), (other, others) = (_part(text, span) for text, span in zip(texts, spans, strict=True))
+    return AlignedPair(float(record["score"]), one, other, *names, lines, others)
 
 
 def _part(text: Document, span: tuple[int, int]) -> tuple[str, tuple[int, ...]]:

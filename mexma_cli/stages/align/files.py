@@ -114,12 +114,14 @@ def align_files(
     choice: EncoderChoice | SentenceEncoder,
     argv: Sequence[str] = (),
     progress: Callable[[str], Progress] | None = None,
+    on_aligned: Callable[[Aligned], object] = lambda found: None,
 ) -> tuple[AlignCounts, int]:
     """Align, and write the alignments and the report. A run that was killed goes on where it stopped.
 
     Args:
         argv: The command line, for the report.
         progress: What is done ("aligning") to a function that is called with how much of how much.
+        on_aligned: Called with what was aligned, as long as it can be read.
 
     Returns:
         Counts of what was aligned, and of sentences that were changed to fit the format.
@@ -135,6 +137,7 @@ def align_files(
         changed = write_chunks(job.files, lines)
         if job.unaligned is not None:
             _write_unaligned(job.unaligned, found)
+        on_aligned(found)
         run.seconds["writing"] = time.monotonic() - started
         counts = found.counts()
         if job.report is not None:

@@ -107,23 +107,23 @@ def embed_file(
         return writer.finish()
 
 
-def knows(encoder: SentenceEncoder, language: str) -> bool:
-    """Whether an encoder was trained on a language, in any script; True if its card does not say."""
+def unknown_language(encoder: SentenceEncoder, language: str) -> str | None:
+    """The warning of a language that the encoder was not trained on; in another script it may be known.
+
+    None if it was, or its card does not say.
+    """
     known = {code.partition("_")[0] for code in encoder.languages}
-    return not known or language == languages.UNSTATED or language.partition("_")[0] in known
+    if not known or language == languages.UNSTATED or language.partition("_")[0] in known:
+        return None
+    name, count = encoder.name, len(encoder.languages)
+    about = f"{languages.name(language)} ({language})"
+    return f"{name} was not trained on {about}; `mexma info {name}` lists its {count} languages"
 
 
 def note_language(encoder: SentenceEncoder, language: str) -> None:
-    """Warn of a language that the encoder was not trained on; in another script it may be known."""
-    if not knows(encoder, language):
-        log.warning(
-            "%s was not trained on %s (%s); `mexma info %s` lists its %d languages",
-            encoder.name,
-            languages.name(language),
-            language,
-            encoder.name,
-            len(encoder.languages),
-        )
+    """Warn of a language that the encoder was not trained on."""
+    if warning := unknown_language(encoder, language):
+        log.warning("%s", warning)
 
 
 def at_work(encoder: SentenceEncoder) -> str:

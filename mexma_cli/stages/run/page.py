@@ -97,8 +97,8 @@ class _Page:
             part = lines - sum(kept.values()) if lines is not None and kept else None
             numbers = (lines, kept.get("empty"), merged.get("truncated"), kept.get("duplicates"))
             cells = [*numbers, kept.get("unusable"), part]
-            known = self._facts(f"{code}/embed/00000").get("language_known", True)
-            name = languages.name(code) + ("" if known else ", unknown to the encoder")
+            unknown = self._facts(f"{code}/embed/00000").get("warning")
+            name = languages.name(code) + (", unknown to the encoder" if unknown else "")
             rows.append([code, name, *map(_number, cells)])
         return rows
 

@@ -14,9 +14,10 @@ from mexma_cli.knn.tiled import Span
 from mexma_cli.mining.margin import MARGINS
 from mexma_cli.mining.match import RETRIEVALS
 from mexma_cli.recipe import CorpusRecipe
+from mexma_cli.recipe.corpus import CorpusFilter, Splitting
 from mexma_cli.stages.knn.tiles import spans_of
 from mexma_cli.stages.run.units import Record, Unit
-from mexma_cli.stages.split.inputs import find_inputs
+from mexma_cli.stages.split.inputs import find_inputs, names_of
 from mexma_cli.text.compression import split_ending
 
 _REPEATED = ("duplicate", "boilerplate")  # rules that would make holes in documents that are aligned
@@ -51,17 +52,25 @@ class Selection:
                 raise MexmaError(f"no stage {stage!r}", f"stages: {', '.join(STAGES)}")
 
     def narrowed(self, recipe: CorpusRecipe) -> CorpusRecipe:
-        """The recipe with the wanted pairs alone.
+        """The recipe with the wanted pairs alone, in the direction that it has them in.
 
         Raises:
             MexmaError: It does not have one of them.
         """
-        known = recipe.language_pairs()
+        known = {frozenset(pair): pair for pair in recipe.language_pairs()}
         for pair in self.pairs:
-            if pair not in known:
-                have = ", ".join("-".join(one) for one in known)
+            if frozenset(pair) not in known:
+                have = ", ".join("-".join(one) for one in known.values())
                 raise MexmaError(f"{'-'.join(pair)} is no pair of this recipe", f"pairs: {have}")
-        return recipe.model_copy(update={"pairs": self.pairs}) if self.pairs else recipe
+        wanted = list(dict.fromkeys(known[frozenset(pair)] for pair in self.pairs))
+        return recipe.model_copy(update={"pairs": tuple(wanted)}) if wanted else recipe
+
+    def goals(self, recipe: CorpusRecipe) -> list[str]:
+        """The last unit of each language pair, if that is wanted."""
+        last = "filter" if recipe.filter else "align" if recipe.align else "mine"
+        what = "filtered" if recipe.filter else "pairs"
+        wanted = self.only is None or self.only == last
+        return [f"{'-'.join(pair)}/{what}" for pair in recipe.language_pairs()] if wanted else []
 
     def of(self, units: list[Unit]) -> list[Unit]:
         """The wanted units of a plan. The beginning of what is not known yet is always wanted."""
@@ -99,7 +108,9 @@ def check_settings(recipe: CorpusRecipe) -> None:
 
 
 def inputs_of(recipe: CorpusRecipe) -> dict[str, dict[str, str]]:
-    """The files of every language, and of known translations, with checksums, in the order of their lines.
+    """The files of every language, of known translations, and of models that tell languages, with checksums.
+
+    Texts are in the order of their lines.
 
     Raises:
         MexmaError: There is no such file; the message names the key.
@@ -114,9 +125,31 @@ def inputs_of(recipe: CorpusRecipe) -> dict[str, dict[str, str]]:
         try:
             files = find_inputs([str(root / pattern) for pattern in patterns], name.partition("/")[0]).files
         except MexmaError as error:
-            raise MexmaError(f"`{key}`: {error.message}", error.hint) from None
+            hint = "name files, folders or globs, as they are called in `root`" if error.hint else None
+            raise MexmaError(f"`{key}`: {error.message}", hint) from None
         found[name] = {str(path): checksum_file(path) for path in files}
+    for name, (key, model) in _lid_models(recipe).items():
+        if not model.is_file():
+            raise MexmaError(f"`{key}`: {model}: no such file")
+        found[name] = {str(model): checksum_file(model)}
     return found
+
+
+def _lid_models(recipe: CorpusRecipe) -> dict[str, tuple[str, Path]]:
+    """Models that tell languages, by what they are called among the inputs, with the keys that name them."""
+    wanted: dict[str, tuple[str, Splitting | CorpusFilter | None]] = {
+        code: (f"languages.{code}.split", text.split) for code, text in recipe.languages.items()
+    }
+    wanted["filter"] = "filter", recipe.filter
+    return {
+        _lid_model(user): (f"{key}.lid_model", Path(how.lid_model).expanduser().absolute())
+        for user, (key, how) in wanted.items()
+        if how is not None and how.lid_model is not None
+    }
+
+
+def _lid_model(user: str) -> str:
+    return f"{user}/lid_model"
 
 
 def _tuned(recipe: CorpusRecipe) -> bool:
@@ -139,7 +172,7 @@ def plan(recipe: CorpusRecipe, inputs: dict[str, dict[str, str]], record: Record
         if any(code in pair for pair in pairs):
             cut = _cut(recipe, code, inputs[code])
             if recipe.languages[code].split is not None:
-                units.append(_sentences(recipe, code, inputs[code]))
+                units.append(_sentences(recipe, code, inputs))
             units.append(cut)
             if (made := record(cut.name)) is not None:
                 rows[code] = sum(piece["lines"] for piece in made.facts["pieces"])
@@ -148,7 +181,7 @@ def plan(recipe: CorpusRecipe, inputs: dict[str, dict[str, str]], record: Record
                 units.append(_known(recipe, code, inputs[known]))
     for source, target in pairs:
         if source in rows and target in rows and recipe.filter is not None:
-            filters.append(_filtered(recipe, (source, target)))
+            filters.append(_filtered(recipe, (source, target), inputs))
         if source not in rows or target not in rows:
             continue
         if recipe.align is not None:
@@ -159,18 +192,20 @@ def plan(recipe: CorpusRecipe, inputs: dict[str, dict[str, str]], record: Record
     return units + filters
 
 
-def _sentences(recipe: CorpusRecipe, code: str, files: dict[str, str]) -> Unit:
-    """Documents into sentences."""
+def _sentences(recipe: CorpusRecipe, code: str, inputs: dict[str, dict[str, str]]) -> Unit:
+    """Documents into sentences. The ids of documents are made of the names of files."""
     how = recipe.languages[code].split
     assert how is not None
     named = {rule.partition("=")[0] for rule in how.on}
     off = [rule for rule in _REPEATED if rule not in named] if recipe.align else []
+    settings = how.model_dump(mode="json", exclude={"lid_model"}) | {"off": [*how.off, *off]}
     return Unit(
         name=f"{code}/sentences",
         stage="split",
         work="split",
-        settings={"language": code, **how.model_dump(mode="json"), "off": [*how.off, *off]},
-        files=files,
+        settings={"language": code, "names": names_of(list(map(Path, inputs[code]))), **settings},
+        files=inputs[code],
+        model=inputs.get(_lid_model(code), {}),
         output=f"{code}/sentences",
     )
 
@@ -192,19 +227,12 @@ def _cut(recipe: CorpusRecipe, code: str, files: dict[str, str]) -> Unit:
 
 def _embedding(recipe: CorpusRecipe, code: str, pieces: list[dict[str, Any]]) -> list[Unit]:
     """A store of each piece, the one of all, and which of its rows take part."""
-    encoder = recipe.encoder.model_dump(mode="json")
     embedded = [
         Unit(
             name=f"{code}/embed/{piece['name'][:5]}",
             stage="embed",
             work="embed",
-            settings={
-                "piece": piece["name"],
-                "checksum": piece["checksum"],
-                "language": code,
-                "clean": recipe.languages[code].clean,
-                "encoder": encoder,
-            },
+            settings=_encoding(recipe, code) | {"piece": piece["name"], "checksum": piece["checksum"]},
             parts={"text": f"{code}/text"},
             output=f"{code}/embedded/{piece['name'][:5]}.emb",
         )
@@ -248,15 +276,17 @@ def _aligned(recipe: CorpusRecipe, pair: tuple[str, str]) -> Unit:
     )
 
 
-def _filtered(recipe: CorpusRecipe, pair: tuple[str, str]) -> Unit:
+def _filtered(recipe: CorpusRecipe, pair: tuple[str, str], inputs: dict[str, dict[str, str]]) -> Unit:
     """The pairs of a language pair that keep all rules."""
     assert recipe.filter is not None
     return Unit(
         name=f"{'-'.join(pair)}/filtered",
         stage="filter",
         work="keep",
-        settings=_written(recipe, pair) | {"filter": recipe.filter.model_dump(mode="json")},
+        settings=_written(recipe, pair)
+        | {"filter": recipe.filter.model_dump(mode="json", exclude={"lid_model"})},
         inputs={"pairs": f"{'-'.join(pair)}/pairs"},
+        model=inputs.get(_lid_model("filter"), {}),
         output=f"{BITEXT}/{'-'.join(pair)}",
     )
 
@@ -272,14 +302,16 @@ def _known(recipe: CorpusRecipe, code: str, files: dict[str, str]) -> Unit:
         name=known_text(code),
         stage="embed",
         work="embed_known",
-        settings={
-            "language": code,
-            "clean": recipe.languages[code].clean,
-            "encoder": recipe.encoder.model_dump(mode="json"),
-        },
+        settings=_encoding(recipe, code),
         files=files,
         output=f"{code}/known.emb",
     )
+
+
+def _encoding(recipe: CorpusRecipe, code: str) -> dict[str, Any]:
+    """How text in a language is embedded."""
+    clean, encoder = recipe.languages[code].clean, recipe.encoder.model_dump(mode="json")
+    return {"language": code, "clean": clean, "encoder": encoder}
 
 
 def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], planted: bool) -> list[Unit]:

@@ -59,14 +59,16 @@ def run_corpus(
 
         workers = executor(folder.path)
         try:
-            scheduler = Scheduler(folder, units, workers, on_change, chosen.taken)
+            goals = chosen.goals(wanted)
+            scheduler = Scheduler(folder, units, workers, on_change, chosen.taken, goals)
             progress = scheduler.run()
         finally:
             workers.stop()
         _keep_thresholds(folder, progress)
         write_page(folder, wanted, progress)
     if progress.failed:
-        left = f", so that {len(progress.blocked):,} more could not begin" if progress.blocked else ""
+        pairs, missed = counted(len(progress.goals), "language pair"), len(progress.missed())
+        left = f", which leaves {missed:,} of {pairs} without a result" if missed else ""
         names = ", ".join(islice(progress.failed, _NAMED))
         raise MexmaError(
             f"{counted(len(progress.failed), 'unit')} failed{left}: {names}",

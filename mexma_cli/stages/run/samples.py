@@ -1,12 +1,13 @@
-"""What a report shows of mined pairs: how their scores are spread, and some pairs of each band."""
+"""What a report shows of mined or aligned pairs: how their scores are spread, and some pairs of each band."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from mexma_cli.stages.mine.mine import Mined
+from mexma_cli.formats.bitext import AlignedPair, MinedPair
 
 _BINS = 24
 _BANDS = 6
@@ -21,11 +22,17 @@ def histogram(scores: np.ndarray) -> dict[str, list[float]]:
     return {"edges": [round(edge, 4) for edge in edges.tolist()], "counts": counts.tolist()}
 
 
-def samples(mined: Mined) -> list[dict[str, Any]]:
-    """A few pairs from each of some bands of scores, which have as many pairs as one another, best first."""
-    pairs = len(mined.candidates)
+def samples(
+    pairs: int, taken: Callable[[np.ndarray], Iterable[MinedPair | AlignedPair]]
+) -> list[dict[str, Any]]:
+    """A few pairs from each of some bands of scores, which have as many pairs as one another, best first.
+
+    Args:
+        pairs: How many there are.
+        taken: From places, int64 [n], to the pairs there; the best pair is at 0.
+    """
     places = np.unique(np.linspace(0, pairs - 1, min(pairs, _BANDS * _OF_A_BAND)).round().astype(np.int64))
     return [
         {"score": round(pair.score, 4), "source": pair.source, "target": pair.target}
-        for pair in (mined.taken(places) if pairs else ())
+        for pair in (taken(places) if pairs else ())
     ]

@@ -64,6 +64,8 @@ class Progress:
         running: Units in work -> when they were submitted (`time.time`).
         failed: Units that cannot be done -> why.
         blocked: Units that need one of those.
+        goals: Units that all is done for, whether or not they are known yet.
+        warnings: What workers warned of.
     """
 
     units: dict[str, Unit] = field(default_factory=dict)
@@ -72,6 +74,8 @@ class Progress:
     running: dict[str, float] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     blocked: set[str] = field(default_factory=set)
+    goals: Sequence[str] = ()
+    warnings: set[str] = field(default_factory=set)
     _counts: dict[str, Counter[str]] = field(default_factory=dict)
 
     def add(self, unit: Unit) -> None:
@@ -87,6 +91,10 @@ class Progress:
         """Stage -> how many units there are (`all`), and how many are done, running, failed and blocked."""
         return {stage: dict(+counts) for stage, counts in self._counts.items()}
 
+    def missed(self) -> list[str]:
+        """Goals that are not reached."""
+        return [name for name in self.goals if not self.is_done(name)]
+
     def is_done(self, name: str) -> bool:
         """Whether a unit is done, by this run or before."""
         return name in self.done or name in self.found_done
@@ -101,6 +109,7 @@ class Scheduler:
         executor: Where they run.
         on_change: Called when units have begun or ended.
         taken: Whether a unit's output is taken as it is, up to date or not.
+        goals: Names of the units that all is done for.
     """
 
     def __init__(
@@ -110,10 +119,11 @@ class Scheduler:
         executor: Executor,
         on_change: Callable[[Progress], None] = lambda progress: None,
         taken: Callable[[Unit], bool] = lambda unit: False,
+        goals: Sequence[str] = (),
     ) -> None:
         self._folder, self._plan, self._executor, self._on_change = folder, plan, executor, on_change
         self._taken = taken
-        self.progress = Progress()
+        self.progress = Progress(goals=goals)
         self._ready: deque[str] = deque()
         self._needed_by: dict[str, list[str]] = {}
         self._missing: dict[str, int] = {}  # units that wait -> how many of their inputs are not done
@@ -195,6 +205,7 @@ class Scheduler:
             record = self._folder.record(name)
             assert record is not None, name
             progress.done[name] = record.seconds
+            self._warn(record.facts.get("warning"))
             self._finish(progress.units[name])
         elif ended.died and (tries := self._tries[name] + 1) < TRIES:
             log.warning("warning: %s: %s; trying it again", name, ended.error)
@@ -206,6 +217,12 @@ class Scheduler:
             progress.count(name, "failed")
             for other in self._needed_by.get(name, ()):
                 self._block(other)
+
+    def _warn(self, warning: str | None) -> None:
+        """Pass on what a worker warns of, once."""
+        if warning is not None and warning not in self.progress.warnings:
+            self.progress.warnings.add(warning)
+            log.warning("%s", warning)
 
     def _block(self, name: str) -> None:
         """A unit cannot be done, since what it needs cannot."""
@@ -227,6 +244,7 @@ class Scheduler:
                 "stages": progress.by_stage(),
                 "running": progress.running,
                 "failed": progress.failed,
+                "pairs": {"all": len(progress.goals), "done": len(progress.goals) - len(progress.missed())},
                 "finished": last,
             },
         )

@@ -48,6 +48,7 @@ class Unit(Frozen):
         inputs: What the work calls them -> the names of units.
         parts: The same, of those of which the unit needs a part; its settings have that part's checksum.
         files: The user's files -> their checksums.
+        model: The file that tells languages, if the user has one -> its checksum.
         output: Its path in the run's folder.
         grows: Once it is done, more of the plan is known.
     """
@@ -59,6 +60,7 @@ class Unit(Frozen):
     inputs: dict[str, str] = Field(default_factory=dict)
     parts: dict[str, str] = Field(default_factory=dict)
     files: dict[str, str] = Field(default_factory=dict)
+    model: dict[str, str] = Field(default_factory=dict)
     output: str
     grows: bool = False
 
@@ -118,7 +120,10 @@ class RunFolder:
             assert record is not None, other
             made_of[name] = record.checksum
         return fingerprint(
-            [FORMAT_VERSION, unit.work, unit.settings, made_of, list(unit.files.values()), unit.output]
+            [
+                *(FORMAT_VERSION, unit.work, unit.settings, made_of),
+                *(list(unit.files.values()), list(unit.model.values()), unit.output),
+            ]
         )
 
     def done(self, unit: Unit) -> Record | None:

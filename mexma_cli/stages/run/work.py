@@ -36,6 +36,11 @@ class Task:
     def settings(self) -> dict[str, Any]:
         return self.unit.settings
 
+    @property
+    def lid_model(self) -> Path | None:
+        """The file that tells languages, if the user has one."""
+        return next(map(Path, self.unit.model), None)
+
     def record(self, name: str) -> Record:
         """The record of an input."""
         record = self.folder.record(self.unit.needs[name])
@@ -107,7 +112,7 @@ def split(task: Task) -> dict[str, Any]:
         chosen_limits(how["on"], how["off"], OF_SENTENCES),
         how["splitter"],
         lid=how["lid"],
-        lid_model=Path(how["lid_model"]) if how["lid_model"] else None,
+        lid_model=task.lid_model,
         fields=(how["text_field"], how["id_field"]),
         rejects=how["rejects"],
     )
@@ -142,29 +147,27 @@ def _sentences(task: Task, name: str, what: str = "txt") -> Path:
 @_work
 def embed(task: Task) -> dict[str, Any]:
     """A piece of a text as a store."""
-    from mexma_cli.stages.embed.embed import EmbedOptions, embed_file, knows
-    from mexma_cli.text.lines import scan
-
     piece = task.input("text") / task.settings["piece"]
     check_content(piece, task.settings["checksum"], _AGAIN)
-    label = f"{task.settings['language']}/{piece.name}"
-    options = EmbedOptions(task.settings["language"], clean=task.settings["clean"])
-    encoder = _encoder(**task.settings["encoder"])
-    manifest = embed_file(encoder, scan(piece, label), task.output, options).manifest
-    known = knows(encoder, options.language)
-    return {"truncated": manifest.truncated, "duplicates": manifest.duplicates, "language_known": known}
+    return _embed(task, piece, piece.name)
 
 
 @_work
 def embed_known(task: Task) -> dict[str, Any]:
     """The known translations in a language as a store."""
-    from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
+    (path,) = task.unit.files
+    return _embed(task, Path(path), "known")
+
+
+def _embed(task: Task, path: Path, name: str) -> dict[str, Any]:
+    from mexma_cli.stages.embed.embed import EmbedOptions, embed_file, unknown_language
     from mexma_cli.text.lines import scan
 
-    (path,) = task.unit.files
-    text = scan(path, f"{task.settings['language']}/known")
-    options = EmbedOptions(task.settings["language"], clean=task.settings["clean"])
-    return {"rows": embed_file(_encoder(**task.settings["encoder"]), text, task.output, options).rows}
+    language, encoder = task.settings["language"], _encoder(**task.settings["encoder"])
+    options = EmbedOptions(language, clean=task.settings["clean"])
+    manifest = embed_file(encoder, scan(path, f"{language}/{name}"), task.output, options).manifest
+    warning = unknown_language(encoder, language)
+    return {"truncated": manifest.truncated, "duplicates": manifest.duplicates, "warning": warning}
 
 
 @_work
@@ -288,7 +291,7 @@ def mine(task: Task) -> dict[str, Any]:
         "source": asdict(mined.source),
         "target": asdict(mined.target),
         "histogram": histogram(mined.candidates.scores),
-        "samples": samples(mined),
+        "samples": samples(len(mined.candidates), mined.taken),
         "changed_sentences": changed,
     }
 
@@ -298,8 +301,9 @@ def align(task: Task) -> dict[str, Any]:
     """The sentences of documents of the same id, aligned, in the folder of a language pair."""
     from mexma_cli.align.align import AlignSettings
     from mexma_cli.formats.bitext import outputs_of
-    from mexma_cli.stages.align.align import AlignFilters, DocumentInputs
+    from mexma_cli.stages.align.align import Aligned, AlignFilters, DocumentInputs
     from mexma_cli.stages.align.files import AlignJob, align_files
+    from mexma_cli.stages.run.samples import histogram, samples
 
     how, settings = task.settings["align"], task.settings
     languages = settings["languages"][0], settings["languages"][1]
@@ -315,12 +319,20 @@ def align(task: Task) -> dict[str, Any]:
         AlignSettings(how["max_size"]),
         AlignFilters(how["threshold"], how["keep"]),
     )
-    counts, changed = align_files(job, _encoder(**settings["encoder"]))
+    shown: dict[str, Any] = {}
+
+    def show(found: Aligned) -> None:
+        scores, places = found.scores()
+        some = samples(len(scores), lambda chosen: found.taken(places[chosen]))
+        shown.update(histogram=histogram(scores), samples=some)
+
+    counts, changed = align_files(job, _encoder(**settings["encoder"]), on_aligned=show)
     return {
         "documents": counts.pairs,
         "pairs": counts.written,
         "dropped": dict(counts.dropped),
         "changed_sentences": changed,
+        **shown,
     }
 
 
@@ -333,11 +345,10 @@ def keep(task: Task) -> dict[str, Any]:
     how, settings = task.settings["filter"], task.settings
     (pairs,) = task.input("pairs").iterdir()
     task.output.mkdir()
-    model = Path(how["lid_model"]) if how["lid_model"] else None
     job = FilterJob(
         (pairs,),
         (settings["languages"][0], settings["languages"][1]),
-        FilterSettings(chosen_limits(how["on"], how["off"]), (), how["lid"], model),
+        FilterSettings(chosen_limits(how["on"], how["off"]), (), how["lid"], task.lid_model),
         task.output / settings["name"],
         settings["format"],
         task.output / "rejects.tsv.zst" if how["rejects"] else None,

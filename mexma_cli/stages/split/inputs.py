@@ -26,8 +26,6 @@ KINDS: dict[str, Kind] = {
     ".html": "html", ".htm": "html", ".xhtml": "html", ".warc": "warc",
 }  # fmt: skip
 """Ending of a file's name, without that of its compression -> kind; all others are text."""
-UNITS = ("line", "blank", "file")
-"""`--document`: what is a document in a text file."""
 
 LONGEST = 16 << 20
 """Bytes of the longest document; a longer one is dropped."""
@@ -74,7 +72,8 @@ class Reading:
 
     Attributes:
         language: FLORES-200 code: the side of TMX and of Moses pairs.
-        unit: Of `UNITS`.
+        unit: What is a document in a text file: a line, what stands between blank lines, or the whole file.
+            `line`, `blank` or `file`.
         kind: Of all files, whatever they are called; None: by their names.
     """
 
@@ -171,13 +170,14 @@ def find_inputs(given: Sequence[str], language: str) -> Inputs:
     twice = [path for path, times in Counter(found.files).items() if times > 1]
     if twice:
         raise MexmaError(f"{twice[0]} is named twice")
-    folders = [os.path.dirname(os.path.abspath(path)) for path in found.files]
-    root = os.path.commonpath(folders)
-    found.names = [
-        label_of(path) if str(path) == "-" else plain_name(os.path.relpath(path, root))
-        for path in found.files
-    ]
+    found.names = names_of(found.files)
     return found
+
+
+def names_of(files: Sequence[Path]) -> list[str]:
+    """How document ids call files, as `Inputs` has it."""
+    root = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in files])
+    return [label_of(path) if str(path) == "-" else plain_name(os.path.relpath(path, root)) for path in files]
 
 
 def _chosen(files: list[Path], language: str, passed_over: Counter[str]) -> Iterator[Path]:

@@ -12,6 +12,7 @@ import pytest
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import CorpusRecipe
 from mexma_cli.stages.mine.thresholds import read_thresholds
+from mexma_cli.stages.run import scheduler
 from mexma_cli.stages.run.estimate import estimate
 from mexma_cli.stages.run.plan import Selection
 from mexma_cli.stages.run.run import run_corpus, status_of
@@ -122,7 +123,8 @@ def test_a_worker_that_dies_is_replaced_and_a_unit_that_kills_them_is_given_up(
 
     recipe = corpus(tmp_path, tiny_encoder)
     with pytest.raises(
-        MexmaError, match=r"^3 units failed, so that 39 more could not begin: .*/embed/00001, "
+        MexmaError,
+        match=r"^3 units failed, which leaves 3 of 3 language pairs without .*/embed/00001, ",
     ):
         done(recipe, **dying(100))
     assert set(deaths.values()) == {3 * TRIES}  # a piece of each language has this name
@@ -138,8 +140,9 @@ def test_what_fails_in_one_language_does_not_stop_the_others(tmp_path: Path, tin
     recipe = corpus(tmp_path, tiny_encoder)
     good = (tmp_path / "deu.txt").read_bytes()
     (tmp_path / "deu.txt").write_bytes(good + "caf\xe9\n".encode("latin-1"))
-    with pytest.raises(MexmaError, match=r"^1 unit failed.*: deu_Latn/text$"):
+    with pytest.raises(MexmaError, match=r"^1 unit failed, which leaves 2 of 3 .*: deu_Latn/text$"):
         done(recipe)
+    assert status_of(recipe)["pairs"] == {"all": 3, "done": 1}
     assert "deu.txt, line 25, byte 4: not UTF-8" in status_of(recipe)["failed"]["deu_Latn/text"]
     assert [pair for pair in PAIRS if (tmp_path / "run/bitext" / pair).exists()] == ["fra_Latn-eng_Latn"]
     (tmp_path / "deu.txt").write_bytes(good)
@@ -174,7 +177,7 @@ def test_some_of_it(copy: CorpusRecipe, tmp_path: Path, tiny_encoder: Path) -> N
     assert {stage: count["all"] for stage, count in everything.items()} == {
         "split": 3, "embed": 15, "knn": 33, "mine": 3,
     }  # fmt: skip
-    one = Selection("embed", pairs=(("fra_Latn", "eng_Latn"),))
+    one = Selection("embed", pairs=(("eng_Latn", "fra_Latn"),))  # the recipe has it the other way round
     did = done(recipe, one)[1].did
     assert {name.split("/")[0] for name in did} == {"fra_Latn", "eng_Latn"} and len(did) == 2 + 8 + 2
     left = estimate(recipe, Selection(), jobs=1)
@@ -230,10 +233,15 @@ def test_mistakes_are_named_before_anything_is_done(tmp_path: Path, tiny_encoder
         ({"mine": {"margin": "cosine"}}, "`mine.margin`: 'cosine' is none of ratio, distance, absolute"),
         ({"output": {"format": "csv"}}, "`output.format`: 'csv' is none of"),
         ({"output": {"compression": "zip"}}, "`output.compression`: 'zip'"),
-        ({"languages": {"fra": {"input": "f.txt"}, "eng": {"input": "eng.txt"}}}, r"f\.txt: no such file"),
+        (
+            {"languages": {"fra": {"input": "f.txt"}, "eng": {"input": "eng.txt"}}},
+            r"f\.txt: no such file$",
+        ),
+        ({"filter": {"lid_model": "none.bin"}}, r"`filter.lid_model`: .*/none.bin: no such file"),
     ):
-        with pytest.raises(MexmaError, match=message):
+        with pytest.raises(MexmaError, match=message) as raised:
             done(corpus(tmp_path, tiny_encoder, **keys))
+        assert "stdin" not in (raised.value.hint or "")
     assert not (tmp_path / "run").exists()
 
 
@@ -272,16 +280,20 @@ def test_thresholds_are_found_for_each_pair_and_kept(
     assert read_thresholds(folder / "thresholds.json")[0].threshold > found.threshold
 
 
-def test_a_language_that_the_encoder_does_not_know_is_named(tmp_path: Path) -> None:
+def test_a_language_that_the_encoder_does_not_know_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     texts = {"fra": {"input": "fra.txt"}, "swh": {"input": "eng.txt", "split": {"off": ["all"]}}}
     recipe = corpus(tmp_path, Path("mini"), languages=texts)
+    done(recipe)
+    said = [r.message for r in caplog.records if r.name == scheduler.__name__]
+    assert len(said) == 1 and "mini was not trained on Swahili" in said[0]
+    page = (tmp_path / "run/report.html").read_text()
+    assert "<td>Swahili, unknown to the encoder</td>" in page and "<td>French</td>" in page
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
     dry = ok(run("run", tmp_path / "recipe.yaml", "--dry-run"))
     assert "mini was not trained on Swahili" in dry.stderr and f"{LINES} lines\n" in dry.stdout
     assert re.search(r"swh_Latn +\d+ sentences, by the size\n", dry.stdout)
-    done(recipe)
-    page = (tmp_path / "run/report.html").read_text()
-    assert "<td>Swahili, unknown to the encoder</td>" in page and "<td>French</td>" in page
 
 
 def test_documents_are_split_and_aligned_or_mined_within(tmp_path: Path) -> None:
@@ -302,10 +314,13 @@ def test_documents_are_split_and_aligned_or_mined_within(tmp_path: Path) -> None
     aligned = [line.split("\t") for line in pairs.read_text().splitlines()]
     assert aligned[0][1].startswith("La parole de l'Éternel") and aligned[0][2].startswith("Now the LORD")
     assert len(aligned) > 40 and all(row[3] == row[4] for row in aligned)
+    best = max(aligned, key=lambda row: float(row[0]))
     rejects = read_lines(folder / "fra_Latn/sentences/fra_Latn.rejects.zst")
     assert any(line.startswith("digits\t1.txt\t0\t8\t") for line in rejects)
     page = (folder / "report.html").read_text()
     assert "<h2>Documents</h2>" in page and "dropped: digits" in page
+    assert f"<td>{html.escape(best[1])}</td><td>{html.escape(best[2])}</td>" in page
+    assert "pairs by score" in page
     within = CorpusRecipe.model_validate(raw | {"align": None, "mine": {"within": True}})
     did = done(within)[1].did
     assert "fra_Latn/store" not in did and "fra_Latn-eng_Latn/pairs" in did

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from mexma_cli.recipe import CorpusRecipe
+from mexma_cli.stages.run.plan import inputs_of, plan
+from mexma_cli.stages.run.units import RunFolder
+from tests.corpora import corpus
+
+
+def key_of_sentences(recipe: CorpusRecipe) -> str:
+    unit = plan(recipe, inputs_of(recipe), lambda name: None)[0]
+    assert unit.work == "split"
+    return RunFolder(Path(recipe.run)).key(unit)
+
+
+def test_documents_are_split_again_where_names_or_the_model_are_others(tmp_path: Path) -> None:
+    """The ids of documents are made of the names of their files."""
+    (tmp_path / "lid.bin").write_text("one model")
+    texts = {
+        "fra": {"input": "fr*.txt", "split": {"lid_model": str(tmp_path / "lid.bin")}},
+        "eng": {"input": "eng.txt"},
+    }
+    recipe = corpus(tmp_path, Path("mini"), languages=texts)
+    (tmp_path / "fry.txt").write_text("one line\n")
+    keys = [key_of_sentences(recipe)]
+    (tmp_path / "lid.bin").write_text("another model")
+    keys.append(key_of_sentences(recipe))
+    (tmp_path / "fry.txt").rename(tmp_path / "frz.txt")
+    keys.append(key_of_sentences(recipe))
+    assert len(set(keys)) == 3 and key_of_sentences(recipe) == keys[-1]
