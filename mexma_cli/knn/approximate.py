@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import faiss
@@ -22,10 +22,10 @@ import torch
 
 from mexma_cli.knn import faiss_index, kernels
 from mexma_cli.knn.blocks import Side, VectorSource
-from mexma_cli.knn.effort import tune_effort
+from mexma_cli.knn.effort import Effort, find_effort
 from mexma_cli.knn.exact import Neighbours, TooLittleMemory, knn, unpack
 from mexma_cli.knn.faiss_index import SideIndex, choose
-from mexma_cli.knn.index_search import DirectionReport, IndexSearch
+from mexma_cli.knn.index_search import Best, Direction
 from mexma_cli.knn.journal import Journal, Place
 from mexma_cli.numerics.devices import pick_device
 from mexma_cli.text.amounts import size
@@ -53,6 +53,26 @@ class IndexSettings:
     None: no limit."""
     seed: int = 42
     """Of the samples and of the training."""
+
+
+@dataclass(frozen=True)
+class DirectionReport:
+    """How the neighbours of the rows of one side were found."""
+
+    index: str
+    """The factory string of the index over the other side."""
+    effort: str
+    """The index's search parameter, such as "nprobe=64", or "" if it has none."""
+    hits: int
+    """Answers of the index whose exact cosines were computed, for each row."""
+    parts: int
+    """Files that the index was in; 0: it was in memory."""
+    recall: float
+    """The fraction of the true k neighbours that were found, over the sample."""
+    recall_first: float
+    """The same for the nearest neighbour alone."""
+    sample: int
+    """Rows drawn at random."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +112,8 @@ def ann(
 ) -> ApproximateNeighbours:
     """Find about the k nearest rows by cosine, from x to y and from y to x.
 
-    The same seed, memory and number of threads (torch's, which faiss is given too) give the same result for
-    indexes with lists; graphs (HNSW) that more than one thread builds differ a little from run to run.
+    The same seed and memory give the same result for indexes with lists; graphs of all rows (HNSW) that more
+    than one thread builds differ a little from run to run.
 
     Args:
         x, y, k, keep_x, keep_y: As for `exact.knn`.
@@ -162,59 +182,53 @@ def _approximate(
             journal.note(memory=settings.memory)
     for built in indexes:
         built.fill(progress)
-    ahead = IndexSearch(left, right, indexes[0], forward, backward, working)
-    back = IndexSearch(right, left, indexes[1], backward, forward, working)
-    _set_effort(ahead, back, settings, journal)
-    _answer(ahead, back, settings.seed, journal, progress)
-    return ApproximateNeighbours(
-        Neighbours(*unpack(forward, left, right), *unpack(backward, right, left)),
-        ahead.report(),
-        back.report(),
-    )
-
-
-def _set_effort(
-    ahead: IndexSearch, back: IndexSearch, settings: IndexSettings, journal: Journal | None
-) -> None:
-    """Find the search effort that the recall needs, or take what an earlier run of this search found."""
-    known = journal.facts.get("searched") if journal else None
-    if known:
-        ahead.hits, ahead.index.effort, back.index.effort = known
-    else:
-        began = time.monotonic()
-        ahead.hits = tune_effort(ahead, back, settings.recall, settings.seed)
-        if journal is not None:
-            journal.note(began, searched=[ahead.hits, ahead.index.effort, back.index.effort])
-    back.hits = ahead.hits
-
-
-def _answer(
-    ahead: IndexSearch,
-    back: IndexSearch,
-    seed: int,
-    journal: Journal | None,
-    progress: Callable[[int], None],
-) -> None:
-    """Look up all rows in both indexes, with an entry in the journal from time to time."""
-    rows = len(ahead.own)
-    lists = ahead.best, back.best
+    ahead, back = Direction(left, right, indexes[0]), Direction(right, left, indexes[1])
+    effort = _effort(ahead, back, k, settings, journal)
+    lists = forward, backward
     kept = journal.load(*lists) if journal else None
     done = kept[2] if kept else 0  # rows of both sides, in this order
     progress(done)
+    for direction, own, theirs, before in ((ahead, *lists, 0), (back, *lists[::-1], len(left))):
+        if done >= before + len(direction.own):
+            continue
+        best = Best(own, theirs, direction.other, max(256, working // 8 // (8 * left.dim)))
+        for first, queries, ids in direction.answers(done - before, effort.hits, k, working):
+            rows, columns = np.nonzero(ids >= 0)
+            best.take(queries, first, rows, ids[rows, columns])
+            done += len(queries)
+            progress(len(queries))
+            if journal is not None and journal.due():
+                journal.save(Place(len(left), 0, done), *lists)
+    found = Neighbours(*unpack(forward, left, right), *unpack(backward, right, left))
+    return ApproximateNeighbours(found, *(_report(index, effort, side) for side, index in enumerate(indexes)))
 
-    def answered(count: int) -> None:
-        nonlocal done
-        done += count
-        progress(count)
-        if journal is not None and journal.due():
-            journal.save(Place(rows, 0, done), *lists)
 
-    ahead.measure(seed)
-    ahead.run(min(done, rows), answered)
-    back.measure(seed)
-    back.run(done - rows, answered)
-    for search in (ahead, back):
-        search.complete()
+def _effort(
+    ahead: Direction, back: Direction, k: int, settings: IndexSettings, journal: Journal | None
+) -> Effort:
+    """Find the search effort that the recall needs, or take what an earlier run of this search found."""
+    known = journal.facts.get("searched") if journal else None
+    if known:
+        effort = Effort(**known)
+        ahead.index.effort, back.index.effort = effort.parameters
+        return effort
+    began = time.monotonic()
+    effort = find_effort(ahead, back, k, settings.recall, settings.seed)
+    if journal is not None:
+        journal.note(began, searched=asdict(effort))
+    return effort
+
+
+def _report(index: SideIndex, effort: Effort, side: int) -> DirectionReport:
+    return DirectionReport(
+        index=index.factory,
+        effort=index.effort,
+        hits=effort.hits,
+        parts=index.files,
+        recall=effort.recall[side],
+        recall_first=effort.recall_first[side],
+        sample=effort.sample[side],
+    )
 
 
 def least_bytes(n: int, m: int, k: int) -> int:

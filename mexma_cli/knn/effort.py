@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn import kernels
 from mexma_cli.knn.faiss_index import gather
-from mexma_cli.knn.index_search import IndexSearch, draw, exact
+from mexma_cli.knn.index_search import Direction, draw, exact
 
 _SPARE_HITS, _FEWEST_HITS = 4, 64
-
-
 TOLERATED = 0.02
 """So much less recall than asked for may be the sample's chance."""
 
@@ -22,18 +21,55 @@ class TooLittleRecall(MexmaError):
     """An index does not find as much as it is asked for, however hard it is searched."""
 
 
-def tune_effort(ahead: IndexSearch, back: IndexSearch, recall: float, seed: int) -> int:
-    """Set the search effort of both indexes, and return how many of their answers get an exact cosine.
+@dataclass(frozen=True)
+class Effort:
+    """How hard two indexes are searched, and what that finds.
+
+    Attributes:
+        hits: Answers of an index that get an exact cosine, for each row.
+        parameters: The search parameters of the index over y and of the one over x, such as "nprobe=64", or
+            "" where an index has none.
+        recall: The share of the true k neighbours that are found, for rows of x and for rows of y.
+        recall_first: The same for the nearest neighbour alone.
+        sample: Rows of x and of y by which these were measured.
+    """
+
+    hits: int
+    parameters: tuple[str, str]
+    recall: tuple[float, float]
+    recall_first: tuple[float, float]
+    sample: tuple[int, int]
+
+
+def find_effort(ahead: Direction, back: Direction, k: int, recall: float, seed: int) -> Effort:
+    """The search effort of both indexes that finds enough of a sample's neighbours, measured on another one.
 
     Raises:
         TooLittleRecall: The indexes cannot find that much; not for a recall of 1, which means all they can.
     """
-    probes = [_Probe(ahead, back, seed), _Probe(back, ahead, seed)]
-    fewest = max(_SPARE_HITS * max(ahead.k, back.k), _FEWEST_HITS)
+    hits = min(_tuned(ahead, back, k, recall, seed), max(len(ahead.other), len(back.other)))
+    one, other = (
+        _Probe(*both, k, draw(len(both[0].own), seed)[1]).ranks(hits, hits) < hits
+        for both in ((ahead, back), (back, ahead))
+    )
+    return Effort(
+        hits,
+        (ahead.index.effort, back.index.effort),
+        (float(one.mean()), float(other.mean())),
+        (float(one[:, 0].mean()), float(other[:, 0].mean())),
+        (len(one), len(other)),
+    )
+
+
+def _tuned(ahead: Direction, back: Direction, k: int, recall: float, seed: int) -> int:
+    """Set the search effort of both indexes; how many of their answers must get an exact cosine."""
+    both = (ahead, back), (back, ahead)
+    probes = [_Probe(one, other, k, draw(len(one.own), seed)[0]) for one, other in both]
+    fewest = max(_SPARE_HITS * k, _FEWEST_HITS)
     # A graph that is asked for more answers is searched further anyway, so only its effort is varied.
     graph = "efSearch" in (ahead.index.parameter, back.index.parameter)
     counts = [fewest] if graph else [fewest, 2 * fewest, 4 * fewest]
-    if any(search.index.refined for search in (ahead, back)):  # the first depend on how many are asked
+    if ahead.index.refined or back.index.refined:  # the first depend on how many are asked
         counts = counts[-1:]
     while True:
         ranks = np.concatenate([probe.ranks(counts[-1], fewest).reshape(-1) for probe in probes])
@@ -41,11 +77,11 @@ def tune_effort(ahead: IndexSearch, back: IndexSearch, recall: float, seed: int)
         for hits in counts:
             if found[hits] >= recall:
                 return hits
-        harder = [search.index.try_harder() for search in (ahead, back)]
+        harder = [one.index.try_harder() for one in (ahead, back)]
         if not any(harder):
             most = found[counts[-1]]
             if most < recall - TOLERATED and recall < 1:
-                names = " and ".join(dict.fromkeys(search.index.factory for search in (ahead, back)))
+                names = " and ".join(dict.fromkeys(one.index.factory for one in (ahead, back)))
                 raise TooLittleRecall(
                     f"the index {names} finds {100 * most:.1f} % of the neighbours at most, and "
                     f"{100 * recall:.1f} % were asked for",
@@ -59,16 +95,17 @@ def tune_effort(ahead: IndexSearch, back: IndexSearch, recall: float, seed: int)
 class _Probe:
     """Some rows of one side and who their true neighbours are."""
 
-    def __init__(self, search: IndexSearch, reverse: IndexSearch, seed: int) -> None:
-        self._index, self._reverse = search.index, reverse.index
-        self._rows = draw(len(search.own), seed)[0]
-        self._queries = gather(search.own, self._rows)
-        self._true = kernels.rows_of(exact(self._queries, search.other, search.k))
+    def __init__(self, search: Direction, reverse: Direction, k: int, rows: np.ndarray) -> None:
+        self._index, self._reverse, self._rows = search.index, reverse.index, rows
+        self._queries = gather(search.own, rows)
+        nearest = exact(self._queries, search.other, min(k, len(search.other)))
+        self._true = kernels.rows_of(nearest)[:, ::-1]
         self._targets, self._target = np.unique(self._true, return_inverse=True)
         self._vectors = gather(search.other, self._targets)
 
     def ranks(self, most: int, enough: int) -> np.ndarray:
-        """The place, from 0, at which an index returns each true pair, int64 [n, k]; `most` if none does.
+        """The place, from 0, at which an index returns each true pair, int64 [n, k], the nearest first;
+        `most` if none does.
 
         Of the places in both indexes the better one counts. The second index is not asked for pairs that the
         first one returns before place `enough`.
@@ -81,7 +118,7 @@ class _Probe:
             ids = self._reverse.search(self._vectors[wanted], most)
             rows = self._rows[late // self._true.shape[1]]
             ranks[late] = np.minimum(ranks[late], _places(ids[which], rows))
-        return ranks
+        return ranks.reshape(self._true.shape)
 
 
 def _places(lists: np.ndarray, wanted: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import faiss
@@ -14,6 +14,7 @@ import numpy as np
 import xxhash
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.knn import kernels
 from mexma_cli.knn.blocks import Side
 from mexma_cli.knn.journal import Journal
 from mexma_cli.numerics.devices import pick_device
@@ -69,11 +70,12 @@ def needed(index: str, pairs: int) -> bool:
 
 BLOCK = 1 << 12
 """Rows read at a time where all are read."""
-_ROWS_PER_LIST = 40  # training rows; faiss asks for 39 at least
-_ROUNDS = 5  # of k-means; faiss does 10, which takes twice as long and finds 0.3 % more
+ROWS_PER_LIST = 40  # training rows; faiss asks for 39 at least
+ROUNDS = 5  # of k-means; faiss does 10, which takes twice as long and finds 0.3 % more
 _TRAINING_ROWS = 1 << 16  # for indexes without lists
 _QUERIES_AT_ONCE = 1024  # a call of faiss; four times as many are a tenth slower
-_MOST_PROBES = 2048  # lists that faiss can search on a GPU
+_MOST_PROBES = _MOST_ANSWERS = 2048  # lists, and answers, that faiss knows on a GPU
+_TIED = 16  # rows with equal scores that are looked at beyond those that are wanted
 _SLACK = 1.6  # faiss rounds its lists up to powers of two
 
 
@@ -103,51 +105,22 @@ def bytes_needed(rows: int, dim: int, factory: str) -> int:
     return round(rows * _bytes_per_row(index, sample[:64]))
 
 
-class SideIndex:
-    """A faiss index over the kept rows of a side, in memory or, in parts, in files.
+class Parts:
+    """A faiss index in one part or several, copies of one trained index, each with some of the rows.
 
-    Parts are copies of one trained index, each with some of the rows. Searching the same lists in all of them
-    reads the same vectors as in a whole index, so parts cost no recall, and any kind of index can be cut.
+    Searching the same lists in all of them reads the same vectors as in a whole index. So an index with lists
+    answers the same however its rows are cut into parts.
+
+    Attributes:
+        factory: What the index was made by.
+        parameter: The name of its search parameter, or "".
+        held: For each part, the place of its first row among all, and the index or its file.
     """
 
-    def __init__(
-        self,
-        side: Side,
-        factory: str,
-        share: int | None,
-        stem: Path,
-        seed: int,
-        journal: Journal | None = None,
-    ) -> None:
-        """Train it, or go on with the files of an earlier run.
-
-        Args:
-            share: Bytes that it may take, or None for no limit: then it is in memory.
-            stem: Folder and beginning of the names of its files.
-            journal: Where there is one, the index is kept in files even if it is in memory, and rows that are
-                in these files already are not added again.
-
-        Raises:
-            MexmaError: faiss does not know the factory string, there are too few rows to train it, or it
-                cannot be written.
-        """
-        self._side, self.factory, self._stem, self._journal = side, factory, stem, journal
-        trained = self._file("trained")
-        if journal is not None and trained.exists():
-            self._trained = _read(trained, verify=True)
-        else:
-            began = time.monotonic()
-            self._trained = self._train(share, seed)
-            if journal is not None:
-                _write(self._trained, trained)
-                journal.note(began)
-        self._whole: faiss.Index | None = None
-        self._parts: list[Path] = []
-        self._rows = len(side)
-        if share is not None:
-            per_row = _bytes_per_row(self._trained, side.units(0, BLOCK)) * _SLACK
-            self._rows = max(1, int(share / per_row))
-        lists = faiss.try_extract_index_ivf(self._trained)
+    def __init__(self, factory: str, trained: faiss.Index) -> None:
+        self.factory = factory
+        self.held: list[tuple[int, faiss.Index | Path]] = []
+        lists = faiss.try_extract_index_ivf(trained)
         self.parameter, self._effort, self._most = "", 1, 1
         if lists is not None:
             self.parameter, self._effort, self._most = "nprobe", min(4, lists.nlist), -(-lists.nlist // 2)
@@ -155,8 +128,6 @@ class SideIndex:
                 self._most = min(self._most, _MOST_PROBES)
         elif "HNSW" in factory:
             self.parameter, self._effort, self._most = "efSearch", 32, 2048
-        # A graph that is read goes on with the same random numbers again, so it is written only when whole.
-        self._by_halves = lists is not None
 
     @property
     def refined(self) -> bool:
@@ -178,30 +149,71 @@ class SideIndex:
         self._effort = max(before, min(2 * before, self._most))
         return self._effort > before
 
-    @property
-    def parts(self) -> int:
-        return len(self._parts)
+    def search(self, queries: np.ndarray, count: int) -> np.ndarray:
+        """About the `count` nearest kept rows of unit vectors [n, d], best first, int64 [n, count], or -1.
 
-    def _train(self, share: int | None, seed: int) -> faiss.Index:
-        side = self._side
-        index = _made(side.dim, self.factory)
-        _set_seed(index, seed)
-        if index.is_trained:
-            return index
-        lists = faiss.try_extract_index_ivf(index)
-        wanted = _TRAINING_ROWS if lists is None else max(_ROWS_PER_LIST * lists.nlist, 1 << 14)
-        rows = min(len(side), wanted)
+        Of rows that the index cannot tell apart the first come first.
+        """
+        best = np.full((len(queries), count), kernels.EMPTY)
+        for first, held in self.held:
+            part = _on_gpu(read_index(held)) if isinstance(held, Path) else held
+            if part.ntotal == 0:
+                continue
+            if self.parameter:
+                _parameters().set_index_parameter(part, self.parameter, self._effort)
+            for start in range(0, len(queries), _QUERIES_AT_ONCE):
+                cut = slice(start, start + _QUERIES_AT_ONCE)
+                found = _nearest(part, queries[cut], count, first)
+                best[cut] = np.sort(np.concatenate([best[cut], found], axis=1), axis=1)[:, -count:]
+            del part
+        return np.where(best == kernels.EMPTY, -1, kernels.rows_of(best))[:, ::-1]
+
+
+class SideIndex(Parts):
+    """A faiss index over the kept rows of a side, in memory or, in parts, in files."""
+
+    def __init__(
+        self,
+        side: Side,
+        factory: str,
+        share: int | None,
+        stem: Path,
+        seed: int,
+        journal: Journal | None = None,
+    ) -> None:
+        """Train it, or go on with the files of an earlier run.
+
+        Args:
+            share: Bytes that it may take, or None for no limit: then it is in memory.
+            stem: Folder and beginning of the names of its files.
+            journal: Where there is one, the index is kept in files even if it is in memory, and rows that are
+                in these files already are not added again.
+
+        Raises:
+            MexmaError: As `train`, or it cannot be written.
+        """
+        self._side, self._stem, self._journal = side, stem, journal
+        kept = self._file("trained")
+        if journal is not None and kept.exists():
+            self._trained = read_index(kept, verify=True)
+        else:
+            began = time.monotonic()
+            self._trained = train(side, factory, seed, share)
+            if journal is not None:
+                write_index(self._trained, kept)
+                journal.note(began)
+        super().__init__(factory, self._trained)
+        self._rows = len(side)
         if share is not None:
-            rows = min(rows, max(1, share // (12 * side.dim)))  # faiss makes two copies
-        chosen = np.sort(np.random.default_rng(seed).choice(len(side), rows, replace=False))
-        try:
-            index.train(gather(side, chosen))
-        except RuntimeError as error:
-            raise MexmaError(
-                f"the index {self.factory!r} cannot be trained on {rows:,} rows: {_reason(error)}",
-                "an index with fewer lists, more --memory if that is short, or the exact search",
-            ) from None
-        return index
+            per_row = _bytes_per_row(self._trained, side.units(0, BLOCK)) * _SLACK
+            self._rows = max(1, int(share / per_row))
+        # A graph that is read goes on with the same random numbers again, so it is written only when whole.
+        self._by_halves = self.parameter == "nprobe"
+
+    @property
+    def files(self) -> int:
+        """Files that the index is in; 0: it is in memory."""
+        return sum(isinstance(held, Path) for _, held in self.held)
 
     def fill(self, progress: Callable[[int], None]) -> None:
         """Put all rows in.
@@ -213,61 +225,96 @@ class SideIndex:
             last = min(first + self._rows, len(self._side))
             path = self._file(str(number))
             there = self._journal is not None and path.exists()
-            part = _read(path, verify=True) if there else faiss.clone_index(self._trained)
+            part = read_index(path, verify=True) if there else faiss.clone_index(self._trained)
             done = part.ntotal
             progress(done)
-            self._add(part, first + done, last, path, progress)
+            for rows in add(part, self._side, first + done, last):
+                progress(rows)
+                if self._journal is not None and self._by_halves and first + part.ntotal < last:
+                    self._write_when_due(part, path, self._journal)
             in_parts = self._rows < len(self._side)
             if done < last - first and (in_parts or self._journal is not None):
                 began = time.monotonic()
-                _write(part, path)
+                write_index(part, path)
                 if self._journal is not None:
                     self._journal.note(began)
-            if in_parts:
-                self._parts.append(path)
-            else:
-                self._whole = _on_gpu(part)
+            self.held.append((first, path if in_parts else _on_gpu(part)))
 
-    def _add(
-        self, part: faiss.Index, first: int, last: int, path: Path, progress: Callable[[int], None]
-    ) -> None:
-        """Put some rows into a part, and write it from time to time."""
-        for start in range(first, last, BLOCK):
-            rows = self._side.units(start, min(start + BLOCK, last))
-            part.add(rows)
-            progress(len(rows))
-            if self._journal is not None and self._by_halves and start + BLOCK < last and self._journal.due():
-                began = time.monotonic()
-                _write(part, path)
-                self._journal.note(began)
+    @staticmethod
+    def _write_when_due(part: faiss.Index, path: Path, journal: Journal) -> None:
+        if journal.due():
+            began = time.monotonic()
+            write_index(part, path)
+            journal.note(began)
 
     def _file(self, what: str) -> Path:
         return self._stem.with_name(f"{self._stem.name}-{what}.faiss")
 
-    def search(self, queries: np.ndarray, count: int) -> np.ndarray:
-        """About the `count` nearest kept rows of unit vectors [n, d], best first, int64 [n, count], or -1."""
-        ids = np.full((len(queries), count), -1, dtype=np.int64)
-        near = np.full((len(queries), count), -np.inf, dtype=np.float32)
-        for number in range(max(1, len(self._parts))):
-            part = self._whole
-            if part is None:
-                part = _on_gpu(_read(self._parts[number]))
-            if self.parameter:
-                _parameters().set_index_parameter(part, self.parameter, self._effort)
-            for start in range(0, len(queries), _QUERIES_AT_ONCE):
-                cut = slice(start, start + _QUERIES_AT_ONCE)
-                scores, places = part.search(queries[cut], count)
-                scores[places < 0] = -np.inf
-                places[places >= 0] += number * self._rows
-                if number == 0:
-                    near[cut], ids[cut] = scores, places
-                    continue
-                both = np.concatenate([near[cut], scores], axis=1)
-                order = np.argsort(-both, axis=1, kind="stable")[:, :count]
-                near[cut] = np.take_along_axis(both, order, 1)
-                ids[cut] = np.take_along_axis(np.concatenate([ids[cut], places], axis=1), order, 1)
-            del part
-        return ids
+
+def train(side: Side, factory: str, seed: int, share: int | None = None) -> faiss.Index:
+    """An index without rows, trained on a sample of a side; the same whatever the number of threads.
+
+    Args:
+        share: Bytes that the training may take; None: no limit.
+
+    Raises:
+        MexmaError: faiss does not know the factory string, or there are too few rows.
+    """
+    index = _made(side.dim, factory)
+    _set_seed(index, seed)
+    if index.is_trained:
+        return index
+    lists = faiss.try_extract_index_ivf(index)
+    rows = min(len(side), training_rows(lists.nlist if lists is not None else None))
+    if share is not None:
+        rows = min(rows, max(1, share // (12 * side.dim)))  # faiss makes two copies
+    chosen = np.sort(np.random.default_rng(seed).choice(len(side), rows, replace=False))
+    try:
+        index.train(gather(side, chosen))
+    except RuntimeError as error:
+        raise MexmaError(
+            f"the index {factory!r} cannot be trained on {rows:,} rows: {_reason(error)}",
+            "an index with fewer lists, more --memory if that is short, or the exact search",
+        ) from None
+    if lists is not None and isinstance(graph := faiss.downcast_index(lists.quantizer), faiss.IndexHNSW):
+        centres, threads = graph.reconstruct_n(0, lists.nlist), faiss.omp_get_max_threads()
+        graph.reset()
+        faiss.omp_set_num_threads(1)  # more of them make another graph each time
+        try:
+            graph.add(centres)
+        finally:
+            faiss.omp_set_num_threads(threads)
+    return index
+
+
+def training_rows(lists: int | None) -> int:
+    """Rows that train an index with so many lists, or one without."""
+    return _TRAINING_ROWS if lists is None else max(ROWS_PER_LIST * lists, 1 << 14)
+
+
+def add(index: faiss.Index, side: Side, start: int, stop: int) -> Iterator[int]:
+    """Put kept rows of a side into an index; yields how many, block by block."""
+    for first in range(start, stop, BLOCK):
+        rows = side.units(first, min(first + BLOCK, stop))
+        index.add(rows)
+        yield len(rows)
+
+
+def _nearest(part: faiss.Index, queries: np.ndarray, count: int, first: int, tied: int = _TIED) -> np.ndarray:
+    """Keys of the `count` nearest rows of a part whose rows begin at `first`, int64 [n, count], ascending.
+
+    faiss returns any of the rows with the last score, so it is asked for `tied` more.
+    """
+    asked = min(count + tied, part.ntotal, max(count, _MOST_ANSWERS))
+    scores, places = part.search(queries, asked)
+    keys = np.full((len(queries), max(count, asked)), kernels.EMPTY)
+    keys[:, :asked] = np.where(places < 0, kernels.EMPTY, kernels.keys_of(scores, places + first))
+    best: np.ndarray = np.sort(keys, axis=1)[:, -count:]
+    if count < asked < min(part.ntotal, _MOST_ANSWERS):
+        unsure = np.flatnonzero((places[:, -1] >= 0) & (scores[:, -1] == scores[:, count - 1]))
+        if len(unsure):
+            best[unsure] = _nearest(part, queries[unsure], count, first, 4 * tied)
+    return best
 
 
 def _made(dim: int, factory: str) -> faiss.Index:
@@ -285,7 +332,7 @@ def _made(dim: int, factory: str) -> faiss.Index:
         ) from None
 
 
-def _write(index: faiss.Index, path: Path) -> None:
+def write_index(index: faiss.Index, path: Path) -> None:
     """Write an index to a file that is whole once it has its name, with its xxh3_128 behind it.
 
     Raises:
@@ -315,7 +362,7 @@ def _write(index: faiss.Index, path: Path) -> None:
         ) from None
 
 
-def _read(path: Path, verify: bool = False) -> faiss.Index:
+def read_index(path: Path, verify: bool = False) -> faiss.Index:
     """Read an index; with `verify` one that another run wrote.
 
     Raises:
@@ -385,7 +432,7 @@ def _set_seed(index: faiss.Index, seed: int) -> None:
     elif isinstance(inner, faiss.IndexRefine):
         _set_seed(inner.base_index, seed)
     if isinstance(inner, faiss.IndexIVF):
-        inner.cp.niter = _ROUNDS
+        inner.cp.niter = ROUNDS
     for owner in (inner, getattr(inner, "pq", None)):
         settings = getattr(owner, "cp", None)
         if settings is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 
 from mexma_cli.knn import kernels
 from mexma_cli.knn.blocks import Side
-from mexma_cli.knn.faiss_index import BLOCK, SideIndex, gather
+from mexma_cli.knn.faiss_index import BLOCK, Parts
 from mexma_cli.numerics.compiling import compiled
 
 TUNED_ON, MEASURED_ON = 256, 512  # rows a direction
@@ -18,97 +18,79 @@ _HIT_BYTES = 64  # an id, an approximate and an exact cosine, their order, and c
 
 
 @dataclass(frozen=True)
-class DirectionReport:
-    """How the neighbours of the rows of one side were found."""
+class Direction:
+    """The rows of one side, which are looked up in an index over the other."""
 
-    index: str
-    """The factory string of the index over the other side."""
-    effort: str
-    """The index's search parameter, such as "nprobe=64", or "" if it has none."""
-    hits: int
-    """Answers of the index whose exact cosines were computed, for each row."""
-    parts: int
-    """Files that the index was in; 0: it was in memory."""
-    recall: float
-    """The fraction of the true k neighbours that were found, over the sample."""
-    recall_first: float
-    """The same for the nearest neighbour alone."""
-    sample: int
-    """Rows drawn at random."""
+    own: Side
+    other: Side
+    index: Parts
+
+    def answers(
+        self, start: int, hits: int, k: int, working: int
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Look up the own rows from `start` on, some at a time.
+
+        Args:
+            hits: Answers of the index that are wanted for each row.
+            working: Bytes that all this may take.
+
+        Yields:
+            The place of the first of some rows, their unit vectors [n, d], and the places of rows that are
+            near them, int64 [n, hits], -1 behind the last: of the k nearest, where the index has fewer.
+        """
+        hits = min(hits, len(self.other))
+        at_once = max(64, working // 4 // (8 * self.own.dim + _HIT_BYTES * hits))
+        for first in range(start, len(self.own), at_once):
+            queries = self.own.units(first, first + at_once)
+            ids = self.index.search(queries, hits)
+            short = np.flatnonzero(ids[:, min(k, hits) - 1] < 0)
+            for some in np.split(short, range(BLOCK, len(short), BLOCK)):
+                ids[some, :k] = kernels.rows_of(exact(queries[some], self.other, min(k, hits)))
+            yield first, queries, ids
 
 
-class IndexSearch:
-    """The rows of one side and an index over the other."""
+class Best:
+    """The k best rows of the other side for all rows of both sides, of pairs that come in any order."""
 
-    def __init__(
-        self, own: Side, other: Side, index: SideIndex, best: np.ndarray, theirs: np.ndarray, working: int
+    def __init__(self, own: np.ndarray, theirs: np.ndarray, other: Side, block: int) -> None:
+        """
+        Args:
+            own, theirs: Keys of the best so far, int64 [rows, k], each ascending; updated in place.
+            block: Rows of the other side that may be in memory.
+        """
+        self._own, self._theirs, self._other, self._block = own, theirs, other, block
+        self._all = other.units(0, len(other)) if block >= len(other) else None
+
+    def take(self, queries: np.ndarray, first: int, rows: np.ndarray, columns: np.ndarray) -> None:
+        """Compute the cosines of pairs, and keep the best of both sides.
+
+        Args:
+            queries: Unit vectors [n, d] of own rows from `first` on.
+            rows, columns: int64 [p], which of these, and places on the other side.
+        """
+        if self._all is not None:
+            self._offer(queries, first, rows, columns, self._all, 0)
+            return
+        order = np.argsort(columns)
+        rows, columns = rows[order], columns[order]
+        for start in range(0, len(self._other), self._block):
+            low, high = np.searchsorted(columns, (start, start + self._block)).tolist()
+            if high > low:
+                vectors = self._other.units(start, start + self._block)
+                self._offer(queries, first, rows[low:high], columns[low:high], vectors, start)
+
+    def _offer(
+        self,
+        queries: np.ndarray,
+        first: int,
+        rows: np.ndarray,
+        columns: np.ndarray,
+        vectors: np.ndarray,
+        start: int,
     ) -> None:
-        self.own, self.other, self.index = own, other, index
-        self.best, self._theirs = best, theirs  # keys, the k best in both directions
-        self._working = working
-        self.hits = 0  # answers of the index whose cosines are computed, a row
-        self._sample = self._truth = np.empty(0, dtype=np.int64)
-
-    @property
-    def k(self) -> int:
-        return self.best.shape[1]
-
-    def measure(self, seed: int) -> None:
-        """Draw a sample and answer it exactly, to compare it in `report`."""
-        self._sample = draw(len(self.own), seed)[1]
-        self._truth = exact(gather(self.own, self._sample), self.other, self.k)
-
-    def run(self, first: int, progress: Callable[[int], None]) -> None:
-        """Look up the rows from `first` on."""
-        self.hits = min(self.hits, len(self.other))
-        at_once = max(64, self._working // 4 // (8 * self.own.dim + _HIT_BYTES * self.hits))
-        block = max(256, self._working // 8 // (8 * self.other.dim))
-        kept = self.other.units(0, len(self.other)) if block >= len(self.other) else None
-        for start in range(first, len(self.own), at_once):
-            queries = self.own.units(start, start + at_once)
-            self._score(queries, self.index.search(queries, self.hits), start, kept, block)
-            progress(len(queries))
-
-    def _score(
-        self, queries: np.ndarray, ids: np.ndarray, start: int, kept: np.ndarray | None, block: int
-    ) -> None:
-        """Compute the cosines of an index's answers, ids [n, hits], and keep the best of both sides."""
-        flat = ids.reshape(-1)
-        order = np.flatnonzero(flat >= 0) if kept is not None else np.argsort(flat)
-        sorted_ids = flat[order]
-        for first in range(0, len(self.other), len(self.other) if kept is not None else block):
-            if kept is None:
-                low, high = np.searchsorted(sorted_ids, (first, first + block)).tolist()
-                vectors = self.other.units(first, first + block) if high > low else None
-            else:
-                low, high, vectors = 0, len(order), kept
-            if vectors is None:
-                continue
-            rows, columns = order[low:high] // ids.shape[1], sorted_ids[low:high]
-            scores = kernels.dots(queries, vectors, rows, columns - first)
-            offer(self.best[start : start + len(queries)], rows, columns, scores)
-            offer(self._theirs, columns, rows + start, scores)
-
-    def complete(self) -> None:
-        """Search exactly for the rows that still have fewer than k neighbours."""
-        short = np.flatnonzero((self.best == kernels.EMPTY).any(axis=1))
-        for start in range(0, len(short), BLOCK):
-            rows = short[start : start + BLOCK]
-            self.best[rows] = exact(gather(self.own, rows), self.other, self.best.shape[1])
-
-    def report(self) -> DirectionReport:
-        """How the search was done, and its recall on the sample."""
-        found = kernels.scores_of(self.best[self._sample])
-        true = kernels.scores_of(self._truth)
-        return DirectionReport(
-            index=self.index.factory,
-            effort=self.index.effort,
-            hits=self.hits,
-            parts=self.index.parts,
-            recall=float((found >= true[:, :1]).mean()),
-            recall_first=float((found[:, -1] >= true[:, -1]).mean()),
-            sample=len(self._sample),
-        )
+        scores = kernels.dots(queries, vectors, rows, columns - start)
+        offer(self._own, rows + first, columns, scores)
+        offer(self._theirs, columns, rows + first, scores)
 
 
 def draw(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

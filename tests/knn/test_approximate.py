@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import resource
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 import faiss
@@ -12,6 +13,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.knn import approximate as module
 from mexma_cli.knn import faiss_index, index_search
 from mexma_cli.knn.approximate import ApproximateNeighbours, IndexSettings, ann
+from mexma_cli.knn.blocks import Side
 from mexma_cli.knn.exact import Neighbours, knn
 from mexma_cli.knn.faiss_index import SIZES, choose
 from mexma_cli.store.journal import FileJournal
@@ -137,6 +139,25 @@ def test_what_does_not_fit_is_cut_into_files(
     assert abs(true_recall(small.neighbours, knn(*sides, K)) - small.recall) < 0.03 and small.recall > 0.93
 
 
+@pytest.mark.parametrize("factory", ["IVF8,PQ8x4fs", "IVF8,Flat"])
+def test_an_index_in_parts_answers_as_in_one_even_where_it_cannot_tell_rows_apart(factory: str) -> None:
+    rng = np.random.default_rng(7)
+    rows = rng.integers(-1, 2, (3000, 16)).astype(np.float32)
+    rows[:300] = rows[0]  # more equals than are looked at beyond those that are wanted
+    side = Side(rows, None)
+    trained = faiss_index.train(side, factory, seed=1)
+    answers = []
+    for cuts in ([3000], [3000, 1], [3000, 2999, 1700, 40], [3000, 1500]):
+        parts = faiss_index.Parts(factory, trained)
+        for first, last in pairwise([0, *cuts[::-1]]):
+            index = faiss.clone_index(trained)
+            list(faiss_index.add(index, side, first, last))
+            parts.held.append((first, index))
+        answers.append(parts.search(side.units(0, 200), 64))
+    assert all(np.array_equal(answers[0], other) for other in answers)
+    assert answers[0][0].tolist() == list(range(64))
+
+
 def test_too_little_memory_is_a_message(sides: tuple[np.ndarray, np.ndarray]) -> None:
     with pytest.raises(MexmaError, match=r"need .* kB and the search .* MB, 1.0 MB are there") as caught:
         ann(*sides, K, IndexSettings("IVF16,Flat", memory=1 << 20))
@@ -167,7 +188,7 @@ def test_an_index_whose_last_bytes_find_no_room_gets_no_name(tmp_path: Path) -> 
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (6400, limits[1]))
         with pytest.raises(MexmaError, match=f"cannot be written to {tmp_path}: File too large"):
-            faiss_index._write(index, tmp_path / "index-x.faiss")
+            faiss_index.write_index(index, tmp_path / "index-x.faiss")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert not list(tmp_path.iterdir())
@@ -176,12 +197,12 @@ def test_an_index_whose_last_bytes_find_no_room_gets_no_name(tmp_path: Path) -> 
 def test_a_flipped_bit_in_the_index_of_an_earlier_run_is_found(tmp_path: Path) -> None:
     index, path = faiss.IndexFlatIP(8), tmp_path / "index-x.faiss"
     index.add(np.ones((200, 8), np.float32))
-    faiss_index._write(index, path)
-    assert faiss_index._read(path, verify=True).ntotal == 200
+    faiss_index.write_index(index, path)
+    assert faiss_index.read_index(path, verify=True).ntotal == 200
     for at in (-1, -100):
         flip(path, at)
         with pytest.raises(MexmaError, match=r"index-x\.faiss is damaged: its checksum"):
-            faiss_index._read(path, verify=True)
+            faiss_index.read_index(path, verify=True)
         flip(path, at)
 
 
@@ -278,7 +299,7 @@ def test_an_interrupted_search_trains_fills_and_asks_nothing_twice(
             return None, seen
 
     assert run(8000)[0] is None
-    monkeypatch.setattr(faiss_index.SideIndex, "_train", None)  # would be an error now
+    monkeypatch.setattr(faiss_index, "train", None)  # would be an error now
     again, seen = run(11_000)
     assert again is not None and same(again.neighbours, wanted.neighbours)
     assert (again.forward, again.backward) == (wanted.forward, wanted.backward)
