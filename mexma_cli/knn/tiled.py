@@ -24,13 +24,18 @@ class Span(NamedTuple):
     start: int
     stop: int
 
+    @property
+    def rows(self) -> int:
+        """How many they are."""
+        return self.stop - self.start
+
 
 class Window:
     """A span of the rows of a source, as a source."""
 
     def __init__(self, source: VectorSource, span: Span) -> None:
         self._source, self._start = source, span.start
-        self.rows, self.dim = span.stop - span.start, source.dim
+        self.rows, self.dim = span.rows, source.dim
 
     def vectors(self, start: int, stop: int) -> np.ndarray:
         """Its rows start to stop, [stop - start, d]."""
@@ -48,7 +53,7 @@ def search_tile(
 
     Args:
         sides: The whole x and y.
-        keep: bool [N] and [M], the rows of both that take part.
+        keep: bool [rows of the span] of both, those that take part.
         spans: The rows of x and of y in the tile.
         memory: As for `knn`.
 
@@ -57,35 +62,39 @@ def search_tile(
         has fewer neighbours.
     """
     x, y = (Window(side, span) for side, span in zip(sides, spans, strict=True))
-    own, other = (kept[slice(*span)] for kept, span in zip(keep, spans, strict=True))
-    found = knn(x, y, k, keep_x=own, keep_y=other, memory=memory)
+    found = knn(x, y, k, keep_x=keep[0], keep_y=keep[1], memory=memory)
     return (
         _keys(found.forward_scores, found.forward_ids, spans[1].start, k),
         _keys(found.backward_scores, found.backward_ids, spans[0].start, k),
     )
 
 
-def merged(lists: Sequence[np.ndarray], k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k best of several lists of the same rows, as `knn.exact.Neighbours` has them.
+def merged(lists: Sequence[np.ndarray], k: int) -> np.ndarray:
+    """The k best of several lists of the same rows.
 
     Args:
         lists: Keys, int64 [n, any], of other rows in each.
 
     Returns:
-        Scores float32 [n, k] and ids int64 [n, k], best first; -inf and -1 where there are fewer.
+        Keys, int64 [n, k], best first; `EMPTY` where there are fewer.
     """
     rows = len(lists[0])
-    scores, ids = np.empty((rows, k), np.float32), np.empty((rows, k), np.int64)
+    found = np.empty((rows, k), np.int64)
     step = max(1, _MERGED // max(1, sum(keys.shape[1] for keys in lists)))
     for start in range(0, rows, step):
         part = slice(start, start + step)
         every = np.concatenate(
             [np.full((len(lists[0][part]), k), kernels.EMPTY)] + [a[part] for a in lists], 1
         )
-        best = np.sort(np.partition(every, -k, axis=1)[:, -k:], axis=1)[:, ::-1]
-        scores[part] = kernels.scores_of(best)
-        ids[part] = np.where(best == kernels.EMPTY, -1, kernels.rows_of(best))
-    return scores, ids
+        first = every.shape[1] - k
+        found[part] = np.sort(np.partition(every, first - 1, axis=1)[:, first:], axis=1)[:, ::-1]
+    return found
+
+
+def neighbours_in(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Keys, best first, as `knn.exact.Neighbours` has them: scores float32 and ids int64, of the same shape;
+    -inf and -1 for `EMPTY`."""
+    return kernels.scores_of(keys), np.where(keys == kernels.EMPTY, -1, kernels.rows_of(keys))
 
 
 def _keys(scores: np.ndarray, ids: np.ndarray, first: int, k: int) -> np.ndarray:

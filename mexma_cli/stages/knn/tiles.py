@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from mexma_cli.errors import MexmaError
 from mexma_cli.files import no_space_as_message, whole_file
-from mexma_cli.knn.tiled import Span, merged, search_tile
+from mexma_cli.knn.tiled import Span, merged, neighbours_in, search_tile
 from mexma_cli.stages.knn.row_filter import filter_rows
-from mexma_cli.stages.knn.search import EXACT
+from mexma_cli.store.arrays import ArrayWriter, check_size, file_size, rows_of
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
-from mexma_cli.store.neighbours import NeighbourStore, NeighbourWriter, side_of
+
+_AGAIN = "remove it, and run again: it is made anew"
+_KEYS = 1 << 22  # that are read and merged at a time: about 100 MB with temporary arrays
 
 
 def write_rows(store: EmbeddingStore, output: Path) -> dict[str, int]:
@@ -25,7 +26,7 @@ def write_rows(store: EmbeddingStore, output: Path) -> dict[str, int]:
         Counts of the rows that do not, by reason.
     """
     keep, counts = filter_rows(store)
-    _save(output, keep)
+    _save(output, [keep], "bool")
     left_out = asdict(counts)
     del left_out["rows"]
     return left_out
@@ -45,48 +46,78 @@ def write_tile(
         rows: What `write_rows` kept of both stores.
         memory: Bytes that the search may take; None: what is fastest.
     """
-    keep = _rows(rows[0], stores[0]), _rows(rows[1], stores[1])
-    forward, backward = search_tile(stores, keep, spans, k, memory)
+    keep = [
+        _load(path, store.rows, "bool", None, span)
+        for path, store, span in zip(rows, stores, spans, strict=True)
+    ]
+    lists = search_tile(stores, (keep[0], keep[1]), spans, k, memory)
     for store in stores:
         store.check_unchanged()
-    _save(output, np.concatenate([forward, backward]))
+    _save(output, lists, "int64", k)
 
 
-def merge_tiles(
-    stores: StorePair,
-    names: tuple[str, str],
-    counts: tuple[dict[str, int], dict[str, int]],
-    tiles: dict[tuple[Span, Span], Path],
-    k: int,
-    output: Path,
-) -> NeighbourStore:
-    """The neighbours that one search would have found, from those of all tiles.
+class Lists(NamedTuple):
+    """Lists of keys, ascending, of the rows of a span: some rows of a tile's file, from `first` on, of
+    `rows` in all."""
+
+    path: Path
+    first: int
+    rows: int
+
+
+def merge_lists(parts: Sequence[Lists], rows: int, k: int, width: int, output: Path) -> None:
+    """Keep the best keys of some rows, best first, int64 [rows, width] in a .npy file.
 
     Args:
-        names: What the manifest calls the stores.
-        counts: What `write_rows` returned for both.
-        tiles: Every tile of both sides, once.
+        parts: Of all tiles that these rows are in, in any order.
+        rows: In the span.
+        k: Keys that each part has of a row.
+        width: The rows of the other side that take part, or k if they are more.
 
     Raises:
         MexmaError: A tile is damaged, or the disk is full.
     """
-    with NeighbourWriter(output, overwrite=True) as writer:
-        arrays: dict[str, np.ndarray] = {}
-        for side, direction in enumerate(("forward", "backward")):
-            other = counts[1 - side]
-            width = min(k, stores[1 - side].rows - sum(other.values()))
-            scores = np.empty((stores[side].rows, width), np.float32)
-            ids = np.empty((stores[side].rows, width), np.int64)
-            for span in sorted({spans[side] for spans in tiles}):
-                of_span = [(spans, path) for spans, path in tiles.items() if spans[side] == span]
-                lists = [_tile(path, spans, k)[side] for spans, path in of_span]
-                own = slice(*span)
-                scores[own], ids[own] = merged(lists, width)
-            arrays |= {f"{direction}_scores": scores, f"{direction}_ids": ids}
-        sides = [
-            side_of(store, name, **count) for store, name, count in zip(stores, names, counts, strict=True)
-        ]
-        return writer.finish(arrays, *sides, k=k, argv=(), index=EXACT, recall=None)
+    for part in parts:
+        check_size(part.path, file_size(part.rows, "int64", k), _AGAIN)
+    step = max(1, _KEYS // (k * len(parts)))
+
+    def blocks() -> Iterator[np.ndarray]:
+        for start in range(0, rows, step):
+            stop = min(start + step, rows)
+            yield merged(
+                [
+                    rows_of(part.path, "int64", k, (part.first + start, part.first + stop), _AGAIN)
+                    for part in parts
+                ],
+                width,
+            )
+
+    _save(output, blocks(), "int64", width)
+
+
+@dataclass(frozen=True)
+class MergedLists:
+    """The neighbours of a side: what `merge_lists` kept of each span of its rows, in their order."""
+
+    paths: Sequence[Path]
+    rows: Sequence[int]
+    """Of each span."""
+    width: int
+
+    def block(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """Of rows start to stop: cosines float32 and rows of the other side int64, both [n, width], as
+        `knn.exact.Neighbours` has them.
+
+        Raises:
+            MexmaError: A file is damaged.
+        """
+        found, before = [np.empty((0, self.width), np.int64)], 0
+        for path, rows in zip(self.paths, self.rows, strict=True):
+            own = Span(max(start - before, 0), min(stop - before, rows))
+            if own.rows > 0:
+                found.append(_load(path, rows, "int64", self.width, own))
+            before += rows
+        return neighbours_in(np.concatenate(found))
 
 
 def spans_of(rows: int, size: int) -> list[Span]:
@@ -94,27 +125,16 @@ def spans_of(rows: int, size: int) -> list[Span]:
     return [Span(start, min(start + size, rows)) for start in range(0, rows, size)]
 
 
-def _tile(path: Path, spans: tuple[Span, Span], k: int) -> Sequence[np.ndarray]:
-    height = spans[0].stop - spans[0].start
-    keys = _load(path, (height + spans[1].stop - spans[1].start, k), np.dtype(np.int64))
-    return keys[:height], keys[height:]
-
-
-def _rows(path: Path, store: EmbeddingStore) -> np.ndarray:
-    return _load(path, (store.rows,), np.dtype(bool))
-
-
-def _save(path: Path, array: np.ndarray) -> None:
+def _save(path: Path, blocks: Iterable[np.ndarray], dtype: str, width: int | None = None) -> None:
     with no_space_as_message(path), whole_file(path) as file:
-        np.save(file, array)
+        writer = ArrayWriter(file, dtype, width)
+        for block in blocks:
+            writer.write(block)
+        writer.close()
 
 
-def _load(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-    """Read, not mapped: a mapped file that is cut short ends the process."""
-    try:
-        array: np.ndarray = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise MexmaError(f"{path} is damaged ({error})") from None
-    if array.shape != shape or array.dtype != dtype:
-        raise MexmaError(f"{path} is damaged: {array.dtype} {array.shape} instead of {dtype} {shape}")
-    return array
+def _load(path: Path, rows: int, dtype: str, width: int | None, span: Span) -> np.ndarray:
+    """Some rows of a file of `rows`, which is refused if it has another size."""
+    check_size(path, file_size(rows, dtype, width), _AGAIN)
+    found = rows_of(path, dtype, 1 if width is None else width, span, _AGAIN)
+    return found[:, 0] if width is None else found

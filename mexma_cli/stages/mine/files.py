@@ -14,7 +14,7 @@ from mexma_cli.formats.bitext import formats
 from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.stages.embed.inputs import EncoderChoice, Progress, is_store, open_inputs
 from mexma_cli.stages.knn.knn import read_neighbours
-from mexma_cli.stages.knn.search import journal_beside
+from mexma_cli.stages.knn.search import SearchResult, journal_beside
 from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs, read_documents
 from mexma_cli.stages.mine.mine import Mined, mine
 from mexma_cli.stages.mine.report import MiningJob, write_report
@@ -63,7 +63,9 @@ def mine_files(
             job = replace(job, settings=replace(job.settings, threshold=threshold))
         known = searched = None
         k = job.settings.k + job.one_text  # of a text in itself every sentence finds itself, too
-        if job.neighbours is not None:
+        if isinstance(job.neighbours, SearchResult):
+            known = job.neighbours
+        elif job.neighbours is not None:
             known = read_neighbours(job.neighbours, source, target, k)
         elif job.files:
             searched = job.files[0]

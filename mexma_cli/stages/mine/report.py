@@ -14,7 +14,7 @@ import numpy as np
 from mexma_cli import __version__
 from mexma_cli.files import write_json_atomic
 from mexma_cli.stages.knn.row_filter import RowCounts
-from mexma_cli.stages.knn.search import peak_memory
+from mexma_cli.stages.knn.search import SearchResult, peak_memory
 from mexma_cli.stages.mine.documents import DocumentPairs
 from mexma_cli.stages.mine.mine import Mined, MineSettings
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
@@ -33,7 +33,7 @@ class MiningJob:
         files: Of the format; none for stdout.
         kind: The format's name.
         documents: Only sentences of documents that are paired here make pairs.
-        neighbours: Where `mexma knn` kept them; they are not searched then.
+        neighbours: Those that are known already, or where `mexma knn` kept them.
         report: A file for the report of the run.
         thresholds: A file of known thresholds, from which that of the settings is taken.
     """
@@ -44,7 +44,7 @@ class MiningJob:
     files: list[Path]
     kind: str
     documents: DocumentPairs | None = None
-    neighbours: Path | None = None
+    neighbours: Path | SearchResult | None = None
     report: Path | None = None
     thresholds: Path | None = None
 
@@ -87,7 +87,10 @@ def write_report(
         "target": _side(stores[1], job.names[1], mined.target),
         "settings": asdict(job.settings),
         "documents": _documents(job.documents),
-        "search": {**mined.how, "neighbours": str(job.neighbours) if job.neighbours else None},
+        "search": {
+            **mined.how,
+            "neighbours": str(job.neighbours) if isinstance(job.neighbours, Path) else None,
+        },
         "counts": {
             "candidates": mined.found,
             "dropped": mined.dropped,

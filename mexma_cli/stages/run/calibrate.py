@@ -27,8 +27,8 @@ from mexma_cli.text.lines import read_lines
 
 FILE = "costs.json"
 VERSION = 1
-ONE_TEXT = ("split", "cut", "embed", "embed_known", "merge", "rows")
-"""Work on one text; all else is on the two of a pair."""
+ONE_TEXT = ("split", "cut", "embed", "embed_known", "merge", "rows", "neighbours")
+"""Work on the lines of one text; all else is on those of the two of a pair."""
 _LINES = 2000  # of every language in the run that is measured, and a quarter of that
 _ROWS = 24_576  # of each side in the largest search that is measured
 _INDEXED, _QUERIES = 32_768, 512  # rows of the index that is measured, and rows that are looked up in it

@@ -173,9 +173,11 @@ def _kinds(recipe: CorpusRecipe, inputs: dict[str, dict[str, str]], texts: dict[
             units = -(-rows // recipe.units.lines)
         elif unit.work in ("tile", "neighbours"):
             down, across = (-(-count // recipe.units.tile) for count in lines)
-            rows = lines[0] * across + lines[1] * down
-            if unit.work == "tile":
-                units, cells = down * across, lines[0] * lines[1]
+            lists = lines[0] * across, lines[1] * down
+            units, rows, cells = down * across, sum(lists), lines[0] * lines[1]
+            if unit.work == "neighbours":
+                backward = unit.settings["direction"] == "backward"
+                units, rows, cells = (across if backward else down), lists[backward], 0
         found.append(_Kind(unit.stage, unit.work, units, rows, cells))
     return found
 

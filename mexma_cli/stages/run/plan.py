@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file
 from mexma_cli.formats.bitext import formats
-from mexma_cli.knn.tiled import Span
 from mexma_cli.mining.margin import MARGINS
 from mexma_cli.mining.match import RETRIEVALS
 from mexma_cli.recipe import CorpusRecipe
@@ -324,31 +324,44 @@ def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], pl
         "source_rows": f"{pair[0]}/rows",
         "target_rows": f"{pair[1]}/rows",
     }
-    tiles: dict[str, tuple[Span, Span]] = {}
-    for row, source in enumerate(spans_of(rows[0], recipe.units.tile)):
-        for column, target in enumerate(spans_of(rows[1], recipe.units.tile)):
-            tiles[f"{name}/tile/{row:05d}-{column:05d}"] = source, target
-    units = [
-        Unit(
-            name=tile,
-            stage="knn",
-            work="tile",
-            settings={"source": list(source), "target": list(target), "k": k},
-            inputs=sides,
-            output=f"{tile.replace('/tile/', '/tiles/')}.npy",
-        )
-        for tile, (source, target) in tiles.items()
+    down, across = (spans_of(count, recipe.units.tile) for count in rows)
+    tiles = [
+        [
+            Unit(
+                name=f"{name}/tile/{row:05d}-{column:05d}",
+                stage="knn",
+                work="tile",
+                settings={"source": list(source), "target": list(target), "k": k},
+                inputs=sides,
+                output=f"{name}/tiles/{row:05d}-{column:05d}.npy",
+            )
+            for column, target in enumerate(across)
+        ]
+        for row, source in enumerate(down)
     ]
-    found = Unit(
-        name=f"{name}/neighbours",
-        stage="knn",
-        work="neighbours",
-        settings={"k": k, "tiles": {tile: [list(span) for span in spans] for tile, spans in tiles.items()}},
-        inputs=sides | {tile: tile for tile in tiles},
-        output=f"{name}/{name}.knn",
-    )
+    found = [
+        Unit(
+            name=f"{name}/neighbours/{direction}-{place:05d}",
+            stage="knn",
+            work="neighbours",
+            settings={
+                "k": k,
+                "direction": direction,
+                "tiles": {
+                    tile.name: [tile.settings[side] for side in ("source", "target")] for tile in of_span
+                },
+            },
+            inputs={"rows": rows_of_other} | {tile.name: tile.name for tile in of_span},
+            output=f"{name}/neighbours/{direction}-{place:05d}.npy",
+        )
+        for direction, rows_of_other, spans in (
+            ("forward", sides["target_rows"], tiles),
+            ("backward", sides["source_rows"], zip(*tiles, strict=True)),
+        )
+        for place, of_span in enumerate(spans)
+    ]
     documents = dict(zip(_SENTENCES, (f"{code}/sentences" for code in pair), strict=True))
-    of_pair = {name: sides[name] for name in ("source", "target")} | {"neighbours": found.name}
+    of_pair = sides | {unit.name: unit.name for unit in found}
     known = dict(zip(("known_source", "known_target"), map(known_text, pair), strict=True))
     tuned = Unit(
         name=f"{name}/threshold",
@@ -368,7 +381,8 @@ def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], pl
         inputs=of_pair | more,
         output=_pairs_folder(recipe, pair),
     )
-    return [*units, found, *([tuned] if auto else []), mined]
+    units = [*chain.from_iterable(tiles), *found]
+    return [*units, *([tuned] if auto else []), mined]
 
 
 def _how(recipe: CorpusRecipe) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from mexma_cli.files import (
 )
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.store.layout import Frozen
-from mexma_cli.store.neighbours import NeighbourStore, content_checksum
+from mexma_cli.store.neighbours import content_checksum
 
 FORMAT_VERSION = 1
 
@@ -181,11 +181,8 @@ def content_of(path: Path) -> str:
     """A checksum of an output, without what does not matter to those who read it."""
     if path.is_file():
         return checksum_file(path)
-    kind = kind_of(path)
-    if kind == "embeddings":
+    if kind_of(path) == "embeddings":
         return content_checksum(EmbeddingStore.open(path))
-    if kind == "neighbours":
-        return fingerprint([file.checksum for file in NeighbourStore.open(path).manifest.files])
     return fingerprint({file.name: checksum_file(file) for file in sorted(path.iterdir())})
 
 

@@ -15,7 +15,10 @@ from mexma_cli.stages.run.units import Record, RunFolder, Unit, content_of, only
 from mexma_cli.store.arrays import check_content
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from mexma_cli.encoder.encoder import SentenceEncoder
+    from mexma_cli.knn.exact import Neighbours
     from mexma_cli.store.embeddings import EmbeddingStore
 
 
@@ -64,6 +67,19 @@ class Task:
         from mexma_cli.store.embeddings import EmbeddingStore
 
         return EmbeddingStore.open(self.input(name))
+
+    def neighbours(self) -> Neighbours:
+        """Those of the pair, put together of the spans that are inputs."""
+        from mexma_cli.knn.exact import Neighbours
+        from mexma_cli.stages.knn.tiles import MergedLists
+
+        columns: list[np.ndarray] = []
+        for direction in ("forward", "backward"):
+            names = [name for name in self.unit.inputs if f"/neighbours/{direction}-" in name]
+            rows = [self.record(name).facts["rows"] for name in names]
+            lists = MergedLists(tuple(map(self.input, names)), rows, self.record(names[0]).facts["width"])
+            columns += lists.block(0, sum(rows))
+        return Neighbours(*columns)
 
 
 Work = Callable[[Task], dict[str, Any]]
@@ -202,32 +218,31 @@ def tile(task: Task) -> dict[str, Any]:
 
 @_work
 def neighbours(task: Task) -> dict[str, Any]:
-    """The neighbours of a pair, from those of its tiles."""
+    """The neighbours of some rows of a side of a pair, from those of the tiles that the rows are in."""
     from mexma_cli.knn.tiled import Span
-    from mexma_cli.stages.knn.tiles import merge_tiles
+    from mexma_cli.stages.knn.tiles import Lists, merge_lists
 
-    tiles = {
-        (Span(*source), Span(*target)): task.input(name)
-        for name, (source, target) in task.settings["tiles"].items()
-    }
-    stores = task.store("source"), task.store("target")
-    names = stores[0].path.name, stores[1].path.name
-    counts = task.record("source_rows").facts["left_out"], task.record("target_rows").facts["left_out"]
-    found = merge_tiles(stores, names, counts, tiles, task.settings["k"], task.output)
-    return {"forward_k": found.manifest.forward_k, "backward_k": found.manifest.backward_k}
+    parts, k, backward = [], task.settings["k"], task.settings["direction"] == "backward"
+    others = -sum(task.record("rows").facts["left_out"].values())
+    for name, spans in task.settings["tiles"].items():
+        rows = [Span(*span).rows for span in spans]
+        parts.append(Lists(task.input(name), rows[0] if backward else 0, sum(rows)))
+        own, others = rows[backward], others + rows[not backward]
+    width = min(k, others)
+    merge_lists(parts, own, k, width, task.output)
+    return {"rows": own, "width": width}
 
 
 @_work
 def tune(task: Task) -> dict[str, Any]:
     """The threshold of a language pair, by its scores and known translations, if there are some."""
-    from mexma_cli.stages.knn.knn import read_neighbours
     from mexma_cli.stages.mine.mine import MineSettings
     from mexma_cli.stages.mine.thresholds import KnownThreshold
     from mexma_cli.stages.tune.estimate import estimate, mine_twice_with
 
     stores = task.store("source"), task.store("target")
     settings = MineSettings(**task.settings["mine"])
-    near = read_neighbours(task.input("neighbours"), *stores, settings.k + 1).neighbours
+    near = task.neighbours().first(settings.k + 1)
     known = None
     if "known_source" in task.unit.inputs:
         known = task.store("known_source"), task.store("known_target")
@@ -258,6 +273,7 @@ def mine(task: Task) -> dict[str, Any]:
     """The pairs of two stores, in the folder of a language pair."""
     from mexma_cli.formats.bitext import outputs_of
     from mexma_cli.stages.embed.inputs import EncoderChoice
+    from mexma_cli.stages.knn.search import EXACT, SearchResult
     from mexma_cli.stages.mine.documents import DocumentFiles
     from mexma_cli.stages.mine.files import documents_of, mine_files
     from mexma_cli.stages.mine.mine import MineSettings
@@ -282,7 +298,7 @@ def mine(task: Task) -> dict[str, Any]:
         outputs,
         settings["format"],
         documents=documents,
-        neighbours=task.input("neighbours"),
+        neighbours=SearchResult(task.neighbours(), EXACT, None),
     )
     mined, changed = mine_files(job, EncoderChoice())
     return {

@@ -10,7 +10,7 @@ import xxhash
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import Neighbours, VectorSource
 from mexma_cli.knn.kernels import EMPTY, keys_of
-from mexma_cli.knn.tiled import Span, merged, search_tile
+from mexma_cli.knn.tiled import Span, merged, neighbours_in, search_tile
 from mexma_cli.mining.estimate import ScoreModel
 from mexma_cli.mining.match import Candidates
 from mexma_cli.stages.knn.row_filter import have_direction
@@ -176,12 +176,11 @@ def with_planted(
 ) -> Neighbours:
     """Neighbours of texts with known translations after their lines; the texts' own are there already."""
     sides = Chained(stores[0], known[0]), Chained(stores[1], known[1])
-    kept = np.append(keep[0], keep_known), np.append(keep[1], keep_known)
     own = [Span(0, store.rows) for store in stores]
     new = [Span(store.rows, side.rows) for store, side in zip(stores, sides, strict=True)]
-    right = search_tile(sides, kept, (own[0], new[1]), k)
-    below = search_tile(sides, kept, (new[0], own[1]), k)
-    corner = search_tile(sides, kept, (new[0], new[1]), k)
+    right = search_tile(sides, (keep[0], keep_known), (own[0], new[1]), k)
+    below = search_tile(sides, (keep_known, keep[1]), (new[0], own[1]), k)
+    corner = search_tile(sides, (keep_known, keep_known), (new[0], new[1]), k)
     there = [
         np.where(ids < 0, EMPTY, keys_of(scores, ids))
         for scores, ids in (
@@ -193,5 +192,5 @@ def with_planted(
         (merged([there[0], right[0]], k), merged([below[0], corner[0]], k)),
         (merged([there[1], below[1]], k), merged([right[1], corner[1]], k)),
     ]
-    columns = [np.concatenate([texts[part], planted[part]]) for texts, planted in found for part in (0, 1)]
-    return Neighbours(*columns)
+    forward, backward = map(np.concatenate, found)
+    return Neighbours(*neighbours_in(forward), *neighbours_in(backward))

@@ -27,7 +27,7 @@ def test_units_that_are_counted_are_those_that_are_listed(tmp_path: Path, tiny_e
 def test_a_billion_lines_are_not_listed(tmp_path: Path, tiny_encoder: Path) -> None:
     recipe = corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]])
     found = estimate(recipe, Selection(), jobs=1, assumed=dict.fromkeys(("fra_Latn", "eng_Latn"), 10**9))
-    assert found["units"]["knn"]["all"] == (10**8) ** 2 + 3
+    assert found["units"]["knn"]["all"] == (10**8) ** 2 + 2 * 10**8 + 2
     with pytest.raises(MexmaError, match="ces_Latn is none of the languages"):
         estimate(recipe, Selection(), jobs=1, assumed={"ces_Latn": 10})
 
