@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from mexma_cli.knn.exact import Neighbours
+    from mexma_cli.knn.neighbours import Neighbours
 
 BLOCK = 1 << 14
 PEERS = ("laser", "faiss", "st")
@@ -119,7 +119,7 @@ def recall_of(folder: Path) -> float:
 def faiss_knn(x: np.ndarray, y: np.ndarray, k: int, share: float) -> tuple[float, np.ndarray]:
     import faiss
 
-    from mexma_cli.knn.exact import Neighbours
+    from mexma_cli.knn.neighbours import Neighbours
     from mexma_cli.mining.match import match
 
     began = time.perf_counter()

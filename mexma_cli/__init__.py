@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 # The functions `align` and `knn` have the names of folders. Python binds a subpackage to its name in the
 # package once, when it is first imported: that is now, and the function then takes the name for good. The
-# folders' modules are reached as everywhere here: `from mexma_cli.knn.exact import Neighbours`.
+# folders' modules are reached as everywhere here: `from mexma_cli.knn.exact import knn`.
 import mexma_cli.align as _align  # noqa: F401
 import mexma_cli.knn as _knn  # noqa: F401
 from mexma_cli.api import align, knn, mine, score, train, tune

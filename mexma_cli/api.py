@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from mexma_cli.encoder.encoder import SentenceEncoder
-    from mexma_cli.knn.exact import Neighbours
+    from mexma_cli.knn.neighbours import Neighbours
     from mexma_cli.stages.align.align import Aligned
     from mexma_cli.stages.embed.inputs import EncoderChoice
     from mexma_cli.stages.mine.mine import Mined

@@ -11,7 +11,10 @@ from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from tests.stores import make_store
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "mexma_cli"
@@ -163,6 +166,36 @@ def test_importing_does_not_load_torch(rooms: list[str]) -> None:
     code = f"import sys, importlib\nfor name in {names}: importlib.import_module(name)\n"
     code += "sys.exit('torch was imported' if 'torch' in sys.modules else 0)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+QUICK = [
+    ["mine", "spa.emb", "eng.emb", "-o", "pairs.tsv"],
+    ["mine", "eng.emb", "-o", "copies.tsv"],
+    ["knn", "spa.emb", "eng.emb", "-o", "near.knn"],
+    ["score", "spa.emb", "eng.emb", "-o", "scored.tsv"],
+    ["search", "spa.emb", "eng.emb", "-o", "found.tsv"],
+    ["tune", "pairs.tsv", "--gold", "gold.tsv"],
+    ["info", "eng.emb"],
+]
+
+
+def test_small_stores_are_worked_on_without_torch(tmp_path: Path) -> None:
+    """Loading torch and Numba takes longer than mining ten thousand lines."""
+    vectors = np.random.default_rng(0).standard_normal((9, 4)).astype(np.float32)
+    for side in ("spa", "eng"):
+        make_store(tmp_path / f"{side}.emb", [f"{side} {row}" for row in range(9)], vectors)
+    (tmp_path / "gold.tsv").write_text("".join(f"spa {row}\teng {row}\n" for row in range(9)))
+    code = f"""if True:
+        import sys
+        from click.testing import CliRunner
+        from mexma_cli.main import cli
+        for command in {QUICK}:
+            done = CliRunner().invoke(cli, command)
+            heavy = {{"torch", "numba", "faiss", "transformers", "scipy"}} & set(sys.modules)
+            assert done.exit_code == 0 and not heavy, (command, done.output, heavy)
+    """
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
 
 

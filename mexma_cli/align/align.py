@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mexma_cli.align.kernels import best_of, best_path, contenders, products, values
-from mexma_cli.knn.kernels import dots
+from mexma_cli.knn.sides import dots
 from mexma_cli.numerics.threads import in_slices
 
 Runs = Callable[[np.ndarray, np.ndarray], np.ndarray]

@@ -17,7 +17,8 @@ import numpy as np
 from mexma_cli.evaluation.embedder import Embed, Embedder
 from mexma_cli.evaluation.known import mark_unknown
 from mexma_cli.evaluation.readers.aligned import AlignedTexts
-from mexma_cli.knn.exact import Neighbours, knn
+from mexma_cli.knn.exact import knn
+from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.languages import name
 from mexma_cli.mining.match import best_of_each
 from mexma_cli.reporting.result import Result

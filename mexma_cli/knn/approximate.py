@@ -20,13 +20,15 @@ import faiss
 import numpy as np
 import torch
 
-from mexma_cli.knn import faiss_index, kernels
-from mexma_cli.knn.blocks import Side, VectorSource
+from mexma_cli.knn import faiss_index
 from mexma_cli.knn.effort import Effort, find_effort
-from mexma_cli.knn.exact import Neighbours, TooLittleMemory, knn, unpack
+from mexma_cli.knn.exact import knn
 from mexma_cli.knn.faiss_index import SideIndex, choose
 from mexma_cli.knn.index_search import Best, Direction
 from mexma_cli.knn.journal import Journal, Place
+from mexma_cli.knn.keys import EMPTY
+from mexma_cli.knn.neighbours import Neighbours, TooLittleMemory, unpack
+from mexma_cli.knn.sides import Side, VectorSource
 from mexma_cli.numerics.devices import pick_device
 from mexma_cli.text.amounts import size
 
@@ -170,8 +172,8 @@ def _approximate(
     progress: Callable[[int], None],
 ) -> ApproximateNeighbours:
     """`ann` with an index over each side; `folder` is for those that are kept in files."""
-    forward = np.full((len(left), min(k, len(right))), kernels.EMPTY, dtype=np.int64)
-    backward = np.full((len(right), min(k, len(left))), kernels.EMPTY, dtype=np.int64)
+    forward = np.full((len(left), min(k, len(right))), EMPTY, dtype=np.int64)
+    backward = np.full((len(right), min(k, len(left))), EMPTY, dtype=np.int64)
     working = _working(settings.memory, len(left), len(right), k)
     share = None if settings.memory is None else working // 4
     indexes = []

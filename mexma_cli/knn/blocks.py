@@ -14,29 +14,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Protocol
 
 import numpy as np
-import torch
 
 from mexma_cli.knn import kernels
-from mexma_cli.knn.arithmetic import FLOAT32, Arithmetic
+from mexma_cli.knn.arithmetic import Arithmetic
+from mexma_cli.knn.sides import Side
 from mexma_cli.numerics.threads import in_slices
 
-_READ_ROWS = 1 << 12  # rows that are read at once
-_SAMPLE = 2048  # rows from which the centre is taken
-
-
-class VectorSource(Protocol):
-    """Whatever has rows of vectors: an EmbeddingStore, or anything that reads like one."""
-
-    @property
-    def rows(self) -> int: ...
-
-    @property
-    def dim(self) -> int: ...
-
-    def vectors(self, start: int, stop: int) -> np.ndarray: ...
+_SAMPLE = 512  # rows of a side by which the number of pairs is judged
 
 
 @dataclass(frozen=True)
@@ -75,80 +61,29 @@ class Block:
         return (self.error * reach * np.float32(1.0001) + np.float32(rounding + 1e-6)).astype(np.float32)
 
 
-class Side:
-    """The rows of one side that take part, block by block."""
+def block(
+    side: Side, rows: tuple[int, int], arithmetic: Arithmetic, centre: np.ndarray, other: np.ndarray
+) -> Block:
+    """Kept rows of a side, prepared.
 
-    def __init__(self, source: np.ndarray | VectorSource, keep: np.ndarray | None) -> None:
-        self._source = source if hasattr(source, "vectors") else np.asarray(source)  # lists, torch's tensors
-        if isinstance(self._source, np.ndarray):
-            if self._source.ndim != 2:
-                raise ValueError(f"an array of shape {self._source.shape}, not rows of vectors")
-            self.rows, self.dim = self._source.shape
-        else:
-            self.rows, self.dim = self._source.rows, self._source.dim
-        if keep is not None and keep.shape != (self.rows,):
-            raise ValueError(f"a mask of shape {keep.shape} for {self.rows} rows")
-        self.ids = np.arange(self.rows) if keep is None else np.flatnonzero(keep)
+    Args:
+        rows: The first and the end.
+        centre, other: float32 [d], what is subtracted on this side and on the other.
 
-    def __len__(self) -> int:
-        return len(self.ids)
+    Raises:
+        ValueError: A vector is not finite.
+    """
+    unit = side.raw(*rows)
+    low = arithmetic.empty(*unit.shape)
+    stats = np.empty((len(unit), 4), dtype=np.float32)
 
-    def raw(self, start: int, stop: int) -> np.ndarray:
-        """Kept rows start to stop as they are, a float32 copy [n, d]."""
-        ids = self.ids[start:stop]
-        rows = torch.empty(len(ids), self.dim).numpy()  # aligned, as products like it
-        done = 0
-        while done < len(ids):  # rows that take no part may lie between: never much of them at once
-            first = int(ids[done])
-            more = int(np.searchsorted(ids[done:], first + _READ_ROWS))
-            last = int(ids[done + more - 1]) + 1
-            source = self._source
-            span = source[first:last] if isinstance(source, np.ndarray) else source.vectors(first, last)
-            rows[done : done + more] = span if len(span) == more else span[ids[done : done + more] - first]
-            done += more
-        return rows
+    def prepare(a: int, b: int) -> None:
+        bad = kernels.prepare(unit[a:b], centre, other, low[a:b], stats[a:b])
+        side.check(rows[0] + a, bad)
 
-    def centre(self) -> np.ndarray:
-        """The mean direction of some rows, float32 [d]; a better one only makes errors smaller."""
-        piece = max(1, min(len(self), _SAMPLE) // 8)
-        starts = np.unique(np.linspace(0, max(len(self) - piece, 0), 8).astype(int)).tolist()
-        rows = np.concatenate([self.raw(start, start + piece) for start in starts])
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
-        usable = np.isfinite(norms[:, 0]) & (norms[:, 0] > 0)
-        if not usable.any():
-            return np.zeros(self.dim, dtype=np.float32)
-        mean: np.ndarray = (rows[usable] / norms[usable]).mean(axis=0, dtype=np.float32)
-        return mean
-
-    def block(
-        self, start: int, stop: int, arithmetic: Arithmetic, centre: np.ndarray, other: np.ndarray
-    ) -> Block:
-        """Kept rows start to stop, prepared.
-
-        Raises:
-            ValueError: A vector is not finite.
-        """
-        unit = self.raw(start, stop)
-        low = arithmetic.empty(*unit.shape)
-        stats = np.empty((len(unit), 4), dtype=np.float32)
-
-        def prepare(a: int, b: int) -> None:
-            bad = kernels.prepare(unit[a:b], centre, other, low[a:b], stats[a:b])
-            if bad >= 0:
-                raise ValueError(f"the vector of row {int(self.ids[start + a + bad])} is not finite")
-
-        in_slices(len(unit), prepare, 4 * unit.size)
-        length, error, bias, step = np.ascontiguousarray(stats.T)
-        return Block(unit, low, step, length * np.float32(1.0001), error, bias)
-
-    def units(self, start: int, stop: int) -> np.ndarray:
-        """Kept rows start to stop as unit vectors float32 [n, d], to the last bit as in `block`.
-
-        Raises:
-            ValueError: A vector is not finite.
-        """
-        nowhere = np.zeros(self.dim, dtype=np.float32)
-        return self.block(start, stop, FLOAT32, nowhere, nowhere).unit
+    in_slices(len(unit), prepare, 4 * unit.size)
+    length, error, bias, step = np.ascontiguousarray(stats.T)
+    return Block(unit, low, step, length * np.float32(1.0001), error, bias)
 
 
 def pairs_expected(left: Side, right: Side, sizes: tuple[int, int], k: int, arithmetic: Arithmetic) -> float:
@@ -161,8 +96,8 @@ def pairs_expected(left: Side, right: Side, sizes: tuple[int, int], k: int, arit
     neighbours exist, lists are good early.
     """
     centres = left.centre(), right.centre()
-    x = left.block(0, min(len(left), _READ_ROWS // 8), arithmetic, *centres)
-    y = right.block(0, min(len(right), _READ_ROWS // 8), arithmetic, *centres[::-1])
+    x = block(left, (0, min(len(left), _SAMPLE)), arithmetic, *centres)
+    y = block(right, (0, min(len(right), _SAMPLE)), arithmetic, *centres[::-1])
     if not min(*sizes, len(x), len(y)):
         return 0.0
     cosines = (x.unit - centres[0]) @ (y.unit - centres[1]).T

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.knn import kernels
 from mexma_cli.knn.faiss_index import gather
 from mexma_cli.knn.index_search import Direction, draw, exact
+from mexma_cli.knn.keys import rows_of
 
 _SPARE_HITS, _FEWEST_HITS = 4, 64
 TOLERATED = 0.02
@@ -99,7 +99,7 @@ class _Probe:
         self._index, self._reverse, self._rows = search.index, reverse.index, rows
         self._queries = gather(search.own, rows)
         nearest = exact(self._queries, search.other, min(k, len(search.other)))
-        self._true = kernels.rows_of(nearest)[:, ::-1]
+        self._true = rows_of(nearest)[:, ::-1]
         self._targets, self._target = np.unique(self._true, return_inverse=True)
         self._vectors = gather(search.other, self._targets)
 

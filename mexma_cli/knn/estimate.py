@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from mexma_cli.knn import exact as neighbours
 from mexma_cli.knn import kernels, tiles
 from mexma_cli.knn.arithmetic import timed
-from mexma_cli.knn.blocks import Side, pairs_expected
+from mexma_cli.knn.blocks import pairs_expected
 from mexma_cli.knn.journal import Place
-from mexma_cli.knn.sweep import Sweep
+from mexma_cli.knn.sides import Side
+from mexma_cli.knn.sweep import Sweep, arithmetic_for
 
 _PROBED = 3
 
@@ -27,11 +27,11 @@ def seconds_needed(n: int, m: int, dim: int, k: int) -> float:
     x, y = (Side(rng.standard_normal((rows, dim), dtype=np.float32), None) for rows in (height, width))
     forward = np.full((height, min(k, width)), kernels.key(np.float32(2), 0))  # lists that nothing enters
     backward = np.full((width, min(k, height)), kernels.key(np.float32(2), 0))
-    arithmetic = neighbours.arithmetic_for(x, y, (n, m), k)
+    arithmetic = arithmetic_for(x, y, (n, m), k)
     sweep = Sweep(x, y, forward, backward, arithmetic)
     tile = min(timed(lambda: sweep.run(Place(height, 0, 0))) for _ in range(_PROBED))
     rows, columns = (rng.integers(0, size, 20_000) for size in (height, width))
     vectors = x.raw(0, height), y.raw(0, width)
-    cosine = min(timed(lambda: kernels.dots(*vectors, rows, columns)) for _ in range(_PROBED)) / 20_000
+    cosine = min(timed(lambda: kernels.dots(*vectors, rows, columns)) for _ in range(_PROBED))
     pairs = pairs_expected(x, y, (n, m), k, arithmetic)
-    return n / height * (m / width) * tile + pairs * cosine
+    return n / height * (m / width) * tile + pairs * cosine / len(rows)

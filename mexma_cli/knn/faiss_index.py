@@ -14,9 +14,9 @@ import numpy as np
 import xxhash
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.knn import kernels
-from mexma_cli.knn.blocks import Side
 from mexma_cli.knn.journal import Journal
+from mexma_cli.knn.keys import EMPTY, keys_of, rows_of
+from mexma_cli.knn.sides import Side
 from mexma_cli.numerics.devices import pick_device
 
 log = logging.getLogger(__name__)
@@ -154,7 +154,7 @@ class Parts:
 
         Of rows that the index cannot tell apart the first come first.
         """
-        best = np.full((len(queries), count), kernels.EMPTY)
+        best = np.full((len(queries), count), EMPTY)
         for first, held in self.held:
             part = _on_gpu(read_index(held)) if isinstance(held, Path) else held
             if part.ntotal == 0:
@@ -166,7 +166,7 @@ class Parts:
                 found = _nearest(part, queries[cut], count, first)
                 best[cut] = np.sort(np.concatenate([best[cut], found], axis=1), axis=1)[:, -count:]
             del part
-        return np.where(best == kernels.EMPTY, -1, kernels.rows_of(best))[:, ::-1]
+        return np.where(best == EMPTY, -1, rows_of(best))[:, ::-1]
 
 
 class SideIndex(Parts):
@@ -307,8 +307,8 @@ def _nearest(part: faiss.Index, queries: np.ndarray, count: int, first: int, tie
     """
     asked = min(count + tied, part.ntotal, max(count, _MOST_ANSWERS))
     scores, places = part.search(queries, asked)
-    keys = np.full((len(queries), max(count, asked)), kernels.EMPTY)
-    keys[:, :asked] = np.where(places < 0, kernels.EMPTY, kernels.keys_of(scores, places + first))
+    keys = np.full((len(queries), max(count, asked)), EMPTY)
+    keys[:, :asked] = np.where(places < 0, EMPTY, keys_of(scores, places + first))
     best: np.ndarray = np.sort(keys, axis=1)[:, -count:]
     if count < asked < min(part.ntotal, _MOST_ANSWERS):
         unsure = np.flatnonzero((places[:, -1] >= 0) & (scores[:, -1] == scores[:, count - 1]))

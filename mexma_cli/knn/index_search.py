@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from mexma_cli.knn import kernels
-from mexma_cli.knn.blocks import Side
 from mexma_cli.knn.faiss_index import BLOCK, Parts
+from mexma_cli.knn.keys import EMPTY, rows_of
+from mexma_cli.knn.sides import Side, dots
 from mexma_cli.numerics.compiling import compiled
 
 TUNED_ON, MEASURED_ON = 256, 512  # rows a direction
@@ -45,7 +46,7 @@ class Direction:
             ids = self.index.search(queries, hits)
             short = np.flatnonzero(ids[:, min(k, hits) - 1] < 0)
             for some in np.split(short, range(BLOCK, len(short), BLOCK)):
-                ids[some, :k] = kernels.rows_of(exact(queries[some], self.other, min(k, hits)))
+                ids[some, :k] = rows_of(exact(queries[some], self.other, min(k, hits)))
             yield first, queries, ids
 
 
@@ -88,7 +89,7 @@ class Best:
         vectors: np.ndarray,
         start: int,
     ) -> None:
-        scores = kernels.dots(queries, vectors, rows, columns - start)
+        scores = dots(queries, vectors, rows, columns - start)
         offer(self._own, rows + first, columns, scores)
         offer(self._theirs, columns, rows + first, scores)
 
@@ -103,7 +104,7 @@ def draw(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def exact(queries: np.ndarray, other: Side, k: int) -> np.ndarray:
     """Keys of the k best rows of a side for unit vectors [n, d]: int64 [n, k], ascending."""
-    best = np.full((len(queries), k), kernels.EMPTY, dtype=np.int64)
+    best = np.full((len(queries), k), EMPTY, dtype=np.int64)
     left = torch.from_numpy(queries)
     for start in range(0, len(other), BLOCK):
         block = other.units(start, start + BLOCK)
@@ -111,7 +112,7 @@ def exact(queries: np.ndarray, other: Side, k: int) -> np.ndarray:
         for top in range(0, len(queries), 512):
             near = (left[top : top + 512] @ torch.from_numpy(block).T).topk(few, dim=1).indices.numpy()
             rows, columns = np.repeat(np.arange(top, top + len(near)), few), near.reshape(-1)
-            offer(best, rows, columns + start, kernels.dots(queries, block, rows, columns))
+            offer(best, rows, columns + start, dots(queries, block, rows, columns))
     return best
 
 

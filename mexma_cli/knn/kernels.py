@@ -1,7 +1,7 @@
 """The inner loops of the search for neighbours, compiled by Numba: no matrix library has them.
 
-A pair's cosine always comes from the same loop over its two rows, so it is the same number to the last bit
-however the matrix was cut into tiles, from whichever direction the pair was found, and after a resumed run.
+A pair's cosine is exact (see units.py), so it is the same number to the last bit however the matrix was cut
+into tiles, from whichever direction the pair was found, on every processor, and after a resumed run.
 """
 
 from __future__ import annotations
@@ -14,22 +14,16 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
+from mexma_cli.knn.keys import EMPTY
+from mexma_cli.knn.units import GRID, LANES
 from mexma_cli.numerics.compiling import compiled, summing
 from mexma_cli.numerics.threads import in_slices
-
-EMPTY = np.iinfo(np.int64).min
-"""The key of a place in a list of k best that nobody has taken."""
 
 _largest = functools.partial(compiled, fastmath={"nnan", "nsz"})
 
 
 def dots(x: np.ndarray, y: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Dot products of pairs of rows, float32 [p].
-
-    Args:
-        x, y: float32 [n, d] and [m, d], each row contiguous.
-        rows, columns: int64 [p], rows of x and of y.
-    """
+    """`units.dots`, compiled."""
     out = np.empty(len(rows), dtype=np.float32)
     work = len(rows) * x.shape[1]
     in_slices(len(rows), lambda a, b: _dots(x, y, rows[a:b], columns[a:b], out[a:b]), work)
@@ -38,10 +32,11 @@ def dots(x: np.ndarray, y: np.ndarray, rows: np.ndarray, columns: np.ndarray) ->
 
 @summing()
 def dot(a: np.ndarray, b: np.ndarray) -> np.float32:
-    total = np.float32(0)
+    """The dot product of two unit vectors, exact before it is rounded (of other rows: nearly)."""
+    total = np.float64(0)
     for i in range(len(a)):
-        total += a[i] * b[i]
-    return total
+        total += np.float64(a[i]) * np.float64(b[i])
+    return np.float32(total)
 
 
 @compiled()
@@ -52,7 +47,7 @@ def _dots(x: np.ndarray, y: np.ndarray, rows: np.ndarray, columns: np.ndarray, o
 
 @compiled()
 def key(score: np.float32, row: int) -> np.int64:
-    """One int64 that orders as (score ascending, row descending)."""
+    """`keys_of` of one score and row."""
     bits = np.int64(np.float32(score + np.float32(0)).view(np.int32))  # -0.0 becomes 0.0
     ordered = bits if bits >= 0 else bits ^ np.int64(0x7FFFFFFF)
     return (ordered << np.int64(32)) | (np.int64(0xFFFFFFFF) - np.int64(row))
@@ -65,24 +60,6 @@ def score_of(key: np.int64) -> np.float32:
         return np.float32(-np.inf)
     ordered = np.int32(key >> np.int64(32))
     return np.int32(ordered if ordered >= 0 else ordered ^ np.int32(0x7FFFFFFF)).view(np.float32)
-
-
-def keys_of(scores: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The keys of scores, float32, and row numbers, int64, of the same shape."""
-    bits = (scores + np.float32(0)).view(np.int32).astype(np.int64)
-    return (np.where(bits < 0, bits ^ 0x7FFFFFFF, bits) << 32) | (0xFFFFFFFF - rows)
-
-
-def rows_of(keys: np.ndarray) -> np.ndarray:
-    """Row numbers in keys, int64."""
-    return np.int64(0xFFFFFFFF) - (keys & np.int64(0xFFFFFFFF))
-
-
-def scores_of(keys: np.ndarray) -> np.ndarray:
-    """The scores in keys of any shape, float32; -inf for EMPTY."""
-    ordered = (keys >> 32).astype(np.int32)
-    scores = np.where(ordered < 0, ordered ^ np.int32(0x7FFFFFFF), ordered).astype(np.int32).view(np.float32)
-    return np.where(keys == EMPTY, np.float32(-np.inf), scores)
 
 
 @summing()
@@ -160,10 +137,34 @@ def _int8_inverse(unit: np.ndarray, centre: np.ndarray) -> np.float32:
 
 
 @compiled()
+def _length(row: np.ndarray) -> float:
+    """A row's length, its squares summed in the order of `units.unit_rows`."""
+    sums = np.zeros(LANES)
+    for i in range(len(row)):
+        sums[i % LANES] += np.float64(row[i]) * np.float64(row[i])
+    return math.sqrt(
+        ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]))
+    )
+
+
+@compiled()
+def unit_rows(rows: np.ndarray) -> int:
+    """`units.unit_rows`, compiled."""
+    for i in range(len(rows)):
+        length = _length(rows[i])
+        if not np.isfinite(length):
+            return i
+        if length > 0:
+            for j in range(rows.shape[1]):
+                rows[i, j] = np.rint(np.float32(rows[i, j] / length) * GRID) / GRID
+    return -1
+
+
+@compiled()
 def prepare(
     rows: np.ndarray, centre: np.ndarray, other: np.ndarray, low: np.ndarray, stats: np.ndarray
 ) -> int:
-    """Normalise rows in place and make their low-precision copies.
+    """Normalise rows in place, as `unit_rows` does, and make their low-precision copies.
 
     Args:
         rows: float32 [n, d]; becomes unit vectors, zeros stay zeros.
@@ -174,14 +175,10 @@ def prepare(
     Returns:
         The first row that is not finite, or -1.
     """
+    bad = unit_rows(rows)
+    if bad >= 0:
+        return bad
     for i in range(len(rows)):
-        length = math.sqrt(dot(rows[i], rows[i]))
-        if not np.isfinite(length):
-            return i
-        if length > 0:
-            scale = np.float32(length)
-            for j in range(rows.shape[1]):
-                rows[i, j] /= scale
         inverse = inverse_step(rows[i], centre, low[i])
         stats[i, 0], stats[i, 1], stats[i, 2] = _centred(rows[i], centre, other, low[i], inverse)
         stats[i, 3] = np.float32(1) / inverse

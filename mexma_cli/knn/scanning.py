@@ -10,7 +10,8 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from mexma_cli.knn.kernels import EMPTY, dot, key, score_of
+from mexma_cli.knn.kernels import dot, key, score_of
+from mexma_cli.knn.keys import EMPTY
 from mexma_cli.numerics.compiling import compiled
 
 _LANES = 64  # neighbouring numbers that are looked at together

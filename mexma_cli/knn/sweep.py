@@ -7,20 +7,30 @@ other pairs cannot. So no neighbour is missed, and every computed pair is checke
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Callable
 
 import numpy as np
 import torch
 
-from mexma_cli.knn import kernels, scanning, tiles
-from mexma_cli.knn.arithmetic import Arithmetic
-from mexma_cli.knn.blocks import Block, Side
+from mexma_cli.knn import scanning, tiles
+from mexma_cli.knn.arithmetic import FLOAT32, Arithmetic, choose_arithmetic
+from mexma_cli.knn.blocks import Block, block, pairs_expected
 from mexma_cli.knn.device import Device, DeviceHits, OnDevice
 from mexma_cli.knn.journal import Journal, Place
+from mexma_cli.knn.keys import EMPTY, scores_of
+from mexma_cli.knn.neighbours import TooLittleMemory
 from mexma_cli.knn.scanning import Columns, Lists, Rows
+from mexma_cli.knn.sides import Side
 from mexma_cli.knn.tiles import Buffers, Tile, groups_of, pieces_of
 from mexma_cli.numerics.threads import InOrder, one_thread_each
+from mexma_cli.text import amounts
 
+log = logging.getLogger(__name__)
+
+X_ROWS = 1 << 16
+"""Rows of x that are held at once where the memory has no limit; more would not make it faster."""
 _QUEUE = 1 << 18  # hits for columns that a thread may have found before they are merged
 _FIRST_ROWS = 64  # of a piece, that are looked at before a column has any list
 _COPIES = 1 << 25  # bytes that a thread's product takes besides its result, at most
@@ -42,6 +52,78 @@ def bytes_needed(n: int, m: int, dim: int, k: int, rows: int) -> int:
         + queues
         + 4 * tiles.GROUPS * tiles.Y_TILE
     )
+
+
+def search(
+    left: Side,
+    right: Side,
+    forward: np.ndarray,
+    backward: np.ndarray,
+    memory: int | None,
+    journal: Journal | None,
+    on_progress: Callable[[int, int], None] | None,
+) -> None:
+    """Find the nearest of all rows of both sides in the other.
+
+    An estimate that is worse than its bound says ends the pass, and the search starts again in float32.
+
+    Args:
+        forward, backward: Keys, int64 [n, k] and [m, k'], all EMPTY; become the neighbours', ascending.
+        memory, journal, on_progress: As for `exact.knn`.
+
+    Raises:
+        TooLittleMemory: It cannot be done in that much memory.
+        MexmaError: This machine has no such device as `computing_on` names.
+    """
+    k = max(forward.shape[1], backward.shape[1])
+    size = len(left), len(right), left.dim, k
+    rows = _rows_at_once(*size, memory)
+    kept = journal.load(forward, backward) if journal else None
+    place = Place(*kept) if kept else Place(rows, 0, 0)
+    if memory is not None and place.rows > rows:
+        begun_with = bytes_needed(*size, place.rows)
+        raise TooLittleMemory(
+            f"this search was begun with more memory, {amounts.size(begun_with)}",
+            begun_with,
+            "give that much to go on with it, or remove its folder to start anew",
+        )
+    sweep = Sweep(left, right, forward, backward, arithmetic_for(left, right, (len(left), len(right)), k))
+    sweep.run(place, journal, on_progress)
+    if sweep.broken:
+        log.warning("warning: products here are less exact than they should be: once more in float32")
+        forward.fill(EMPTY)
+        backward.fill(EMPTY)
+        start = Place(place.rows, 0, 0)
+        if journal:
+            journal.save(start, forward, backward)  # or a later entry would rest on the wrong lists
+        Sweep(left, right, forward, backward, FLOAT32).run(start, journal, on_progress)
+
+
+def arithmetic_for(left: Side, right: Side, sizes: tuple[int, int], k: int) -> Arithmetic:
+    """The fastest arithmetic for sides of these sizes whose rows are like those of left and right."""
+    pairs = functools.partial(pairs_expected, left, right, sizes, k)
+    return choose_arithmetic(sizes[0] * sizes[1] * left.dim, left.dim, pairs)
+
+
+def least_bytes(n: int, m: int, dim: int, k: int) -> int:
+    """Bytes without which `knn` of n and m rows is refused."""
+    return bytes_needed(n, m, dim, k, min(n, tiles.X_TILE))
+
+
+def _rows_at_once(n: int, m: int, dim: int, k: int, memory: int | None) -> int:
+    """Rows of x to hold: as many as fit."""
+    most = min(n, X_ROWS)
+    if memory is None or bytes_needed(n, m, dim, k, most) <= memory:
+        return most
+    needed = least_bytes(n, m, dim, k)
+    if needed > memory:
+        raise TooLittleMemory(
+            f"{k} neighbours of {n:,} and {m:,} rows of {dim} dimensions need {amounts.size(needed)}, "
+            f"{amounts.size(max(memory, 0))} are left for them",
+            needed,
+        )
+    spare = memory - bytes_needed(n, m, dim, k, 0)
+    return max(min(n, tiles.X_TILE), spare // (10 * dim + 32) // tiles.X_TILE * tiles.X_TILE)
 
 
 class Sweep:
@@ -94,7 +176,7 @@ class Sweep:
         in_all = -(-n // high) * across
         rows, top, start = place
         while top < n:
-            x = self.left.block(top, min(top + rows, n), self.arithmetic, *self.centres)
+            x = block(self.left, (top, min(top + rows, n)), self.arithmetic, *self.centres)
             while start < m:
                 take = self._taker(self._y_block(start, min(start + wide, m)), start, in_order)
                 for at in range(0, len(x), high):
@@ -114,9 +196,9 @@ class Sweep:
                 journal.save(Place(rows, top, start), self.forward, self.backward)
 
     def _y_block(self, start: int, stop: int) -> Block:
-        block = self.right.block(start, stop, self.arithmetic, *self.centres[::-1])
-        block.bias[:] -= self.offset
-        return block
+        y = block(self.right, (start, stop), self.arithmetic, *self.centres[::-1])
+        y.bias[:] -= self.offset
+        return y
 
     def _taker(
         self, y: Block, first_column: int, in_order: InOrder[int, object]
@@ -147,9 +229,9 @@ class Sweep:
         found = [0] * len(places)
         groups = groups_of(rows.shape[1], len(y))
         # A column's first rows improve its bound most: until it has a list, rows are merged more often.
-        at_once = len(x) if columns[:, 0].min(initial=0) > kernels.EMPTY else _FIRST_ROWS
+        at_once = len(x) if columns[:, 0].min(initial=0) > EMPTY else _FIRST_ROWS
         while places != ends:
-            bound = np.maximum(floors, kernels.scores_of(columns[:, 0])) - y.bias
+            bound = np.maximum(floors, scores_of(columns[:, 0])) - y.bias
             worst = columns[:, 0].copy()
 
             def scan(piece: int, bound: np.ndarray = bound, worst: np.ndarray = worst) -> None:
@@ -187,7 +269,7 @@ class Sweep:
         """Let the device select the pairs that may be near, and compute them here."""
         assert self.device is not None
         rows, slack = self.forward[ids[0] : ids[0] + len(x)], x.slack(y)
-        bounds = kernels.scores_of(rows[:, 0]), kernels.scores_of(columns[:, 0])
+        bounds = scores_of(rows[:, 0]), scores_of(columns[:, 0])
         if min(bounds[0].min(initial=0), bounds[1].min(initial=0)) == -np.inf:
             floors = self.device.floors(x, there, slack, (rows.shape[1], columns.shape[1]))
             bounds = np.maximum(bounds[0], floors[0]), np.maximum(bounds[1], floors[1])

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mexma_cli.knn import kernels
-from mexma_cli.knn.blocks import VectorSource
 from mexma_cli.knn.exact import knn
+from mexma_cli.knn.keys import EMPTY, keys_of, rows_of, scores_of
+from mexma_cli.knn.sides import VectorSource
 
 _MERGED = 1 << 20  # keys that are merged at a time
 
@@ -58,7 +58,7 @@ def search_tile(
         memory: As for `knn`.
 
     Returns:
-        Lists of keys (see `kernels.key`), int64 [rows of the span, k], each ascending; `EMPTY` where a row
+        Lists of keys (see `keys_of`), int64 [rows of the span, k], each ascending; `EMPTY` where a row
         has fewer neighbours.
     """
     x, y = (Window(side, span) for side, span in zip(sides, spans, strict=True))
@@ -83,9 +83,7 @@ def merged(lists: Sequence[np.ndarray], k: int) -> np.ndarray:
     step = max(1, _MERGED // max(1, sum(keys.shape[1] for keys in lists)))
     for start in range(0, rows, step):
         part = slice(start, start + step)
-        every = np.concatenate(
-            [np.full((len(lists[0][part]), k), kernels.EMPTY)] + [a[part] for a in lists], 1
-        )
+        every = np.concatenate([np.full((len(lists[0][part]), k), EMPTY)] + [a[part] for a in lists], 1)
         first = every.shape[1] - k
         found[part] = np.sort(np.partition(every, first - 1, axis=1)[:, first:], axis=1)[:, ::-1]
     return found
@@ -94,12 +92,12 @@ def merged(lists: Sequence[np.ndarray], k: int) -> np.ndarray:
 def neighbours_in(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Keys, best first, as `knn.exact.Neighbours` has them: scores float32 and ids int64, of the same shape;
     -inf and -1 for `EMPTY`."""
-    return kernels.scores_of(keys), np.where(keys == kernels.EMPTY, -1, kernels.rows_of(keys))
+    return scores_of(keys), np.where(keys == EMPTY, -1, rows_of(keys))
 
 
 def _keys(scores: np.ndarray, ids: np.ndarray, first: int, k: int) -> np.ndarray:
     """Neighbours of a tile, best first -> keys [n, k], ascending, with ids of the whole side."""
-    keys = np.full((len(ids), k), kernels.EMPTY)
-    found = kernels.keys_of(scores, ids + first)
-    keys[:, k - ids.shape[1] :] = np.where(ids < 0, kernels.EMPTY, found)[:, ::-1]
+    keys = np.full((len(ids), k), EMPTY)
+    found = keys_of(scores, ids + first)
+    keys[:, k - ids.shape[1] :] = np.where(ids < 0, EMPTY, found)[:, ::-1]
     return keys

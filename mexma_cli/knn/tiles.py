@@ -8,9 +8,10 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from mexma_cli.knn import kernels, scanning
+from mexma_cli.knn import scanning
 from mexma_cli.knn.arithmetic import Product
 from mexma_cli.knn.blocks import Block
+from mexma_cli.knn.keys import EMPTY
 from mexma_cli.numerics.threads import InOrder, in_slices
 
 X_TILE, Y_TILE = 2048, 8192
@@ -97,7 +98,7 @@ class Tile:
         x, y = self.x, self.y
         floors = np.full(len(y), -np.inf, dtype=np.float32)
         groups, k = groups_of(columns.shape[1], len(x)), columns.shape[1]
-        if not groups or not (columns[:, 0] == kernels.EMPTY).any():
+        if not groups or not (columns[:, 0] == EMPTY).any():
             return floors
 
         self.each_piece(self.piece)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mexma_cli.knn.exact import Neighbours
+from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.mining.match import Candidates
 from mexma_cli.mining.threshold import between, chosen_place, most_precise_place, unreachable
 

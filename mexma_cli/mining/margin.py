@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # --help reads the names, and waits neither for NumPy nor for torch
     import numpy as np
 
-    from mexma_cli.knn.exact import Neighbours
+    from mexma_cli.knn.neighbours import Neighbours
 
 _ENTRIES = 1 << 20  # scores that are averaged together
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mexma_cli.knn.exact import Neighbours
+from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.mining.margin import margin, means
 
 RETRIEVALS = ("max", "intersect", "forward", "backward", "all")

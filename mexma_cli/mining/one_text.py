@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mexma_cli.knn.exact import Neighbours
+from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.mining.estimate import without_pairs
 from mexma_cli.mining.match import Candidates, best_first, match
 

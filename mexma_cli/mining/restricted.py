@@ -9,9 +9,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from mexma_cli.knn.blocks import Side, VectorSource
-from mexma_cli.knn.exact import Neighbours
-from mexma_cli.knn.kernels import dots
+from mexma_cli.knn.neighbours import Neighbours
+from mexma_cli.knn.sides import Side, VectorSource, dots
 from mexma_cli.mining.margin import MARGINS, margin
 from mexma_cli.mining.match import Means
 

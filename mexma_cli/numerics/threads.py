@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
 import numpy as np
-import torch
 
 _PARALLEL_FROM = 1 << 22  # multiplications; for fewer, a thread costs more than it saves
 Item = TypeVar("Item")
@@ -24,18 +24,28 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def threads() -> int:
+    """Threads that a task of ours takes: as many as torch, which need not be loaded for it."""
+    if torch := sys.modules.get("torch"):
+        return int(torch.get_num_threads())
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return int(asked) if asked.isdecimal() and int(asked) else cores()
+
+
 @contextmanager
-def one_thread_each(threads: int) -> Iterator[InOrder]:
+def one_thread_each(number: int) -> Iterator[InOrder]:
     """A `map` over so many threads, on each of which torch runs single-threaded; results come in order.
 
     A result depends on its item only, not on the number of threads. If the block ends with an error, items
     that have not begun are dropped.
     """
-    if threads == 1:
+    if number == 1:
         yield map
         return
+    import torch
+
     before = torch.get_num_threads()
-    pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+    pool = ThreadPoolExecutor(number, initializer=torch.set_num_threads, initargs=(1,))
     try:
         yield pool.map
     finally:
@@ -44,7 +54,7 @@ def one_thread_each(threads: int) -> Iterator[InOrder]:
 
 
 def in_slices(count: int, task: Callable[[int, int], object], work: int = _PARALLEL_FROM) -> None:
-    """Run `task(start, stop)` on slices of [0, count), on as many threads as torch may use.
+    """Run `task(start, stop)` on slices of [0, count), on as many threads as `threads` says.
 
     Args:
         task: Should release the interpreter's lock, as compiled loops do.
@@ -53,7 +63,7 @@ def in_slices(count: int, task: Callable[[int, int], object], work: int = _PARAL
     if work < _PARALLEL_FROM or count < 2:
         task(0, count)
         return
-    borders = np.linspace(0, count, torch.get_num_threads() + 1).astype(int).tolist()
+    borders = np.linspace(0, count, threads() + 1).astype(int).tolist()
     pieces = list(itertools.pairwise(borders))
     each(len(pieces), lambda piece: task(*pieces[piece]), work)
 

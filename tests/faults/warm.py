@@ -49,7 +49,7 @@ def _import_all() -> None:
 
 def _shrink() -> None:
     """Shards of 32 rows, small tiles, journals kept all the time: much to do for few lines."""
-    from mexma_cli.knn import exact, tiles
+    from mexma_cli.knn import small, sweep, tiles
     from mexma_cli.stages.embed.embed import embed_file
     from mexma_cli.stages.project.project import project
     from mexma_cli.store import journal
@@ -59,7 +59,7 @@ def _shrink() -> None:
         assert function.__kwdefaults__ is not None
         function.__kwdefaults__["rows_per_shard"] = 32
     journal.SECONDS = journal._SHARE = 0  # type: ignore[assignment]
-    tiles.X_TILE, tiles.Y_TILE, tiles.PIECE, exact.X_ROWS = 64, 64, 32, 64
+    tiles.X_TILE, tiles.Y_TILE, tiles.PIECE, sweep.X_ROWS, small.WORK = 64, 64, 32, 64, 0
 
 
 def _use(encoder: str) -> None:

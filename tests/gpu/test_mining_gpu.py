@@ -13,7 +13,8 @@ import torch
 from mexma_cli.knn import exact as neighbours
 from mexma_cli.knn.approximate import IndexSettings, ann
 from mexma_cli.knn.arithmetic import FLOAT32
-from mexma_cli.knn.exact import Neighbours, knn
+from mexma_cli.knn.exact import knn
+from mexma_cli.knn.neighbours import Neighbours
 
 pytestmark = [
     pytest.mark.gpu,

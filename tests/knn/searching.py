@@ -7,9 +7,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from mexma_cli.knn import exact as neighbours
+from mexma_cli.knn import sweep
 from mexma_cli.knn.arithmetic import BFLOAT16, Arithmetic
-from mexma_cli.knn.exact import Neighbours
+from mexma_cli.knn.neighbours import Neighbours
 
 DEVICE = dataclasses.replace(BFLOAT16, device="cpu")
 """The code for a GPU."""
@@ -41,7 +41,7 @@ class Killed(Exception):
 
 
 def with_arithmetic(patch: pytest.MonkeyPatch, arithmetic: Arithmetic) -> None:
-    patch.setattr(neighbours, "choose_arithmetic", lambda *_: arithmetic)
+    patch.setattr(sweep, "choose_arithmetic", lambda *_: arithmetic)
 
 
 def crowded(rows: int, dim: int, seed: int) -> np.ndarray:

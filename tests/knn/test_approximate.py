@@ -13,9 +13,10 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.knn import approximate as module
 from mexma_cli.knn import faiss_index, index_search
 from mexma_cli.knn.approximate import ApproximateNeighbours, IndexSettings, ann
-from mexma_cli.knn.blocks import Side
-from mexma_cli.knn.exact import Neighbours, knn
+from mexma_cli.knn.exact import knn
 from mexma_cli.knn.faiss_index import SIZES, choose
+from mexma_cli.knn.neighbours import Neighbours
+from mexma_cli.knn.sides import Side
 from mexma_cli.store.journal import FileJournal
 from tests.knn.searching import Source, same
 from tests.stores import flip

@@ -10,7 +10,8 @@ import torch
 
 from mexma_cli.knn import arithmetic
 from mexma_cli.knn.arithmetic import BFLOAT16, FLOAT32, INT8, Arithmetic, choose_arithmetic
-from mexma_cli.knn.blocks import Side, pairs_expected
+from mexma_cli.knn.blocks import pairs_expected
+from mexma_cli.knn.sides import Side
 
 
 def as_float(array: np.ndarray) -> np.ndarray:

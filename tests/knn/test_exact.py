@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.knn import exact as neighbours
 from mexma_cli.knn import sweep, tiles
 from mexma_cli.knn.arithmetic import BFLOAT16, FLOAT32, INT8, Arithmetic
-from mexma_cli.knn.exact import Neighbours, knn
+from mexma_cli.knn.exact import knn
 from mexma_cli.knn.journal import Place
+from mexma_cli.knn.neighbours import Neighbours
 from tests.knn.searching import DEVICE, Killed, Source, crowded, same, with_arithmetic
 
 
@@ -145,7 +145,7 @@ def test_the_same_bytes_however_it_is_cut(
             with_arithmetic(patch, arithmetic)
             patch.setattr(tiles, "X_TILE", x_tile)
             patch.setattr(tiles, "Y_TILE", y_tile)
-            patch.setattr(neighbours, "X_ROWS", x_rows)
+            patch.setattr(sweep, "X_ROWS", x_rows)
             patch.setattr(tiles, "GROUPS", 8)  # so that small tiles have floors, too
             patch.setattr(sweep, "_QUEUE", y_tile + 20)  # and queues fill up
             patch.setattr("mexma_cli.numerics.threads._PARALLEL_FROM", 0)
@@ -184,11 +184,11 @@ def test_killed_and_started_again_gives_the_same_bytes(monkeypatch: pytest.Monke
     wanted = knn(x, y, 5)
     monkeypatch.setattr(tiles, "X_TILE", 128)
     monkeypatch.setattr(tiles, "Y_TILE", 256)
-    monkeypatch.setattr(neighbours, "X_ROWS", 384)
+    monkeypatch.setattr(sweep, "X_ROWS", 384)
     diary = Diary(entries)
     with pytest.raises(Killed):
         knn(x, y, 5, journal=diary)
-    monkeypatch.setattr(neighbours, "X_ROWS", 256)  # the next run would choose other blocks
+    monkeypatch.setattr(sweep, "X_ROWS", 256)  # the next run would choose other blocks
     seen: list[int] = []
     diary.entries = 100
     again = knn(x, y, 5, journal=diary, on_progress=lambda done, total: seen.append(done))
@@ -201,7 +201,7 @@ def test_little_memory_changes_nothing_and_too_little_is_refused(monkeypatch: py
     rng = np.random.default_rng(9)
     x, y = rng.standard_normal((9000, 8)), rng.standard_normal((3000, 8))
     sources = Source(x), Source(y)
-    least = neighbours.bytes_needed(9000, 3000, 8, 4, tiles.X_TILE)
+    least = sweep.bytes_needed(9000, 3000, 8, 4, tiles.X_TILE)
     assert same(knn(*sources, 4, memory=least), knn(*sources, 4))
     with pytest.raises(
         MexmaError, match=r"4 neighbours of 9,000 and 3,000 rows of 8 dimensions need [1-9][0-9.]+ MB"
@@ -226,4 +226,4 @@ def test_does_not_go_on_with_less_memory_than_it_began_with(monkeypatch: pytest.
     with pytest.raises(Killed):
         knn(x, y, 5, journal=diary)
     with pytest.raises(MexmaError, match="begun with more memory"):
-        knn(x, y, 5, journal=diary, memory=neighbours.bytes_needed(900, 700, 16, 5, 64))
+        knn(x, y, 5, journal=diary, memory=sweep.bytes_needed(900, 700, 16, 5, 64))

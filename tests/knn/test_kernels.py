@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mexma_cli.knn.kernels import dots
 from mexma_cli.knn.scanning import kth_best
+from mexma_cli.knn.sides import dots
 
 
 def test_dots_are_dot_products_whatever_the_slices(two_threads):

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from mexma_cli.knn import exact as neighbours
 from mexma_cli.knn import sweep, tiles
 from mexma_cli.knn.arithmetic import BFLOAT16, FLOAT32, INT8, Arithmetic
 from mexma_cli.knn.exact import knn
-from mexma_cli.knn.kernels import dots
+from mexma_cli.knn.sides import dots
 from mexma_cli.store.journal import FileJournal
 from tests.knn.searching import DEVICE, Killed, crowded, same, with_arithmetic
 
@@ -182,7 +181,7 @@ def test_a_journal_forgets_what_wrong_estimates_found(
     with monkeypatch.context() as patch:
         for name in ("X_TILE", "Y_TILE"):
             patch.setattr(tiles, name, 100)
-        patch.setattr(neighbours, "X_ROWS", 100)
+        patch.setattr(sweep, "X_ROWS", 100)
         with_arithmetic(patch, BFLOAT16)
         patch.setattr(sweep.Sweep, "_scan", counted)
         patch.setattr(torch, "matmul", sloppy)

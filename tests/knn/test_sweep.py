@@ -13,7 +13,8 @@ PEAK = """
 import resource, sys
 import numpy as np, torch
 from mexma_cli.knn import arithmetic, exact as neighbours, tiles
-from mexma_cli.knn.exact import bytes_needed, knn
+from mexma_cli.knn.exact import knn
+from mexma_cli.knn.sweep import bytes_needed
 
 class File:
     def __init__(self, path, rows, dim):

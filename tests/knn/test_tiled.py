@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from mexma_cli.knn import kernels
 from mexma_cli.knn.exact import knn
+from mexma_cli.knn.keys import keys_of, rows_of, scores_of
 from mexma_cli.knn.tiled import Span, merged, neighbours_in, search_tile
 
 
@@ -68,6 +69,6 @@ class Rows:
 @given(st.lists(st.floats(-1, 1, width=32), min_size=1), st.integers(0, 2**32 - 100))
 def test_keys_hold_scores_and_rows(scores: list[float], first: int) -> None:
     exact, rows = np.array(scores, np.float32), first + np.arange(len(scores))
-    keys = kernels.keys_of(exact, rows)
-    assert np.array_equal(kernels.scores_of(keys), exact) and np.array_equal(kernels.rows_of(keys), rows)
+    keys = keys_of(exact, rows)
+    assert np.array_equal(scores_of(keys), exact) and np.array_equal(rows_of(keys), rows)
     assert keys.tolist() == [kernels.key(score, row) for score, row in zip(exact, rows, strict=True)]

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.knn.exact import Neighbours, knn
+from mexma_cli.knn.exact import knn
+from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.mining.estimate import LabelledModel, ScoreModel, pairs_to_label, without_pairs
 from mexma_cli.mining.match import Candidates, match
 from tests.examples import demo_pairs

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mexma_cli.knn.exact import Neighbours
+from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.mining.margin import MARGINS, margin, means
 
 

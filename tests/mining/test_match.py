@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mexma_cli.knn.exact import Neighbours, knn
+from mexma_cli.knn.exact import knn
+from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.mining import match as module
 from mexma_cli.mining.margin import MARGINS, margin, means
 from mexma_cli.mining.match import RETRIEVALS, Candidates, best_of_each, details, match

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mexma_cli.knn.blocks import Side
-from mexma_cli.knn.exact import Neighbours, knn
-from mexma_cli.knn.kernels import dots
+from mexma_cli.knn.exact import knn
+from mexma_cli.knn.neighbours import Neighbours
+from mexma_cli.knn.sides import Side, dots
 from mexma_cli.mining import restricted as module
 from mexma_cli.mining.margin import MARGINS, Margin, margin, means
 from mexma_cli.mining.match import match

@@ -9,7 +9,8 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import PROGRESS, clear, partial
-from mexma_cli.knn.exact import Neighbours, knn
+from mexma_cli.knn.exact import knn
+from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
 from mexma_cli.stages.knn.search import EXACT, SearchResult, SearchSettings, journal_in, search

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.knn import exact as neighbours
-from mexma_cli.knn.device import load_libraries
-from mexma_cli.knn.exact import Neighbours, TooLittleMemory, knn
+from mexma_cli.knn.exact import knn
+from mexma_cli.knn.neighbours import Neighbours, TooLittleMemory
 from mexma_cli.stages.knn.row_filter import LINES_COMPARED
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.store.journal import FileJournal, kept_beside
@@ -53,8 +52,17 @@ class SearchSettings:
         """Bytes that the neighbours and the pairs made of them take, for the rows of both sides together."""
         return (_RESULT_BYTES * k + _MATCHING_BYTES) * rows
 
-    def check_memory(self, n: int, m: int, dim: int, k: int) -> int:
-        """Bytes of `memory` that a search of n and m rows takes at least, before anything of them is read.
+    def check_memory(self, n: int, m: int, dim: int, k: int) -> None:
+        """Whether `memory` is enough for a search of n and m rows, before anything of them is read.
+
+        Raises:
+            MexmaError: It is not.
+        """
+        if self.memory is not None:
+            self.least_memory(n, m, dim, k)
+
+    def least_memory(self, n: int, m: int, dim: int, k: int) -> int:
+        """Bytes of `memory` that a search of n and m rows takes at least.
 
         Raises:
             MexmaError: `memory` is less.
@@ -131,11 +139,12 @@ def search(
             little.
     """
     source, target = stores
+    held, memory = 0, None
     if settings.memory is not None:
         load_libraries()
-    needed = least_bytes(int(keep[0].sum()), int(keep[1].sum()), source.dim, k, settings.index)
-    held = resident()  # with the libraries
-    memory = settings.memory_for_search(held, source.rows + target.rows, k, needed)
+        needed = least_bytes(int(keep[0].sum()), int(keep[1].sum()), source.dim, k, settings.index)
+        held = resident()  # with the libraries
+        memory = settings.memory_for_search(held, source.rows + target.rows, k, needed)
     if journal is not None and journal.begun:
         log.info("going on with the search that was interrupted")
     options: dict[str, Any] = {
@@ -210,6 +219,13 @@ def journal_beside(
     return kept_beside(output, lambda folder: journal_in(folder, stores, k, settings))
 
 
+def load_libraries() -> None:
+    """Load what a search in limited memory needs, so that it is counted."""
+    from mexma_cli.knn import device, sweep  # noqa: F401
+
+    device.load_libraries()
+
+
 def has_index(n: int, m: int, index: str) -> bool:
     """Whether such a search of n and m rows takes an index: `auto` has none for few."""
     if index == EXACT:
@@ -222,7 +238,9 @@ def has_index(n: int, m: int, index: str) -> bool:
 def least_bytes(n: int, m: int, dim: int, k: int, index: str) -> int:
     """Bytes that a search of n and m rows takes at least."""
     if not has_index(n, m, index):
-        return neighbours.least_bytes(n, m, dim, k)
+        from mexma_cli.knn import sweep
+
+        return sweep.least_bytes(n, m, dim, k)
     from mexma_cli.knn import approximate
 
     return approximate.least_bytes(n, m, k)

@@ -13,7 +13,7 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import MinedPair
-from mexma_cli.knn.exact import Neighbours
+from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.mining.margin import means
 from mexma_cli.mining.match import Candidates, Details, details, match
 from mexma_cli.mining.one_text import match_one_text, others

@@ -13,7 +13,7 @@ from typing import Any
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn import faiss_index
 from mexma_cli.knn.estimate import seconds_needed
-from mexma_cli.knn.exact import X_ROWS, bytes_needed
+from mexma_cli.knn.sweep import X_ROWS, bytes_needed
 from mexma_cli.recipe import CorpusRecipe
 from mexma_cli.stages.embed.embed import note_language
 from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from mexma_cli.encoder.encoder import SentenceEncoder
-    from mexma_cli.knn.exact import Neighbours
+    from mexma_cli.knn.neighbours import Neighbours
     from mexma_cli.store.embeddings import EmbeddingStore
 
 
@@ -70,7 +70,7 @@ class Task:
 
     def neighbours(self) -> Neighbours:
         """Those of the pair, put together of the spans that are inputs."""
-        from mexma_cli.knn.exact import Neighbours
+        from mexma_cli.knn.neighbours import Neighbours
         from mexma_cli.stages.knn.tiles import MergedLists
 
         columns: list[np.ndarray] = []

@@ -14,9 +14,8 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import one_field, read_bitext
 from mexma_cli.formats.tsv import tsv_lines
-from mexma_cli.knn.blocks import Side
 from mexma_cli.knn.exact import knn
-from mexma_cli.knn.kernels import dots
+from mexma_cli.knn.sides import Side, dots
 from mexma_cli.mining.margin import MARGINS, means
 from mexma_cli.mining.margin import margin as margin_of
 from mexma_cli.stages.embed.inputs import EncoderChoice, Progress, open_inputs

@@ -12,7 +12,7 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import Pair, one_field, read_bitext
-from mexma_cli.knn.kernels import dots
+from mexma_cli.knn.sides import dots
 from mexma_cli.mining.margin import margin as margin_of
 from mexma_cli.stages.score.score import units
 from mexma_cli.text.lines import is_blank

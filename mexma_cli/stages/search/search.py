@@ -10,8 +10,9 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.tsv import tsv_lines
-from mexma_cli.knn.exact import Neighbours, knn
-from mexma_cli.knn.kernels import dots
+from mexma_cli.knn.exact import knn
+from mexma_cli.knn.neighbours import Neighbours
+from mexma_cli.knn.sides import dots
 from mexma_cli.languages import UNSTATED
 from mexma_cli.mining.margin import margin as margin_of
 from mexma_cli.mining.margin import means

@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.knn.exact import Neighbours, VectorSource, knn
+from mexma_cli.knn.exact import knn
+from mexma_cli.knn.neighbours import Neighbours
+from mexma_cli.knn.sides import VectorSource
 from mexma_cli.mining.estimate import (
     FEWEST,
     EstimatedCut,

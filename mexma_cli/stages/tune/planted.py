@@ -8,8 +8,9 @@ import numpy as np
 import xxhash
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.knn.exact import Neighbours, VectorSource
-from mexma_cli.knn.kernels import EMPTY, keys_of
+from mexma_cli.knn.keys import EMPTY, keys_of
+from mexma_cli.knn.neighbours import Neighbours
+from mexma_cli.knn.sides import VectorSource
 from mexma_cli.knn.tiled import Span, merged, neighbours_in, search_tile
 from mexma_cli.mining.estimate import ScoreModel
 from mexma_cli.mining.match import Candidates

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.knn import tiles
+from mexma_cli.knn import small, tiles
 from mexma_cli.knn.exact import knn
 from mexma_cli.mining.match import match
 from mexma_cli.stages.info.info import inspect
@@ -85,6 +85,7 @@ class TestInterrupted:
     def small_steps(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("X_TILE", "Y_TILE"):
             monkeypatch.setattr(tiles, name, 4)
+        monkeypatch.setattr(small, "WORK", 0)
         monkeypatch.setattr(journal.FileJournal, "due", lambda self: True)
 
     def stopped(self, stores: StorePair, path: Path, after: int, **options: bool) -> None:

@@ -15,7 +15,7 @@ import pytest
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn import effort, tiles
 from mexma_cli.knn.journal import Place
-from mexma_cli.knn.kernels import EMPTY
+from mexma_cli.knn.keys import EMPTY
 from mexma_cli.stages.knn.search import (
     SearchSettings,
     journal_beside,
@@ -51,12 +51,12 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> StorePair:
 KILLED = """
 import os, signal, sys
 from mexma_cli.main import cli
-from mexma_cli.knn import exact as neighbours, tiles
+from mexma_cli.knn import small, sweep, tiles
 from mexma_cli.store import journal
 
 journal.SECONDS = journal._SHARE = 0
 tiles.X_TILE = tiles.Y_TILE = 100
-neighbours.X_ROWS = 200
+sweep.X_ROWS, small.WORK = 200, 0
 save, entries = journal.FileJournal.save, []
 
 def deadly(self, *arguments):

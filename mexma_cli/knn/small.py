@@ -1,0 +1,89 @@
+"""Exact nearest neighbours of few rows with NumPy alone.
+
+Loading torch and compiled loops takes longer than such a search. The neighbours are those of `sweep.search`
+to the last bit: here, too, products in float32 only rule out pairs that cannot be among the nearest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from mexma_cli.knn.keys import EMPTY, keys_of, scores_of
+from mexma_cli.knn.sides import Side, dots
+from mexma_cli.numerics.precisions import default_device
+
+WORK = 1 << 35
+"""Multiplications from which loading what is faster pays."""
+_TILE = 1 << 8, 1 << 14  # rows and columns that are multiplied at once
+_GROUPS = 64  # at least, whose maxima stand for a row's or a column's numbers
+
+
+def suits(left: Side, right: Side) -> bool:
+    """Whether a search is small, and no GPU was asked for."""
+    return len(left) * len(right) * left.dim < WORK and default_device() in ("auto", "cpu")
+
+
+def search(
+    left: Side,
+    right: Side,
+    forward: np.ndarray,
+    backward: np.ndarray,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Find the nearest of all rows of both sides in the other.
+
+    Args:
+        forward, backward: Keys, int64 [n, k] and [m, k'], all EMPTY; become the neighbours', ascending.
+        on_progress: Called with (tiles done, tiles in all).
+
+    Raises:
+        ValueError: A vector is not finite.
+    """
+    x, y = left.units(0, len(left)), right.units(0, len(right))
+    rounding = (left.dim + 2) * 2.0**-24
+    slack = np.float32(rounding / (1 - rounding) * 1.01)  # float32 sums in any order, of unit vectors
+    places = [
+        (slice(top, top + _TILE[0]), slice(start, start + _TILE[1]))
+        for start in range(0, len(y), _TILE[1])
+        for top in range(0, len(x), _TILE[0])
+    ]
+    for done, (own, other) in enumerate(places, start=1):
+        estimates = x[own] @ y[other].T
+        near = estimates >= _bounds(estimates, forward[own], slack)[:, None]
+        near |= estimates >= _bounds(estimates.T, backward[other], slack)
+        rows, columns = np.divmod(np.flatnonzero(near), estimates.shape[1])
+        cosines = dots(x[own], y[other], rows, columns)
+        _offer(forward[own], rows, keys_of(cosines, columns + other.start))
+        _offer(backward[other], columns, keys_of(cosines, rows + own.start))
+        if on_progress is not None:
+            on_progress(done, len(places))
+
+
+def _bounds(estimates: np.ndarray, lists: np.ndarray, slack: np.float32) -> np.ndarray:
+    """The estimates [r, c] from which a pair may enter its row's list, float32 [r].
+
+    The k-th largest of the maxima of groups is not above the k-th largest of the row.
+    """
+    known, (size, k) = scores_of(lists[:, 0]), (estimates.shape[1], lists.shape[1])
+    if size < k:
+        return known - slack
+    groups = max(_GROUPS, 4 * k)
+    if size >= 2 * groups:
+        whole = size // groups * groups
+        estimates = estimates[:, :whole].reshape(len(estimates), -1, groups).max(axis=1)
+    floors = np.partition(estimates, -k, axis=1)[:, -k] - slack
+    return np.maximum(floors, known) - slack
+
+
+def _offer(lists: np.ndarray, rows: np.ndarray, keys: np.ndarray) -> None:
+    """Merge keys of some rows into their lists, ascending, of the k largest."""
+    order = np.lexsort((-keys, rows))
+    rows, keys = rows[order], keys[order]
+    rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
+    best = rank < lists.shape[1]
+    touched, places = np.unique(rows[best], return_inverse=True)
+    new = np.full((len(touched), lists.shape[1]), EMPTY)
+    new[places, rank[best]] = keys[best]
+    lists[touched] = np.sort(np.concatenate([lists[touched], new], axis=1), axis=1)[:, -lists.shape[1] :]
