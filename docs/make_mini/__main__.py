@@ -3,9 +3,9 @@
     python -m docs.make_mini runs/mini --data DIR      (DIR: mining/, ntrex128/ and tatoeba/ below it)
 
 The encoder is made smaller first. It keeps the tokens that have vectors of their own, some tokens inside
-words, and the most important n-grams. Token embeddings are stored with 4 or 2 bits a number, n-grams with 1,
-2 or 4, and all other weights as float16. The card's costs are read from the run's log; its scores are
-measured with benchmarks/encoder.py on the folder as shipped.
+words, and the most important n-grams. Its embeddings are product quantised: a byte stands for two numbers of
+a token's and for three of an n-gram's. All other weights are float16. The card's costs are read from the
+run's log; its scores are measured with benchmarks/encoder.py on the folder as shipped.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from mexma_cli.recipe import Recipe, load
 
 ROOT = Path(__file__).parent.parent.parent
 MODEL = ROOT / "mexma_cli" / "models" / "mini"
-LARGEST = 24_000_000
+LARGEST = 40_000_000
 INNER = 10_000
 """Tokens kept that do not begin a word."""
-NGRAMS = 16_750_000
-"""Bytes for n-grams."""
+NGRAMS = 250_000
+"""N-grams kept, at most."""
 
 CARD = """{head}
 # mini
@@ -43,11 +43,11 @@ was trained on little text, on a CPU: for real work take a real one, such as `fa
 - XLM-R of width {width} and depth {layers}, CLS pooling, {vocabulary:,} Unigram tokens, most of them whole
   words, in lower-case Latin letters without accents (Cyrillic is read as Latin), at most {max_tokens} a
   sentence. Other words are spelled: each is one token, made of {ngrams:,} n-grams of letters.
-- {parameters:.1f}M parameters and {numbers:.1f}M numbers for n-grams. Word embeddings are stored with 4 or
-  2 bits, n-grams with 1, 2 or 4 and the rest as float16, {megabytes:.1f} MB in all. `mexma` alone reads that;
-  in sentence-transformers, `SentenceTransformer(FOLDER, trust_remote_code=True)` has its vectors where mexma
-  is installed, and so has `mexma_cli.encoder.sentence_transformer.sentence_transformer("mini")`.
-  Without, that library and transformers refuse the folder.
+- {parameters:.1f}M parameters and {numbers:.1f}M numbers for n-grams. Embeddings are product quantised, the
+  rest is float16, {megabytes:.1f} MB in all. `mexma` alone reads that; in sentence-transformers,
+  `SentenceTransformer(FOLDER, trust_remote_code=True)` has its vectors where mexma is installed, and so has
+  `mexma_cli.encoder.sentence_transformer.sentence_transformer("mini")`. Without, that library and
+  transformers refuse the folder.
 - Trained from nothing by `mexma train recipes/mini.yaml`, in {minutes:.0f} minutes on {machine}:
 {phases}
 
@@ -134,7 +134,7 @@ def main() -> None:
     objective = recipe.phases[0].objective
     assert isinstance(objective, BagSettings) and objective.own_tokens
     encoder = smaller(encoder, objective.own_tokens, INNER, NGRAMS)
-    encoder.save(MODEL, dtype="int3")
+    encoder.save(MODEL, dtype="pq")
     size = sum(path.stat().st_size for path in MODEL.rglob("*") if path.is_file())
     if size > LARGEST:
         sys.exit(f"{size:,} bytes are more than the {LARGEST:,} that may be shipped")
@@ -156,7 +156,7 @@ def main() -> None:
         ngrams=len(ngrams.keys),
         max_tokens=encoder.max_tokens,
         parameters=sum(p.numel() for p in encoder.model.parameters()) / 1e6,
-        numbers=len(ngrams.vectors) * config.hidden_size / 1e6,
+        numbers=len(ngrams.keys) * config.hidden_size / 1e6,
         megabytes=size / 1e6,
         minutes=minutes,
         machine=arguments.machine,

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 import xxhash
 
-from mexma_cli.encoder.loading import card, int3
+from mexma_cli.encoder.loading import card, pq
 from mexma_cli.encoder.loading.folder import (
     BESIDE_NGRAMS,
     WEIGHTS,
@@ -361,12 +361,12 @@ class SentenceEncoder:
     def save(self, path: str | Path, dtype: str = "float32") -> None:
         """Write a folder that transformers, sentence-transformers and `load` read; whole or not at all.
 
-        With n-grams or `int3` weights, every version of transformers refuses it, and sentence-transformers
+        With n-grams or `pq` weights, every version of transformers refuses it, and sentence-transformers
         asks for `trust_remote_code` to load it through mexma.
 
         Args:
-            dtype: Of the stored weights: `float32`, `bfloat16` or `float16`; or `int3`, token embeddings with
-                3 bits a number on average and all else as float16.
+            dtype: Of the stored weights: `float32`, `bfloat16` or `float16`; or `pq`, the embeddings of
+                tokens and n-grams product quantised and all else as float16.
 
         Raises:
             MexmaError: Another type, a full disk, or the path holds something that is no encoder.
@@ -384,11 +384,10 @@ class SentenceEncoder:
         Returns:
             The type in which the modules are to be stored.
         """
-        stored = torch.float16 if dtype == "int3" else precision_of(dtype)
+        stored = torch.float16 if dtype == "pq" else precision_of(dtype)
         self.tokenizer.save_pretrained(where)
-        if dtype == "int3":
-            first = int(self.tokenize([""])[0][0])
-            int3.save(self.model, first, self.tokenizer.all_special_ids, where, self.transformer.int3_file)
+        if dtype == "pq":
+            pq.save(self.model, where)
             shorten_tokenizer(where)
         else:
             weights = self.model.state_dict()  # a folder's own code may count in integers
@@ -397,8 +396,8 @@ class SentenceEncoder:
         self.model.config.dtype = stored  # transformers writes the model's own
         self.model.config.save_pretrained(where)
         if self.ngrams:
-            self.ngrams.save(where, small=dtype == "int3")
-            if dtype != "int3":
+            self.ngrams.save(where, small=dtype == "pq")
+            if dtype != "pq":
                 (where / WEIGHTS).rename(where / BESIDE_NGRAMS)
         if is_only_ours(where):
             write_only_ours(where)

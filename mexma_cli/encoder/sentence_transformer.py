@@ -1,6 +1,6 @@
 """An encoder as a model of sentence-transformers: for its losses, its trainer, and for mteb.
 
-sentence-transformers loads a folder of `SentenceEncoder.save` without this module, too, unless it has 3-bit
+sentence-transformers loads a folder of `SentenceEncoder.save` without this module, too, unless it has `pq`
 weights, or n-gram embeddings of words that the tokeniser splits. The modules.json of such a folder names the
 module here, with the vectors of `SentenceEncoder.embed`.
 """

@@ -16,7 +16,8 @@ from mexma_cli.encoder.loading.folder import BUNDLED
 from mexma_cli.encoder.loading.masked_lm import load_masked_lm
 from mexma_cli.encoder.sentence_transformer import sentence_transformer
 from mexma_cli.errors import MexmaError
-from tests.examples import demo_pairs
+from mexma_cli.objectives.bag.settings import BagSettings
+from tests.examples import demo_pairs, untrained_bag
 
 pytest.importorskip("sentence_transformers")
 NAMES = ["mini", "of today"]
@@ -53,13 +54,14 @@ def test_vectors_are_ours(
     np.testing.assert_allclose(again.embed(lines), ours, atol=1e-4)
 
 
-@pytest.mark.parametrize("dtype", ["int3", "float32"])
+@pytest.mark.parametrize("dtype", ["pq", "float32"])
 def test_what_others_cannot_honour_they_refuse(dtype: str, lines: list[str], tmp_path: Path) -> None:
-    """3-bit weights, or n-grams beside plain ones: no other vectors, and the message names the way."""
+    """Quantised weights, or n-grams beside plain ones: no other vectors, and the message names the way."""
     from sentence_transformers import SentenceTransformer
     from transformers import AutoModel
 
-    encoder, folder = SentenceEncoder.load("mini", "cpu"), str(tmp_path / "it")
+    folder, settings = str(tmp_path / "it"), BagSettings(name="bag", ngrams=[2, 3], keep_ngrams=True)
+    encoder = untrained_bag(settings).export()
     encoder.save(folder, dtype)
     for where in (folder, str(BUNDLED / "mini")):
         with pytest.raises(ValueError, match=r"mexma_cli\.SentenceEncoder\.load\(FOLDER\)"):
@@ -68,7 +70,7 @@ def test_what_others_cannot_honour_they_refuse(dtype: str, lines: list[str], tmp
         with pytest.raises(ValueError, match="trust_remote_code"):
             SentenceTransformer(where, device="cpu")
         theirs = SentenceTransformer(where, device="cpu", trust_remote_code=True).encode(lines)
-        np.testing.assert_allclose(theirs, encoder.embed(lines), atol=1e-4)
+        np.testing.assert_allclose(theirs, SentenceEncoder.load(where, "cpu").embed(lines), atol=1e-4)
     for pooling in ("cls", "mean"):  # by the engine; and through transformers, as training does
         again = SentenceEncoder.load(folder, "cpu", pooling=pooling)
         assert again.model.config.hidden_size == again.dim

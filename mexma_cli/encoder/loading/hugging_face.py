@@ -9,7 +9,7 @@ import torch
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, PreTrainedModel
 from transformers.activations import ACT2FN
 
-from mexma_cli.encoder.loading import int3
+from mexma_cli.encoder.loading import int3, pq
 from mexma_cli.encoder.loading.folder import BESIDE_NGRAMS
 from mexma_cli.encoder.loading.settings import ONLY_OURS, FolderSettings, read_json_object
 from mexma_cli.encoder.model.families import FAMILIES
@@ -30,6 +30,8 @@ def read_model(settings: FolderSettings, with_pooler: bool) -> tuple[PreTrainedM
     if isinstance(activation, str) and activation not in ACT2FN and not settings.own_code:
         path = settings.transformer / "config.json"
         raise MexmaError(f"{path}: hidden_act {activation!r} is not supported")
+    if (settings.transformer / pq.FILE).is_file():
+        return build_model(settings.config, pq.load(settings.transformer / pq.FILE), with_pooler)
     if (settings.transformer / int3.FILE).is_file():
         return build_model(settings.config, int3.load(settings.transformer / int3.FILE), with_pooler)
     # A class of the folder's own may not know the argument.

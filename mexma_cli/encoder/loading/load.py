@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 
-from mexma_cli.encoder.loading import int3, stored
+from mexma_cli.encoder.loading import stored
 from mexma_cli.encoder.loading.settings import FolderSettings
 from mexma_cli.encoder.loading.tokenizer import (
     LazyTokenizer,
@@ -41,10 +41,8 @@ def load_transformer(
     Raises:
         MexmaError: Weights that cannot be read, are missing or do not fit config.json.
     """
-    small = settings.transformer / int3.FILE
-    int3_file = small if small.is_file() else None
     if not with_pooler and (plain := stored.read_model(settings)):
-        return LazyTransformer(plain, int3_file), None
+        return LazyTransformer(plain), None
     from mexma_cli.encoder.loading import hugging_face
 
     try:
@@ -66,7 +64,7 @@ def load_transformer(
     layer = _pooler(name, model) if with_pooler else None
     if getattr(model, "pooler", None) is not None:
         model.pooler = None
-    return LazyTransformer(model.eval(), int3_file), layer
+    return LazyTransformer(model.eval()), layer
 
 
 def _pooler(name: str, model: PreTrainedModel) -> Dense:

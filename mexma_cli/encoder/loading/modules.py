@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from mexma_cli.encoder.loading import int3
+from mexma_cli.encoder.loading import int3, pq
 from mexma_cli.encoder.loading.folder import NGRAMS_FILE
 from mexma_cli.encoder.loading.settings import OWN_TRANSFORMER, write_json
 from mexma_cli.encoder.loading.weights import FILES, read_weights
@@ -23,8 +23,8 @@ ACTIVATIONS: dict[str, type[torch.nn.Module]] = {
 
 
 def is_only_ours(folder: Path) -> bool:
-    """Whether other libraries cannot honour what is in an encoder's folder: n-grams, or `int3` weights."""
-    return (folder / int3.FILE).is_file() or (folder / NGRAMS_FILE).is_file()
+    """Whether other libraries cannot honour what is in an encoder's folder: n-grams, or `pq` weights."""
+    return any((folder / name).is_file() for name in (pq.FILE, int3.FILE, NGRAMS_FILE))
 
 
 def load_dense(folder: Path, config: dict[str, Any]) -> Dense:

@@ -23,7 +23,7 @@ ONLY_OURS = {
     "transformers_weights": "these need mexma: mexma_cli.SentenceEncoder.load(FOLDER), or "
     "sentence_transformers.SentenceTransformer(FOLDER, trust_remote_code=True)"
 }
-"""In config.json of a folder with n-grams or `int3` weights. Transformers takes it for the name of a file of
+"""In config.json of a folder with n-grams or `pq` weights. Transformers takes it for the name of a file of
 weights, and refuses it with a message that quotes it."""
 LIMIT_FILES = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 """Kinds of sentence_KIND_config.json. The first is today's; older versions wrote the others."""

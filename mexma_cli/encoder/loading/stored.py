@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from mexma_cli.encoder.loading import int3
+from mexma_cli.encoder.loading import int3, pq
 from mexma_cli.encoder.loading.folder import BESIDE_NGRAMS, WEIGHTS
 from mexma_cli.encoder.loading.settings import FolderSettings
 from mexma_cli.encoder.model.families import FAMILIES
@@ -27,14 +27,17 @@ def read_model(settings: FolderSettings) -> StoredModel | None:
     """The folder's weights; None if they are not exactly those that config.json describes.
 
     Raises:
-        MexmaError: `int3` weights that are damaged.
+        MexmaError: `pq` weights that are damaged.
     """
     folder, config = settings.transformer, settings.config
     if settings.own_code or config.get("add_cross_attention") or not FAMILIES[config["model_type"]].is_bert:
         return None
     try:
-        small = (folder / int3.FILE).is_file()
-        weights = int3.load(folder / int3.FILE) if small else load_file(_weights(folder))
+        small = (folder / pq.FILE).is_file()
+        if (folder / int3.FILE).is_file():
+            small, weights = True, int3.load(folder / int3.FILE)
+        else:
+            weights = pq.load(folder / pq.FILE) if small else load_file(_weights(folder))
         weights = {name: tensor for name, tensor in weights.items() if name not in _IGNORED}
         shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
         types = {tensor.dtype for tensor in weights.values()}

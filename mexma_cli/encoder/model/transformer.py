@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -49,14 +48,12 @@ class LazyTransformer:
 
     Args:
         source: The model or the weights. A model attends by packed sentences from now on.
-        int3_file: The file that the weights were read from, if it is one of `loading.int3`.
     """
 
-    def __init__(self, source: PreTrainedModel | StoredModel, int3_file: Path | None = None) -> None:
+    def __init__(self, source: PreTrainedModel | StoredModel) -> None:
         if not isinstance(source, StoredModel):
             use_packed_attention(source)
         self._source = source
-        self.int3_file = int3_file
 
     @property
     def model(self) -> PreTrainedModel:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 import xxhash
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.numpy import save
 from tokenizers import Tokenizer
 from torch.nn import functional
 
@@ -24,8 +24,11 @@ from mexma_cli.encoder.loading.folder import NGRAMS_FILE
 from mexma_cli.encoder.loading.weights import damaged
 from mexma_cli.encoder.model.weighted_embeddings import weighted_embeddings
 from mexma_cli.encoder.ngrams.hashing import WORD_START, ngram_keys, pieces_of
+from mexma_cli.numerics.quantised import QuantisedRows
 from mexma_cli.numerics.trellis import QuantisedMatrix
 
+PART = 3
+"""Numbers of an n-gram's vector that a byte stands for, where they are quantised."""
 _DAMAGE = (SafetensorError, OSError, LookupError, ValueError, TypeError, AttributeError, RuntimeError)
 
 
@@ -38,7 +41,8 @@ class NgramEmbeddings:
 
     Args:
         keys: uint32 [N], hashes of the n-grams, ascending (`ngram_keys`).
-        vectors: float16 [N, D], D being the model's width; or the same quantised.
+        vectors: float16 [N, D], D being the model's width; or the same quantised, of which only the rows
+            that a text needs are restored.
         sizes: Lengths in letters of the n-grams.
         consonants: Lengths of the n-grams of the word without its vowels.
         power: A word's weight is the length of its vector to this power.
@@ -48,7 +52,7 @@ class NgramEmbeddings:
     def __init__(
         self,
         keys: np.ndarray,
-        vectors: torch.Tensor | QuantisedMatrix,
+        vectors: np.ndarray | QuantisedRows | QuantisedMatrix,
         sizes: Sequence[int],
         consonants: Sequence[int],
         power: float,
@@ -67,14 +71,9 @@ class NgramEmbeddings:
         owners = np.repeat(np.arange(len(words)), counts)[known]
         counts = np.bincount(owners, minlength=len(words))
         starts = torch.from_numpy(np.cumsum(counts) - counts)
-        places = places[known]
-        vectors = self.vectors.rows(places) if isinstance(self.vectors, QuantisedMatrix) else self.vectors
-        sums = functional.embedding_bag(torch.from_numpy(places), vectors, starts, mode="sum").float()
-        for word in torch.nonzero(~sums.isfinite().all(dim=1)).flatten().tolist():
-            # The sum for a word of some 100,000 letters overflows float16.
-            own = places[starts[word] :][: counts[word]]
-            own, times = np.unique(own, return_counts=True)
-            sums[word] = torch.from_numpy(times).float() @ vectors[own].float()
+        used, places = np.unique(places[known], return_inverse=True)
+        vectors = torch.from_numpy(self.vectors[used]).float()
+        sums = functional.embedding_bag(torch.from_numpy(places), vectors, starts, mode="sum")
         sums = sums / torch.from_numpy(counts).clamp_min(1).sqrt()[:, None]
         lengths = (sums.norm(dim=1) / self.unit).clamp_min(1e-6)
         return weighted_embeddings(sums, self.power * lengths.log()), counts > 0
@@ -118,11 +117,9 @@ class NgramEmbeddings:
 
     def hash_into(self, digest: xxhash.xxh3_128) -> None:
         """Add everything that the embeddings depend on."""
-        digest.update(self.keys.tobytes())
-        if isinstance(self.vectors, QuantisedMatrix):
-            self.vectors.hash_into(digest)
-        else:
-            digest.update(self.vectors.numpy().tobytes())
+        digest.update(self.keys.data)
+        for part in _arrays(self.vectors).values():
+            digest.update(part.data)
         digest.update(json.dumps(self._facts()).encode())
 
     def _facts(self) -> dict[str, Any]:
@@ -132,15 +129,13 @@ class NgramEmbeddings:
         """Write the table beside the weights.
 
         Args:
-            small: Write quantised vectors. Those that are float16 now get 2 bits a number.
+            small: Write quantised vectors, with a byte for `PART` numbers.
         """
         vectors = self.vectors
-        if small and not isinstance(vectors, QuantisedMatrix):
-            vectors = QuantisedMatrix.of(vectors, np.full(len(vectors), 2, np.uint8))
-        elif not small and isinstance(vectors, QuantisedMatrix):
-            vectors = vectors.restore()
-        stored = {"keys": torch.from_numpy(self.keys.view(np.int32))}
-        stored |= vectors.tensors() if isinstance(vectors, QuantisedMatrix) else {"vectors": vectors}
+        if small != isinstance(vectors, QuantisedRows):
+            rows = vectors[:]
+            vectors = QuantisedRows.of(rows.astype(np.float32), PART) if small else rows.astype(np.float16)
+        stored = {"keys": self.keys.view(np.int32), **_arrays(vectors)}
         facts = {name: json.dumps(value) for name, value in self._facts().items()}
         (folder / NGRAMS_FILE).write_bytes(_in_order(save(stored, facts)))
 
@@ -155,18 +150,24 @@ class NgramEmbeddings:
         if not path.is_file():
             return None
         try:
-            with safe_open(path, "pt") as file:
+            with safe_open(path, "numpy") as file:
                 facts = {name: json.loads(value) for name, value in file.metadata().items()}
                 stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            keys = stored["keys"].numpy().view(np.uint32)
-            if "vectors" not in stored:
-                return cls(keys, QuantisedMatrix.read(stored, len(keys), width), **facts)
-            if stored["vectors"].shape != (len(keys), width):
-                shape = tuple(stored["vectors"].shape)
-                raise ValueError(f"{shape} numbers for {len(keys):,} n-grams of {width}")
-            return cls(keys, stored["vectors"], **facts)
+            keys = stored["keys"].view(np.uint32)
+            if "bits" in stored:
+                tensors = {name: torch.from_numpy(part) for name, part in stored.items()}
+                return cls(keys, QuantisedMatrix.read(tensors, len(keys), width), **facts)
+            vectors = QuantisedRows.read(stored) if "codes" in stored else stored["vectors"]
+            if vectors.shape != (len(keys), width):
+                raise ValueError(f"{vectors.shape} numbers for {len(keys):,} n-grams of {width}")
+            return cls(keys, vectors, **facts)
         except _DAMAGE as error:
             raise damaged(path, error) from None
+
+
+def _arrays(vectors: np.ndarray | QuantisedRows | QuantisedMatrix) -> dict[str, np.ndarray]:
+    """The arrays that are stored for a table's vectors."""
+    return vectors.arrays() if not isinstance(vectors, np.ndarray) else {"vectors": vectors}
 
 
 def _in_order(content: bytes) -> bytes:

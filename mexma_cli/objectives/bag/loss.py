@@ -147,7 +147,7 @@ class Bag(Objective):
         vectors = self._main(self.ngram_vectors)
         return NgramEmbeddings(
             self.keys,
-            (vectors @ weight_axis_and_basis(self.encoder.dim)[1].to(vectors)).half().cpu(),
+            (vectors @ weight_axis_and_basis(self.encoder.dim)[1].to(vectors)).half().cpu().numpy(),
             settings.ngrams,
             settings.consonants,
             settings.length_power,

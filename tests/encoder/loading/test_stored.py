@@ -29,7 +29,7 @@ def rename(folder: Path, change: Callable[[str], str]) -> None:
     save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int3"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "pq"])
 def test_it_is_what_transformers_reads(
     dtype: str,
     tiny_encoder: Path,

@@ -167,7 +167,7 @@ def test_only_words_of_letters_have_ngram_embeddings(encoder: SentenceEncoder) -
     assert encoder.truncated == 3  # in pieces it is longer
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-6), ("int3", 0.15)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-6), ("pq", 0.1)])
 def test_a_folder_keeps_its_ngram_embeddings(
     dtype: str, tolerance: float, encoder: SentenceEncoder, texts: list[str], tmp_path: Path
 ) -> None:
@@ -204,8 +204,7 @@ def test_a_damaged_table_is_refused(encoder: SentenceEncoder, tmp_path: Path) ->
     with pytest.raises(MexmaError, match=NGRAMS_FILE):
         SentenceEncoder.load(str(tmp_path), "cpu")
     assert encoder.ngrams is not None
-    assert isinstance(encoder.ngrams.vectors, torch.Tensor)
-    encoder.ngrams.vectors = encoder.ngrams.vectors[:, :-4].contiguous()
+    encoder.ngrams.vectors = encoder.ngrams.vectors[:][:, :-4]
     encoder.ngrams.save(tmp_path, small=False)
     with pytest.raises(MexmaError, match="n-grams of 64"):
         SentenceEncoder.load(str(tmp_path), "cpu")
@@ -218,11 +217,11 @@ def test_a_word_has_the_same_bits_whatever_stands_beside_it(encoder: SentenceEnc
     assert torch.equal(torch.cat([encoder.ngrams.embed([word])[0] for word in words]), together)
 
 
-def test_sums_that_are_too_much_for_float16() -> None:
+def test_sums_are_not_too_much_for_float16() -> None:
     """As of a word with some 100,000 letters, here for the vectors' length."""
     words = ["▁" + "the" * 200, "▁the"]
     keys = np.unique(ngram_keys(words, [3, 4], [])[0])
-    vectors = 4096 * torch.randn(len(keys), 32, generator=torch.Generator().manual_seed(0)).half()
+    vectors = 4096 * torch.randn(len(keys), 32, generator=torch.Generator().manual_seed(0)).half().numpy()
     long, short = (
         NgramEmbeddings(keys, vectors / by, [3, 4], [], 0.5, 1 / by).embed(words)[0] for by in (1, 4096)
     )
