@@ -11,19 +11,17 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import faiss
 import numpy as np
-import torch
 
 from mexma_cli.knn import faiss_index
 from mexma_cli.knn.effort import Effort, find_effort
 from mexma_cli.knn.exact import knn
-from mexma_cli.knn.faiss_index import SideIndex, choose
+from mexma_cli.knn.faiss_index import SideIndex, choose, with_threads
 from mexma_cli.knn.index_search import Best, Direction
 from mexma_cli.knn.journal import Journal, Place
 from mexma_cli.knn.keys import EMPTY
@@ -158,7 +156,7 @@ def ann(
         settings = replace(settings, memory=journal.facts["memory"])
     progress = _Progress(2 * (len(left) + len(right)), on_progress)
     files = nullcontext(journal.folder) if journal else tempfile.TemporaryDirectory(prefix="mexma-")
-    with _threads(), files as folder:
+    with with_threads(), files as folder:
         return _approximate(left, right, k, settings, Path(folder), journal, progress)
 
 
@@ -253,17 +251,6 @@ def _working(memory: int | None, n: int, m: int, k: int) -> int:
             needed,
         )
     return memory - results - _OVERHEAD
-
-
-@contextmanager
-def _threads() -> Iterator[None]:
-    """Let faiss have as many threads as torch has, for the time of the block."""
-    before = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(torch.get_num_threads())
-    try:
-        yield
-    finally:
-        faiss.omp_set_num_threads(before)
 
 
 class _Progress:

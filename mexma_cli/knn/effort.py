@@ -85,8 +85,8 @@ def _tuned(ahead: Direction, back: Direction, k: int, recall: float, seed: int) 
                 raise TooLittleRecall(
                     f"the index {names} finds {100 * most:.1f} % of the neighbours at most, and "
                     f"{100 * recall:.1f} % were asked for",
-                    f"--recall {math.floor(100 * most) / 100:.2f} takes it as it is; longer codes find "
-                    "more, the exact search finds all",
+                    f"--recall {math.floor(100 * most) / 100:.2f}, in a corpus recipe `mine.recall`, takes "
+                    "it as it is; longer codes find more, the exact search finds all",
                 )
             # the fewest that find nearly as much as the most
             return next(hits for hits in counts if found[hits] >= 0.995 * found[counts[-1]])

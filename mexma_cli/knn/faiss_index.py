@@ -7,10 +7,12 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import faiss
 import numpy as np
+import torch
 import xxhash
 
 from mexma_cli.errors import MexmaError
@@ -315,6 +317,17 @@ def _nearest(part: faiss.Index, queries: np.ndarray, count: int, first: int, tie
         if len(unsure):
             best[unsure] = _nearest(part, queries[unsure], count, first, 4 * tied)
     return best
+
+
+@contextmanager
+def with_threads() -> Iterator[None]:
+    """Let faiss have as many threads as torch has, for the time of the block."""
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(torch.get_num_threads())
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
 
 
 def _made(dim: int, factory: str) -> faiss.Index:

@@ -107,6 +107,11 @@ class CorpusMining(Section):
     """Only pairs from documents of the same id; the texts have `split`."""
     drop_copies: bool = False
     """Leave out pairs whose sides are copies of one another."""
+    index: str = "exact"
+    """How neighbours are found. exact: all. auto: exactly up to 300,000 lines with 300,000, then with FAISS
+    indexes by size. Or a FAISS factory string with lists, such as IVF4096,PQ128x4fs."""
+    recall: float = Field(0.95, gt=0, le=1)
+    """With an index: the share of the neighbours that it is made to find."""
     top: int | None = Field(None, ge=1)
     """Keep so many of the best of a pair."""
 

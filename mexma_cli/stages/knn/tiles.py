@@ -26,10 +26,19 @@ def write_rows(store: EmbeddingStore, output: Path) -> dict[str, int]:
         Counts of the rows that do not, by reason.
     """
     keep, counts = filter_rows(store)
-    _save(output, [keep], "bool")
+    save(output, [keep], "bool")
     left_out = asdict(counts)
     del left_out["rows"]
     return left_out
+
+
+def read_rows(path: Path, store: EmbeddingStore, span: Span) -> np.ndarray:
+    """What `write_rows` kept of some rows of a store: bool [rows of the span].
+
+    Raises:
+        MexmaError: It is damaged.
+    """
+    return _load(path, store.rows, "bool", None, span)
 
 
 def write_tile(
@@ -46,14 +55,11 @@ def write_tile(
         rows: What `write_rows` kept of both stores.
         memory: Bytes that the search may take; None: what is fastest.
     """
-    keep = [
-        _load(path, store.rows, "bool", None, span)
-        for path, store, span in zip(rows, stores, spans, strict=True)
-    ]
-    lists = search_tile(stores, (keep[0], keep[1]), spans, k, memory)
+    keep = read_rows(rows[0], stores[0], spans[0]), read_rows(rows[1], stores[1], spans[1])
+    lists = search_tile(stores, keep, spans, k, memory)
     for store in stores:
         store.check_unchanged()
-    _save(output, lists, "int64", k)
+    save(output, lists, "int64", k)
 
 
 class Lists(NamedTuple):
@@ -92,7 +98,7 @@ def merge_lists(parts: Sequence[Lists], rows: int, k: int, width: int, output: P
                 width,
             )
 
-    _save(output, blocks(), "int64", width)
+    save(output, blocks(), "int64", width)
 
 
 @dataclass(frozen=True)
@@ -125,7 +131,8 @@ def spans_of(rows: int, size: int) -> list[Span]:
     return [Span(start, min(start + size, rows)) for start in range(0, rows, size)]
 
 
-def _save(path: Path, blocks: Iterable[np.ndarray], dtype: str, width: int | None = None) -> None:
+def save(path: Path, blocks: Iterable[np.ndarray], dtype: str, width: int | None = None) -> None:
+    """Write the rows of some arrays to a .npy file, whole once it has its name."""
     with no_space_as_message(path), whole_file(path) as file:
         writer = ArrayWriter(file, dtype, width)
         for block in blocks:

@@ -15,7 +15,9 @@ from mexma_cli.mining.margin import MARGINS
 from mexma_cli.mining.match import RETRIEVALS
 from mexma_cli.recipe import CorpusRecipe
 from mexma_cli.recipe.corpus import CorpusFilter, Splitting
+from mexma_cli.stages.knn.search import has_index
 from mexma_cli.stages.knn.tiles import spans_of
+from mexma_cli.stages.run.indexed import check_index, index_units, scored, search_units
 from mexma_cli.stages.run.units import Record, Unit
 from mexma_cli.stages.split.inputs import find_inputs, names_of
 from mexma_cli.text.compression import split_ending
@@ -94,6 +96,7 @@ def check_settings(recipe: CorpusRecipe) -> None:
         MexmaError: The message names the key.
     """
     output = recipe.output
+    check_index(recipe.mine.index)
     if recipe.mine.precision is not None and recipe.mine.threshold != "auto":
         raise MexmaError("`mine.precision` is for the threshold that is found", "say `mine.threshold: auto`")
     for key, value, known in (
@@ -179,6 +182,10 @@ def plan(recipe: CorpusRecipe, inputs: dict[str, dict[str, str]], record: Record
                 units += _embedding(recipe, code, made.facts["pieces"])
             if (known := known_text(code)) in inputs:
                 units.append(_known(recipe, code, inputs[known]))
+    searched = [pair for pair in pairs if recipe.align is None and rows.keys() >= set(pair)]
+    indexed = [pair for pair in searched if has_index(rows[pair[0]], rows[pair[1]], recipe.mine.index)]
+    for code in dict.fromkeys(code for pair in indexed for code in pair):
+        units += index_units(recipe, code, rows[code])
     for source, target in pairs:
         if source in rows and target in rows and recipe.filter is not None:
             filters.append(_filtered(recipe, (source, target), inputs))
@@ -339,6 +346,10 @@ def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], pl
         ]
         for row, source in enumerate(down)
     ]
+    search: list[Unit] = []
+    if has_index(*rows, recipe.mine.index):
+        search = search_units(recipe, pair, rows, k)
+        tiles = [list(map(scored, of_span)) for of_span in tiles]
     found = [
         Unit(
             name=f"{name}/neighbours/{direction}-{place:05d}",
@@ -361,7 +372,7 @@ def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], pl
         for place, of_span in enumerate(spans)
     ]
     documents = dict(zip(_SENTENCES, (f"{code}/sentences" for code in pair), strict=True))
-    of_pair = sides | {unit.name: unit.name for unit in found}
+    of_pair = sides | {unit.name: unit.name for unit in found} | {one.work: one.name for one in search[:1]}
     known = dict(zip(("known_source", "known_target"), map(known_text, pair), strict=True))
     tuned = Unit(
         name=f"{name}/threshold",
@@ -381,13 +392,13 @@ def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], pl
         inputs=of_pair | more,
         output=_pairs_folder(recipe, pair),
     )
-    units = [*chain.from_iterable(tiles), *found]
+    units = [*search, *chain.from_iterable(tiles), *found]
     return [*units, *([tuned] if auto else []), mined]
 
 
 def _how(recipe: CorpusRecipe) -> dict[str, Any]:
     """The settings of `mine`; a threshold that is to be found is none yet."""
-    found = recipe.mine.model_dump(mode="json", exclude={"precision", "within"})
+    found = recipe.mine.model_dump(mode="json", exclude={"precision", "within", "index", "recall"})
     return found | ({"threshold": None} if recipe.mine.threshold == "auto" else {})
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.knn.neighbours import Neighbours
+    from mexma_cli.stages.knn.shards import Indexed
     from mexma_cli.store.embeddings import EmbeddingStore
 
 
@@ -217,6 +218,81 @@ def tile(task: Task) -> dict[str, Any]:
 
 
 @_work
+def train_index(task: Task) -> dict[str, Any]:
+    """An index for a text, without its rows."""
+    from mexma_cli.stages.knn.shards import train_index
+
+    store, rows = task.store("store"), task.input("rows")
+    return {"factory": train_index(store, rows, task.settings["index"], task.output)}
+
+
+@_work
+def shard(task: Task) -> dict[str, Any]:
+    """The index of a text with some of its rows."""
+    from mexma_cli.knn.tiled import Span
+    from mexma_cli.stages.knn.shards import side_of, write_shard
+
+    side = side_of(task.store("store"), task.input("rows"), Span(*task.settings["rows"]))
+    return {"rows": write_shard(side, task.input("trained"), task.output)}
+
+
+@_work
+def effort(task: Task) -> dict[str, Any]:
+    """How hard the indexes of a pair are searched."""
+    from mexma_cli.stages.knn.shards import effort_of
+
+    found = effort_of(_indexed(task, "source"), _indexed(task, "target"), **task.settings)
+    write_json_atomic(task.output, found)
+    return found
+
+
+def _indexed(task: Task, side: str) -> Indexed:
+    """A side of a pair, with its index."""
+    from mexma_cli.stages.knn.shards import Indexed
+
+    shards = [name for name in task.unit.inputs if name.startswith(f"{side}_0")]
+    return Indexed(
+        task.store(side),
+        task.input(f"{side}_rows"),
+        task.input(f"{side}_trained"),
+        task.record(f"{side}_trained").facts["factory"],
+        [task.input(name) for name in shards],
+        [task.record(name).facts["rows"] for name in shards],
+    )
+
+
+@_work
+def look_up(task: Task) -> dict[str, Any]:
+    """Which rows of the other side may be near some rows of a pair's side."""
+    from mexma_cli.knn.tiled import Span
+    from mexma_cli.stages.knn.shards import Looking, side_of, write_found
+
+    sides, side = ("source", "target"), task.settings["side"]
+    place, effort = sides.index(side), task.record("effort").facts
+    own = side_of(task.store(side), task.input(f"{side}_rows"), Span(*task.settings["rows"]))
+    looking = Looking(effort["hits"], effort["parameters"][place], task.settings["k"])
+    spans = [Span(*span) for span in task.settings["spans"]]
+    return {"files": write_found(own, _indexed(task, sides[1 - place]), looking, spans, task.output)}
+
+
+@_work
+def score_tile(task: Task) -> dict[str, Any]:
+    """The neighbours of some rows of both sides in one another, among those that were found by indexes."""
+    from mexma_cli.knn.tiled import Span
+    from mexma_cli.stages.knn.shards import found_in, write_scored_tile
+
+    found = []
+    for name, place in zip(("source_found", "target_found"), task.settings["place"][::-1], strict=True):
+        found.append(task.input(name) / found_in(place))
+        check_content(found[-1], task.record(name).facts["files"][place], _AGAIN)
+    spans = Span(*task.settings["source"]), Span(*task.settings["target"])
+    stores = task.store("source"), task.store("target")
+    kept = task.input("source_rows"), task.input("target_rows")
+    write_scored_tile(stores, kept, spans, (found[0], found[1]), task.settings["k"], task.output)
+    return {}
+
+
+@_work
 def neighbours(task: Task) -> dict[str, Any]:
     """The neighbours of some rows of a side of a pair, from those of the tiles that the rows are in."""
     from mexma_cli.knn.tiled import Span
@@ -283,6 +359,10 @@ def mine(task: Task) -> dict[str, Any]:
     settings = task.settings
     languages = settings["languages"][0], settings["languages"][1]
     outputs = outputs_of(task.output / settings["name"], settings["format"], languages)
+    how: tuple[str, float | None] = EXACT, None
+    if "effort" in task.unit.inputs:
+        effort = task.record("effort").facts
+        how = effort["index"], sum(effort["recall"]) / 2
     threshold = {}
     if "threshold" in task.unit.inputs:
         threshold = {"threshold": task.record("threshold").facts["threshold"]}
@@ -298,12 +378,13 @@ def mine(task: Task) -> dict[str, Any]:
         outputs,
         settings["format"],
         documents=documents,
-        neighbours=SearchResult(task.neighbours(), EXACT, None),
+        neighbours=SearchResult(task.neighbours(), *how),
     )
     mined, changed = mine_files(job, EncoderChoice())
     return {
         "pairs": len(mined.candidates),
         "dropped": mined.dropped,
+        "search": mined.how,
         "source": asdict(mined.source),
         "target": asdict(mined.target),
         "histogram": histogram(mined.candidates.scores),

@@ -1,0 +1,156 @@
+"""A search with indexes on disk, in pieces that any process may do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mexma_cli.files import checksum_file
+from mexma_cli.knn import faiss_index, sharded
+from mexma_cli.knn.approximate import IndexSettings
+from mexma_cli.knn.effort import find_effort
+from mexma_cli.knn.faiss_index import Parts, read_index, with_threads, write_index
+from mexma_cli.knn.index_search import Direction
+from mexma_cli.knn.sides import Side
+from mexma_cli.knn.tiled import Span, Window
+from mexma_cli.stages.knn.tiles import read_rows, save
+from mexma_cli.store.embeddings import EmbeddingStore, StorePair
+
+_SEED = IndexSettings.seed
+
+
+def train_index(store: EmbeddingStore, rows: Path, index: str, output: Path) -> str:
+    """Train an index for the rows of a store that take part, and write it without them.
+
+    Args:
+        rows: What `tiles.write_rows` kept.
+        index: A factory string, or `auto`.
+
+    Returns:
+        The factory string.
+
+    Raises:
+        MexmaError: As `faiss_index.train`, or the disk is full.
+    """
+    side = Side(store, read_rows(rows, store, Span(0, store.rows)))
+    factory = faiss_index.choose(len(side), side.dim) if index == "auto" else index
+    with with_threads():
+        write_index(faiss_index.train(side, factory, _SEED), output)
+    return factory
+
+
+def write_shard(side: Side, trained: Path, output: Path) -> int:
+    """Write a copy of a trained index with the rows of a span, from `side_of`; returns their number."""
+    index = read_index(trained)
+    with with_threads():
+        for _ in faiss_index.add(index, side, 0, len(side)):
+            pass
+        write_index(index, output)
+    return len(side)
+
+
+def side_of(store: EmbeddingStore, rows: Path, span: Span) -> Side:
+    """The rows of a span that take part, by what `tiles.write_rows` kept."""
+    return Side(Window(store, span), read_rows(rows, store, span))
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """A store, which of its rows take part, and its index.
+
+    Attributes:
+        rows: What `tiles.write_rows` kept.
+        trained: From `train_index`, which said what the `factory` is.
+        shards: From `write_shard`, in the order of the rows, which said how many `counts` are in each.
+    """
+
+    store: EmbeddingStore
+    rows: Path
+    trained: Path
+    factory: str
+    shards: Sequence[Path]
+    counts: Sequence[int]
+
+    def side(self) -> Side:
+        """The rows that take part."""
+        return Side(self.store, read_rows(self.rows, self.store, Span(0, self.store.rows)))
+
+    def parts(self) -> Parts:
+        """The index."""
+        parts = Parts(self.factory, read_index(self.trained))
+        first = 0
+        for path, count in zip(self.shards, self.counts, strict=True):
+            parts.held.append((first, path))
+            first += count
+        return parts
+
+
+@dataclass(frozen=True)
+class Looking:
+    """How the rows of one side are looked up in the index of the other: see `Effort`."""
+
+    hits: int
+    parameter: str
+    k: int
+
+
+def effort_of(source: Indexed, target: Indexed, k: int, recall: float) -> dict[str, Any]:
+    """How hard both indexes must be searched: what `Effort` has, and `index`, their factory strings.
+
+    Raises:
+        TooLittleRecall: As `find_effort`.
+    """
+    left, right = source.side(), target.side()
+    ahead, back = Direction(left, right, target.parts()), Direction(right, left, source.parts())
+    with with_threads():
+        effort = find_effort(ahead, back, k, recall, _SEED)
+    return asdict(effort) | {"index": " and ".join(dict.fromkeys((target.factory, source.factory)))}
+
+
+def write_found(
+    own: Side, other: Indexed, looking: Looking, spans: Sequence[Span], output: Path
+) -> list[str]:
+    """Look up the rows of a span, and write what was found in each span of the other side: pairs as
+    `sharded.look_up` has them, each in a file of a new folder.
+
+    Args:
+        own: From `side_of`.
+        spans: Of the other side.
+
+    Returns:
+        The checksums of the files.
+    """
+    parts = other.parts()
+    parts.effort = looking.parameter
+    with with_threads():
+        pairs = sharded.look_up(Direction(own, other.side(), parts), looking.hits, looking.k)
+    output.mkdir()
+    for place, span in enumerate(spans):
+        save(output / found_in(place), [sharded.in_tile(pairs, span)], "int64")
+    return [checksum_file(output / found_in(place)) for place in range(len(spans))]
+
+
+def found_in(place: int) -> str:
+    """The file of a folder that `write_found` wrote for a span of the other side."""
+    return f"{place:05d}.npy"
+
+
+def write_scored_tile(
+    stores: StorePair,
+    rows: tuple[Path, Path],
+    spans: tuple[Span, Span],
+    found: tuple[Path, Path],
+    k: int,
+    output: Path,
+) -> None:
+    """As `tiles.write_tile`, of the pairs that were found for the rows of both sides."""
+    keep = read_rows(rows[0], stores[0], spans[0]), read_rows(rows[1], stores[1], spans[1])
+    pairs = np.load(found[0]), np.load(found[1])
+    lists = sharded.score_tile(stores, keep, spans, pairs, k)
+    for store in stores:
+        store.check_unchanged()
+    save(output, lists, "int64", k)

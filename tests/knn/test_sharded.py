@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import faiss
+import numpy as np
+import pytest
+
+from mexma_cli.knn import faiss_index, sharded
+from mexma_cli.knn.approximate import ApproximateNeighbours, IndexSettings, ann
+from mexma_cli.knn.effort import find_effort
+from mexma_cli.knn.faiss_index import Parts
+from mexma_cli.knn.index_search import Direction
+from mexma_cli.knn.neighbours import Neighbours
+from mexma_cli.knn.sides import Side
+from mexma_cli.knn.tiled import Window, merged, neighbours_in
+from tests.knn.searching import Source, same
+from tests.knn.test_tiled import spans
+
+SETTINGS = IndexSettings("IVF32,PQ8x4fs", recall=0.3)
+K = 6
+
+Sides = tuple[np.ndarray, np.ndarray]
+
+
+@pytest.fixture(scope="module")
+def sides() -> Sides:
+    """Around topics; some rows of y are equal."""
+    rng = np.random.default_rng(0)
+    topics = rng.standard_normal((60, 16), dtype=np.float32)
+    x, y = (topics[rng.integers(0, 60, rows)] for rows in (1500, 1300))
+    x, y = (side + rng.standard_normal(side.shape, dtype=np.float32) for side in (x, y))
+    y[200:260] = y[100]
+    return x, y
+
+
+@pytest.fixture(scope="module")
+def keep() -> Sides:
+    rng = np.random.default_rng(1)
+    return rng.random(1500) < 0.9, rng.random(1300) < 0.9
+
+
+@pytest.fixture(scope="module")
+def wanted(sides: Sides, keep: Sides) -> ApproximateNeighbours:
+    return ann(*sides, K, SETTINGS, keep_x=keep[0], keep_y=keep[1])
+
+
+@pytest.mark.parametrize(("size", "block"), [(10_000, 1 << 16), (700, 100), (333, 1 << 16)])
+def test_a_search_in_pieces_is_the_search_in_one(
+    sides: Sides,
+    keep: Sides,
+    wanted: ApproximateNeighbours,
+    monkeypatch: pytest.MonkeyPatch,
+    size: int,
+    block: int,
+) -> None:
+    monkeypatch.setattr(sharded, "ROWS", block)
+    sources = Source(sides[0]), Source(sides[1])
+    whole = [Side(source, kept) for source, kept in zip(sources, keep, strict=True)]
+    cuts = [spans(source.rows, size) for source in sources]
+    pieces = [
+        [Side(Window(source, span), kept[slice(*span)]) for span in cut]
+        for source, kept, cut in zip(sources, keep, cuts, strict=True)
+    ]
+    indexes = []
+    for side, own in zip(whole, pieces, strict=True):
+        trained = faiss_index.train(side, SETTINGS.index, SETTINGS.seed)
+        index = Parts(SETTINGS.index, trained)
+        for piece in own:
+            first = sum(part.ntotal for _, part in index.held)
+            index.held.append((first, faiss.clone_index(trained)))
+            list(faiss_index.add(index.held[-1][1], piece, 0, len(piece)))
+        indexes.append(index)
+    directions = Direction(*whole, indexes[1]), Direction(*whole[::-1], indexes[0])
+    effort = find_effort(*directions, K, SETTINGS.recall, SETTINGS.seed)
+    assert effort.recall == (wanted.forward.recall, wanted.backward.recall) and max(effort.recall) < 0.99
+
+    ahead, back = (
+        [sharded.look_up(Direction(piece, other, index), effort.hits, K) for piece in own]
+        for own, other, index in zip(pieces, whole[::-1], indexes[::-1], strict=True)
+    )
+    tiles = {
+        (i, j): sharded.score_tile(
+            sources,
+            (keep[0][slice(*a)], keep[1][slice(*b)]),
+            (a, b),
+            (sharded.in_tile(ahead[i], b), sharded.in_tile(back[j], a)),
+            K,
+        )
+        for i, a in enumerate(cuts[0])
+        for j, b in enumerate(cuts[1])
+    }
+    columns = []
+    for side in (0, 1):
+        lists = [
+            [keys[side] for place, keys in tiles.items() if place[side] == n] for n in range(len(cuts[side]))
+        ]
+        columns += neighbours_in(np.concatenate([merged(of_span, K) for of_span in lists]))
+    assert same(Neighbours(*columns), wanted.neighbours)

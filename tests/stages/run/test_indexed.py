@@ -1,0 +1,66 @@
+"""Runs that search with indexes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.recipe import CorpusRecipe
+from mexma_cli.stages.run.run import run_corpus
+from mexma_cli.stages.run.scheduler import Progress
+from mexma_cli.stages.run.units import RunFolder
+from tests.command import ok, run
+from tests.corpora import InThisProcess, corpus
+
+PAIR = "fra_Latn-eng_Latn"
+INDEX = {"index": "IVF24,Flat", "recall": 0.5}
+
+
+def indexed(folder: Path, encoder: Path, tile: int, **mine: object) -> CorpusRecipe:
+    units, pairs = {"lines": 7, "tile": tile}, [PAIR.split("-")]
+    return corpus(folder, encoder, mine=INDEX | mine, units=units, pairs=pairs)
+
+
+def done(recipe: CorpusRecipe, **how: object) -> Progress:
+    return run_corpus(recipe, lambda folder: InThisProcess(folder, **how))  # type: ignore[arg-type]
+
+
+def mined(recipe: CorpusRecipe) -> bytes:
+    return (Path(recipe.run) / "bitext" / PAIR / f"{PAIR}.tsv").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path) -> CorpusRecipe:
+    """A recipe that was run with one shard and one tile."""
+    recipe = indexed(tmp_path_factory.mktemp("whole"), tiny_encoder, tile=1000)
+    done(recipe)
+    return recipe
+
+
+def test_the_pairs_are_what_mine_finds_with_the_index(whole: CorpusRecipe, tmp_path: Path) -> None:
+    stores = [Path(whole.run) / code / f"{code}.emb" for code in PAIR.split("-")]
+    options = ["--index", INDEX["index"], "--recall", INDEX["recall"]]
+    ok(run("mine", *stores, "-o", tmp_path / "pairs.tsv", *map(str, options)))
+    assert mined(whole) == (tmp_path / "pairs.tsv").read_bytes() != b""
+    search = RunFolder(Path(whole.run)).record(f"{PAIR}/pairs").facts["search"]  # type: ignore[union-attr]
+    assert search["index"] == INDEX["index"] and 0.4 < search["recall"] < 1
+
+
+@pytest.mark.parametrize(("tile", "seed"), [(10, 1), (7, 2)])
+def test_the_same_pairs_in_other_units_in_any_order(
+    whole: CorpusRecipe, tmp_path: Path, tiny_encoder: Path, tile: int, seed: int
+) -> None:
+    recipe = indexed(tmp_path, tiny_encoder, tile)
+    units = done(recipe, seed=seed).units
+    assert mined(recipe) == mined(whole)
+    shards = -(-24 // tile)
+    assert sum(unit.work == "shard" for unit in units.values()) == 2 * shards
+    assert sum(unit.work == "score_tile" for unit in units.values()) == shards**2
+
+
+def test_an_index_without_lists_is_refused(tmp_path: Path, tiny_encoder: Path) -> None:
+    recipe = indexed(tmp_path, tiny_encoder, 10, index="HNSW32,SQ8")
+    with pytest.raises(MexmaError, match=r"^`mine.index`: 'HNSW32,SQ8' is neither exact nor auto"):
+        done(recipe)
