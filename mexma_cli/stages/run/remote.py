@@ -1,32 +1,50 @@
 """Texts from other file systems (s3://, gs://, whatever fsspec knows), and results that go there.
 
 Work is done on files of the run's folder: texts are copied there first, results are copied away at the end.
+A copy that was begun is gone on with, after an error at once, after a kill by the next run.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+import xxhash
 
 from mexma_cli.errors import MexmaError, require
 from mexma_cli.files import (
     MANIFEST,
+    PROGRESS,
     checksum_file,
+    commit,
     fingerprint,
+    fsync_file,
     make_parent,
+    no_space_as_message,
+    partial,
     read_json,
-    whole_file,
+    workplace,
     write_json_atomic,
 )
+from mexma_cli.languages import UNSTATED
 from mexma_cli.recipe import CorpusRecipe
 from mexma_cli.recipe.corpus import LanguageText
+from mexma_cli.stages.split.inputs import with_text
+
+log = logging.getLogger(__name__)
 
 _COPY = 16 << 20  # bytes of a file that are in memory
-_STAGED = ".json"
+_RANGE = 64 << 20  # bytes of a copy after which it is noted how far it is
+_HADOOP = "install Java and Hadoop, and set JAVA_HOME, HADOOP_HOME and CLASSPATH"
+_OF_A_FILE = ("size", "mtime", "modify", "ETag", "Last-Modified")
+"""What file systems say of a file's content, for those that know more than its size. fsspec's own key is also
+of the last access with SFTP, and never changes with HTTP."""
 
 
 def is_remote(path: str) -> bool:
@@ -43,21 +61,21 @@ def with_copies(recipe: CorpusRecipe) -> CorpusRecipe:
     folder = Path(recipe.run).absolute() / "inputs"
     at_url = is_remote(recipe.root)
 
-    def local(key: str, pattern: str) -> list[str]:
+    def local(key: str, pattern: str, language: str) -> list[str]:
         if not is_remote(pattern) and not at_url:
             return [pattern]
         url = pattern if is_remote(pattern) else f"{recipe.root.rstrip('/')}/{pattern}"
         try:
-            return [str(copy) for copy in fetch(url, folder)]
+            return [str(copy) for copy in fetch(url, folder, language)]
         except MexmaError as error:
             raise MexmaError(f"`languages.{key}`: {error.message}", error.hint) from None
 
     def copied(code: str, text: LanguageText) -> LanguageText:
         found: dict[str, Any] = {
-            "input": tuple(path for pattern in text.input for path in local(f"{code}.input", pattern))
+            "input": tuple(path for pattern in text.input for path in local(f"{code}.input", pattern, code))
         }
         if text.known is not None:
-            found["known"] = local(f"{code}.known", text.known)[0]
+            found["known"] = local(f"{code}.known", text.known, code)[0]
         return text.model_copy(update=found)
 
     wanted = {code for pair in recipe.language_pairs() for code in pair}
@@ -67,39 +85,168 @@ def with_copies(recipe: CorpusRecipe) -> CorpusRecipe:
     )
 
 
-def fetch(url: str, folder: Path) -> list[Path]:
+def fetch(url: str, folder: Path, language: str = UNSTATED) -> list[Path]:
     """Copies of the files that a URL names, in the order of their names.
 
-    A copy that was made before stays as long as the file system says that the file is the same.
+    A copy that was made before stays as long as the file system says that the file is the same. The copies
+    are in folders like those there, so that the ids of documents, which are made of names, are the same.
 
     Args:
-        url: `*` stands for any part of a name.
+        url: Of a file, a folder (all files in it and below, but hidden ones) or a pattern with `*`.
         folder: For the copies.
+        language: As for `find_inputs`.
 
     Raises:
         MexmaError: There is no such file, or it cannot be read.
     """
-    found = []
     with _file_system(url) as (system, place):
-        paths = sorted(system.glob(place)) if "*" in place else [place]
-        for path in paths:
-            info = system.info(path)
-            if info["type"] != "file":
-                continue
-            copy = folder / fingerprint([url, path]) / path.rpartition("/")[2]
-            state, noted = system.ukey(path), copy.with_name(copy.name + _STAGED)
-            if not (copy.is_file() and noted.is_file() and read_json(noted) == state):
-                make_parent(copy)
-                noted.unlink(missing_ok=True)
-                with system.open(path, "rb") as source, whole_file(copy) as file:
-                    shutil.copyfileobj(source, file, _COPY)
-                    if file.tell() != info["size"]:
-                        raise MexmaError(f"{url}: {path} ended early", "run the same command again")
-                write_json_atomic(noted, state)
-            found.append(copy)
+        within = folder / fingerprint(url.rstrip("/").replace(place, "", 1))
+        found = [_copied(system, path, within) for path in _named(system, place, language)]
     if not found:
-        raise MexmaError(f"{url}: no such file")
+        raise MexmaError(f"{url}: no such file", "name files, folders, or patterns with `*`")
     return found
+
+
+def _named(system: Any, place: str, language: str) -> list[str]:
+    """The files that a path there names."""
+    try:
+        info = system.info(place)
+        if info["type"] == "file":
+            return [place]
+    except FileNotFoundError:
+        if "*" not in place:
+            raise
+        info = None
+    found = system.find(place) if info else system.glob(place, detail=True)
+    files = [path for path in found if info or found[path]["type"] == "file"]
+    if "/." not in place:  # as in folders and patterns here
+        fixed = place.partition("*")[0].rpartition("/")[0] if info is None else place
+        files = [path for path in files if "/." not in path.removeprefix(fixed)]
+    by_path = {Path(path): path for path in sorted(files)}
+    return [by_path[path] for path in with_text(list(by_path), language, Counter())]
+
+
+def _copied(system: Any, path: str, folder: Path) -> Path:
+    """The copy of a file, made anew where the file has changed."""
+    parts = [part for part in path.split("/") if part]
+    if {".", ".."} & set(parts):
+        raise MexmaError(f"{path}: no name of a file", "leave it out")
+    copy = folder.joinpath("files", *parts)
+    noted = folder.joinpath("states", *parts).with_name(f"{parts[-1]}.json")
+    state = _state(system, path)
+    if not (copy.is_file() and noted.is_file() and read_json(noted) == state):
+        for new in (copy, noted):
+            make_parent(new)
+        noted.unlink(missing_ok=True)
+        _copy(system, path, state, copy)
+        write_json_atomic(noted, state)
+    return copy
+
+
+def _state(system: Any, path: str) -> dict[str, Any]:
+    """What is another one where a file has changed."""
+    info = system.info(path)
+    found = {key: str(info[key]) for key in _OF_A_FILE if info.get(key) is not None}
+    return found if len(found) > 1 else {**found, "key": system.ukey(path)}
+
+
+def _copy(system: Any, path: str, state: dict[str, Any], copy: Path) -> None:
+    """Copy a file from where it was left, if it was; goes on after errors as long as each time more comes.
+
+    Raises:
+        MexmaError: The file has changed meanwhile, or the disk is full.
+    """
+    with no_space_as_message(copy), workplace(copy) as part:
+        begun = _Begun(partial(copy) / PROGRESS, state)
+        with part.open("ab") as file:
+            begun.take(file)
+            while True:
+                before = begun.bytes
+                try:
+                    _receive(system, path, begun, file)
+                    break
+                except Exception as error:  # every cloud's library has exceptions of its own
+                    begun.note(file)
+                    if begun.bytes == before:
+                        raise
+                    log.warning("warning: %s: %s; going on after %s bytes", path, error, f"{begun.bytes:,}")
+        system.invalidate_cache(path)
+        if _state(system, path) != state or state.get("size", str(begun.bytes)) != str(begun.bytes):
+            begun.path.unlink()
+            raise MexmaError(f"{path} has changed while it was copied", "run the same command again")
+        commit(copy)
+        begun.path.unlink()
+
+
+def _receive(system: Any, path: str, begun: _Begun, file: IO[bytes]) -> None:
+    """Append to a copy what it lacks yet."""
+    with system.open(path, "rb") as source:
+        try:
+            source.seek(begun.bytes)
+        except (OSError, ValueError, NotImplementedError):  # a stream: what is there already is read again
+            left = begun.bytes
+            while left and (block := source.read(min(left, _COPY))):
+                left -= len(block)
+        noted = begun.bytes
+        while block := source.read(_COPY):
+            begun.add(block, file)
+            if begun.bytes - noted >= _RANGE:
+                begun.note(file)
+                noted = begun.bytes
+    begun.note(file)
+    if (size := system.info(path).get("size")) is not None and begun.bytes < size:
+        raise ConnectionError("it ended early")
+
+
+class _Begun:
+    """How much there is of a copy, with a checksum; a file beside it tells the next run.
+
+    Args:
+        path: Of that file.
+        state: Of what is copied.
+    """
+
+    def __init__(self, path: Path, state: dict[str, Any]) -> None:
+        self.path, self._state, self.bytes = path, state, 0
+        self._digest = xxhash.xxh3_128()
+
+    def take(self, file: IO[bytes]) -> None:
+        """Take over what an earlier run has left in an open file, if it is of the same state and whole."""
+        found = read_json(self.path) if self.path.is_file() else {}
+        if found.get("state") == self._state and found["bytes"] <= file.tell():
+            with open(file.name, "rb") as left:
+                while block := left.read(min(_COPY, found["bytes"] - self.bytes)):
+                    self._count(block)
+            if self._digest.hexdigest() != found["checksum"]:
+                self.bytes = 0
+                self._digest.reset()
+        file.truncate(self.bytes)
+        self.note(file)
+
+    def add(self, block: bytes, file: IO[bytes]) -> None:
+        """Append bytes."""
+        file.write(block)
+        self._count(block)
+
+    def note(self, file: IO[bytes]) -> None:
+        """Bring what there is to the disk, and write down how much it is."""
+        fsync_file(file)
+        known = {"bytes": self.bytes, "checksum": self._digest.hexdigest()}
+        write_json_atomic(self.path, {"state": self._state, **known})
+
+    def _count(self, block: bytes) -> None:
+        self.bytes += len(block)
+        self._digest.update(block)
+
+
+def check_destination(url: str) -> None:
+    """Find out before the work that a URL can be reached, and that nothing else is there.
+
+    Raises:
+        MexmaError: As `send`; whether it may be written to, only writing tells.
+    """
+    with _file_system(url) as (system, place):
+        _sums_there(system, f"{place.rstrip('/')}/{MANIFEST}", url)
 
 
 def send(files: Mapping[str, Path], url: str) -> None:
@@ -117,9 +264,8 @@ def send(files: Mapping[str, Path], url: str) -> None:
     sums = {name: checksum_file(path) for name, path in files.items()}
     with _file_system(url) as (system, place):
         place = place.rstrip("/")
-        manifest, before = f"{place}/{MANIFEST}", dict[str, str]()
-        if system.exists(manifest):
-            before = _sums_in(system.cat_file(manifest), url)
+        manifest = f"{place}/{MANIFEST}"
+        before = _sums_there(system, manifest, url)
         there = {name for name in before if system.exists(f"{place}/{name}")}
         new = {name: sum_ for name, sum_ in sums.items() if name not in there or before[name] != sum_}
         if new:
@@ -139,10 +285,12 @@ def _manifest(sums: Mapping[str, str]) -> bytes:
     return (json.dumps({"kind": "corpus", "files": sums}, indent=1, sort_keys=True) + "\n").encode()
 
 
-def _sums_in(manifest: bytes, url: str) -> dict[str, str]:
-    """Names and checksums in a manifest that `send` wrote."""
+def _sums_there(system: Any, manifest: str, url: str) -> dict[str, str]:
+    """Names and checksums in a manifest that `send` wrote; none where there is none."""
+    if not system.exists(manifest):
+        return {}
     try:
-        found = json.loads(manifest)
+        found = json.loads(system.cat_file(manifest))
         if found["kind"] == "corpus":
             return dict(found["files"])
     except (ValueError, KeyError, TypeError):
@@ -165,6 +313,10 @@ def _file_system(url: str) -> Iterator[tuple[Any, str]]:
             f"{url}: {error}", "pip install 'mexma-cli[remote]' has it for s3:// and gs://"
         ) from None
     except FileNotFoundError as error:
-        raise MexmaError(f"{url}: no such file ({error})") from None
+        raise MexmaError(f"{url}: no such file ({error.__cause__ or error})") from None
+    except NotImplementedError:
+        raise MexmaError(f"{url}: nothing can be written there", "name another `output.to`") from None
     except Exception as error:  # every cloud's library has exceptions of its own
-        raise MexmaError(f"{url}: {type(error).__name__}: {error}") from error
+        first = str(error).partition("\n")[0]
+        hint = _HADOOP if "libjvm" in first or "libhdfs" in first else None
+        raise MexmaError(f"{url}: {type(error).__name__}: {first}", hint) from error

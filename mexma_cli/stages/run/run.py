@@ -14,7 +14,7 @@ from mexma_cli.recipe import CorpusRecipe
 from mexma_cli.stages.mine.thresholds import FILE, KnownThreshold, write_thresholds
 from mexma_cli.stages.run.page import PAGE, write_page
 from mexma_cli.stages.run.plan import BITEXT, Records, Selection, check_settings, inputs_of, plan
-from mexma_cli.stages.run.remote import send, with_copies
+from mexma_cli.stages.run.remote import check_destination, send, with_copies
 from mexma_cli.stages.run.scheduler import STATUS, Executor, Progress, Scheduler
 from mexma_cli.stages.run.units import RunFolder, Unit
 from mexma_cli.text.amounts import counted
@@ -47,6 +47,8 @@ def run_corpus(
     """
     check_settings(recipe)
     chosen = chosen or Selection()
+    if recipe.output.to is not None:
+        check_destination(recipe.output.to)
     wanted = with_copies(chosen.narrowed(recipe))
     inputs = inputs_of(wanted)
     folder = RunFolder(Path(recipe.run))

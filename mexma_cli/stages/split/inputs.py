@@ -155,14 +155,16 @@ def find_inputs(given: Sequence[str], language: str) -> Inputs:
             files = (
                 file for file in inside if not any(part[0] == "." for part in file.relative_to(path).parts)
             )
-            found.files += _chosen(sorted(files), language, found.passed_over)
+            found.files += with_text(sorted(files), language, found.passed_over)
         else:
             matching = sorted(map(Path, glob.glob(text, recursive=True)))
             if not matching:
                 raise MexmaError(
                     f"{text}: no such file", "name files, folders, globs in quotes, or - for stdin"
                 )
-            found.files += _chosen([file for file in matching if file.is_file()], language, found.passed_over)
+            found.files += with_text(
+                [file for file in matching if file.is_file()], language, found.passed_over
+            )
     if not found.files:
         raise MexmaError(
             f"{' '.join(given)}: no file with text", "name files, folders, globs in quotes, or -"
@@ -180,7 +182,7 @@ def names_of(files: Sequence[Path]) -> list[str]:
     return [label_of(path) if str(path) == "-" else plain_name(os.path.relpath(path, root)) for path in files]
 
 
-def _chosen(files: list[Path], language: str, passed_over: Counter[str]) -> Iterator[Path]:
+def with_text(files: list[Path], language: str, passed_over: Counter[str]) -> Iterator[Path]:
     """Files with text, of Moses pairs those in the language."""
     own = set() if language == UNSTATED else set(spellings(language))
     other_sides = set()

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import io
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import fsspec
 import pytest
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import partial
+from mexma_cli.stages.run import remote
 from mexma_cli.stages.run.remote import fetch, send
 from mexma_cli.stages.run.run import run_corpus
+from mexma_cli.stages.split.inputs import find_inputs, names_of
 from tests.corpora import InThisProcess, corpus
 
 
@@ -66,6 +71,95 @@ def test_a_copy_stays_while_the_file_is_the_same(memory: fsspec.AbstractFileSyst
         fetch("memory://texts/x", tmp_path)
     with pytest.raises(MexmaError, match="no-such-system://x"):
         fetch("no-such-system://x", tmp_path)
+
+
+def test_folders_are_copied_as_they_are(memory: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
+    """The ids of documents, which are made of the names of files, are those of the same folder here."""
+    names = ("1/one.txt", "2/one.txt", "2/en-fr.fr", "2/en-fr.en", "2/x.pdf", ".hidden/one.txt", "2/.x.txt")
+    for name in names:
+        (tmp_path / "here" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "here" / name).write_text(name)
+        memory.pipe_file(f"/texts/{name}", name.encode())
+    copies = fetch("memory://texts/", tmp_path / "there", "fra_Latn")
+    here = find_inputs([str(tmp_path / "here")], "fra_Latn")
+    assert names_of(copies) == here.names == ["1/one.txt", "2/en-fr.fr", "2/one.txt"]
+    assert [copy.read_text() for copy in copies] == here.names
+    assert fetch("memory://texts/2/*.txt", tmp_path / "there", "fra_Latn") == [copies[2]]
+    with pytest.raises(MexmaError, match=r"memory://texts/3\*: no such file"):
+        fetch("memory://texts/3*", tmp_path / "there")
+
+
+class Failing:
+    """Opens files of a file system, which break after every `after` bytes that are read of them.
+
+    Args:
+        opened: Opens them.
+        error: What is raised then; what is read next begins there.
+    """
+
+    def __init__(self, opened: Callable[..., BinaryIO], after: int, error: BaseException) -> None:
+        self.opened, self.after, self.error, self.read = opened, after, error, 0
+
+    def __call__(self, system: object, path: str, mode: str = "rb", **how: object) -> BinaryIO:
+        file, left = io.BytesIO(self.opened(system, path, mode, **how).read()), self.after
+        read = file.read
+
+        def some(size: int | None = -1, /) -> bytes:
+            nonlocal left
+            if not left:
+                raise self.error
+            found = read(min(size or 0, left))
+            left -= len(found)
+            self.read += len(found)
+            return found
+
+        file.read = some  # type: ignore[method-assign]
+        return file
+
+
+def test_a_copy_that_breaks_off_is_gone_on_with(
+    memory: fsspec.AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "_COPY", 3)
+    monkeypatch.setattr(remote, "_RANGE", 4)
+    large, opened = bytes(range(100)), type(memory).open
+    memory.pipe_file("/large", large)
+
+    def failing(after: int, error: BaseException) -> Failing:
+        found = Failing(opened, after, error)
+        monkeypatch.setattr(type(memory), "open", lambda *given, **how: found(*given, **how))
+        return found
+
+    failing(20, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        fetch("memory://large", tmp_path)
+    failing(0, ConnectionResetError("reset"))
+    with pytest.raises(MexmaError, match="reset"):  # nothing comes any more
+        fetch("memory://large", tmp_path)
+    resets = failing(30, ConnectionResetError("reset"))
+    (copy,) = fetch("memory://large", tmp_path)
+    assert copy.read_bytes() == large and 80 <= resets.read < 90  # the rest, and what was not noted
+
+    memory.pipe_file("/large", large[::-1])
+    failing(20, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        fetch("memory://large", tmp_path)
+    begun = partial(copy) / copy.name
+    begun.write_bytes(b"?" + begun.read_bytes()[1:])
+    damaged = failing(101, OSError())
+    assert fetch("memory://large", tmp_path) == [copy] and copy.read_bytes() == large[::-1]
+    assert damaged.read == 100
+    assert not partial(copy).exists()
+
+
+def test_what_a_file_system_lacks_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def no_java(url: str) -> None:
+        raise OSError("Unable to load libjvm\ndlopen(...)\ndlopen(...)")
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", no_java)
+    with pytest.raises(MexmaError, match=r"hdfs://host/x: OSError: Unable to load libjvm$") as raised:
+        fetch("hdfs://host/x", tmp_path)
+    assert "install Java" in str(raised.value.hint)
 
 
 def test_all_results_go_or_none_and_old_ones_are_replaced(
