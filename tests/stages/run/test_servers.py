@@ -1,0 +1,172 @@
+"""Texts from servers of many kinds, and results to them. What a server needs is not among our dependencies:
+`pip install moto[server] s3fs pyftpdlib gcsfs gcp-storage-emulator adlfs`, and `azurite-blob` from npm."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import shutil
+import subprocess
+import threading
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.files import checksum_file
+from mexma_cli.stages.run import remote
+from mexma_cli.stages.run.remote import check_destination, fetch, send
+
+pytestmark = pytest.mark.slow
+
+AZURITE = (  # the account that the documentation of Azurite gives
+    "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUz"
+    "FT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;BlobEndpoint=http://127.0.0.1:{port}/devstoreaccount1;"
+)
+
+
+@contextmanager
+def serving(server: http.server.ThreadingHTTPServer) -> Iterator[int]:
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextmanager
+def s3(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[str]:
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(port=0)
+    pytest.importorskip("s3fs")
+    server.start()
+    host, port = server.get_host_and_port()
+    for key, value in (("ACCESS_KEY_ID", "a"), ("SECRET_ACCESS_KEY", "b"), ("DEFAULT_REGION", "us-east-1")):
+        patch.setenv(f"AWS_{key}", value)
+    patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+    fsspec.filesystem("s3").mkdir("corpus")
+    try:
+        yield "s3://corpus"
+    finally:
+        server.stop()
+
+
+@contextmanager
+def ftp(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[str]:
+    pytest.importorskip("pyftpdlib")
+    from pyftpdlib.authorizers import DummyAuthorizer
+    from pyftpdlib.handlers import FTPHandler
+    from pyftpdlib.servers import ThreadedFTPServer
+
+    (folder / "ftp/tmp").mkdir(parents=True)  # where fsspec has files that are not whole yet
+    authorizer = DummyAuthorizer()
+    authorizer.add_user("user", "secret", str(folder / "ftp"), perm="elradfmwMT")
+    handler = type("Handler", (FTPHandler,), {"authorizer": authorizer})
+    server = ThreadedFTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"ftp://user:secret@127.0.0.1:{server.address[1]}"
+    finally:
+        server.close_all()
+
+
+@contextmanager
+def gs(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[str]:
+    emulator = pytest.importorskip("gcp_storage_emulator.server")
+    pytest.importorskip("gcsfs")
+    server = emulator.create_server("127.0.0.1", 0, in_memory=True, default_bucket="corpus")
+    server.start()
+    port = server._api._httpd.server_address[1]
+    patch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
+    try:
+        yield "gs://corpus"
+    finally:
+        server.stop()
+
+
+@contextmanager
+def abfs(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[str]:
+    pytest.importorskip("adlfs")
+    program, port = shutil.which("azurite-blob"), 10999
+    if program is None:
+        pytest.skip("no azurite-blob here")
+    command = [program, "--inMemoryPersistence", "--skipApiVersionCheck", "--blobPort", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder) as server:
+        assert server.stdout is not None
+        next(line for line in server.stdout if "successfully" in line)
+        patch.setenv("AZURE_STORAGE_CONNECTION_STRING", AZURITE.format(port=port))
+        fsspec.filesystem("abfs").mkdir("corpus")
+        try:
+            yield "abfs://corpus"
+        finally:
+            server.terminate()
+
+
+@contextmanager
+def local(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[str]:
+    yield f"file://{folder}/far"
+
+
+def texts(folder: Path) -> dict[str, Path]:
+    """Files to be sent: two small ones in folders, and one of more than one part."""
+    found = {name: folder / "here" / name for name in ("texts/one.txt", "texts/below/two.txt", "large")}
+    for name, path in found.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(os.urandom(20 << 20) if name == "large" else f"{name}\n".encode())
+    return found
+
+
+@pytest.mark.parametrize("kind", [s3, ftp, gs, abfs, local])
+def test_what_is_sent_comes_back(kind: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "_RANGE", 8 << 20)
+    with kind(tmp_path, monkeypatch) as url:  # type: ignore[operator]
+        there, copies = f"{url}/results", tmp_path / "copies"
+        check_destination(there)
+        files = texts(tmp_path)
+        send(files, there)
+        check_destination(there)
+        (large,) = fetch(f"{there}/large", copies)
+        assert checksum_file(large) == checksum_file(files["large"])
+        for folder in (f"{there}/texts", f"{there}/texts/"):
+            names = [copy.relative_to(copies).as_posix() for copy in fetch(folder, copies)]
+            assert [name.partition("/texts/")[2] for name in names] == ["below/two.txt", "one.txt"]
+        (one,) = fetch(f"{there}/texts/*.txt", copies)
+        inode = one.stat().st_ino
+        assert fetch(f"{there}/texts/*.txt", copies)[0].stat().st_ino == inode
+        files["texts/one.txt"].write_text("another one\n")
+        send({name: path for name, path in files.items() if name != "large"}, there)
+        for no_file in ("large", "no/such/file", "none*"):
+            with pytest.raises(MexmaError, match="no such file"):
+                fetch(f"{there}/{no_file}", copies)
+        assert fetch(f"{there}/texts/one.txt", copies)[0].read_text() == "another one\n"
+
+
+def test_texts_from_the_web_and_archives(tmp_path: Path) -> None:
+    """They are read only."""
+    files = texts(tmp_path)
+    with zipfile.ZipFile(tmp_path / "here/all.zip", "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, path in files.items():
+            packed.write(path, name)
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path / "here"))
+    with serving(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)) as port:
+        web, copies = f"http://127.0.0.1:{port}", tmp_path / "copies"
+        archive = f"file://{tmp_path}/here/all.zip"
+        for url in (f"{web}/large", f"zip://large::{archive}"):
+            (large,) = fetch(url, copies)
+            assert checksum_file(large) == checksum_file(files["large"])
+        for url in (f"{web}/texts/*.txt", f"zip://texts/*.txt::{archive}"):
+            assert [copy.read_text() for copy in fetch(url, copies)] == ["texts/one.txt\n"]
+        below = fetch(f"zip://texts::{archive}", copies)
+        assert [copy.read_text() for copy in below] == ["texts/below/two.txt\n", "texts/one.txt\n"]
+        with pytest.raises(MexmaError, match="no such file"):
+            fetch(f"{web}/none", copies)
+        with pytest.raises(MexmaError, match="nothing can be written there"):
+            send(files, f"{web}/results")
