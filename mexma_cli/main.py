@@ -46,6 +46,7 @@ COMMANDS = {
     "export": "Write an encoder for sentence-transformers.",
     "languages": "List language codes, and what knows each language.",
     "info": "Say what a file or folder is, and check it.",
+    "doctor": "Say what is installed here, and what would help.",
 }
 """The files of `commands/`, each with a line of help, in the order of the road."""
 

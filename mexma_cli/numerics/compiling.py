@@ -11,16 +11,16 @@ from numba.core.event import Event, Listener, register
 log = logging.getLogger(__name__)
 
 
-def _kept() -> bool:
-    """Whether Numba can keep compiled loops: in NUMBA_CACHE_DIR, the package or the user's cache folder."""
+def kept_in() -> str | None:
+    """Where Numba keeps compiled loops: in NUMBA_CACHE_DIR, the package or the user's cache folder; None: it
+    cannot write to any of them, as in a container without a home."""
     try:
-        njit(cache=True)(_kept)
-    except RuntimeError:  # as in a container without a home
-        return False
-    return True
+        return str(njit(cache=True)(kept_in)._cache.cache_path)
+    except RuntimeError:
+        return None
 
 
-KEPT = _kept()
+KEPT = kept_in() is not None
 compiled = functools.partial(njit, nogil=True, cache=KEPT, error_model="numpy")
 # Sums may be reordered, so that they become vector instructions. NaN is still handled correctly.
 summing = functools.partial(compiled, fastmath={"reassoc", "contract", "nsz"})

@@ -1,0 +1,89 @@
+"""All inner loops, compiled ahead: a little of every kind of work, on made-up text."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from mexma_cli.align.align import Side as Document
+from mexma_cli.align.align import align
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.knn.approximate import IndexSettings, ann
+from mexma_cli.knn.arithmetic import BFLOAT16, FLOAT32, INT8
+from mexma_cli.knn.journal import Place
+from mexma_cli.knn.keys import EMPTY
+from mexma_cli.knn.sides import Side
+from mexma_cli.knn.sweep import Sweep
+from mexma_cli.recipe import load
+from mexma_cli.stages.prepare.prepare import prepare
+from mexma_cli.stages.train.train import train
+
+log = logging.getLogger(__name__)
+
+_K = 4
+_RECIPE = """
+name: warm
+run: {folder}/run
+data:
+  root: {folder}
+  store: {folder}/data
+  corpora:
+    - {{name: text, format: tsv, path: pairs.tsv, languages: [fra_Latn], target: eng_Latn}}
+encoder:
+  new: {{layers: 1, width: 64, heads: 2, ffn: 64, dropout: 0.1}}
+  tokenizer: {{vocabulary: 300}}
+phases:
+  - name: bag
+    objective: {{name: bag, ngrams: [3]}}
+    trainer: {{steps: 1, batch_pairs: 8, accumulate: 1}}
+  - name: mexma
+    objective: {{name: mexma, head: {{layers: 1, heads: 2, ffn: 64}}}}
+    trainer: {{steps: 1, batch_pairs: 8, accumulate: 1}}
+"""
+
+
+def compile_all() -> None:
+    """Embed, search, align and train a little, so that all that is compiled is kept."""
+    rng = np.random.default_rng(0)
+    for precision in ("float32", "bfloat16"):
+        SentenceEncoder.load("mini", "cpu", precision).embed(["Where is the station?", "Où est la gare ?"])
+    x, y = rng.standard_normal((2, 600, 64)).astype(np.float32)
+    _search(x, y)
+    ann(x, y, _K, IndexSettings("IVF2,Flat", 0.1))
+    align(_document(x[:20]), _document(y[:20]))
+    with tempfile.TemporaryDirectory() as folder:
+        _train(Path(folder), rng)
+
+
+def _document(vectors: np.ndarray) -> Document:
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return Document(units, np.full(len(units), 30), lambda starts, sizes: units[starts])
+
+
+def _search(x: np.ndarray, y: np.ndarray) -> None:
+    for arithmetic in (FLOAT32, BFLOAT16, INT8):
+        forward, backward = (np.full((len(side), _K), EMPTY, dtype=np.int64) for side in (x, y))
+        try:
+            Sweep(Side(x, None), Side(y, None), forward, backward, arithmetic).run(Place(len(x), 0, 0))
+        except (AttributeError, NotImplementedError, RuntimeError):
+            log.debug("no products of %s here", arithmetic.dtype)
+
+
+def _train(folder: Path, rng: np.random.Generator) -> None:
+    words = ["".join(chr(97 + letter) for letter in rng.integers(0, 26, 5)) for _ in range(200)]
+    lines = [" ".join(rng.choice(words, 6)) for _ in range(400)]
+    (folder / "pairs.tsv").write_text(
+        "".join(f"{a}\t{b}\n" for a, b in zip(lines[::2], lines[1::2], strict=True))
+    )
+    (folder / "recipe.yaml").write_text(_RECIPE.format(folder=folder))
+    recipe = load(folder / "recipe.yaml")
+    level = logging.getLogger("mexma_cli").level
+    logging.getLogger("mexma_cli").setLevel(logging.ERROR)  # so little text would be warned of
+    try:
+        prepare(recipe)
+        train(recipe)
+    finally:
+        logging.getLogger("mexma_cli").setLevel(level)
