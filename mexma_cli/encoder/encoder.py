@@ -387,7 +387,7 @@ class SentenceEncoder:
         stored = torch.float16 if dtype == "pq" else precision_of(dtype)
         self.tokenizer.save_pretrained(where)
         if dtype == "pq":
-            pq.save(self.model, where)
+            pq.save(self.model, self.tokenizer.all_special_ids, where)
             shorten_tokenizer(where)
         else:
             weights = self.model.state_dict()  # a folder's own code may count in integers

@@ -1,13 +1,15 @@
 """Weights whose token embeddings are product quantised, and all others float16.
 
 Token embeddings are most of a small encoder, and take an eighth of their size in float32 here. Random
-rounding errors of many tokens mostly cancel out in a sentence, but not those in how much tokens weigh. So the
-component along the direction of log weights (`weighted_embeddings`) is stored apart, as float16. Only the
-storage is small: the weights are float32 once they are read.
+rounding errors of many tokens mostly cancel out in a sentence. Two kinds do not, and are stored apart, as
+float16: the embeddings of special tokens, which every sentence has, and the component of all others along the
+direction of log weights (`weighted_embeddings`). Only the storage is small: the weights are float32 once they
+are read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,23 +28,24 @@ FILE = "model.pq.safetensors"
 """Not model.safetensors, which other programs would misread."""
 _PART = 2
 """Numbers of a token embedding that a byte stands for."""
-_WEIGHTS = ".log_weights"
-"""Suffix of one of the tensors of quantised embeddings, behind their name in the model."""
+_WEIGHTS = "log_weights"
+"""Behind the name of quantised embeddings, their error along the direction of log weights."""
 
 
-def save(model: PreTrainedModel, folder: Path) -> None:
-    """Write the weights."""
+def save(model: PreTrainedModel, special: Sequence[int], folder: Path) -> None:
+    """Write the weights; `special` are the ids of tokens whose embeddings are not quantised."""
     words = model.get_input_embeddings().weight
     stored: dict[str, torch.Tensor] = {}
     for name, weight in model.state_dict().items():
         if weight.data_ptr() != words.data_ptr():
             stored[name] = weight.half().contiguous()
             continue
-        rows = weight.float().cpu()
-        axis = _axis(rows)
-        coded = QuantisedRows.of((rows - (rows @ axis)[:, None] * axis).numpy(), _PART)
-        stored |= {f"{name}.{part}": torch.from_numpy(array) for part, array in coded.arrays().items()}
-        stored[name + _WEIGHTS] = ((rows - torch.from_numpy(coded[:])) @ axis).half()
+        rows, ids = weight.float().cpu(), torch.tensor(special)
+        coded = QuantisedRows.of(rows.numpy(), _PART)
+        parts = {part: torch.from_numpy(array) for part, array in coded.arrays().items()}
+        parts[_WEIGHTS] = ((rows - torch.from_numpy(coded[:])) @ _axis(rows)).half()
+        parts |= {"special": ids, "rows": rows[ids].half()}
+        stored |= {f"{name}.{part}": tensor for part, tensor in parts.items()}
     save_file(stored, folder / FILE)
 
 
@@ -54,14 +57,15 @@ def load(path: Path) -> dict[str, torch.Tensor]:
     """
     try:
         stored = load_file(path)
-        for name in [name.removesuffix(_WEIGHTS) for name in stored if name.endswith(_WEIGHTS)]:
-            log_weights = stored.pop(name + _WEIGHTS).float()
-            own = [part for part in stored if part.startswith(f"{name}.")]
-            parts = {part.removeprefix(f"{name}."): stored.pop(part).numpy() for part in own}
-            rows = torch.from_numpy(QuantisedRows.read(parts)[:])
+        for start in [name.removesuffix(_WEIGHTS) for name in stored if name.endswith(f".{_WEIGHTS}")]:
+            own = [name for name in stored if name.startswith(start)]
+            parts = {name.removeprefix(start): stored.pop(name) for name in own}
+            coded = QuantisedRows.read({part: tensor.numpy() for part, tensor in parts.items()})
+            rows = torch.from_numpy(coded[:])
             # First a product, then a sum: every processor gets the same bits, and so the same fingerprint.
-            rows += log_weights[:, None] * _axis(rows)
-            stored[name] = rows
+            rows += parts[_WEIGHTS].float()[:, None] * _axis(rows)
+            rows[parts["special"]] = parts["rows"].float()
+            stored[start.removesuffix(".")] = rows
     except (SafetensorError, OSError, LookupError, ValueError, RuntimeError) as error:
         raise damaged(path, error) from None
     return {name: weight.float() for name, weight in stored.items()}
