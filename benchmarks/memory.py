@@ -2,33 +2,44 @@
 
     python benchmarks/memory.py [--rows 1000000] [--dim 256] [--memory 4G] [-k 16]
 
+    python benchmarks/memory.py --text fra.txt.gz eng.txt.gz --rows 2000000 -k 4 --index auto
+                                [--folder FOLDER]
     python benchmarks/memory.py --plan --rows 10000000 --dim 1024 --memory 16G
 
-The second only prints what --dry-run would say of two such stores. The vectors are made up as for
-benchmarks/mine.py, and stored as float16 with a line of text each.
+The last only prints what --dry-run would say of two such stores. The vectors are made up as for
+benchmarks/mine.py, and stored as float16 with a line of text each. With --text each row is of two lines
+of a text: the first half of the words of one and the second half of another's, and the sum of mini's vectors
+of both. The lines of the two texts are translations of one another. --folder keeps the stores, and takes
+those that are there.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from mine import BLOCK, make_up
 
-from mexma_cli.commands.dry_run import show_estimate
-from mexma_cli.commands.options import Size
-from mexma_cli.stages.knn.estimate import SearchInput
+from mexma_cli import SentenceEncoder
+from mexma_cli.commands.options import bytes_of
+from mexma_cli.stages.knn.estimate import SearchInput, estimate
 from mexma_cli.stages.knn.search import SearchSettings
 from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingWriter, Source
+from mexma_cli.text.lines import read_lines
+
+Rows = Callable[[int, int], tuple[np.ndarray, list[str]]]
+"""From the first of some rows and their number to their vectors and lines."""
 
 
-def store(vectors: np.ndarray, path: Path, language: str) -> None:
-    rows, dim = vectors.shape
+def write(rows: int, dim: int, block: Rows, path: Path, language: str) -> None:
     settings = EmbeddingSettings(
         fingerprint="made up",
         pooling="cls",
@@ -37,14 +48,68 @@ def store(vectors: np.ndarray, path: Path, language: str) -> None:
         precision="float32",
         normalised=False,
         language=language,
-        source_checksum="made up",
+        source_checksum=language,
     )
-    source = Source(path="made up", checksum="made up", lines=rows)
+    source = Source(path="made up", checksum=language, lines=rows)
     with EmbeddingWriter(path, settings, source, encoder="made up") as writer:
         for start in range(0, rows, BLOCK):
-            block = vectors[start : start + BLOCK]
-            writer.write(block, [f"{language} line {start + row}" for row in range(len(block))])
+            writer.write(*block(start, min(BLOCK, rows - start)))
         writer.finish()
+
+
+def store(vectors: np.ndarray, path: Path, language: str) -> None:
+    def block(start: int, count: int) -> tuple[np.ndarray, list[str]]:
+        return vectors[start : start + count], [f"{language} line {start + row}" for row in range(count)]
+
+    write(*vectors.shape, block, path, language)
+
+
+def mixed(text: str, rows: int, path: Path, language: str) -> None:
+    """A store of so many rows, each of two lines of a text: the first half of the words of one and the second
+    half of another's, which is further behind it each time round. Its vector is the sum of theirs."""
+    lines = list(read_lines(Path(text)))
+    words = [line.split() for line in lines]
+    vectors = SentenceEncoder.load("mini").embed(lines)
+
+    def block(first: int, count: int) -> tuple[np.ndarray, list[str]]:
+        row = np.arange(first, first + count)
+        one, other = row % len(lines), (row + row // len(lines)) % len(lines)
+        text = [
+            " ".join(words[a][: len(words[a]) // 2] + words[b][len(words[b]) // 2 :])
+            for a, b in zip(one.tolist(), other.tolist(), strict=True)
+        ]
+        return vectors[one] + vectors[other], text
+
+    write(rows, vectors.shape[1], block, path, language)
+
+
+def mine_text(settings: argparse.Namespace, folder: Path) -> None:
+    """Make the stores of two texts unless they are there, and mine them."""
+    stores = []
+    for side, code, text in zip("xy", settings.languages, settings.text, strict=True):
+        stores.append(f"{side}.emb")
+        if not (folder / stores[-1]).exists():
+            mixed(text, settings.rows, folder / stores[-1], code)
+    command = [sys.executable, "-m", "mexma_cli", "mine", *stores, "-k", str(settings.k)]
+    command += ["--memory", settings.memory, "--index", settings.index]
+    subprocess.run([*command, "--dry-run"], check=True, cwd=folder)
+    began = time.time()
+    output = ["-o", "pairs.tsv", "--with-ids", "--report", "report.json", "--overwrite"]
+    subprocess.run([*command, *output], check=True, cwd=folder)
+    report = json.loads((folder / "report.json").read_text())
+    with (folder / "pairs.tsv").open() as lines:
+        right = sum(row[3] == row[4] for row in (line.rstrip("\n").split("\t") for line in lines))
+    print(f"peak memory {report['peak_memory_bytes'] / 1e9:.2f} GB of {settings.memory}")
+    print(f"{time.time() - began:,.0f} s by the clock, {resource_spent():,.0f} s of processor time")
+    print("seconds", json.dumps(report["seconds"]))
+    print(f"{report['search']}")
+    print(f"{report['counts']['written']:,} pairs, {right:,} of them of the same row")
+
+
+def resource_spent() -> float:
+    """Processor time of the processes that were started and have ended, the embedding in it."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def main() -> None:
@@ -56,11 +121,20 @@ def main() -> None:
     parser.add_argument("--memory", default="4G")
     parser.add_argument("-k", type=int, default=16)
     parser.add_argument("--plan", action="store_true")
+    parser.add_argument("--text", nargs=2, metavar="FILE")
+    parser.add_argument("--languages", nargs=2, default=("fra_Latn", "eng_Latn"), metavar="CODE")
+    parser.add_argument("--index", default="exact")
+    parser.add_argument("--folder", type=Path)
     settings = parser.parse_args()
+    if settings.text:
+        with tempfile.TemporaryDirectory(prefix="mexma-benchmark-") as name:
+            mine_text(settings, settings.folder or Path(name))
+        return
     if settings.plan:
         sides = (SearchInput("x.emb", settings.rows, 100 * settings.rows),) * 2
-        memory = Size().convert(settings.memory, None, None)
-        show_estimate((sides[0], sides[1]), settings.dim, settings.k, SearchSettings(memory=memory), None)
+        memory = bytes_of(settings.memory)
+        search = SearchSettings(memory=memory, index=settings.index)
+        print(estimate((sides[0], sides[1]), settings.dim, settings.k, search, None))
         return
     with tempfile.TemporaryDirectory(prefix="mexma-benchmark-") as name:
         folder = Path(name)

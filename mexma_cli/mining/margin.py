@@ -92,12 +92,13 @@ def means(neighbours: Neighbours) -> tuple[np.ndarray, np.ndarray]:
     Takes little more memory than the result.
     """
     return (
-        _mean(neighbours.forward_scores, neighbours.forward_ids),
-        _mean(neighbours.backward_scores, neighbours.backward_ids),
+        mean_of(neighbours.forward_scores, neighbours.forward_ids),
+        mean_of(neighbours.backward_scores, neighbours.backward_ids),
     )
 
 
-def _mean(scores: np.ndarray, ids: np.ndarray) -> np.ndarray:
+def mean_of(scores: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Mean cosine of the neighbours of some rows, float32 [n], of scores and ids [n, k]; see `means`."""
     import numpy as np
 
     result = np.zeros(len(scores), dtype=np.float32)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 
@@ -15,9 +17,7 @@ RETRIEVALS = ("max", "intersect", "forward", "backward", "all")
 Means = tuple[np.ndarray, np.ndarray]
 
 _ENTRIES = 1 << 20  # neighbours looked at together: about 50 MB of temporary arrays
-_ROUNDS = 64  # in which all undecided pairs are looked at together; later pairs are decided one by one
-
-
+_COMPILED = 1 << 14  # pairs for which it pays to wait for Numba
 _COLUMNS = ("scores", "source", "target", "cosines")
 
 
@@ -42,29 +42,29 @@ class Candidates:
         """Those at some places (int), or where a mask (bool [n]) says so."""
         return Candidates(*(getattr(self, name)[chosen] for name in _COLUMNS), below=self.below)
 
+    def turned(self) -> Candidates:
+        """The same pairs with source and target exchanged."""
+        return replace(self, source=self.target, target=self.source)
+
     def mapped(self, rows: tuple[np.ndarray, np.ndarray]) -> Candidates:
         """The same pairs, of other rows that stand for theirs: int64 [N] and [M]."""
         return replace(self, source=rows[0][self.source], target=rows[1][self.target])
+
+    def cut(self, retrieval: str, threshold: float | None) -> Candidates:
+        """Those, sorted best first, that the threshold keeps, see `match`."""
+        if threshold is None and retrieval != "max":
+            return self
+        above = self.count_above(threshold or 0.0)
+        return replace(self.take(slice(above)), below=self.below + len(self) - above)
+
+    def count_above(self, threshold: float) -> int:
+        """How many have a score greater than the threshold; they are sorted best first."""
+        return bisect_left(range(len(self)), True, key=lambda place: float(self.scores[place]) <= threshold)
 
     def above(self, threshold: float) -> Candidates:
         """Those whose score is greater than the threshold."""
         found = self.take(self.scores.astype(np.float64) > threshold)
         return replace(found, below=self.below + len(self) - len(found))
-
-
-@dataclass(frozen=True)
-class Details:
-    """What else is known of n candidates, in their order.
-
-    `source_rank` int64 [n] is the target's place among the neighbours of the source (1 = nearest, 0 = not
-    among the k) and `target_rank` the other way round; `source_mean` and `target_mean` float32 [n] are the
-    mean cosines of both neighbourhoods.
-    """
-
-    source_rank: np.ndarray
-    target_rank: np.ndarray
-    source_mean: np.ndarray
-    target_mean: np.ndarray
 
 
 def match(
@@ -93,14 +93,63 @@ def match(
     if retrieval == "all":
         return best_first(_all(neighbours, kind, background, threshold))
     sides = list(best_of_each(neighbours, kind, background))
-    if retrieval == "max":
-        threshold = 0.0 if threshold is None else threshold
-        found = _one_to_one(sides, len(neighbours.backward_ids))
-    elif retrieval == "intersect":
-        found = best_first(sides[0].take(_mutual(sides[0], sides[1], len(neighbours.backward_ids))))
-    else:
-        found = best_first(sides[retrieval == "backward"])
-    return found if threshold is None else found.above(threshold)
+    if retrieval in ("forward", "backward"):
+        return best_first(sides[retrieval == "backward"]).cut(retrieval, threshold)
+    both = _concatenated(sides)
+    order = _order(both)
+    matching = Matching(retrieval, (len(neighbours.forward_ids), len(neighbours.backward_ids)))
+    taken = np.zeros(len(order), dtype=bool)
+    for part in _blocks(len(order), 1):
+        taken[part] = matching.taken(both.take(order[part]))
+    return both.take(order[taken]).cut(retrieval, threshold)
+
+
+class Matching:
+    """Which pairs of both directions are taken, where they come best first, in blocks.
+
+    A pair that is the best of both its rows comes twice, with the same score, so one after the other. Takes
+    a bit for each row.
+
+    Args:
+        retrieval: max: a pair is taken if neither of its rows is taken before; intersect: if it comes twice.
+        rows: Of source and target.
+    """
+
+    def __init__(self, retrieval: str, rows: tuple[int, int]) -> None:
+        self._mutual = retrieval == "intersect"
+        self._taken = [np.zeros(0 if self._mutual else -(-count // 8), np.uint8) for count in rows]
+        self._last = -1, -1
+
+    def taken(self, pairs: Candidates) -> np.ndarray:
+        """bool [n], for the n pairs that come next."""
+        if not self._mutual:
+            claim = _claim if len(pairs) < _COMPILED else _claim_compiled()
+            return claim(pairs.source, pairs.target, *self._taken)
+        source, target = np.append(self._last[0], pairs.source), np.append(self._last[1], pairs.target)
+        self._last = source[-1], target[-1]
+        return (source[1:] == source[:-1]) & (target[1:] == target[:-1])
+
+
+def _claim(
+    source: np.ndarray, target: np.ndarray, taken_sources: np.ndarray, taken_targets: np.ndarray
+) -> np.ndarray:
+    """Which pairs [n] find both rows free and take them, bool [n]; one after the other."""
+    chosen = np.zeros(len(source), dtype=np.bool_)
+    for place in range(len(source)):
+        own, other = source[place], target[place]
+        own_bit, other_bit = 1 << (own & 7), 1 << (other & 7)
+        if not (taken_sources[own >> 3] & own_bit or taken_targets[other >> 3] & other_bit):
+            taken_sources[own >> 3] |= own_bit
+            taken_targets[other >> 3] |= other_bit
+            chosen[place] = True
+    return chosen
+
+
+@cache
+def _claim_compiled() -> Callable[..., np.ndarray]:
+    from mexma_cli.numerics.compiling import compiled
+
+    return compiled()(_claim)  # type: ignore[no-any-return]
 
 
 def best_of_each(
@@ -111,34 +160,15 @@ def best_of_each(
     Of equal margins the nearer neighbour is taken, then the lower row. Rows that were left out are absent.
     """
     forward_mean, backward_mean = background or means(neighbours)
-    scores, rows, best, cosines = _best(
-        neighbours.forward_scores, neighbours.forward_ids, forward_mean, backward_mean, kind
+    near = neighbours.forward_ids, neighbours.backward_ids
+    return (
+        best_of(
+            neighbours.forward_scores, near[0], forward_mean, lambda rows: backward_mean[near[0][rows]], kind
+        ),
+        best_of(
+            neighbours.backward_scores, near[1], backward_mean, lambda rows: forward_mean[near[1][rows]], kind
+        ).turned(),
     )
-    forward = Candidates(scores, rows, best, cosines)
-    scores, rows, best, cosines = _best(
-        neighbours.backward_scores, neighbours.backward_ids, backward_mean, forward_mean, kind
-    )
-    return forward, Candidates(scores, best, rows, cosines)
-
-
-def details(neighbours: Neighbours, candidates: Candidates) -> Details:
-    """Look up ranks and neighbourhoods of candidates in the neighbours that they came from."""
-    count = len(candidates)
-    source_rank, target_rank = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    source_mean, target_mean = np.zeros(count, np.float32), np.zeros(count, np.float32)
-    width = neighbours.forward_ids.shape[1] + neighbours.backward_ids.shape[1]
-    for part in _blocks(count, width):
-        source, target = candidates.source[part], candidates.target[part]
-        own = Neighbours(
-            neighbours.forward_scores[source],
-            neighbours.forward_ids[source],
-            neighbours.backward_scores[target],
-            neighbours.backward_ids[target],
-        )
-        source_mean[part], target_mean[part] = means(own)
-        source_rank[part] = _rank(own.forward_ids, target)
-        target_rank[part] = _rank(own.backward_ids, source)
-    return Details(source_rank, target_rank, source_mean, target_mean)
 
 
 def _blocks(rows: int, width: int) -> Iterator[slice]:
@@ -148,12 +178,21 @@ def _blocks(rows: int, width: int) -> Iterator[slice]:
         yield slice(start, min(start + step, rows))
 
 
-def _best(
-    cosines: np.ndarray, ids: np.ndarray, own_mean: np.ndarray, other_mean: np.ndarray, kind: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(margin of the best neighbour, row, neighbour, cosine) for every row that has one.
+def best_of(
+    cosines: np.ndarray,
+    ids: np.ndarray,
+    own_mean: np.ndarray,
+    near_mean: Callable[[np.ndarray], np.ndarray],
+    kind: str,
+) -> Candidates:
+    """Every row, as source, with the best of its neighbours by margin, in row order; see `best_of_each`.
 
     Float addition commutes, so both directions score alike.
+
+    Args:
+        cosines, ids: [n, k], of the rows' neighbours.
+        own_mean: float32 [n], of the rows' neighbourhoods.
+        near_mean: From rows, int64 [m], to those of their neighbours, [m, k].
     """
     rows = np.flatnonzero(ids[:, 0] >= 0) if ids.shape[1] else np.empty(0, np.int64)
     best, scores = np.empty(len(rows), np.int64), np.empty(len(rows), np.float32)
@@ -161,87 +200,33 @@ def _best(
     for part in _blocks(len(rows), ids.shape[1]):
         own = rows[part]
         near, other = cosines[own], ids[own]
-        margins = _margins(near, other, own_mean[own], other_mean, kind)
+        margins = _margins(near, other, own_mean[own], near_mean(own), kind)
         place = margins.argmax(axis=1)[:, None]
         best[part] = np.take_along_axis(other, place, 1)[:, 0]
         scores[part] = np.take_along_axis(margins, place, 1)[:, 0]
         nearness[part] = np.take_along_axis(near, place, 1)[:, 0]
-    return scores, rows, best, nearness
+    return Candidates(scores, rows, best, nearness)
 
 
 def _margins(
-    cosines: np.ndarray, ids: np.ndarray, own_mean: np.ndarray, other_mean: np.ndarray, kind: str
+    cosines: np.ndarray, ids: np.ndarray, own_mean: np.ndarray, near_mean: np.ndarray, kind: str
 ) -> np.ndarray:
     """Margins [n, k] of some rows' neighbours; -inf where a row has fewer than k."""
-    scores = margin(cosines, own_mean[:, None], other_mean[ids], kind)
+    scores = margin(cosines, own_mean[:, None], near_mean, kind)
     absent = ids < 0
     if absent.any():
         scores = np.where(absent, np.float32(-np.inf), scores)
     return scores
 
 
-def _mutual(forward: Candidates, backward: Candidates, targets: int) -> np.ndarray:
-    """bool: which of the forward pairs are backward pairs too."""
-    chosen_by = np.full(targets, -1, dtype=np.int64)
-    chosen_by[backward.target] = backward.source
-    return chosen_by[forward.target] == forward.source
-
-
-def _one_to_one(sides: list[Candidates], targets: int) -> Candidates:
-    """Greedy: best first, a pair is taken if neither of its rows is. Sorted.
-
-    A pair that is the best of both its rows is taken whatever becomes of other pairs. So in each round all
-    such pairs are taken together, and pairs with a taken row are dropped.
-
-    Args:
-        sides: forward and backward; emptied, so that they need no memory while their union is worked on.
-    """
-    both = _union(sides, targets)
-    order = _order(both)
-    sources = int(both.source.max(initial=-1)) + 1
-    source_free, target_free = np.ones(sources, dtype=bool), np.ones(targets, dtype=bool)
-    source_first, target_first = np.empty(sources, order.dtype), np.empty(targets, order.dtype)
-    taken = np.zeros(len(both), dtype=bool)
-    left = np.arange(len(both), dtype=order.dtype)  # places in `order`
-    for _ in range(_ROUNDS):
-        for part in reversed(list(_blocks(len(left), 1))):
-            places = left[part][::-1]  # of equal indices the last write stays: the best pair
-            source_first[both.source[order[places]]] = places
-            target_first[both.target[order[places]]] = places
-        for part in _blocks(len(left), 1):
-            places = left[part]
-            pair = order[places]
-            source, target = both.source[pair], both.target[pair]
-            best = (source_first[source] == places) & (target_first[target] == places)
-            taken[places[best]] = True
-            source_free[source[best]] = target_free[target[best]] = False
-        kept = [np.empty(0, order.dtype)]
-        for part in _blocks(len(left), 1):
-            pair = order[left[part]]
-            kept.append(left[part][source_free[both.source[pair]] & target_free[both.target[pair]]])
-        left = np.concatenate(kept)
-        if not len(left):
-            break
-    for place in left.tolist():
-        pair = order[place]
-        if source_free[both.source[pair]] and target_free[both.target[pair]]:
-            taken[place] = True
-            source_free[both.source[pair]] = target_free[both.target[pair]] = False
-    return both.take(order[taken])
-
-
-def _union(sides: list[Candidates], targets: int) -> Candidates:
-    """Forward and backward pairs, each once."""
-    new = np.ones(targets, dtype=bool)
-    new[sides[0].target[_mutual(sides[0], sides[1], targets)]] = False
-    new = new[sides[1].target]
-    columns = [[side.scores, side.source, side.target, side.cosines] for side in sides]
+def _concatenated(sides: list[Candidates]) -> Candidates:
+    """Both sides' pairs; `sides` is emptied, so that it needs no memory while these are worked on."""
+    columns = [[getattr(side, name) for name in _COLUMNS] for side in sides]
     sides.clear()
     joined = []
     while columns[0]:
-        joined.append(np.concatenate([columns[0].pop(), columns[1].pop()[new]]))
-    cosines, target, source, scores = joined
-    return Candidates(scores, source, target, cosines)
+        joined.append(np.concatenate([columns[0].pop(), columns[1].pop()]))
+    return Candidates(*reversed(joined))
 
 
 def _all(neighbours: Neighbours, kind: str, background: Means | None, threshold: float | None) -> Candidates:
@@ -271,11 +256,11 @@ def _found(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(margin, row, neighbour, cosine) of all neighbours of some rows."""
     row, place = np.nonzero(ids >= 0)
-    scores = _margins(cosines, ids, own_mean, other_mean, kind)
+    scores = _margins(cosines, ids, own_mean, other_mean[ids], kind)
     return scores[row, place], row, ids[row, place], cosines[row, place]
 
 
-def _rank(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def rank_of(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Place, from 1, of `wanted` [n] in the rows of `ids` [n, k]; 0 where it is not there."""
     if not ids.shape[1]:
         return np.zeros(len(ids), np.int64)

@@ -14,7 +14,7 @@ from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.mining import match as module
 from mexma_cli.mining.margin import MARGINS, margin, means
-from mexma_cli.mining.match import RETRIEVALS, Candidates, best_of_each, details, match
+from mexma_cli.mining.match import RETRIEVALS, Candidates, best_of_each, match
 from tests.reference import laser, laser_mined
 
 
@@ -155,38 +155,16 @@ def test_all_is_every_neighbour_once(
 
 @settings(max_examples=30)
 @given(seed=st.integers(0, 2**32 - 1), rows=st.integers(1, 30), columns=st.integers(1, 30))
-def test_blocks_and_rounds_do_not_show(seed: int, rows: int, columns: int) -> None:
+def test_blocks_do_not_show(seed: int, rows: int, columns: int) -> None:
     neighbours = random_neighbours(seed, rows, columns)
     for retrieval in RETRIEVALS:
         whole = match(neighbours, "ratio", retrieval, threshold=0.5)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "_ENTRIES", 7)
-            patch.setattr(module, "_ROUNDS", 1)
+            patch.setattr(module, "_COMPILED", 1)
             blocks = match(neighbours, "ratio", retrieval, threshold=0.5)
-            ranks = details(neighbours, blocks)
         for name in ("scores", "source", "target", "cosines", "below"):
             np.testing.assert_array_equal(getattr(whole, name), getattr(blocks, name))
-        for name, column in vars(details(neighbours, whole)).items():
-            np.testing.assert_array_equal(getattr(ranks, name), column)
-
-
-def test_details_are_ranks_from_one_and_both_means() -> None:
-    rng = np.random.default_rng(3)
-    x, y = (rng.standard_normal((n, 4)).astype(np.float32) for n in (12, 9))
-    neighbours = knn(x, y, 3)
-    found = match(neighbours, "ratio", "all")
-    known = details(neighbours, found)
-    forward, backward = means(neighbours)
-    for place, (i, j) in enumerate(pairs_of(found)):
-        for rank, ids, wanted in (
-            (known.source_rank[place], neighbours.forward_ids[i].tolist(), j),
-            (known.target_rank[place], neighbours.backward_ids[j].tolist(), i),
-        ):
-            assert rank == (ids.index(wanted) + 1 if wanted in ids else 0)
-    np.testing.assert_array_equal(known.source_mean, forward[found.source])
-    np.testing.assert_array_equal(known.target_mean, backward[found.target])
-    assert {0, 1, 2, 3} == set(known.source_rank.tolist()) == set(known.target_rank.tolist())
-    assert margin(found.cosines, known.source_mean, known.target_mean).tolist() == found.scores.tolist()
 
 
 def test_a_long_chain_is_decided_as_one_by_one() -> None:

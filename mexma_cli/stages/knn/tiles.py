@@ -103,12 +103,32 @@ def merge_lists(parts: Sequence[Lists], rows: int, k: int, width: int, output: P
 
 @dataclass(frozen=True)
 class MergedLists:
-    """The neighbours of a side: what `merge_lists` kept of each span of its rows, in their order."""
+    """The neighbours of a side: what `merge_lists` kept of each span of its rows, in their order.
+
+    Attributes:
+        rows: Of each span.
+        width: Neighbours that were kept of a row.
+        k: Those that are read, if they are fewer.
+    """
 
     paths: Sequence[Path]
     rows: Sequence[int]
-    """Of each span."""
     width: int
+    k: int
+
+    @property
+    def count(self) -> int:
+        """Rows in all."""
+        return sum(self.rows)
+
+    def at(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """As `block`, of some rows, int64 [n], ascending."""
+        if not len(rows):
+            return self.block(0, 0)
+        first, last = int(rows[0]), int(rows[-1]) + 1
+        cosines, ids = self.block(first, last)
+        whole = len(rows) == last - first
+        return (cosines, ids) if whole else (cosines[rows - first], ids[rows - first])
 
     def block(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         """Of rows start to stop: cosines float32 and rows of the other side int64, both [n, width], as
@@ -123,7 +143,7 @@ class MergedLists:
             if own.rows > 0:
                 found.append(_load(path, rows, "int64", self.width, own))
             before += rows
-        return neighbours_in(np.concatenate(found))
+        return neighbours_in(np.concatenate(found)[:, : self.k])
 
 
 def spans_of(rows: int, size: int) -> list[Span]:

@@ -15,6 +15,7 @@ from mexma_cli.languages import UNSTATED, resolve
 from mexma_cli.stages.embed.inputs import EncoderChoice, Progress, is_store, open_inputs
 from mexma_cli.stages.knn.knn import read_neighbours
 from mexma_cli.stages.knn.search import SearchResult, journal_beside
+from mexma_cli.stages.mine.blockwise import KnownLists
 from mexma_cli.stages.mine.documents import DocumentFiles, DocumentPairs, read_documents
 from mexma_cli.stages.mine.mine import Mined, mine
 from mexma_cli.stages.mine.report import MiningJob, write_report
@@ -61,9 +62,10 @@ def mine_files(
             threshold = known_threshold(job.thresholds, (source, target), *how)
             log.info("threshold %s, from %s", threshold, job.thresholds)
             job = replace(job, settings=replace(job.settings, threshold=threshold))
-        known = searched = None
+        known: KnownLists | SearchResult | None = None
+        searched = None
         k = job.settings.k + job.one_text  # of a text in itself every sentence finds itself, too
-        if isinstance(job.neighbours, SearchResult):
+        if isinstance(job.neighbours, KnownLists):
             known = job.neighbours
         elif job.neighbours is not None:
             known = read_neighbours(job.neighbours, source, target, k)

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,16 +15,18 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import MinedPair
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.mining.margin import means
-from mexma_cli.mining.match import Candidates, Details, details, match
+from mexma_cli.mining.match import Candidates, match
 from mexma_cli.mining.one_text import match_one_text, others
 from mexma_cli.mining.restricted import restricted_search
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
 from mexma_cli.stages.knn.search import SearchResult, SearchSettings, search
+from mexma_cli.stages.mine.blockwise import KnownLists, Lists, PairSpool, both_in_memory, match_lists
 from mexma_cli.stages.mine.documents import DocumentPairs
-from mexma_cli.stages.mine.texts import KeptTexts
+from mexma_cli.stages.mine.joined import Known, PairTexts, known_in
 from mexma_cli.store.comparable import check_comparable
-from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.store.journal import FileJournal
+from mexma_cli.store.spool import Spool
 from mexma_cli.text.copies import copy_reason
 
 log = logging.getLogger(__name__)
@@ -58,7 +60,6 @@ class Mined:
     """Pairs, best first, as row numbers (from 0) and as text, and what was left out."""
 
     candidates: Candidates
-    details: Details | None
     source: RowCounts
     target: RowCounts
     dropped: dict[str, int]
@@ -67,7 +68,8 @@ class Mined:
     """Time by stage."""
     how: dict[str, Any]
     """`index` and `recall` of the neighbours."""
-    _texts: tuple[KeptTexts, KeptTexts] = field(repr=False)
+    beside: PairTexts = field(repr=False)
+    with_ids: bool
 
     @property
     def found(self) -> int:
@@ -82,12 +84,12 @@ class Mined:
     def taken(self, part: slice | np.ndarray) -> Iterator[MinedPair]:
         """The pairs at some places, as in `pairs`."""
         found = self.candidates.take(part)
+        source, target = self.beside.of(part)
         columns = [found.source + 1, found.target + 1]
-        if (known := self.details) is not None:
-            columns += [known.source_rank[part], known.target_rank[part], found.cosines]
-            columns += [known.source_mean[part], known.target_mean[part]]
+        if self.with_ids:
+            columns += [source.rank, target.rank, found.cosines, source.mean, target.mean]
         numbers = [column.tolist() for column in columns]
-        yield from map(MinedPair, found.scores.tolist(), *_sentences(self._texts, found), *numbers)
+        yield from map(MinedPair, found.scores.tolist(), source.sentences, target.sentences, *numbers)
 
 
 def mine(
@@ -95,7 +97,7 @@ def mine(
     target: EmbeddingStore,
     settings: MineSettings | None = None,
     *,
-    neighbours: SearchResult | None = None,
+    neighbours: SearchResult | KnownLists | None = None,
     documents: DocumentPairs | None = None,
     journal: FileJournal | None = None,
     on_progress: Callable[[int, int], None] | None = None,
@@ -125,70 +127,95 @@ def mine(
     if documents is not None:
         documents.check_lines((source.rows, target.rows), (str(source.path), str(target.path)))
     settings = settings or MineSettings()
-    if neighbours is None:
-        settings.search.check_memory(source.rows, target.rows, source.dim, settings.k)
-    clock = Clock()
-    with clock("reading"):
-        keep_source, source_counts = filter_rows(source)
-        keep_target, target_counts = (keep_source, source_counts) if one_text else filter_rows(target)
-    if neighbours is None:
-        with clock("neighbours"):
-            keep = keep_source, keep_target
-            k = settings.k + one_text
-            neighbours = search((source, target), k, keep, settings.search, journal, on_progress)
-    nearest = others(neighbours.neighbours, settings.k) if one_text else neighbours.neighbours
-    background: tuple[np.ndarray, np.ndarray] | None = None
-    pool: Neighbours = nearest
+    if isinstance(neighbours, KnownLists) and documents is not None:
+        neighbours = neighbours.in_memory()
+    clock, stores = Clock(), (source, target)
     twins = None
-    if documents is not None:
-        with clock("documents"):
-            own, other = documents.filter((source, target), (keep_source, keep_target))
-            source_counts, target_counts, twins = own.counts, other.counts, (own.twin, other.twin)
-            source_means, target_means = means(nearest)
-            background = source_means[own.twin], target_means[other.twin]
-            rows = documents.rows(own.keep, other.keep)
-            wanted = settings.k if settings.retrieval == "all" else 1  # the others look at the best alone
-            pool = restricted_search(source, target, rows, wanted, background, settings.margin)
-    with clock("matching"):
-        how = settings.margin, settings.retrieval, settings.threshold
-        found = match_one_text(pool, *how) if one_text else match(pool, *how, background=background)
-    chosen, texts, dropped = filtered(found, source, target, settings, clock)
-    for store in (source, target):
+    if isinstance(neighbours, KnownLists):
+        lists: tuple[Lists, Lists] = neighbours.sides
+        counts, how = neighbours.counts, neighbours.facts()
+        with clock("matching"):
+            found = match_lists(lists, settings.margin, settings.retrieval, settings.threshold)
+    else:
+        if neighbours is None:
+            settings.search.check_memory(source.rows, target.rows, source.dim, settings.k)
+        with clock("reading"):
+            kept = filter_rows(source), filter_rows(source if one_text else target)
+        keep, counts = (kept[0][0], kept[1][0]), (kept[0][1], kept[1][1])
+        if neighbours is None:
+            with clock("neighbours"):
+                k = settings.k + one_text
+                neighbours = search(stores, k, keep, settings.search, journal, on_progress)
+        near, how = neighbours.neighbours, neighbours.facts()
+        if documents is not None:
+            with clock("documents"):
+                own, other = documents.filter(stores, keep)
+                counts, twins = (own.counts, other.counts), (own.twin, other.twin)
+                found = _within(stores, near, documents.rows(own.keep, other.keep), twins, settings)
+        else:
+            with clock("matching"):
+                near = others(near, settings.k) if one_text else near
+                pairs_of = match_one_text if one_text else match
+                found = pairs_of(near, settings.margin, settings.retrieval, settings.threshold)
+        lists = both_in_memory(near)
+    known = None
+    if settings.with_ids:
+        known = known_in(lists[0], twins), known_in(lists[1], twins and twins[::-1])
+    chosen, beside, dropped = filtered(found, stores, settings, known, clock)
+    for store in stores:
         store.check_unchanged()
-    with clock("matching"):
-        known = details(nearest, chosen.mapped(twins) if twins else chosen) if settings.with_ids else None
-    return Mined(
-        chosen, known, source_counts, target_counts, dropped, clock.seconds, neighbours.facts(), texts
-    )
+    return Mined(chosen, *counts, dropped, clock.seconds, how, beside, settings.with_ids)
+
+
+def _within(
+    stores: StorePair,
+    near: Neighbours,
+    documents: Iterator[tuple[np.ndarray, np.ndarray]],
+    twins: tuple[np.ndarray, np.ndarray],
+    settings: MineSettings,
+) -> Candidates:
+    """The pairs of documents, given by the rows of both, with the neighbourhoods of the rows' twins."""
+    source_means, target_means = means(near)
+    background = source_means[twins[0]], target_means[twins[1]]
+    wanted = settings.k if settings.retrieval == "all" else 1  # the others look at the best alone
+    pool = restricted_search(*stores, documents, wanted, background, settings.margin)
+    return match(pool, settings.margin, settings.retrieval, settings.threshold, background=background)
 
 
 def filtered(
     found: Candidates,
-    source: EmbeddingStore,
-    target: EmbeddingStore,
+    stores: StorePair,
     settings: MineSettings,
+    known: tuple[Known, Known] | None = None,
     clock: Clock | None = None,
-) -> tuple[Candidates, tuple[KeptTexts, KeptTexts], dict[str, int]]:
-    """The pairs that pass the filters, their text, and the number of dropped pairs by reason."""
+) -> tuple[Candidates, PairTexts, dict[str, int]]:
+    """The pairs that pass the filters, their text, and the number of dropped pairs by reason.
+
+    Args:
+        found: Best first.
+        known: Looks up ranks and neighbourhoods, if they are wanted with the text.
+    """
     clock = clock or Clock()
     dropped = {"threshold": found.below}
     with clock("filtering"):
-        if settings.max_score is not None:
-            near = found.scores.astype(np.float64) > settings.max_score
-            found = _counted(found, ~near, dropped, "max-score")
+        found = within_scores(found, settings, dropped)
         if settings.top is not None and not settings.drop_copies:
             found = _counted(found, slice(settings.top), dropped, "top")
     with clock("texts"):
-        texts = (
-            KeptTexts(source.sentences(), found.source),
-            KeptTexts(target.sentences(), found.target),
-        )
+        beside = PairTexts.join(found, stores, known)
     if settings.drop_copies:
         with clock("filtering"):
-            found = _without_copies(found, texts, dropped)
+            found, beside = _without_copies(found, beside, dropped)
             if settings.top is not None:
                 found = _counted(found, slice(settings.top), dropped, "top")
-    return found, texts, {reason: count for reason, count in dropped.items() if count}
+    return found, beside, {reason: count for reason, count in dropped.items() if count}
+
+
+def within_scores(found: Candidates, settings: MineSettings, dropped: dict[str, int]) -> Candidates:
+    """The pairs, best first, up to the highest score that is wanted; the others are counted as dropped."""
+    if settings.max_score is None:
+        return found
+    return _counted(found, slice(found.count_above(settings.max_score), None), dropped, "max-score")
 
 
 def _warn_of_one_text(source: EmbeddingStore, target: EmbeddingStore) -> None:
@@ -221,21 +248,21 @@ def _counted(
 
 
 def _without_copies(
-    found: Candidates, texts: tuple[KeptTexts, KeptTexts], dropped: dict[str, int]
-) -> Candidates:
-    good = np.ones(len(found), dtype=bool)
+    found: Candidates, beside: PairTexts, dropped: dict[str, int]
+) -> tuple[Candidates, PairTexts]:
+    pairs, places = PairSpool(), Spool(np.int64)
     for part in _parts(len(found)):
-        for place, pair in enumerate(zip(*_sentences(texts, found.take(part)), strict=True), part.start):
-            if (reason := copy_reason(*pair)) is not None:
-                good[place] = False
+        sides = beside.of(part)
+        reasons = list(map(copy_reason, sides[0].sentences, sides[1].sentences))
+        for reason in reasons:
+            if reason is not None:
                 dropped[reason] = dropped.get(reason, 0) + 1
-    return found.take(good)
+        good = np.array([reason is None for reason in reasons])
+        pairs.write(found.take(part).take(good))
+        places.write(np.arange(part.start, part.stop)[good])
+    return replace(pairs.pairs(), below=found.below), replace(beside, places=places.array())
 
 
 def _parts(count: int) -> Iterator[slice]:
     for start in range(0, count, _PAIRS):
         yield slice(start, min(start + _PAIRS, count))
-
-
-def _sentences(texts: tuple[KeptTexts, KeptTexts], found: Candidates) -> tuple[list[str], list[str]]:
-    return texts[0].take(found.source), texts[1].take(found.target)

@@ -14,7 +14,8 @@ import numpy as np
 from mexma_cli import __version__
 from mexma_cli.files import write_json_atomic
 from mexma_cli.stages.knn.row_filter import RowCounts
-from mexma_cli.stages.knn.search import SearchResult, peak_memory
+from mexma_cli.stages.knn.search import peak_memory
+from mexma_cli.stages.mine.blockwise import KnownLists
 from mexma_cli.stages.mine.documents import DocumentPairs
 from mexma_cli.stages.mine.mine import Mined, MineSettings
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
@@ -44,7 +45,7 @@ class MiningJob:
     files: list[Path]
     kind: str
     documents: DocumentPairs | None = None
-    neighbours: Path | SearchResult | None = None
+    neighbours: Path | KnownLists | None = None
     report: Path | None = None
     thresholds: Path | None = None
 

@@ -12,13 +12,18 @@ from mexma_cli.formats.bitext import AlignedPair, MinedPair
 _BINS = 24
 _BANDS = 6
 _OF_A_BAND = 3
+_AT_ONCE = 1 << 20
 
 
 def histogram(scores: np.ndarray) -> dict[str, list[float]]:
-    """`counts` of scores between neighbouring `edges`."""
+    """`counts` of scores, sorted best first, between neighbouring `edges`."""
     if not len(scores):
         return {"edges": [], "counts": []}
-    counts, edges = np.histogram(scores.astype(np.float64), _BINS)
+    ends = float(scores[-1]), float(scores[0])
+    counts = np.zeros(_BINS, np.int64)
+    for start in range(0, len(scores), _AT_ONCE):
+        some, edges = np.histogram(scores[start : start + _AT_ONCE].astype(np.float64), _BINS, ends)
+        counts += some
     return {"edges": [round(edge, 4) for edge in edges.tolist()], "counts": counts.tolist()}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +15,9 @@ from mexma_cli.stages.run.units import Record, RunFolder, Unit, content_of, only
 from mexma_cli.store.arrays import check_content
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from mexma_cli.encoder.encoder import SentenceEncoder
-    from mexma_cli.knn.neighbours import Neighbours
     from mexma_cli.stages.knn.shards import Indexed
+    from mexma_cli.stages.mine.blockwise import KnownLists
     from mexma_cli.store.embeddings import EmbeddingStore
 
 
@@ -69,18 +67,25 @@ class Task:
 
         return EmbeddingStore.open(self.input(name))
 
-    def neighbours(self) -> Neighbours:
-        """Those of the pair, put together of the spans that are inputs."""
-        from mexma_cli.knn.neighbours import Neighbours
+    def neighbours(self, k: int) -> KnownLists:
+        """The k nearest of the pair's rows, in the files of the spans that are inputs."""
+        from mexma_cli.stages.knn.row_filter import RowCounts
         from mexma_cli.stages.knn.tiles import MergedLists
+        from mexma_cli.stages.mine.blockwise import KnownLists
 
-        columns: list[np.ndarray] = []
-        for direction in ("forward", "backward"):
+        sides, counts = [], []
+        for direction, side in (("forward", "source"), ("backward", "target")):
             names = [name for name in self.unit.inputs if f"/neighbours/{direction}-" in name]
-            rows = [self.record(name).facts["rows"] for name in names]
-            lists = MergedLists(tuple(map(self.input, names)), rows, self.record(names[0]).facts["width"])
-            columns += lists.block(0, sum(rows))
-        return Neighbours(*columns)
+            spans = [self.record(name).facts for name in names]
+            rows = [facts["rows"] for facts in spans]
+            sides.append(MergedLists(list(map(self.input, names)), rows, spans[0]["width"], k))
+            left_out = self.record(f"{side}_rows").facts["left_out"]
+            counts.append(RowCounts(sum(rows), **left_out))
+        found = KnownLists((sides[0], sides[1]), (counts[0], counts[1]))
+        if "effort" not in self.unit.inputs:
+            return found
+        effort = self.record("effort").facts
+        return replace(found, index=effort["index"], recall=sum(effort["recall"]) / 2)
 
 
 Work = Callable[[Task], dict[str, Any]]
@@ -318,7 +323,7 @@ def tune(task: Task) -> dict[str, Any]:
 
     stores = task.store("source"), task.store("target")
     settings = MineSettings(**task.settings["mine"])
-    near = task.neighbours().first(settings.k + 1)
+    near = task.neighbours(settings.k + 1).in_memory().neighbours
     known = None
     if "known_source" in task.unit.inputs:
         known = task.store("known_source"), task.store("known_target")
@@ -349,7 +354,6 @@ def mine(task: Task) -> dict[str, Any]:
     """The pairs of two stores, in the folder of a language pair."""
     from mexma_cli.formats.bitext import outputs_of
     from mexma_cli.stages.embed.inputs import EncoderChoice
-    from mexma_cli.stages.knn.search import EXACT, SearchResult
     from mexma_cli.stages.mine.documents import DocumentFiles
     from mexma_cli.stages.mine.files import documents_of, mine_files
     from mexma_cli.stages.mine.mine import MineSettings
@@ -359,10 +363,6 @@ def mine(task: Task) -> dict[str, Any]:
     settings = task.settings
     languages = settings["languages"][0], settings["languages"][1]
     outputs = outputs_of(task.output / settings["name"], settings["format"], languages)
-    how: tuple[str, float | None] = EXACT, None
-    if "effort" in task.unit.inputs:
-        effort = task.record("effort").facts
-        how = effort["index"], sum(effort["recall"]) / 2
     threshold = {}
     if "threshold" in task.unit.inputs:
         threshold = {"threshold": task.record("threshold").facts["threshold"]}
@@ -378,7 +378,7 @@ def mine(task: Task) -> dict[str, Any]:
         outputs,
         settings["format"],
         documents=documents,
-        neighbours=SearchResult(task.neighbours(), *how),
+        neighbours=task.neighbours(settings["mine"]["k"]),
     )
     mined, changed = mine_files(job, EncoderChoice())
     return {

@@ -23,7 +23,7 @@ from mexma_cli.mining.match import Candidates, Means, match
 from mexma_cli.mining.restricted import restricted_search
 from mexma_cli.stages.knn.row_filter import filter_rows
 from mexma_cli.stages.mine.documents import DocumentPairs
-from mexma_cli.stages.mine.mine import MineSettings, filtered
+from mexma_cli.stages.mine.mine import MineSettings, filtered, within_scores
 from mexma_cli.stages.tune.planted import (
     Chained,
     LeftOut,
@@ -211,9 +211,9 @@ def _own(
 
     def own(pairs: Candidates) -> Candidates:
         pairs = pairs.take((pairs.source < source.rows) & (pairs.target < target.rows))
-        if settings.drop_copies or settings.max_score is not None:
-            pairs = filtered(pairs, source, target, settings)[0]
-        return pairs
+        if settings.drop_copies:
+            return filtered(pairs, stores, settings)[0]
+        return within_scores(pairs, settings, {})
 
     return own(rounds[0]), own(rounds[1])
 

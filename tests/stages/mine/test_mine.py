@@ -141,7 +141,7 @@ def test_copies_are_dropped_before_the_best_are_counted(tmp_path: Path) -> None:
 def test_ids_are_lines_ranks_and_means(tmp_path: Path) -> None:
     both = stores(tmp_path, ["x", "one", "", "two"], ["TWO", "ONE", "Y", "one more"])
     found = mine(*both, MineSettings(k=3, with_ids=True))
-    assert found.details is not None and {"one", "two"} <= {pair.source for pair in found.pairs()}
+    assert {"one", "two"} <= {pair.source for pair in found.pairs()}
     for pair in found.pairs():
         assert pair.score == pytest.approx(
             pair.cosine / ((pair.source_mean + pair.target_mean) / 2), rel=1e-6
