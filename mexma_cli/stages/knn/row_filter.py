@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xxhash
 
 from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.store.spool import Buckets
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.lines import is_blank
-from mexma_cli.text.temporary import temporary_space
 
 _VECTORS_BYTES = 16 << 20
 _LINES = 1 << 16
@@ -53,23 +51,22 @@ class RowCounts:
 def filter_rows(store: EmbeddingStore) -> tuple[np.ndarray, RowCounts]:
     """The rows that take part, bool [rows], and how many do not: duplicates, empty lines, unusable vectors.
 
-    Of equal lines the last is kept, since LASER keeps the last one's vector. Takes a few bytes a row; the
-    lines' digests (24 bytes each) are sorted in pieces, in temporary files if there are many.
+    Of equal lines the last is kept, since LASER keeps the last one's vector. Takes a byte a row; the lines'
+    digests (24 bytes each) are sorted in pieces, in temporary files if there are many.
 
     Raises:
         MexmaError: the store has no sentences, they are damaged, or the temporary disk is full.
     """
-    empty = np.zeros(store.rows, dtype=bool)
-    repeated = np.zeros(store.rows, dtype=bool)
-    for rows, same in _sorted_lines(store, empty):
-        repeated[rows[:-1][same]] = True
-    unusable = ~have_direction(store)
-    return ~(empty | repeated | unusable), RowCounts(
-        rows=store.rows,
-        duplicates=int(repeated.sum()),
-        empty=int(empty.sum()),
-        unusable=int((unusable & ~empty & ~repeated).sum()),
-    )
+    reason = np.zeros(store.rows, dtype=np.uint8)  # 1 for empty lines, then 2 for duplicates, 3 for the rest
+    for rows, same in _sorted_lines(store, reason):
+        reason[rows[:-1][same]] = 2
+    counts = np.zeros(4, dtype=np.int64)
+    for part, directed in _directions(store):
+        own = reason[part]
+        own[(own == 0) & ~directed] = 3
+        counts += np.bincount(own, minlength=4)
+    keep = np.equal(reason, 0, out=reason.view(bool))
+    return keep, RowCounts(store.rows, *counts[[2, 1, 3]].tolist())
 
 
 class RowsInDocuments(NamedTuple):
@@ -112,14 +109,13 @@ def _sorted_lines(store: EmbeddingStore, empty: np.ndarray) -> Iterator[tuple[np
     """In pieces, the rows that are not empty, those of equal lines together and in file order, and bool
     [rows - 1], which of them have the line of the next. Also marks the empty lines in `empty`.
     """
-    with ExitStack() as stack:
-        for bucket in _buckets(store, empty, stack):
-            bucket = bucket[np.lexsort((bucket["low"], bucket["high"]))]  # stable
-            if len(bucket):
-                yield bucket["row"], (bucket[["high", "low"]][1:] == bucket[["high", "low"]][:-1])
+    for bucket in _buckets(store, empty):
+        bucket = bucket[np.lexsort((bucket["low"], bucket["high"]))]  # stable
+        if len(bucket):
+            yield bucket["row"], (bucket[["high", "low"]][1:] == bucket[["high", "low"]][:-1])
 
 
-def _buckets(store: EmbeddingStore, empty: np.ndarray, stack: ExitStack) -> Iterator[np.ndarray]:
+def _buckets(store: EmbeddingStore, empty: np.ndarray) -> Iterator[np.ndarray]:
     """The digests of all lines that are not empty, _DIGEST [n], equal ones in the same piece, in file order.
 
     Also marks the empty lines in `empty`.
@@ -128,18 +124,11 @@ def _buckets(store: EmbeddingStore, empty: np.ndarray, stack: ExitStack) -> Iter
     if count == 1:
         yield np.concatenate([np.empty(0, _DIGEST), *_digests(store, empty)])
         return
-    with temporary_space():
-        files: list[IO[bytes]] = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(count)]  # noqa: SIM115
-        for digests in _digests(store, empty):
-            place = digests["high"] % np.uint64(count)
-            order = np.argsort(place, kind="stable")
-            borders = np.searchsorted(place[order], np.arange(count + 1))
-            for file, start, stop in zip(files, borders[:-1], borders[1:], strict=True):
-                file.write(digests[order[start:stop]].tobytes())
-        for file in files:
-            file.seek(0)
-            yield np.frombuffer(file.read(), _DIGEST)
-            file.close()
+    buckets = Buckets(count, _DIGEST)
+    for digests in _digests(store, empty):
+        buckets.add(digests["high"] % np.uint64(count), digests)
+    for number in range(count):
+        yield buckets.read(number)
 
 
 def _digests(store: EmbeddingStore, empty: np.ndarray) -> Iterator[np.ndarray]:
@@ -159,9 +148,15 @@ def _digests(store: EmbeddingStore, empty: np.ndarray) -> Iterator[np.ndarray]:
 def have_direction(store: EmbeddingStore) -> np.ndarray:
     """bool [rows], False for vectors that are zero or not finite: they have no cosine with others."""
     found = np.zeros(store.rows, dtype=bool)
+    for part, directed in _directions(store):
+        found[part] = directed
+    return found
+
+
+def _directions(store: EmbeddingStore) -> Iterator[tuple[slice, np.ndarray]]:
+    """`have_direction` of some rows after others."""
     start = 0
     for block in store.blocks(max(1, _VECTORS_BYTES // (4 * store.dim))):
         norms = np.linalg.norm(block, axis=1)
-        found[start : start + len(block)] = np.isfinite(norms) & (norms > 0)
+        yield slice(start, start + len(block)), np.isfinite(norms) & (norms > 0)
         start += len(block)
-    return found
