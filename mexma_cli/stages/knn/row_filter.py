@@ -18,9 +18,16 @@ from mexma_cli.text.lines import is_blank
 _VECTORS_BYTES = 16 << 20
 _LINES = 1 << 16
 LINES_COMPARED = 1 << 20
-"""Lines compared with one another: 24 MB of digests and twice that to sort them."""
+"""Lines compared with one another, while they are no more than this for each of the files."""
+SORTING_BYTES = 72
+"""For each of them: the digests, and twice that to sort them."""
 _FILES = 256  # buckets at most, since a process may have 1024 files open
 _DIGEST = np.dtype([("high", "<u8"), ("low", "<u8"), ("row", "<i8")])
+
+
+def filtering_bytes(rows: int) -> int:
+    """Bytes of memory that `filter_rows` takes for so many rows."""
+    return _VECTORS_BYTES * 4 + rows + SORTING_BYTES * max(min(rows, LINES_COMPARED), rows // _FILES)
 
 
 @dataclass(frozen=True)
@@ -142,7 +149,7 @@ def _digests(store: EmbeddingStore, empty: np.ndarray) -> Iterator[np.ndarray]:
         blank = empty[row : row + len(lines)]
         blank[:] = [is_blank(line) for line in lines]
         row += len(lines)
-        yield digests[~blank]
+        yield digests[blank == 0]
 
 
 def have_direction(store: EmbeddingStore) -> np.ndarray:

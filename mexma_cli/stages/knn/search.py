@@ -17,7 +17,7 @@ import numpy as np
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours, TooLittleMemory
-from mexma_cli.stages.knn.row_filter import LINES_COMPARED
+from mexma_cli.stages.knn.row_filter import LINES_COMPARED, SORTING_BYTES
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.store.journal import FileJournal, kept_beside
 from mexma_cli.store.neighbours import content_checksum
@@ -32,7 +32,6 @@ _MATCHING_BYTES = (
     120  # for each row, while pairs are made of neighbours (mining/match.py, stages/mine/texts.py)
 )
 _READING_BYTES = 32 << 20  # for blocks of lines and vectors while rows are filtered
-_SORTING_BYTES = 72  # for each line that is compared with others at a time
 _HINT_STEP = 50_000_000  # measured memory differs from run to run: hints are rounded up to this
 
 
@@ -70,7 +69,7 @@ class SearchSettings:
         if self.memory is not None:
             load_libraries()
         needed = least_bytes(n, m, dim, k, self.index)
-        held = resident() + _READING_BYTES + _SORTING_BYTES * min(max(n, m), LINES_COMPARED)
+        held = resident() + _READING_BYTES + SORTING_BYTES * min(max(n, m), LINES_COMPARED)
         self.memory_for_search(held, n + m, k, needed)
         return enough(held, max(self.result_bytes(n + m, k), needed))
 

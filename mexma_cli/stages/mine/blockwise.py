@@ -18,6 +18,7 @@ from mexma_cli.store.spool import Spool
 _ROWS = 1 << 21  # whose neighbours are looked at together: about 400 MB with temporary arrays for a k of 4
 _MEANS = 1 << 24  # neighbourhoods of the other side that are looked up together
 _BUFFERED = 1 << 23  # pairs of all runs together that are in memory while these are merged: 200 MB
+_ENTRY_BYTES = 50  # of a neighbour that is looked at, with temporary arrays
 _PAIR = np.dtype([("scores", "<f4"), ("source", "<i8"), ("target", "<i8"), ("cosines", "<f4")])
 
 
@@ -101,6 +102,14 @@ def match_lists(
             found = replace(found, source=rows[found.source])
             runs.add(best_first(found.turned() if backward else found))
     return _taken(runs, retrieval, (lists[0].count, lists[1].count)).cut(retrieval, threshold)
+
+
+def bytes_to_mine(rows: int, k: int) -> int:
+    """Bytes of memory that mining takes for so many rows of both sides: pairs are matched in blocks, with a
+    bit a row, and then their sentences are looked up, a hundredth of the pairs at a time."""
+    looking = min(_ROWS, rows) * (_ENTRY_BYTES * k + 4 * _PAIR.itemsize) + 4 * min(_MEANS, rows)
+    merging = 3 * _PAIR.itemsize * min(_BUFFERED, rows)
+    return max(looking, merging + rows // 8, rows * 60 // 100)
 
 
 def _taken(runs: SortedRuns, retrieval: str, rows: tuple[int, int]) -> Candidates:

@@ -17,7 +17,9 @@ from mexma_cli.knn.sweep import X_ROWS, bytes_needed
 from mexma_cli.recipe import CorpusRecipe
 from mexma_cli.stages.embed.embed import note_language
 from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder
-from mexma_cli.stages.knn.search import resident
+from mexma_cli.stages.knn.row_filter import filtering_bytes
+from mexma_cli.stages.knn.search import SearchSettings, resident
+from mexma_cli.stages.mine.blockwise import bytes_to_mine
 from mexma_cli.stages.run.calibrate import Cost, Costs, calibrate, known_costs
 from mexma_cli.stages.run.plan import Selection, check_settings, inputs_of, plan
 from mexma_cli.stages.run.remote import with_copies
@@ -27,7 +29,6 @@ from mexma_cli.text.lines import estimate_lines, read_lines
 _SAMPLE = 256  # lines of a language that are embedded to see how long a line takes
 _SENTENCE_BYTES = 120  # of text, for a sentence of documents that are not split yet
 _STORED_BYTES = 2  # of a number in an embedding store
-_RESULT_BYTES = 12  # a score and an id
 _KEY_BYTES = 8
 _TRAINED, _ROUNDS = 40, 5  # rows a list that train an index, and rounds
 _PROBES, _HITS = 64, 64  # lists that are searched for a row, and answers that get an exact cosine
@@ -231,8 +232,12 @@ def _memory(recipe: CorpusRecipe, texts: dict[str, _Text], dim: int) -> int:
     rows, k = {code: text.lines for code, text in texts.items()}, recipe.mine.k
     tile = min(recipe.units.tile, max(rows.values()))
     largest = max(rows[source] + rows[target] for source, target in recipe.language_pairs())
-    searching = bytes_needed(tile, tile, dim, k, min(tile, X_ROWS))
-    return resident() + max(searching, 2 * _RESULT_BYTES * k * largest)
+    needed = [bytes_needed(tile, tile, dim, k, min(tile, X_ROWS)), filtering_bytes(max(rows.values()))]
+    if recipe.align is None:
+        auto = recipe.mine.threshold == "auto"
+        whole = auto or recipe.mine.within  # what these take is in memory at once
+        needed.append(SearchSettings.result_bytes(largest, k + auto) if whole else bytes_to_mine(largest, k))
+    return resident() + max(needed)
 
 
 def _network(recipe: CorpusRecipe, texts: dict[str, _Text], dim: int) -> int:
@@ -244,8 +249,10 @@ def _network(recipe: CorpusRecipe, texts: dict[str, _Text], dim: int) -> int:
         rows = texts[source].lines, texts[target].lines
         across = [-(-count // recipe.units.tile) for count in rows]
         handled = rows[0] * across[1] + rows[1] * across[0]
-        results = recipe.mine.k * _RESULT_BYTES * sum(rows)
-        total += handled * (vector + 2 * recipe.mine.k * _KEY_BYTES) + 2 * results
+        keys = recipe.mine.k * _KEY_BYTES
+        total += handled * (vector + 4 * keys)  # a tile's lists are written, and read whole for either side
+        total += across[0] * across[1] * sum(rows)  # which rows take part: compared with the checksum
+        total += 5 * keys * sum(rows)  # written, compared with the checksum, and read three times
         total += 2 * (texts[source].bytes + texts[target].bytes)
     return total
 
@@ -301,6 +308,6 @@ def _disk(recipe: CorpusRecipe, texts: dict[str, _Text], dim: int) -> int:
         rows = texts[source].lines, texts[target].lines
         across = [-(-count // recipe.units.tile) for count in rows]
         keys = rows[0] * across[1] + rows[1] * across[0]
-        total += recipe.mine.k * (_KEY_BYTES * keys + _RESULT_BYTES * sum(rows))
+        total += recipe.mine.k * _KEY_BYTES * (keys + sum(rows))
         total += texts[source].bytes + texts[target].bytes
     return total
