@@ -4,20 +4,23 @@
 
     python benchmarks/memory.py --text fra.txt.gz eng.txt.gz --rows 2000000 -k 4 --index auto
                                 [--folder FOLDER]
+    python benchmarks/memory.py --text ... --rows 2000000 -k 4 --index auto --folder FOLDER --run
     python benchmarks/memory.py --plan --rows 10000000 --dim 1024 --memory 16G
 
 The last only prints what --dry-run would say of two such stores. The vectors are made up as for
 benchmarks/mine.py, and stored as float16 with a line of text each. With --text each row is of two lines
 of a text: the first half of the words of one and the second half of another's, and the sum of mini's vectors
 of both. The lines of the two texts are translations of one another. --folder keeps the stores, and takes
-those that are there.
+those that are there. --run does the same by the units of `mexma run` from the search on.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,8 +33,11 @@ from mine import BLOCK, make_up
 
 from mexma_cli import SentenceEncoder
 from mexma_cli.commands.options import bytes_of
+from mexma_cli.recipe import load_corpus
 from mexma_cli.stages.knn.estimate import SearchInput, estimate
 from mexma_cli.stages.knn.search import SearchSettings
+from mexma_cli.stages.run.plan import inputs_of, plan
+from mexma_cli.stages.run.units import Record, RunFolder, content_of
 from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingWriter, Source
 from mexma_cli.text.lines import read_lines
 
@@ -106,6 +112,54 @@ def mine_text(settings: argparse.Namespace, folder: Path) -> None:
     print(f"{report['counts']['written']:,} pairs, {right:,} of them of the same row")
 
 
+def run_units(settings: argparse.Namespace, folder: Path) -> None:
+    """`mexma run` from the search on: its units of embedding are said to be done, with the stores above."""
+    recipe = {
+        "kind": "corpus",
+        "name": "memory",
+        "run": str(folder / "run"),
+        "root": str(folder),
+        "languages": {
+            code: {"input": f"{side}.txt"} for side, code in zip("xy", settings.languages, strict=True)
+        },
+        "units": {"tile": settings.tile},
+        "mine": {"k": settings.k, "index": settings.index},
+        "output": {"with_ids": True},
+    }
+    (folder / "recipe.yaml").write_text(json.dumps(recipe))
+    for side in "xy":
+        (folder / f"{side}.txt").write_text(f"{side}\n")
+    corpus = load_corpus(str(folder / "recipe.yaml"), ())
+    run, stores = RunFolder(folder / "run"), dict(zip(corpus.languages, "xy", strict=True))
+    size = corpus.units.lines
+    pieces = [
+        {"name": f"{start // size:05d}.txt.zst", "lines": min(size, settings.rows - start), "checksum": ""}
+        for start in range(0, settings.rows, size)
+    ]
+    for _ in range(2):  # what is embedded is known once the texts are cut
+        for unit in plan(corpus, inputs_of(corpus), run.record):
+            if unit.stage not in ("split", "embed"):
+                continue
+            checksum = "made up"
+            if unit.work == "merge":
+                store = folder / f"{stores[unit.name.partition('/')[0]]}.emb"
+                (run.path / unit.output).parent.mkdir(parents=True, exist_ok=True)
+                if not (run.path / unit.output).exists():
+                    shutil.copytree(store, run.path / unit.output, copy_function=os.link)
+                checksum = content_of(store)
+            facts = {"pieces": pieces} if unit.work == "cut" else {}
+            made = Record(key="made up", output=unit.output, checksum=checksum, facts=facts, seconds=0)
+            path = run.todo(unit.name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.with_name(path.name.replace(".todo.json", ".json")).write_text(made.model_dump_json())
+    began = time.time()
+    command = [sys.executable, "-m", "mexma_cli", "run", "recipe.yaml", "--from", "knn"]
+    subprocess.run(command, check=True, cwd=folder)
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    print(f"peak memory of the largest process {peak * 1024 / 1e9:.2f} GB")
+    print(f"{time.time() - began:,.0f} s by the clock, {resource_spent():,.0f} s of processor time")
+
+
 def resource_spent() -> float:
     """Processor time of the processes that were started and have ended, the embedding in it."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -125,10 +179,12 @@ def main() -> None:
     parser.add_argument("--languages", nargs=2, default=("fra_Latn", "eng_Latn"), metavar="CODE")
     parser.add_argument("--index", default="exact")
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--run", action="store_true")
+    parser.add_argument("--tile", type=int, default=500_000)
     settings = parser.parse_args()
     if settings.text:
         with tempfile.TemporaryDirectory(prefix="mexma-benchmark-") as name:
-            mine_text(settings, settings.folder or Path(name))
+            (run_units if settings.run else mine_text)(settings, settings.folder or Path(name))
         return
     if settings.plan:
         sides = (SearchInput("x.emb", settings.rows, 100 * settings.rows),) * 2
