@@ -31,7 +31,7 @@ from mexma_cli.encoder.loading.settings import (
     write_settings,
 )
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, check_strings, puts_in_lower_case
-from mexma_cli.encoder.model.attention import IMPLEMENTATION, choose_backend, run_packed
+from mexma_cli.encoder.model.attention import IMPLEMENTATION, choose_backend, packs, run_packed
 from mexma_cli.encoder.model.engine import Engine, supported
 from mexma_cli.encoder.model.families import FAMILIES, Pooling
 from mexma_cli.encoder.model.packing import by_token_budget, pack
@@ -334,6 +334,19 @@ class SentenceEncoder:
         else:
             pooled = pool(self._engine.hidden(batch, first_only=False), batch, self.pooling)
         return self.modules(pooled).cpu().numpy()
+
+    def check_packs(self, what: str) -> None:
+        """Refuse an encoder that embeds sentences of equal length at a time, for what needs packed ones.
+
+        Raises:
+            MexmaError: It is one.
+        """
+        if not packs(self.model):
+            raise MexmaError(
+                f"{self.name!r}: {what} needs a model that takes packed sentences, and this "
+                f"{self.model.config.model_type} only embeds",
+                f"{', '.join(name for name, family in FAMILIES.items() if family.packs)} do",
+            )
 
     def _check_own_code(self) -> None:
         """Check that a folder's own code attends within each packed sentence only.

@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 def attention_rows(encoder: SentenceEncoder, sentences: Sequence[str]) -> Iterator[AttentionRow]:
     """The rows of all sentences, the longest first; memory is that of one batch."""
+    encoder.check_packs("a look at its attention")
     tokens = encoder.tokenize(sentences)
     encoder.model.eval()
     for rows in by_token_budget([len(ids) for ids in tokens], TOKENS_PER_BATCH):

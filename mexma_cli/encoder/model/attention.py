@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
+from mexma_cli.encoder.model.families import FAMILIES
 from mexma_cli.encoder.model.packing import PackedBatch, token_embeddings
 from mexma_cli.encoder.model.short_attention import attend, within_short
 from mexma_cli.errors import MexmaError
@@ -82,8 +83,16 @@ def choose_backend(wanted: str, device: torch.device | str, dropout: float = 0.0
     return "xformers"
 
 
+def packs(model: PreTrainedModel) -> bool:
+    """Whether a model takes packed sentences; `run_packed` runs one that does not by lengths."""
+    family = FAMILIES.get(model.config.model_type)
+    return family is None or family.packs
+
+
 def use_packed_attention(model: PreTrainedModel) -> None:
-    """Make a Hugging Face encoder attend within each packed sentence only."""
+    """Make a Hugging Face encoder attend within each packed sentence only, if it `packs`."""
+    if not packs(model):
+        return
     from transformers import AttentionInterface, AttentionMaskInterface
 
     AttentionInterface.register(IMPLEMENTATION, packed_attention)
@@ -104,6 +113,8 @@ def run_packed(
 ) -> torch.Tensor:
     """Last hidden states of a packed batch.
 
+    A model that does not pack gets a call for each run of neighbours of equal length: sort by length first.
+
     Args:
         model: An encoder that went through `use_packed_attention`.
         inputs_embeds: [T, dim] in place of the batch's input ids.
@@ -114,13 +125,18 @@ def run_packed(
     if inputs_embeds is None and batch.extra_embeddings is not None:
         vocabulary = model.get_input_embeddings().weight
         inputs_embeds = token_embeddings(vocabulary, batch.input_ids, batch.extra_embeddings)
-    inputs: dict[str, Any] = (
-        {"input_ids": batch.input_ids[None]}
-        if inputs_embeds is None
-        else {"inputs_embeds": inputs_embeds[None]}
-    )
-    output = model(**inputs, position_ids=batch.position_ids[None], **attention_arguments(batch, backend))
-    return output.last_hidden_state[0]
+    inputs = {"input_ids": batch.input_ids} if inputs_embeds is None else {"inputs_embeds": inputs_embeds}
+    inputs["position_ids"] = batch.position_ids
+    if packs(model):
+        rows = {name: tensor[None] for name, tensor in inputs.items()}
+        return model(**rows, **attention_arguments(batch, backend)).last_hidden_state[0]
+    runs = [(length, len(list(run))) for length, run in groupby(batch.lengths)]
+    parts = {name: tensor.split([n * length for length, n in runs]) for name, tensor in inputs.items()}
+    states = []
+    for i, (length, n) in enumerate(runs):
+        rows = {name: part[i].unflatten(0, (n, length)) for name, part in parts.items()}
+        states.append(model(**rows).last_hidden_state.flatten(0, 1))
+    return torch.cat(states)
 
 
 def attention_arguments(batch: PackedBatch, backend: Backend) -> dict[str, Any]:

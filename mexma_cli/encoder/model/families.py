@@ -9,11 +9,14 @@ class Family(NamedTuple):
     """What one family has of its own."""
 
     model: str
-    """Its class in transformers, whose code attends through AttentionInterface."""
+    """Its class in transformers."""
     behind_padding: bool
     """Whether positions begin behind the padding id, as in RoBERTa, and not at 0."""
     is_bert: bool = True
     """Whether it computes what BERT does, by weights of the same names; if not, transformers' model runs."""
+    packs: bool = True
+    """Whether it takes packed sentences: attention through AttentionInterface, positions as arguments. If
+    not, sentences of equal length run together, without padding too."""
 
 
 FAMILIES = {
@@ -23,6 +26,7 @@ FAMILIES = {
     "bert": Family("BertModel", behind_padding=False),
     "distilbert": Family("DistilBertModel", behind_padding=False, is_bert=False),
     "modernbert": Family("ModernBertModel", behind_padding=False, is_bert=False),
+    "mpnet": Family("MPNetModel", behind_padding=True, is_bert=False, packs=False),
 }
 """By the model type in config.json. An encoder of another family is refused."""
 

@@ -230,6 +230,7 @@ def _start(recipe: Recipe) -> SentenceEncoder:
         encoder = SentenceEncoder.load(
             settings.start, "cpu", pooling=settings.pooling, max_tokens=recipe.data.max_tokens
         )
+        encoder.check_packs("training")
         if settings.pooling is not None:  # and nothing besides
             encoder.modules, encoder.prefix, encoder.prompts = torch.nn.Sequential(), "", {}
         return encoder

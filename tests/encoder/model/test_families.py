@@ -8,12 +8,20 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 import torch
-from transformers import DistilBertConfig, DistilBertModel, ModernBertConfig, ModernBertModel
+from transformers import (
+    DistilBertConfig,
+    DistilBertModel,
+    ModernBertConfig,
+    ModernBertModel,
+    MPNetConfig,
+    MPNetModel,
+)
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.families import POOLING_KEYS, Pooling
 from mexma_cli.errors import MexmaError
-from tests.encoder.conftest import SHAPE, WIDTH, bert, modules_json, word_pieces, write
+from mexma_cli.evaluation.attention import attention_rows
+from tests.encoder.conftest import SHAPE, WIDTH, bert, modules_json, pieces, word_pieces, write
 
 
 def distilbert(folder: Path, texts: list[str]) -> None:
@@ -39,7 +47,18 @@ def modernbert(folder: Path, texts: list[str]) -> None:
     ModernBertModel(config).save_pretrained(folder)
 
 
-MADE = {"distilbert": distilbert, "modernbert": modernbert, "bert": bert}
+def mpnet(folder: Path, texts: list[str]) -> None:
+    """Whose attention has biases for distances of tokens, here strong ones."""
+    torch.manual_seed(5)
+    ids = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
+    config = MPNetConfig(vocab_size=pieces(folder, texts), max_position_embeddings=514, **SHAPE, **ids)
+    model = MPNetModel(config)
+    with torch.no_grad():
+        model.encoder.relative_attention_bias.weight.normal_(std=2)
+    model.save_pretrained(folder)
+
+
+MADE = {"distilbert": distilbert, "modernbert": modernbert, "mpnet": mpnet, "bert": bert}
 
 
 @pytest.mark.parametrize("pooling", list(POOLING_KEYS))
@@ -74,13 +93,20 @@ def test_there_is_no_pooler(family: str, texts: list[str], tmp_path: Path) -> No
         SentenceEncoder.load(str(tmp_path), "cpu", pooling="pooler")
 
 
+def test_what_takes_no_packed_sentences_only_embeds(texts: list[str], tmp_path: Path) -> None:
+    mpnet(tmp_path, texts)
+    encoder = SentenceEncoder.load(str(tmp_path), "cpu")
+    with pytest.raises(MexmaError, match="needs a model that takes packed sentences, and this mpnet only em"):
+        next(attention_rows(encoder, ["Oui"]))
+
+
 def test_every_pooling_but_the_pooler_is_sentence_transformers() -> None:
     assert set(get_args(Pooling)) == {*POOLING_KEYS, "pooler"}
 
 
 def test_what_attends_by_code_of_its_own_is_refused_by_name(texts: list[str], tmp_path: Path) -> None:
     bert(tmp_path, texts)
-    for kind in ("mpnet", "deberta-v2"):  # positions of pairs of tokens are in the attention's scores
+    for kind in ("t5", "deberta-v2"):  # positions of pairs of tokens are in the attention's scores
         content = {"model_type": kind, "hidden_size": WIDTH}
         write(tmp_path / "config.json", content)
         with pytest.raises(MexmaError, match=f"the model type '{kind}' is not supported"):
