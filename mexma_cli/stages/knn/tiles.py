@@ -9,24 +9,42 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mexma_cli.files import no_space_as_message, whole_file
+from mexma_cli.files import (
+    MANIFEST,
+    checksum_file,
+    commit,
+    no_space_as_message,
+    read_json,
+    whole_file,
+    workplace,
+    write_json_atomic,
+)
 from mexma_cli.knn.tiled import Span, merged, neighbours_in, search_tile
 from mexma_cli.stages.knn.row_filter import filter_rows
-from mexma_cli.store.arrays import ArrayWriter, check_size, file_size, rows_of
+from mexma_cli.store.arrays import ArrayWriter, check_content, check_size, file_size, rows_of
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 
 _AGAIN = "remove it, and run again: it is made anew"
+_ROWS = 1 << 20  # of a file that says which rows take part
 _KEYS = 1 << 22  # that are read and merged at a time: about 100 MB with temporary arrays
 
 
 def write_rows(store: EmbeddingStore, output: Path) -> dict[str, int]:
-    """Keep which rows of a store take part, as `filter_rows` has them: bool [rows] in a .npy file.
+    """Keep which rows of a store take part, as `filter_rows` has them: a folder of .npy files, bool, of a
+    million rows each, so that a tile reads those of its rows alone, and their checksums.
 
     Returns:
         Counts of the rows that do not, by reason.
     """
     keep, counts = filter_rows(store)
-    save(output, [keep], "bool")
+    with workplace(output) as part:
+        part.mkdir()
+        spans = spans_of(store.rows, _ROWS)
+        for place, span in enumerate(spans):
+            save(part / f"{place:05d}.npy", [keep[slice(*span)]], "bool")
+        checksums = [checksum_file(part / f"{place:05d}.npy") for place in range(len(spans))]
+        write_json_atomic(part / MANIFEST, {"kind": "rows", "checksums": checksums})
+        commit(output)
     left_out = asdict(counts)
     del left_out["rows"]
     return left_out
@@ -38,7 +56,15 @@ def read_rows(path: Path, store: EmbeddingStore, span: Span) -> np.ndarray:
     Raises:
         MexmaError: It is damaged.
     """
-    return _load(path, store.rows, "bool", None, span)
+    checksums, found = read_json(path / MANIFEST)["checksums"], np.empty(span.rows, dtype=bool)
+    for place, part in enumerate(spans_of(store.rows, _ROWS)):
+        first, last = max(span.start, part.start), min(span.stop, part.stop)
+        if first < last:
+            file = path / f"{place:05d}.npy"
+            check_content(file, checksums[place], _AGAIN)
+            own = Span(first - part.start, last - part.start)
+            found[first - span.start : last - span.start] = _load(file, part.rows, "bool", None, own)
+    return found
 
 
 def write_tile(

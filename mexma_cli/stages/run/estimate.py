@@ -251,7 +251,7 @@ def _network(recipe: CorpusRecipe, texts: dict[str, _Text], dim: int) -> int:
         handled = rows[0] * across[1] + rows[1] * across[0]
         keys = recipe.mine.k * _KEY_BYTES
         total += handled * (vector + 4 * keys)  # a tile's lists are written, and read whole for either side
-        total += across[0] * across[1] * sum(rows)  # which rows take part: compared with the checksum
+        total += 2 * handled  # which rows take part, a byte each
         total += 5 * keys * sum(rows)  # written, compared with the checksum, and read three times
         total += 2 * (texts[source].bytes + texts[target].bytes)
     return total

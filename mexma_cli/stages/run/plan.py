@@ -257,7 +257,7 @@ def _embedding(recipe: CorpusRecipe, code: str, pieces: list[dict[str, Any]]) ->
         stage="knn",
         work="rows",
         inputs={"store": merged.name},
-        output=f"{code}/rows.npy",
+        output=f"{code}/rows",
     )
     return [*embedded, merged, *([rows] if recipe.align is None else [])]
 

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
-from mexma_cli.knn.tiled import search_tile
+from mexma_cli.knn.tiled import Span, search_tile
 from mexma_cli.stages.knn import tiles
 from mexma_cli.stages.knn.tiles import Lists, MergedLists, merge_lists, spans_of
 from tests.knn.test_tiled import Rows
+from tests.stores import make_store
 
 
 @settings(max_examples=25)
@@ -61,6 +62,27 @@ def test_merged_files_of_tiles_are_the_search_in_one(
             for some in (rows, np.arange(side.count)):
                 cosines, near = side.at(some)
                 assert np.array_equal(near, ids[some]) and cosines.tobytes() == scores[some].tobytes()
+
+
+@pytest.mark.parametrize("size", [2, 7, 100])
+def test_rows_that_take_part_are_read_by_span(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(tiles, "_ROWS", size)
+    lines = ["a", "b", "", "a", "c", "d", "b", "e", "f"]
+    store = make_store(tmp_path / "s.emb", lines, np.ones((9, 2), np.float32))
+    left_out = tiles.write_rows(store, tmp_path / "rows")
+    assert left_out == {"duplicates": 2, "empty": 1, "unusable": 0}
+    wanted = np.array([0, 0, 0, 1, 1, 1, 1, 1, 1], dtype=bool)
+    for start in range(9):
+        for stop in range(start, 10):
+            found = tiles.read_rows(tmp_path / "rows", store, Span(start, stop))
+            assert np.array_equal(found, wanted[start:stop])
+    file = tmp_path / "rows/00000.npy"
+    held = file.read_bytes()
+    file.write_bytes(held[:-1] + bytes([1 - held[-1]]))
+    with pytest.raises(MexmaError, match=r"00000\.npy is damaged: its checksum"):
+        tiles.read_rows(tmp_path / "rows", store, Span(0, 1))
 
 
 def test_a_tile_of_another_size_is_refused(tmp_path: Path) -> None:
