@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from random import Random
 from typing import Generic, TypeVar
@@ -114,6 +114,20 @@ def augment(lines: Sequence[str], seed: int = 0) -> list[HardNegative]:
                 known.add(variant)
                 found.append(HardNegative(variant, line, kind))
     return found
+
+
+def negatives_of(lines: Sequence[str], most: int, seed: int = 0) -> dict[str, list[str]]:
+    """At most so many hard negatives of each sentence that has some, of all kinds as evenly as can be."""
+    by_kind: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for found in augment(lines, seed):
+        by_kind[found.source][found.kind].append(found.sentence)
+    chosen = {}
+    for line, kinds in by_kind.items():
+        groups = list(kinds.values())
+        Random(f"{seed} {line}").shuffle(groups)
+        in_turns = chain.from_iterable(zip_longest(*groups))
+        chosen[line] = list(islice((sentence for sentence in in_turns if sentence is not None), most))
+    return chosen
 
 
 def _numbers(line: str, random: Random) -> Iterator[str]:

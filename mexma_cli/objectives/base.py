@@ -42,9 +42,11 @@ class Objective(nn.Module, ABC):
 
     Attributes:
         weights: Weight of each term that `forward` returns.
+        takes_negatives: Batches are to have the pairs' hard negatives.
     """
 
     weights: Mapping[str, float]
+    takes_negatives: bool = False
 
     def __init__(self, encoder: SentenceEncoder, ngrams: bool = False) -> None:
         super().__init__()

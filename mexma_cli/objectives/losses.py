@@ -93,6 +93,39 @@ def info_nce(
         return (forward + functional.cross_entropy(logits.T, labels)) / 2
 
 
+def hard_negatives(
+    source: torch.Tensor,
+    target: torch.Tensor,
+    negatives: torch.Tensor,
+    pairs: torch.Tensor,
+    temperature: float,
+) -> torch.Tensor:
+    """The translation against its own hard negatives: the second half of a split softmax.
+
+    Omnilingual SONAR (arXiv 2603.16606), equation 5: (1 - g) times InfoNCE over the batch, plus g times
+
+        mean over i of -log(exp s(x_i, y_i) / (exp s(x_i, y_i) + sum of exp s(x_i, h) over i's own h)),
+
+    s being the cosine over the temperature. In a softmax of their own they need not compete with the whole
+    batch, and no margin is taken. A pair without hard negatives adds 0 to the mean.
+
+    Args:
+        source, target: [B, dim]; row i of both are translations.
+        negatives: [H, dim].
+        pairs: int64 [H], which row each is a hard negative of.
+        temperature: Cosines are divided by it.
+    """
+    with torch.autocast(source.device.type, enabled=False):
+        source, target, negatives = (
+            functional.normalize(side.float(), dim=-1) for side in (source, target, negatives)
+        )
+        # -log(e^a / (e^a + sum of e^b)) = log(1 + sum of e^(b - a))
+        above = ((negatives - target[pairs]) * source[pairs]).sum(dim=-1) / temperature
+        top = source.new_zeros(len(source)).scatter_reduce(0, pairs, above.detach(), "amax")
+        sums = (-top).exp().index_add(0, pairs, (above - top[pairs]).exp())
+        return (top + sums.log()).mean()
+
+
 def cosine_distance(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Mean of 1 - cosine over the rows: both terms of CLFT, and torch's CosineEmbeddingLoss with label 1.
 

@@ -49,17 +49,17 @@ def masked_views(
         symmetric: If not, one side of each pair, drawn at random, is masked, and only the other is clean.
     """
     sides = Sides.of(pairs, vocabulary)
-    shown = hidden = sides.by_length
+    shown, hidden = sides.by_length, sides.translations
     if not symmetric:
-        is_hidden = _one_side(sides.of_run[: len(pairs.ids)], pairs.seed)[sides.by_length]
-        shown, hidden = shown[~is_hidden], hidden[is_hidden]
+        is_hidden = _one_side(sides.of_run[: len(pairs.ids)], pairs.seed)[hidden]
+        shown, hidden = hidden[~is_hidden], hidden[is_hidden]
     ids = [sides.ids[side] for side in hidden]
     lengths = [len(sentence) for sentence in ids]
     sequences = MaskedSequences(
         ids,
         sides.of_run[hidden],
         np.concatenate([np.arange(length) for length in lengths]),
-        np.repeat(hidden < len(sides.ids) // 2, lengths),
+        np.repeat(hidden < len(pairs.ids), lengths),
     )
     return with_masked(sides.views(shown, hidden), sequences, masking, vocabulary, pairs.seed)
 

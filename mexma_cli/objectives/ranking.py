@@ -13,7 +13,7 @@ from torch import nn
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.objectives import losses
 from mexma_cli.objectives.base import Objective
-from mexma_cli.objectives.shared_settings import RankingSettings
+from mexma_cli.objectives.shared_settings import InfoNceSettings, RankingSettings
 from mexma_cli.objectives.views import PairViews
 
 
@@ -26,23 +26,51 @@ class TranslationRanking(Objective):
         self.model = encoder.model
         width = self.model.config.hidden_size
         self.projection = TanhProjection(width) if settings.projection == "tanh" else None
-        self.weights = {"contrastive": 1.0}
+        self.weights = contrastive_weights(settings)
+        self.takes_negatives = settings.hard_negatives > 0
 
-    def ranked(self, views: PairViews, hidden: torch.Tensor) -> torch.Tensor:
-        """InfoNCE of the clean sentences' states, [T, dim] (whatever comes after them is not read)."""
-        settings = self.settings
+    def ranked(self, views: PairViews, hidden: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The terms of the clean sentences' states, [T, dim] (whatever comes after them is not read)."""
         sentences = hidden[views.batch.cu_seqlens[: len(views.identities)].long()]
         if self.projection is not None:
             sentences = self.projection(sentences)
-        source, target, repeated = views.negatives(sentences, settings.gather)
-        return losses.info_nce(
-            source, target, settings.temperature, repeated, settings.margin, settings.direction == "both"
-        )
+        return contrastive_terms(views, sentences, self.settings, self.settings.direction == "both")
 
     @property
     def words(self) -> torch.Tensor:
         """The encoder's word embeddings, [V, dim]."""
         return self.model.get_input_embeddings().weight
+
+
+def contrastive_weights(settings: InfoNceSettings, weight: float = 1.0) -> dict[str, float]:
+    """The weights of `contrastive_terms`, `weight` in all."""
+    share = settings.hard_negatives
+    return {"contrastive": weight * (1 - share)} | ({"hard_negatives": weight * share} if share else {})
+
+
+def contrastive_terms(
+    views: PairViews, sentences: torch.Tensor, settings: InfoNceSettings, symmetric: bool = True
+) -> dict[str, torch.Tensor]:
+    """InfoNCE over the batch; and over each pair's own hard negatives, where the settings give that a share.
+
+    Args:
+        sentences: [C, dim], vectors of the clean sentences.
+        symmetric: As for `losses.info_nce`.
+    """
+    source, target, repeated = views.negatives(sentences, settings.gather)
+    temperature = settings.temperature
+    terms = {
+        "contrastive": losses.info_nce(source, target, temperature, repeated, settings.margin, symmetric)
+    }
+    if settings.hard_negatives:  # no sentence of another process: a mean over the own pairs
+        terms["hard_negatives"] = losses.hard_negatives(
+            sentences[views.source_rows],
+            sentences[views.target_rows],
+            sentences[views.negative_rows],
+            views.negative_pairs,
+            temperature,
+        )
+    return terms
 
 
 class TanhProjection(nn.Module):

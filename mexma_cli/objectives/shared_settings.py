@@ -9,19 +9,27 @@ from pydantic import Field
 from mexma_cli.recipe.registry import DecomposerSettings, ObjectiveSettings
 
 
-class RankingSettings(ObjectiveSettings):
-    """Translation ranking: each sentence against all sentences of the other side of the batch (InfoNCE)."""
+class InfoNceSettings(ObjectiveSettings):
+    """A contrastive term: each sentence against all sentences of the other side of the batch (InfoNCE)."""
 
     temperature: float = Field(0.05, gt=0)
-    """What cosines are divided by."""
+    """What cosines are divided by in the contrastive term."""
     margin: float = Field(0.0, ge=0)
-    """Taken from the cosine of a translation (additive margin softmax; LaBSE has 0.3)."""
+    """Taken from the cosine of a translation there (additive margin softmax; LaBSE has 0.3)."""
+    gather: bool = True
+    """Its negatives are the sentences of all GPUs, not only of its own."""
+    hard_negatives: float = Field(0.0, ge=0, lt=1)
+    """Share of the contrastive term in which a source looks for its translation among that one's own hard
+    negatives (`data.negatives`), in a softmax apart (Omnilingual SONAR, equation 5)."""
+
+
+class RankingSettings(InfoNceSettings):
+    """Translation ranking: each sentence against all sentences of the other side of the batch (InfoNCE)."""
+
     direction: Literal["forward", "both"] = "both"
     """Each side looks for its translation among the other; `forward`: the source alone (as in DAP)."""
     projection: Literal["none", "tanh"] = "none"
     """What is compared: the sentence vectors, or tanh(W h + b) of them, which is not exported."""
-    gather: bool = True
-    """Negatives are the sentences of all GPUs, not only of its own."""
 
 
 def check_shares(mask_share: float, random_share: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from itertools import chain
 from typing import Any, Self
 
 import numpy as np
@@ -72,27 +73,31 @@ class TokenPairs:
         start: Position of the first pair in the run. What is random about a pair comes from its position and
             the seed alone, so that it is the same however many processes share the run.
         languages: int64 [B], which of the run's source languages each pair has; None: all the same.
+        negatives: Token ids of each pair's hard negatives, which look like its target; () if no pair has any.
     """
 
     ids: Sequence[tuple[np.ndarray, np.ndarray]]
     seed: int = 0
     start: int = 0
     languages: np.ndarray | None = None
+    negatives: Sequence[Sequence[np.ndarray]] = ()
 
 
 @dataclass(frozen=True)
 class PairViews:
     """B pairs as one packed batch: C clean sentences by length, then (if there are any) masked sequences.
 
-    C is 2B, both sides of each pair; or B, one side of each. An objective that needs more than this derives
-    a class of its own.
+    C is 2B + H, both sides of each pair and the hard negatives; or B, one side of each. An objective that
+    needs more than this derives a class of its own.
 
     Attributes:
         batch: The C clean sentences, then the masked sequences.
         source_rows, target_rows: int64 [B], where pair i's two sentences stand among the clean ones;
             [0] if they are not both there.
         partners: int64, where among the clean ones the translation of each masked sentence stands; without
-            masked ones, of each clean sentence.
+            masked ones, of each clean sentence that is no hard negative.
+        negative_rows: int64 [H], where the hard negatives stand among the clean ones, pair after pair.
+        negative_pairs: int64 [H], which pair each of them belongs to.
         identities: int64 [C] of the clean sentences, equal for equal ones, in all processes of a run.
         masked_tokens: int64 [M], places of the chosen tokens within the masked sequences, sources' first.
         labels: int64 [M], the tokens that stood there.
@@ -103,6 +108,8 @@ class PairViews:
     source_rows: torch.Tensor
     target_rows: torch.Tensor
     partners: torch.Tensor
+    negative_rows: torch.Tensor
+    negative_pairs: torch.Tensor
     identities: torch.Tensor
     masked_tokens: torch.Tensor
     labels: torch.Tensor
@@ -162,18 +169,21 @@ class PairViews:
 
 @dataclass(frozen=True)
 class Sides:
-    """Both sides of B pairs as 2B sentences with their first and last tokens, sources before targets.
+    """Both sides of B pairs as 2B sentences with their first and last tokens, sources before targets; and
+    behind them their H hard negatives.
 
     Attributes:
         ids: int64, a sentence each.
-        identities: int64 [2B], equal for equal sentences.
+        identities: int64 [2B + H], equal for equal sentences.
+        negative_pairs: int64 [H], which pair each hard negative belongs to.
         extra_embeddings: What the ids above the vocabulary's stand for, as in `PackedBatch`.
         of_run: int64 [2B], the number of each sentence in the run: twice its pair's position, plus its side.
-        by_length: int64 [2B], the sentences' order.
+        by_length: int64 [2B + H], the sentences' order.
     """
 
     ids: list[np.ndarray]
     identities: np.ndarray
+    negative_pairs: np.ndarray
     extra_embeddings: torch.Tensor | None
     of_run: np.ndarray
     by_length: np.ndarray
@@ -183,11 +193,12 @@ class Sides:
     def of(cls, pairs: TokenPairs, vocabulary: Vocabulary) -> Sides:
         """The sentences of these pairs."""
         count = len(pairs.ids)
+        sides = ([pair[side] for pair in pairs.ids] for side in (0, 1))
         ids = [
             np.concatenate([[vocabulary.bos], sentence, [vocabulary.eos]]).astype(np.int64)
-            for side in (0, 1)
-            for sentence in (pair[side] for pair in pairs.ids)
+            for sentence in chain(*sides, *pairs.negatives)
         ]
+        negative_pairs = np.repeat(np.arange(len(pairs.negatives)), [len(own) for own in pairs.negatives])
         # Of the pieces, since the id of a word's n-grams is the batch's own. Not Python's hash: it differs
         # from process to process.
         identities = np.array([xxhash.xxh3_64_intdigest(sentence.tobytes()) - 2**63 for sentence in ids])
@@ -196,27 +207,42 @@ class Sides:
             ids, extra_embeddings = vocabulary.merge_split_words(ids)
         by_length = np.argsort([len(sentence) for sentence in ids], kind="stable")
         of_run = 2 * (pairs.start + np.arange(2 * count) % count) + np.arange(2 * count) // count
-        return cls(ids, identities, extra_embeddings, of_run, by_length, vocabulary.first_position)
+        return cls(
+            ids,
+            identities,
+            negative_pairs.astype(np.int64),
+            extra_embeddings,
+            of_run,
+            by_length,
+            vocabulary.first_position,
+        )
+
+    @property
+    def translations(self) -> np.ndarray:
+        """int64 [2B], the sentences by length without the hard negatives."""
+        return self.by_length[self.by_length < len(self.of_run)]
 
     def views(self, shown: np.ndarray | None = None, hidden: np.ndarray | None = None) -> PairViews:
         """The clean sentences, packed.
 
         Args:
             shown: int64 [C], which sentences; None: all, by length.
-            hidden: int64, which sentences are masked (for `PairViews.partners`); None: all, by length.
+            hidden: int64, which sentences are masked (for `PairViews.partners`); None: all translations.
         """
         shown = self.by_length if shown is None else shown
-        hidden = self.by_length if hidden is None else hidden
-        count = len(self.ids) // 2
-        row = np.full(2 * count, -1)
+        hidden = self.translations if hidden is None else hidden
+        count = len(self.of_run) // 2
+        row = np.full(len(self.ids), -1)
         row[shown] = np.arange(len(shown))
-        pair_rows = row if len(shown) == 2 * count else row[:0]
+        pair_rows = row if len(shown) == len(row) else row[:0]
         nothing = torch.empty(0, dtype=torch.int64)
         return PairViews(
             pack([self.ids[side] for side in shown], self.first_position, self.extra_embeddings),
             source_rows=torch.from_numpy(pair_rows[:count]),
-            target_rows=torch.from_numpy(pair_rows[count:]),
+            target_rows=torch.from_numpy(pair_rows[count : 2 * count]),
             partners=torch.from_numpy(row[(hidden + count) % (2 * count)]),
+            negative_rows=torch.from_numpy(pair_rows[2 * count :]),
+            negative_pairs=torch.from_numpy(self.negative_pairs[: len(pair_rows[2 * count :])]),
             identities=torch.from_numpy(self.identities[shown]),
             masked_tokens=nothing,
             labels=nothing,

@@ -37,8 +37,9 @@ class Corpus(Section):
     target: str = "eng_Latn"
     """Language of the other side, the same in the whole corpus."""
     path: str | None = None
-    """tsv: source TAB target, further columns ignored. opus, mtdata: a folder, or a glob of files and
-    folders; what is in them is found by its names, in either order of the languages (formats/moses.py)."""
+    """tsv: source TAB target, further columns ignored (but see `negatives`). opus, mtdata: a folder, or a
+    glob of files and folders; what is in them is found by its names, in either order of the languages
+    (formats/moses.py)."""
     source_path: str | None = None
     """aligned: two files, line n with line n; an empty line is a missing sentence."""
     target_path: str | None = None
@@ -53,6 +54,9 @@ class Corpus(Section):
     """At most so many pairs a language (0: all)."""
     repeat: float = Field(1.0, gt=0)
     """How often a pair is seen against the other corpora."""
+    negatives: Literal["made", "columns"] = "made"
+    """Where the targets' hard negatives come from, if `data.negatives` asks for them: made of English targets
+    by the rules of `mexma augment`; or the further columns of a tsv, one in each, mined or a model's."""
 
     @model_validator(mode="after")
     def _paths_fit_the_format(self) -> Corpus:
@@ -62,6 +66,8 @@ class Corpus(Section):
             raise ValueError(f"corpus {self.name!r}: format {self.format} needs `path`")
         if self.keep and self.format in ("opus", "mtdata"):
             raise ValueError(f"corpus {self.name!r}: `keep` goes with tsv and aligned only")
+        if self.negatives == "columns" and self.format != "tsv":
+            raise ValueError(f"corpus {self.name!r}: `negatives: columns` are of format tsv only")
         return self
 
 
@@ -90,6 +96,9 @@ class Data(Section):
     """Longer side over shorter side in characters, each plus 10 (0: no limit)."""
     rules: dict[str, bool | float] = Field(default_factory=dict)
     """More rules of `mexma filter`, by name: a limit, or `true` for the usual one."""
+    negatives: int = Field(0, ge=0)
+    """At most so many hard negatives of each target: sentences that look like it and say something else. An
+    objective takes them by its `hard_negatives`; a corpus's `negatives` says where they come from."""
     drop_duplicates: bool = True
     """Of equal pairs in a corpus and language, one is kept."""
     exclude: tuple[str, ...] = ()
@@ -316,4 +325,13 @@ class Recipe(Section):
                 raise ValueError(f"two phases have the name {name!r}")
             if name == "encoder":
                 raise ValueError("a phase cannot be named 'encoder': the finished encoder's folder is")
+        return self
+
+    @model_validator(mode="after")
+    def _hard_negatives_are_there_and_used(self) -> Recipe:
+        wanting = [phase.name for phase in self.phases if getattr(phase.objective, "hard_negatives", 0)]
+        if wanting and not self.data.negatives:
+            raise ValueError(f"phase {wanting[0]}: `hard_negatives` needs `data.negatives`, which is 0")
+        if self.data.negatives and not wanting:
+            raise ValueError("`data.negatives` is for `hard_negatives`, which no phase's objective has")
         return self

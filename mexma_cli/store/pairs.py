@@ -2,7 +2,8 @@
 
 One folder holds ``source.ids.npy`` and ``target.ids.npy`` (all ids one after the other, without <s> and
 </s>), ``source.offsets.npy`` and ``target.offsets.npy`` (int64 [pairs + 1]) and, written last,
-``manifest.json``.
+``manifest.json``. What some trainings need beside the pairs lies there in the same way: ``negatives``, up to
+N sentences a pair.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, get_args
 
 import numpy as np
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
@@ -45,10 +46,28 @@ from mexma_cli.store.layout import Frozen
 FORMAT_VERSION = 1
 Side = Literal["source", "target"]
 SIDES: tuple[Side, ...] = ("source", "target")
-_FILES = {f"{side}.{what}.npy" for side in SIDES for what in ("ids", "offsets")}
+Beside = Literal["negatives"]
+"""What may be beside a pair: hard negatives, which look like the target and are no translation."""
+_FILES = {f"{part}.{what}.npy" for part in (*SIDES, *get_args(Beside)) for what in ("ids", "offsets")}
 _OFFSET = "int64"
 _BLOCK = 1 << 20
 _AGAIN = "run `mexma prepare` again"
+
+
+class Part(Frozen):
+    """Sentences that belong to the pairs."""
+
+    each: PositiveInt = 1
+    """Sentences of a pair; a pair that has fewer has empty ones behind them."""
+    tokens: NonNegativeInt = 0
+    """Ids in all."""
+    vocabulary: PositiveInt
+    """Ids are below it."""
+
+    @property
+    def dtype(self) -> Literal["uint16", "uint32"]:
+        """Of the ids."""
+        return "uint16" if self.vocabulary <= 1 << 16 else "uint32"
 
 
 class TokenisedPairsManifest(Frozen):
@@ -65,6 +84,8 @@ class TokenisedPairsManifest(Frozen):
     """Ids on each side."""
     dtype: Literal["uint16", "uint32"]
     vocabulary: PositiveInt
+    beside: dict[Beside, Part] = Field(default_factory=dict)
+    """What is there beside the sides."""
     tokenizer_fingerprint: str
     max_tokens: PositiveInt
     """Longest sentence with <s> and </s>."""
@@ -75,6 +96,8 @@ class TokenisedPairsManifest(Frozen):
     """Reason -> pairs."""
     truncated: NonNegativeInt
     """Sentences cut to `max_tokens`."""
+    negatives: dict[str, NonNegativeInt] = Field(default_factory=dict)
+    """Hard negatives: `kept`, and `alike`, left out because their tokens are their target's."""
     settings: dict[str, Any]
     """All that decides the content: files with their checksums, filters, cap, tokeniser."""
     checksums: dict[str, str]
@@ -88,7 +111,13 @@ class TokenisedPairs:
     def __init__(self, path: Path, manifest: TokenisedPairsManifest) -> None:
         self.path = path
         self.manifest = manifest
-        if set(manifest.tokens) != {*SIDES} or set(manifest.checksums) != _FILES:
+        self._parts: dict[str, Part] = {
+            side: Part(tokens=tokens, vocabulary=manifest.vocabulary)
+            for side, tokens in manifest.tokens.items()
+        }
+        self._parts.update((str(name), part) for name, part in manifest.beside.items())
+        files = {f"{name}.npy" for name, _, _ in self._contents()}
+        if set(manifest.tokens) != {*SIDES} or set(manifest.checksums) != files:
             raise MexmaError(f"{path / MANIFEST} is damaged: it names other files than a store has", _AGAIN)
         self._files: dict[str, int] = {}
 
@@ -126,6 +155,16 @@ class TokenisedPairs:
             self._open()
         return self._sentence("source", index), self._sentence("target", index)
 
+    def beside(self, part: Beside, index: int) -> list[np.ndarray]:
+        """The sentences of a kind that pair `index` has beside its own, as `pair` gives those."""
+        if part not in self._parts:
+            return []
+        if not self._files:
+            self._open()
+        each = self._parts[part].each
+        found = (self._sentence(part, place) for place in range(each * index, each * (index + 1)))
+        return [ids for ids in found if len(ids)]
+
     def verify(self) -> None:
         """Read all files and compare their checksums, sentences' lengths and ids with the manifest.
 
@@ -136,18 +175,18 @@ class TokenisedPairs:
         again = f"delete {self.path} and {_AGAIN}"
         for name, checksum in self.manifest.checksums.items():
             check_content(self.path / name, checksum, again)
-        for side in SIDES:
-            names = self.path / f"{side}.offsets.npy", self.path / f"{side}.ids.npy"
+        for name, part in self._parts.items():
+            names = self.path / f"{name}.offsets.npy", self.path / f"{name}.ids.npy"
             last = 0
-            for ends in self._values(f"{side}.offsets", len(self) + 1, _OFFSET):
+            for ends in self._values(f"{name}.offsets", part.each * len(self) + 1, _OFFSET):
                 lengths = np.diff(ends, prepend=last)
                 if lengths.min() < 0 or lengths.max() > self.manifest.max_tokens:
                     raise MexmaError(f"{names[0]} is damaged: an offset is out of range", again)
                 last = int(ends[-1])
-            if last != self.manifest.tokens[side]:
+            if last != part.tokens:
                 raise MexmaError(f"{names[0]} is damaged: it ends at another id than the last", again)
-            for ids in self._values(f"{side}.ids", last, self.manifest.dtype):
-                if ids.max() >= self.manifest.vocabulary:
+            for ids in self._values(f"{name}.ids", last, part.dtype):
+                if ids.max() >= part.vocabulary:
                     raise MexmaError(f"{names[1]} is damaged: an id is out of range", again)
 
     def _values(self, name: str, length: int, dtype: str) -> Iterator[np.ndarray]:
@@ -157,9 +196,9 @@ class TokenisedPairs:
 
     def _contents(self) -> Iterator[tuple[str, int, str]]:
         """Name, length and type of every array."""
-        for side in SIDES:
-            yield f"{side}.ids", self.manifest.tokens[side], self.manifest.dtype
-            yield f"{side}.offsets", len(self) + 1, _OFFSET
+        for name, part in self._parts.items():
+            yield f"{name}.ids", part.tokens, part.dtype
+            yield f"{name}.offsets", part.each * len(self) + 1, _OFFSET
 
     def _check_sizes(self) -> None:
         for name, length, dtype in self._contents():
@@ -172,9 +211,9 @@ class TokenisedPairs:
             weakref.finalize(self, os.close, files[name])
         self._files = files
 
-    def _sentence(self, side: Side, index: int) -> np.ndarray:
-        start, stop = self._read(f"{side}.offsets", index, index + 2, _OFFSET).tolist()
-        return self._read(f"{side}.ids", start, stop, self.manifest.dtype)
+    def _sentence(self, part: str, index: int) -> np.ndarray:
+        start, stop = self._read(f"{part}.offsets", index, index + 2, _OFFSET).tolist()
+        return self._read(f"{part}.ids", start, stop, self._parts[part].dtype)
 
     def _read(self, name: str, start: int, stop: int, dtype: str) -> np.ndarray:
         first, last = file_size(start, dtype), file_size(stop, dtype)
@@ -190,22 +229,27 @@ class TokenisedPairsWriter:
     Args:
         path: The folder to be; a store that is there is replaced at the end.
         vocabulary: Size of the tokeniser's vocabulary: decides between uint16 and uint32.
+        beside: What is written beside the sides.
 
     Raises:
         MexmaError: The disk is full, or `path` is something other than a store.
     """
 
-    def __init__(self, path: str | Path, vocabulary: int) -> None:
+    def __init__(
+        self, path: str | Path, vocabulary: int, beside: Mapping[Beside, Part] | None = None
+    ) -> None:
         self.path = Path(path)
         _check_replaceable(self.path)
         self._part = in_work(self.path)
-        self._vocabulary = vocabulary
-        self._dtype: Literal["uint16", "uint32"] = "uint16" if vocabulary <= 1 << 16 else "uint32"
+        self._beside = dict(beside or {})
+        self._side = Part(vocabulary=vocabulary)
+        self._parts = {str(name): part for name, part in self._beside.items()}
+        self._parts |= dict.fromkeys(SIDES, self._side)
         self._stack, self._work = ExitStack(), ExitStack()
         self._files: dict[str, IO[bytes]] = {}
         self._ids: dict[str, ArrayWriter] = {}
         self._offsets: dict[str, ArrayWriter] = {}
-        self._tokens: dict[Side, int] = dict.fromkeys(SIDES, 0)
+        self._tokens = dict.fromkeys(self._parts, 0)
         self.pairs = 0
 
     def __enter__(self) -> TokenisedPairsWriter:
@@ -213,10 +257,10 @@ class TokenisedPairsWriter:
         with ExitStack() as work, no_space_as_message(self._part):
             work.enter_context(workplace(self.path))
             self._part.mkdir()
-            for side in SIDES:
-                self._ids[side] = self._array(f"{side}.ids.npy", self._dtype)
-                self._offsets[side] = self._array(f"{side}.offsets.npy", _OFFSET)
-                self._offsets[side].write(np.zeros(1, dtype=_OFFSET))
+            for name, part in self._parts.items():
+                self._ids[name] = self._array(f"{name}.ids.npy", part.dtype)
+                self._offsets[name] = self._array(f"{name}.offsets.npy", _OFFSET)
+                self._offsets[name].write(np.zeros(1, dtype=_OFFSET))
             self._work = work.pop_all()
         return self
 
@@ -224,21 +268,36 @@ class TokenisedPairsWriter:
         self._files[name] = self._stack.enter_context((self._part / name).open("wb"))
         return ArrayWriter(self._files[name], dtype)
 
-    def write(self, source: list[list[int]], target: list[list[int]]) -> None:
-        """Append pairs: the ids of as many source as target sentences."""
+    def write(
+        self,
+        source: list[list[int]],
+        target: list[list[int]],
+        beside: Mapping[Beside, list[list[list[int]]]] | None = None,
+    ) -> None:
+        """Append pairs: the ids of as many source as target sentences.
+
+        Args:
+            beside: For each pair what it has beside them, as many sentences as the part has or fewer.
+        """
         assert len(source) == len(target), (len(source), len(target))
         if not source:
             return
+        written: dict[str, list[list[int]]] = {"source": source, "target": target}
+        for part, of_pairs in (beside or {}).items():
+            each = self._beside[part].each
+            assert len(of_pairs) == len(source) and max(map(len, of_pairs)) <= each, part
+            written[part] = [ids for own in of_pairs for ids in (own + [[]] * each)[:each]]
+        assert written.keys() == self._parts.keys(), sorted(written)
         with no_space_as_message(self._part):
-            for side, sentences in zip(SIDES, (source, target), strict=True):
-                ends = self._tokens[side] + np.cumsum([len(ids) for ids in sentences], dtype=np.int64)
+            for name, sentences in written.items():
+                ends = self._tokens[name] + np.cumsum([len(ids) for ids in sentences], dtype=np.int64)
                 flat = np.fromiter((token for ids in sentences for token in ids), dtype=np.int64)
-                assert not len(flat) or (flat.min() >= 0 and flat.max() < self._vocabulary), (
+                assert not len(flat) or (flat.min() >= 0 and flat.max() < self._parts[name].vocabulary), (
                     "ids out of range"
                 )
-                self._ids[side].write(flat)
-                self._offsets[side].write(ends)
-                self._tokens[side] = int(ends[-1])
+                self._ids[name].write(flat)
+                self._offsets[name].write(ends)
+                self._tokens[name] = int(ends[-1])
         self.pairs += len(source)
 
     def finish(self, facts: Mapping[str, Any]) -> TokenisedPairs:
@@ -256,9 +315,13 @@ class TokenisedPairsWriter:
         manifest = TokenisedPairsManifest(
             pairs=self.pairs,
             kept=self.pairs,
-            tokens=self._tokens,
-            dtype=self._dtype,
-            vocabulary=self._vocabulary,
+            tokens={side: self._tokens[side] for side in SIDES},
+            dtype=self._side.dtype,
+            vocabulary=self._side.vocabulary,
+            beside={
+                name: part.model_copy(update={"tokens": self._tokens[name]})
+                for name, part in self._beside.items()
+            },
             checksums={name: checksum_file(self._part / name) for name in self._files},
             tool_version=__version__,
             **facts,

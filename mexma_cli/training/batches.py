@@ -17,12 +17,19 @@ class Batches:
         make: From pairs to a batch (`Objective.batch`).
         seed: Of everything random about them.
         count: Pairs in a micro-batch.
+        negatives: With the pairs' hard negatives.
     """
 
     def __init__(
-        self, pairs: SampledPairs, make: Callable[[TokenPairs], PairViews], seed: int, count: int
+        self,
+        pairs: SampledPairs,
+        make: Callable[[TokenPairs], PairViews],
+        seed: int,
+        count: int,
+        negatives: bool = False,
     ) -> None:
         self._pairs, self._make, self._seed, self._count = pairs, make, seed, count
+        self._negatives = negatives
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._ahead: tuple[int, Future[PairViews]] | None = None
 
@@ -40,4 +47,5 @@ class Batches:
 
     def _made(self, start: int) -> PairViews:
         ids, languages = self._pairs.ids(start, self._count), self._pairs.languages(start, self._count)
-        return self._make(TokenPairs(ids, self._seed, start, languages))
+        negatives = self._pairs.negatives(start, self._count) if self._negatives else ()
+        return self._make(TokenPairs(ids, self._seed, start, languages, negatives))

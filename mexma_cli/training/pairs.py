@@ -31,6 +31,10 @@ class SampledPairs:
         """The pairs at positions start to start + count, as token ids without <s> and </s>."""
         return [self._stores[store].pair(row) for store, row in self._places(start, count)]
 
+    def negatives(self, start: int, count: int) -> list[list[np.ndarray]]:
+        """The hard negatives of the same pairs, as many as each has."""
+        return [self._stores[store].beside("negatives", row) for store, row in self._places(start, count)]
+
     def languages(self, start: int, count: int) -> np.ndarray:
         """int64 [count]: which of `source_languages` each of these pairs has."""
         return self._language[self._sampler.pairs(start, count)[0]]

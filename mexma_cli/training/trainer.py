@@ -70,7 +70,9 @@ class Trainer:
     ) -> None:
         self.objective = objective
         self.pairs = pairs
-        self.batches = Batches(pairs, objective.batch, settings.seed, settings.batch_pairs)
+        self.batches = Batches(
+            pairs, objective.batch, settings.seed, settings.batch_pairs, objective.takes_negatives
+        )
         self.settings = settings
         self.folder = folder
         self.checkpoints = folder / "checkpoints"

@@ -85,6 +85,8 @@ def views() -> PairViews:
         built.source_rows,
         built.target_rows,
         built.partners,
+        built.negative_rows,
+        built.negative_pairs,
         built.identities,
         masked_tokens=torch.from_numpy(places),
         labels=torch.from_numpy(flat_labels[places]),

@@ -22,12 +22,12 @@ from mexma_cli.encoder.model.weighted_embeddings import (
 from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
 from mexma_cli.encoder.ngrams.hashing import pieces_of, tokens_to_keep
 from mexma_cli.errors import MexmaError
-from mexma_cli.objectives import losses
 from mexma_cli.objectives.bag.settings import BagSettings
 from mexma_cli.objectives.bag.subwords import token_ngrams, word_starts
 from mexma_cli.objectives.base import Objective, Start
 from mexma_cli.objectives.checks import check_first_token
 from mexma_cli.objectives.gather import all_rows
+from mexma_cli.objectives.ranking import contrastive_terms, contrastive_weights
 from mexma_cli.objectives.views import PairViews
 
 NGRAM_LENGTH = 0.3
@@ -61,7 +61,8 @@ class Bag(Objective):
         self.register_buffer("special", torch.tensor(encoder.tokenizer.all_special_ids), persistent=False)
         self.moment: torch.Tensor | None
         self.register_buffer("moment", torch.eye(dim) / dim if settings.width or settings.whitening else None)
-        self.weights = {"contrastive": 1.0}
+        self.weights = contrastive_weights(settings)
+        self.takes_negatives = settings.hard_negatives > 0
 
     @classmethod
     def check(cls, start: Start, settings: BagSettings) -> None:
@@ -89,11 +90,7 @@ class Bag(Objective):
             if self.training and self.moment is not None:
                 unit = all_rows(functional.normalize(sums.detach()[::OBSERVED].float(), dim=1))
                 self.moment.lerp_(unit.T @ unit / len(unit), MOMENT_RATE)
-        settings = self.settings
-        source, target, repeated = views.negatives(sums, settings.gather)
-        return {
-            "contrastive": losses.info_nce(source, target, settings.temperature, repeated, settings.margin)
-        }
+        return contrastive_terms(views, sums, self.settings)
 
     def _bags(self, ids: torch.Tensor, cu_seqlens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The tokens that are summed, one sentence after the other, and where each sentence begins.

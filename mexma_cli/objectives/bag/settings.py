@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from pydantic import Field, PositiveInt, model_validator
 
-from mexma_cli.recipe.registry import ObjectiveSettings, objective
+from mexma_cli.objectives.shared_settings import InfoNceSettings
+from mexma_cli.recipe.registry import objective
 
 
 @objective("bag", "mexma_cli.objectives.bag.loss:Bag")
-class BagSettings(ObjectiveSettings):
+class BagSettings(InfoNceSettings):
     """A bag of embeddings: the mean of the tokens' vectors, trained by InfoNCE both ways."""
 
-    temperature: float = Field(0.05, gt=0)
-    """What cosines are divided by."""
-    margin: float = Field(0.0, ge=0)
-    """Taken from the cosine of a translation (additive margin softmax)."""
-    gather: bool = True
-    """Negatives are the sentences of all GPUs, not only of its own."""
     token_dropout: float = Field(0.0, ge=0, lt=1)
     """Share of a sentence's tokens that is left out of its mean in training."""
     ngrams: list[PositiveInt] = Field(default_factory=list)

@@ -53,9 +53,9 @@ class Contrastive(TranslationRanking):
         return concatenated_views(pairs, self.vocabulary, self.masking)
 
     def forward(self, views: PairViews) -> dict[str, torch.Tensor]:
-        """InfoNCE between the clean sentence vectors; TLM."""
+        """InfoNCE between the clean sentence vectors, and with hard negatives; TLM."""
         hidden = run_packed(self.model, views.batch, self.encoder.backend)
-        terms = {"contrastive": self.ranked(views, hidden)}
+        terms = self.ranked(views, hidden)
         if self.masking is not None:
             clean, _ = views.split()
             terms["tlm"] = self.tlm(hidden[len(clean.input_ids) :], self.words, views)

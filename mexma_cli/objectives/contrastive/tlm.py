@@ -49,9 +49,9 @@ def concatenated_views(pairs: TokenPairs, vocabulary: Vocabulary, masking: Maski
 
 def _joined(sides: Sides, vocabulary: Vocabulary) -> MaskedSequences:
     """Pairs as one sequence each, by length. A target's tokens have the positions that they have alone."""
-    count = len(sides.ids) // 2
+    count = len(sides.of_run) // 2
     skipped = int(vocabulary.joint is None)
-    targets = [ids.copy() for ids in sides.ids[count:]]
+    targets = [ids.copy() for ids in sides.ids[count : 2 * count]]
     for target in targets:
         target[0] = vocabulary.joint or 0
     order = np.argsort([len(sides.ids[i]) + len(targets[i]) for i in range(count)], kind="stable")

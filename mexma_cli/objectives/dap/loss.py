@@ -66,13 +66,10 @@ class Dap(TranslationRanking):
         return DapViews.of(Sides.of(pairs, self.vocabulary), pairs, self.rtl)
 
     def forward(self, views: PairViews) -> dict[str, torch.Tensor]:
-        """InfoNCE between the sentence vectors; RTL from the token states."""
+        """InfoNCE between the sentence vectors, and with hard negatives; RTL from the token states."""
         hidden = run_packed(self.model, views.batch, self.encoder.backend)
         assert isinstance(views, DapViews)
-        return {
-            "contrastive": self.ranked(views, hidden),
-            "rtl": self._translated(hidden, views),
-        }
+        return {**self.ranked(views, hidden), "rtl": self._translated(hidden, views)}
 
     def _translated(self, hidden: torch.Tensor, views: DapViews) -> torch.Tensor:
         """Mean cross-entropy over the chosen tokens; of both directions the mean of their means."""

@@ -19,6 +19,7 @@ from mexma_cli.objectives.gather import all_rows
 from mexma_cli.objectives.masking import Masking, masked_views
 from mexma_cli.objectives.mexma.head import UnmaskingHead
 from mexma_cli.objectives.mexma.settings import MexmaSettings
+from mexma_cli.objectives.ranking import contrastive_terms, contrastive_weights
 from mexma_cli.objectives.views import PairViews, TokenPairs
 
 
@@ -34,11 +35,12 @@ class Mexma(Objective):
         rest = {
             "alignment": settings.alpha,
             "koleo": 2 * settings.gamma,  # the term is the mean of both sides
-            "contrastive": settings.contrastive,
         }
         self.weights = {"unmask_source": settings.beta, "unmask_target": settings.beta}
         self.weights |= {name: weight for name, weight in rest.items() if weight}
-
+        if settings.contrastive:
+            self.weights |= contrastive_weights(settings, settings.contrastive)
+        self.takes_negatives = settings.hard_negatives > 0
         self.masking = Masking(settings.masking, settings.mask_share, settings.random_share)
 
     @classmethod
@@ -84,10 +86,7 @@ class Mexma(Objective):
             source_koleo = self._koleo(views, sentences, views.source_rows)
             terms["koleo"] = (source_koleo + self._koleo(views, sentences, views.target_rows)) / 2
         if settings.contrastive:
-            source, target, repeated = views.negatives(sentences, settings.gather)
-            terms["contrastive"] = losses.info_nce(
-                source, target, settings.temperature, repeated, settings.margin
-            )
+            terms |= contrastive_terms(views, sentences, settings)
         return terms
 
     def _unmasking(self, hidden: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

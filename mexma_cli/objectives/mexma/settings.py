@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from mexma_cli.objectives.shared_settings import check_shares
-from mexma_cli.recipe.registry import ObjectiveSettings, objective
+from mexma_cli.objectives.shared_settings import InfoNceSettings, check_shares
+from mexma_cli.recipe.registry import objective
 from mexma_cli.recipe.section import Section
 
 
@@ -29,7 +29,7 @@ class Head(Section):
 
 
 @objective("mexma", "mexma_cli.objectives.mexma.loss:Mexma")
-class MexmaSettings(ObjectiveSettings):
+class MexmaSettings(InfoNceSettings):
     """MEXMA (paper section 3): cross-unmasking, alignment, KoLeo; optionally a contrastive term."""
 
     alpha: float = 1.0
@@ -40,12 +40,6 @@ class MexmaSettings(ObjectiveSettings):
     """Weight of each side's KoLeo loss."""
     contrastive: float = 0.0
     """Weight of a symmetric InfoNCE between the clean sentence vectors (paper section 5.2)."""
-    temperature: float = Field(0.05, gt=0)
-    """What cosines are divided by in the contrastive term."""
-    margin: float = Field(0.0, ge=0)
-    """Taken from the cosine of a translation in the contrastive term (additive margin softmax)."""
-    gather: bool = True
-    """Negatives of the contrastive term are the sentences of all GPUs, not only of its own."""
     koleo_normalise: bool = True
     """Distances are those of unit vectors, as in the authors' code; false is the paper's formula."""
     koleo_global: bool = False
@@ -79,6 +73,12 @@ class MexmaSettings(ObjectiveSettings):
         unmasking = self.beta and (self.token_gradients or self.sentence_gradients)
         if not (unmasking or self.alpha or self.gamma or self.contrastive):
             raise ValueError("no term of the loss reaches the encoder: give one a weight, or unmasking a way")
+        return self
+
+    @model_validator(mode="after")
+    def _hard_negatives_have_a_term(self) -> MexmaSettings:
+        if self.hard_negatives and not self.contrastive:
+            raise ValueError("`hard_negatives` is a share of `contrastive`, which is 0")
         return self
 
     @model_validator(mode="after")

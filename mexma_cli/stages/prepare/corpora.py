@@ -20,8 +20,9 @@ from mexma_cli.recipe import Corpus, Data
 from mexma_cli.text.lines import Member, opened_zip, read_lines
 
 _PAIRS_IN_ZIP = 1000  # the list of members is read again for each
-Row = tuple[str | None, str, str]
-"""A reason if the pair is dropped for its place, and both sides without white space at the ends."""
+Row = tuple[str | None, str, str, str]
+"""A reason if the pair is dropped for its place, both sides without white space at the ends, and what a tsv
+has behind them."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class PairFiles:
         if len(self.files) == 1:
             yield from _tsv(self.files[0])
         else:
-            yield from ((None, left.strip(), right.strip()) for left, right in read_aligned(*self.files))
+            yield from ((None, left.strip(), right.strip(), "") for left, right in read_aligned(*self.files))
 
 
 @dataclass
@@ -100,8 +101,9 @@ class Bitext:
         for number, (row, part) in enumerate(zip_longest(rows, read_lines(self.keep)), start=1):
             if row is None or part is None:
                 raise MexmaError(f"{self.keep} and {self.files[0]} differ in length (line {number})")
-            reason, source, target = row
-            yield (reason or ("other part" if part != self.corpus.keep.value else None)), source, target
+            reason, source, target, further = row
+            other = "other part" if part != self.corpus.keep.value else None
+            yield reason or other, source, target, further
 
     def _identity(self, file: Path | Member) -> list[Any]:
         """Name and checksum, which is computed again only if the file or its size or times have changed.
@@ -144,7 +146,7 @@ def find_bitexts(data: Data) -> tuple[list[Bitext], list[MexmaError]]:
         if languages.resolve(code) not in listed_somewhere:
             missing.append(MexmaError(f"`data.languages` has {code}, and no corpus of the recipe lists it"))
     for corpus in data.corpora:
-        _check(corpus)
+        _check(corpus, data)
         listed = None if corpus.format in ("tsv", "aligned") else _Listing(data, corpus)
         for language in data.taken(corpus):
             bitext = (
@@ -160,10 +162,15 @@ def find_bitexts(data: Data) -> tuple[list[Bitext], list[MexmaError]]:
     return list(bitexts.values()), missing + _without_data(list(bitexts.values()), missing)
 
 
-def _check(corpus: Corpus) -> None:
+def _check(corpus: Corpus, data: Data) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", corpus.name):
         raise MexmaError(f"corpus {corpus.name!r}: a name is letters, digits, `.`, `_` and `-`")
-    languages.resolve(corpus.target)
+    target = languages.resolve(corpus.target)
+    if data.negatives and corpus.negatives == "made" and target != "eng_Latn":
+        raise MexmaError(
+            f"corpus {corpus.name!r}: hard negatives are made of English sentences, its target is {target}",
+            "give it a tsv with further columns, and `negatives: columns`",
+        )
     names = [corpus.path, corpus.source_path, corpus.target_path]
     if (
         corpus.format in ("tsv", "aligned")
@@ -319,9 +326,9 @@ def _tsv(path: Path | Member) -> Iterator[Row]:
     tabs = False
     for line in chain(first, lines):
         source, tab, rest = line.partition("\t")
-        target = rest.partition("\t")[0]
+        target, _, further = rest.partition("\t")
         tabs = tabs or bool(tab)
-        yield (None if tab or not line.strip() else "malformed"), source.strip(), target.strip()
+        yield (None if tab or not line.strip() else "malformed"), source.strip(), target.strip(), further
     if first and not tabs:
         raise MexmaError(f"{path}: no line has a TAB", "each line must be: source TAB target")
 

@@ -6,10 +6,10 @@ later ones fill up what the earlier ones leave (`cap_per_language`, `minimum_per
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,14 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST
 from mexma_cli.recipe import Data
 from mexma_cli.stages.prepare.corpora import Bitext
+from mexma_cli.stages.prepare.negatives import SEED as NEGATIVES_SEED
+from mexma_cli.stages.prepare.negatives import HardNegatives
 from mexma_cli.stages.prepare.selection import CAP_SEED, PairSelection, select
-from mexma_cli.store.pairs import TokenisedPairs, TokenisedPairsManifest, TokenisedPairsWriter
+from mexma_cli.store.pairs import Beside, Part, TokenisedPairs, TokenisedPairsManifest, TokenisedPairsWriter
 from mexma_cli.text.rules import PairRules, chosen_limits
 
 _BATCH = 2000
-_OF_TOKENS = ("tokenizer", "max_tokens")
+_OF_TOKENS = ("tokenizer", "max_tokens", "negatives")
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class CorpusReport:
         read: Pairs in the files; kept: pairs in the store; dropped: reason -> pairs.
         truncated: Sentences cut to max_tokens.
         tokens: Ids of both sides.
+        negatives: Hard negatives: `kept`, and `alike`, left out because their tokens are their target's.
         reused: Prepared before with the same settings.
         skipped: Why nothing was read: ``no files``, or ``not needed`` (the language has enough); or empty.
     """
@@ -50,6 +53,7 @@ class CorpusReport:
     dropped: dict[str, int]
     truncated: int
     tokens: int
+    negatives: dict[str, int]
     path: str
     reused: bool
     skipped: str = ""
@@ -164,7 +168,7 @@ class LanguageWorker:
         quota, reports = Quota(self.data), []
         for bitext in chain:
             limit = quota.limit(bitext)
-            settings = self._settings(bitext, limit) | self._tokens(digest)
+            settings = self._settings(bitext, limit) | self._tokens(bitext, digest)
             manifest = prepared(bitext.path)
             reused = manifest is not None and manifest.settings == settings
             if manifest is None or not reused:
@@ -184,7 +188,8 @@ class LanguageWorker:
         for bitext in chain:
             limit = quota.limit(bitext)
             manifest = prepared(bitext.path)
-            if manifest is None or manifest.settings != self._settings(bitext, limit) | self._tokens(digest):
+            settings = self._settings(bitext, limit) | self._tokens(bitext, digest)
+            if manifest is None or manifest.settings != settings:
                 return None
             quota.kept += _chosen(manifest)
             reports.append(_report(bitext, manifest, True, limit))
@@ -195,8 +200,10 @@ class LanguageWorker:
         wanted = bitext if limit != 0 else replace(bitext, parts=[], keep=None)
         return wanted.settings | {"limit": limit, "cap_seed": CAP_SEED, "excluded": self.excluded[1]}
 
-    def _tokens(self, digest: str) -> dict[str, Any]:
-        return dict(zip(_OF_TOKENS, (digest, self.data.max_tokens), strict=True))
+    def _tokens(self, bitext: Bitext, digest: str) -> dict[str, Any]:
+        data = self.data
+        negatives = {"negatives": [bitext.corpus.negatives, data.negatives, NEGATIVES_SEED]}
+        return {"tokenizer": digest, "max_tokens": data.max_tokens} | (negatives if data.negatives else {})
 
     def _select(self, bitext: Bitext, limit: int | None) -> PairSelection:
         limits, (source, target) = rules_of(self.data), bitext.pair
@@ -217,18 +224,30 @@ class LanguageWorker:
         limit = self.data.max_tokens - 2
         kept = slice(-limit, None) if keeps_end else slice(limit)
         truncated = bare = 0
+        negatives = HardNegatives(self.data, bitext.corpus) if self.data.negatives else None
         pairs = selection.pairs(bitext, self.stopped) if selection is not None else iter(())
-        with TokenisedPairsWriter(bitext.path, tokenizer.get_vocab_size()) as writer:
+        vocabulary = tokenizer.get_vocab_size()
+        beside: dict[Beside, Part] = {}
+        if negatives:
+            beside["negatives"] = Part(each=self.data.negatives, vocabulary=vocabulary)
+
+        def cut(sentences: list[list[int]]) -> list[list[int]]:
+            nonlocal truncated
+            truncated += sum(len(ids) > limit for ids in sentences)
+            return [ids[kept] for ids in sentences]
+
+        with TokenisedPairsWriter(bitext.path, vocabulary, beside) as writer:
             for batch in _batches(pairs):
-                sides = []
-                for texts in zip(*batch, strict=True):
-                    with panic_as_message():
-                        encodings = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-                    sides.append([encoding.ids for encoding in encodings])
-                both = [(source, target) for source, target in zip(*sides, strict=True) if source and target]
-                bare += len(batch) - len(both)
-                truncated += sum(len(ids) > limit for pair in both for ids in pair)
-                writer.write([source[kept] for source, _ in both], [target[kept] for _, target in both])
+                sides = [tokens_of(tokenizer, texts) for texts in list(zip(*batch, strict=True))[:2]]
+                rows = [row for row, pair in enumerate(zip(*sides, strict=True)) if all(pair)]
+                bare += len(batch) - len(rows)
+                source, target = (cut([side[row] for row in rows]) for side in sides)
+                found: dict[Beside, list[list[list[int]]]] = {}
+                if negatives:
+                    texts = negatives.of([batch[row] for row in rows])
+                    ids = iter(cut(tokens_of(tokenizer, chain.from_iterable(texts))))
+                    found["negatives"] = negatives.unlike(target, [list(islice(ids, len(t))) for t in texts])
+                writer.write(source, target, found)
             dropped = dict(selection.dropped) if selection is not None else {}
             facts = {
                 "name": bitext.corpus.name,
@@ -239,9 +258,16 @@ class LanguageWorker:
                 "read": selection.read if selection is not None else 0,
                 "dropped": dropped | ({"no tokens": bare} if bare else {}),
                 "truncated": truncated,
+                "negatives": dict(negatives.counts) if negatives else {},
                 "settings": settings,
             }
             return writer.finish(facts).manifest
+
+
+def tokens_of(tokenizer: Any, texts: Iterable[str]) -> list[list[int]]:
+    """Ids of sentences, uncut and without <s> and </s>."""
+    with panic_as_message():
+        return [found.ids for found in tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
 
 
 @lru_cache(maxsize=1)
@@ -272,7 +298,7 @@ def _chosen(manifest: TokenisedPairsManifest) -> int:
     return manifest.kept + manifest.dropped.get("no tokens", 0)
 
 
-def _batches(pairs: Iterator[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+def _batches(pairs: Iterator[tuple[str, str, str]]) -> Iterator[list[tuple[str, str, str]]]:
     while batch := list(islice(pairs, _BATCH)):
         yield batch
 
@@ -289,6 +315,7 @@ def _report(
         dropped=manifest.dropped,
         truncated=manifest.truncated,
         tokens=sum(manifest.tokens.values()),
+        negatives=manifest.negatives,
         path=str(bitext.path),
         reused=reused,
         skipped="no files" if not bitext.parts else "not needed" if limit == 0 else "",

@@ -123,7 +123,7 @@ class _Preparation:
             for bitext in self._jobs:
                 selection = plans[bitext.path].selection
                 if selection is not None:
-                    for pair in selection.pairs(bitext, self._worker.stopped):
+                    for *pair, _ in selection.pairs(bitext, self._worker.stopped):
                         yield from ((sentence, bitext.corpus.repeat) for sentence in pair)
 
         tokens = recipe_tokenizer(recipe, settings, sentences)

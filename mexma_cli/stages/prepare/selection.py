@@ -46,8 +46,8 @@ class PairSelection:
     kept: int
     dropped: dict[str, int]
 
-    def pairs(self, bitext: Bitext, stopped: Callable[[], None]) -> Iterator[tuple[str, str]]:
-        """The kept pairs, read again from the files.
+    def pairs(self, bitext: Bitext, stopped: Callable[[], None]) -> Iterator[tuple[str, str, str]]:
+        """The kept pairs, read again from the files, and what a tsv has behind each.
 
         Args:
             stopped: Called now and then; raises to end the reading.
@@ -56,9 +56,9 @@ class PairSelection:
         with self.path.open("rb") as file:
             while codes := file.read(_BATCH):
                 stopped()
-                for code, (_, source, target) in zip(codes, rows, strict=False):
+                for code, (_, source, target, further) in zip(codes, rows, strict=False):
                     if not code:
-                        yield source, target
+                        yield source, target, further
 
 
 def select(
@@ -103,7 +103,7 @@ def select(
 
 def _filtered(batch: list[Row], first: int, rules: PairRules, parts: HashPartitions) -> bytes:
     """The codes of a batch whose first pair is pair `first` of all; pairs that pass go to `parts`."""
-    reasons, sources, targets = zip(*batch, strict=True)
+    reasons, sources, targets, _ = zip(*batch, strict=True)
     codes = rules.codes(sources, targets)
     for place, reason in enumerate(reasons):
         if reason:
