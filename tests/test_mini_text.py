@@ -51,7 +51,7 @@ def mini_text(data: Path) -> tuple[Iterator[tuple[str, str]], PairRules]:
     bitexts, missing = find_bitexts(settings)
     assert bitexts and not missing
     rows = (row for bitext in bitexts for row in bitext.rows())
-    return ((source, target) for reason, source, target in rows if reason is None), rules
+    return ((source, target) for reason, source, target, _ in rows if reason is None), rules
 
 
 def but_for_one_word(sentence: str) -> list[int]:

@@ -158,10 +158,12 @@ def table(reports: list[CorpusReport], data: Data) -> str:
             *(report.dropped.get(reason, 0) for reason in reasons),
             report.truncated,
             report.tokens,
+            *([report.negatives.get("kept", 0)] if data.negatives else []),
         ]
         for report in reports
     ]
-    rows = [["corpus", "language", "read", "kept", *reasons, "cut", "tokens", ""]]
+    beside = ["negatives"] if data.negatives else []
+    rows = [["corpus", "language", "read", "kept", *reasons, "cut", "tokens", *beside, ""]]
     for report, numbers in zip(reports, counts, strict=True):
         note = report.skipped or ("as before" if report.reused else "")
         rows.append([report.corpus, report.language, *(f"{number:,}" for number in numbers), note])
@@ -171,4 +173,6 @@ def table(reports: list[CorpusReport], data: Data) -> str:
         lines += ["", *(f"{reason}: {RULES[reason].says(limits.get(reason))}" for reason in reasons)]
     if any(report.truncated for report in reports):
         lines.append(("" if reasons else "\n") + "cut: sentences shortened to max_tokens, and kept")
+    if alike := sum(report.negatives.get("alike", 0) for report in reports):
+        lines.append(f"negatives: {alike:,} more are left out, which have the tokens of their target")
     return "\n".join(lines)

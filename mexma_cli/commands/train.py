@@ -27,6 +27,7 @@ SHORT = {
     "unmask_target": "unmask'",
     "alignment": "align",
     "contrastive": "contrast",
+    "hard_negatives": "hard",
 }
 
 

@@ -19,6 +19,7 @@ NAMES = {
     "unmask_target": "unmasking, target",
     "koleo": "KoLeo",
     "contrastive": "contrastive (InfoNCE)",
+    "hard_negatives": "hard negatives",
     "dev": "dev xsim error (%)",
     "validation_loss": "validation loss",
     "learning_rate": "learning rate",

@@ -40,6 +40,19 @@ def test_a_table_of_what_was_kept_and_why(recipe: Path) -> None:
     assert "as before" in prepare(recipe).stdout
 
 
+def test_hard_negatives_are_counted(recipe: Path) -> None:
+    rows = [line.split("\t") for line in (recipe.parent / "a.tsv").read_text().splitlines()]
+    text = "\n".join("\t".join([*row, row[1], f"{row[1]} Not so."]) for row in rows[:8])
+    (recipe.parent / "a.tsv").write_text(text)
+    recipe.write_text(recipe.read_text().replace("path: a.tsv", "path: a.tsv, negatives: columns"))
+    objective = "objective={name: contrastive, hard_negatives: 0.5}"
+    head, row, *rest = ok(
+        prepare(recipe, "--set", "data.negatives=5", "--set", objective)
+    ).stdout.splitlines()
+    assert head.split()[-1] == "negatives" and row.split()[-1] == "8"
+    assert rest[-1] == "negatives: 8 more are left out, which have the tokens of their target"
+
+
 def test_json_lines(recipe: Path) -> None:
     (line,) = prepare(recipe, "--json").stdout.splitlines()
     assert json.loads(line)["dropped"] == {"missing": 1, "duplicate": 1}

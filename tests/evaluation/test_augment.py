@@ -7,7 +7,15 @@ from random import Random
 
 import pytest
 
-from mexma_cli.evaluation.augment import _OPPOSITES, KINDS, PER_KIND, _Alike, _opposites, augment
+from mexma_cli.evaluation.augment import (
+    _OPPOSITES,
+    KINDS,
+    PER_KIND,
+    _Alike,
+    _opposites,
+    augment,
+    negatives_of,
+)
 
 TEXT = [
     "The river rose by 12.5 metres in 1998, and 3,000 people left Hanoi.",
@@ -34,6 +42,16 @@ def test_always_the_same_and_each_once() -> None:
         for kind in KINDS:
             assert len([one for one in found if (one.source, one.kind) == (source, kind)]) <= PER_KIND
     assert all(one.source != "It rains." for one in found)
+
+
+def test_a_few_of_each_sentence_of_all_kinds() -> None:
+    found = negatives_of(TEXT, 3)
+    assert found == negatives_of(TEXT, 3) != negatives_of(TEXT, 3, seed=1)
+    for line, chosen in found.items():
+        kinds = {one.sentence: one.kind for one in augment(TEXT) if one.source == line}
+        assert len(set(chosen)) == len(chosen) == min(3, len(kinds)) and line not in chosen
+        assert len({kinds[sentence] for sentence in chosen}) == min(3, len(set(kinds.values())))
+    assert "It rains." not in found
 
 
 def test_a_sentence_alone_gives_what_it_gives_among_others() -> None:

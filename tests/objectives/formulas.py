@@ -16,6 +16,14 @@ def log_softmax(x: np.ndarray) -> np.ndarray:
     return x - np.log(np.exp(x).sum(axis=1, keepdims=True))
 
 
+def hard_negatives(x: np.ndarray, y: np.ndarray, negatives: list[np.ndarray], temperature: float) -> float:
+    """Each source's translation among its own hard negatives, `negatives[i]` [n, dim]."""
+    found = []
+    for source, target, own in zip(unit(x), unit(y), negatives, strict=True):
+        found.append(-log_softmax(np.stack([target, *map(unit, own)])[None] @ source / temperature)[0, 0])
+    return float(np.mean(found))
+
+
 def info_nce(
     x: np.ndarray, y: np.ndarray, temperature: float, margin: float = 0.0, repeated: np.ndarray | None = None
 ) -> tuple[float, float]:

@@ -90,7 +90,7 @@ def outcome(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> Terms:
 
 HEAD = {"layers": 1, "heads": 2, "ffn": 32}
 OBJECTIVES: dict[str, dict[str, Any]] = {
-    "baseline": {"name": "contrastive", "temperature": 0.2},
+    "baseline": {"name": "contrastive", "temperature": 0.2, "hard_negatives": 0.4},
     "one side": {"name": "mexma", "symmetric": False, "alpha": 0, "gamma": 0, "head": HEAD},
     "everything": {
         "name": "mexma",
@@ -135,7 +135,15 @@ def gradients(
     """Terms and gradients of an objective on some of the eight pairs."""
     objective = made(name, SentenceEncoder.load(encoder, "cpu")).eval()  # no dropout
     ids, languages = token_ids(objective.encoder, sentences)[pairs], (np.arange(8) % 3)[pairs]
-    views = objective.batch(TokenPairs(ids, start=pairs.start, languages=languages))
+    negatives = [[source] * (row % 3) for row, (source, _) in enumerate(ids, pairs.start)]
+    views = objective.batch(
+        TokenPairs(
+            ids,
+            start=pairs.start,
+            languages=languages,
+            negatives=negatives if objective.takes_negatives else (),
+        )
+    )
     terms: Terms = wrap(objective)(views)
     torch.stack([objective.weights[key] * term for key, term in terms.items()]).sum().backward()
     found = {key: p.grad for key, p in objective.named_parameters() if p.grad is not None}

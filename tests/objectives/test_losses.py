@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from mexma_cli.objectives import losses
-from tests.objectives.formulas import info_nce, log_softmax, unit
+from tests.objectives.formulas import hard_negatives, info_nce, log_softmax, unit
 
 Array = np.ndarray
 
@@ -114,6 +116,20 @@ def test_info_nce_leaves_repeated_sentences_out() -> None:
     source = tensor(x)
     loss = losses.info_nce(source, tensor(y), 0.1, torch.from_numpy(repeated))
     assert float(loss.detach()) == pytest.approx(np.mean(info_nce(x, y, 0.1, repeated=repeated)), rel=1e-5)
+    loss.backward()
+    assert source.grad is not None and torch.isfinite(source.grad).all()
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.sampled_from([1.0, 0.05, 0.001]))
+def test_hard_negatives_are_a_softmax_of_their_own(counts: list[int], temperature: float) -> None:
+    """Also where a pair has none, and where the exponentials would be no float32."""
+    x, y, all_ = (vectors(n, seed=seed) for seed, n in enumerate((len(counts), len(counts), sum(counts))))
+    source = tensor(x)
+    pairs = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
+    loss = losses.hard_negatives(source, tensor(y), tensor(all_), pairs, temperature)
+    wanted = hard_negatives(x, y, np.split(all_, np.cumsum(counts)[:-1]), temperature)
+    assert float(loss.detach()) == pytest.approx(wanted, rel=1e-4, abs=1e-6)
     loss.backward()
     assert source.grad is not None and torch.isfinite(source.grad).all()
 

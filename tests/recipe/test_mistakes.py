@@ -67,6 +67,15 @@ def said(override: str, recipe: str = SMALL) -> MexmaError:
         ("phases.mexma.objective.mask_share=2", "mask_share`: should be at most 1"),
         ("phases.mexma.objective.mask_share=0.95", "mask_share` 0.95 and `random_share` 0.1 are above 1"),
         ("phases.bag.objective.keep_ngrams=true", "`keep_ngrams` needs `ngrams`"),
+        (
+            "phases.bag.objective.hard_negatives=0.5",
+            "phase bag: `hard_negatives` needs `data.negatives`, which",
+        ),
+        ("data.negatives=2", "`data.negatives` is for `hard_negatives`, which no phase's objective has"),
+        (
+            "phases.mexma.objective.hard_negatives=0.5",
+            "`hard_negatives` is a share of `contrastive`, which is 0",
+        ),
         ("data.min_chars=-1", "`data.min_chars`: should be at least 0"),
         ("dev={path: a, target_path: b, languages: [fra, spa]}", "`dev`: there are several `languages`, but"),
         ("kind=decomposee", "`kind`: should be 'decompose'"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mexma_cli import files as manifest
 from mexma_cli.errors import MexmaError
-from mexma_cli.store.pairs import TokenisedPairs, TokenisedPairsWriter
+from mexma_cli.store.pairs import Part, TokenisedPairs, TokenisedPairsWriter
 from tests.stores import flip, full_disk
 
 FACTS: dict[str, Any] = {
@@ -52,6 +52,28 @@ def test_pairs_come_back(tmp_path_factory: pytest.TempPathFactory, pairs: Pairs,
         assert (source.tolist(), target.tolist()) == pairs[index]
         assert source.dtype == np.uint32
     assert store.manifest.tokens["source"] == sum(len(source) for source, _ in pairs)
+
+
+@settings(max_examples=15)
+@given(st.lists(st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=4), max_size=3), max_size=9))
+def test_what_is_beside_the_pairs_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, negatives: list[list[list[int]]]
+) -> None:
+    path = tmp_path_factory.mktemp("b") / "s"
+    sides = [[row] * (row % 3) for row in range(len(negatives))]
+    with TokenisedPairsWriter(path, 100, {"negatives": Part(each=3, vocabulary=100)}) as out:
+        for start in range(0, len(negatives), 2):
+            rows = slice(start, start + 2)
+            out.write(sides[rows], sides[rows], {"negatives": negatives[rows]})
+        out.finish(FACTS)
+    store = TokenisedPairs.open(path, verify=True)
+    assert [
+        [ids.tolist() for ids in store.beside("negatives", row)] for row in range(len(store))
+    ] == negatives
+    assert [store.pair(row)[1].tolist() for row in range(len(store))] == sides
+    flip(path / "negatives.offsets.npy")
+    with pytest.raises(MexmaError, match=r"negatives\.offsets\.npy is damaged"):
+        TokenisedPairs.open(path, verify=True)
 
 
 def test_small_vocabularies_take_two_bytes(tmp_path: Path) -> None:

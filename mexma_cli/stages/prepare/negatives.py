@@ -29,7 +29,7 @@ class HardNegatives:
         Names that stand in for others are the batch's own, so that the text need not be in memory.
         """
         if self._from_columns:
-            columns = ([column.strip() for column in further.split("\\t")] for _, _, further in batch)
+            columns = ([column.strip() for column in further.split("\t")] for _, _, further in batch)
             return [list(filter(None, found))[: self._most] for found in columns]
         made = negatives_of([target for _, target, _ in batch], self._most, SEED)
         return [made.get(target, []) for _, target, _ in batch]

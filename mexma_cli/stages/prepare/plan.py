@@ -72,7 +72,7 @@ def plan(data: Data, on_progress: Callable[[int, int, str], object]) -> PrepareP
         quota = Quota(data)
         for bitext in chain:
             on_progress(len(planned), len(bitexts), bitext.label)
-            found = _look(bitext, quota)
+            found = _look(bitext, quota, data.negatives)
             planned[str(bitext.path)] = found
             quota.kept += found.used
     on_progress(len(bitexts), len(bitexts), "")
@@ -81,7 +81,7 @@ def plan(data: Data, on_progress: Callable[[int, int, str], object]) -> PrepareP
     return PreparePlan(rows, [error.message for error in missing], BYTES_PER_PAIR * largest)
 
 
-def _look(bitext: Bitext, quota: Quota) -> PlannedCorpus:
+def _look(bitext: Bitext, quota: Quota, negatives: int) -> PlannedCorpus:
     pairs = size = 0
     counted = True
     for part in bitext.parts:
@@ -91,7 +91,8 @@ def _look(bitext: Bitext, quota: Quota) -> PlannedCorpus:
         counted &= found[0][2]
     limit = quota.limit(bitext)
     used = pairs if limit is None else min(pairs, limit)
-    disk = round(used * (size / max(1, pairs) / BYTES_PER_TOKEN * _ID + _OFFSETS)) if used else 0
+    sides = 1 + negatives / 2  # as many hard negatives as there may be, as long as a side is
+    disk = round(used * sides * (size / max(1, pairs) / BYTES_PER_TOKEN * _ID + _OFFSETS)) if used else 0
     return PlannedCorpus(
         corpus=bitext.corpus.name,
         language=bitext.language,

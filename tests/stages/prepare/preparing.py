@@ -36,7 +36,7 @@ def recipe(folder: Path, encoder: dict[str, Any], **data: Any) -> Recipe:
         }
         | data,
         "encoder": encoder,
-        "objective": {"name": "mexma"},
+        "objective": {"name": "contrastive", "hard_negatives": 0.5 if data.get("negatives") else 0.0},
         "trainer": {"steps": 1},
     }
     path = folder / "recipe.yaml"

@@ -15,8 +15,10 @@ import pytest
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.augment import negatives_of
 from mexma_cli.files import checksum_file, only_writer
-from mexma_cli.stages.prepare.prepare import prepare
+from mexma_cli.stages.prepare.negatives import SEED
+from mexma_cli.stages.prepare.prepare import CorpusReport, prepare
 from mexma_cli.stages.prepare.tokenizer import load_tokenizer, tokenizer_path
 from mexma_cli.store.pairs import TokenisedPairs
 from tests.processes import MEXMA, Program
@@ -285,18 +287,55 @@ def test_text_is_read_again_only_where_a_file_changed(
     assert not all(report.reused for report in prepare(recipe(folder, start)))
 
 
+def negatives(report: CorpusReport, tokenizer: Path) -> list[list[str]]:
+    store, decoder = TokenisedPairs.open(report.path, verify=True), load_tokenizer(tokenizer)
+    return [[decoder.decode(ids) for ids in store.beside("negatives", row)] for row in range(len(store))]
+
+
+def test_hard_negatives_by_rule(
+    folder: Path, start: dict[str, Any], tiny_encoder: Path, sentences: dict[str, list[str]]
+) -> None:
+    """None is a target, each target's are its own, and neither they nor their number change the pairs."""
+    plain = texts(prepare(recipe(folder, start))[0], tiny_encoder)
+    made = recipe(folder, start, negatives=2)
+    reports = prepare(made)
+    assert not any(report.reused for report in reports)
+    found = negatives(reports[0], tiny_encoder)
+    wanted = negatives_of(sentences["eng"], 2, SEED)
+    assert found == [wanted.get(target, []) for target in sentences["eng"]]
+    assert "It has not been raining for three days and the river is rising." in found[1]
+    assert reports[0].negatives == {"kept": sum(map(len, found)), "alike": 0}
+    assert texts(reports[0], tiny_encoder) == plain
+    assert all(report.reused for report in prepare(made))
+    (folder / "store" / "tsv.fra" / "negatives.ids.npy").unlink()
+    assert [report.reused for report in prepare(made)] == [False, True]
+    other = [{"name": "t", "format": "tsv", "path": "fra-eng.tsv.gz", "languages": ["eng"], "target": "fra"}]
+    with pytest.raises(MexmaError, match="made of English sentences, its target is fra_Latn"):
+        prepare(recipe(folder, start, negatives=2, corpora=other))
+
+
+def test_hard_negatives_from_columns(folder: Path, start: dict[str, Any], tiny_encoder: Path) -> None:
+    (folder / "t.tsv").write_text("Oui.\tYes.\tNo.\t\tNever. \tMaybe.\nNon.\tNo.\nSi.\tIf.\tIf.\tIs.\tIs.\n")
+    corpus = {"name": "t", "format": "tsv", "path": "t.tsv", "languages": ["fra"], "negatives": "columns"}
+    (report,) = prepare(recipe(folder, start, negatives=3, corpora=[corpus]))
+    assert negatives(report, tiny_encoder) == [["No.", "Never.", "Maybe."], [], ["Is."]]
+    assert report.negatives == {"kept": 4, "alike": 2}
+    with pytest.raises(MexmaError, match="`negatives: columns` are of format tsv only"):
+        recipe(folder, start, negatives=3, corpora=[ALIGNED | {"negatives": "columns"}])
+
+
 def test_what_was_finished_before_a_kill_is_kept(
     tmp_path: Path, tiny_encoder: Path, sentences: dict[str, list[str]], start: dict[str, Any]
 ) -> None:
     """Two processes, killed with the first one while they work on a corpus that takes its time."""
-    for name, count in (("first", 1), ("second", 1), ("long", 60_000)):
+    for name, count in (("first", 1), ("second", 1), ("long", 30_000)):
         lines = (f"{sentences['fra'][n % 8]} {n}\t{sentences['eng'][n % 8]}" for n in range(count))
         (tmp_path / f"{name}.tsv").write_text("\n".join(lines))
     corpora = [
         {"name": name, "format": "tsv", "path": f"{name}.tsv", "languages": ["fra_Latn"]}
         for name in ("first", "second", "long")
     ]
-    made = recipe(tmp_path, start, corpora=corpora, exclude=[])
+    made = recipe(tmp_path, start, corpora=corpora, exclude=[], negatives=1)
     store = tmp_path / "store"
     running = Program(MEXMA, "prepare", tmp_path / "recipe.yaml", "--workers", "2")
     running.until(lambda: all((store / f"{name}.fra_Latn").is_dir() for name in ("first", "second")))
@@ -314,7 +353,8 @@ def test_what_was_finished_before_a_kill_is_kept(
             assert time.monotonic() < deadline
             time.sleep(0.1)
     assert [report.reused for report in reports] == [True, True, False]
-    assert [report.kept for report in reports] == [1, 1, 60_000]
+    assert [report.kept for report in reports] == [1, 1, 30_000]
+    assert TokenisedPairs.open(reports[2].path, verify=True).manifest.negatives["kept"] > 10_000
     assert not list(store.glob("*.partial"))
 
 
