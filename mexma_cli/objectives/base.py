@@ -12,6 +12,7 @@ from torch import nn
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.objectives.views import PairViews, Sides, TokenPairs, Vocabulary
+from mexma_cli.store.pairs import Beside
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,11 @@ class Objective(nn.Module, ABC):
 
     Attributes:
         weights: Weight of each term that `forward` returns.
-        takes_negatives: Batches are to have the pairs' hard negatives.
+        takes: What its batches need beside the pairs.
     """
 
     weights: Mapping[str, float]
-    takes_negatives: bool = False
+    takes: tuple[Beside, ...] = ()
 
     def __init__(self, encoder: SentenceEncoder, ngrams: bool = False) -> None:
         super().__init__()

@@ -27,7 +27,7 @@ class TranslationRanking(Objective):
         width = self.model.config.hidden_size
         self.projection = TanhProjection(width) if settings.projection == "tanh" else None
         self.weights = contrastive_weights(settings)
-        self.takes_negatives = settings.hard_negatives > 0
+        self.takes = ("negatives",) if settings.hard_negatives else ()
 
     def ranked(self, views: PairViews, hidden: torch.Tensor) -> dict[str, torch.Tensor]:
         """The terms of the clean sentences' states, [T, dim] (whatever comes after them is not read)."""

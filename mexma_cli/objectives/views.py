@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import chain
 from typing import Any, Self
@@ -15,6 +15,7 @@ import xxhash
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.packing import PackedBatch, pack
 from mexma_cli.objectives.gather import all_rows
+from mexma_cli.store.pairs import Beside
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,10 @@ class Vocabulary:
             merge_split_words=partial(merged.merge_split_words, tokenizer=backend) if merged else None,
         )
 
+    def whole(self, sentence: np.ndarray) -> np.ndarray:
+        """int64, a sentence with its first and last tokens."""
+        return np.concatenate([[self.bos], sentence, [self.eos]]).astype(np.int64)
+
 
 @dataclass(frozen=True)
 class TokenPairs:
@@ -73,14 +78,14 @@ class TokenPairs:
         start: Position of the first pair in the run. What is random about a pair comes from its position and
             the seed alone, so that it is the same however many processes share the run.
         languages: int64 [B], which of the run's source languages each pair has; None: all the same.
-        negatives: Token ids of each pair's hard negatives, which look like its target; () if no pair has any.
+        beside: Token ids of what each pair has beside its sentences, such as hard negatives (`store.pairs`).
     """
 
     ids: Sequence[tuple[np.ndarray, np.ndarray]]
     seed: int = 0
     start: int = 0
     languages: np.ndarray | None = None
-    negatives: Sequence[Sequence[np.ndarray]] = ()
+    beside: Mapping[Beside, Sequence[Sequence[np.ndarray]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -160,10 +165,10 @@ class PairViews:
     def to(self, device: torch.device) -> Self:
         """The same views on another device."""
         moved: dict[str, Any] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for one in fields(self):
+            value = getattr(self, one.name)
             if isinstance(value, torch.Tensor):
-                moved[field.name] = value.to(device, non_blocking=True)
+                moved[one.name] = value.to(device, non_blocking=True)
         return replace(self, batch=self.batch.to(device), **moved)
 
 
@@ -194,11 +199,9 @@ class Sides:
         """The sentences of these pairs."""
         count = len(pairs.ids)
         sides = ([pair[side] for pair in pairs.ids] for side in (0, 1))
-        ids = [
-            np.concatenate([[vocabulary.bos], sentence, [vocabulary.eos]]).astype(np.int64)
-            for sentence in chain(*sides, *pairs.negatives)
-        ]
-        negative_pairs = np.repeat(np.arange(len(pairs.negatives)), [len(own) for own in pairs.negatives])
+        negatives = [[ids for ids in own if len(ids)] for own in pairs.beside.get("negatives", ())]
+        ids = [vocabulary.whole(sentence) for sentence in chain(*sides, *negatives)]
+        negative_pairs = np.repeat(np.arange(len(negatives)), [len(own) for own in negatives])
         # Of the pieces, since the id of a word's n-grams is the batch's own. Not Python's hash: it differs
         # from process to process.
         identities = np.array([xxhash.xxh3_64_intdigest(sentence.tobytes()) - 2**63 for sentence in ids])

@@ -328,6 +328,22 @@ class Recipe(Section):
         return self
 
     @model_validator(mode="after")
+    def _one_teacher(self) -> Recipe:
+        if len(self._teachers) > 1:
+            raise ValueError(f"a recipe has one `teacher`, and not several: {', '.join(self._teachers)}")
+        return self
+
+    @property
+    def _teachers(self) -> list[str]:
+        named = (getattr(phase.objective, "teacher", None) for phase in self.phases)
+        return list(dict.fromkeys(filter(None, named)))
+
+    @property
+    def teacher(self) -> str | None:
+        """The encoder that a phase learns from, if one is named."""
+        return next(iter(self._teachers), None)
+
+    @model_validator(mode="after")
     def _hard_negatives_are_there_and_used(self) -> Recipe:
         wanting = [phase.name for phase in self.phases if getattr(phase.objective, "hard_negatives", 0)]
         if wanting and not self.data.negatives:

@@ -3,7 +3,7 @@
 One folder holds ``source.ids.npy`` and ``target.ids.npy`` (all ids one after the other, without <s> and
 </s>), ``source.offsets.npy`` and ``target.offsets.npy`` (int64 [pairs + 1]) and, written last,
 ``manifest.json``. What some trainings need beside the pairs lies there in the same way: ``negatives``, up to
-N sentences a pair.
+N sentences a pair, and ``teacher``.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ from mexma_cli.store.layout import Frozen
 FORMAT_VERSION = 1
 Side = Literal["source", "target"]
 SIDES: tuple[Side, ...] = ("source", "target")
-Beside = Literal["negatives"]
-"""What may be beside a pair: hard negatives, which look like the target and are no translation."""
+Beside = Literal["negatives", "teacher"]
+"""What may be beside a pair: hard negatives, which look like the target and are no translation; and the
+target in the tokens of a teacher with another tokeniser."""
 _FILES = {f"{part}.{what}.npy" for part in (*SIDES, *get_args(Beside)) for what in ("ids", "offsets")}
 _OFFSET = "int64"
 _BLOCK = 1 << 20
@@ -156,14 +157,16 @@ class TokenisedPairs:
         return self._sentence("source", index), self._sentence("target", index)
 
     def beside(self, part: Beside, index: int) -> list[np.ndarray]:
-        """The sentences of a kind that pair `index` has beside its own, as `pair` gives those."""
+        """The sentences of a kind that pair `index` has beside its own, as `pair` gives those.
+
+        As many for each pair, empty ones where it has fewer; none if the store has no such kind.
+        """
         if part not in self._parts:
             return []
         if not self._files:
             self._open()
         each = self._parts[part].each
-        found = (self._sentence(part, place) for place in range(each * index, each * (index + 1)))
-        return [ids for ids in found if len(ids)]
+        return [self._sentence(part, place) for place in range(each * index, each * (index + 1))]
 
     def verify(self) -> None:
         """Read all files and compare their checksums, sentences' lengths and ids with the manifest.

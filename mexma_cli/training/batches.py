@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from mexma_cli.objectives.views import PairViews, TokenPairs
+from mexma_cli.store.pairs import Beside
 from mexma_cli.training.pairs import SampledPairs
 
 
@@ -17,7 +18,7 @@ class Batches:
         make: From pairs to a batch (`Objective.batch`).
         seed: Of everything random about them.
         count: Pairs in a micro-batch.
-        negatives: With the pairs' hard negatives.
+        beside: What is to be there beside the pairs.
     """
 
     def __init__(
@@ -26,10 +27,10 @@ class Batches:
         make: Callable[[TokenPairs], PairViews],
         seed: int,
         count: int,
-        negatives: bool = False,
+        beside: Sequence[Beside] = (),
     ) -> None:
         self._pairs, self._make, self._seed, self._count = pairs, make, seed, count
-        self._negatives = negatives
+        self._beside = beside
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._ahead: tuple[int, Future[PairViews]] | None = None
 
@@ -47,5 +48,5 @@ class Batches:
 
     def _made(self, start: int) -> PairViews:
         ids, languages = self._pairs.ids(start, self._count), self._pairs.languages(start, self._count)
-        negatives = self._pairs.negatives(start, self._count) if self._negatives else ()
-        return self._make(TokenPairs(ids, self._seed, start, languages, negatives))
+        beside = {part: self._pairs.beside(part, start, self._count) for part in self._beside}
+        return self._make(TokenPairs(ids, self._seed, start, languages, beside))

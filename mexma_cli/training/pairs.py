@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mexma_cli.store.pairs import TokenisedPairs
+from mexma_cli.store.pairs import Beside, TokenisedPairs
 from mexma_cli.training.sampler import Sampler
 
 
@@ -31,9 +31,9 @@ class SampledPairs:
         """The pairs at positions start to start + count, as token ids without <s> and </s>."""
         return [self._stores[store].pair(row) for store, row in self._places(start, count)]
 
-    def negatives(self, start: int, count: int) -> list[list[np.ndarray]]:
-        """The hard negatives of the same pairs, as many as each has."""
-        return [self._stores[store].beside("negatives", row) for store, row in self._places(start, count)]
+    def beside(self, part: Beside, start: int, count: int) -> list[list[np.ndarray]]:
+        """What the same pairs have beside their sentences, as `TokenisedPairs.beside`."""
+        return [self._stores[store].beside(part, row) for store, row in self._places(start, count)]
 
     def languages(self, start: int, count: int) -> np.ndarray:
         """int64 [count]: which of `source_languages` each of these pairs has."""

@@ -70,9 +70,7 @@ class Trainer:
     ) -> None:
         self.objective = objective
         self.pairs = pairs
-        self.batches = Batches(
-            pairs, objective.batch, settings.seed, settings.batch_pairs, objective.takes_negatives
-        )
+        self.batches = Batches(pairs, objective.batch, settings.seed, settings.batch_pairs, objective.takes)
         self.settings = settings
         self.folder = folder
         self.checkpoints = folder / "checkpoints"

@@ -10,12 +10,13 @@ import pytest
 import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.model.packing import PackedBatch
 from mexma_cli.encoder.model.pooling import Dense, Normalize
-from mexma_cli.objectives.clft.loss import Clft, chosen
+from mexma_cli.errors import MexmaError
+from mexma_cli.objectives.clft.loss import Clft
 from mexma_cli.objectives.clft.settings import ClftSettings
+from mexma_cli.objectives.views import TokenPairs
 from tests.objectives.formulas import unit
-from tests.objectives.pairs import views_of
+from tests.objectives.pairs import token_ids, views_of
 
 Sentences = dict[str, list[str]]
 
@@ -113,35 +114,24 @@ def test_an_export_keeps_pooling_and_modules(
     assert np.abs(again.embed(sentences["eng"]) - encoder.embed(sentences["eng"])).max() < 1e-6
 
 
-def test_sentences_chosen_from_a_packed_batch(tiny_encoder: Path, sentences: Sentences) -> None:
-    objective = Clft(
-        encoder_of(tiny_encoder, "cls"), ClftSettings(name="clft"), encoder_of(tiny_encoder, "cls")
-    )
-    batch = views_of(objective, sentences).batch
-    some = chosen(batch, [2, 5, 11])
-    borders = batch.cu_seqlens.tolist()
-    for n, row in enumerate([2, 5, 11]):
-        a, b = some.cu_seqlens[n : n + 2].tolist()
-        assert some.lengths[n] == batch.lengths[row] == b - a
-        for name in ("input_ids", "position_ids"):
-            assert (
-                getattr(some, name)[a:b].tolist()
-                == getattr(batch, name)[borders[row] : borders[row + 1]].tolist()
-            )
-
-
-def test_the_teacher_comes_first(
-    tiny_encoder: Path, sentences: Sentences, monkeypatch: pytest.MonkeyPatch
+def test_a_teacher_of_another_tokeniser_and_width(
+    tiny_encoder: Path, masked_lms: dict[str, Path], sentences: Sentences
 ) -> None:
-    """Its rows are read from the device, which must not have the encoder's pass to do by then."""
-    encoder = encoder_of(tiny_encoder, "mean")
-    objective = Clft(encoder, ClftSettings(name="clft"), copy.deepcopy(encoder))
-    order: list[SentenceEncoder] = []
-
-    def noted(encoder: SentenceEncoder, batch: PackedBatch) -> torch.Tensor:
-        order.append(encoder)
-        return torch.ones(len(batch.lengths), encoder.dim)
-
-    monkeypatch.setattr("mexma_cli.objectives.clft.loss._vectors", noted)
-    objective(views_of(objective, sentences))
-    assert order == [objective.teacher, encoder]
+    """It sees its own tokens, behind its prefix, and what it is compared with is a linear map's."""
+    encoder = encoder_of(tiny_encoder, "dense")
+    teacher = SentenceEncoder.load(str(masked_lms["bert"]), "cpu", pooling="mean")
+    settings = ClftSettings(name="clft", teacher=str(masked_lms["bert"]))
+    assert encoder.dim != teacher.dim
+    objective = Clft(encoder, settings, teacher).eval()
+    pairs = token_ids(encoder, sentences)
+    with pytest.raises(MexmaError, match="the pairs have no tokens for the teacher"):
+        objective.batch(TokenPairs(pairs))
+    teacher.prefix = "query: "
+    read = [[ids[1:-1]] for ids in teacher.tokenize(sentences["eng"])]
+    terms = objective(objective.batch(TokenPairs(pairs, beside={"teacher": read})))
+    assert objective.as_teacher is not None
+    mapped = unit(encoder.embed(sentences["eng"]) @ objective.as_teacher.weight.detach().numpy().T)
+    expected = np.mean(1 - (mapped * unit(teacher.embed(sentences["eng"]))).sum(axis=1))
+    assert float(terms["anchor"].detach()) == pytest.approx(expected, rel=1e-4)
+    terms["anchor"].backward()
+    assert objective.as_teacher.weight.grad is not None and objective.export() is encoder

@@ -141,7 +141,7 @@ def gradients(
             ids,
             start=pairs.start,
             languages=languages,
-            negatives=negatives if objective.takes_negatives else (),
+            beside={part: negatives for part in objective.takes},
         )
     )
     terms: Terms = wrap(objective)(views)

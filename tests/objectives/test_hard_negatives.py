@@ -44,8 +44,8 @@ def test_a_split_softmax(name: str, tiny_encoder: Path, sentences: dict[str, lis
     pairs = token_ids(encoder, sentences)
     negatives = [[ids[1:-1] for ids in encoder.tokenize(own)] if own else [] for own in CHANGED]
     with_, without = made(name, encoder, 0.25), made(name, encoder, 0.0)
-    assert with_.takes_negatives and not without.takes_negatives
-    terms = with_(with_.batch(TokenPairs(pairs, 3, negatives=negatives)))
+    assert with_.takes == ("negatives",) and not without.takes
+    terms = with_(with_.batch(TokenPairs(pairs, 3, beside={"negatives": negatives})))
     before = without(without.batch(TokenPairs(pairs, 3)))
     assert set(terms) == set(with_.weights) == {*before, "hard_negatives"}
     for term, value in before.items():  # masks and in-batch negatives are what they were

@@ -62,7 +62,7 @@ class Bag(Objective):
         self.moment: torch.Tensor | None
         self.register_buffer("moment", torch.eye(dim) / dim if settings.width or settings.whitening else None)
         self.weights = contrastive_weights(settings)
-        self.takes_negatives = settings.hard_negatives > 0
+        self.takes = ("negatives",) if settings.hard_negatives else ()
 
     @classmethod
     def check(cls, start: Start, settings: BagSettings) -> None:

@@ -2,25 +2,48 @@
 
 The targets' vectors stay where a frozen copy of the encoder has them, and the sources' are drawn to their
 translations: mean(1 - f(y) . f_s(y)) + 0.4 mean(1 - f(y) . f(x)), with f of unit length. No negatives.
+
+With another teacher in the place of the copy it is distillation. One with another tokeniser reads the targets
+in its own tokens, which `prepare` stored; and one of another width is compared with A f(y), where the matrix
+A is trained along and left behind (TinyBERT's W_h, Jiao et al. 2020, section 3).
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Self
 
+import numpy as np
 import torch
-from torch.nn import functional
+from torch import nn
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.model.attention import run_packed
-from mexma_cli.encoder.model.packing import PackedBatch
+from mexma_cli.encoder.model.packing import PackedBatch, pack
 from mexma_cli.encoder.model.pooling import pool
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives import losses
 from mexma_cli.objectives.base import Objective, Start
 from mexma_cli.objectives.clft.settings import ClftSettings
-from mexma_cli.objectives.views import PairViews
+from mexma_cli.objectives.views import PairViews, TokenPairs, Vocabulary
+
+
+@dataclass(frozen=True)
+class ClftViews(PairViews):
+    """The clean sentences, and the targets as the teacher reads them.
+
+    Attributes:
+        anchors: The B targets by length.
+        anchor_rows: int64 [B], where each pair's target stands among them.
+    """
+
+    anchors: PackedBatch
+    anchor_rows: torch.Tensor
+
+    def to(self, device: torch.device) -> Self:
+        """The same views on another device."""
+        return replace(super().to(device), anchors=self.anchors.to(device))
 
 
 class Clft(Objective):
@@ -28,7 +51,7 @@ class Clft(Objective):
 
     Args:
         encoder: The encoder that is trained.
-        teacher: The encoder whose vectors are the anchors; it has the tokeniser and the width of the other.
+        teacher: The encoder whose vectors are the anchors.
     """
 
     def __init__(self, encoder: SentenceEncoder, settings: ClftSettings, teacher: SentenceEncoder) -> None:
@@ -39,11 +62,19 @@ class Clft(Objective):
         # that is resumed makes it again from what the phase began with.
         self.teacher = teacher
         self.teacher.model.eval()
+        self.teachers_vocabulary = Vocabulary.of(teacher, ngrams=True)
+        self.as_teacher: nn.Linear | None = None
+        if teacher.dim != encoder.dim:
+            self.as_teacher = nn.Linear(encoder.dim, teacher.dim, bias=False)
+        self.takes = ("teacher",) if settings.teacher is not None else ()
+        self.reads_alike = not self.takes or (
+            not teacher.prefix and teacher.tokenizer.get_vocab() == encoder.tokenizer.get_vocab()
+        )
         self.weights = {"anchor": 1.0, "cross": settings.cross}
 
     @classmethod
     def check(cls, start: Start, settings: ClftSettings) -> None:
-        """The teacher has the encoder's tokeniser and width; any pooling is trained."""
+        """The teacher can be had; any pooling is trained."""
         teacher_of(start.encoder, settings)
 
     @classmethod
@@ -51,18 +82,36 @@ class Clft(Objective):
         """With the teacher that the settings name, or a copy of the encoder."""
         return cls(start.encoder, settings, teacher_of(start.encoder, settings))
 
+    def batch(self, pairs: TokenPairs) -> ClftViews:
+        """Both sides clean, and the targets for the teacher: in its tokens, or else in the encoder's."""
+        views = super().batch(pairs)
+        vocabulary, targets = self.vocabulary, [target for _, target in pairs.ids]
+        if any(pairs.beside.get("teacher", ())):
+            vocabulary, targets = self.teachers_vocabulary, [ids for (ids,) in pairs.beside["teacher"]]
+        elif not self.reads_alike:
+            raise MexmaError(
+                f"the pairs have no tokens for the teacher {self.teacher.name}", "run `mexma prepare` again"
+            )
+        ids, extra = [vocabulary.whole(target) for target in targets], None
+        if vocabulary.merge_split_words is not None:
+            ids, extra = vocabulary.merge_split_words(ids)
+        order = np.argsort([len(sentence) for sentence in ids], kind="stable")
+        return ClftViews(
+            **{field.name: getattr(views, field.name) for field in fields(views)},
+            anchors=pack([ids[row] for row in order], vocabulary.first_position, extra),
+            anchor_rows=torch.from_numpy(np.argsort(order)),
+        )
+
     def forward(self, views: PairViews) -> dict[str, torch.Tensor]:
         """The targets' distance to the teacher's vectors, and that to their translations."""
-        with torch.no_grad():  # first: a GPU has nothing else to do yet when it is asked for the rows
-            rows, back = views.target_rows.sort()
-            self._bring_teacher(rows.device)
-            found = _vectors(self.teacher, chosen(views.batch, rows.tolist()))
-            anchors = torch.empty_like(found)
-            anchors[back] = found
+        assert isinstance(views, ClftViews)
+        with torch.no_grad():
+            self._bring_teacher(views.anchor_rows.device)
+            anchors = _vectors(self.teacher, views.anchors)[views.anchor_rows]
         vectors = _vectors(self.encoder, views.batch)
         source, target = vectors[views.source_rows], vectors[views.target_rows]
         return {
-            "anchor": losses.cosine_distance(target, anchors),
+            "anchor": losses.cosine_distance(self.as_teacher(target) if self.as_teacher else target, anchors),
             "cross": losses.cosine_distance(target, source),
         }
 
@@ -79,36 +128,10 @@ def _vectors(encoder: SentenceEncoder, batch: PackedBatch) -> torch.Tensor:
         return encoder.modules(pool(hidden, batch, encoder.pooling))
 
 
-def chosen(batch: PackedBatch, rows: Sequence[int]) -> PackedBatch:
-    """Some sentences of a packed batch, in the order of `rows`."""
-    lengths = tuple(batch.lengths[row] for row in rows)
-    ends = torch.tensor(batch.lengths).cumsum(0)
-    tokens = torch.cat([torch.arange(int(ends[row]) - batch.lengths[row], int(ends[row])) for row in rows])
-    tokens = tokens.to(batch.input_ids.device)
-    borders = functional.pad(torch.tensor(lengths).cumsum(0), (1, 0)).to(batch.cu_seqlens)
-    return PackedBatch(batch.input_ids[tokens], batch.position_ids[tokens], borders, lengths)
-
-
 def teacher_of(encoder: SentenceEncoder, settings: ClftSettings) -> SentenceEncoder:
-    """A copy of the encoder, or the encoder that the recipe names.
-
-    Raises:
-        MexmaError: The named one has another width or tokeniser, or needs a prefix.
-    """
+    """A copy of the encoder, or the encoder that the recipe names."""
     if settings.teacher is None:
         return copy.deepcopy(encoder)
     teacher = SentenceEncoder.load(settings.teacher, "cpu")
     teacher.backend = encoder.backend
-    what = f"the teacher {settings.teacher}"
-    if teacher.dim != encoder.dim:
-        raise MexmaError(
-            f"{what} has vectors of {teacher.dim} numbers, and {encoder.name} of {encoder.dim}",
-            "the anchors' distance needs equal widths",
-        )
-    if teacher.tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
-        raise MexmaError(
-            f"{what} has another tokeniser than {encoder.name}", "the prepared pairs are token ids of one"
-        )
-    if teacher.prefix:
-        raise MexmaError(f"{what} puts {teacher.prefix!r} before every sentence, the prepared pairs do not")
     return teacher

@@ -14,5 +14,4 @@ class ClftSettings(ObjectiveSettings):
     cross: float = Field(0.4, gt=0)
     """Weight of the distance between translations (beta in the paper); that to the teacher counts 1."""
     teacher: str | None = None
-    """An encoder's name or folder, with the same tokeniser and width; none: the encoder as the phase
-    finds it."""
+    """An encoder's name or folder, of any tokeniser and width; none: the encoder as the phase finds it."""

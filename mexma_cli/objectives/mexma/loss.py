@@ -40,7 +40,7 @@ class Mexma(Objective):
         self.weights |= {name: weight for name, weight in rest.items() if weight}
         if settings.contrastive:
             self.weights |= contrastive_weights(settings, settings.contrastive)
-        self.takes_negatives = settings.hard_negatives > 0
+        self.takes = ("negatives",) if settings.hard_negatives else ()
         self.masking = Masking(settings.masking, settings.mask_share, settings.random_share)
 
     @classmethod

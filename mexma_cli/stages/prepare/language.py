@@ -6,30 +6,26 @@ later ones fill up what the earlier ones leave (`cap_per_language`, `minimum_per
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import xxhash
-from tokenizers import Tokenizer
-
 from mexma_cli import languages
-from mexma_cli.encoder.loading.tokenizer import panic_as_message
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import MANIFEST
 from mexma_cli.recipe import Data
+from mexma_cli.stages.prepare.beside import SEED as NEGATIVES_SEED
+from mexma_cli.stages.prepare.beside import HardNegatives, Teacher, TeachersTargets
 from mexma_cli.stages.prepare.corpora import Bitext
-from mexma_cli.stages.prepare.negatives import SEED as NEGATIVES_SEED
-from mexma_cli.stages.prepare.negatives import HardNegatives
 from mexma_cli.stages.prepare.selection import CAP_SEED, PairSelection, select
-from mexma_cli.store.pairs import Beside, Part, TokenisedPairs, TokenisedPairsManifest, TokenisedPairsWriter
+from mexma_cli.stages.prepare.tokens import Tokens, load_backend
+from mexma_cli.store.pairs import Beside, TokenisedPairs, TokenisedPairsManifest, TokenisedPairsWriter
 from mexma_cli.text.rules import PairRules, chosen_limits
 
 _BATCH = 2000
-_OF_TOKENS = ("tokenizer", "max_tokens", "negatives")
+_OF_TOKENS = ("tokenizer", "max_tokens", "negatives", "teacher")
 
 
 @dataclass(frozen=True)
@@ -121,6 +117,7 @@ class LanguageWorker:
         work: Folder for temporary files.
         selections: Pairs that were chosen already, by store.
         stopped: Called now and then; raises to end the work.
+        teacher: One that reads the targets otherwise than the encoder does.
     """
 
     data: Data
@@ -128,6 +125,7 @@ class LanguageWorker:
     work: Path
     selections: dict[Path, PairSelection] = field(default_factory=dict)
     stopped: Callable[[], None] = _never
+    teacher: Teacher | None = None
 
     def plan(self, chain: list[Bitext], choose: str) -> list[CorpusPlan] | None:
         """Settings of all bitexts of a chain.
@@ -175,7 +173,8 @@ class LanguageWorker:
                 selection = self.selections.get(bitext.path)
                 if selection is None and limit != 0:
                     selection = self._select(bitext, limit)
-                manifest = self._tokenise(bitext, selection, backend, keeps_end, settings)
+                tokens = Tokens(backend, keeps_end, self.data.max_tokens)
+                manifest = self._tokenise(bitext, selection, tokens, settings)
                 if selection is not None:
                     selection.path.unlink(missing_ok=True)
             quota.kept += _chosen(manifest)
@@ -202,8 +201,12 @@ class LanguageWorker:
 
     def _tokens(self, bitext: Bitext, digest: str) -> dict[str, Any]:
         data = self.data
-        negatives = {"negatives": [bitext.corpus.negatives, data.negatives, NEGATIVES_SEED]}
-        return {"tokenizer": digest, "max_tokens": data.max_tokens} | (negatives if data.negatives else {})
+        found: dict[str, Any] = {"tokenizer": digest, "max_tokens": data.max_tokens}
+        if data.negatives:
+            found["negatives"] = [bitext.corpus.negatives, data.negatives, NEGATIVES_SEED]
+        if self.teacher:
+            found["teacher"] = [self.teacher.digest, self.teacher.prefix]
+        return found
 
     def _select(self, bitext: Bitext, limit: int | None) -> PairSelection:
         limits, (source, target) = rules_of(self.data), bitext.pair
@@ -213,41 +216,27 @@ class LanguageWorker:
         return select(bitext, rules, limit, self.work, self.stopped)
 
     def _tokenise(
-        self,
-        bitext: Bitext,
-        selection: PairSelection | None,
-        tokenizer: Any,
-        keeps_end: bool,
-        settings: dict[str, Any],
+        self, bitext: Bitext, selection: PairSelection | None, tokens: Tokens, settings: dict[str, Any]
     ) -> TokenisedPairsManifest:
         """The second reading: write the store (an empty one where there is no selection)."""
-        limit = self.data.max_tokens - 2
-        kept = slice(-limit, None) if keeps_end else slice(limit)
-        truncated = bare = 0
-        negatives = HardNegatives(self.data, bitext.corpus) if self.data.negatives else None
-        pairs = selection.pairs(bitext, self.stopped) if selection is not None else iter(())
-        vocabulary = tokenizer.get_vocab_size()
-        beside: dict[Beside, Part] = {}
+        bare = 0
+        negatives = HardNegatives(self.data, bitext.corpus, tokens) if self.data.negatives else None
+        kinds: dict[Beside, HardNegatives | TeachersTargets] = {}
         if negatives:
-            beside["negatives"] = Part(each=self.data.negatives, vocabulary=vocabulary)
-
-        def cut(sentences: list[list[int]]) -> list[list[int]]:
-            nonlocal truncated
-            truncated += sum(len(ids) > limit for ids in sentences)
-            return [ids[kept] for ids in sentences]
-
-        with TokenisedPairsWriter(bitext.path, vocabulary, beside) as writer:
+            kinds["negatives"] = negatives
+        if self.teacher:
+            kinds["teacher"] = TeachersTargets(self.teacher, self.data.max_tokens)
+        pairs = selection.pairs(bitext, self.stopped) if selection is not None else iter(())
+        beside = {name: kind.part for name, kind in kinds.items()}
+        with TokenisedPairsWriter(bitext.path, tokens.vocabulary, beside) as writer:
             for batch in _batches(pairs):
-                sides = [tokens_of(tokenizer, texts) for texts in list(zip(*batch, strict=True))[:2]]
-                rows = [row for row, pair in enumerate(zip(*sides, strict=True)) if all(pair)]
-                bare += len(batch) - len(rows)
-                source, target = (cut([side[row] for row in rows]) for side in sides)
-                found: dict[Beside, list[list[list[int]]]] = {}
-                if negatives:
-                    texts = negatives.of([batch[row] for row in rows])
-                    ids = iter(cut(tokens_of(tokenizer, chain.from_iterable(texts))))
-                    found["negatives"] = negatives.unlike(target, [list(islice(ids, len(t))) for t in texts])
-                writer.write(source, target, found)
+                sources, targets, _ = zip(*batch, strict=True)
+                sides = tokens.of(sources), tokens.of(targets)
+                kept = [row for row, pair in enumerate(zip(*sides, strict=True)) if all(pair)]
+                bare += len(batch) - len(kept)
+                source, target = (tokens.cut([side[row] for row in kept]) for side in sides)
+                texts = [batch[row] for row in kept]
+                writer.write(source, target, {name: kind.of(texts, target) for name, kind in kinds.items()})
             dropped = dict(selection.dropped) if selection is not None else {}
             facts = {
                 "name": bitext.corpus.name,
@@ -257,26 +246,11 @@ class LanguageWorker:
                 "max_tokens": self.data.max_tokens,
                 "read": selection.read if selection is not None else 0,
                 "dropped": dropped | ({"no tokens": bare} if bare else {}),
-                "truncated": truncated,
+                "truncated": tokens.cuts,
                 "negatives": dict(negatives.counts) if negatives else {},
                 "settings": settings,
             }
             return writer.finish(facts).manifest
-
-
-def tokens_of(tokenizer: Any, texts: Iterable[str]) -> list[list[int]]:
-    """Ids of sentences, uncut and without <s> and </s>."""
-    with panic_as_message():
-        return [found.ids for found in tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
-
-
-@lru_cache(maxsize=1)
-def load_backend(text: str) -> tuple[Any, bool, str]:
-    """From a file's text: a tokeniser that does not cut, whether it would keep the end, its fingerprint."""
-    backend = Tokenizer.from_str(text)
-    keeps_end = backend.truncation is not None
-    backend.no_truncation()
-    return backend, keeps_end, xxhash.xxh3_128_hexdigest(text.encode())
 
 
 def prepared(path: Path) -> TokenisedPairsManifest | None:

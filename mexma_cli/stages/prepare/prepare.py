@@ -28,10 +28,11 @@ from mexma_cli.files import (
     write_json_atomic,
 )
 from mexma_cli.recipe import Data, Recipe
+from mexma_cli.stages.prepare.beside import Teacher
 from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.language import CorpusPlan, CorpusReport, LanguageWorker, rules_of
 from mexma_cli.stages.prepare.pool import processes, work_on
-from mexma_cli.stages.prepare.tokenizer import recipe_tokenizer
+from mexma_cli.stages.prepare.tokenizer import as_text, recipe_tokenizer, teachers_tokenizer
 from mexma_cli.stages.prepare.vocabulary import Weighed
 from mexma_cli.stages.processes import result
 from mexma_cli.text.hashes import folded
@@ -63,7 +64,8 @@ def prepare(recipe: Recipe, on_progress: Progress | None = None, workers: int = 
     tell = on_progress or (lambda done, bitexts, label: None)
     with ExitStack() as stack:
         preparation = _Preparation(recipe.data, bitexts, tell, workers, stack)
-        reports = preparation.reports(preparation.tokenizer(recipe))
+        tokenizer = preparation.tokenizer(recipe)
+        reports = preparation.reports(tokenizer, teachers_tokenizer(recipe, tokenizer))
     if not any(report.kept for report in reports):
         raise MexmaError("no pair is left in any corpus", "look at the filters in `data`")
     return reports
@@ -126,17 +128,19 @@ class _Preparation:
                     for *pair, _ in selection.pairs(bitext, self._worker.stopped):
                         yield from ((sentence, bitext.corpus.repeat) for sentence in pair)
 
-        tokens = recipe_tokenizer(recipe, settings, sentences)
-        backend = tokens.backend
-        backend.no_padding()
-        backend.no_truncation()
-        if tokens.keeps_end:  # only the side is read from it
-            backend.enable_truncation(recipe.data.max_tokens, direction="left")
-        return str(backend.to_str())
+        return as_text(recipe_tokenizer(recipe, settings, sentences), recipe.data.max_tokens)
 
-    def reports(self, tokenizer: str) -> list[CorpusReport]:
-        """Make the stores that are not there yet; a report for each bitext, in the recipe's order."""
+    def reports(self, tokenizer: str, teachers: tuple[str, str] | None) -> list[CorpusReport]:
+        """Make the stores that are not there yet; a report for each bitext, in the recipe's order.
+
+        Args:
+            teachers: A teacher's tokeniser and prefix, where it reads the targets otherwise.
+        """
         digest = xxhash.xxh3_128_hexdigest(tokenizer.encode())
+        teachers_path = self._work / "teacher.json"
+        if teachers is not None:
+            of_teacher = xxhash.xxh3_128_hexdigest(teachers[0].encode())
+            self._worker.teacher = Teacher(teachers_path, of_teacher, teachers[1])
         done: dict[str, CorpusReport] = {}
         left = []
         for chain in self._chains:
@@ -148,6 +152,8 @@ class _Preparation:
             self._begin()
             path = self._work / "tokenizer.json"
             path.write_text(tokenizer, encoding="utf-8")
+            if teachers is not None:
+                teachers_path.write_text(teachers[0], encoding="utf-8")
             for found in self._run("write", left, path):
                 done |= {report.path: report for report in found}
         self._keep_checksums()

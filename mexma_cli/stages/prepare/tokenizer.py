@@ -79,6 +79,30 @@ def recipe_tokenizer(
     return read_tokenizer(path)
 
 
+def teachers_tokenizer(recipe: Recipe, tokenizer: str) -> tuple[str, str] | None:
+    """The tokeniser of a recipe's teacher, and what that puts before every sentence.
+
+    Args:
+        tokenizer: The encoder's.
+
+    Returns:
+        None if there is no teacher, or if it reads text as the encoder does.
+    """
+    if recipe.teacher is None:
+        return None
+    found = as_text(_tokenizer_of(recipe.teacher, recipe.data.max_tokens), recipe.data.max_tokens)
+    prefix = read_settings(locate(recipe.teacher)).prefix
+    return None if found == tokenizer and not prefix else (found, prefix)
+
+
+def as_text(tokens: LazyTokenizer, max_tokens: int) -> str:
+    """A tokeniser as `tokenizers` writes it; it is cut to `max_tokens` if it keeps the end, and else not."""
+    backend = tokens.unlimited
+    if tokens.keeps_end:  # only the side is read from it
+        backend.enable_truncation(max_tokens, direction="left")
+    return str(backend.to_str())
+
+
 def check_length(encoder: str, takes: int, wanted: int) -> None:
     """Refuse sentences (`data.max_tokens`) that are longer than an encoder takes."""
     if takes < wanted:

@@ -17,7 +17,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.augment import negatives_of
 from mexma_cli.files import checksum_file, only_writer
-from mexma_cli.stages.prepare.negatives import SEED
+from mexma_cli.stages.prepare.beside import SEED
 from mexma_cli.stages.prepare.prepare import CorpusReport, prepare
 from mexma_cli.stages.prepare.tokenizer import load_tokenizer, tokenizer_path
 from mexma_cli.store.pairs import TokenisedPairs
@@ -289,7 +289,8 @@ def test_text_is_read_again_only_where_a_file_changed(
 
 def negatives(report: CorpusReport, tokenizer: Path) -> list[list[str]]:
     store, decoder = TokenisedPairs.open(report.path, verify=True), load_tokenizer(tokenizer)
-    return [[decoder.decode(ids) for ids in store.beside("negatives", row)] for row in range(len(store))]
+    found = (store.beside("negatives", row) for row in range(len(store)))
+    return [[decoder.decode(ids) for ids in own if len(ids)] for own in found]
 
 
 def test_hard_negatives_by_rule(

@@ -22,6 +22,7 @@ from mexma_cli.recipe.load import load_any
 from mexma_cli.stages.prepare.prepare import prepare
 from mexma_cli.stages.train import objectives
 from mexma_cli.stages.train.train import train
+from mexma_cli.store.pairs import TokenisedPairs
 from tests.examples import demo_pairs
 
 RECIPES = [name for name in shipped() if name.startswith("systems/") and isinstance(load_any(name), Recipe)]
@@ -168,22 +169,41 @@ def test_a_checkpoint_with_fewer_layers(small: Small) -> None:
     assert "objective.rtl.layers is 9" in error.message and "has 4 layers" in error.message
 
 
-def test_teachers_that_do_not_fit(small: Small, tiny_encoder: Path, tmp_path: Path) -> None:
+def test_another_teacher(small: Small, tmp_path: Path) -> None:
     raw = small("systems/clft")
-    raw["phases"][0]["objective"]["teacher"] = "mini"
-    error = refused(raw)
-    assert "the teacher mini has vectors of 320 numbers" in error.message and "of 32" in error.message
-    raw["phases"][0]["objective"]["teacher"] = str(tiny_encoder)
-    assert "has another tokeniser" in refused(raw).message
     other = SentenceEncoder.load(raw["encoder"]["from"], "cpu")
     with torch.no_grad():
         other.model.get_input_embeddings().weight.mul_(1.5)
     other.save(tmp_path / "other")
     raw["phases"][0]["objective"]["teacher"] = str(tmp_path / "other")
-    assert train(prepared(raw)) is not None
+    recipe = prepared(raw)
+    assert not any((Path(recipe.data.store) / "pairs.fra_Latn").glob("teacher.*"))  # it has the same tokens
+    assert train(recipe) is not None
     assert (
         records(tmp_path / "run")[0]["terms"]["anchor"] > 0.01
     )  # the copy of the encoder itself would give next to nothing
+
+
+def test_a_teacher_of_another_tokeniser_and_width(small: Small, tmp_path: Path) -> None:
+    raw = small("systems/clft")
+    raw["phases"][0]["objective"]["teacher"] = "mini"
+    raw["data"]["store"] = str(tmp_path / "data")
+    recipe = prepared(raw)
+    teacher, store = (
+        SentenceEncoder.load("mini", "cpu"),
+        TokenisedPairs.open(tmp_path / "data/pairs.fra_Latn"),
+    )
+    text = [
+        line.split("\t")[1] for line in (Path(raw["data"]["root"]) / "fra_Latn.tsv").read_text().splitlines()
+    ]
+    wanted = [ids[1:-1].tolist()[:30] for ids in teacher.tokenize(text)]
+    assert [store.beside("teacher", row)[0].tolist() for row in range(len(store))] == wanted
+    assert train(recipe) is not None
+    assert all(0.1 < record["terms"]["anchor"] < 2 for record in records(tmp_path / "run"))
+    assert SentenceEncoder.load(str(tmp_path / "run"), "cpu").dim == 32
+    raw["phases"].append(raw["phases"][0] | {"name": "again", "objective": {"name": "clft", "teacher": "x"}})
+    with pytest.raises(MexmaError, match="a recipe has one `teacher`, and not several: mini, x"):
+        prepared(raw)
 
 
 def test_a_tokeniser_without_mask(small: Small, masked_lms: dict[str, Path], tmp_path: Path) -> None:
