@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterable
 from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
@@ -26,17 +28,19 @@ _SEVERAL = {
 
 
 @lru_cache(maxsize=1)
-def _table() -> tuple[dict[str, str], dict[str, str]]:
-    """FLORES-200 code -> English name, and every other spelling (lower case, ``_``) -> FLORES-200 code."""
+def _table() -> tuple[dict[str, str], dict[str, str], dict[str, list[str]]]:
+    """FLORES-200 code -> English name; every other spelling (lower case, ``_``) -> FLORES-200 code; and that
+    -> the groups of ISO 639-5 that the language belongs to, from the family down."""
     names: dict[str, str] = {}
     aliases: dict[str, str] = {}
+    groups: dict[str, list[str]] = {}
     for row in _TABLE.read_text(encoding="utf-8").splitlines():
-        code, english, other = row.split("\t")
-        names[code] = english
+        code, english, other, belongs = row.split("\t")
+        names[code], groups[code] = english, belongs.split()
         aliases[code.lower()] = code
         for alias in other.split():
             aliases[alias] = code
-    return names, aliases
+    return names, aliases, groups
 
 
 def codes() -> list[str]:
@@ -57,7 +61,7 @@ def resolve(code: str) -> str:
         MexmaError: No such language, or a code of several; the hint has the nearest codes, or these.
     """
     tag = _without_locale(code.strip())
-    names, aliases = _table()
+    names, aliases, _ = _table()
     key = tag.replace("-", "_").lower()
     if key == UNSTATED:
         return UNSTATED
@@ -94,7 +98,7 @@ def name(code: str) -> str:
     resolved = resolve(code)
     if resolved == UNSTATED:
         return "not stated"
-    names, aliases = _table()
+    names, aliases, _ = _table()
     if resolved in names:
         return names[resolved]
     base, _, script = resolved.partition("_")
@@ -118,6 +122,25 @@ def script(code: str) -> str | None:
         langcodes.standardize_tag(base)
     )  # `maximize` takes English for what is not there
     return usual.split("-")[1] if usual else None
+
+
+def akin(code: str, among: Iterable[str]) -> list[str]:
+    """The languages that are nearest to one by descent, by FLORES-200 codes.
+
+    Those are nearest that have most groups of ISO 639-5 in common with it from the family down, Slavic and
+    South Slavic, say, and of them the ones in its script. The family alone, as of German and Hindi, says
+    nothing, unless one of the two has no narrower group.
+    """
+    groups = _table()[2]
+    own = groups.get(code, [])
+    near: dict[str, tuple[int, bool]] = {}
+    for other in among:
+        theirs = groups.get(other, [])
+        shared = sum(1 for _ in takewhile(lambda both: both[0] == both[1], zip(own, theirs, strict=False)))
+        if shared and (shared > 1 or shared in (len(own), len(theirs))):
+            near[other] = shared, script(other) == script(code)
+    best = max(near.values(), default=None)
+    return [other for other, rank in near.items() if rank == best]
 
 
 def _without_locale(tag: str) -> str:
@@ -165,7 +188,7 @@ def _registry_name(base: str) -> str:
 
 
 def _unknown(code: str) -> MexmaError:
-    names, aliases = _table()
+    names, aliases, _ = _table()
     wanted = code.strip().lower().replace("-", "_")
     if _is_private(wanted.split("_")[0]):
         hint = "qaa to qtz mean nothing to others; a language without a code is `und`, also in recipes"

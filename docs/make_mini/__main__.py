@@ -133,7 +133,8 @@ def main() -> None:
     encoder = SentenceEncoder.load(str(arguments.run / "encoder"), "cpu")
     objective = recipe.phases[0].objective
     assert isinstance(objective, BagSettings) and objective.own_tokens
-    encoder = smaller(encoder, objective.own_tokens, INNER, NGRAMS)
+    trained, encoder = encoder.trained, smaller(encoder, objective.own_tokens, INNER, NGRAMS)
+    encoder.trained = trained
     encoder.save(MODEL, dtype="pq")
     size = sum(path.stat().st_size for path in MODEL.rglob("*") if path.is_file())
     if size > LARGEST:

@@ -48,7 +48,9 @@ _DETAILS = {"format_version", "tool_version", "settings", "tokenizer_fingerprint
 
 
 def show(info: Info, indent: str = "") -> None:
-    """Print the facts, a line each, and those of the parts further in."""
+    """Print the facts, a line each, the table, and those of the parts further in."""
+    from mexma_cli.reporting.tables import aligned, row_table
+
     click.echo(f"{indent}{info.path}: {info.kind}")
     facts = {
         key: value
@@ -58,6 +60,8 @@ def show(info: Info, indent: str = "") -> None:
     width = max((len(key) for key in facts), default=0)
     for key, value in facts.items():
         click.echo(f"{indent}  {key.ljust(width)}  {_shown(key, value)}")
+    for line in aligned(row_table(info.rows), 2) if info.rows else []:
+        click.echo(f"{indent}    {line}")
     for part in info.parts:
         show(part, indent + "  ")
 

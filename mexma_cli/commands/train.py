@@ -227,7 +227,7 @@ def _stop_on_signal() -> list[int]:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         seen.append(number)
-        log.info("stopping after this step, with a checkpoint")
+        log.info("stopping with a checkpoint, in a few seconds; a second signal ends it without one")
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, handle)

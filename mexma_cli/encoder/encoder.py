@@ -13,7 +13,7 @@ import numpy as np
 import torch
 import xxhash
 
-from mexma_cli.encoder.loading import card, pq
+from mexma_cli.encoder.loading import card, pq, trained
 from mexma_cli.encoder.loading.folder import (
     BESIDE_NGRAMS,
     WEIGHTS,
@@ -73,6 +73,7 @@ class SentenceEncoder:
         prefix: Put before every sentence (`query: ` and the like).
         prompts: The prompts of sentence-transformers by name, which `save` writes again.
         languages: FLORES-200 codes of the languages it was trained on, from its model card; () if unknown.
+        trained: How many pairs of them that were, and their dev errors, as far as its folder says.
         precision: What `embed` computes in. Sums, residuals and norms are float32 on a processor.
         backend: The attention in use.
         truncated: Number of sentences cut since the encoder was loaded.
@@ -105,6 +106,7 @@ class SentenceEncoder:
         self.prefix = ""
         self.prompts: Mapping[str, str] = {}
         self.languages: tuple[str, ...] = ()
+        self.trained: Mapping[str, trained.Trained] = {}
         self.precision = torch.float32
         self.backend = choose_backend("auto", self.device)
         self.truncated = 0
@@ -163,7 +165,7 @@ class SentenceEncoder:
         ngrams = NgramEmbeddings.load(settings.transformer, width)
         encoder = cls(name, transformer, tokenizer, pooling or settings.pooling, modules, length, ngrams)
         encoder.prefix, encoder.prompts = settings.prefix, settings.prompts
-        encoder.languages = card.languages(where)
+        encoder.languages, encoder.trained = card.languages(where), trained.read(where)
         if settings.own_code:
             encoder._check_own_code()
         _ = encoder.fingerprint  # of the weights as they are stored, whatever they are cast to
@@ -388,8 +390,10 @@ class SentenceEncoder:
         with written_aside(Path(path)) as aside:
             stored = self.save_transformer(aside, dtype)
             save_modules(aside, self.pooling, self.transformer.config.hidden_size, list(self.modules), stored)
+            if self.trained:
+                trained.write(aside, self.trained)
             if self.languages:
-                card.write(aside, self.languages)
+                card.write(aside, self.languages, self.trained)
 
     def save_transformer(self, where: Path, dtype: str) -> torch.dtype:
         """Write everything but the card, the pooling and the modules, into an existing folder.

@@ -257,8 +257,9 @@ class TrainerSettings(Section):
     """Steps between two records in log.jsonl."""
     checkpoint_every: int = Field(1500, ge=1)
     """Steps between two checkpoints."""
-    keep: int = Field(2, ge=1)
-    """So many checkpoints, the last ones, besides the one with the best dev score."""
+    keep: int = Field(2, ge=0)
+    """So many checkpoints, the last ones, besides the one with the best dev score; 0: the last one while it
+    trains, and none once the encoder is there."""
     dev_every: int = Field(0, ge=0)
     """Steps between two scores on the dev sets (0: only at the end)."""
     export: Literal["last", "best"] = "last"

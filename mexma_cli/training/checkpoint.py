@@ -126,9 +126,19 @@ def prune(folder: Path, keep: int) -> None:
     One that holds other files than its own stays.
     """
     clear_all(folder)
-    for old in found(folder)[:-keep]:
+    for old in found(folder)[: -max(1, keep)]:
         if {file.name for file in old.iterdir()} <= _OWN:
             remove(old)
+
+
+def drop_all(folder: Path) -> None:
+    """Drop the checkpoints of a phase that has ended, but for those that hold other files than their own."""
+    clear_all(folder)
+    for old in [*found(folder), folder / BEST]:
+        if old.is_dir() and {file.name for file in old.iterdir()} <= _OWN:
+            remove(old)
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def _link(path: Path, name: Path) -> None:

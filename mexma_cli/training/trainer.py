@@ -38,6 +38,8 @@ from mexma_cli.training.processor import KeptMemory, denormals_flushed
 
 DevScore = Callable[[SentenceEncoder], dict[str, float]]
 """Scores an encoder; the smallest `xsim` is the best."""
+PATIENCE = 2.0
+"""Seconds that a step may take once the run is to stop."""
 SMALLEST_SCALE = 1e-4
 """Of the loss in fp16. Gradients that overflow even with this scale overflow for another reason."""
 
@@ -111,7 +113,7 @@ class Trainer:
             log: Takes a record every `log_every` steps and with every dev score.
             on_step: Gets every step's record, for a live line.
             stopped: Asked after every step; on True in any process a checkpoint is written and the loop
-                left by all.
+                left by all. A process that trains alone gives up a step that takes longer than `PATIENCE`.
 
         Returns:
             Whether the last step was reached.
@@ -123,7 +125,10 @@ class Trainer:
         memory = KeptMemory() if self.device.type == "cpu" else None
         while self.step < settings.steps:
             began = time.perf_counter()
-            record = self._one_step()
+            record = self._one_step(lambda: self._gives_up(began, stopped))
+            if record is None:
+                self.save()
+                return False
             if memory:
                 memory.bound()
             seconds = time.perf_counter() - began
@@ -149,9 +154,18 @@ class Trainer:
                 return False
         return True
 
-    def _one_step(self) -> dict[str, Any]:
-        """Forward and backward over the accumulated micro-batches, then one step."""
+    def _gives_up(self, began: float, stopped: Callable[[], bool]) -> bool:
+        """Whether a step that began then is to be given up."""
+        return self.processes.size == 1 and time.perf_counter() - began > PATIENCE and stopped()
+
+    def _one_step(self, given_up: Callable[[], bool]) -> dict[str, Any] | None:
+        """Forward and backward over the accumulated micro-batches, then one step.
+
+        Args:
+            given_up: Asked between them; on True all is as it was before the step, and there is no record.
+        """
         settings = self.settings
+        before = [buffer.clone() for buffer in self.objective.buffers()]
         torch.manual_seed(_mix(settings.seed, self.step, self.processes.rank))  # dropout
         set_rates(self.optimiser, self.step, settings)
         self.objective.train()
@@ -170,7 +184,14 @@ class Trainer:
                     terms = self.shared.model(views.to(self.device))
                     loss = sum(self.objective.weights[name] * term for name, term in terms.items())
                 assert isinstance(loss, torch.Tensor)
-                self.scaler.scale(loss / settings.accumulate).backward()
+                stop = given_up()
+                if not stop:
+                    self.scaler.scale(loss / settings.accumulate).backward()
+            if stop or given_up():
+                self.optimiser.zero_grad(set_to_none=True)
+                for buffer, value in zip(self.objective.buffers(), before, strict=True):
+                    buffer.copy_(value)
+                return None
             losses.append(torch.stack([*terms.values(), loss]).detach())
         norm = self._gradient_norm()  # first, since reading the losses waits for all that a GPU has to do
         own = torch.stack(losses).double().cpu()

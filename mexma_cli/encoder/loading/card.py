@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import yaml
 
 from mexma_cli.encoder.loading.modules import is_only_ours
+from mexma_cli.encoder.loading.trained import Trained
 from mexma_cli.recipe.parse import SIZE, parsed
 
 FILE = "README.md"
@@ -19,7 +20,7 @@ _CARD = """\
 
 Trained with mexma, so that translations have vectors that are near each other. Its languages, as FLORES-200
 codes: {codes}.
-
+{table}
 FOLDER is where this file is:
 
 ```console
@@ -36,6 +37,7 @@ from {module} import {name}
 vectors = {name}("FOLDER").encode(["One sentence.", "Another one."])
 ```
 """
+_RULE = "| --- | --- | --- |"
 _CODE = re.compile(r"[a-z]{3}(_[A-Z][a-z]{3})?")
 _HEAD = re.compile(r"---\n(.*?\n)---\n", re.DOTALL)
 
@@ -71,12 +73,24 @@ def languages(folder: Path) -> tuple[str, ...]:
     return tuple(codes) if all(map(_CODE.fullmatch, codes)) else ()  # other cards may have names there
 
 
-def write(folder: Path, languages: Iterable[str]) -> None:
+def _table(trained: Mapping[str, Trained]) -> str:
+    """A row for each language; nothing if there is none."""
+    if not trained:
+        return ""
+    rows = [
+        f"| `{code}` | {one.pairs:,} | {'' if one.dev_error is None else f'{one.dev_error:.2f}%'} |"
+        for code, one in sorted(trained.items())
+    ]
+    return "\n".join(["", "| language | sentence pairs | xsim error on its dev set |", _RULE, *rows, ""])
+
+
+def write(folder: Path, languages: Iterable[str], trained: Mapping[str, Trained]) -> None:
     """Write a card that says what the encoder is for and how it is used.
 
     Args:
         folder: Has the encoder's files already; they decide how sentence-transformers reads it.
         languages: FLORES-200 codes.
+        trained: What is known of them.
     """
     listed = sorted(languages)
     others = [code for code in listed if code != "eng_Latn"] or listed
@@ -87,6 +101,7 @@ def write(folder: Path, languages: Iterable[str]) -> None:
     text = _CARD.format(
         head=head(listed, tags=TAGS),
         codes=", ".join(f"`{code}`" for code in listed),
+        table=_table(trained),
         lang=others[0],
         why=why,
         module=module,

@@ -13,6 +13,7 @@ from mexma_cli import files
 from mexma_cli.encoder.loading import hub
 from mexma_cli.encoder.loading.settings import read_json, read_json_object
 from mexma_cli.errors import MexmaError
+from mexma_cli.recipe import DecomposeRecipe, load_any
 
 log = logging.getLogger(__name__)
 
@@ -46,14 +47,10 @@ def locate(name_or_path: str, trust_remote_code: bool = False) -> Path:
     if path.is_dir():
         # a training run holds its encoder in a folder of that name
         for folder in (path, path / "encoder"):
-            if any((folder / name).is_file() for name in ("config.json", "modules.json")):
+            if _has_encoder(folder):
                 return folder
         if (path / "recipe.yaml").is_file() and (path / "log.jsonl").is_file():
-            raise MexmaError(
-                f"{path} is a training run that holds no encoder",
-                "`mexma train RECIPE --resume` finishes a run that was stopped; "
-                "a decomposer that was trained without one is used with `mexma project`",
-            )
+            return _last_phase(path)
         raise MexmaError(f"{path} is not an encoder's folder: it has no config.json")
     if path.exists():
         raise MexmaError(f"{path} is a file, not an encoder's folder")
@@ -62,6 +59,25 @@ def locate(name_or_path: str, trust_remote_code: bool = False) -> Path:
     raise MexmaError(
         f"no encoder {name_or_path!r}",
         "`mini` (bundled), an encoder's folder, or a hub id such as facebook/MEXMA",
+    )
+
+
+def _has_encoder(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("config.json", "modules.json"))
+
+
+def _last_phase(run: Path) -> Path:
+    """The encoder of the last phase that an unfinished run has finished, which is said in the log."""
+    recipe = load_any(run / "recipe.yaml")
+    phases = [] if isinstance(recipe, DecomposeRecipe) else [phase.name for phase in recipe.phases]
+    for phase in reversed(phases):
+        if _has_encoder(run / phase / "encoder"):
+            log.info("%s is not finished: taking the encoder of its phase `%s`", run, phase)
+            return run / phase / "encoder"
+    raise MexmaError(
+        f"{run} is a training run that holds no encoder",
+        "`mexma train RECIPE --resume` finishes a run that was stopped; "
+        "a decomposer that was trained without one is used with `mexma project`",
     )
 
 

@@ -117,13 +117,29 @@ def unknown_language(encoder: SentenceEncoder, language: str) -> str | None:
         return None
     name, count = encoder.name, len(encoder.languages)
     about = f"{languages.name(language)} ({language})"
-    return f"{name} was not trained on {about}; `mexma info {name}` lists its {count} languages"
+    listed = f"of its {count} languages, which `mexma info {name}` lists,"
+    return f"{name} was not trained on {about}; {listed} {_nearest(encoder, language)}"
 
 
 def note_language(encoder: SentenceEncoder, language: str) -> None:
     """Warn of a language that the encoder was not trained on."""
     if warning := unknown_language(encoder, language):
         log.warning("%s", warning)
+
+
+def _nearest(encoder: SentenceEncoder, language: str) -> str:
+    """Which of an encoder's languages is nearest to one; of several the one with the least dev error."""
+    near = languages.akin(language, encoder.languages)
+    if not near:
+        return "none is akin to it"
+    errors = {
+        code: one.dev_error
+        for code in near
+        if (one := encoder.trained.get(code)) is not None and one.dev_error is not None
+    }
+    best = min(errors, key=lambda code: errors[code], default=near[0])
+    known = f", with an xsim error of {errors[best]:.1f}% on its dev set" if errors else ""
+    return f"{languages.name(best)} ({best}) is nearest to it{known}"
 
 
 def at_work(encoder: SentenceEncoder) -> str:

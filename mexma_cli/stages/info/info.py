@@ -35,6 +35,7 @@ class Info:
         facts: By name, in the order in which they are shown.
         problems: What is broken; empty if all that can be checked is right.
         parts: The stores, checkpoints and encoders in the folder.
+        rows: A table, with the same columns in every row: the languages of an encoder.
     """
 
     path: str
@@ -42,6 +43,7 @@ class Info:
     facts: dict[str, Any] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     parts: list[Info] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
 
     @contextmanager
     def checking(self) -> Iterator[None]:
@@ -261,7 +263,11 @@ def _encoder(where: Path) -> Info:
     if encoder.prefix:
         info.facts["prefix"] = encoder.prefix
     if encoder.languages:
-        info.facts["languages"] = list(encoder.languages)
+        info.facts["languages"] = len(encoder.languages)
+        info.rows = [{"code": code, "language": languages.name(code)} for code in encoder.languages]
+        for row in info.rows if encoder.trained else ():
+            known = encoder.trained.get(row["code"])
+            row |= {"pairs": known and known.pairs, "dev xsim error": known and known.dev_error}
     return info
 
 

@@ -290,6 +290,7 @@ def _finish(
         prints[part] = fingerprint([store.manifest.fingerprint, part, _hash(linear)])
     if encoder is not None:
         encoder.modules.append(Dense(objective.meaning, torch.nn.Identity()))
+        encoder.trained = {}  # its dev errors were those without the map
         encoder.save(run / "encoder")
         prints["meaning"] = SentenceEncoder.load(str(run), "cpu").fingerprint
     manifest = DecomposerManifest(

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import resource
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
@@ -16,9 +17,11 @@ from typing import Any
 import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.loading.trained import Trained
 from mexma_cli.encoder.model.attention import Backend, choose_backend
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file, clear_all, fingerprint, only_writer
+from mexma_cli.languages import resolve
 from mexma_cli.numerics.devices import multiplies
 from mexma_cli.recipe import Corpus, Phase, Recipe
 from mexma_cli.stages.prepare.corpora import store_path
@@ -27,9 +30,9 @@ from mexma_cli.stages.prepare.tokenizer import check_length, load_tokenizer, tok
 from mexma_cli.stages.train import objectives, run_folder
 from mexma_cli.store.pairs import TokenisedPairs
 from mexma_cli.training import loggers
-from mexma_cli.training.checkpoint import BEST
+from mexma_cli.training.checkpoint import BEST, drop_all
 from mexma_cli.training.distributed import Processes
-from mexma_cli.training.log import TrainingLog
+from mexma_cli.training.log import TrainingLog, read_record
 from mexma_cli.training.loggers import LOGGERS, Logs
 from mexma_cli.training.pairs import SampledPairs
 from mexma_cli.training.sampler import Sampler
@@ -67,7 +70,7 @@ def train(
     processes = processes or Processes()
     stores = open_stores(recipe)
     encoder = _start(recipe)
-    languages = _languages(recipe, encoder, stores)
+    encoder.languages, pairs = _languages(recipe, encoder, stores), _pairs(encoder, stores)
     _check(recipe, encoder, processes)
     if processes.first:
         _warn(recipe, sum(map(len, stores)), processes)
@@ -96,13 +99,14 @@ def train(
                         return None
                 finally:
                     records.close()
-                _export(trainer, run / phase.name / "encoder")
+                _export(trainer, run, pairs)
                 del trainer  # its optimiser's memory is the next phase's
                 processes.wait()
+            if processes.first and not phase.trainer.keep:
+                drop_all(run / phase.name / "checkpoints")
             done = str(run / phase.name / "encoder")
             encoder = SentenceEncoder.load(done, "cpu", max_tokens=recipe.data.max_tokens)
         if processes.first and trained:  # else it may have the user's own changes
-            encoder.languages = languages
             encoder.save(run / "encoder")
     return run / "encoder"
 
@@ -114,12 +118,30 @@ def _log(run: Path, phase: Phase, step: int, processes: Processes) -> Logs:
     return Logs([TrainingLog(run / "log.jsonl", phase.name, step), *others])
 
 
-def _export(trainer: Trainer, path: Path) -> None:
+def _export(trainer: Trainer, run: Path, pairs: Mapping[str, int]) -> None:
+    """Write the encoder of a phase, with what is known of its languages.
+
+    Args:
+        pairs: By FLORES-200 code.
+    """
     if trainer.settings.export == "best":
         trainer.go_to(trainer.checkpoints / BEST)
     with trainer.exported() as encoder:
         if encoder is not None:
-            encoder.save(path)
+            errors = _dev_errors(run / "log.jsonl", trainer.folder.name, trainer.step)
+            encoder.trained = {
+                code: Trained(pairs=count, dev_error=errors.get(code)) for code, count in pairs.items()
+            }
+            encoder.save(trainer.folder / "encoder")
+
+
+def _dev_errors(path: Path, phase: str, step: int) -> dict[str, float]:
+    """The dev score of each language at a step, from a run's log, by FLORES-200 code."""
+    records = filter(None, map(read_record, path.read_bytes().splitlines()))
+    found = [
+        record.get("dev", {}) for record in records if (record["phase"], record["step"]) == (phase, step)
+    ]
+    return {resolve(name): error for name, error in found[-1].items() if name != "xsim"} if found else {}
 
 
 def _attention(recipe: Recipe, phase: Phase, processes: Processes) -> Backend:
@@ -247,6 +269,15 @@ def _languages(recipe: Recipe, start: SentenceEncoder, stores: list[TokenisedPai
         return ()
     sides = [(store.manifest.source_language, store.manifest.target_language) for store in stores]
     return tuple(sorted({*start.languages, *chain.from_iterable(sides)}))
+
+
+def _pairs(start: SentenceEncoder, stores: list[TokenisedPairs]) -> dict[str, int]:
+    """How many pairs the trained encoder knows of each language, as far as that is known of its start."""
+    found = Counter({code: one.pairs for code, one in start.trained.items()})
+    for store in stores:
+        for code in {store.manifest.source_language, store.manifest.target_language}:
+            found[code] += len(store)
+    return dict(found)
 
 
 def open_stores(recipe: Recipe) -> list[TokenisedPairs]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.stages.train.train import train
+from mexma_cli.training import trainer
 from tests.processes import MEXMA, Program
 from tests.stages.train.training import BAG_STEPS, MEXMA_STEPS, log_of, settings, weights
 
@@ -20,9 +22,9 @@ SLOWED = f"""
 import time
 from mexma_cli.training.trainer import Trainer
 step = Trainer._one_step
-def slow(self):
+def slow(self, given_up):
     time.sleep(0.05)
-    return step(self)
+    return step(self, given_up)
 Trainer._one_step = slow
 {MEXMA}
 """
@@ -108,6 +110,22 @@ def test_stopped_at_every_step_is_the_run_that_would_have_been(
         pytest.fail("it never came to an end")
     assert log_of(tmp_path / "run") == log_of(finished["fp32"])
     assert weights(tmp_path / "run") == weights(finished["fp32"])
+
+
+def test_slow_steps_that_are_given_up_leave_the_run_that_would_have_been(
+    recipe_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trainer, "PATIENCE", -1.0)  # as if every step were slow
+    chosen = "phases.bag.objective.whitening=0.5"  # which it learns while it trains, in a buffer
+    train(settings(recipe_file, tmp_path / "whole", chosen))
+    recipe = settings(recipe_file, tmp_path / "run", chosen)
+    stops = 0
+    while train(recipe, resume=True, stopped=partial(next, (n == 7 for n in count()))) is None:
+        stops += 1  # in every third step: between forward and backward, after backward, after the step
+        assert stops < BAG_STEPS + MEXMA_STEPS
+    assert stops >= (BAG_STEPS + MEXMA_STEPS) // 3
+    assert log_of(tmp_path / "run") == log_of(tmp_path / "whole")
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("written", [0, 1, 2])
