@@ -30,7 +30,7 @@ class LazyGroup(click.Group):
 
     Args:
         table: One line of help for each command, in the order of the help.
-        package: Has a module for each command, in which it is called `command`.
+        package: Has a module for each command, with `_` for `-`, in which it is called `command`.
     """
 
     def __init__(self, *args: Any, table: Mapping[str, str], package: str, **kwargs: Any) -> None:
@@ -43,7 +43,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.table:
             return None
-        command = importlib.import_module(f"{self.package}.{cmd_name}").command
+        command = importlib.import_module(f"{self.package}.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         for param in command.params:
             if type(param.type) is click.Path:

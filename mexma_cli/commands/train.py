@@ -96,7 +96,9 @@ def command(
     if processes is None:
         if restarts:
             raise click.UsageError("--max-restarts is for --nproc-per-node; torchrun has its own.")
-        _train(settings, resume)
+        finished = train_recipe(settings, resume, "--resume goes on from there")
+        if finished is not None:
+            click.echo(str(finished))
         return
     if "WORLD_SIZE" in os.environ:
         raise click.UsageError("--nproc-per-node starts the processes itself; leave torchrun out.")
@@ -112,8 +114,15 @@ def command(
     sys.exit(launch([*flags, "train", recipe, *arguments], processes, restarts, hint))
 
 
-def _train(settings: Recipe, resume: bool) -> None:
-    """Prepare and train in this process, alone or as one of torchrun's."""
+def train_recipe(settings: Recipe, resume: bool, go_on: str) -> Path | None:
+    """Prepare and train in this process, alone or as one of torchrun's. A run that is stopped exits.
+
+    Args:
+        go_on: What goes on with a run that was stopped, to be said then.
+
+    Returns:
+        The encoder's folder; None in all of torchrun's processes but the first.
+    """
     import torch
 
     torch.set_flush_denormal(True)  # torch's threads take it over as they are started; later is too late
@@ -143,12 +152,11 @@ def _train(settings: Recipe, resume: bool) -> None:
             )
         first = processes.first
     if finished is None:
-        log.info("stopped; the checkpoint is in %s, --resume goes on from there", settings.run)
+        log.info("stopped; the checkpoint is in %s, %s", settings.run, go_on)
         sys.exit(128 + (stop[0] if stop else signal.SIGTERM))
-    if first:
-        if screen.idle:
-            log.info("%s is finished already: nothing to do", settings.run)
-        click.echo(str(finished))
+    if first and screen.idle:
+        log.info("%s is finished already: nothing to do", settings.run)
+    return finished if first else None
 
 
 def _prepare(settings: Recipe, resume: bool, processes: int) -> None:

@@ -125,7 +125,7 @@ class Trainer:
         memory = KeptMemory() if self.device.type == "cpu" else None
         while self.step < settings.steps:
             began = time.perf_counter()
-            record = self._one_step(lambda: self._gives_up(began, stopped))
+            record = self._one_step(partial(self._gives_up, began, stopped))
             if record is None:
                 self.save()
                 return False

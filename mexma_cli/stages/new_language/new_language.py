@@ -1,0 +1,237 @@
+"""Pairs of a language with English to a recipe and dev text; a trained run to what it is worth on that.
+
+run/new-language.yaml  run/dev/CODE.txt  run/dev/eng_Latn.txt  run/dev/CODE-eng_Latn.{CODE,eng_Latn,gold}.tsv
+and then what a training run has (stages/train).
+
+The dev pairs are left out of the training by `data.exclude`. Their mining set is laid out as
+`mexma eval bucc` reads it: beside the dev sentences each side has lines of the training text, whose
+translations the other side lacks.
+"""
+
+from __future__ import annotations
+
+import glob
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import yaml
+
+from mexma_cli import languages
+from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.bucc import measure
+from mexma_cli.evaluation.readers.mining import read_sets
+from mexma_cli.files import checksum_file, clear_all, make_folder, only_writer, whole_file
+from mexma_cli.recipe import Recipe, load
+from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
+from mexma_cli.stages.prepare.language import rules_of
+from mexma_cli.text.hashes import fold, pair_hash
+from mexma_cli.text.rules import PairRules
+
+RECIPE = "new-language.yaml"
+DEV = "dev"
+TARGET = "eng_Latn"
+DEV_PAIRS = 1000
+"""At most; of fewer than 20 times as many pairs, a twentieth."""
+BESIDE = 9
+"""Lines of a side of the mining set for each dev sentence, where there are so many."""
+FEWEST = 200
+"""Pairs of which ten are dev text; an encoder worth its name takes fifty times as many."""
+_SEED = 35
+_BATCH = 1 << 14
+_HEAD = """\
+# An encoder for {name} beside English, made by
+#
+#   mexma new-language {code} {pairs}
+#
+# which goes on with it, or measures it again, as long as this file stays as it is. To change something, copy
+# it, give the copy another `run` and `data.store`, and train with `mexma train`. `repeat: 0.5` in a corpus
+# shows its pairs half as often as the others'.
+#
+# The text, by xxh3_128: {checksums}
+
+"""
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What an encoder does on dev text that it was not trained on, in percent."""
+
+    pairs: int
+    """Of dev text."""
+    lines: tuple[int, int]
+    """Of the mining set's sides."""
+    xsim_error: float | None
+    f1: float | None
+    precision: float | None
+    recall: float | None
+    threshold: float | None
+    """Of the ratio margin, where F1 is best; these four are None where nothing was found."""
+
+
+def begin(code: str, pairs: Sequence[Path], run: Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Write the recipe and the dev text into the run's folder, unless they are there, and read the recipe.
+
+    Args:
+        code: FLORES-200 code of the language.
+        pairs: Files of lines: sentence TAB English sentence.
+        run: The folder.
+        overrides: As for `recipe.load`.
+
+    Raises:
+        MexmaError: The folder holds anything else, or what was begun with other pairs; a file is broken; or
+            there are too few pairs.
+    """
+    if code == TARGET:
+        raise MexmaError("the pairs' other side is English already", "name the language of the first column")
+    for path in pairs:
+        if not path.is_file():
+            raise MexmaError(f"{path}: no such file")
+    text = _recipe(code, pairs, run)
+    clear_all(run)
+    if not (run / RECIPE).is_file():
+        if run.exists() and (not run.is_dir() or any(run.iterdir())):
+            raise MexmaError(f"{run} holds something else", "name a new folder with -o")
+        make_folder(run)
+        _write(run / RECIPE, text.splitlines())
+    elif (run / RECIPE).read_text(encoding="utf-8") != text:
+        raise MexmaError(
+            f"{run / RECIPE} is of another command or of other text, or was changed",
+            "begin anew in another folder with -o, or train from a copy of it with `mexma train`",
+        )
+    recipe = load(run / RECIPE, overrides)
+    with only_writer(run):
+        _split_off(code, recipe, run / DEV)
+    return recipe
+
+
+def worth(recipe: Recipe) -> Worth:
+    """What the run's encoder does on its dev text."""
+    run = Path(recipe.run)
+    encoder = SentenceEncoder.load(str(run))
+    (mining,) = read_sets([run / DEV])
+    (row,) = measure([mining], encoder.embed, "ratio", 4)
+    code = recipe.data.corpora[0].languages[0]
+    return Worth(
+        len(mining.gold),
+        (len(mining.sources), len(mining.targets)),
+        encoder.trained[code].dev_error,
+        row["tuned f1"],
+        row["precision"],
+        row["recall"],
+        row["threshold"],
+    )
+
+
+def _recipe(code: str, pairs: Sequence[Path], run: Path) -> str:
+    """A recipe that extends one-language, as YAML."""
+    keys = {
+        "extends": "one-language",
+        "name": code,
+        "run": str(run),
+        "data": {
+            "root": ".",
+            "store": str(run / "data"),
+            "exclude": [f"{glob.escape(str(run / DEV))}/*.txt"],
+            "corpora": [
+                {"name": f"pairs{number}", "format": "tsv", "path": str(path), "languages": [code]}
+                for number, path in enumerate(pairs, 1)
+            ],
+        },
+        "dev": {
+            "path": str(run / DEV / "{lang}.txt"),
+            "target_path": str(run / DEV / f"{TARGET}.txt"),
+            "languages": [code],
+        },
+    }
+    head = _HEAD.format(
+        name=languages.name(code),
+        code=code,
+        pairs=" ".join(map(str, pairs)),
+        checksums=", ".join(map(checksum_file, pairs)),
+    )
+    return head + yaml.safe_dump(keys, sort_keys=False, allow_unicode=True)
+
+
+def _split_off(code: str, recipe: Recipe, folder: Path) -> None:
+    """Write the dev text and its mining set, the gold list last; nothing where that is there."""
+    name = f"{code}-{TARGET}"
+    if (folder / f"{name}.gold.tsv").is_file():
+        return
+    bitexts, missing = find_bitexts(recipe.data)
+    if missing:
+        raise missing[0]
+    dev, beside = _dev_pairs(recipe, bitexts)
+    make_folder(folder)
+    middle = len(beside) // 2
+    gold = []
+    for side, language in enumerate((code, TARGET)):
+        sentences = [pair[side] for pair in dev]
+        others = [pair[side] for pair in (beside[:middle], beside[middle:])[side]]
+        both = sorted(sentences + others, key=fold)  # not the translations at the same places
+        ids = {sentence: f"{language}-{number}" for number, sentence in enumerate(both, 1)}
+        gold.append([ids[sentence] for sentence in sentences])
+        _write(folder / f"{language}.txt", sentences)
+        _write(folder / f"{name}.{language}.tsv", [f"{ids[one]}\t{one}" for one in both])
+    _write(folder / f"{name}.gold.tsv", [f"{source}\t{target}" for source, target in zip(*gold, strict=True)])
+
+
+def _dev_pairs(recipe: Recipe, bitexts: Sequence[Bitext]) -> tuple[list[Pair], list[Pair]]:
+    """The pairs for dev text, and others for the mining set.
+
+    Of the pairs that training would take, those with the least hash of their content, if neither sentence
+    stands in any other line, but for case, spaces and punctuation: what is split off is nowhere else.
+    """
+    most = (1 + 2 * BESIDE) * DEV_PAIRS
+    total = 0
+
+    def taken() -> Iterator[tuple[int, Pair]]:
+        nonlocal total
+        for bitext in bitexts:
+            for pair in _good(recipe, bitext):
+                total += 1
+                yield pair_hash(*pair, seed=_SEED), pair
+
+    least = [pair for _, pair in heapq.nsmallest(2 * most, taken())]
+    if total < FEWEST:
+        raise MexmaError(
+            f"{total:,} of the pairs can be used, and {FEWEST:,} are the fewest",
+            "ten thousand make an encoder of some use; `mexma filter` says what is wrong with pairs",
+        )
+    wanted = {fold(sentence) for pair in least for sentence in pair}
+    sides = [Counter[int](), Counter[int]()]
+    for bitext in bitexts:
+        for _, *pair in bitext.rows():
+            for side, sentence in zip(sides, pair, strict=True):
+                if (hashed := fold(sentence)) in wanted:
+                    side[hashed] += 1
+    alone = [
+        pair
+        for pair in least
+        if all(sides[one][fold(s)] == (one == own) for own, s in enumerate(pair) for one in (0, 1))
+    ]
+    count = min(DEV_PAIRS, total // 20, len(alone))
+    return alone[:count], alone[count : count * (1 + 2 * BESIDE)]
+
+
+def _good(recipe: Recipe, bitext: Bitext) -> Iterator[Pair]:
+    """The pairs of a corpus that no rule of the recipe drops."""
+    rules = PairRules({name: limit for name, limit in rules_of(recipe.data).items() if name != "excluded"})
+    rows = bitext.rows()
+    while batch := list(islice(rows, _BATCH)):
+        reasons, sources, targets = zip(*batch, strict=True)
+        codes = rules.codes(sources, targets).tolist()
+        for reason, code, source, target in zip(reasons, codes, sources, targets, strict=True):
+            if not reason and not code:
+                yield source, target
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    with whole_file(path) as file:
+        file.writelines(f"{line}\n".encode() for line in lines)
