@@ -2,9 +2,9 @@
 
     python benchmarks/new_language.py hau_Latn mal_Mlym hye_Armn --data DIR [--set trainer.precision=fp32]
 
-Takes a language's pairs with English under DIR (lafand/, tico19/, stories/, and the train part of bible/, by a
-hash of their content up to --pairs in all), runs the command on them in one thread, and prints its CPU minutes,
-dev xsim error and mining F1, and the xsim error on ntrex128/, which is news and has nothing to do with them.
+Takes a language's pairs with English under DIR (lafand/, tico19/, stories/, and by a hash of their content so
+many of bible/, its train part, that there are --pairs in all), runs the command on them in one thread, and
+prints its CPU minutes, dev xsim error and mining F1, and the xsim error on ntrex128/, which is other text.
 """
 
 from __future__ import annotations

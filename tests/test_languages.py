@@ -167,3 +167,26 @@ def test_common_codes_need_no_import_of_langcodes() -> None:
 )
 def test_scripts(code: str, script: str | None) -> None:
     assert languages.script(code) == script
+
+
+def test_languages_that_are_akin() -> None:
+    among = ("deu_Latn", "hin_Deva", "ind_Latn", "pol_Latn", "rus_Cyrl", "tat_Cyrl", "tur_Latn")
+    for code, near in {
+        "ces_Latn": ["pol_Latn"],
+        "bel_Cyrl": ["rus_Cyrl"],
+        "bul_Cyrl": ["rus_Cyrl"],  # as near as Polish, and in its script
+        "kaz_Cyrl": ["tat_Cyrl"],
+        "zsm_Latn": ["ind_Latn"],
+        "lit_Latn": [],  # Indo-European, and no more than that
+        "eus_Latn": [],
+        "tlh": [],
+    }.items():
+        assert languages.akin(code, among) == near
+    assert languages.akin("pol_Latn", [*among, "slk_Latn"]) == ["pol_Latn"]
+    assert languages.akin("ukr_Cyrl", ["deu_Latn", "ces_Latn", "pol_Latn"]) == ["ces_Latn", "pol_Latn"]
+
+
+def test_every_language_has_groups_of_iso_639_5() -> None:
+    groups = languages._table()[2]
+    assert [code for code, found in groups.items() if not found] == ["kor_Hang"]
+    assert all(len(one) == 3 and one.isalpha() for found in groups.values() for one in found)

@@ -18,6 +18,7 @@ from click.testing import Result
 
 from mexma_cli.commands.embed import default_output
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.loading.trained import Trained
 from mexma_cli.errors import MexmaError
 from mexma_cli.store.embeddings import EmbeddingStore
 from tests.command import fails, ok, run
@@ -77,11 +78,20 @@ def test_no_output_lands_in_a_store(tiny_encoder: Path, corpus: Path, tmp_path: 
 
 def test_a_language_that_the_encoder_does_not_know(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> None:
     encoder = SentenceEncoder.load(str(tiny_encoder), "cpu")
-    encoder.languages = ("eng_Latn", "srp_Cyrl")
+    encoder.languages = ("eng_Latn", "hrv_Latn", "ron_Latn", "srp_Cyrl", "slv_Latn")
+    errors = {"hrv_Latn": 2.25, "srp_Cyrl": 1.0, "slv_Latn": 9.0}
+    encoder.trained = {code: Trained(pairs=9, dev_error=error) for code, error in errors.items()}
     encoder.save(tmp_path / "two")
-    for given, code in (("kor", "Korean (kor_Hang)"), ("srp_Latn", ""), ("und", "")):
+    for given, code, near in (
+        ("kor", "Korean (kor_Hang)", "none is akin to it"),
+        ("bos", "Bosnian (bos_Latn)", "Croatian (hrv_Latn) is nearest to it, with an xsim error of 2.2% on"),
+        ("fra", "French (fra_Latn)", "Romanian (ron_Latn) is nearest to it\n"),
+        ("srp_Latn", "", ""),
+        ("und", "", ""),
+    ):
         done = ok(embed(tmp_path / "two", "--lang", given, corpus, "-o", tmp_path / f"{given}.emb"))
-        said = f"two was not trained on {code}; `mexma info {tmp_path / 'two'}` lists its 2 languages"
+        listed = f"of its 5 languages, which `mexma info {tmp_path / 'two'}` lists, {near}"
+        said = f"two was not trained on {code}; {listed}"
         assert (said in done.stderr) == bool(code) == ("not trained" in done.stderr)
     for part, told in (("1/2", True), ("2/2", False)):
         done = embed(tmp_path / "two", "--lang", "kor", corpus, "--shard", part, "-o", tmp_path / "parts.emb")

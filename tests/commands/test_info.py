@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -115,8 +116,13 @@ def test_encoder(tiny_encoder: Path, tmp_path: Path) -> None:
     assert found["kind"] == "encoder"
     assert (found["facts"]["dim"], found["facts"]["pooling"], found["facts"]["max_tokens"]) == (32, "cls", 64)
     assert "languages" not in found["facts"]
-    mini = json.loads(info("mini", "--json").stdout)["facts"]["languages"]
-    assert {"eng_Latn", "hun_Latn", "srp_Cyrl"} <= set(mini) and "kor_Hang" not in mini
+    assert found["rows"] == []
+    mini = json.loads(info("mini", "--json").stdout)
+    rows = {row["code"]: row for row in mini["rows"]}
+    assert mini["facts"]["languages"] == len(rows) and "kor_Hang" not in rows
+    assert {"eng_Latn", "hun_Latn", "srp_Cyrl"} <= set(rows)
+    assert rows["hun_Latn"]["pairs"] > 10_000 and 0 < rows["hun_Latn"]["dev xsim error"] < 20
+    assert re.search(r"^ +hun_Latn +Hungarian +[\d,]+ +\d+\.\d\d$", ok(info("mini")).stdout, re.MULTILINE)
     broken = tmp_path / "broken"
     broken.mkdir()
     for file in tiny_encoder.iterdir():

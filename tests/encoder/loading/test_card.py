@@ -11,7 +11,9 @@ import yaml
 from click.testing import CliRunner
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.loading import card
+from mexma_cli.encoder.loading import card, trained
+from mexma_cli.encoder.loading.trained import Trained
+from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 
 
@@ -21,10 +23,17 @@ def test_languages_stay_with_the_folder(tiny_encoder: Path, tmp_path: Path) -> N
     encoder.save(tmp_path / "silent")
     assert not (tmp_path / "silent" / card.FILE).exists()
     encoder.languages = ("srp_Cyrl", "eng_Latn", "srp_Latn")
+    encoder.trained = {"srp_Cyrl": Trained(pairs=1200, dev_error=3.456), "eng_Latn": Trained(pairs=1300)}
     encoder.save(tmp_path / "known")
     known = SentenceEncoder.load(str(tmp_path / "known"), "cpu")
     assert known.languages == ("eng_Latn", "srp_Cyrl", "srp_Latn")
+    assert known.trained == encoder.trained
     assert known.fingerprint == encoder.fingerprint
+    text = (tmp_path / "known" / card.FILE).read_text(encoding="utf-8")
+    assert "| `eng_Latn` | 1,300 |  |\n| `srp_Cyrl` | 1,200 | 3.46% |\n\n" in text
+    (tmp_path / "known" / trained.FILE).write_text('{"languages": {"fra_Latn": {"pairs": -1}}}')
+    with pytest.raises(MexmaError, match=r"languages\.json is damaged: `languages\.fra_Latn\.pairs`"):
+        SentenceEncoder.load(str(tmp_path / "known"), "cpu")
 
 
 def test_the_head_is_what_the_hub_reads() -> None:
@@ -40,7 +49,7 @@ def test_the_head_is_what_the_hub_reads() -> None:
     }
 
 
-def trained(start: str | Path, folder: Path) -> SentenceEncoder:
+def saved(start: str | Path, folder: Path) -> SentenceEncoder:
     """An encoder that knows its languages, saved."""
     encoder = SentenceEncoder.load(str(start), "cpu")
     encoder.languages = ("eng_Latn", "fra_Latn", "srp_Cyrl")
@@ -50,7 +59,7 @@ def trained(start: str | Path, folder: Path) -> SentenceEncoder:
 
 def test_the_cards_commands_work(tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "it"
-    trained(tiny_encoder, folder)
+    saved(tiny_encoder, folder)
     text = (folder / card.FILE).read_text(encoding="utf-8")
     facts = yaml.safe_load(text.split("---\n")[1])
     assert facts["tags"] == ["sentence-similarity", "feature-extraction", "mexma"]
@@ -72,7 +81,7 @@ def test_the_cards_lines_for_sentence_transformers_work(
 ) -> None:
     """`mini` has n-gram embeddings, which sentence-transformers alone does not know."""
     pytest.importorskip("sentence_transformers")
-    encoder = trained(tiny_encoder if start == "tiny" else start, tmp_path / "it")
+    encoder = saved(tiny_encoder if start == "tiny" else start, tmp_path / "it")
     text = (tmp_path / "it" / card.FILE).read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text.replace("FOLDER", str(tmp_path / "it")), re.DOTALL)
     assert ("import SentenceTransformer\n" in code) == (start == "tiny")

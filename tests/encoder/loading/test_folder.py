@@ -27,6 +27,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 from tests.command import fails, ok, run
 from tests.encoder.conftest import WEIGHTS, change_json, cut_off, edit
+from tests.examples import recipe_file
 
 
 @pytest.fixture
@@ -151,8 +152,9 @@ def test_a_run_without_its_encoder_is_told_from_other_folders(corpus: Path, tmp_
     run = tmp_path / "run"
     run.mkdir()
     assert "is not an encoder's folder" in embed(run, corpus).stderr
-    for name in ("recipe.yaml", "log.jsonl"):
-        (run / name).touch()
+    keys = {"objective": {"name": "bag"}, "trainer": {"steps": 1}}
+    recipe_file(run, [], keys | {"encoder": {"from": "mini"}})
+    (run / "log.jsonl").touch()
     done = embed(run, corpus)
     assert done.exit_code == 1 and "a training run that holds no encoder" in done.stderr
     assert "--resume" in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 import yaml
 
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.loading.trained import Trained
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe import load
 from mexma_cli.stages.prepare.prepare import prepare
@@ -38,7 +40,24 @@ def test_a_run_leaves_its_log_recipe_and_encoder(finished: dict[str, Path], reci
     assert not [path for path in run.rglob("*") if ".partial" in path.name]
     checkpoints = sorted(path.name for path in (run / "mexma" / "checkpoints").iterdir())
     assert checkpoints == ["step-00000015", "step-00000016"]
-    assert SentenceEncoder.load(str(run), "cpu").languages == ("eng_Latn", "spa_Latn")
+    for encoder in (run, run / "bag" / "encoder"):  # each has a card
+        assert SentenceEncoder.load(str(encoder), "cpu").languages == ("eng_Latn", "spa_Latn")
+    assert SentenceEncoder.load(str(run), "cpu").trained["spa_Latn"] == Trained(pairs=60, dev_error=None)
+
+
+def test_an_unfinished_runs_encoder_is_that_of_its_last_finished_phase(
+    recipe_file: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And with `keep: 0` the finished phase has no checkpoints any more."""
+    run, done = tmp_path / "run", count(1)
+    recipe = settings(recipe_file, run, "trainer.keep=0", "trainer.checkpoint_every=1")
+    assert train(recipe, stopped=lambda: next(done) == BAG_STEPS + 2) is None
+    assert not (run / "bag" / "checkpoints").exists()
+    assert [path.name for path in (run / "mexma" / "checkpoints").iterdir()] == ["step-00000002"]
+    with caplog.at_level("INFO"):
+        found = SentenceEncoder.load(str(run), "cpu").fingerprint
+    assert f"{run} is not finished: taking the encoder of its phase `bag`" in caplog.text
+    assert found == SentenceEncoder.load(str(run / "bag" / "encoder"), "cpu").fingerprint
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -1,0 +1,84 @@
+"""`mexma new-language`: from pairs to an encoder, its figures and the line to mine with."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+from pathlib import Path
+
+import pytest
+
+from mexma_cli.encoder.encoder import SentenceEncoder
+from tests.command import fails, ok, run, write
+from tests.examples import demo_pairs
+
+SMALL = {
+    "encoder.new": "{layers: 1, width: 32, heads: 2, ffn: 32, dropout: 0}",
+    "encoder.tokenizer.vocabulary": 700,
+    "encoder.tokenizer.words": 300,
+    "objective.own_tokens": 300,
+    "objective.width": 40,
+    "trainer.steps": 6,
+    "trainer.batch_pairs": 64,
+}
+
+
+def command(pairs: Path, folder: Path) -> list[str | Path]:
+    changes = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
+    return ["new-language", "es", pairs, "-o", folder, *changes]
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("text") / "pairs.tsv", *demo_pairs(400))
+
+
+@pytest.fixture(scope="module")
+def finished(pairs: Path) -> tuple[Path, str]:
+    """The folder of a run, and what was printed."""
+    folder = pairs.parent / "run"
+    return folder, ok(run(*command(pairs, folder))).stdout
+
+
+def test_figures_and_the_line_to_mine_with(finished: tuple[Path, str], tmp_path: Path) -> None:
+    folder, said = finished
+    error = re.search(r"^dev xsim error  (\d+\.\d\d)%, 20 pairs$", said, re.MULTILINE)
+    assert error and float(error[1]) < 90  # by chance 95
+    assert re.search(
+        r"^mining F1 +[\d.]+ \(precision [\d.]+, recall [\d.]+\), .* 200 and 200 lines$", said, re.MULTILINE
+    )
+    encoder = SentenceEncoder.load(str(folder), "cpu")
+    assert encoder.trained["spa_Latn"].pairs == 380
+    assert encoder.trained["spa_Latn"].dev_error == pytest.approx(float(error[1]), abs=0.005)
+    assert not (folder / "train" / "checkpoints").exists()
+    mine = shlex.split(said.splitlines()[-1].partition("mexma ")[2])
+    for place, name in ((1, "spa"), (2, "eng")):
+        mine[place] = str(
+            write(tmp_path / name, *(folder / "dev" / f"{name}_Latn.txt").read_text().split("\n"))
+        )
+    ok(run(*mine[:-1], tmp_path / "mined.tsv"))
+    assert (tmp_path / "mined.tsv").exists()
+    assert "tuned f1" in ok(run("eval", "bucc", folder / "dev", "--model", folder)).stdout
+
+
+def test_a_finished_run_is_measured_again_and_other_text_refused(
+    pairs: Path, finished: tuple[Path, str], tmp_path: Path
+) -> None:
+    folder, said = finished
+    again = ok(run(*command(pairs, folder)))
+    assert again.stdout == said and "is finished already" in again.stderr
+    other = write(tmp_path / "pairs.tsv", *demo_pairs(399))
+    fails(run(*command(other, folder)), 1, "is of another command or of other text", "-o")
+    fails(run(*command(pairs, folder), "--set", "trainer.seed=7"), 1, "phases.train.trainer.seed (42, now 7)")
+
+
+def test_stopped_and_run_again_it_goes_on(
+    pairs: Path, finished: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("mexma_cli.commands.train._stop_on_signal", lambda: [signal.SIGTERM])
+        fails(run(*command(pairs, tmp_path / "run")), 143, "the same command goes on from there")
+    done = ok(run(*command(pairs, tmp_path / "run")))
+    assert "6 steps, 1 of them done" in done.stderr
+    assert done.stdout.replace(str(tmp_path / "run"), str(finished[0])) == finished[1]

@@ -1,0 +1,94 @@
+"""Dev text that is split off: always the same, and nowhere else in the text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mexma_cli.errors import MexmaError
+from mexma_cli.stages.new_language.new_language import begin
+from mexma_cli.text.hashes import fold
+from tests.command import write
+
+
+def pairs(count: int) -> list[str]:
+    """As many lines: most once, some again with another case or translation, some that rules drop."""
+    found = [f"kalma {n} ce {n * 7}\tword {n} is {n * 7}" for n in range(count)]
+    found += [f"KALMA {n} ce {n * 7}!\tanother {n}" for n in range(0, count, 3)]
+    found += [f"wata {n}\tword {n} is, {n * 7}." for n in range(1, count, 3)]
+    return [*found, "only one side\t", "\t", "x\t" + "y" * 400]
+
+
+def read(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def test_what_is_split_off_is_nowhere_else(tmp_path: Path) -> None:
+    lines = pairs(600)
+    begin("hau_Latn", [write(tmp_path / "a.tsv", *lines)], tmp_path / "run")
+    folder = tmp_path / "run" / "dev"
+    dev = set(zip(read(folder / "hau_Latn.txt"), read(folder / "eng_Latn.txt"), strict=True))
+    assert len(dev) == 1000 // 20  # of the pairs that rules let pass, 600 and twice 200
+    held_out = {fold(sentence) for pair in dev for sentence in pair}
+    rest = [line.split("\t") for line in lines if tuple(line.split("\t")) not in dev]
+    assert len(rest) == len(lines) - len(dev)
+    assert not held_out & {fold(sentence) for pair in rest for sentence in pair}
+
+
+def test_the_mining_set_has_the_dev_pairs_and_no_other_translations(tmp_path: Path) -> None:
+    lines = pairs(600)
+    begin("hau_Latn", [write(tmp_path / "a.tsv", *lines)], tmp_path / "run")
+    folder = tmp_path / "run" / "dev"
+    name = "hau_Latn-eng_Latn"
+    sides = [
+        dict(line.split("\t") for line in read(folder / f"{name}.{code}.tsv")) for code in name.split("-")
+    ]
+    gold = {
+        tuple(side[one] for side, one in zip(sides, line.split("\t"), strict=True))
+        for line in read(folder / f"{name}.gold.tsv")
+    }
+    dev = set(zip(read(folder / "hau_Latn.txt"), read(folder / "eng_Latn.txt"), strict=True))
+    assert gold == dev
+    assert min(map(len, sides)) > len(dev)
+    there = {line for line in lines if set(line.split("\t")) <= {*sides[0].values(), *sides[1].values()}}
+    assert there == {"\t".join(pair) for pair in dev}
+
+
+def test_the_split_is_of_the_content(tmp_path: Path) -> None:
+    """Whatever the order of lines, the number of files, and the run's name."""
+    lines = pairs(600)
+    begin("hau_Latn", [write(tmp_path / "a.tsv", *lines)], tmp_path / "one")
+    parts = [write(tmp_path / "b.tsv", *reversed(lines[500:])), write(tmp_path / "c.tsv", *lines[:500])]
+    begin("hau_Latn", parts, tmp_path / "two")
+    for path in (tmp_path / "one" / "dev").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / "dev" / path.name).read_bytes()
+
+
+def test_killed_while_it_is_split_off(tmp_path: Path) -> None:
+    text, run = write(tmp_path / "a.tsv", *pairs(600)), tmp_path / "run"
+    begin("hau_Latn", [text], run)
+    gold = run / "dev" / "hau_Latn-eng_Latn.gold.tsv"
+    before = gold.read_bytes()
+    gold.unlink()
+    write(run / "dev" / "eng_Latn.txt", "half")
+    begin("hau_Latn", [text], run)
+    assert gold.read_bytes() == before and len(read(run / "dev" / "eng_Latn.txt")) == 50
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    text, run = write(tmp_path / "a.tsv", *pairs(600)), tmp_path / "run"
+    with pytest.raises(MexmaError, match="English already"):
+        begin("eng_Latn", [text], run)
+    with pytest.raises(MexmaError, match=r"b\.tsv: no such file"):
+        begin("hau_Latn", [text, tmp_path / "b.tsv"], run)
+    with pytest.raises(MexmaError, match=r"90 of the pairs can be used, and 200 are the fewest"):
+        begin("hau_Latn", [write(tmp_path / "few.tsv", *pairs(600)[:90])], tmp_path / "few")
+    write(tmp_path / "other" / "thesis.txt", "mine")
+    with pytest.raises(MexmaError, match="other holds something else"):
+        begin("hau_Latn", [text], tmp_path / "other")
+    assert not run.exists()
+    begin("hau_Latn", [text], run)
+    write(text, *pairs(500))
+    with pytest.raises(MexmaError, match=r"new-language\.yaml is of another command or of other text"):
+        begin("hau_Latn", [text], run)
