@@ -168,30 +168,6 @@ def test_sentence_transformers_example_runs() -> None:
     assert 0.3 < float(stdout.split("[")[-1].strip("])\n")) < 1
 
 
-def test_a_language_of_ones_own(tmp_path: Path) -> None:
-    """The guide's recipe and its commands, on the demo's translations and for a few steps."""
-    text = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
-    section = text.split("### An encoder of your own language")[1].split("\n### ")[0]
-    (recipe,) = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)
-    (typed,) = re.findall(r"```console\n(.*?)```", section, re.DOTALL)
-    few = "phases: [{name: bag, trainer: {steps: 4}}, {name: mexma, trainer: {steps: 2, batch_pairs: 16}}]"
-    (tmp_path / "mine.yaml").write_text(f"{recipe}{few}\n", encoding="utf-8")
-    gold = (ROOT / "examples/spa-eng/gold.tsv").read_text(encoding="utf-8").splitlines()
-    sides = list(zip(*(line.split("\t") for line in gold), strict=True))
-    for names, rows in ((("swh", "eng"), slice(60)), (("dev.swh", "dev.eng"), slice(900, None))):
-        for name, side in zip(names, sides, strict=True):
-            (tmp_path / f"{name}.txt").write_text("".join(f"{line}\n" for line in side[rows]), "utf-8")
-    (tmp_path / "swh-eng.tsv").write_text("".join(f"{line}\n" for line in gold), encoding="utf-8")
-    run_session(typed, tmp_path)
-    pairs = (tmp_path / "candidates.tsv").read_text(encoding="utf-8").splitlines()
-    found = {tuple(line.split("\t")[1:]) for line in pairs} & set(zip(*sides, strict=True))
-    assert len(found) > 30
-    log = (tmp_path / "runs/mine/log.jsonl").read_text(encoding="utf-8")
-    assert '"xsim"' in log and "spelling.safetensors" in {
-        path.name for path in (tmp_path / "runs/mine/encoder").iterdir()
-    }
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
