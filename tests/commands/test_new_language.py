@@ -59,7 +59,6 @@ def test_figures_and_the_line_to_mine_with(finished: tuple[Path, str], tmp_path:
         )
     ok(run(*mine[:-1], tmp_path / "mined.tsv"))
     assert (tmp_path / "mined.tsv").exists()
-    assert "tuned f1" in ok(run("eval", "bucc", folder / "dev", "--model", folder)).stdout
 
 
 def test_a_finished_run_is_measured_again_and_other_text_refused(
