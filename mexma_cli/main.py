@@ -28,7 +28,7 @@ COMMANDS = {
     "langid": "Say which language each line is in.",
     "prepare": "Clean and tokenise parallel text for training.",
     "train": "Train an encoder from a recipe.",
-    "new-language": "Train an encoder for a language from sentence pairs, and measure it.",
+    "new-language": "Train an encoder for a language from its sentence pairs.",
     "report": "Show training runs and evaluations: tables, curves, a page.",
     "embed": "Turn a text file, one sentence a line, into vectors.",
     "merge": "Put embedding stores together: parts of a text, or several texts.",

@@ -87,7 +87,7 @@ def test_help_lists_the_commands_in_order(flag: str) -> None:
 
 @pytest.mark.parametrize("name", list(main.COMMANDS))
 def test_every_command_is_there_with_help(name: str) -> None:
-    assert importlib.import_module(f"mexma_cli.commands.{name}").command.help
+    assert importlib.import_module(f"mexma_cli.commands.{name.replace('-', '_')}").command.help
     result = ok(run(name, "--help"))
     assert result.stdout.startswith(f"Usage: cli {name}")
 
@@ -100,7 +100,7 @@ def test_version() -> None:
     ("words", "said"),
     [
         ("mien", "No such command 'mien'. Did you mean 'mine'?"),
-        ("zzzzz", "prepare, train, report, embed, merge, project, mine"),
+        ("zzzzz", "prepare, train, new-language, report, embed, merge, project, mine"),
         ("-q -v info x", "-q and -v"),
     ],
 )
