@@ -31,7 +31,7 @@ COMMANDS = {
     "new-language": "Train an encoder for a language from its sentence pairs.",
     "report": "Show training runs and evaluations: tables, curves, a page.",
     "embed": "Turn a text file, one sentence a line, into vectors.",
-    "merge": "Put embedding stores together: parts of a text, or several texts.",
+    "merge": "Put embedding stores together: parts of a text, or texts.",
     "project": "Take the meaning or the language of stored vectors.",
     "mine": "Find the translations in two texts, best first.",
     "align": "Align the sentences of documents that are translations.",
