@@ -15,7 +15,9 @@ from mexma_cli.stages.prepare.plan import PreparePlan, plan
 PAPERS = [
     name
     for name in shipped()
-    if not name.startswith(("mini", "one-language", "baselines/", "systems/", "ablations/small/"))
+    if not name.startswith(
+        ("mini", "one-language", "hard-negatives", "baselines/", "systems/", "ablations/small/")
+    )
 ]
 
 
