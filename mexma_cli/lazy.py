@@ -48,6 +48,8 @@ class LazyGroup(click.Group):
         for param in command.params:
             if type(param.type) is click.Path:
                 param.type.__class__ = LocalPath
+        everywhere = getattr(ctx.find_root().command, "everywhere", [])
+        command.params.extend(option for option in everywhere if option not in command.params)
         if ctx.auto_envvar_prefix:
             _name_in_environment(command, f"{ctx.auto_envvar_prefix}_{cmd_name}")
         return command
@@ -70,6 +72,8 @@ class LazyGroup(click.Group):
 def _name_in_environment(command: click.Command, prefix: str) -> None:
     """Let options be set by the names that users know; Click's own are those of the parameters."""
     for option in command.params:
+        if getattr(option, "hidden", False):
+            continue
         longest = max(option.opts, key=len) if isinstance(option, click.Option) else ""
         if longest.startswith("--"):
             option.envvar = f"{prefix}_{longest[2:]}".replace("-", "_").upper()

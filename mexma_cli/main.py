@@ -27,6 +27,7 @@ COMMANDS = {
     "split": "Turn documents into sentences, clean and in one language.",
     "langid": "Say which language each line is in.",
     "prepare": "Clean and tokenise parallel text for training.",
+    "recipes": "List the recipes that come with mexma, or print one.",
     "train": "Train an encoder from a recipe.",
     "new-language": "Train an encoder for a language from its sentence pairs.",
     "report": "Show training runs and evaluations: tables, curves, a page.",
@@ -158,6 +159,11 @@ def _name_variable(error: click.BadParameter) -> None:
 class RoadGroup(LazyGroup):
     """The whole program: what goes wrong in a command becomes a message here."""
 
+    @property
+    def everywhere(self) -> list[click.Parameter]:
+        """Options that every command takes, too, and that only the help of the program tells of."""
+        return _EVERYWHERE
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             result = super().invoke(ctx)
@@ -208,6 +214,9 @@ class _Notes(logging.StreamHandler[TextIO]):
             super().emit(record)
 
 
+_TRANSFORMERS = "error", "info"
+
+
 def _set_up_logging(verbosity: int) -> None:
     """Our own notes go to stderr as plain lines: with -q warnings only, with -v details too."""
     level = {-1: logging.WARNING, 0: logging.INFO}.get(verbosity, logging.DEBUG)
@@ -216,8 +225,29 @@ def _set_up_logging(verbosity: int) -> None:
     logger.handlers = [_Notes(sys.stderr)]
     logger.propagate = False
     # Read by the libraries when they are imported, later, by the commands that need them.
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "info" if verbosity > 0 else "error")
+    if os.environ.get("TRANSFORMERS_VERBOSITY", _TRANSFORMERS[0]) in _TRANSFORMERS:
+        os.environ["TRANSFORMERS_VERBOSITY"] = _TRANSFORMERS[verbosity > 0]
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+
+
+def _say_less_or_more(ctx: click.Context, option: click.Parameter, given: bool) -> None:
+    if given:
+        _set_up_logging(-1 if option.name == "quiet" else 1)
+
+
+_EVERYWHERE: list[click.Parameter] = [
+    click.Option(names, is_flag=True, hidden=True, expose_value=False, callback=_say_less_or_more)
+    for names in (["-q", "--quiet"], ["-v", "--verbose"])
+]
+
+
+def _print_versions(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        python = ".".join(map(str, sys.version_info[:3]))
+        click.echo(f"mexma {__version__} (Python {python}, torch {version('torch')})")
+        ctx.exit()
 
 
 @click.group(
@@ -227,13 +257,21 @@ def _set_up_logging(verbosity: int) -> None:
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "MEXMA"},
 )
-@click.version_option(__version__, prog_name="mexma", message="%(prog)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_versions,
+    help="Show the versions of mexma, Python and torch, and exit.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no notes; errors and warnings only.")
 @click.option("-v", "--verbose", is_flag=True, help="Say more on stderr.")
 def cli(quiet: bool, verbose: bool) -> None:
     """Find translations in monolingual text, and train the encoders that find them.
 
-    Data goes to stdout or to the named files, everything else to stderr; `-` is stdin.
+    Data goes to stdout or to the named files, everything else to stderr; `-` is stdin. -q and -v may stand
+    after the command, too.
     """
     if quiet and verbose:
         raise click.UsageError("-q and -v contradict each other: give one of them.")

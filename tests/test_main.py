@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import logging
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from mexma_cli import __version__, main
@@ -93,14 +95,33 @@ def test_every_command_is_there_with_help(name: str) -> None:
 
 
 def test_version() -> None:
-    assert run("--version").stdout == f"mexma {__version__}\n"
+    said = run("--version").stdout
+    assert re.fullmatch(rf"mexma {re.escape(__version__)} \(Python 3\.\d+\.\d+, torch \S+\)\n", said)
+
+
+@pytest.mark.parametrize(("option", "level"), [("-q", logging.WARNING), ("-v", logging.DEBUG)])
+def test_quiet_and_verbose_stand_after_the_command_too(option: str, level: int) -> None:
+    for words in ((option, "recipes"), ("recipes", option), ("eval", "xsim", option, "--help")):
+        ok(run(*words))
+        if "--help" not in words:
+            assert logging.getLogger("mexma_cli").level == level
+    ok(run("recipes"))
+    assert logging.getLogger("mexma_cli").level == logging.INFO
+
+
+def test_recipes_are_listed_and_printed() -> None:
+    listed = run("recipes").stdout.splitlines()
+    assert any(line.startswith("one-language ") and "minutes" in line for line in listed)
+    assert all("  " in line for line in listed) and len(listed) > 20
+    assert yaml.safe_load(run("recipes", "one-language").stdout)["name"]
+    assert "no recipe 'nothing'" in run("recipes", "nothing").stderr
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ("mien", "No such command 'mien'. Did you mean 'mine'?"),
-        ("zzzzz", "prepare, train, new-language, report, embed, merge, project, mine"),
+        ("zzzzz", "prepare, recipes, train, new-language, report, embed"),
         ("-q -v info x", "-q and -v"),
     ],
 )

@@ -38,7 +38,7 @@ def command(path: str, plugins: tuple[str, ...], as_json: bool) -> None:
     else:
         show(info)
         if not problems:
-            click.echo("check: all is whole")
+            click.echo("check: complete and undamaged")
     if problems:
         raise MexmaError("; ".join(problems))
 

@@ -66,7 +66,7 @@ def load_any(source: str | Path, overrides: Sequence[str] = ()) -> Recipe | Deco
 
 
 def _load(source: str | Path, overrides: Sequence[str]) -> Recipe | DecomposeRecipe | CorpusRecipe:
-    raw, chain = inherited(_find(str(source)), _find)
+    raw, chain = inherited(find(str(source)), find)
     for override in overrides:
         _override(raw, override)
     model: type[Recipe | DecomposeRecipe | CorpusRecipe] = Recipe
@@ -90,7 +90,7 @@ def _without_phases(raw: dict[str, Any]) -> dict[str, Any]:
     return raw
 
 
-def _find(source: str, folder: Path = Path()) -> Path:
+def find(source: str, folder: Path = Path()) -> Path:
     """The file of a recipe; `folder` is where a relative path starts."""
     path = folder / source
     if path.is_file():
@@ -104,7 +104,7 @@ def _find(source: str, folder: Path = Path()) -> Path:
 
 
 def _no_recipe(source: str, path: Path, known: list[str]) -> MexmaError:
-    name, all_ = source.removesuffix(".yaml").removeprefix("recipes/"), "docs/recipes.md lists all recipes"
+    name, all_ = source.removesuffix(".yaml").removeprefix("recipes/"), "`mexma recipes` lists them"
     near = difflib.get_close_matches(name, known, n=3)
     hint = f"did you mean {' or '.join(near)}? {all_}" if near else all_
     if "/" in source or path.suffix in (".yaml", ".yml"):

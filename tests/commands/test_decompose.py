@@ -58,7 +58,11 @@ def test_python_trains_the_same(work: Path, tmp_path: Path) -> None:
 
 def test_info_and_report(work: Path) -> None:
     info = run("info", work / "run")
-    assert info.exit_code == 0 and ": decomposer" in info.stdout and "check: all is whole" in info.stdout
+    assert (
+        info.exit_code == 0
+        and ": decomposer" in info.stdout
+        and "check: complete and undamaged" in info.stdout
+    )
     report = ok(run("report", work / "run"))
     assert "validation loss" in report.stdout and "cross reconstruction" in report.stdout
 

@@ -70,7 +70,7 @@ def pairs(tmp_path: Path) -> Path:
 def test_embedding_store(store: Path) -> None:
     done = ok(info(store))
     assert done.stdout.startswith(f"{store}: embedding store\n")
-    for words in ("fra_Latn (French)", "tiny", "check: all is whole"):
+    for words in ("fra_Latn (French)", "tiny", "check: complete and undamaged"):
         assert words in done.stdout
     found = json.loads(info(store, "--json").stdout)
     assert found["whole"] is True

@@ -129,10 +129,10 @@ def test_settings_are_frozen() -> None:
 def test_no_such_recipe(tmp_path: Path) -> None:
     with pytest.raises(MexmaError, match="no recipe 'minni'") as caught:
         load("minni")
-    assert caught.value.hint == "did you mean mini? docs/recipes.md lists all recipes"
+    assert caught.value.hint == "did you mean mini? `mexma recipes` lists them"
     with pytest.raises(MexmaError, match="no recipe 'unlike-any'") as caught:
         load("unlike-any")
-    assert caught.value.hint == "docs/recipes.md lists all recipes"
+    assert caught.value.hint == "`mexma recipes` lists them"
     with pytest.raises(MexmaError, match="is a folder, not a recipe"):
         load(tmp_path)
 
