@@ -32,6 +32,7 @@ import numpy as np
 from mine import BLOCK, make_up
 
 from mexma_cli import SentenceEncoder
+from mexma_cli.commands.dry_run import estimated
 from mexma_cli.commands.options import bytes_of
 from mexma_cli.recipe import load_corpus
 from mexma_cli.stages.knn.estimate import SearchInput, estimate
@@ -190,7 +191,11 @@ def main() -> None:
         sides = (SearchInput("x.emb", settings.rows, 100 * settings.rows),) * 2
         memory = bytes_of(settings.memory)
         search = SearchSettings(memory=memory, index=settings.index)
-        print(estimate((sides[0], sides[1]), settings.dim, settings.k, search, None))
+        found = estimate((sides[0], sides[1]), settings.dim, settings.k, search, None)
+        for side in sides:
+            print(f"{side.label:<24} {side.rows:>14,} lines x {settings.dim}")
+        for name, value in estimated(found, search):
+            print(f"{name:<24} {value}")
         return
     with tempfile.TemporaryDirectory(prefix="mexma-benchmark-") as name:
         folder = Path(name)

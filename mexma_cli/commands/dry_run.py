@@ -31,11 +31,12 @@ def print_estimate(paths: tuple[Path, Path], k: int, settings: SearchSettings, c
     inputs, dim, encoder = look_at(paths, choice)
     for side in inputs:
         click.echo(f"{side.label:<24} {side.rows:>14,} lines x {dim}")
-    for name, value in _lines(estimate(inputs, dim, k, settings, encoder), settings):
+    for name, value in estimated(estimate(inputs, dim, k, settings, encoder), settings):
         click.echo(f"{name:<24} {value}")
 
 
-def _lines(found: SearchEstimate, settings: SearchSettings) -> list[tuple[str, str]]:
+def estimated(found: SearchEstimate, settings: SearchSettings) -> list[tuple[str, str]]:
+    """An estimate in words: what, and how much."""
     time = [("embedding", time_needed(found.embedding))] if found.embedding else []
     searching = "found out on the way" if found.searching is None else time_needed(found.searching)
     return [
