@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mexma_cli.knn.estimate import seconds_needed
-from mexma_cli.knn.sweep import X_ROWS, bytes_needed
 from mexma_cli.stages.embed.inputs import EncoderChoice, is_store, load_encoder_of, open_store
-from mexma_cli.stages.knn.search import SearchSettings, has_index, resident
+from mexma_cli.stages.knn.search import SearchSettings, has_index
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.lines import read_lines, scan
 from mexma_cli.text.names import label_of
@@ -79,7 +78,7 @@ def estimate(
             embedding += (time.perf_counter() - began) * side.rows / len(side.lines)
             temporary += side.rows * dim * _STORED_BYTES + side.text
     least = settings.least_memory(n, m, dim, k)
-    wanted = max(least, resident() + bytes_needed(n, m, dim, k, min(n, X_ROWS)))
+    wanted = max(least, settings.fastest_memory(n, m, dim, k))
     return SearchEstimate(
         memory=wanted if settings.memory is None else min(wanted, settings.memory),
         least_memory=least,

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.knn import small
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours, TooLittleMemory
+from mexma_cli.numerics.limits import memory_limit
 from mexma_cli.stages.knn.row_filter import LINES_COMPARED, SORTING_BYTES
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.store.journal import FileJournal, kept_beside
@@ -54,11 +56,27 @@ class SearchSettings:
     def check_memory(self, n: int, m: int, dim: int, k: int) -> None:
         """Whether `memory` is enough for a search of n and m rows, before anything of them is read.
 
+        Without it, a search that may take more than the container's limit is warned of: the system would end
+        the process without a word.
+
         Raises:
             MexmaError: It is not.
         """
         if self.memory is not None:
             self.least_memory(n, m, dim, k)
+        elif (limit := memory_limit()) is not None and n * m * dim >= small.WORK:
+            wanted = max(self.least_memory(n, m, dim, k), self.fastest_memory(n, m, dim, k))
+            if wanted > limit:
+                log.warning(
+                    "warning: about %s are wanted, and this container may hold %s: --memory %s stays within",
+                    *(size(wanted), size(limit), size_option(limit * 9 // 10)),
+                )
+
+    def fastest_memory(self, n: int, m: int, dim: int, k: int) -> int:
+        """Bytes with which the exact search of n and m rows is fastest, the process's own with them."""
+        from mexma_cli.knn.sweep import X_ROWS, bytes_needed
+
+        return resident() + bytes_needed(n, m, dim, k, min(n, X_ROWS))
 
     def least_memory(self, n: int, m: int, dim: int, k: int) -> int:
         """Bytes of `memory` that a search of n and m rows takes at least.

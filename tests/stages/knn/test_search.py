@@ -186,6 +186,16 @@ def test_a_budget_that_is_too_small_is_told_one_that_is_enough(
     assert mined(enough[1])[0] == 0
 
 
+def test_a_container_that_is_too_small_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("mexma_cli.stages.knn.search.memory_limit", lambda: 2_000_000_000)
+    SearchSettings().check_memory(3_000, 3_000, 320, 4)
+    assert not caplog.text
+    SearchSettings().check_memory(9_000_000, 9_000_000, 320, 4)
+    assert "this container may hold 2.0 GB: --memory 1.8G stays within" in caplog.text
+
+
 def test_going_on_with_too_little_memory_is_told_what_it_was_begun_with(
     stores: StorePair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
