@@ -48,17 +48,16 @@ class Selection:
     start: str | None = None
     pairs: tuple[tuple[str, str], ...] = ()
 
-    def __post_init__(self) -> None:
-        for stage in (self.only, self.start):
-            if stage is not None and stage not in STAGES:
-                raise MexmaError(f"no stage {stage!r}", f"stages: {', '.join(STAGES)}")
-
     def narrowed(self, recipe: CorpusRecipe) -> CorpusRecipe:
         """The recipe with the wanted pairs alone, in the direction that it has them in.
 
         Raises:
-            MexmaError: It does not have one of them.
+            MexmaError: It does not have one of them, or not the stage.
         """
+        stages = _stages_of(recipe)
+        for stage in (self.only, self.start):
+            if stage is not None and stage not in stages:
+                raise MexmaError(f"no stage {stage!r} in this recipe", f"stages: {', '.join(stages)}")
         known = {frozenset(pair): pair for pair in recipe.language_pairs()}
         for pair in self.pairs:
             if frozenset(pair) not in known:
@@ -87,6 +86,12 @@ class Selection:
     def taken(self, unit: Unit) -> bool:
         """Whether a unit's output is taken as it is."""
         return self.start is not None and STAGES.index(unit.stage) < STAGES.index(self.start)
+
+
+def _stages_of(recipe: CorpusRecipe) -> list[str]:
+    """The stages that a recipe has, in order."""
+    left_out = {"knn", "tune", "mine"} if recipe.align else {"align"} if _tuned(recipe) else {"align", "tune"}
+    return [stage for stage in STAGES if stage not in left_out and (stage != "filter" or recipe.filter)]
 
 
 def check_settings(recipe: CorpusRecipe) -> None:

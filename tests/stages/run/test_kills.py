@@ -1,7 +1,9 @@
-"""A run whose driver and workers are killed at random ends with the bytes of an undisturbed one."""
+"""A run that is killed at random, wherever it runs, ends with the bytes of an undisturbed one."""
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import random
 import signal
@@ -9,56 +11,199 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mexma_cli.executors.local import LocalExecutor
+from mexma_cli.recipe import CorpusRecipe
 from mexma_cli.stages.run.run import run_corpus
-from tests.corpora import InThisProcess, corpus
 from tests.stages.run.test_run import files
 
-KILLS = 20
-CODES = ("fra", "eng", "deu", "spa", "ita", "por")
+pytestmark = pytest.mark.slow
+
+CODES = ("fra", "deu", "spa", "ita", "por", "eng")
+DOCUMENTS = 20
+EVENTS = ["worker"] * 7 + ["driver"] * 5 + ["node"] * 4 + ["disk"] * 4
+ROOM, NO_ROOM = 1 << 30, 64 << 10  # bytes of the run's disk, and bytes that are left on it when it is full
+PATIENCE = 600.0
 
 
-def workers(driver: int) -> Iterator[int]:
-    """The processes that a driver has started."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            if int(stat.read_text().rpartition(")")[2].split()[1]) == driver:
-                yield int(stat.parent.name)
-        except (FileNotFoundError, ProcessLookupError):
-            continue
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, of a size that can be changed."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={ROOM}", "tmpfs", folder], check=False)
+    if mounted.returncode:
+        pytest.skip("a disk that fills up needs root, to mount one")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-@pytest.mark.slow
-def test_twenty_kills_leave_the_same_bytes(tmp_path: Path, tiny_encoder: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    for folder in (one, two):
-        folder.mkdir()
-        corpus(folder, tiny_encoder)
-        for code in CODES[3:]:
-            (folder / f"{code}.txt").write_text((folder / "fra.txt").read_text().replace(" ", f" {code} ", 2))
-    texts = {code: {"input": f"{code}.txt"} for code in CODES}
-    wanted, recipe = (corpus(folder, tiny_encoder, languages=texts) for folder in (one, two))
-    run_corpus(wanted, InThisProcess)
-    (two / "corpus.yaml").write_text(recipe.to_yaml(), encoding="utf-8")
-    command = [sys.executable, "-m", "mexma_cli", "-q", "run", str(two / "corpus.yaml"), "--jobs", "2"]
-    chance, kills = random.Random(0), 0
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A Ray cluster of two nodes on this machine; the second one is there to be killed."""
+    services = pytest.importorskip("ray._private.services", reason="needs the extra ray")
+    from ray.cluster_utils import Cluster
+
+    asked = services.get_node
+
+    def patient(*given: object) -> object:
+        """Ray gives up on a node that does not answer within half a minute, as on a busy machine."""
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            with suppress(RuntimeError):
+                return asked(*given)
+        return asked(*given)
+
+    monkeypatch.setattr(services, "get_node", patient)
+    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    found.add_node(num_cpus=1)
+    yield found
+    found.shutdown()
+
+
+def documents(shared: Path, folder: Path) -> None:
+    """News in six languages, translations of each other: a document a line, two files a language."""
+    news = shared / "data/ntrex128"
+    ids = gzip.decompress((news / "docids.txt.gz").read_bytes()).decode().split()
+    for code in CODES:
+        lines = gzip.decompress((news / f"{code}_Latn.txt.gz").read_bytes()).decode().splitlines()
+        found = [
+            {"id": name, "text": " ".join(line for _, line in group)}
+            for name, group in groupby(zip(ids, lines, strict=True), key=lambda pair: pair[0])
+        ]
+        (folder / code).mkdir()
+        for part in (0, 1):
+            texts = found[part:DOCUMENTS:2]
+            (folder / code / f"{part}.jsonl").write_text("".join(f"{json.dumps(text)}\n" for text in texts))
+
+
+def recipe(root: Path, run: Path, address: str) -> CorpusRecipe:
+    return CorpusRecipe.model_validate(
+        {
+            "kind": "corpus",
+            "name": "news",
+            "run": str(run),
+            "root": str(root),
+            "encoder": {"model": "mini", "device": "cpu", "dtype": "fp32"},
+            "languages": {code: {"input": code, "split": {"rejects": True}} for code in CODES},
+            "units": {"lines": 70, "tile": 150},
+            "mine": {"threshold": "auto"},
+            "filter": {"rejects": True},
+            "output": {"compression": "zst"},
+            "ray": {"address": address},
+        }
+    )
+
+
+def records(run: Path) -> int:
+    """Units that are done."""
+    return sum(1 for path in run.glob("units/**/*.json") if not path.name.endswith(".todo.json"))
+
+
+class Driver:
+    """`mexma run`, with what can happen to it."""
+
+    def __init__(self, recipe: Path, run: Path, cluster: Any, executor: str) -> None:
+        self._run, self._cluster, self.executor = run, cluster, executor
+        command = [sys.executable, "-m", "mexma_cli", "-q", "run", str(recipe), "--executor", executor]
+        self._errors = recipe.with_suffix(".err")
+        with self._errors.open("wb") as errors:
+            self.process = subprocess.Popen([*command, "--jobs", "2"], stderr=errors, start_new_session=True)
+
+    def gone(self) -> bool:
+        return self.process.poll() is not None
+
+    def said(self) -> str:
+        return self._errors.read_text()
+
+    def wait(self) -> int:
+        return self.process.wait(PATIENCE)
+
+    def strike(self, event: str, chance: random.Random) -> bool:
+        """Let it happen; False if the driver has ended, and there was nothing that it could happen to."""
+        if event == "driver":
+            self.process.kill()
+            self.wait()
+        elif event == "disk":
+            used = os.statvfs(self._run.parent)
+            self._resize((used.f_blocks - used.f_bfree) * used.f_frsize + NO_ROOM)
+            assert self.wait() == 1 and "no space left on the disk" in self.said(), self.said()
+            self._resize(ROOM)
+        elif event == "node":
+            self._cluster.remove_node(self._cluster.worker_nodes.copy().pop(), allow_graceful=False)
+            self._cluster.add_node(num_cpus=1)
+        else:
+            while not (there := list(self._workers())):
+                if self.gone():
+                    return False
+                time.sleep(0.1)
+            os.kill(chance.choice(there), signal.SIGKILL)
+        return True
+
+    def _resize(self, size: int) -> None:
+        how = f"remount,size={size}"
+        subprocess.run(["mount", "-o", how, self._run.parent], check=True)
+
+    def _workers(self) -> Iterator[int]:
+        """The processes that do its units."""
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+                name = (process / "cmdline").read_bytes()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if name.startswith(b"ray::attempt") if self.executor == "ray" else parent == self.process.pid:
+                yield int(process.name)
+
+
+def test_twenty_kills_leave_the_same_bytes(
+    shared: Path, tmp_path: Path, disk: Path, cluster: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Six languages, all pairs, documents to filtered bitext."""
+    documents(shared, tmp_path)
+    wanted = recipe(tmp_path, disk / "undisturbed", cluster.address)
+    progress = run_corpus(wanted, lambda folder: LocalExecutor(folder, jobs=1, threads=1))
+    stages = {unit.stage for unit in progress.units.values()}
+    assert stages == {"split", "embed", "knn", "tune", "mine", "filter"} and len(progress.goals) == 15
+
+    killed, file = recipe(tmp_path, disk / "run", cluster.address), tmp_path / "corpus.yaml"
+    file.write_text(killed.to_yaml(), encoding="utf-8")
+    chance, run = random.Random(0), disk / "run"
+    events = chance.sample(EVENTS, len(EVENTS))
+    when = sorted(chance.sample(range(len(progress.units) - 20), len(EVENTS)))  # units that are done by then
+    happened: list[str] = []
     while True:
-        run = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE)
-        while kills < KILLS and run.poll() is None:
-            time.sleep(chance.uniform(0.1, 6))
-            victims = [*workers(run.pid), run.pid]
-            victim = run.pid if chance.random() < 0.5 else chance.choice(victims)
-            if run.poll() is None:
-                os.kill(victim, signal.SIGKILL)
-                kills += 1
-            if victim == run.pid:
-                run.wait()
-        said = run.communicate()[1].decode()
+        likely = chance.choice(["local", "ray"])
+        now = len(happened)
+        driver = Driver(file, run, cluster, "ray" if events[now : now + 1] == ["node"] else likely)
+        while len(happened) < len(events):
+            event = events[len(happened)]
+            if event == "node" and driver.executor != "ray":
+                driver.strike("driver", chance)  # and once more in its place, where there are nodes
+                break
+            while records(run) < when[len(happened)] and not driver.gone():
+                time.sleep(0.02)
+            if driver.gone() or not driver.strike(event, chance):
+                break
+            happened.append(event)
+            with capsys.disabled():
+                where = f"{records(run)} of {len(progress.units)} units done"
+                print(f"{len(happened)}: {event} ({driver.executor}), {where}", flush=True)
+            if event in ("driver", "disk"):
+                break
+        code, said = driver.wait(), driver.said()
         assert "Traceback" not in said, said
-        if run.returncode == 0:
+        if code == 0:
             break
-    found = {name: held for name, held in files(recipe).items() if not name.startswith("logs/")}
-    assert kills == KILLS and found == files(wanted)
+    assert happened == events
+    found = {name: held for name, held in files(killed).items() if not name.startswith("logs/")}
+    there = {name: held for name, held in files(wanted).items() if not name.startswith("logs/")}
+    assert found == there
+    bitext = [held for name, held in found.items() if name.startswith("bitext/") and "rejects" not in name]
+    assert len(bitext) == 15 and all(bitext)

@@ -188,7 +188,11 @@ def test_some_of_it(copy: CorpusRecipe, tmp_path: Path, tiny_encoder: Path) -> N
     with pytest.raises(MexmaError, match="deu_Latn/text is to be taken as it is, and was never done"):
         done(recipe, Selection(start="mine"))
     assert done(copy, Selection(start="mine"))[1].did == []
-    for wrong, message in (({"only": "dig"}, "no stage 'dig'"), ({"pairs": (("a", "b"),)}, "a-b is no pair")):
+    for wrong, message in (
+        ({"only": "dig"}, "no stage 'dig'"),
+        ({"start": "align"}, "no stage 'align' in this recipe"),
+        ({"pairs": (("a", "b"),)}, "a-b is no pair"),
+    ):
         with pytest.raises(MexmaError, match=message):
             done(recipe, Selection(**wrong))  # type: ignore[arg-type]
 
