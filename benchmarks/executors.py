@@ -6,7 +6,8 @@ Each unit cuts a text of 200 lines into pieces: real work, but little of it, so 
 seen. Counted is the processor time of all processes of a run, between the first unit after some that warm up
 and the last one: the scheduler, its files, what goes between the processes, and what Ray's own processes do
 meanwhile. The loop does the units alone, with the files that a worker writes. The difference, for a unit, is
-what an executor costs, and beside it stands its share of a unit of a minute.
+what an executor costs; with what its processes take of a core while nothing is done, it gives the share of
+a unit of a minute.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from mexma_cli.stages.run.scheduler import Executor, Scheduler
 from mexma_cli.stages.run.units import RunFolder, Unit
 from mexma_cli.stages.run.work import perform
 
-LINES, WARM, MINUTE = 200, 20, 60.0
+LINES, WARM, MINUTE, IDLE = 200, 20, 60.0, 20.0
 EXECUTORS: dict[str, Callable[[Path], Executor]] = {
     "local": lambda run: LocalExecutor(run, jobs=1, threads=1),
     "ray": lambda run: RayExecutor(run, RaySettings(cpus=cores())),
@@ -102,13 +103,17 @@ def main() -> None:
                     folder.path,
                     settings.units,
                 )
+                began = used()
+                time.sleep(IDLE)
+                idle = (used() - began) / IDLE
             finally:
                 executor.stop()
             more = (spent - alone) / settings.units
             print(
                 f"{kind}: {1000 * spent / settings.units:.1f} ms of the processor a unit, "
                 f"{1000 * clock / settings.units:.1f} ms by the clock; {1000 * more:.1f} ms more "
-                f"than one process, {more / MINUTE:.3%} of a unit of a minute"
+                f"than one process; idle {idle:.2%} of a core; "
+                f"together {more / MINUTE + idle:.2%} of a unit of a minute"
             )
 
 
