@@ -89,7 +89,10 @@ class Objective(nn.Module, ABC):
         """
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
-        """Parameters by their group: `embeddings`, whose learning rate can differ, and `body`."""
+        """Parameters by their group: `embeddings`, whose learning rate can differ, and `body`.
+
+        Or all of them as `rows`: tables of which a batch needs few rows (`training.optimisers.RowAdam`).
+        """
         model: Any = self.encoder.model
         words = model.get_input_embeddings().weight
         return {"embeddings": [words], "body": [own for own in self.parameters() if own is not words]}

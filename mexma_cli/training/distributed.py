@@ -283,11 +283,16 @@ def part_of(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def load_optimiser(optimiser: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
-    """Load an optimiser's whole state dict; of tensors in a parameter's shape the part that is held here."""
+    """Load an optimiser's whole state dict; of tensors with a parameter's rows the part that is held here."""
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
+
+    def has_rows(value: Any, parameter: torch.Tensor) -> bool:
+        shaped = isinstance(value, torch.Tensor) and value.dim() == parameter.dim() > 0
+        return shaped and len(value) == len(parameter)
+
     state = {
         index: {
-            name: part_of(value, parameters[index]) if value.shape == parameters[index].shape else value
+            name: part_of(value, parameters[index]) if has_rows(value, parameters[index]) else value
             for name, value in entry.items()
         }
         for index, entry in saved["state"].items()

@@ -1,14 +1,20 @@
-"""AdamW for an objective, its learning rate over a run, and the rates of its groups of parameters."""
+"""Adam for an objective, its learning rate over a run, and the rates of its groups of parameters."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import torch
 
+from mexma_cli.numerics.compiling import summing
+from mexma_cli.numerics.threads import in_slices
 from mexma_cli.objectives.base import Objective
 from mexma_cli.recipe import TrainerSettings
 
+DECAYED = 16
+"""Steps between two decays of the rows of tables."""
 START = 0.1
 """The warm-up begins at this share of the rate (authors' code: LinearLR from 0.1)."""
 
@@ -20,10 +26,83 @@ def freeze(objective: Objective, settings: TrainerSettings) -> None:
             parameter.requires_grad_(parameter.requires_grad and _share(name, settings) > 0)
 
 
-def adamw(objective: Objective, settings: TrainerSettings) -> torch.optim.AdamW:
+class RowAdam(torch.optim.Optimizer):
+    """AdamW for tables whose gradients are sparse: with one second moment a row, and without momentum.
+
+    Momentum would push a row on in steps that have no gradient for it. What changes all rows in each step,
+    the decay of weights and of second moments, is made up for every `DECAYED` steps: until then the weights
+    of all rows are too long by one factor.
+
+    Args:
+        groups: With `params`, `lr` and `weight_decay`.
+    """
+
+    def __init__(self, groups: list[dict[str, Any]], beta: float, eps: float) -> None:
+        super().__init__(groups, {"lr": 0.0})
+        self.beta, self.eps = beta, eps
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One step for all tables that have a gradient, sparse or dense."""
+        for group in self.param_groups:
+            for table in group["params"]:
+                if table.grad is not None:
+                    self._update(table, table.grad, group["lr"], group["weight_decay"])
+
+    def _update(self, table: torch.Tensor, grad: torch.Tensor, lr: float, weight_decay: float) -> None:
+        state = self.state[table]
+        if not state:
+            state |= {"steps": 0, "kept": 1.0, "aged": 1.0, "squares": torch.zeros_like(table[:, :1])}
+        state["steps"] += 1
+        state["kept"] *= 1 - lr * weight_decay
+        state["aged"] *= self.beta  # what the squares, too, are to be multiplied by
+        weight = (1 - self.beta) / state["aged"]
+        unbiased = state["aged"] / (1 - self.beta ** state["steps"])
+        if grad.is_sparse:
+            grad = grad.coalesce()
+            given = [part.numpy() for part in (table, state["squares"], grad.indices()[0], grad.values())]
+            rates = np.array([lr, weight, unbiased, self.eps], np.float32)
+            in_slices(len(given[2]), lambda first, stop: _step(first, stop, *given, rates), 2 * given[3].size)
+        else:
+            state["squares"] += weight * grad.square().mean(dim=1, keepdim=True)
+            table -= lr * grad / ((state["squares"] * unbiased).sqrt() + self.eps)
+        if state["steps"] % DECAYED == 0:
+            table *= state["kept"]
+            state["squares"] *= state["aged"]
+            state["kept"] = state["aged"] = 1.0
+
+
+@summing
+def _step(
+    first: int,
+    stop: int,
+    table: np.ndarray,
+    squares: np.ndarray,
+    rows: np.ndarray,
+    grad: np.ndarray,
+    rates: np.ndarray,
+) -> None:
+    lr, weight, unbiased, eps = rates
+    for place in range(first, stop):
+        slopes, row = grad[place], table[rows[place]]
+        total = np.float32(0)
+        for number in range(len(slopes)):
+            total += slopes[number] * slopes[number]
+        square = squares[rows[place], 0] + weight * total / len(slopes)
+        squares[rows[place], 0] = square
+        size = lr / (math.sqrt(square * unbiased) + eps)
+        for number in range(len(slopes)):
+            row[number] -= size * slopes[number]
+
+
+def adamw(objective: Objective, settings: TrainerSettings) -> torch.optim.Optimizer:
     """AdamW; only matrices decay, and the word embeddings have their own share of the rate."""
     chosen = []
-    for name, parameters in objective.groups().items():
+    groups = objective.groups()
+    if "rows" in groups:
+        decaying = {"params": groups["rows"], "share": 1.0, "weight_decay": settings.weight_decay}
+        return RowAdam([decaying], settings.betas[1], settings.eps)
+    for name, parameters in groups.items():
         for decays in (True, False):
             members = [p for p in parameters if p.requires_grad and (p.dim() >= 2) == decays]
             if members:
@@ -58,7 +137,7 @@ def _rise_and_fall(step: int, settings: TrainerSettings) -> float:
     return max(0.0, 1 - progress) if settings.schedule == "linear" else 1.0
 
 
-def set_rates(optimiser: torch.optim.AdamW, step: int, settings: TrainerSettings) -> None:
+def set_rates(optimiser: torch.optim.Optimizer, step: int, settings: TrainerSettings) -> None:
     """Give every group its rate for a step."""
     for group in optimiser.param_groups:
         group["lr"] = rate(step, settings) * group["share"]

@@ -222,8 +222,17 @@ class Trainer:
     def _gradient_norm(self) -> float:
         """Clip the gradients to the largest norm; the norm before that."""
         self.scaler.unscale_(self.optimiser)
-        parameters = [p for _, p in self._trained()]
-        norm = torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip or math.inf)
+        gradients = []
+        for _, parameter in self._trained():
+            if parameter.grad is not None and parameter.grad.is_sparse:
+                parameter.grad = parameter.grad.coalesce()
+                gradients.append(parameter.grad.values())
+            elif parameter.grad is not None:
+                gradients.append(parameter.grad)
+        norm = torch.nn.utils.get_total_norm(gradients)
+        if self.settings.clip:
+            for gradient in gradients:
+                gradient *= (self.settings.clip / (norm + 1e-6)).clamp(max=1)
         return float(distributed.whole(norm))
 
     def _leaves_out(self) -> bool:

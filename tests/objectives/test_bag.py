@@ -10,7 +10,9 @@ import torch
 from pydantic import ValidationError
 
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.encoder.model.weighted_embeddings import weight_axis_and_basis
 from mexma_cli.encoder.ngrams.hashing import pieces_of, tokens_to_keep
+from mexma_cli.encoder.ngrams.pairs import PairTokens
 from mexma_cli.objectives.bag.loss import Bag, principal, write_bag
 from mexma_cli.objectives.bag.settings import BagSettings
 from mexma_cli.recipe import NewEncoder
@@ -185,6 +187,34 @@ def test_the_second_moment_is_of_training_only_and_saved(
     assert not torch.equal(bag.state_dict()["moment"], before)
 
 
+def test_length_makes_long_and_short_sentences_less_alike(encoder: SentenceEncoder) -> None:
+    """By the share of </s>, in a direction that no other token has."""
+    bag = Bag(encoder, BagSettings(name="bag", length=1.0))
+    bag.moment += torch.randn(len(bag.moment), len(bag.moment)).square().diag().diag() / len(bag.moment)
+    texts = ["Oui Oui", "Oui Oui Oui Oui Oui Oui Oui Oui", "Oui Oui"]
+    found = cosines(bag.export().embed(texts))
+    assert found[0, 2] > 0.9999 and found[0, 1] < 0.99
+    table = encoder.model.get_input_embeddings().weight
+    alone = table - table.mean(dim=1, keepdim=True)
+    end = alone[encoder.tokenizer.sep_token_id]
+    axis, _ = weight_axis_and_basis(encoder.dim)
+    end = end - (end @ axis.float()) * axis.float()
+    words = [token for token in range(len(table)) if token not in encoder.tokenizer.all_special_ids]
+    assert (alone[words] @ end).abs().max() < 1e-3 * end.norm() * alone[words].norm(dim=1).max()
+
+
+def test_pairs_of_signs_are_tokens_that_are_trained(encoder: SentenceEncoder) -> None:
+    """Where both stand side by side, and in the sentence that has them."""
+    bag = Bag(encoder, BagSettings(name="bag"))
+    first = len(bag.places) - 6
+    bag.pairs = PairTokens([*["x"] * first, "▁日", "▁本", "▁語", "▁日▁本", "▁本▁日", "<mask>"])
+    day, base, word, both, turned = range(first, first + 5)
+    ids = torch.tensor([0, day, base, word, 2, 0, base, 7, day, 2, 0, base, day, 2])
+    found, starts = bag._bags(ids, torch.tensor([0, 5, 10, 14]))
+    assert found.tolist() == [day, base, word, both, base, 7, day, base, day, turned]
+    assert starts.tolist() == [0, 4, 7]
+
+
 def test_dropout_is_for_training_only(encoder: SentenceEncoder, sentences: dict[str, list[str]]) -> None:
     bag = Bag(encoder, BagSettings(name="bag", token_dropout=0.5))
     views = views_of(bag, sentences)
@@ -204,7 +234,7 @@ def test_ngrams_are_in_what_is_exported(share: float, encoder: SentenceEncoder, 
     bag = Bag(encoder, BagSettings(name="bag", ngrams=[2, 3], own_share=share))
     assert bag.ngrams is not None
     group = bag.groups()
-    assert {id(parameter) for parameter in group["body"]} == {id(bag.vectors), id(bag.ngram_vectors)}
+    assert {id(parameter) for parameter in group["rows"]} == {id(bag.vectors), id(bag.ngram_vectors)}
     tokens = torch.arange(len(bag.vectors))
     own, ngram_vectors = bag.vectors.detach(), bag.ngram_vectors.detach()
     table = torch.stack(

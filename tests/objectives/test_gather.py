@@ -147,7 +147,7 @@ def gradients(
     terms: Terms = wrap(objective)(views)
     torch.stack([objective.weights[key] * term for key, term in terms.items()]).sum().backward()
     found = {key: p.grad for key, p in objective.named_parameters() if p.grad is not None}
-    return {key: value.detach() for key, value in (terms | found).items()}
+    return {key: value.detach().to_dense() for key, value in (terms | found).items()}
 
 
 def one_process(rank: int, folder: str, encoder: str, sentences: Sentences) -> None:

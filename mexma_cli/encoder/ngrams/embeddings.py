@@ -23,7 +23,8 @@ from torch.nn import functional
 from mexma_cli.encoder.loading.folder import NGRAMS_FILE
 from mexma_cli.encoder.loading.weights import damaged
 from mexma_cli.encoder.model.weighted_embeddings import weighted_embeddings
-from mexma_cli.encoder.ngrams.hashing import WORD_START, ngram_keys, pieces_of
+from mexma_cli.encoder.ngrams.hashing import WORD_START, is_word, ngram_keys, pieces_of
+from mexma_cli.encoder.ngrams.pairs import PairTokens
 from mexma_cli.numerics.quantised import QuantisedRows
 from mexma_cli.numerics.trellis import QuantisedMatrix
 
@@ -61,7 +62,7 @@ class NgramEmbeddings:
         self.keys, self.vectors = keys, vectors
         self.sizes, self.consonants = list(sizes), list(consonants)
         self.power, self.unit = power, unit
-        self._pieces: tuple[np.ndarray, np.ndarray] | None = None
+        self._pieces: tuple[np.ndarray, np.ndarray, PairTokens] | None = None
 
     def embed(self, words: Sequence[str]) -> tuple[torch.Tensor, np.ndarray]:
         """Token embeddings, float32 [words, D], and whether any n-gram of a word is known, bool [words]."""
@@ -83,6 +84,9 @@ class NgramEmbeddings:
     ) -> tuple[list[np.ndarray], torch.Tensor]:
         """Replace the tokens of each split word by one id, if the table knows any of its n-grams.
 
+        Pairs of tokens (`PairTokens`) stand behind their first one, those that are tokens or that the table
+        knows.
+
         Args:
             tokens: Token ids of each sentence.
 
@@ -93,27 +97,37 @@ class NgramEmbeddings:
         if self._pieces is None:
             listed = pieces_of(tokenizer)
             starts_word = [not piece or piece.startswith(WORD_START) for piece in listed]
-            self._pieces = np.array(listed, dtype=object), np.array(starts_word)
-        pieces, begins = self._pieces
+            self._pieces = np.array(listed, dtype=object), np.array(starts_word), PairTokens(listed)
+        pieces, begins, pairs = self._pieces
         flat = np.concatenate(tokens)
+        sentence = np.repeat(np.arange(len(tokens)), [len(ids) for ids in tokens])
+        pair_places, halves, found = pairs.of(flat)
         starts = np.flatnonzero(begins[flat])
         lengths = np.diff(starts, append=len(flat))
-        places: list[tuple[int, int, int]] = []
+        split: list[tuple[int, int, int]] = []
         words: dict[str, int] = {}
         for start, length in zip(starts[lengths > 1].tolist(), lengths[lengths > 1].tolist(), strict=True):
             word = "".join(pieces[flat[start : start + length]])
-            if word[1:].isalpha():
-                places.append((start, length, words.setdefault(word, len(words))))
-        rows, known = self.embed(list(words))
+            if is_word(word[1:]):
+                split.append((start, length, words.setdefault(word, len(words))))
+        unlisted = np.flatnonzero(found < 0)
+        different, which = np.unique(halves[unlisted], axis=0, return_inverse=True)
+        rows, known = self.embed([*words, *(left + right for left, right in pieces[different].tolist())])
         keep = np.ones(len(flat), bool)
-        for start, length, row in places:
+        for start, length, row in split:
             if known[row]:
                 flat[start] = len(pieces) + row
                 keep[start + 1 : start + length] = False
-        borders = np.cumsum([len(ids) for ids in tokens])[:-1]
-        return [
-            ids[kept] for ids, kept in zip(np.split(flat, borders), np.split(keep, borders), strict=True)
-        ], rows
+        which = which.reshape(-1) + len(words)
+        found[unlisted] = np.where(known[which], len(pieces) + which, -1)
+        pair_places, found = pair_places[found >= 0], found[found >= 0]
+        # A pair's second token begins a word, so its place is kept.
+        place = np.concatenate([np.flatnonzero(keep), pair_places + 0.5])
+        order = np.argsort(place, kind="stable")
+        flat = np.concatenate([flat[keep], found])[order]
+        of = np.concatenate([sentence[keep], sentence[pair_places]])[order]
+        borders = np.searchsorted(of, np.arange(1, len(tokens)))
+        return np.split(flat, borders), rows
 
     def hash_into(self, digest: xxhash.xxh3_128) -> None:
         """Add everything that the embeddings depend on."""

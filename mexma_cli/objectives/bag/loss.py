@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 import torch
-from torch import nn
+from torch import distributed, nn
 from torch.nn import functional
 
 from mexma_cli.encoder.encoder import SentenceEncoder
@@ -21,7 +21,9 @@ from mexma_cli.encoder.model.weighted_embeddings import (
 )
 from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
 from mexma_cli.encoder.ngrams.hashing import pieces_of, tokens_to_keep
+from mexma_cli.encoder.ngrams.pairs import PairTokens
 from mexma_cli.errors import MexmaError
+from mexma_cli.objectives.bag.row_sums import RowSums
 from mexma_cli.objectives.bag.settings import BagSettings
 from mexma_cli.objectives.bag.subwords import token_ngrams, word_starts
 from mexma_cli.objectives.base import Objective, Start
@@ -57,10 +59,12 @@ class Bag(Objective):
         if settings.ngrams or settings.consonants:
             self.ngrams, self.keys = token_ngrams(encoder, settings.ngrams, settings.consonants)
             self.ngram_vectors = nn.Parameter(torch.randn(len(self.keys), dim) * NGRAM_LENGTH * dim**-0.5)
+        self.pairs = PairTokens(pieces)
         self.special: torch.Tensor
         self.register_buffer("special", torch.tensor(encoder.tokenizer.all_special_ids), persistent=False)
+        turned = settings.width or settings.whitening or settings.length
         self.moment: torch.Tensor | None
-        self.register_buffer("moment", torch.eye(dim) / dim if settings.width or settings.whitening else None)
+        self.register_buffer("moment", torch.eye(dim) / dim if turned else None)
         self.weights = contrastive_weights(settings)
         self.takes = ("negatives",) if settings.hard_negatives else ()
 
@@ -95,8 +99,17 @@ class Bag(Objective):
     def _bags(self, ids: torch.Tensor, cu_seqlens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The tokens that are summed, one sentence after the other, and where each sentence begins.
 
-        In training some are left out.
+        Pairs of tokens stand behind them. In training some are left out.
         """
+        places, _, pairs = (
+            torch.from_numpy(part).to(ids.device) for part in self.pairs.of(ids.cpu().numpy())
+        )
+        if (listed := pairs >= 0).any():
+            sentences = torch.arange(len(cu_seqlens) - 1, device=ids.device)
+            of = sentences.repeat_interleave(cu_seqlens.diff().long(), output_size=len(ids))
+            of, order = torch.cat([of, of[places[listed]]]).sort(stable=True)
+            ids = torch.cat([ids, pairs[listed]])[order]
+            cu_seqlens = functional.pad(torch.bincount(of, minlength=len(sentences)).cumsum(0), (1, 0))
         kept = ~torch.isin(ids, self.special)
         if self.training and self.settings.token_dropout:
             kept &= torch.rand(len(ids), device=ids.device) >= self.settings.token_dropout
@@ -111,18 +124,27 @@ class Bag(Objective):
         if self.ngrams is None:
             return own
         ngrams, starts = self.ngrams.of(tokens)
-        sums = functional.embedding_bag(ngrams, self.ngram_vectors, starts, mode="sum")
         counts = self.ngrams.counts[tokens]
+        if self._sparse():
+            sums = RowSums.apply(self.ngram_vectors, ngrams, starts, counts)
+        else:
+            sums = functional.embedding_bag(ngrams, self.ngram_vectors, starts, mode="sum")
         return own + sums * counts.clamp_min(1).rsqrt()[:, None]
 
     def _own(self, tokens: torch.Tensor) -> torch.Tensor:
         """Their own vectors [T, dim], zeros where there are none."""
         places = self.places[tokens]
-        return functional.embedding(places.clamp_min(0), self.vectors) * (places >= 0)[:, None]
+        (having,) = torch.nonzero(places >= 0, as_tuple=True)
+        vectors = functional.embedding(places[having], self.vectors, sparse=self._sparse())
+        return vectors.new_zeros(len(tokens), vectors.shape[1]).index_add(0, having, vectors)
+
+    def _sparse(self) -> bool:
+        """Whether gradients are of a batch's rows alone: on a processor, in a process that shares nothing."""
+        return self.vectors.device.type == "cpu" and not distributed.is_initialized()
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """The vectors alone."""
-        return {"body": list(self.parameters(recurse=False))}
+        return {"rows": list(self.parameters(recurse=False))}
 
     def export(self) -> SentenceEncoder:
         """The encoder, its CLS the direction of the sum of token vectors."""
@@ -134,6 +156,11 @@ class Bag(Objective):
             weights = torch.where(word_starts(self.encoder), 1.0, settings.inner_weight).to(vectors)
             vectors = self._main(vectors * lengths ** (settings.length_power - 1) * weights[:, None])
             mean = write_bag(self.encoder.model, vectors, self.special.tolist())
+            if settings.length:
+                end = weight_axis_and_basis(self.encoder.dim)[1][:1].to(vectors)
+                weight = torch.tensor([settings.length]).log()
+                words = self.encoder.model.get_input_embeddings().weight
+                words[self.encoder.tokenizer.sep_token_id] = weighted_embeddings(end, weight)[0]
             kept = settings.keep_ngrams and len(self.keys) > 0
             self.encoder.ngrams = self._ngram_embeddings(mean) if kept else None
         return self.encoder
@@ -152,11 +179,15 @@ class Bag(Objective):
         )
 
     def _main(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Vectors [N, width in training] in as many directions as the transformer has room for."""
+        """Vectors [N, width in training] in as many directions as the transformer has room for.
+
+        The first one is kept for `length`.
+        """
         if self.moment is None:
             return vectors
-        dim = self.encoder.dim - RESERVED
-        return vectors @ principal(self.moment, dim, -self.settings.whitening / 2)
+        kept = int(self.settings.length > 0)
+        dim = self.encoder.dim - RESERVED - kept
+        return functional.pad(vectors @ principal(self.moment, dim, -self.settings.whitening / 2), (kept, 0))
 
 
 def principal(moment: torch.Tensor, dim: int, power: float) -> torch.Tensor:

@@ -35,6 +35,9 @@ class BagSettings(InfoNceSettings):
     training."""
     whitening: float = Field(0.0, ge=0, le=1)
     """How far the encoder's sentence vectors are whitened: 0 not at all, 1 to equal variance all round."""
+    length: float = Field(0.0, ge=0)
+    """What </s> weighs in the encoder, in a direction of its own; a mean token weighs 1. It is a larger part
+    of a short sentence than of a long one, so sentences of different lengths are less alike."""
     keep_ngrams: bool = False
     """Whether the encoder keeps the n-grams, and embeds words that it has no token for by them."""
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.ngrams.hashing import WORD_START, ngram_keys, pieces_of
+from mexma_cli.encoder.ngrams.hashing import WORD_START, is_whole, ngram_keys, pieces_of
 
 
 class TokenNgrams:
@@ -40,7 +40,7 @@ def token_ngrams(
 ) -> tuple[TokenNgrams, np.ndarray]:
     """The n-grams of each token as places in a table, and the table's keys, uint32 and ascending.
 
-    N-grams of one token only are left out.
+    N-grams of one token only are left out, but for those of tokens that have no other (`is_whole`).
     """
     pieces = pieces_of(encoder.fast_tokenizer.backend)
     tokens = [token for token, piece in enumerate(pieces) if piece]
@@ -48,7 +48,8 @@ def token_ngrams(
     owners = np.repeat(tokens, counts)
     once = np.unique(np.stack([keys, owners]).astype(np.int64), axis=1)[0]
     found, tokens_with = np.unique(once, return_counts=True)
-    table = found[tokens_with > 1].astype(np.uint32)
+    whole = np.array([is_whole(piece) for piece in pieces])
+    table = found[(tokens_with > 1) | np.isin(found, keys[whole[owners]])].astype(np.uint32)
     kept = np.isin(keys, table)
     return TokenNgrams(
         np.searchsorted(table, keys[kept]), np.bincount(owners[kept], minlength=len(pieces))

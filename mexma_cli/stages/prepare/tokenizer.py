@@ -20,6 +20,7 @@ from mexma_cli.files import read_json, write_json_atomic
 from mexma_cli.recipe import Recipe, TrainTokenizer
 from mexma_cli.stages.prepare.vocabulary import SPECIAL, Weighed, train_pieces, word_model
 from mexma_cli.text.latin import ACCENTS, LATIN
+from mexma_cli.text.unspaced import KATAKANA, SIGN
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -166,7 +167,8 @@ def train_tokenizer(
     # A number is never one piece with a letter; "1998" has a chance to be a piece, "in1998" has not.
     digits, spaces = pre_tokenizers.Digits(individual_digits=False), pre_tokenizers.Metaspace()
     if wanted.words:  # a word is the same after an apostrophe or a bracket
-        apart = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation(), digits, spaces]
+        signs = pre_tokenizers.Split(Regex(f"{SIGN}|{KATAKANA}"), "isolated")
+        apart = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation(), signs, digits, spaces]
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(apart)
         tokenizer.model = word_model(tokenizer, chosen(), wanted.words, wanted.vocabulary - 1)
         tokenizer.add_special_tokens(list(SPECIAL))

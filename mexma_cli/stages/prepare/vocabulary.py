@@ -8,7 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
+import numpy as np
 from tokenizers import Tokenizer, models, trainers
+
+from mexma_cli.encoder.ngrams.pairs import joined, kind_of
 
 Weighed = tuple[str, float]
 """A sentence, and how often it is seen in training against the others."""
@@ -48,6 +51,8 @@ def train_pieces(tokenizer: Tokenizer, text: Iterable[str], vocabulary: int) -> 
 def word_model(tokenizer: Tokenizer, text: Iterable[Weighed], words: int, vocabulary: int) -> models.Unigram:
     """A model in which the most frequent words are one token each, and the first; of others it has pieces.
 
+    Frequent pairs of words (`encoder.ngrams.pairs`) count as words: tokens that no text is split into.
+
     A word's score is the logarithm of its share of the text, or more, so that it is likelier than its pieces.
 
     Args:
@@ -55,13 +60,15 @@ def word_model(tokenizer: Tokenizer, text: Iterable[Weighed], words: int, vocabu
         words: So many at most; numbers and punctuation count as words.
         vocabulary: Tokens in all, `SPECIAL` among them.
     """
-    counts = _counts(tokenizer, text)
+    counts, pairs = _counts(tokenizer, text)
     scores = _merged_pieces(sorted(counts), vocabulary - words)
+    counts |= pairs
     by_count = sorted(counts, key=lambda word: (-counts[word], word))
     chosen = list(islice((word for word in by_count if word not in scores), words))
     whole = chosen + [word for word in by_count if word in scores]
     total = sum(counts.values())
     scores |= {word: _rounded(math.log(counts[word] / total)) for word in chosen}
+    whole = [word for word in whole if word not in pairs]
     while split := _split(_model(scores), whole):  # again, since a word's pieces may have been raised
         scores |= {
             word: _rounded(sum(scores[part] for part in parts) + 10**-DIGITS) for word, parts in split.items()
@@ -91,14 +98,22 @@ def _merged_pieces(words: Sequence[str], vocabulary: int) -> dict[str, float]:
     }
 
 
-def _counts(tokenizer: Tokenizer, text: Iterable[Weighed]) -> dict[str, float]:
-    """How often each word is seen."""
+def _counts(tokenizer: Tokenizer, text: Iterable[Weighed]) -> tuple[dict[str, float], dict[str, float]]:
+    """How often each word is seen, and each pair of words."""
     normalise, split = tokenizer.normalizer.normalize_str, tokenizer.pre_tokenizer.pre_tokenize_str
     counts: defaultdict[str, float] = defaultdict(float)
+    pairs: defaultdict[str, float] = defaultdict(float)
+    kinds: dict[str, int] = {}
     for sentence, weight in text:
-        for word, _ in split(normalise(sentence)):
+        words = [word for word, _ in split(normalise(sentence))]
+        for word in words:
             counts[word] += weight
-    return counts
+            if word not in kinds:
+                kinds[word] = kind_of(word)
+        together = joined(np.array([kinds[word] for word in words], np.uint8))
+        for place in np.flatnonzero(together).tolist():
+            pairs[words[place] + words[place + 1]] += weight
+    return counts, pairs
 
 
 def _split(model: models.Unigram, words: Sequence[str]) -> dict[str, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,11 @@ from hypothesis import strategies as st
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading.folder import NGRAMS_FILE
 from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
-from mexma_cli.encoder.ngrams.hashing import ngram_keys
+from mexma_cli.encoder.ngrams.hashing import is_whole, ngram_keys
 from mexma_cli.errors import MexmaError
 from mexma_cli.objectives.bag.loss import Bag
 from mexma_cli.objectives.bag.settings import BagSettings
+from mexma_cli.text.unspaced import simplified
 from tests.examples import demo_pairs, untrained_bag
 
 SIZES, CONSONANTS, POWER = [2, 3], [2], 0.7
@@ -26,6 +28,14 @@ SETTINGS = BagSettings(name="bag", ngrams=SIZES, consonants=CONSONANTS, keep_ngr
 
 def ngrams(word: str, sizes: list[int], consonants: list[int]) -> list[str]:
     """What `ngram_keys` has the hashes of, as strings."""
+    if is_whole(word):
+        return [f"!{word.translate(simplified())}"]
+    own: list[str] = []
+    for script, parts in (("[가-힣]", (1, 2)), ("[\u0530-\u0dff]", (3, 4))):
+        if re.search(script, word):
+            mine = word.replace("▁", "<")
+            own += [f"~{size}{mine[i : i + size]}" for size in parts for i in range(len(mine) - size + 1)]
+            own.append(f"~={mine.replace('<', '')}")
     spelled = anyascii(word.replace("▁", "<")).lower()
     bare = "".join(letter for letter in spelled if letter not in "aeiouyj")
     found = [f"{size}{spelled[i : i + size]}" for size in sizes for i in range(len(spelled) - size + 1)]
@@ -33,13 +43,13 @@ def ngrams(word: str, sizes: list[int], consonants: list[int]) -> list[str]:
     if consonants:
         found += [f"#{size}{bare[i : i + size]}" for size in consonants for i in range(len(bare) - size + 1)]
         found.append(f"#={bare.replace('<', '')}")
-    return found
+    return found + own
 
 
 @given(
     st.lists(
         st.text(st.characters(exclude_characters="\0"), max_size=9)  # which counts as nothing
-        | st.text("▁aeioubcd<жñ漢", max_size=12),
+        | st.text("▁aeioubcd<жñ漢汉한국שלם", max_size=12),
         max_size=8,
     ),
     *[st.lists(st.integers(1, 6), max_size=3, unique=True)] * 2,
@@ -67,6 +77,13 @@ def test_other_scripts_share_ngrams_with_latin() -> None:
     cyrillic, latin = (ngram_keys([word], [3], [3])[0].tolist() for word in ("▁Москва", "▁moskva"))
     assert cyrillic == latin
     assert ngram_keys(["niño"], [3], [])[0].tolist() == ngram_keys(["nino"], [3], [])[0].tolist()
+
+
+def test_variants_of_a_character_share_its_ngram() -> None:
+    """Traditional, Japanese and simplified; a pair is not what its halves are."""
+    keys, counts = ngram_keys(["▁國▁語", "▁国▁语", "▁国▁語", "▁国", "▁語"], [2, 3], [2])
+    assert counts.tolist() == [1] * 5
+    assert len({*keys[:3].tolist()}) == 1 and len({*keys.tolist()}) == 3
 
 
 @pytest.fixture(scope="module")

@@ -77,10 +77,21 @@ def test_what_is_spelled_alike_has_the_same_tokens(text: list[str], lowercase: b
         ("Übergröße", "Ubergrosse"),
         ("Ελλάδα, ırmak", "Ελλαδα, irmak"),
         ("עִבְרִית־שָׁלוֹם عَرَبِيّ أمّـة قرآن", "עברית־שלום عربي امة قران"),  # vowel points; their letters stay
+        ("Má mà mạ; déjà", "Má mà ma; deja"),  # tones, before the last letter of Vietnamese alone
         ("हिन्दी 한국어 が ไทย", "हिन्दी 한국어 が ไทย"),  # whose marks are letters
     ):
         assert spelled(written) == (plain.lower() if lowercase else plain)
     assert tokenizer("Жена").input_ids == tokenizer("Žena").input_ids == tokenizer("Zena").input_ids
+
+
+def test_signs_of_scripts_without_spaces_are_tokens_and_so_are_their_pairs(text: list[str]) -> None:
+    """A pair is in the vocabulary as both of its tokens, and no text is split into it."""
+    wanted = TrainTokenizer(vocabulary=400, words=150, lowercase=True, latin=True)
+    tokenizer = train_tokenizer(wanted, lambda: weighed([*text, *["日本語、アメリカ", "học sinh nước"] * 30]))
+    assert tokenizer.tokenize("日本語") == ["▁日", "▁本", "▁語"]
+    assert tokenizer.tokenize("日アメリカ本") == ["▁日", "▁アメリカ", "▁本"]
+    pairs = {piece for piece in tokenizer.get_vocab() if "▁" in piece[1:]}
+    assert pairs == {"▁日▁本", "▁本▁語", "▁học▁sinh", "▁sinh▁nưoc"}
 
 
 def test_too_small_a_vocabulary_is_refused() -> None:
