@@ -160,10 +160,11 @@ class TrainTokenizer(Section):
     """Text is read in lower case."""
     latin: bool = False
     """Cyrillic letters as Latin ones, and letters without accents and vowel points (text/latin.py): what is
-    spelled alike in two languages has the same tokens, whatever its script."""
+    spelled alike in two languages has the same tokens, whatever its script. In Vietnamese accents stay."""
     words: int = Field(0, ge=0)
     """So many of the vocabulary are whole words, those that training sees most often (with the corpora's
-    `repeat`), and the other pieces are for the rest; 0: pieces alone, as in XLM-R."""
+    `repeat`), and the other pieces are for the rest; 0: pieces alone, as in XLM-R. In scripts without spaces
+    (text/unspaced.py) words are signs and pairs of them."""
     max_sentences: int = Field(2_000_000, ge=1)
     """Of more sentences about so many are learned from, chosen by a hash."""
     seed: int = 42
@@ -237,7 +238,7 @@ class TrainerSettings(Section):
     weight_decay: float = Field(0.0, ge=0)
     """AdamW's, of matrices alone."""
     betas: tuple[Beta, Beta] = (0.9, 0.999)
-    """AdamW's, both below 1."""
+    """AdamW's, both below 1. A bag of embeddings takes the second one, without momentum."""
     eps: float = Field(1e-8, gt=0)
     """AdamW's."""
     clip: float = Field(1.2, ge=0)

@@ -56,7 +56,7 @@ def encoder_with_pairs() -> SentenceEncoder:
     shape = NewEncoder(layers=1, width=8, heads=1, ffn=8, dropout=0.0)
     encoder = SentenceEncoder.new(shape, tokenizer, max_tokens=20, seed=0)
     keys, _ = ngram_keys(["▁本▁語"], [3], [])
-    encoder.ngrams = NgramEmbeddings(keys, torch.ones(1, 8).half(), [3], [], 1.0, 1.0)
+    encoder.ngrams = NgramEmbeddings(keys, np.ones((1, 8), np.float16), [3], [], 1.0, 1.0)
     return encoder
 
 
