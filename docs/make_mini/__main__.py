@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -21,6 +22,8 @@ from pathlib import Path
 from docs.make_mini.smaller import smaller
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading.card import head
+from mexma_cli.encoder.loading.trained import Trained
+from mexma_cli.encoder.loading.trained import write as write_trained
 from mexma_cli.evaluation.xsim import xsim
 from mexma_cli.languages import name
 from mexma_cli.objectives.bag.settings import BagSettings
@@ -37,7 +40,7 @@ WORST = 10.0
 """xsim error in percent: languages with less are on the card's list."""
 INNER = 10_000
 """Tokens kept that do not begin a word."""
-NGRAMS = 230_000
+NGRAMS = 302_000
 """N-grams kept, at most."""
 
 CARD = """{head}
@@ -148,16 +151,18 @@ def main() -> None:
     encoder = SentenceEncoder.load(str(arguments.run / phase.name / "encoder"), "cpu")
     objective = phase.objective
     assert isinstance(objective, BagSettings) and objective.own_tokens
-    trained, encoder = encoder.trained, smaller(encoder, objective.own_tokens, INNER, NGRAMS)
-    encoder.trained = trained
+    encoder = smaller(encoder, objective.own_tokens, INNER, NGRAMS)
+    shutil.rmtree(MODEL)
     encoder.save(MODEL, dtype="pq")
     size = sum(path.stat().st_size for path in MODEL.rglob("*") if path.is_file())
     if size > LARGEST:
         sys.exit(f"{size:,} bytes are more than the {LARGEST:,} that may be shipped")
     kept: dict[str, int] = {}
+    pairs: dict[str, int] = {}
     for manifest in Path(recipe.data.store).glob("*/manifest.json"):
         facts = json.loads(manifest.read_text())
-        kept[facts["name"]] = kept.get(facts["name"], 0) + facts["pairs"]
+        for counts, key in ((kept, facts["name"]), (pairs, facts["source_language"])):
+            counts[key] = counts.get(key, 0) + facts["pairs"]
     log = map(json.loads, (arguments.run / "log.jsonl").read_text().splitlines())
     last = [record for record in log if record["phase"] == phase.name][-1]
     config, ngrams = encoder.model.config, encoder.ngrams
@@ -170,6 +175,9 @@ def main() -> None:
         for code in trained
         if code == "mya_Mymr" or not (arguments.data / f"ntrex128/{code}.txt.gz").exists()
     ]
+    write_trained(
+        MODEL, {code: Trained(pairs=pairs[code], dev_error=round(found[code], 2)) for code in languages}
+    )
     card = CARD.format(
         head=head([*languages, "eng_Latn"], "cc-by-sa-4.0"),
         count=len(languages),

@@ -28,7 +28,7 @@ from mexma_cli.encoder.ngrams.pairs import PairTokens
 from mexma_cli.numerics.quantised import QuantisedRows
 from mexma_cli.numerics.trellis import QuantisedMatrix
 
-PART = 3
+PART = 4
 """Numbers of an n-gram's vector that a byte stands for, where they are quantised."""
 _DAMAGE = (SafetensorError, OSError, LookupError, ValueError, TypeError, AttributeError, RuntimeError)
 
