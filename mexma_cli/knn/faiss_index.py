@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import faiss
@@ -132,6 +133,11 @@ class Parts:
             self.parameter, self._effort, self._most = "efSearch", 32, 2048
 
     @property
+    def probes(self) -> int:
+        """Lists that are searched for a row."""
+        return self._effort if self.parameter == "nprobe" else 0
+
+    @property
     def refined(self) -> bool:
         """Whether faiss sorts the answers by finer codes (`RFlat`, `Refine(...)`)."""
         return re.search(",R(Flat|efine)", self.factory) is not None
@@ -157,18 +163,55 @@ class Parts:
         Of rows that the index cannot tell apart the first come first.
         """
         best = np.full((len(queries), count), EMPTY)
+        asked = _Queries(queries)
         for first, held in self.held:
             part = _on_gpu(read_index(held)) if isinstance(held, Path) else held
             if part.ntotal == 0:
                 continue
             if self.parameter:
                 _parameters().set_index_parameter(part, self.parameter, self._effort)
+            if len(self.held) > 1 and self.parameter == "nprobe" and not self.refined:
+                asked.choose_lists(part)
             for start in range(0, len(queries), _QUERIES_AT_ONCE):
                 cut = slice(start, start + _QUERIES_AT_ONCE)
-                found = _nearest(part, queries[cut], count, first)
+                found = _nearest(part, asked.some(cut), count, first)
                 best[cut] = np.sort(np.concatenate([best[cut], found], axis=1), axis=1)[:, -count:]
             del part
         return np.where(best == EMPTY, -1, rows_of(best))[:, ::-1]
+
+
+@dataclass
+class _Queries:
+    """Unit vectors [n, d] and, if all parts of an index search the same, the lists that they search."""
+
+    vectors: np.ndarray
+    lists: np.ndarray | None = None
+    nearness: np.ndarray | None = None
+
+    def choose_lists(self, part: faiss.Index) -> None:
+        """Find the lists once for all parts: that takes time for every list there is."""
+        if self.lists is not None or faiss.get_num_gpus():
+            return
+        inner, index = faiss.downcast_index(part), faiss.extract_index_ivf(part)
+        if isinstance(inner, faiss.IndexPreTransform):
+            for place in range(inner.chain.size()):  # type: ignore[attr-defined]
+                self.vectors = faiss.downcast_VectorTransform(inner.chain.at(place)).apply(self.vectors)  # type: ignore[attr-defined]
+        self.nearness, self.lists = index.quantizer.search(self.vectors, index.nprobe)
+
+    def some(self, which: slice | np.ndarray) -> _Queries:
+        """Some of them."""
+        if self.lists is None or self.nearness is None:
+            return _Queries(self.vectors[which])
+        return _Queries(self.vectors[which], self.lists[which], self.nearness[which])
+
+    def search(self, part: faiss.Index, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """What faiss answers: scores and places, [n, count] both."""
+        if self.lists is None:
+            found: tuple[np.ndarray, np.ndarray] = part.search(self.vectors, count)
+        else:
+            index = faiss.downcast_index(faiss.extract_index_ivf(part))
+            found = index.search_preassigned(self.vectors, count, self.lists, self.nearness)  # type: ignore[attr-defined]
+        return found
 
 
 class SideIndex(Parts):
@@ -302,20 +345,20 @@ def add(index: faiss.Index, side: Side, start: int, stop: int) -> Iterator[int]:
         yield len(rows)
 
 
-def _nearest(part: faiss.Index, queries: np.ndarray, count: int, first: int, tied: int = _TIED) -> np.ndarray:
+def _nearest(part: faiss.Index, queries: _Queries, count: int, first: int, tied: int = _TIED) -> np.ndarray:
     """Keys of the `count` nearest rows of a part whose rows begin at `first`, int64 [n, count], ascending.
 
     faiss returns any of the rows with the last score, so it is asked for `tied` more.
     """
     asked = min(count + tied, part.ntotal, max(count, _MOST_ANSWERS))
-    scores, places = part.search(queries, asked)
-    keys = np.full((len(queries), max(count, asked)), EMPTY)
+    scores, places = queries.search(part, asked)
+    keys = np.full((len(scores), max(count, asked)), EMPTY)
     keys[:, :asked] = np.where(places < 0, EMPTY, keys_of(scores, places + first))
     best: np.ndarray = np.sort(keys, axis=1)[:, -count:]
     if count < asked < min(part.ntotal, _MOST_ANSWERS):
         unsure = np.flatnonzero((places[:, -1] >= 0) & (scores[:, -1] == scores[:, count - 1]))
         if len(unsure):
-            best[unsure] = _nearest(part, queries[unsure], count, first, 4 * tied)
+            best[unsure] = _nearest(part, queries.some(unsure), count, first, 4 * tied)
     return best
 
 

@@ -15,6 +15,7 @@ from mexma_cli.knn.sides import Side, dots
 from mexma_cli.numerics.compiling import compiled
 
 TUNED_ON, MEASURED_ON = 256, 512  # rows a direction
+_PROBE_BYTES = 12  # a list and how near it is
 _HIT_BYTES = 64  # an id, an approximate and an exact cosine, their order, and copies while sorting
 
 
@@ -40,7 +41,9 @@ class Direction:
             near them, int64 [n, hits], -1 behind the last: of the k nearest, where the index has fewer.
         """
         hits = min(hits, len(self.other))
-        at_once = max(64, working // 4 // (8 * self.own.dim + _HIT_BYTES * hits))
+        at_once = max(
+            64, working // 4 // (8 * self.own.dim + _HIT_BYTES * hits + _PROBE_BYTES * self.index.probes)
+        )
         for first in range(start, len(self.own), at_once):
             queries = self.own.units(first, first + at_once)
             ids = self.index.search(queries, hits)

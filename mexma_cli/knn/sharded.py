@@ -3,7 +3,8 @@ by span, looked up span by span in all of these, and what was found gets exact c
 
 An answer does not depend on how the rows of an index are cut (`faiss_index.Parts`), nor on the rows that are
 looked up with it, and a tile's lists are those of `tiled.search_tile`, of which the best are merged. So the
-neighbours are those of `approximate.ann`, to the last bit, whatever the spans are.
+neighbours are those of `approximate.ann`, to the last bit, whatever the spans are. (Factory strings with a
+rotation, OPQ or PCA, are an exception: its last bits depend on which rows are rotated together.)
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def test_what_does_not_fit_is_cut_into_files(
     assert abs(true_recall(small.neighbours, knn(*sides, K)) - small.recall) < 0.03 and small.recall > 0.93
 
 
-@pytest.mark.parametrize("factory", ["IVF8,PQ8x4fs", "IVF8,Flat"])
+@pytest.mark.parametrize("factory", ["IVF8,PQ8x4fs", "Pad20,IVF8,Flat"])
 def test_an_index_in_parts_answers_as_in_one_even_where_it_cannot_tell_rows_apart(factory: str) -> None:
     rng = np.random.default_rng(7)
     rows = rng.integers(-1, 2, (3000, 16)).astype(np.float32)
