@@ -1,14 +1,14 @@
 """The processor time that `mexma run --dry-run` says, beside what the run then takes, at some sizes.
 
     OMP_NUM_THREADS=1 python benchmarks/scale.py [--lines 6000 24000 60000] [--tile 20000]
-    OMP_NUM_THREADS=1 python benchmarks/scale.py --index 24000 60000
+    OMP_NUM_THREADS=1 python benchmarks/scale.py --index
 
 The text is examples/spa-eng again and again, with a number behind each line, so that lines differ. Costs are
 measured once, on 2,000 lines of it. The run is of one process with one thread; what it takes is the time of
 the processor, which other work on the machine changes less than the clock's, without the start of the
 process and of the encoder (a small run warms up). Disk is what the run's folder has at the end; the dry run
-says what it has at most. --index does the same for a search of so many made-up vectors a side with indexes,
-for the effort that the search finds to be enough.
+says what it has at most. With --index the run searches with indexes, of the kind that `auto` takes for so
+many rows, and the dry run comes after it, since it only guesses how many lists are looked at before.
 """
 
 from __future__ import annotations
@@ -18,19 +18,15 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from itertools import count, islice
 from pathlib import Path
 
-import numpy as np
-
-from mexma_cli.knn.approximate import IndexSettings, ann
 from mexma_cli.knn.faiss_index import choose
 from mexma_cli.recipe import load_corpus
-from mexma_cli.stages.run.calibrate import FILE, InThisProcess, calibrate
-from mexma_cli.stages.run.estimate import index_cost
+from mexma_cli.stages.run.calibrate import FILE, InThisProcess
 from mexma_cli.stages.run.run import run_corpus
 
+DIM = 320  # of mini
 DEMO = Path(__file__).parent.parent / "examples" / "spa-eng"
 
 
@@ -46,11 +42,8 @@ def main() -> None:
     )
     parser.add_argument("--lines", type=int, nargs="+", default=[6000, 24000, 60000])
     parser.add_argument("--tile", type=int, default=20000)
-    parser.add_argument("--index", type=int, nargs="+", metavar="ROWS", help="search with indexes instead")
+    parser.add_argument("--index", action="store_true", help="search with indexes")
     settings = parser.parse_args()
-    if settings.index:
-        search_indexes(settings.index)
-        return
     with tempfile.TemporaryDirectory(prefix="mexma-benchmark-") as name:
         folder, costs = Path(name), ""
         for code in ("spa", "eng"):
@@ -61,16 +54,19 @@ def main() -> None:
             for code in ("spa", "eng"):
                 write_text(code, lines, folder / f"{code}.txt")
             overrides = (f"run={folder / str(lines)}", f"root={folder}", f"units.tile={settings.tile}")
+            if settings.index:
+                overrides += (f"mine.index={choose(lines, DIM)}",)
             command = [sys.executable, "-m", "mexma_cli", "run", str(DEMO.parent / "corpus.yaml")]
             command += [word for override in overrides for word in ("--set", override)]
             (folder / str(lines)).mkdir()
             if costs:
                 (folder / str(lines) / FILE).write_text(costs)
             command += ["--dry-run", "--json", *([] if costs else ["--calibrate"])]
-            said = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+            said = dry_run(command)
             costs = (folder / str(lines) / FILE).read_text()
-
             took, disk = run(overrides, folder / str(lines))
+            if settings.index:
+                said = dry_run(command)
             for stage, hours in said["processor"].items():
                 show(lines, stage, 3600 * hours, took[stage])
             show(lines, "all", 3600 * sum(said["processor"].values()), sum(took.values()))
@@ -78,29 +74,12 @@ def main() -> None:
             print(f"   {said['disk'] / disk:.2f}")
 
 
-def search_indexes(sizes: list[int], dim: int = 320) -> None:
-    with tempfile.TemporaryDirectory(prefix="mexma-benchmark-") as name:
-        overrides = (f"run={name}/run", f"root={DEMO}")
-        costs = calibrate(load_corpus(str(DEMO.parent / "corpus.yaml"), overrides), dim)
-    rng = np.random.default_rng(0)
-    before = 0.0, 0.0
-    for rows in sizes:
-        topics = rng.standard_normal((rows // 50, dim), dtype=np.float32)
-        x, y = (topics[rng.integers(0, len(topics), rows)] for _ in range(2))
-        x, y = (side + rng.standard_normal((rows, dim), dtype=np.float32) for side in (x, y))
-        began = time.process_time()
-        found = ann(x, y, 4, IndexSettings(index=choose(rows, dim))).forward
-        took, probes = time.process_time() - began, int(found.effort.partition("=")[2])
-        said = 2 * index_cost(rows, rows, costs, probes, found.hits)[0]
-        more = (
-            f"; for the rows that are more: {(said - before[0]) / (took - before[1]):.2f}"
-            if before[1]
-            else ""
-        )
-        print(
-            f"{rows:>9,} {found.index}, {found.effort}: {said:.2f} s {took:.2f} s   {said / took:.2f}{more}"
-        )
-        before = said, took
+def dry_run(command: list[str]) -> dict:
+    """What it says, without measuring costs again."""
+    done = subprocess.run(command, check=True, capture_output=True)
+    if "--calibrate" in command:
+        command.remove("--calibrate")
+    return dict(json.loads(done.stdout))
 
 
 def run(overrides: tuple[str, ...], folder: Path) -> tuple[dict[str, float], int]:

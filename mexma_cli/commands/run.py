@@ -234,10 +234,8 @@ def _print_estimate(found: dict[str, Any], split: set[str], as_json: bool) -> No
         click.echo(f"{stage + ', in all':<24} {_hours(hours)} of a core")
     for gpu, hours in found["gpu"].items():
         click.echo(f"{'GPU, knn':<24} at least {_hours(hours)} of an {gpu}, at its data sheet's peak")
-    index = found["index"]
-    click.echo(
-        f"{'knn with indexes':<24} {_hours(index['processor'])} of a processor, {size(index['bytes'])}"
-    )
+    if (index := found.get("index")) is not None:
+        click.echo(f"{'knn, mine.index: auto':<24} {_hours(index['processor'])} of a core")
 
 
 def _hours(hours: float) -> str:

@@ -13,10 +13,10 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import make_parent, read_manifest, write_json_atomic
-from mexma_cli.knn import kernels
 from mexma_cli.knn.exact import knn
-from mexma_cli.knn.faiss_index import choose
 from mexma_cli.recipe import CorpusRecipe
+from mexma_cli.stages.knn.search import EXACT
+from mexma_cli.stages.run.index_costs import IndexCosts, measure
 from mexma_cli.stages.run.plan import inputs_of
 from mexma_cli.stages.run.run import run_corpus
 from mexma_cli.stages.run.scheduler import Ended
@@ -26,14 +26,11 @@ from mexma_cli.store.layout import Frozen
 from mexma_cli.text.lines import read_lines
 
 FILE = "costs.json"
-VERSION = 1
+VERSION = 2
 ONE_TEXT = ("split", "cut", "embed", "embed_known", "merge", "rows", "neighbours")
 """Work on the lines of one text; all else is on those of the two of a pair."""
 _LINES = 2000  # of every language in the run that is measured, and a quarter of that
 _ROWS = 24_576  # of each side in the largest search that is measured
-_INDEXED, _QUERIES = 32_768, 512  # rows of the index that is measured, and rows that are looked up in it
-_PROBES = 4, 64
-_COSINES = 100_000
 
 
 class Cost(Frozen):
@@ -60,9 +57,7 @@ class Costs(Frozen):
     dim: int
     works: dict[str, Cost]
     cell: float
-    lists: float
-    code: float
-    cosine: float
+    index: IndexCosts
 
 
 def known_costs(run: Path) -> Costs | None:
@@ -100,8 +95,7 @@ def calibrate(recipe: CorpusRecipe, dim: int) -> Costs:
     exact, cell = _exact(dim)
     if "tile" in works:
         works["tile"] = exact
-    lists, code = _index(dim)
-    costs = Costs(dim=dim, works=works, cell=cell, lists=lists, code=code, cosine=_cosine(dim))
+    costs = Costs(dim=dim, works=works, cell=cell, index=measure(dim))
     path = Path(recipe.run) / FILE
     make_parent(path)
     write_json_atomic(path, costs.model_dump(mode="json"))
@@ -151,7 +145,8 @@ def _run(recipe: CorpusRecipe, lines: int) -> dict[str, tuple[float, int, int]]:
             code: text.model_copy(update={"input": (f"{name}/{code}.txt",)})
             for code, text in recipe.languages.items()
         }
-        where = {"run": f"{name}/run", "languages": languages}
+        exact = recipe.mine.model_copy(update={"index": EXACT})  # an index is measured by itself
+        where = {"run": f"{name}/run", "languages": languages, "mine": exact}
         output = {"output": recipe.output.model_copy(update={"to": None})}
         run_corpus(recipe.model_copy(update=where | output), here)
     (done,) = made
@@ -183,31 +178,3 @@ def _exact(dim: int) -> tuple[Cost, float]:
     cell = max(0.0, (four - two) - 2 * (two - one)) / (6 * least**2)
     row = max(0.0, (four - one) / (3 * least) - 5 * least * cell)
     return Cost(unit=max(0.0, one - row * least - cell * least**2), row=row / 2), cell
-
-
-def _index(dim: int) -> tuple[float, float]:
-    """Seconds for a row to find its lists, and to compare a row with a code."""
-    import faiss
-
-    rows = np.random.default_rng(0).standard_normal((_INDEXED, dim), dtype=np.float32)
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    index = faiss.index_factory(dim, choose(_INDEXED, dim), faiss.METRIC_INNER_PRODUCT)
-    index.train(rows)
-    index.add(rows)
-    lists = faiss.extract_index_ivf(index)
-
-    def search(probes: int) -> float:
-        lists.nprobe = probes
-        return _spent(lambda: index.search(rows[:_QUERIES], 64)) / _QUERIES
-
-    few, many = map(search, _PROBES)
-    code = max(0.0, many - few) / ((_PROBES[1] - _PROBES[0]) * _INDEXED / lists.nlist)
-    return max(0.0, few - code * _PROBES[0] * _INDEXED / lists.nlist), code
-
-
-def _cosine(dim: int) -> float:
-    rng = np.random.default_rng(0)
-    x, y = rng.standard_normal((2, 4096, dim), dtype=np.float32)
-    rows, columns = rng.integers(0, 4096, (2, _COSINES))
-    kernels.dots(x, y, rows[:8], columns[:8])
-    return _spent(lambda: kernels.dots(x, y, rows, columns)) / _COSINES

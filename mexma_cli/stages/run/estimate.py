@@ -18,9 +18,21 @@ from mexma_cli.recipe import CorpusRecipe
 from mexma_cli.stages.embed.embed import note_language
 from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder
 from mexma_cli.stages.knn.row_filter import filtering_bytes
-from mexma_cli.stages.knn.search import SearchSettings, resident
+from mexma_cli.stages.knn.search import EXACT, SearchSettings, has_index, resident
 from mexma_cli.stages.mine.blockwise import bytes_to_mine
 from mexma_cli.stages.run.calibrate import Cost, Costs, calibrate, known_costs
+from mexma_cli.stages.run.index_costs import (
+    HITS,
+    PROBES,
+    Amounts,
+    effort_seconds,
+    fill_seconds,
+    index_bytes,
+    look_up_seconds,
+    score_seconds,
+    train_seconds,
+    unit_bytes,
+)
 from mexma_cli.stages.run.plan import Selection, check_settings, inputs_of, plan
 from mexma_cli.stages.run.remote import with_copies
 from mexma_cli.stages.run.units import Record, RunFolder, Unit
@@ -30,10 +42,12 @@ _SAMPLE = 256  # lines of a language that are embedded to see how long a line ta
 _SENTENCE_BYTES = 120  # of text, for a sentence of documents that are not split yet
 _STORED_BYTES = 2  # of a number in an embedding store
 _KEY_BYTES = 8
-_TRAINED, _ROUNDS = 40, 5  # rows a list that train an index, and rounds
-_PROBES, _HITS = 64, 64  # lists that are searched for a row, and answers that get an exact cosine
 _GPUS = {"A100": 312e12, "H100": 989e12}
 """The most operations a second, bfloat16 without sparsity, of NVIDIA's data sheets (A100 and H100 SXM)."""
+
+
+Efforts = Mapping[str, dict[str, Any]]
+"""Language pair -> the effort that was found for it, see `knn.effort.Effort`."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +77,8 @@ def estimate(
         in bytes; `network`: bytes that units read and write; `seconds` by stage, for units that are to be
         done one after the other by all threads. Where costs were measured, now or before, what everything
         takes, done or not: `processor`, hours by stage; `gpu`, the fewest hours of a GPU for the exact
-        search; `index`, the hours of the processor for a search with indexes, and the bytes of the largest.
+        search; `index`, where `mine.index: auto` would not search exactly, the hours of the processor with
+        it, and the bytes of memory and of disk.
 
     Raises:
         MexmaError: As the run would; or `assumed` has a language that the recipe does not have.
@@ -87,6 +102,9 @@ def estimate(
                 done[unit.name] = record
         if len(done) == before:
             break
+    efforts = {
+        name.partition("/")[0]: one.facts for name, one in done.items() if known[name].work == "effort"
+    }
     units = chosen.of(plan(recipe, inputs, lambda name: done.get(name) or _imagined(recipe, name, texts)))
     to_do = [unit for unit in units if unit.name not in done]
     for code in recipe.languages:
@@ -114,7 +132,7 @@ def estimate(
         "memory": jobs * _memory(recipe, texts, encoder.dim),
         "network": _network(recipe, texts, encoder.dim),
         "seconds": {stage: round(spent, 1) for stage, spent in seconds.items() if spent},
-        **_costing(recipe, _kinds(recipe, inputs, texts), texts, costs),
+        **_costing(recipe, inputs, texts, costs, efforts),
     }
 
 
@@ -136,7 +154,7 @@ def _assumed(
         for code, text in texts.items()
         for lines in [assumed.get(code, text.lines)]
     }
-    kinds = _kinds(recipe, inputs, texts)
+    kinds = _kinds(recipe, inputs, texts, None, {})
     found = {
         "languages": {code: text.lines for code, text in texts.items()},
         "units": {
@@ -148,7 +166,7 @@ def _assumed(
         "network": _network(recipe, texts, dim),
         "seconds": {},
     }
-    return found | _costing(recipe, kinds, texts, costs)
+    return found | _costing(recipe, inputs, texts, costs, {})
 
 
 @dataclass(frozen=True)
@@ -159,72 +177,137 @@ class _Kind:
     work: str
     units: int
     rows: int
-    cells: int = 0
+    cells: int
+    seconds: float
+    """By the model of the search with indexes."""
 
 
-def _kinds(recipe: CorpusRecipe, inputs: dict[str, dict[str, str]], texts: dict[str, _Text]) -> list[_Kind]:
+def _kinds(
+    recipe: CorpusRecipe,
+    inputs: dict[str, dict[str, str]],
+    texts: dict[str, _Text],
+    costs: Costs | None,
+    efforts: Efforts,
+) -> list[_Kind]:
     """The units of a recipe, counted and not listed: there may be millions of tiles."""
-    one = {code: _Text(1, 1) for code in texts}
+    size = 1 << 60
+    one = recipe.model_copy(update={"units": recipe.units.model_copy(update={"lines": size, "tile": size})})
     found = []
-    for unit in plan(recipe, inputs, lambda name: _imagined(recipe, name, one)):
-        codes = [code for code in texts if code in re.split(r"[-/]", unit.name)]
+    for unit in plan(one, inputs, lambda name: _imagined(one, name, texts)):
+        codes = [code for code in re.split(r"[-/]", unit.name) if code in texts]
         lines = [texts[code].lines for code in codes]
-        units, rows, cells = 1, sum(lines), 0
+        spans = [-(-count // recipe.units.tile) for count in lines]
+        units, rows, cells, seconds = 1, sum(lines), 0, 0.0
         if unit.work == "embed":
             units = -(-rows // recipe.units.lines)
-        elif unit.work in ("tile", "neighbours"):
-            down, across = (-(-count // recipe.units.tile) for count in lines)
-            lists = lines[0] * across, lines[1] * down
-            units, rows, cells = down * across, sum(lists), lines[0] * lines[1]
+        elif unit.work == "shard":
+            units = spans[0]
+        elif unit.work == "look_up":
+            units = spans[unit.settings["side"] == "target"]
+        elif unit.work in ("tile", "score_tile", "neighbours"):
+            lists = lines[0] * spans[1], lines[1] * spans[0]
+            units, rows, cells = spans[0] * spans[1], sum(lists), lines[0] * lines[1]
             if unit.work == "neighbours":
                 backward = unit.settings["direction"] == "backward"
-                units, rows, cells = (across if backward else down), lists[backward], 0
-        found.append(_Kind(unit.stage, unit.work, units, rows, cells))
+                units, rows = spans[backward], lists[backward]
+            if unit.work != "tile":
+                cells = 0
+        if costs is not None:
+            seconds = _index_seconds(recipe, unit, texts, costs, efforts)
+        found.append(_Kind(unit.stage, unit.work, units, rows, cells, seconds))
     return found
 
 
+def _index_seconds(
+    recipe: CorpusRecipe, unit: Unit, texts: dict[str, _Text], costs: Costs, efforts: Efforts
+) -> float:
+    """What units of a search with indexes take, all of this kind together."""
+    name = unit.name.partition("/")[0]
+    if unit.work in ("train_index", "shard"):
+        index = _index_of(recipe, (name, name), texts, costs.dim)[0]
+        train = unit.work == "train_index"
+        return train_seconds(costs.index, index) if train else fill_seconds(costs.index, index)
+    if unit.work not in ("effort", "look_up", "score_tile"):
+        return 0.0
+    source, _, target = name.partition("-")
+    both = _index_of(recipe, (source, target), texts, costs.dim, efforts.get(name))
+    if unit.work == "effort":
+        return effort_seconds(costs.index, both, recipe.mine.k)
+    if unit.work == "look_up":
+        return look_up_seconds(costs.index, both[unit.settings["side"] == "target"])
+    return score_seconds(costs.index, both)
+
+
+def _index_of(
+    recipe: CorpusRecipe,
+    pair: tuple[str, str],
+    texts: dict[str, _Text],
+    dim: int,
+    effort: dict[str, Any] | None = None,
+) -> tuple[Amounts, Amounts]:
+    """What each side of a pair is looked up in, with the effort that was found or, before that, a guess."""
+    index, rows = recipe.mine.index, [texts[code].lines for code in pair]
+    one, other = (
+        Amounts(
+            own,
+            indexed,
+            faiss_index.choose(indexed, dim) if index == "auto" else index,
+            recipe.units.tile,
+            PROBES if effort is None else int(effort["parameters"][side].partition("=")[2] or 1),
+            max(HITS, 4 * recipe.mine.k) if effort is None else effort["hits"],
+        )
+        for side, (own, indexed) in enumerate((rows, rows[::-1]))
+    )
+    return one, other
+
+
+def _indexed_pairs(recipe: CorpusRecipe, texts: dict[str, _Text]) -> list[tuple[str, str]]:
+    """The language pairs that are searched with indexes."""
+    return [
+        pair
+        for pair in recipe.language_pairs()
+        if recipe.align is None and has_index(*(texts[code].lines for code in pair), index=recipe.mine.index)
+    ]
+
+
 def _costing(
-    recipe: CorpusRecipe, kinds: list[_Kind], texts: dict[str, _Text], costs: Costs | None
+    recipe: CorpusRecipe,
+    inputs: dict[str, dict[str, str]],
+    texts: dict[str, _Text],
+    costs: Costs | None,
+    efforts: Efforts,
 ) -> dict[str, Any]:
     """Hours of the processor, if costs are known: by stage, and with indexes in place of the exact search."""
     if costs is None:
         return {}
-    seconds: dict[str, float] = {}
-    for kind in kinds:
-        cost = costs.works.get(kind.work, Cost(unit=0, row=0))
-        spent = kind.units * cost.unit + kind.rows * cost.row + kind.cells * costs.cell
-        seconds[kind.stage] = seconds.get(kind.stage, 0.0) + spent
-    indexes = [
-        index_cost(texts[own].lines, texts[other].lines, costs, hits=max(_HITS, 4 * recipe.mine.k))
-        for pair in recipe.language_pairs()
-        for own, other in (pair, pair[::-1])
-    ]
-    return {
-        "processor": {stage: spent / 3600 for stage, spent in seconds.items()},
-        "index": {
-            "bytes": max(size for _, size in indexes),
-            "processor": sum(spent for spent, _ in indexes) / 3600,
+    kinds = _kinds(recipe, inputs, texts, costs, efforts)
+    found: dict[str, Any] = {
+        "processor": {
+            stage: _hours([kind for kind in kinds if kind.stage == stage], costs)
+            for stage in dict.fromkeys(kind.stage for kind in kinds)
         },
         "gpu": {
             name: sum(kind.cells for kind in kinds) * 2 * costs.dim / peak / 3600
             for name, peak in _GPUS.items()
         },
     }
+    auto = recipe.model_copy(update={"mine": recipe.mine.model_copy(update={"index": "auto"})})
+    if recipe.mine.index == EXACT and _indexed_pairs(auto, texts):
+        kinds = _kinds(auto, inputs, texts, costs, efforts)
+        found["index"] = {
+            "processor": _hours([kind for kind in kinds if kind.stage == "knn"], costs),
+            "bytes": _memory(auto, texts, costs.dim),
+            "disk": _disk(auto, texts, costs.dim),
+        }
+    return found
 
 
-def index_cost(
-    rows: int, indexed: int, costs: Costs, probes: int = _PROBES, hits: int = _HITS
-) -> tuple[float, int]:
-    """Seconds to make an index over some rows and look up others, and its bytes."""
-    factory = faiss_index.choose(indexed, costs.dim)
-    named = re.search(r"IVF(\d+)", factory)
-    if named is None:  # few rows, which are compared with all
-        return rows * indexed * costs.cell, 4 * costs.dim * indexed
-    lists = int(named[1])
-    training = _TRAINED * lists * lists * _ROUNDS * costs.cell
-    codes = min(lists, probes) / lists * indexed
-    looking = rows * (costs.lists + codes * costs.code + hits * costs.cosine)
-    return training + indexed * costs.lists + looking, faiss_index.bytes_needed(indexed, costs.dim, factory)
+def _hours(kinds: list[_Kind], costs: Costs) -> float:
+    spent = 0.0
+    for kind in kinds:
+        cost = costs.works.get(kind.work, Cost(unit=0, row=0))
+        spent += kind.units * cost.unit + kind.rows * cost.row + kind.cells * costs.cell + kind.seconds
+    return spent / 3600
 
 
 def _memory(recipe: CorpusRecipe, texts: dict[str, _Text], dim: int) -> int:
@@ -237,6 +320,8 @@ def _memory(recipe: CorpusRecipe, texts: dict[str, _Text], dim: int) -> int:
         auto = recipe.mine.threshold == "auto"
         whole = auto or recipe.mine.within  # what these take is in memory at once
         needed.append(SearchSettings.result_bytes(largest, k + auto) if whole else bytes_to_mine(largest, k))
+    for pair in _indexed_pairs(recipe, texts):
+        needed += [unit_bytes(dim, one) for one in _index_of(recipe, pair, texts, dim)]
     return resident() + max(needed)
 
 
@@ -254,6 +339,10 @@ def _network(recipe: CorpusRecipe, texts: dict[str, _Text], dim: int) -> int:
         total += 2 * handled  # which rows take part, a byte each
         total += 5 * keys * sum(rows)  # written, compared with the checksum, and read three times
         total += 2 * (texts[source].bytes + texts[target].bytes)
+    for pair in _indexed_pairs(recipe, texts):
+        for one in _index_of(recipe, pair, texts, dim):  # an index is read for its checksum, too
+            units = -(-one.rows // one.tile)
+            total += 3 * one.found_bytes + (2 * units + 3) * index_bytes(dim, one)
     return total
 
 
@@ -310,4 +399,9 @@ def _disk(recipe: CorpusRecipe, texts: dict[str, _Text], dim: int) -> int:
         keys = rows[0] * across[1] + rows[1] * across[0]
         total += recipe.mine.k * _KEY_BYTES * (keys + sum(rows))
         total += texts[source].bytes + texts[target].bytes
+    indexed = _indexed_pairs(recipe, texts)
+    for pair in indexed:
+        total += sum(one.found_bytes for one in _index_of(recipe, pair, texts, dim))
+    for code in {code for pair in indexed for code in pair}:
+        total += index_bytes(dim, _index_of(recipe, (code, code), texts, dim)[0])
     return total

@@ -62,7 +62,7 @@ def measure(dim: int) -> IndexCosts:
     rows = topics[rng.integers(0, len(topics), _ROWS)] + rng.standard_normal((_ROWS, dim), dtype=np.float32)
     side = Side(rows, None)
     queries, sample = side.units(0, _QUERIES), Side(rows[:_TRAINED_BY], None)
-    factory = re.sub(r"IVF\d+", "IVF{}", faiss_index.choose(_ROWS, dim))
+    factory = re.sub(r"IVF\d+", "IVF{}", faiss_index.choose(1 << 15, dim))
     indexes: dict[int, faiss.Index] = {}
 
     def training(lists: int) -> float:
@@ -173,6 +173,11 @@ class Amounts:
         return min(1.0, self.probes / self.lists) * self.indexed
 
     @property
+    def found_bytes(self) -> int:
+        """Of the pairs that are found."""
+        return _BYTES * self.hits * self.rows
+
+    @property
     def shards(self) -> int:
         """Of the index."""
         return -(-self.indexed // self.tile)
@@ -217,9 +222,10 @@ def _look(costs: IndexCosts, one: Amounts) -> float:
     return costs.vector + lists + shards + one.codes * costs.code
 
 
-def index_bytes(indexed: int, dim: int, factory: str) -> int:
-    """Of an index, in memory or in files; shards have the centres of its lists besides."""
-    return faiss_index.bytes_needed(indexed, dim, factory)
+def index_bytes(dim: int, one: Amounts) -> int:
+    """Of the index in files, each with the centres of all lists."""
+    centres = 4 * dim * one.lists * (one.shards + 1)
+    return centres + faiss_index.bytes_needed(one.indexed, dim, one.factory)
 
 
 def unit_bytes(dim: int, one: Amounts) -> int:
@@ -227,7 +233,7 @@ def unit_bytes(dim: int, one: Amounts) -> int:
     rows up, or to score them."""
     tile = min(one.tile, max(one.rows, one.indexed))
     centres = 4 * dim * one.lists
-    shard = round(1.6 * index_bytes(min(tile, one.indexed), dim, one.factory)) + centres
+    shard = centres + round(1.6 * faiss_index.bytes_needed(min(tile, one.indexed), dim, one.factory))
     a_row = 8 * dim + 64 * one.hits + 12 * one.probes
     training = 12 * dim * min(one.indexed, training_rows(one.lists)) + 2 * _BYTES * one.indexed
     looking = min(sharded.WORKING // 4, a_row * tile) + 3 * _BYTES * one.hits * tile + shard

@@ -7,10 +7,23 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.run import calibrate as calibrating
+from mexma_cli.stages.run import index_costs
 from mexma_cli.stages.run.estimate import estimate
 from mexma_cli.stages.run.plan import Selection
 from mexma_cli.stages.run.run import run_corpus
 from tests.corpora import LINES, InThisProcess, corpus
+
+
+def test_units_of_a_search_with_indexes_that_are_counted_are_listed(
+    tmp_path: Path, tiny_encoder: Path
+) -> None:
+    recipe = corpus(tmp_path, tiny_encoder, mine={"index": "IVF2,Flat"}, units={"lines": 7, "tile": 9})
+    listed = estimate(recipe, Selection(), jobs=1)
+    counted = estimate(recipe, Selection(), jobs=1, assumed={"fra_Latn": LINES})
+    for what in ("units", "disk", "network"):
+        assert counted[what] == listed[what]
+    exact = estimate(corpus(tmp_path, tiny_encoder), Selection(), jobs=1)
+    assert listed["disk"] > exact["disk"] and listed["network"] > exact["network"]
 
 
 def test_units_that_are_counted_are_those_that_are_listed(tmp_path: Path, tiny_encoder: Path) -> None:
@@ -36,6 +49,8 @@ def test_costs_are_measured_kept_and_scaled_up(
     tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calibrating, "_ROWS", 4096)
+    for name, small in (("_ROWS", 2048), ("_QUERIES", 64), ("_TRAINED_BY", 1024), ("_MANY", 128)):
+        monkeypatch.setattr(index_costs, name, small)
     recipe = corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]])
     monkeypatch.setattr(calibrating, "_LINES", LINES)
     measured = estimate(recipe, Selection(), jobs=1, calibrated=True)
