@@ -263,10 +263,11 @@ def _index_of(
 
 def _indexed_pairs(recipe: CorpusRecipe, texts: dict[str, _Text]) -> list[tuple[str, str]]:
     """The language pairs that are searched with indexes."""
+    if recipe.align is not None:
+        return []
+    pairs = recipe.language_pairs()
     return [
-        pair
-        for pair in recipe.language_pairs()
-        if recipe.align is None and has_index(*(texts[code].lines for code in pair), index=recipe.mine.index)
+        pair for pair in pairs if has_index(texts[pair[0]].lines, texts[pair[1]].lines, recipe.mine.index)
     ]
 
 
