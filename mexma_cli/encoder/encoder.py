@@ -13,7 +13,7 @@ import numpy as np
 import torch
 import xxhash
 
-from mexma_cli.encoder.loading import card, pq, trained
+from mexma_cli.encoder.loading import card, laser, pq, trained
 from mexma_cli.encoder.loading.folder import (
     BESIDE_NGRAMS,
     WEIGHTS,
@@ -76,6 +76,7 @@ class SentenceEncoder:
         trained: How many pairs of them that were, and their dev errors, as far as its folder says.
         precision: What `embed` computes in. Sums, residuals and norms are float32 on a processor.
         backend: The attention in use.
+        language: FLORES-200 code of the text, for an encoder that takes it (`set_language`).
         truncated: Number of sentences cut since the encoder was loaded.
 
     >>> from mexma_cli import SentenceEncoder
@@ -109,6 +110,7 @@ class SentenceEncoder:
         self.trained: Mapping[str, trained.Trained] = {}
         self.precision = torch.float32
         self.backend = choose_backend("auto", self.device)
+        self.language: str | None = None
         self.truncated = 0
         self._engine: Engine | None = None
         self._fingerprint: str | None = None
@@ -147,6 +149,11 @@ class SentenceEncoder:
         if isinstance(name_or_path, Path):
             name_or_path = os.path.join(".", name_or_path)
         name = name_or_path.rstrip("/") or name_or_path
+        if (file := Path(name)).suffix == ".pt" and file.is_file():
+            if pooling not in (None, "max"):
+                raise MexmaError(f"{name!r}: LASER's pooling is max, not {pooling}")
+            encoder = cls(name, *laser.read(file), "max", max_tokens=max_tokens or MAX_TOKENS)
+            return encoder._placed(device, dtype, attention)
         where = locate(name_or_path, trust_remote_code)
         name = pinned(name, where)
         settings = read_settings(where, trust_remote_code)
@@ -168,10 +175,14 @@ class SentenceEncoder:
         encoder.languages, encoder.trained = card.languages(where), trained.read(where)
         if settings.own_code:
             encoder._check_own_code()
-        _ = encoder.fingerprint  # of the weights as they are stored, whatever they are cast to
-        encoder._move(pick_device(device), dtype)
-        encoder.backend = choose_backend(attention, encoder.device)
-        return encoder
+        return encoder._placed(device, dtype, attention)
+
+    def _placed(self, device: str, dtype: str, attention: str) -> SentenceEncoder:
+        """Itself, on a device."""
+        _ = self.fingerprint  # of the weights as they are stored, whatever they are cast to
+        self._move(pick_device(device), dtype)
+        self.backend = choose_backend(attention, self.device)
+        return self
 
     @classmethod
     def new(
@@ -234,7 +245,7 @@ class SentenceEncoder:
         if self._fingerprint is None:
             digest = xxhash.xxh3_128()
             _hash_weights(digest, self.transformer.weights)
-            digest.update(self.fast_tokenizer.unlimited.to_str().encode())
+            self.fast_tokenizer.hash_into(digest)
             pooling = "cls" if self.pooling == "pooler" else self.pooling  # a pooler is one of the modules
             digest.update(f"{pooling} {self.normalised} {self.max_tokens}".encode())
             if self.fast_tokenizer.keeps_end:
@@ -248,6 +259,33 @@ class SentenceEncoder:
             self._fingerprint = digest.hexdigest()
         return self._fingerprint
 
+    @property
+    def takes_language(self) -> bool:
+        """Whether it has to know the language of the text, as SONAR."""
+        family = FAMILIES.get(self.transformer.config.model_type)
+        return family is not None and family.takes_language
+
+    def set_language(self, language: str) -> None:
+        """State the language of the text that comes next; an encoder that takes none ignores it.
+
+        Args:
+            language: FLORES-200 code.
+
+        Raises:
+            MexmaError: The encoder has no token for the language.
+        """
+        if not self.takes_language:
+            return
+        added = self.fast_tokenizer.backend.get_added_tokens_decoder().values()
+        if language not in {token.content for token in added}:  # `und` may be a piece of words
+            raise MexmaError(
+                f"{self.name!r} has no token for the language {language}",
+                "name the language of the text by its FLORES-200 code, such as --lang fra_Latn",
+            )
+        _ = self.fingerprint  # of the tokeniser before it puts the language in front
+        self.tokenizer.src_lang = language
+        self.language = language
+
     def tokenize(self, sentences: Sequence[str]) -> list[np.ndarray]:
         """Token ids with <s> and </s>, cut to `max_tokens`; the cut ones are counted in `truncated`."""
         return [self._cut(ids) for ids in self._tokens(sentences)]
@@ -257,6 +295,11 @@ class SentenceEncoder:
         self.inputs(sentences)
 
     def _tokens(self, sentences: Sequence[str]) -> list[np.ndarray]:
+        if self.takes_language and self.language is None:
+            raise MexmaError(
+                f"{self.name!r} has to know the language of the text, and is not told it here",
+                "embed the text first: mexma embed --lang CODE",
+            )
         try:
             return self.fast_tokenizer.encode([self.prefix + sentence for sentence in sentences])
         except TypeError:
@@ -386,6 +429,9 @@ class SentenceEncoder:
         Raises:
             MexmaError: Another type, a full disk, or the path holds something that is no encoder.
         """
+        kind = self.transformer.config.model_type
+        if self.takes_language or kind == "laser2":
+            raise MexmaError(f"{self.name!r}: an encoder of the kind {kind} is not written", "copy its files")
         check_replaceable(Path(path))
         with written_aside(Path(path)) as aside:
             stored = self.save_transformer(aside, dtype)

@@ -38,7 +38,12 @@ def read_model(settings: FolderSettings, with_pooler: bool) -> tuple[PreTrainedM
     has_pooler = not settings.own_code and FAMILIES[settings.config["model_type"]].is_bert
     arguments: dict[str, Any] = {"add_pooling_layer": with_pooler} if has_pooler else {}
     arguments |= _config(settings.transformer)
-    model, report = AutoModel.from_pretrained(
+    kind: Any = AutoModel
+    if not settings.own_code and FAMILIES[settings.config["model_type"]].takes_language:
+        from transformers.models.m2m_100.modeling_m2m_100 import M2M100Encoder
+
+        kind = M2M100Encoder
+    model, report = kind.from_pretrained(
         settings.transformer,
         dtype="auto",
         ignore_mismatched_sizes=True,  # reported by name instead

@@ -149,6 +149,8 @@ def _check(name: str, tokenizer: LazyTokenizer, config: dict[str, Any], vocabula
     if family is not None and not family.behind_padding:
         return  # BERT reads none of these ids; multilingual-e5-small states BERT's and has XLM-R's tokeniser
     expected = {"pad_token_id": tokenizer.padding, "bos_token_id": ends[0], "eos_token_id": ends[1]}
+    if family is not None and family.takes_language:
+        del expected["bos_token_id"]  # the first token is the language
     for key, found in expected.items():
         stated = config.get(key)
         if stated is not None and stated != found:

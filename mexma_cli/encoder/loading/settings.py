@@ -77,7 +77,9 @@ def read_settings(folder: str | Path, trust_remote_code: bool = False) -> Folder
     entries = read_json(where / "modules.json")
     if entries is None:
         config = _config(where)
-        return FolderSettings(config, where, own_code=_own_code(where, config, trust_remote_code))
+        own_code = _own_code(where, config, trust_remote_code)
+        with_language = not own_code and FAMILIES[config["model_type"]].takes_language
+        return FolderSettings(config, where, "mean" if with_language else "cls", own_code=own_code)
     kinds = [(_kind(where, entry), entry) for entry in _list(where, entries)]
     order = [kind for kind, _ in kinds]
     if order[:2] != ["Transformer", "Pooling"] or {"Transformer", "Pooling"} & set(order[2:]):
@@ -132,6 +134,12 @@ def _own_code(where: Path, config: dict[str, Any], trusted: bool) -> bool:
     if not isinstance(family, str) or family not in FAMILIES:
         raise MexmaError(
             f"{where}: the model type {family!r} is not supported", f"supported: {', '.join(FAMILIES)}"
+        )
+    if FAMILIES[family].takes_language and config.get("architectures") != [FAMILIES[family].model]:
+        raise MexmaError(
+            f"{where}: config.json does not have {FAMILIES[family].model} for its architectures: "
+            "a translation model's own encoder is none of sentences",
+            "SONAR's text encoder in transformers' layout is one",
         )
     usual_values = {"is_decoder": False, "position_embedding_type": "absolute", "quantization_config": None}
     for key, usual in usual_values.items():

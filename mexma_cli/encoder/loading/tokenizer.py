@@ -139,6 +139,10 @@ class LazyTokenizer:
         self.backend.no_padding()
         return self.backend
 
+    def hash_into(self, digest: Any) -> None:
+        """Put all that the ids depend on into a hash."""
+        digest.update(self.unlimited.to_str().encode())
+
     @panic_as_message()
     def encode(self, texts: list[str]) -> list[np.ndarray]:
         """Token ids with <s> and </s>, int64, of texts of any length."""

@@ -17,6 +17,8 @@ class Family(NamedTuple):
     packs: bool = True
     """Whether it takes packed sentences: attention through AttentionInterface, positions as arguments. If
     not, sentences of equal length run together, without padding too."""
+    takes_language: bool = False
+    """Whether a sentence begins with the token of its language, and its mean is the vector, as in SONAR."""
 
 
 FAMILIES = {
@@ -27,6 +29,8 @@ FAMILIES = {
     "distilbert": Family("DistilBertModel", behind_padding=False, is_bert=False),
     "modernbert": Family("ModernBertModel", behind_padding=False, is_bert=False),
     "mpnet": Family("MPNetModel", behind_padding=True, is_bert=False, packs=False),
+    "m2m_100": Family("M2M100Encoder", True, is_bert=False, packs=False, takes_language=True),
+    "laser2": Family("Lstm", behind_padding=False, is_bert=False, packs=False),
 }
 """By the model type in config.json. An encoder of another family is refused."""
 

@@ -87,6 +87,7 @@ def embed_file(
         return done
     if part is None or part[0] == 1:  # once for a text, not once for each process
         note_language(encoder, options.language)
+    encoder.set_language(options.language)
     writer = EmbeddingWriter(
         path,
         settings,
