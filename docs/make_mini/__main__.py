@@ -168,7 +168,7 @@ def main() -> None:
     config, ngrams = encoder.model.config, encoder.ngrams
     assert ngrams is not None
     trained = list(dict.fromkeys(code for corpus in recipe.data.corpora for code in corpus.languages))
-    found = errors(encoder, arguments.data, trained)
+    found = errors(SentenceEncoder.load(str(MODEL), "cpu"), arguments.data, trained)
     languages = [code for code in trained if found[code] < WORST]
     bible = [
         code
