@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.encoder.ngrams.hashing import ngram_keys
+from mexma_cli.encoder.ngrams.hashing import is_whole, ngram_keys
 from mexma_cli.objectives.bag.subwords import token_ngrams
 
 
@@ -33,6 +33,7 @@ def test_tokens_with_a_common_ngram_have_it_in_common(encoder: SentenceEncoder) 
     flat, starts = table.of(torch.tensor(tokens))
     assert table.counts[tokens].sum() == len(flat)
     for token, part in zip(tokens, torch.tensor_split(flat, starts[1:]), strict=True):
-        shared = [key for key in of_each[token].tolist() if tokens_with[key] > 1]
+        alone = is_whole(pieces[token])  # has no other n-gram
+        shared = [key for key in of_each[token].tolist() if tokens_with[key] > 1 or alone]
         assert keys[part].tolist() == ([] if pieces[token] in special else shared)
     assert len(flat) < sum(len(of_each[token]) for token in tokens)  # one token's own are out
