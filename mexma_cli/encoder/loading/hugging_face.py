@@ -9,7 +9,7 @@ import torch
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, PreTrainedModel
 from transformers.activations import ACT2FN
 
-from mexma_cli.encoder.loading import int3, pq
+from mexma_cli.encoder.loading import pq
 from mexma_cli.encoder.loading.folder import BESIDE_NGRAMS
 from mexma_cli.encoder.loading.settings import ONLY_OURS, FolderSettings, read_json_object
 from mexma_cli.encoder.model.families import FAMILIES
@@ -32,8 +32,6 @@ def read_model(settings: FolderSettings, with_pooler: bool) -> tuple[PreTrainedM
         raise MexmaError(f"{path}: hidden_act {activation!r} is not supported")
     if (settings.transformer / pq.FILE).is_file():
         return build_model(settings.config, pq.load(settings.transformer / pq.FILE), with_pooler)
-    if (settings.transformer / int3.FILE).is_file():
-        return build_model(settings.config, int3.load(settings.transformer / int3.FILE), with_pooler)
     # A class of the folder's own may not know the argument.
     has_pooler = not settings.own_code and FAMILIES[settings.config["model_type"]].is_bert
     arguments: dict[str, Any] = {"add_pooling_layer": with_pooler} if has_pooler else {}

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from mexma_cli.encoder.loading import int3, pq
+from mexma_cli.encoder.loading import pq
 from mexma_cli.encoder.loading.folder import NGRAMS_FILE
 from mexma_cli.encoder.loading.settings import OWN_TRANSFORMER, write_json
 from mexma_cli.encoder.loading.weights import FILES, read_weights
@@ -24,7 +24,7 @@ ACTIVATIONS: dict[str, type[torch.nn.Module]] = {
 
 def is_only_ours(folder: Path) -> bool:
     """Whether other libraries cannot honour what is in an encoder's folder: n-grams, or `pq` weights."""
-    return any((folder / name).is_file() for name in (pq.FILE, int3.FILE, NGRAMS_FILE))
+    return any((folder / name).is_file() for name in (pq.FILE, NGRAMS_FILE))
 
 
 def load_dense(folder: Path, config: dict[str, Any]) -> Dense:

@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from mexma_cli.encoder.loading import int3, pq
+from mexma_cli.encoder.loading import pq
 from mexma_cli.encoder.loading.folder import BESIDE_NGRAMS, WEIGHTS
 from mexma_cli.encoder.loading.settings import FolderSettings
 from mexma_cli.encoder.model.families import FAMILIES
@@ -34,10 +34,7 @@ def read_model(settings: FolderSettings) -> StoredModel | None:
         return None
     try:
         small = (folder / pq.FILE).is_file()
-        if (folder / int3.FILE).is_file():
-            small, weights = True, int3.load(folder / int3.FILE)
-        else:
-            weights = pq.load(folder / pq.FILE) if small else load_file(_weights(folder))
+        weights = pq.load(folder / pq.FILE) if small else load_file(_weights(folder))
         weights = {name: tensor for name, tensor in weights.items() if name not in _IGNORED}
         shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
         types = {tensor.dtype for tensor in weights.values()}

@@ -26,7 +26,6 @@ from mexma_cli.encoder.model.weighted_embeddings import weighted_embeddings
 from mexma_cli.encoder.ngrams.hashing import WORD_START, is_word, ngram_keys, pieces_of
 from mexma_cli.encoder.ngrams.pairs import PairTokens
 from mexma_cli.numerics.quantised import QuantisedRows
-from mexma_cli.numerics.trellis import QuantisedMatrix
 
 PART = 4
 """Numbers of an n-gram's vector that a byte stands for, where they are quantised."""
@@ -53,7 +52,7 @@ class NgramEmbeddings:
     def __init__(
         self,
         keys: np.ndarray,
-        vectors: np.ndarray | QuantisedRows | QuantisedMatrix,
+        vectors: np.ndarray | QuantisedRows,
         sizes: Sequence[int],
         consonants: Sequence[int],
         power: float,
@@ -168,9 +167,6 @@ class NgramEmbeddings:
                 facts = {name: json.loads(value) for name, value in file.metadata().items()}
                 stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             keys = stored["keys"].view(np.uint32)
-            if "bits" in stored:
-                tensors = {name: torch.from_numpy(part) for name, part in stored.items()}
-                return cls(keys, QuantisedMatrix.read(tensors, len(keys), width), **facts)
             vectors = QuantisedRows.read(stored) if "codes" in stored else stored["vectors"]
             if vectors.shape != (len(keys), width):
                 raise ValueError(f"{vectors.shape} numbers for {len(keys):,} n-grams of {width}")
@@ -179,9 +175,9 @@ class NgramEmbeddings:
             raise damaged(path, error) from None
 
 
-def _arrays(vectors: np.ndarray | QuantisedRows | QuantisedMatrix) -> dict[str, np.ndarray]:
+def _arrays(vectors: np.ndarray | QuantisedRows) -> dict[str, np.ndarray]:
     """The arrays that are stored for a table's vectors."""
-    return vectors.arrays() if not isinstance(vectors, np.ndarray) else {"vectors": vectors}
+    return vectors.arrays() if isinstance(vectors, QuantisedRows) else {"vectors": vectors}
 
 
 def _in_order(content: bytes) -> bytes:
