@@ -10,6 +10,7 @@ from pathlib import Path
 from unicodedata import normalize
 
 import pytest
+import regex
 import xxhash
 
 from mexma_cli.recipe import load
@@ -31,7 +32,7 @@ LONG = 8
 def letters(sentence: str) -> int:
     """Hash of the letters and digits without case, in one Unicode form."""
     plain = normalize("NFKC", sentence.casefold())
-    plain = plain.translate(NEITHER) if plain.isascii() else re.sub(r"[\W_]+", "", plain)
+    plain = plain.translate(NEITHER) if plain.isascii() else regex.sub(r"[^\p{L}\p{M}\p{N}]+", "", plain)
     return xxhash.xxh3_64_intdigest((plain or sentence).encode())
 
 

@@ -80,7 +80,7 @@ def test_what_is_printed(text: Path) -> None:
     lines = result.stdout.splitlines()
     assert lines[0] == f"threshold  {found['threshold']:.6f}" and found["precision"] >= 0.7
     assert lines[1].startswith(f"precision  {100 * found['precision']:.2f}  (")
-    assert lines[2].startswith(f"recall     {100 * found['recall']:.2f}  (")
+    assert lines[2].startswith(f"recall     {100 * found['recall']:.2f}")
     assert lines[4].startswith(f"pairs      {found['pairs']} above the threshold, about ")
     assert lines[5].startswith("planted    ") and " of 150 come back: " in lines[5]
     header = ["threshold", "precision", "interval", "recall", "F1", "pairs", "right"]

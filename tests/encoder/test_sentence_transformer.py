@@ -41,17 +41,17 @@ def test_vectors_are_ours(
     ours = encoder.embed(lines)
     model = sentence_transformer(where)
     assert model.max_seq_length == encoder.max_tokens and model.get_embedding_dimension() == encoder.dim
-    np.testing.assert_allclose(model.encode(lines, batch_size=4), ours, atol=5e-4)
+    np.testing.assert_allclose(model.encode(lines, batch_size=4), ours, atol=2e-3)
     model.save_pretrained(str(tmp_path / "saved"), create_model_card=False)
     with pytest.raises(ValueError, match="trust_remote_code"):
         SentenceTransformer(str(tmp_path / "saved"), device="cpu")
     saved = SentenceTransformer(str(tmp_path / "saved"), device="cpu", trust_remote_code=True)
-    np.testing.assert_allclose(saved.encode(lines, batch_size=4), ours, atol=5e-4)
+    np.testing.assert_allclose(saved.encode(lines, batch_size=4), ours, atol=2e-3)
     again = SentenceEncoder.load(str(tmp_path / "saved"), "cpu")
     assert (again.prefix, again.max_tokens) == (encoder.prefix, encoder.max_tokens)
     assert again.prompts.items() >= encoder.prompts.items()
     assert (again.ngrams is None) == (encoder.ngrams is None)
-    np.testing.assert_allclose(again.embed(lines), ours, atol=5e-4)
+    np.testing.assert_allclose(again.embed(lines), ours, atol=2e-3)
 
 
 @pytest.mark.parametrize("dtype", ["pq", "float32"])
@@ -70,7 +70,7 @@ def test_what_others_cannot_honour_they_refuse(dtype: str, lines: list[str], tmp
         with pytest.raises(ValueError, match="trust_remote_code"):
             SentenceTransformer(where, device="cpu")
         theirs = SentenceTransformer(where, device="cpu", trust_remote_code=True).encode(lines)
-        np.testing.assert_allclose(theirs, SentenceEncoder.load(where, "cpu").embed(lines), atol=5e-4)
+        np.testing.assert_allclose(theirs, SentenceEncoder.load(where, "cpu").embed(lines), atol=2e-3)
     for pooling in ("cls", "mean"):  # by the engine; and through transformers, as training does
         again = SentenceEncoder.load(folder, "cpu", pooling=pooling)
         assert again.model.config.hidden_size == again.dim
@@ -90,7 +90,7 @@ def test_a_plain_folder_is_loaded_there_without_a_pooler(
     encoder.save(tmp_path / "it")
     theirs: Any = SentenceTransformer(str(tmp_path / "it"), device="cpu")
     assert theirs[0].auto_model.pooler is None
-    np.testing.assert_allclose(theirs.encode(lines), encoder.embed(lines), atol=5e-4)
+    np.testing.assert_allclose(theirs.encode(lines), encoder.embed(lines), atol=2e-3)
 
 
 def test_it_is_trained_there_with_words_spelled(lines: list[str], tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_it_is_trained_there_with_words_spelled(lines: list[str], tmp_path: Path
     assert found[-1] < found[0]
     model.save_pretrained(str(tmp_path), create_model_card=False)
     trained, before = SentenceEncoder.load(str(tmp_path), "cpu"), SentenceEncoder.load("mini", "cpu")
-    np.testing.assert_allclose(trained.embed(lines), model.encode(lines), atol=5e-4)
+    np.testing.assert_allclose(trained.embed(lines), model.encode(lines), atol=2e-3)
     assert np.abs(trained.embed(lines) - before.embed(lines)).max() > 0.01
 
 

@@ -41,7 +41,7 @@ def main() -> None:
 
 def _import_all() -> None:
     for name in COMMANDS:
-        importlib.import_module(f"mexma_cli.commands.{name}")
+        importlib.import_module(f"mexma_cli.commands.{name.replace('-', '_')}")
     for _, name, is_package in pkgutil.walk_packages(stages.__path__, "mexma_cli.stages."):
         if not is_package:
             importlib.import_module(name)

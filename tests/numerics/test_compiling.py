@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 MINING = (
-    "from mexma_cli.knn.sides import dots;"
+    "from mexma_cli.knn.kernels import dots;"
     "x, rows = np.ones((2, 8), np.float32), np.zeros(1, np.int64);"
     "print(dots(x, x, rows, rows), dots(x[:1], x[:1], rows, rows))"
 )

@@ -207,8 +207,8 @@ def _dev_pairs(recipe: Recipe, bitexts: Sequence[Bitext]) -> tuple[list[Pair], l
     wanted = {fold(sentence) for pair in least for sentence in pair}
     sides = [Counter[int](), Counter[int]()]
     for bitext in bitexts:
-        for _, *pair in bitext.rows():
-            for side, sentence in zip(sides, pair, strict=True):
+        for _, source, target, _ in bitext.rows():
+            for side, sentence in zip(sides, (source, target), strict=True):
                 if (hashed := fold(sentence)) in wanted:
                     side[hashed] += 1
     alone = [
@@ -225,7 +225,7 @@ def _good(recipe: Recipe, bitext: Bitext) -> Iterator[Pair]:
     rules = PairRules({name: limit for name, limit in rules_of(recipe.data).items() if name != "excluded"})
     rows = bitext.rows()
     while batch := list(islice(rows, _BATCH)):
-        reasons, sources, targets = zip(*batch, strict=True)
+        reasons, sources, targets, _ = zip(*batch, strict=True)
         codes = rules.codes(sources, targets).tolist()
         for reason, code, source, target in zip(reasons, codes, sources, targets, strict=True):
             if not reason and not code:

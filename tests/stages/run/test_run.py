@@ -285,17 +285,17 @@ def test_thresholds_are_found_for_each_pair_and_kept(
 def test_a_language_that_the_encoder_does_not_know_is_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    texts = {"fra": {"input": "fra.txt"}, "swh": {"input": "eng.txt", "split": {"off": ["all"]}}}
+    texts = {"fra": {"input": "fra.txt"}, "zul": {"input": "eng.txt", "split": {"off": ["all"]}}}
     recipe = corpus(tmp_path, Path("mini"), languages=texts)
     done(recipe)
     said = [r.message for r in caplog.records if r.name == scheduler.__name__]
-    assert len(said) == 1 and "mini was not trained on Swahili" in said[0]
+    assert len(said) == 1 and "mini was not trained on Zulu" in said[0]
     page = (tmp_path / "run/report.html").read_text()
-    assert "<td>Swahili, unknown to the encoder</td>" in page and "<td>French</td>" in page
+    assert "<td>Zulu, unknown to the encoder</td>" in page and "<td>French</td>" in page
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
     dry = ok(run("run", tmp_path / "recipe.yaml", "--dry-run"))
-    assert "mini was not trained on Swahili" in dry.stderr and f"{LINES} lines\n" in dry.stdout
-    assert re.search(r"swh_Latn +\d+ sentences, by the size\n", dry.stdout)
+    assert "mini was not trained on Zulu" in dry.stderr and f"{LINES} lines\n" in dry.stdout
+    assert re.search(r"zul_Latn +\d+ sentences, by the size\n", dry.stdout)
 
 
 def test_documents_are_split_and_aligned_or_mined_within(tmp_path: Path) -> None:
