@@ -11,7 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from mexma_cli.knn.keys import EMPTY, keys_of, scores_of
-from mexma_cli.knn.sides import Side, dots
+from mexma_cli.knn.sides import Side
+from mexma_cli.knn.units import dots
 from mexma_cli.numerics.precisions import default_device
 
 WORK = 1 << 35

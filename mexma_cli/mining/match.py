@@ -17,7 +17,7 @@ RETRIEVALS = ("max", "intersect", "forward", "backward", "all")
 Means = tuple[np.ndarray, np.ndarray]
 
 _ENTRIES = 1 << 20  # neighbours looked at together: about 50 MB of temporary arrays
-_COMPILED = 1 << 14  # pairs for which it pays to wait for Numba
+_COMPILED = 1 << 17  # pairs for which it pays to wait for Numba
 _COLUMNS = ("scores", "source", "target", "cosines")
 
 
