@@ -83,8 +83,8 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import torch
     from transformers import XLMRobertaConfig, XLMRobertaModel
 
+    from mexma_cli.objectives.bag.tokenizer import train_tokenizer
     from mexma_cli.recipe import TrainTokenizer
-    from mexma_cli.stages.prepare.tokenizer import train_tokenizer
     from tests.examples import weighed
 
     text = [sentence for side in SENTENCES.values() for sentence in side]
@@ -152,8 +152,8 @@ def masked_lms(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         XLMRobertaForMaskedLM,
     )
 
+    from mexma_cli.objectives.bag.tokenizer import train_tokenizer
     from mexma_cli.recipe import TrainTokenizer
-    from mexma_cli.stages.prepare.tokenizer import train_tokenizer
     from tests.examples import weighed
 
     text = [sentence for side in SENTENCES.values() for sentence in side]

@@ -159,7 +159,7 @@ class TrainTokenizer(Section):
     lowercase: bool = False
     """Text is read in lower case."""
     latin: bool = False
-    """Cyrillic letters as Latin ones, and letters without accents and vowel points (text/latin.py): what is
+    """Cyrillic letters as Latin ones, and letters without accents and vowel points: what is
     spelled alike in two languages has the same tokens, whatever its script. In Vietnamese accents stay."""
     words: int = Field(0, ge=0)
     """So many of the vocabulary are whole words, those that training sees most often (with the corpora's

@@ -35,8 +35,8 @@ from transformers import (
 from mexma_cli.encoder.model.attention import run_packed
 from mexma_cli.encoder.model.packing import pack
 from mexma_cli.encoder.model.transformer import first_position
+from mexma_cli.objectives.bag.tokenizer import train_tokenizer
 from mexma_cli.recipe import TrainTokenizer
-from mexma_cli.stages.prepare.tokenizer import train_tokenizer
 from tests.examples import weighed
 
 WIDTH = 32

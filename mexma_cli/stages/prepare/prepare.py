@@ -27,13 +27,13 @@ from mexma_cli.files import (
     workplace,
     write_json_atomic,
 )
+from mexma_cli.objectives.bag.vocabulary import Weighed
 from mexma_cli.recipe import Data, Recipe
 from mexma_cli.stages.prepare.beside import Teacher
 from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.language import CorpusPlan, CorpusReport, LanguageWorker, rules_of
 from mexma_cli.stages.prepare.pool import processes, work_on
 from mexma_cli.stages.prepare.tokenizer import as_text, recipe_tokenizer, teachers_tokenizer
-from mexma_cli.stages.prepare.vocabulary import Weighed
 from mexma_cli.stages.processes import result
 from mexma_cli.text.hashes import folded
 from mexma_cli.text.lines import Member, read_lines

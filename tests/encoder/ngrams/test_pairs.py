@@ -10,8 +10,8 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
 from mexma_cli.encoder.ngrams.hashing import ngram_keys
 from mexma_cli.encoder.ngrams.pairs import PairTokens, joined, kind_of
+from mexma_cli.objectives.bag.tokenizer import train_tokenizer
 from mexma_cli.recipe import NewEncoder, TrainTokenizer
-from mexma_cli.stages.prepare.tokenizer import train_tokenizer
 
 
 @pytest.mark.parametrize(
