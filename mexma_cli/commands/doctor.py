@@ -23,9 +23,10 @@ def command(warm: bool, as_json: bool) -> None:
     loops are for one kind of processor: another one compiles its own.
     """
     from mexma_cli.stages.doctor.doctor import examine
-    from mexma_cli.stages.doctor.warm import compile_all
 
     if warm:
+        from mexma_cli.stages.doctor.warm import compile_all
+
         compile_all()
     found = examine()
     if as_json:

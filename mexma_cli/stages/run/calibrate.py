@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain, islice
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from mexma_cli.files import make_parent, read_manifest, write_json_atomic
 from mexma_cli.knn.exact import knn
 from mexma_cli.recipe import CorpusRecipe
 from mexma_cli.stages.knn.search import EXACT
-from mexma_cli.stages.run.index_costs import IndexCosts, measure
+from mexma_cli.stages.run.index_costs import IndexCosts, measure, spent
 from mexma_cli.stages.run.plan import inputs_of
 from mexma_cli.stages.run.run import run_corpus
 from mexma_cli.stages.run.scheduler import Ended
@@ -156,23 +156,14 @@ def _run(recipe: CorpusRecipe, lines: int) -> dict[str, tuple[float, int, int]]:
     }
 
 
-def _spent(function: Callable[[], object]) -> float:
-    """Seconds of processor time, the least of three tries."""
-    tries = []
-    for _ in range(3):
-        began = time.process_time()
-        function()
-        tries.append(time.process_time() - began)
-    return min(tries)
-
-
 def _exact(dim: int) -> tuple[Cost, float]:
     """What a tile costs, and a cell of it, by searches of three sizes, each twice the one before."""
     x, y = np.random.default_rng(0).standard_normal((2, _ROWS, dim), dtype=np.float32)
     least = _ROWS // 4
 
     def search(rows: int) -> float:
-        return _spent(lambda: knn(x[:rows], y[:rows], 4))
+        # With a limit, however large, as tiles of many rows are searched: not by NumPy.
+        return spent(lambda: knn(x[:rows], y[:rows], 4, memory=1 << 40), 3)
 
     one, two, four = search(least), search(2 * least), search(4 * least)
     cell = max(0.0, (four - two) - 2 * (two - one)) / (6 * least**2)

@@ -72,10 +72,10 @@ def measure(dim: int) -> IndexCosts:
 
     one, other = training(_FEW), training(_MANY)
     centre = max(0.0, other - one) / (ROUNDS * _TRAINED_BY * (_MANY - _FEW))
-    vector = _spent(lambda: side.units(0, _ROWS)) / _ROWS
+    vector = spent(lambda: side.units(0, _ROWS)) / _ROWS
 
     empty = faiss.clone_index(indexes[_MANY])
-    adding = _spent(lambda: sum(faiss_index.add(faiss.clone_index(empty), side, 0, _ROWS))) / _ROWS
+    adding = spent(lambda: sum(faiss_index.add(faiss.clone_index(empty), side, 0, _ROWS))) / _ROWS
     for index in indexes.values():
         sum(faiss_index.add(index, side, 0, _ROWS))
 
@@ -85,7 +85,7 @@ def measure(dim: int) -> IndexCosts:
         parts.held.append((0, indexes[lists]))
         parts.effort = f"nprobe={probes}"
         direction = Direction(Side(queries, None), side, parts)
-        return _spent(lambda: sharded.look_up(direction, HITS, 4)) / _QUERIES
+        return spent(lambda: sharded.look_up(direction, HITS, 4)) / _QUERIES
 
     least = looking(4, _MANY)
     long = (looking(16, _FEW) - looking(4, _FEW)) / 12
@@ -93,14 +93,14 @@ def measure(dim: int) -> IndexCosts:
     code = max(0.0, long - short) / (_ROWS / _FEW - _ROWS / _MANY)
     a_list = max(0.0, short - code * _ROWS / _MANY)
     quantizer = faiss.extract_index_ivf(indexes[_MANY]).quantizer
-    near = _spent(lambda: quantizer.search(queries, 16)) / (_QUERIES * _MANY)
+    near = spent(lambda: quantizer.search(queries, 16)) / (_QUERIES * _MANY)
     parts = Parts(factory.format(_MANY), indexes[_MANY])
     parts.held.append((0, indexes[_MANY]))
     direction = Direction(Side(queries, None), side, parts)
     found, spans = sharded.look_up(direction, HITS, 4), (Span(0, _QUERIES), Span(0, _ROWS))
     keep = np.ones(_QUERIES, bool), np.ones(_ROWS, bool)
     sources = _Made(queries), _Made(rows)
-    scoring = _spent(lambda: sharded.score_tile(sources, keep, spans, (found, found[:0]), 4))
+    scoring = spent(lambda: sharded.score_tile(sources, keep, spans, (found, found[:0]), 4))
     return IndexCosts(
         codes=max(0.0, one - ROUNDS * _TRAINED_BY * _FEW * centre),
         centre=centre,
@@ -109,7 +109,7 @@ def measure(dim: int) -> IndexCosts:
         look=max(0.0, least - _MANY * near - 4 * short - vector),
         a_list=a_list,
         code=code,
-        sample=_spent(lambda: exact(queries[:MEASURED_ON], side, 4)) / (MEASURED_ON * _ROWS),
+        sample=spent(lambda: exact(queries[:MEASURED_ON], side, 4)) / (MEASURED_ON * _ROWS),
         vector=vector,
         pair=max(0.0, scoring - vector * (_QUERIES + _ROWS)) / len(found),
     )
@@ -126,14 +126,14 @@ class _Made:
         return self._rows[start:stop]
 
 
-def _spent(function: Callable[[], object]) -> float:
-    """Seconds of processor time, the lesser of two tries."""
-    tries = []
-    for _ in range(2):
+def spent(function: Callable[[], object], tries: int = 2) -> float:
+    """Seconds of processor time, the least of some tries."""
+    seconds = []
+    for _ in range(tries):
         began = time.process_time()
         function()
-        tries.append(time.process_time() - began)
-    return min(tries)
+        seconds.append(time.process_time() - began)
+    return min(seconds)
 
 
 @dataclass(frozen=True)
