@@ -1,6 +1,7 @@
 # make demo    set up .venv, mine the demo texts, score the result     (half a minute once set up)
 # make test    set up .venv, lint, type check, tests                  (under five minutes on 2 quiet cores)
 # make docs    write docs/cli.md, docs/recipes.md, the table of evaluations, the sessions of README and guide
+# make site    build the documentation as a site that needs no network: build/site/index.html
 # make clean   remove what the demo and the tests wrote (not .venv)
 #
 # PYTHON=python3.12 picks the interpreter, TORCH=... another build of torch.
@@ -16,7 +17,7 @@ TORCH_VERSION := 2.13.0
 # Named on every pip line: a later resolve must not trade the CPU build for gigabytes of CUDA.
 TORCH ?= torch==$(TORCH_VERSION)
 
-.PHONY: help demo test docs clean
+.PHONY: help demo test docs site clean
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
 
@@ -35,8 +36,12 @@ docs: $(VENV)/.stamp-plot
 	$(BIN)/python docs/make_evaluations.py > docs/evaluation.md.tmp && mv docs/evaluation.md.tmp docs/evaluation.md
 	$(BIN)/python docs/make_readme.py README.md docs/guide.md
 
+site: $(VENV)/.stamp-site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "build/site/index.html"
+
 clean:
-	rm -rf runs/demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build/site runs/demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # One environment for both: .stamp-* say what is in it; pyproject.toml newer than a stamp installs again.
 $(BIN)/python:
@@ -63,6 +68,10 @@ $(VENV)/.stamp-torch-$(TORCH_VERSION): | $(BIN)/python
 $(VENV)/.stamp-plot: pyproject.toml $(VENV)/.stamp-torch-$(TORCH_VERSION)
 	@echo "installing mexma and what it needs into $(VENV)"
 	@$(PIP) "$(TORCH)" --editable '.[plot]'
+	@touch $@
+
+$(VENV)/.stamp-site: pyproject.toml $(VENV)/.stamp-torch-$(TORCH_VERSION)
+	@$(PIP) "$(TORCH)" --editable '.[site]'
 	@touch $@
 
 $(VENV)/.stamp-dev: pyproject.toml $(VENV)/.stamp-torch-$(TORCH_VERSION)

@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -194,6 +195,15 @@ def test_links_lead_to_headings(page: Path) -> None:
     links = re.findall(r"\]\(([^):#]*)#([^)]*)\)", page.read_text(encoding="utf-8"))
     wrong = [(to, name) for to, name in links if name not in anchors(page.parent / to if to else page)]
     assert not wrong
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning_and_needs_no_network(tmp_path: Path) -> None:
+    pytest.importorskip("material", reason="mkdocs-material is not installed")
+    build = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", tmp_path]
+    subprocess.check_call(build, cwd=ROOT)
+    pages = "".join(page.read_text(encoding="utf-8") for page in tmp_path.glob("**/*.html"))
+    assert re.findall(r"<(?:script|link|img)[^>]* (?:src|href)=\"?https?:[^>]*>", pages) == []
 
 
 def typed_commands() -> Iterator[tuple[str, list[str]]]:
