@@ -25,6 +25,27 @@ class LocalPath(click.Path):
         return super().convert(value, param, ctx)
 
 
+class SectionOption(click.Option):
+    """An option that the help of its command lists under a heading of its own."""
+
+    def __init__(self, *args: Any, section: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.section = section
+
+
+class SectionedCommand(click.Command):
+    """A command whose help lists its own options first, and then those of each section."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {"Options": []}
+        for param in self.get_params(ctx):
+            if isinstance(param, click.Option) and (record := param.get_help_record(ctx)):
+                sections.setdefault(getattr(param, "section", "Options"), []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
 class LazyGroup(click.Group):
     """A group whose help is printed from its table alone.
 
@@ -45,6 +66,8 @@ class LazyGroup(click.Group):
             return None
         command = importlib.import_module(f"{self.package}.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
+        if type(command) is click.Command:
+            command.__class__ = SectionedCommand
         for param in command.params:
             if type(param.type) is click.Path:
                 param.type.__class__ = LocalPath

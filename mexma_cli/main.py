@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import io
 import logging
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -72,16 +74,28 @@ _DISK_HINTS = {
     errno.EMFILE: "too many open files; raise the limit with `ulimit -n`",
 }
 
+COMPLETION = "_MEXMA_COMPLETE"
+"""The variable by which a shell asks what it may offer."""
+
+WIDEST = 110
+"""Columns of the help, on a terminal that has more."""
+
+_LOGGER = logging.getLogger("mexma_cli")
+
 _MEMORY_HINT = "end other programs, or raise the limit of this one (`ulimit -v`); mine and knn have --memory"
 
 
-def _explain(error: OSError | MemoryError) -> tuple[str, str | None]:
-    """(message, hint) for an error of the operating system, or of memory."""
-    if isinstance(error, MemoryError):
-        return ": ".join(filter(None, ("not enough memory", str(error)))), _MEMORY_HINT
-    names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
-    what = error.strerror or str(error) or type(error).__name__
-    return (f"{names}: {what}" if names else what), _DISK_HINTS.get(error.errno or 0)
+def _explain(error: MexmaError | OSError | MemoryError) -> list[str]:
+    """What is said of an error: a line, and one with a hint if there is any."""
+    if isinstance(error, MexmaError):
+        message, hint = error.message, error.hint
+    elif isinstance(error, MemoryError):
+        message, hint = ": ".join(filter(None, ("not enough memory", str(error)))), _MEMORY_HINT
+    else:
+        names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
+        what = error.strerror or str(error) or type(error).__name__
+        message, hint = (f"{names}: {what}" if names else what), _DISK_HINTS.get(error.errno or 0)
+    return [f"error: {message}", *([f"hint: {hint}"] if hint else [])]
 
 
 def _drop_unwritable_stdout() -> None:
@@ -166,7 +180,8 @@ class RoadGroup(LazyGroup):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            result = super().invoke(ctx)
+            with _failure_logged():
+                result = super().invoke(ctx)
             sys.stdout.flush()  # a full disk or a closed pipe shows here, not while Python shuts down
             return result
         except click.BadParameter as error:
@@ -183,6 +198,8 @@ class RoadGroup(LazyGroup):
         """
         _replace_closed_streams()
         _print_any_name()
+        if COMPLETION in os.environ:
+            importlib.import_module("mexma_cli.commands.completion")  # the shells' scripts
         try:
             with _tidy_when_ended():
                 return super().main(*args, **kwargs)
@@ -194,10 +211,8 @@ class RoadGroup(LazyGroup):
             traceback_wanted = os.environ.get("MEXMA_DEBUG", "") not in ("", "0")
             if traceback_wanted or not kwargs.get("standalone_mode", True):
                 raise
-            message, hint = (error.message, error.hint) if isinstance(error, MexmaError) else _explain(error)
-            click.echo(f"error: {message}", err=True)
-            if hint:
-                click.echo(f"hint: {hint}", err=True)
+            for line in _explain(error):
+                click.echo(line, err=True)
             _drop_unwritable_stdout()
             sys.exit(1)
 
@@ -220,14 +235,59 @@ _TRANSFORMERS = "error", "info"
 def _set_up_logging(verbosity: int) -> None:
     """Our own notes go to stderr as plain lines: with -q warnings only, with -v details too."""
     level = {-1: logging.WARNING, 0: logging.INFO}.get(verbosity, logging.DEBUG)
-    logger = logging.getLogger("mexma_cli")
-    logger.setLevel(level)
-    logger.handlers = [_Notes(sys.stderr)]
-    logger.propagate = False
+    _LOGGER.setLevel(level)
+    _LOGGER.handlers = [_Notes(sys.stderr), *_log_files()]
+    _LOGGER.propagate = False
     # Read by the libraries when they are imported, later, by the commands that need them.
     if os.environ.get("TRANSFORMERS_VERBOSITY", _TRANSFORMERS[0]) in _TRANSFORMERS:
         os.environ["TRANSFORMERS_VERBOSITY"] = _TRANSFORMERS[verbosity > 0]
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+
+
+def _log_files() -> list[logging.FileHandler]:
+    """Of --log-file."""
+    return [handler for handler in _LOGGER.handlers if isinstance(handler, logging.FileHandler)]
+
+
+def _log_to(ctx: click.Context, _: click.Parameter, path: str | None) -> None:
+    if path is None or ctx.resilient_parsing:
+        return
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+    _LOGGER.addHandler(handler)
+    ctx.find_root().call_on_close(lambda: _close(handler))
+    _write_down(shlex.join(["mexma", *sys.argv[1:]]))
+
+
+def _close(handler: logging.Handler) -> None:
+    _LOGGER.removeHandler(handler)
+    handler.close()
+
+
+def _write_down(line: str) -> None:
+    """Put a line into the files of --log-file alone; on stderr it stands otherwise, or is not needed."""
+    for handler in _log_files():
+        handler.handle(logging.makeLogRecord({"msg": line}))
+
+
+@contextmanager
+def _failure_logged() -> Iterator[None]:
+    """Let the files of --log-file say why a command fails, as stderr does."""
+    try:
+        yield
+    except click.exceptions.Exit:
+        raise
+    except BaseException as error:
+        lines = [type(error).__name__]
+        if isinstance(error, MexmaError | OSError | MemoryError):
+            lines = _explain(error)
+        elif isinstance(error, click.ClickException):
+            lines = [f"error: {error.format_message()}"]
+        elif isinstance(error, _Ended):
+            lines = [f"ended by {error.name}"]
+        for line in lines:
+            _write_down(line)
+        raise
 
 
 def _say_less_or_more(ctx: click.Context, option: click.Parameter, given: bool) -> None:
@@ -235,9 +295,19 @@ def _say_less_or_more(ctx: click.Context, option: click.Parameter, given: bool) 
         _set_up_logging(-1 if option.name == "quiet" else 1)
 
 
+_LOG_FILE: dict[str, Any] = {
+    "type": click.Path(dir_okay=False),
+    "metavar": "FILE",
+    "expose_value": False,
+    "callback": _log_to,
+    "help": "Append the notes to FILE, too, each line with its time.",
+}
 _EVERYWHERE: list[click.Parameter] = [
-    click.Option(names, is_flag=True, hidden=True, expose_value=False, callback=_say_less_or_more)
-    for names in (["-q", "--quiet"], ["-v", "--verbose"])
+    *(
+        click.Option(names, is_flag=True, hidden=True, expose_value=False, callback=_say_less_or_more)
+        for names in (["-q", "--quiet"], ["-v", "--verbose"])
+    ),
+    click.Option(["--log-file"], hidden=True, **_LOG_FILE),
 ]
 
 
@@ -255,7 +325,11 @@ def _print_versions(ctx: click.Context, _: click.Parameter, wanted: bool) -> Non
     table=COMMANDS,
     package="mexma_cli.commands",
     epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "MEXMA"},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "auto_envvar_prefix": "MEXMA",
+        "max_content_width": WIDEST,
+    },
 )
 @click.option(
     "--version",
@@ -267,11 +341,12 @@ def _print_versions(ctx: click.Context, _: click.Parameter, wanted: bool) -> Non
 )
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no notes; errors and warnings only.")
 @click.option("-v", "--verbose", is_flag=True, help="Say more on stderr.")
+@click.option("--log-file", **_LOG_FILE)
 def cli(quiet: bool, verbose: bool) -> None:
     """Find translations in monolingual text, and train the encoders that find them.
 
-    Data goes to stdout or to the named files, everything else to stderr; `-` is stdin. -q and -v may stand
-    after the command, too.
+    Data goes to stdout or to the named files, everything else to stderr; `-` is stdin. -q, -v and --log-file
+    may stand after the command, too.
     """
     if quiet and verbose:
         raise click.UsageError("-q and -v contradict each other: give one of them.")

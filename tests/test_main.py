@@ -22,6 +22,7 @@ from click.testing import CliRunner, Result
 
 from mexma_cli import __version__, main
 from mexma_cli.errors import MexmaError
+from mexma_cli.main import cli
 from tests.command import fails, ok, run, write
 from tests.processes import MEXMA, Program
 
@@ -107,6 +108,37 @@ def test_quiet_and_verbose_stand_after_the_command_too(option: str, level: int) 
             assert logging.getLogger("mexma_cli").level == level
     ok(run("recipes"))
     assert logging.getLogger("mexma_cli").level == logging.INFO
+
+
+def test_a_log_file_gets_the_notes_with_their_time_and_why_it_failed(tmp_path: Path) -> None:
+    log, text = tmp_path / "log.txt", write(tmp_path / "a.txt", "a")
+    run("--log-file", log, "embed", text, "--lang", "xxx")
+    run("merge", text, "-o", tmp_path / "b.emb", "--log-file", log)
+    run("embed", "--append", "--overwrite", text, "--log-file", log)
+    ok(run("recipes"))
+    lines = log.read_text().splitlines()
+    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", line) for line in lines)
+    said = [line[20:] for line in lines]
+    assert sum(line.startswith("mexma ") for line in said) == 3
+    assert [line for line in said if line.startswith("error: ")] == [
+        "error: unknown language code 'xxx'",
+        f"error: {text} is a file, not an embedding store",
+        "error: --append and --overwrite contradict each other: give one of them.",
+    ]
+
+
+def test_help_is_as_wide_as_the_terminal_and_its_encoder_options_come_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    knn = cli.get_command(click.Context(cli), "knn")
+    assert knn is not None
+    for columns, least, most in ((60, 50, 58), (100, 85, 98), (300, 95, main.WIDEST - 2)):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        parent = click.Context(cli, **cli.context_settings)
+        text = knn.get_help(click.Context(knn, parent)).split("Example")[0]
+        assert least <= max(map(len, text.splitlines())) <= most
+    sections = re.split(r"\n(\S.*):\n", run("mine", "--help").stdout)[1::2]
+    assert sections == ["Options", "Search options", "Encoder options"]
 
 
 def test_recipes_are_listed_and_printed() -> None:

@@ -8,6 +8,7 @@ from typing import Literal
 
 import click
 
+from mexma_cli.commands.completion import CODE
 from mexma_cli.commands.inputs import command_line, is_typed, refuse_inputs
 from mexma_cli.commands.options import no_verify_option, output_option, overwrite_option
 from mexma_cli.languages import UNSTATED, resolve
@@ -27,7 +28,15 @@ log = logging.getLogger(__name__)
     type=click.Path(path_type=Path, allow_dash=True),
     help="The text that the vectors are of, line i for row i (may be compressed; `-` is stdin).",
 )
-@click.option("--lang", "language", default=UNSTATED, help="Language of the text.", show_default=True)
+@click.option(
+    "--lang",
+    "language",
+    default=UNSTATED,
+    type=CODE,
+    metavar="CODE",
+    help="Language of the text.",
+    show_default=True,
+)
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "float16"]),

@@ -9,10 +9,11 @@ import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from mexma_cli.commands.completion import CODE
 from mexma_cli.commands.inputs import command_line
 from mexma_cli.commands.options import encoder_options, output_option, overwrite_option, part_of
 from mexma_cli.commands.progress import progress
@@ -22,6 +23,8 @@ from mexma_cli.text.compression import plain_name
 from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
+    from tqdm import tqdm
+
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.stages.embed.embed import EmbedOptions, EmbedProgress
     from mexma_cli.stages.embed.workers import Rank
@@ -45,6 +48,7 @@ def _gpu_count(typed: str) -> int:
 @click.option(
     "--lang",
     default="und",
+    type=CODE,
     metavar="CODE",
     help="Language of the text: ISO 639 (fr, fra), BCP-47 or FLORES-200 (fra_Latn).  [default: not stated]",
 )
@@ -146,28 +150,31 @@ class _Meter:
     """The bar, and the speed of this run; call it with rows done, rows in all and tokens of this run."""
 
     def __init__(self, stack: ExitStack) -> None:
-        self._bar = stack.enter_context(
-            progress(
-                unit="sentence",
-                unit_scale=True,
-                smoothing=0,  # sentences come sorted by length: only the mean says how long it takes
-            )
-        )
+        self._stack = stack
+        self._bar: tqdm[Any] | None = None
         self._began = time.monotonic()
-        self._before: int | None = None
-        self._rows = self._tokens = 0
+        self._before = self._rows = self._tokens = 0
 
     def __call__(self, rows: int, total: int, tokens: int) -> None:
-        if self._before is None:
-            self._before = self._bar.initial = rows  # of an earlier run, so not of this one's speed
+        if self._bar is None:
+            self._before = rows  # of an earlier run, so not of this one's speed
+            self._bar = self._stack.enter_context(
+                progress(
+                    desc="embedding",
+                    total=total,
+                    initial=rows,
+                    unit="sentence",
+                    unit_scale=True,
+                    smoothing=0,  # sentences come sorted by length: only the mean says how long it takes
+                )
+            )
         self._rows, self._tokens = rows, tokens
-        self._bar.total = total
         self._bar.set_postfix_str(f"{tokens / self._seconds():,.0f} tokens/s", refresh=False)
         self._bar.update(rows - self._bar.n)
 
     def speed(self) -> str:
         """``; 800 sentences/s, 20,000 tokens/s``, or nothing where nothing was done."""
-        rows = self._rows - (self._before or 0)
+        rows = self._rows - self._before
         if not rows:
             return ""
         seconds = self._seconds()

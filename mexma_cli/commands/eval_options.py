@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mexma_cli.commands.completion import CODE, FILE
 from mexma_cli.commands.options import encoder_options, margin_option, neighbourhood_option
 from mexma_cli.commands.progress import progress
 from mexma_cli.reporting.result import Heading, Result
@@ -30,6 +31,7 @@ HEADINGS: dict[str, Heading] = {}
 languages_option = click.option(
     "--langs",
     "languages",
+    type=FILE,
     metavar="LIST",
     help="81 or 90 (the MEXMA paper's lists), a file of codes, or codes with commas between them.  [default: "
     "all in DIR]",
@@ -51,6 +53,7 @@ def aligned_options(command: Callable[..., Result]) -> Callable[..., Result]:
     target = click.option(
         "--target",
         default="eng_Latn",
+        type=CODE,
         show_default=True,
         metavar="CODE",
         help="Language in which translations are searched.",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from mexma_cli.commands.completion import ENCODER
 from mexma_cli.commands.options import overwrite_option
 from mexma_cli.numerics.precisions import SHORT_NAMES
 
@@ -14,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 @click.command("export")
-@click.argument("encoder", metavar="ENCODER")
+@click.argument("encoder", metavar="ENCODER", type=ENCODER)
 @click.option(
     "-o",
     "--output",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mexma_cli.commands.completion import ENCODER
 from mexma_cli.commands.options import plugin_option
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("info")
-@click.argument("path")
+@click.argument("path", type=ENCODER)
 @plugin_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(path: str, plugins: tuple[str, ...], as_json: bool) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 
 import click
 
+from mexma_cli.commands.completion import CODE
 from mexma_cli.commands.rules import lid_options
 
 
 @click.command("languages")
-@click.argument("codes", nargs=-1)
+@click.argument("codes", nargs=-1, type=CODE)
 @lid_options
 @click.option("--json", "as_json", is_flag=True, help="Print an object a language.")
 def command(codes: tuple[str, ...], lid: str, lid_model: Path | None, as_json: bool) -> None:

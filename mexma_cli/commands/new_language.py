@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mexma_cli.commands.completion import CODE
 from mexma_cli.commands.options import output_option
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("new-language")
-@click.argument("lang")
+@click.argument("lang", type=CODE)
 @click.argument("pairs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @output_option("RUN", "Folder of the run.  [default: runs/ and the FLORES-200 code of the language]")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the recipe.")

@@ -11,8 +11,10 @@ from typing import Any, TypeVar, cast, get_args
 
 import click
 
+from mexma_cli.commands.completion import CODE, ENCODER
 from mexma_cli.encoder.model.families import Pooling
 from mexma_cli.languages import UNSTATED, resolve
+from mexma_cli.lazy import SectionOption
 from mexma_cli.mining.margin import MARGINS
 from mexma_cli.numerics.precisions import SHORT_NAMES, computing_on
 from mexma_cli.stages.embed.inputs import BUNDLED, EncoderChoice
@@ -77,7 +79,7 @@ def languages_option(command: Command) -> Command:
 
     for side in ("target", "source"):
         option = click.option(
-            f"--{side}-lang", default=UNSTATED, metavar="CODE", help=f"Language of the {side}."
+            f"--{side}-lang", default=UNSTATED, type=CODE, metavar="CODE", help=f"Language of the {side}."
         )
         gathered = option(gathered)
     return cast(Command, gathered)
@@ -136,49 +138,51 @@ def _computing_on(context: click.Context, option: click.Parameter, given: str) -
 
 
 ENCODER_NAMES = tuple(field.name for field in fields(EncoderChoice))
+_encoder_option = functools.partial(click.option, cls=SectionOption, section="Encoder options")
 _ENCODER = (
-    click.option(
+    _encoder_option(
         "--trust-remote-code",
         is_flag=True,
         help="Run the Python code that the encoder's folder brings, or its hub page at a --revision.",
     ),
-    click.option(
+    _encoder_option(
         "--prefix",
         metavar="TEXT",
         help="Put before every sentence: 'query: ' for multilingual-e5.  [default: the encoder's own]",
     ),
-    click.option(
+    _encoder_option(
         "--max-tokens",
         type=click.IntRange(min=3),
         metavar="N",
         help="Embed the first N tokens of a longer sentence.  [default: 200, or less if the encoder says so]",
     ),
-    click.option(
+    _encoder_option(
         "--pooling",
         type=click.Choice(get_args(Pooling)),
         help="How a sentence's tokens become its vector.  [default: as the encoder says]",
     ),
-    click.option(
+    _encoder_option(
         "--dtype",
         type=click.Choice(["auto", *SHORT_NAMES]),
         default="auto",
         show_default=True,
         help="What the encoder computes in. auto: the fastest that keeps the vectors of fp32 on the device.",
     ),
-    click.option(
+    _encoder_option(
         "--device",
         default="auto",
         show_default=True,
         callback=_computing_on,
         help="auto (a GPU if there is one), cpu, cuda or cuda:N. Searches run there too.",
     ),
-    click.option(
+    _encoder_option(
         "--revision",
         metavar="COMMIT",
         help="Take the hub id of --model at this commit, tag or branch.  [default: main as it is today]",
     ),
-    click.option(
+    _encoder_option(
         "--model",
+        type=ENCODER,
         metavar="NAME",
         help=f"Encoder: {BUNDLED} (bundled; the default), a folder, or a hub id such as facebook/MEXMA.",
     ),
@@ -212,23 +216,24 @@ def bytes_of(typed: str) -> int:
     return int(float(found[1]) * unit)
 
 
+_search_option = functools.partial(click.option, cls=SectionOption, section="Search options")
 _SEARCH = (
-    click.option(
+    _search_option(
         "--dry-run", is_flag=True, help="Print what it would take (memory, disk, time), and do nothing."
     ),
-    click.option(
+    _search_option(
         "--memory",
         type=bytes_of,
         metavar="SIZE",
         help="What this process may hold at most, such as 8G.  [default: what is fastest, about 1 GB "
         "and what the neighbours take]",
     ),
-    click.option(
+    _search_option(
         "--recall",
         type=click.FloatRange(0, 1, min_open=True),
         help="Share of the neighbours that an approximate index has to find.  [default: 0.95]",
     ),
-    click.option(
+    _search_option(
         "--index",
         default="exact",
         show_default=True,
@@ -306,7 +311,9 @@ def language_options(command: Command) -> Command:
     """Add --source-lang and --target-lang."""
     for side in ("target", "source"):
         said = f"Language of {side.upper()}, if its store does not say."
-        command = click.option(f"--{side}-lang", default="und", help=said)(command)
+        command = click.option(f"--{side}-lang", default=UNSTATED, type=CODE, metavar="CODE", help=said)(
+            command
+        )
     return command
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mexma_cli.commands.completion import RECIPE
 from mexma_cli.commands.options import plugin_option
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.errors import MexmaError
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command("prepare")
-@click.argument("recipe")
+@click.argument("recipe", type=RECIPE)
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the recipe.")
 @plugin_option
 @click.option(

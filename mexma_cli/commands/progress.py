@@ -17,6 +17,10 @@ LINE_SECONDS = 60.0
 """From the beginning to the first line, and from line to line."""
 
 
+DELAY_SECONDS = 0.3
+"""Before a bar comes to a terminal: what is done by then needs none, and it begins with figures."""
+
+
 class _Lines:
     """What a bar is written to where there is no terminal."""
 
@@ -50,8 +54,8 @@ def progress(items: Iterable[Any] | None = None, leave: bool = False, **settings
             "bar_format": "{desc}: {n_fmt} of {total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]",
         }
     else:
-        how = {"file": sys.stderr, "dynamic_ncols": True}
-    return tqdm(items, leave=leave, disable=not log.isEnabledFor(logging.INFO), **how, **settings)
+        how = {"file": sys.stderr, "dynamic_ncols": True, "delay": DELAY_SECONDS}
+    return tqdm(items, leave=leave, disable=not log.isEnabledFor(logging.INFO), **how | settings)
 
 
 def follow(bar: tqdm[Any]) -> Callable[..., None]:

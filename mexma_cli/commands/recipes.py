@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from mexma_cli.commands.completion import RECIPE_NAME
+
 
 @click.command("recipes")
-@click.argument("name", required=False)
+@click.argument("name", required=False, type=RECIPE_NAME)
 def command(name: str | None) -> None:
     """List the recipes for `mexma train` that come with mexma, or print the one called NAME.
 
@@ -17,7 +19,7 @@ def command(name: str | None) -> None:
       mexma recipes
       mexma recipes one-language > mine.yaml
     """
-    from mexma_cli.recipe.load import find, shipped
+    from mexma_cli.recipe.load import about, find, shipped
 
     if name is not None:
         click.echo(find(name).read_text(encoding="utf-8"), nl=False)
@@ -25,17 +27,4 @@ def command(name: str | None) -> None:
     paths = shipped()
     width = max(map(len, paths))
     for known, path in paths.items():
-        click.echo(f"{known.ljust(width)}  {_first_sentence(path.read_text(encoding='utf-8'))}")
-
-
-def _first_sentence(recipe: str) -> str:
-    """Of the comment that a recipe begins with."""
-    lines = []
-    for line in recipe.splitlines():
-        if not line.startswith("# "):
-            break
-        lines.append(line[2:])
-        if line.endswith("."):
-            break
-    text = " ".join(lines)
-    return text[: text.find(". ") + 1] if ". " in text else text
+        click.echo(f"{known.ljust(width)}  {about(path)}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mexma_cli.commands.completion import FILE
 from mexma_cli.commands.dry_run import time_needed
 from mexma_cli.commands.progress import progress
 from mexma_cli.text.amounts import counted, size
@@ -32,7 +33,7 @@ _STATES = {
 
 
 @click.command("run")
-@click.argument("recipe")
+@click.argument("recipe", type=FILE)
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the recipe.")
 @click.option(
     "--only",

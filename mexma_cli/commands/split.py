@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mexma_cli.commands.completion import CODE, FILE
 from mexma_cli.commands.inputs import command_line, progress_bar, refuse_inputs
 from mexma_cli.commands.rules import lid_options, rule_epilog, rule_options
 from mexma_cli.reporting.tables import aligned
@@ -22,8 +23,14 @@ _KINDS = ("text", "jsonl", "tmx", "html", "warc")
 
 
 @click.command("split", epilog=rule_epilog(OF_SENTENCES))
-@click.argument("inputs", nargs=-1, required=True)
-@click.option("--lang", required=True, help="Language of the documents: fra_Latn, fra, fr; und: not stated.")
+@click.argument("inputs", nargs=-1, required=True, type=FILE)
+@click.option(
+    "--lang",
+    required=True,
+    type=CODE,
+    metavar="CODE",
+    help="Language of the documents: fra_Latn, fra, fr; und: not stated.",
+)
 @click.option(
     "-o",
     "--output",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mexma_cli.commands.completion import RECIPE
 from mexma_cli.commands.options import plugin_option
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.text.amounts import counted
@@ -32,7 +33,7 @@ SHORT = {
 
 
 @click.command("train")
-@click.argument("recipe")
+@click.argument("recipe", type=RECIPE)
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the recipe.")
 @plugin_option
 @click.option("--resume", is_flag=True, help="Go on with a run that was stopped or killed.")
@@ -51,9 +52,7 @@ SHORT = {
     show_default=True,
     help="With --nproc-per-node: start again from the last checkpoint, so often, after a process has died.",
 )
-@click.pass_context
 def command(
-    context: click.Context,
     recipe: str,
     overrides: tuple[str, ...],
     plugins: tuple[str, ...],
@@ -106,8 +105,7 @@ def command(
     from mexma_cli.training.launch import launch
 
     check_run(Path(settings.run), settings, resume, processes)
-    assert context.parent is not None
-    flags = ["--quiet"] * context.parent.params["quiet"] + ["--verbose"] * context.parent.params["verbose"]
+    flags = {logging.WARNING: ["--quiet"], logging.DEBUG: ["--verbose"]}.get(log.getEffectiveLevel(), [])
     arguments = [part for override in overrides for part in ("--set", override)] + ["--resume"] * resume
     arguments += [part for plugin in plugins for part in ("--plugin", plugin)]
     hint = "--resume goes on from the last checkpoint"

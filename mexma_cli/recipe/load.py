@@ -29,6 +29,19 @@ def shipped() -> dict[str, Path]:
     }
 
 
+def about(recipe: Path) -> str:
+    """The first sentence of the comment that a recipe begins with."""
+    lines = []
+    for line in recipe.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("# "):
+            break
+        lines.append(line[2:])
+        if line.endswith("."):
+            break
+    text = " ".join(lines)
+    return text[: text.find(". ") + 1] if ". " in text else text
+
+
 def load(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe by path, or by the name of a shipped one.
 

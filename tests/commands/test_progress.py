@@ -65,10 +65,20 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch, caplog: pytest.L
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     caplog.set_level(logging.INFO, "mexma_cli")
-    with progress(desc="working", total=3) as bar:
+    with progress(desc="working", total=3, delay=0) as bar:
         bar.update(3)
     assert "working:" in terminal.getvalue() and "\r" in terminal.getvalue()
     assert not caplog.records
+
+
+def test_a_terminal_gets_no_bar_for_what_is_done_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr("tqdm.std.time", lambda: 0.0)
+    with progress(desc="working") as bar:
+        for done in range(4):
+            follow(bar)(done, 3)
+    assert "working" not in terminal.getvalue()
 
 
 def test_a_note_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +88,7 @@ def test_a_note_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logger, "propagate", True)
     monkeypatch.setattr(logger, "level", logging.NOTSET)
     _set_up_logging(0)
-    with progress(desc="working", total=3) as bar:
+    with progress(desc="working", total=3, delay=0) as bar:
         bar.update()
         logger.info("all is written")
     before, _ = terminal.getvalue().split("all is written\n")
@@ -91,7 +101,7 @@ def test_what_is_printed_when_all_is_done_has_a_line_of_its_own(
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     caplog.set_level(logging.INFO, "mexma_cli")
-    with progress(desc="working", mininterval=0) as bar:
+    with progress(desc="working", mininterval=0, delay=0) as bar:
         tell = follow(bar)
         tell(1, 2)
         assert "50%" in terminal.getvalue().rpartition("\r")[2]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from mexma_cli.commands.completion import CODE
 from mexma_cli.commands.inputs import check_inputs, refuse_inputs
 from mexma_cli.commands.options import output_option
 
@@ -20,7 +21,7 @@ from mexma_cli.commands.options import output_option
     metavar="FILE",
     help="From the language of SOURCE to English, in MUSE's format.",
 )
-@click.option("--lang", required=True, metavar="CODE", help="The language of SOURCE.")
+@click.option("--lang", required=True, type=CODE, metavar="CODE", help="The language of SOURCE.")
 @output_option(
     "DIR", "Folder for the files; those of other languages in it stay.", required=True, file_okay=False
 )
