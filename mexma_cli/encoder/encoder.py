@@ -13,7 +13,7 @@ import numpy as np
 import torch
 import xxhash
 
-from mexma_cli.encoder.loading import card, laser, pq, trained
+from mexma_cli.encoder.loading import card, checkpoint, pq, trained
 from mexma_cli.encoder.loading.folder import (
     BESIDE_NGRAMS,
     WEIGHTS,
@@ -56,6 +56,9 @@ SENTENCES_PER_BUFFER = 8192
 
 MAX_TOKENS = 200
 """Length limit of an encoder whose folder states no smaller one."""
+
+_NLLB = {"sat_Olck": "sat_Beng"}
+"""Languages to which NLLB's tokens, and so SONAR's, give another code than FLORES-200."""
 
 
 class SentenceEncoder:
@@ -150,10 +153,11 @@ class SentenceEncoder:
             name_or_path = os.path.join(".", name_or_path)
         name = name_or_path.rstrip("/") or name_or_path
         if (file := Path(name)).suffix == ".pt" and file.is_file():
-            if pooling not in (None, "max"):
-                raise MexmaError(f"{name!r}: LASER's pooling is max, not {pooling}")
-            encoder = cls(name, *laser.read(file), "max", max_tokens=max_tokens or MAX_TOKENS)
-            return encoder._placed(device, dtype, attention)
+            model, pieces, own = checkpoint.read(file)
+            if pooling not in (None, own):
+                raise MexmaError(f"{name!r}: its pooling is {own}, not {pooling}")
+            length = min(max_tokens or MAX_TOKENS, pieces.max_tokens)
+            return cls(name, model, pieces, own, max_tokens=length)._placed(device, dtype, attention)
         where = locate(name_or_path, trust_remote_code)
         name = pinned(name, where)
         settings = read_settings(where, trust_remote_code)
@@ -276,14 +280,12 @@ class SentenceEncoder:
         """
         if not self.takes_language:
             return
-        added = self.fast_tokenizer.backend.get_added_tokens_decoder().values()
-        if language not in {token.content for token in added}:  # `und` may be a piece of words
+        _ = self.fingerprint  # of the tokeniser before it puts the language in front
+        if not self.fast_tokenizer.begin_with(_NLLB.get(language, language)):
             raise MexmaError(
                 f"{self.name!r} has no token for the language {language}",
                 "name the language of the text by its FLORES-200 code, such as --lang fra_Latn",
             )
-        _ = self.fingerprint  # of the tokeniser before it puts the language in front
-        self.tokenizer.src_lang = language
         self.language = language
 
     def tokenize(self, sentences: Sequence[str]) -> list[np.ndarray]:
@@ -430,7 +432,7 @@ class SentenceEncoder:
             MexmaError: Another type, a full disk, or the path holds something that is no encoder.
         """
         kind = self.transformer.config.model_type
-        if self.takes_language or kind == "laser2":
+        if self.takes_language or kind in ("laser2", "laser3"):
             raise MexmaError(f"{self.name!r}: an encoder of the kind {kind} is not written", "copy its files")
         check_replaceable(Path(path))
         with written_aside(Path(path)) as aside:

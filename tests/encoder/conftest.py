@@ -328,3 +328,70 @@ def plain(texts: list[str], tmp_path: Path) -> Callable[..., Path]:
         return folder
 
     return make
+
+
+def padded_encoder(width: int, heads: int, before: bool) -> torch.nn.TransformerEncoder:
+    """Torch's own encoder of two layers, whose states of padded sentences others are compared with."""
+    layer = torch.nn.TransformerEncoderLayer(
+        width, heads, 2 * width, dropout=0.0, batch_first=True, norm_first=before
+    )
+    encoder = torch.nn.TransformerEncoder(
+        layer, 2, torch.nn.LayerNorm(width), enable_nested_tensor=False
+    ).eval()
+    for weight in encoder.parameters():
+        torch.nn.init.normal_(weight, mean=1.0 if weight.ndim == 1 else 0.0, std=0.3)
+    return encoder
+
+
+def fairseq_weights(encoder: torch.nn.TransformerEncoder) -> dict[str, torch.Tensor]:
+    """Its weights by fairseq's names."""
+    names = {"self_attn.out_proj": "self_attn.out_proj", "norm1": "self_attn_layer_norm", "linear1": "fc1"}
+    names |= {"linear2": "fc2", "norm2": "final_layer_norm"}
+    found = {f"layer_norm.{kind}": value for kind, value in encoder.norm.state_dict().items()}
+    for i, layer in enumerate(encoder.layers):
+        weights = layer.state_dict()
+        for kind in ("weight", "bias"):
+            parts = zip("qkv", weights[f"self_attn.in_proj_{kind}"].chunk(3), strict=True)
+            found |= {f"layers.{i}.self_attn.{name}_proj.{kind}": part.clone() for name, part in parts}
+            found |= {f"layers.{i}.{new}.{kind}": weights[f"{old}.{kind}"] for old, new in names.items()}
+    return found
+
+
+def torch_states(
+    encoder: torch.nn.TransformerEncoder, ids: list[list[int]], tokens: torch.Tensor, places: np.ndarray
+) -> list[np.ndarray]:
+    """States [L, width] of each sentence, all computed in one padded batch.
+
+    Args:
+        tokens: The embeddings of tokens, already scaled.
+        places: Those of positions, from the first one that a sentence has.
+    """
+    padded = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in ids], True, -1)
+    padding = padded < 0
+    x = tokens[padded.clamp(min=0)] + torch.from_numpy(places[: padded.shape[1]]).float()
+    with torch.no_grad():
+        states = encoder(x, src_key_padding_mask=padding)
+    return [part[: len(row)].numpy() for part, row in zip(states, ids, strict=True)]
+
+
+def waves(first: int, count: int, width: int) -> np.ndarray:
+    """Sinusoidal positions [count, width] of tensor2tensor, from position `first` on."""
+    rates = 10000.0 ** -(np.arange(width // 2) / (width // 2 - 1))
+    angles = np.arange(first, first + count)[:, None] * rates
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+
+
+def train_pieces(path: Path, texts: list[str], kind: str, size: int) -> Any:
+    """SentencePiece's model of some texts, written to a path."""
+    sentencepiece = pytest.importorskip("sentencepiece")
+    with path.open("wb") as file:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(text[:500] for text in texts if text),
+            model_writer=file,
+            model_type=kind,
+            vocab_size=size,
+            hard_vocab_limit=False,
+            num_threads=1,
+            minloglevel=2,
+        )
+    return sentencepiece.SentencePieceProcessor(model_file=str(path))

@@ -155,6 +155,14 @@ class LazyTokenizer:
             return np.append(ids[:1], ids[1 - length :])
         return np.append(ids[: length - 1], ids[-1])
 
+    def begin_with(self, language: str) -> bool:
+        """Put the token of a language before every text that comes next; False if there is no such token."""
+        added = self.backend.get_added_tokens_decoder().values()
+        if language not in {token.content for token in added}:  # `und` may be a piece of words
+            return False
+        self.full.src_lang = language
+        return True
+
     @cached_property
     def full(self) -> PreTrainedTokenizerFast:
         """Transformers' tokeniser, for training and for other programs' files."""

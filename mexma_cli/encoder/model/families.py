@@ -31,6 +31,7 @@ FAMILIES = {
     "mpnet": Family("MPNetModel", behind_padding=True, is_bert=False, packs=False),
     "m2m_100": Family("M2M100Encoder", True, is_bert=False, packs=False, takes_language=True),
     "laser2": Family("Lstm", behind_padding=False, is_bert=False, packs=False),
+    "laser3": Family("Laser3", behind_padding=False, is_bert=False, packs=False),
 }
 """By the model type in config.json. An encoder of another family is refused."""
 

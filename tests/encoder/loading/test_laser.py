@@ -1,4 +1,4 @@
-"""LASER2's layout, with made weights: the vectors of a padded LSTM as LASER's own code computes them."""
+"""LASER2's and LASER3's layouts, with made weights: the vectors of padded sentences, as LASER has them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 from mexma_cli.store.embeddings import EmbeddingStore
+from tests.encoder.conftest import fairseq_weights, padded_encoder, torch_states, train_pieces, waves
 
 sentencepiece = pytest.importorskip("sentencepiece")
 SPECIAL = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}
@@ -26,17 +27,7 @@ SPECIAL = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3}
 def laser(texts: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """laser2.pt and laser2.spm; two pieces of the latter are not in the dictionary."""
     folder = tmp_path_factory.mktemp("laser")
-    spm = folder / "laser2.spm"
-    with spm.open("wb") as file:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(text.lower()[:500] for text in texts if text),
-            model_writer=file,
-            vocab_size=80,
-            hard_vocab_limit=False,
-            num_threads=1,
-            minloglevel=2,
-        )
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(spm))
+    pieces = train_pieces(folder / "laser2.spm", [text.lower() for text in texts], "unigram", 80)
     known = [pieces.id_to_piece(i) for i in range(3, pieces.get_piece_size() - 2)]
     params = {"num_embeddings": len(known) + 4, "padding_idx": 1, "embed_dim": 10, "hidden_size": 12}
     params |= {"num_layers": 2, "bidirectional": True, "left_pad": True, "padding_value": 0.0}
@@ -101,26 +92,130 @@ def test_the_fingerprint_is_of_weights_dictionary_and_pieces(laser: Path, tmp_pa
     assert len(found) == 3
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ({"cfg": {"model": argparse.Namespace(prepend_bos=False)}, "model": {}}, "no checkpoint of LASER2"),
-        ({"params": {"num_embeddings": 9}, "model": {}, "dictionary": {}}, "do not belong together"),
-        ([], "no checkpoint of LASER2"),
-    ],
-)
-def test_other_checkpoints_are_refused(content: Any, message: str, tmp_path: Path) -> None:
-    torch.save(content, tmp_path / "laser3.pt")
-    with pytest.raises(MexmaError, match=message):
-        SentenceEncoder.load(str(tmp_path / "laser3.pt"), "cpu")
-
-
 def test_a_checkpoint_without_its_pieces_or_damaged_is_refused(laser: Path, tmp_path: Path) -> None:
     alone = Path(shutil.copy(laser, tmp_path / "alone.pt"))
-    with pytest.raises(MexmaError, match=r"has no alone\.spm beside it"):
+    with pytest.raises(MexmaError, match=r"has no alone\.spm or laser2\.spm beside it"):
         SentenceEncoder.load(str(alone), "cpu")
     alone.write_bytes(laser.read_bytes()[:500])
     with pytest.raises(MexmaError, match=r"alone\.pt"):
         SentenceEncoder.load(str(alone), "cpu")
     with pytest.raises(MexmaError, match="the kind laser2 is not written"):
         SentenceEncoder.load(str(laser), "cpu").save(tmp_path / "saved")
+
+
+# LASER3.
+
+NARROW, HEADS = 12, 2
+TEXTS = ["Le chat dort.", "", "Oui", "ξω 漢字", "The cat sleeps on the mat, and so do I.", "OUI"]
+
+
+class Made:
+    """A checkpoint of LASER3, and its vectors of TEXTS by torch's encoder, padded.
+
+    Args:
+        own: Whether it has pieces of its own, and its decoder; otherwise they are LASER2's.
+    """
+
+    def __init__(self, folder: Path, laser: Path, own: bool) -> None:
+        self.path = folder / "laser3-wol_Latn.v1.pt"
+        stem = self.path.stem if own else "laser2"
+        self.pieces = folder / f"{stem}.spm"
+        shutil.copy(laser.with_suffix(".spm"), self.pieces)
+        known = [
+            piece for piece in torch.load(laser, weights_only=True)["dictionary"] if piece not in SPECIAL
+        ]
+        self.vocabulary = self.pieces.with_suffix(".cvocab")
+        self.vocabulary.write_text("".join(f"{piece} 7\n" for piece in [*known, "ξω"]), encoding="utf-8")
+        torch.manual_seed(8)
+        encoder = padded_encoder(NARROW, HEADS, before=not own)
+        size = len(known) + 6  # <mask> is the last one
+        tokens = torch.randn(size, NARROW)
+        weights = {"embed_tokens.weight": tokens, "version": torch.tensor([3.0]), **fairseq_weights(encoder)}
+        if own:
+            weights = {f"encoder.{name}": weight for name, weight in weights.items()}
+            weights |= {"encoder.embed_positions._float_tensor": torch.zeros(1)}
+            weights |= {"encoder.project_vocabulary.weight": tokens, "decoder.version": torch.tensor([3.0])}
+            places = waves(2, 100, NARROW)
+        else:
+            weights["embed_positions.weight"] = torch.randn(52, NARROW)
+            places = weights["embed_positions.weight"][2:].numpy()
+        self.settings: dict[str, Any] = {
+            "encoder_embed_dim": NARROW,
+            "encoder_ffn_embed_dim": 2 * NARROW,
+            "encoder_layers": 2,
+            "encoder_attention_heads": HEADS,
+            "encoder_normalize_before": not own,
+            "encoder_learned_pos": not own,
+            "max_source_positions": 50,
+            "sentemb_criterion": "cls" if own else "maxpool",
+            "prepend_bos": own,
+        }
+        self.weights = weights
+        self.save()
+        ids = dict(zip([*SPECIAL, *known, "ξω"], range(size), strict=False))
+        lines = sentencepiece.SentencePieceProcessor(model_file=str(self.pieces)).encode(
+            [text.lower() for text in TEXTS], out_type=str
+        )
+        rows = [[*[0] * own, *(ids.get(piece, 3) for piece in line), 2] for line in lines]
+        assert ids["ξω"] in rows[3] and 3 in rows[3]
+        states = torch_states(encoder, rows, tokens * NARROW**0.5, places)
+        self.vectors = np.stack([part[0] if own else part.max(axis=0) for part in states])
+
+    def save(self, **changed: Any) -> None:
+        """Write the checkpoint, with other settings."""
+        model = argparse.Namespace(**self.settings | changed)
+        torch.save({"args": None, "cfg": {"_name": None, "model": model}, "model": self.weights}, self.path)
+
+
+@pytest.mark.parametrize(("own", "pooling"), [(True, "cls"), (False, "max")])
+def test_vectors_of_laser3_are_those_of_a_padded_transformer(
+    own: bool, pooling: str, laser: Path, tmp_path: Path
+) -> None:
+    made = Made(tmp_path, laser, own)
+    encoder = SentenceEncoder.load(str(made.path), "cpu")
+    np.testing.assert_allclose(encoder.embed(TEXTS), made.vectors, atol=1e-5)
+    assert encoder.pooling == pooling and encoder.max_tokens == (200 if own else 50)
+    text = tmp_path / "corpus.txt"
+    text.write_text("\n".join(TEXTS), encoding="utf-8")
+    command = ["embed", "--model", str(made.path), "--dtype", "fp32", "--store-dtype", "float32", str(text)]
+    done = CliRunner().invoke(cli, command, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    vectors = EmbeddingStore.open(tmp_path / "corpus.emb").vectors(0, len(TEXTS))
+    np.testing.assert_allclose(vectors, made.vectors, atol=1e-5)
+    with pytest.raises(MexmaError, match=f"its pooling is {pooling}, not mean"):
+        SentenceEncoder.load(str(made.path), "cpu", pooling="mean")
+    with pytest.raises(MexmaError, match="the kind laser3 is not written"):
+        encoder.save(tmp_path / "saved")
+
+
+def test_laser3_with_other_settings_or_other_files_is_refused(laser: Path, tmp_path: Path) -> None:
+    made = Made(tmp_path, laser, own=True)
+
+    def refused(message: str) -> None:
+        with pytest.raises(MexmaError, match=message):
+            SentenceEncoder.load(str(made.path), "cpu")
+
+    for setting, value, message in [
+        ("sentemb_criterion", "mean", "sentemb_criterion 'mean', which is not supported"),
+        ("prepend_bos", False, "'cls' without prepend_bos, which is not supported"),
+        ("activation_fn", "swish", "activation_fn 'swish', which is not supported"),
+        ("layernorm_embedding", True, "layernorm_embedding, which is not supported"),
+        ("encoder_layers", 3, "do not belong together: Missing key"),
+        ("encoder_attention_heads", 5, "do not belong together: 5 heads"),
+        ("encoder_ffn_embed_dim", 9, "do not belong together: size mismatch"),
+    ]:
+        made.save(**{setting: value})
+        refused(message)
+    made.save()
+    lines = made.vocabulary.read_text(encoding="utf-8").splitlines(keepends=True)
+    for broken, message in [
+        (lines[:-1], r"cvocab does not belong to .*: \d+ tokens, and \d+ embeddings"),
+        ([*lines[:-1], lines[0]], rf"cvocab, line {len(lines)}: no new piece with its count"),
+        (["piece\n"], r"cvocab, line 1: no new piece"),
+    ]:
+        made.vocabulary.write_text("".join(broken), encoding="utf-8")
+        refused(message)
+    made.vocabulary.unlink()
+    refused(r"has no laser3-wol_Latn\.v1\.cvocab beside it")
+    made.pieces.unlink()
+    refused(r"has no laser3-wol_Latn\.v1\.cvocab or laser2\.cvocab beside it")

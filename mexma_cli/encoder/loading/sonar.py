@@ -1,0 +1,122 @@
+"""SONAR's text encoder as it is published: fairseq2's `sonar_text_encoder.pt`, and SentencePiece's model.
+
+Duquenne, Schwenk and Sagot, SONAR: Sentence-Level Multimodal and Language-Agnostic Representations (2023).
+It computes what transformers' M2M100Encoder does, under other names and with the special tokens in another
+order; the vector is the mean of the states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mexma_cli.encoder.loading.sentence_piece import END, PADDING, START, UNKNOWN, PieceTokenizer
+from mexma_cli.encoder.model.families import Pooling
+from mexma_cli.encoder.model.transformer import LazyTransformer
+from mexma_cli.encoder.quiet import quieten_transformers
+from mexma_cli.errors import MexmaError
+
+EMBEDDINGS = "encoder_frontend.embed.weight"
+"""The name by which such a file is known."""
+SPM = "sentencepiece.source.256000.model"
+_NAMES = (
+    ("encoder_frontend.embed.", "embed_tokens."),
+    ("encoder.layers.", "layers."),
+    ("self_attn.output_proj.", "self_attn.out_proj."),
+    ("ffn.inner_proj.", "fc1."),
+    ("ffn.output_proj.", "fc2."),
+    ("ffn_layer_norm.", "final_layer_norm."),
+)
+"""What fairseq2 and transformers call the same."""
+_ORDER = {PADDING: 0, UNKNOWN: 1, START: 2, END: 3}
+"""Where fairseq2 has the tokens with transformers' ids."""
+_HEAD = 64
+"""Width of a head, which no weight shows: SONAR has 16 of them in 1,024."""
+_POSITIONS = 514
+_EXTRA = 3
+"""Tokens behind those of languages: for mined, back-translated and statistically translated data."""
+
+
+class SonarTokenizer(PieceTokenizer):
+    """SentencePiece's pieces behind the token of the language, as NLLB has it.
+
+    Args:
+        languages: NLLB's, in its order.
+    """
+
+    def __init__(self, spm: Path, languages: list[str]) -> None:
+        super().__init__("SONAR", spm, None, _POSITIONS)
+        self.vocabulary = self.pieces.get_piece_size() + 1 + len(languages) + _EXTRA  # 1: <pad>
+        self._languages = {code: self.pieces.get_piece_size() + 1 + i for i, code in enumerate(languages)}
+
+    def begin_with(self, language: str) -> bool:
+        """As `LazyTokenizer.begin_with`."""
+        self.first = self._languages.get(language)
+        return self.first is not None
+
+    def ids(self, texts: list[str]) -> list[list[int]]:
+        """Places of pieces, behind <pad>."""
+        return [[place + 1 if place else UNKNOWN for place in line] for line in self.pieces.encode(texts)]
+
+
+def read_sonar(path: Path, content: Mapping[str, Any]) -> tuple[LazyTransformer, SonarTokenizer, Pooling]:
+    """Transformers' M2M100Encoder with the file's weights, in evaluation mode, and the tokeniser.
+
+    Raises:
+        MexmaError: The weights are not those of SONAR's text encoder, or the SentencePiece model is not
+            beside the file, or another one's.
+    """
+    from transformers import M2M100Config
+    from transformers.models.m2m_100.modeling_m2m_100 import M2M100Encoder
+    from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES
+
+    quieten_transformers()
+    weights = {_renamed(name): weight for name, weight in content["model"].items()}
+    embeddings, inner = weights["embed_tokens.weight"], weights.get("layers.0.fc1.weight")
+    width = embeddings.shape[1]
+    if inner is None or width % _HEAD:
+        raise MexmaError(f"{path} is no text encoder of SONAR: its states have {width} numbers")
+    spm = path.with_name(SPM)
+    if not spm.is_file():
+        raise MexmaError(f"{path} has no {SPM} beside it, SONAR's SentencePiece model")
+    tokenizer = SonarTokenizer(spm, FAIRSEQ_LANGUAGE_CODES)
+    if len(embeddings) != tokenizer.vocabulary:
+        raise MexmaError(
+            f"{spm} does not belong to {path}: {tokenizer.vocabulary:,} tokens with those of languages, and "
+            f"{len(embeddings):,} embeddings",
+            "take both from the same place",
+        )
+    embeddings[list(_ORDER)] = embeddings[list(_ORDER.values())]
+    config = M2M100Config(
+        vocab_size=len(embeddings),
+        d_model=width,
+        encoder_layers=len({name.split(".")[1] for name in weights if name.startswith("layers.")}),
+        encoder_attention_heads=width // _HEAD,
+        encoder_ffn_dim=len(inner),
+        max_position_embeddings=_POSITIONS,
+    )
+    model, report = M2M100Encoder.from_pretrained(
+        None,
+        config=config,
+        state_dict=weights,
+        dtype=embeddings.dtype,
+        ignore_mismatched_sizes=True,
+        output_loading_info=True,
+    )
+    odd = [
+        *report["missing_keys"],
+        *report["unexpected_keys"],
+        *(key for key, *_ in report["mismatched_keys"]),
+    ]
+    if odd:
+        raise MexmaError(
+            f"{path}: {len(odd)} of the weights are missing, too many or of another shape, such as {min(odd)}"
+        )
+    return LazyTransformer(model.eval()), tokenizer, "mean"
+
+
+def _renamed(name: str) -> str:
+    for theirs, ours in _NAMES:
+        name = name.replace(theirs, ours)
+    return name
