@@ -4,28 +4,27 @@
 
     python benchmarks/memory.py --text fra.txt.gz eng.txt.gz --rows 2000000 -k 4 --index auto
                                 [--folder FOLDER]
-    python benchmarks/memory.py --text ... --rows 2000000 -k 4 --index auto --folder FOLDER --run
+    python benchmarks/memory.py --text ... --folder FOLDER --run [--seconds 480] [--tile 500000]
     python benchmarks/memory.py --plan --rows 10000000 --dim 1024 --memory 16G
 
 The last only prints what --dry-run would say of two such stores. The vectors are made up as for
 benchmarks/mine.py, and stored as float16 with a line of text each. With --text each row is of two lines
 of a text: the first half of the words of one and the second half of another's, and the sum of mini's vectors
 of both. The lines of the two texts are translations of one another. --folder keeps the stores, and takes
-those that are there. --run does the same by the units of `mexma run` from the search on.
+those that are there. --run takes `mexma run` from the text alone to the pairs. It is stopped after so many seconds,
+and the same command goes on, until it says what all of its slices took.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -34,13 +33,11 @@ from mine import BLOCK, make_up
 from mexma_cli import SentenceEncoder
 from mexma_cli.commands.dry_run import estimated
 from mexma_cli.commands.options import bytes_of
-from mexma_cli.recipe import load_corpus
 from mexma_cli.stages.knn.estimate import SearchInput, estimate
 from mexma_cli.stages.knn.search import SearchSettings
-from mexma_cli.stages.run.plan import inputs_of, plan
-from mexma_cli.stages.run.units import Record, RunFolder, content_of
 from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingWriter, Source
 from mexma_cli.text.lines import read_lines
+from mexma_cli.text.writing import write_chunks
 
 Rows = Callable[[int, int], tuple[np.ndarray, list[str]]]
 """From the first of some rows and their number to their vectors and lines."""
@@ -71,23 +68,23 @@ def store(vectors: np.ndarray, path: Path, language: str) -> None:
     write(*vectors.shape, block, path, language)
 
 
+def mixed_lines(text: str, rows: int) -> Iterator[tuple[list[str], tuple[np.ndarray, np.ndarray]]]:
+    """So many rows in blocks, each of two lines of a text, whose places come with it: the first half of the
+    words of one and the second half of another's, which is further behind it each time round."""
+    words = [line.split() for line in read_lines(Path(text))]
+    for start in range(0, rows, BLOCK):
+        row = np.arange(start, min(start + BLOCK, rows))
+        one, other = row % len(words), (row + row // len(words)) % len(words)
+        pairs = zip(one.tolist(), other.tolist(), strict=True)
+        halves = (words[a][: len(words[a]) // 2] + words[b][len(words[b]) // 2 :] for a, b in pairs)
+        yield list(map(" ".join, halves)), (one, other)
+
+
 def mixed(text: str, rows: int, path: Path, language: str) -> None:
-    """A store of so many rows, each of two lines of a text: the first half of the words of one and the second
-    half of another's, which is further behind it each time round. Its vector is the sum of theirs."""
-    lines = list(read_lines(Path(text)))
-    words = [line.split() for line in lines]
-    vectors = SentenceEncoder.load("mini").embed(lines)
-
-    def block(first: int, count: int) -> tuple[np.ndarray, list[str]]:
-        row = np.arange(first, first + count)
-        one, other = row % len(lines), (row + row // len(lines)) % len(lines)
-        text = [
-            " ".join(words[a][: len(words[a]) // 2] + words[b][len(words[b]) // 2 :])
-            for a, b in zip(one.tolist(), other.tolist(), strict=True)
-        ]
-        return vectors[one] + vectors[other], text
-
-    write(rows, vectors.shape[1], block, path, language)
+    """A store of so many rows as `mixed_lines` has them. The vector of each is the sum of both lines'."""
+    vectors = SentenceEncoder.load("mini").embed(list(read_lines(Path(text))))
+    blocks = ((vectors[one] + vectors[other], lines) for lines, (one, other) in mixed_lines(text, rows))
+    write(rows, vectors.shape[1], lambda start, count: next(blocks), path, language)
 
 
 def mine_text(settings: argparse.Namespace, folder: Path) -> None:
@@ -113,52 +110,43 @@ def mine_text(settings: argparse.Namespace, folder: Path) -> None:
     print(f"{report['counts']['written']:,} pairs, {right:,} of them of the same row")
 
 
-def run_units(settings: argparse.Namespace, folder: Path) -> None:
-    """`mexma run` from the search on: its units of embedding are said to be done, with the stores above."""
+def run_whole(settings: argparse.Namespace, folder: Path) -> None:
+    """`mexma run` from text to pairs. Ends after --seconds; the same command goes on from there."""
     recipe = {
         "kind": "corpus",
         "name": "memory",
         "run": str(folder / "run"),
         "root": str(folder),
-        "languages": {
-            code: {"input": f"{side}.txt"} for side, code in zip("xy", settings.languages, strict=True)
-        },
+        "languages": {code: {"input": f"{code}.txt.zst"} for code in settings.languages},
         "units": {"tile": settings.tile},
         "mine": {"k": settings.k, "index": settings.index},
         "output": {"with_ids": True},
     }
     (folder / "recipe.yaml").write_text(json.dumps(recipe))
-    for side in "xy":
-        (folder / f"{side}.txt").write_text(f"{side}\n")
-    corpus = load_corpus(str(folder / "recipe.yaml"), ())
-    run, stores = RunFolder(folder / "run"), dict(zip(corpus.languages, "xy", strict=True))
-    size = corpus.units.lines
-    pieces = [
-        {"name": f"{start // size:05d}.txt.zst", "lines": min(size, settings.rows - start), "checksum": ""}
-        for start in range(0, settings.rows, size)
-    ]
-    for _ in range(2):  # what is embedded is known once the texts are cut
-        for unit in plan(corpus, inputs_of(corpus), run.record):
-            if unit.stage not in ("split", "embed"):
-                continue
-            checksum = "made up"
-            if unit.work == "merge":
-                store = folder / f"{stores[unit.name.partition('/')[0]]}.emb"
-                (run.path / unit.output).parent.mkdir(parents=True, exist_ok=True)
-                if not (run.path / unit.output).exists():
-                    shutil.copytree(store, run.path / unit.output, copy_function=os.link)
-                checksum = content_of(store)
-            facts = {"pieces": pieces} if unit.work == "cut" else {}
-            made = Record(key="made up", output=unit.output, checksum=checksum, facts=facts, seconds=0)
-            path = run.todo(unit.name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.with_name(path.name.replace(".todo.json", ".json")).write_text(made.model_dump_json())
-    began = time.time()
-    command = [sys.executable, "-m", "mexma_cli", "run", "recipe.yaml", "--from", "knn"]
-    subprocess.run(command, check=True, cwd=folder)
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    print(f"peak memory of the largest process {peak * 1024 / 1e9:.2f} GB")
-    print(f"{time.time() - began:,.0f} s by the clock, {resource_spent():,.0f} s of processor time")
+    command = [sys.executable, "-m", "mexma_cli", "run", "recipe.yaml"]
+    for code, text in zip(settings.languages, settings.text, strict=True):
+        if not (folder / f"{code}.txt.zst").exists():
+            blocks = (lines for lines, _ in mixed_lines(text, settings.rows))
+            chunks = ((("".join(f"{line}\n" for line in block),), 0) for block in blocks)
+            write_chunks([folder / f"{code}.txt.zst"], chunks)
+    before, began = folder / "slices.json", time.time()
+    slices = json.loads(before.read_text()) if before.exists() else []
+    if not slices:
+        subprocess.run([*command, "--dry-run"], check=True, cwd=folder)
+    spent = resource_spent()
+    process = subprocess.Popen(command, cwd=folder)
+    try:
+        process.wait(settings.seconds)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        process.wait()
+    peak = 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    slices.append({"peak": peak, "processor": resource_spent() - spent, "clock": time.time() - began})
+    before.write_text(json.dumps(slices))
+    for name, together in (("peak", max), ("processor", sum), ("clock", sum)):
+        print(f"{name}: {together(one[name] for one in slices):,.0f}, {len(slices)} times begun")
+    if process.returncode:
+        sys.exit(f"ended with {process.returncode}; the same command goes on")
 
 
 def resource_spent() -> float:
@@ -182,10 +170,11 @@ def main() -> None:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--run", action="store_true")
     parser.add_argument("--tile", type=int, default=500_000)
+    parser.add_argument("--seconds", type=float, help="of a slice of --run")
     settings = parser.parse_args()
     if settings.text:
         with tempfile.TemporaryDirectory(prefix="mexma-benchmark-") as name:
-            (run_units if settings.run else mine_text)(settings, settings.folder or Path(name))
+            (run_whole if settings.run else mine_text)(settings, settings.folder or Path(name))
         return
     if settings.plan:
         sides = (SearchInput("x.emb", settings.rows, 100 * settings.rows),) * 2

@@ -147,9 +147,9 @@ def _executor(kind: str, recipe: CorpusRecipe, jobs: int, folder: Path) -> Execu
 
         return RayExecutor(folder, recipe.ray)
     from mexma_cli.executors.local import LocalExecutor
-    from mexma_cli.numerics.threads import cores
+    from mexma_cli.numerics.threads import threads
 
-    return LocalExecutor(folder, jobs, max(1, cores() // jobs))
+    return LocalExecutor(folder, jobs, max(1, threads() // jobs))
 
 
 def _pairs(typed: str | None) -> tuple[tuple[str, str], ...]:
