@@ -11,8 +11,8 @@ The last only prints what --dry-run would say of two such stores. The vectors ar
 benchmarks/mine.py, and stored as float16 with a line of text each. With --text each row is of two lines
 of a text: the first half of the words of one and the second half of another's, and the sum of mini's vectors
 of both. The lines of the two texts are translations of one another. --folder keeps the stores, and takes
-those that are there. --run takes `mexma run` from the text alone to the pairs. It is stopped after so many seconds,
-and the same command goes on, until it says what all of its slices took.
+those that are there. --run takes `mexma run` from the text alone to the pairs. It is stopped after so many
+seconds, and the same command goes on, until it says what all of its slices took.
 """
 
 from __future__ import annotations
