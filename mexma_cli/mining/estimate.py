@@ -11,7 +11,9 @@ import numpy as np
 
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.mining.match import Candidates
+from mexma_cli.mining.ranked import ascending, parts, quantiles, spread
 from mexma_cli.mining.threshold import between, chosen_place, most_precise_place, unreachable
+from mexma_cli.store.spool import Scattered, gathered
 
 _POINTS = 256  # scores at which the model is fitted
 _EXPONENTS = np.arange(0.1, 1.21, 0.02)
@@ -23,6 +25,8 @@ _SHIFT, _SLOPE = 1.0, 0.45  # standard deviations of the prior of labels
 _LABELLED_ERROR = 0.25  # as `_Experience.error`, once labels have corrected the model
 _DRAWS = 1000
 _BINS = 64
+NO_PARTNER = -2
+"""In place of a row number, where a row is in no pair."""
 FEWEST = 100
 """Pairs of each round without which there is no estimate."""
 
@@ -37,17 +41,19 @@ def without_pairs(neighbours: Neighbours, found: Candidates, k: int) -> Neighbou
     Returns:
         k neighbours of every row. The neighbourhoods' means are those of a text without the translations.
     """
-    forward, backward = (np.full(len(ids), -2) for ids in (neighbours.forward_ids, neighbours.backward_ids))
+    near = neighbours.forward_ids, neighbours.backward_ids
+    forward, backward = (np.full(len(ids), NO_PARTNER) for ids in near)
     forward[found.source], backward[found.target] = found.target, found.source
     return Neighbours(
-        *_without(neighbours.forward_scores, neighbours.forward_ids, forward, k),
-        *_without(neighbours.backward_scores, neighbours.backward_ids, backward, k),
+        *without(neighbours.forward_scores, neighbours.forward_ids, forward, k),
+        *without(neighbours.backward_scores, neighbours.backward_ids, backward, k),
     )
 
 
-def _without(
+def without(
     scores: np.ndarray, ids: np.ndarray, partner: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
+    """The scores and ids of rows' k nearest, both [n, k], of [n, K], without their partners, int64 [n]."""
     k = min(k, ids.shape[1])
     after = np.cumsum(ids[:, :k] == partner[:, None], axis=1)  # 1 from the partner's place on
     places = np.arange(k) + after
@@ -104,11 +110,13 @@ class EstimatedCut:
 class PrecisionModel(ABC):
     """How many of the pairs above a threshold are right."""
 
-    def __init__(self, scores: np.ndarray) -> None:
-        distinct = np.unique(np.asarray(scores, dtype=np.float64))[::-1]
-        places = np.unique(np.linspace(0, len(distinct) - 1, _TRIED).astype(np.intp))
-        lower = np.append(distinct, distinct[-1] - 1e-6)[places + 1]
-        self.thresholds = list(map(between, distinct[places].tolist(), lower.tolist()))
+    def __init__(self, ascending: np.ndarray) -> None:
+        """
+        Args:
+            ascending: float64 [n], the scores of all pairs.
+        """
+        highest, next_lower = spread(ascending, _TRIED)
+        self.thresholds = list(map(between, highest.tolist(), next_lower.tolist()))
 
     @abstractmethod
     def cut(self, threshold: float) -> EstimatedCut:
@@ -176,16 +184,17 @@ class ScoreModel(PrecisionModel):
     ) -> None:
         """
         Args:
-            first, second: the pairs of both rounds.
+            first, second: the pairs of both rounds, best first. They may be memory-mapped: they are read in
+                blocks, and sorted scores are kept in temporary files.
             rows: of both sides, those that take part.
             within: the pairs are from documents that are paired.
         """
         self._more = abs(rows[0] - rows[1])
         self._experience = _WITHIN if within else _WHOLE
-        super().__init__(first.scores)
-        self._first, self._second = (np.sort(found.scores.astype(np.float64)) for found in (first, second))
+        self._first, self._second = ascending(first.scores), ascending(second.scores)
+        super().__init__(self._first)
         self.drift = 0.0
-        self._points = np.unique(np.quantile(self._second, np.linspace(0.05, 0.88, _POINTS)))
+        self._points = np.unique(quantiles(self._second, np.linspace(0.05, 0.88, _POINTS)))
         above = self._above(self._points)
         below = np.searchsorted(self._first, self._points, side="right")
         fits = [self._fitted(exponent, above, below) for exponent in _EXPONENTS]
@@ -228,19 +237,35 @@ class ScoreModel(PrecisionModel):
         translations are of a kind that has few near misses, and the wrong pairs are more than estimated from
         them; if it is more, the other way round.
         """
-        right = self.probability(first.scores)
-        sides = []
-        for name in ("source", "target"):
-            rows, others = getattr(first, name), getattr(second, name)
-            known = np.zeros(1 + max(rows.max(), others.max()))
-            known[rows] = right
-            sides.append(known[others])
-        both, none = sides[0] * sides[1], (1 - sides[0]) * (1 - sides[1])
-        if both.sum() < _FEW_RIGHT or self.wrong < _MOSTLY * len(first):
+        if self.wrong < _MOSTLY * len(first):
             return 0.0
-        high = second.scores > np.quantile(second.scores, 0.7)
-        ratio = np.log((both @ high / both.sum() + 1e-3) / (none @ high / none.sum() + 1e-3))
+        known = self._of_rows(first, second)
+        bound, every, high = quantiles(second.scores[::-1], 0.7), np.zeros(2), np.zeros(2)
+        for part in parts(len(second)):
+            some = second.take(part)
+            sides = [gathered(known[side], rows) for side, rows in enumerate((some.source, some.target))]
+            both, none = sides[0] * sides[1], (1 - sides[0]) * (1 - sides[1])
+            every += both.sum(), none.sum()
+            above = some.scores > bound
+            high += both @ above, none @ above
+        if every[0] < _FEW_RIGHT:
+            return 0.0
+        shares = high / every + 1e-3
+        ratio = np.log(shares[0] / shares[1])
         return float(_DRIFT * (np.clip(ratio, *_ALIKE) - ratio))
+
+    def _of_rows(self, first: Candidates, second: Candidates) -> list[np.ndarray]:
+        """For every row of source and target that is in a pair, that its pair of the first round is right,
+        float64 [rows], memory-mapped; 0 where it is in none."""
+        found = []
+        for name in ("source", "target"):
+            rows = getattr(first, name)
+            count = 1 + max(int(rows.max()), int(getattr(second, name).max()))
+            known = Scattered(count, np.float64, 0.0)
+            for part in parts(len(first)):
+                known.put(rows[part], self.probability(first.scores[part]))
+            found.append(known.array())
+        return found
 
     def _fitted(self, exponent: float, above: np.ndarray, below: np.ndarray) -> tuple[float, float, float]:
         """(loss, exponent, wrong pairs) with the least bound of the wrong pairs."""
@@ -280,7 +305,7 @@ class ScoreModel(PrecisionModel):
 
     def log_odds(self, scores: np.ndarray) -> np.ndarray:
         """log(p / (1 - p)) of `probability`."""
-        edges = np.unique(np.append(self._first[0] - 1e-9, np.quantile(self._first, np.linspace(0, 1, 41))))
+        edges = np.unique(np.append(self._first[0] - 1e-9, quantiles(self._first, np.linspace(0, 1, 41))))
         above = len(self._first) - np.searchsorted(self._first, edges, side="right")
         pairs = np.maximum(above[:-1] - above[1:], 1)
         wrong = -np.diff(np.minimum(self.wrong_above(edges), above))
@@ -317,7 +342,7 @@ class LabelledModel(PrecisionModel):
             labelled: int [n], which pairs were labelled, as `pairs_to_label` drew them.
             right: bool [n].
         """
-        super().__init__(scores)
+        super().__init__(np.sort(np.asarray(scores, dtype=np.float64)))
         self._negated = np.sort(-np.asarray(scores, dtype=np.float64))
         odds = model.log_odds(-self._negated)  # falling
         edges = np.linspace(odds[0], odds[-1], _BINS + 1)

@@ -1,4 +1,4 @@
-"""Arrays in temporary files: appended to, parted into buckets, and read back in blocks."""
+"""Arrays in temporary files: appended to, parted into buckets, filled in any order, and read in blocks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from typing import Any
 import numpy as np
 
 from mexma_cli.text.temporary import temporary_space
+
+_BUCKETS = 100  # at most, since a process may have 1024 files open
+_SPAN = 1 << 20  # values of a bucket, if there are not more than `_BUCKETS` of them
+_GATHERED = 1 << 24  # values that are looked up together
 
 
 class Spool:
@@ -50,7 +54,7 @@ class Buckets:
     """Records that are put into so many spools by number, each to be read back as one array."""
 
     def __init__(self, count: int, dtype: Any) -> None:
-        self._spools = [Spool(dtype) for _ in range(count)]
+        self.count, self._spools = count, [Spool(dtype) for _ in range(count)]
 
     def add(self, numbers: np.ndarray, records: np.ndarray) -> None:
         """Append records [n] to the buckets that `numbers`, int [n], name."""
@@ -63,3 +67,53 @@ class Buckets:
     def read(self, number: int) -> np.ndarray:
         """The records of a bucket, in the order in which they came."""
         return self._spools[number].read(0, self._spools[number].rows)
+
+
+class Scattered:
+    """A flat array in temporary files whose values come in any order.
+
+    Takes little memory, however long it is: what comes is put into buckets of places that follow one another.
+
+    Args:
+        count: Its length.
+        default: Where no value was put.
+    """
+
+    def __init__(self, count: int, dtype: Any, default: Any) -> None:
+        self._count, self._default = count, default
+        self._span = max(_SPAN, -(-count // _BUCKETS))
+        self._record = np.dtype([("place", "<i8"), ("value", dtype)])
+        self._buckets = Buckets(-(-count // self._span), self._record)
+
+    def put(self, places: np.ndarray, values: np.ndarray) -> None:
+        """Put values [n] at places, int [n]; of several for a place the last one stays.
+
+        Raises:
+            MexmaError: The temporary disk is full.
+        """
+        records = np.empty(len(places), self._record)
+        records["place"], records["value"] = places, values
+        self._buckets.add(records["place"] // self._span, records)
+
+    def array(self) -> np.ndarray:
+        """All values, memory-mapped."""
+        found = Spool(self._record["value"])
+        for number, start in enumerate(range(0, self._count, self._span)):
+            part = np.full(min(self._span, self._count - start), self._default, self._record["value"])
+            records = self._buckets.read(number)
+            part[records["place"] - start] = records["value"]
+            found.write(part)
+        return found.array()
+
+
+def gathered(values: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """The values at places, int64 of any shape; at -1 anything. They are read in order, for they may be
+    memory-mapped."""
+    if len(values) <= _GATHERED:
+        return np.array(values)[places]
+    found = np.zeros(places.shape, values.dtype)
+    for start in range(0, len(values), _GATHERED):
+        part = np.array(values[start : start + _GATHERED])
+        inside = (places >= start) & (places < start + len(part))
+        found[inside] = part[places[inside] - start]
+    return found

@@ -146,7 +146,7 @@ def test_labels_narrow_the_interval_and_mend_the_model() -> None:
 
 @pytest.mark.parametrize("levels", [1, 2, 5])
 def test_scores_that_are_all_alike_are_no_mistake(levels: int) -> None:
-    scores = np.repeat(np.arange(1.0, levels + 1), 120)
+    scores = np.repeat(np.arange(float(levels), 0, -1), 120)
     rows = np.arange(len(scores))
     pairs = Candidates(scores, rows, rows, scores)
     model = ScoreModel(pairs, pairs, (len(rows), len(rows)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -11,7 +11,7 @@ import numpy as np
 import xxhash
 
 from mexma_cli.store.embeddings import EmbeddingStore
-from mexma_cli.store.spool import Buckets
+from mexma_cli.store.spool import Buckets, Scattered
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.lines import is_blank
 
@@ -98,9 +98,7 @@ def filter_in_documents(store: EmbeddingStore, documents: np.ndarray, keep: np.n
     empty, repeated = (np.zeros(store.rows, dtype=bool) for _ in range(2))
     twin = np.arange(store.rows)
     for rows, same in _sorted_lines(store, empty):
-        lines = np.append(0, np.cumsum(~same))
-        last = np.append(np.flatnonzero(~same), len(rows) - 1)
-        twin[rows] = rows[last[lines]]
+        lines, twin[rows] = _last_of_line(rows, same)
         order = np.lexsort(
             (documents[rows], lines)
         )  # stable: of equal lines of a document the last one stays
@@ -110,6 +108,25 @@ def filter_in_documents(store: EmbeddingStore, documents: np.ndarray, keep: np.n
     unusable = ~(keep[twin] | empty | repeated)
     counts = RowCounts(store.rows, int(repeated.sum()), int(empty.sum()), int(unusable.sum()))
     return RowsInDocuments(~(empty | repeated | unusable), counts, twin)
+
+
+def twins(store: EmbeddingStore) -> np.ndarray:
+    """As `RowsInDocuments.twin`, memory-mapped; -1 for empty lines.
+
+    Raises:
+        MexmaError: As `filter_rows`.
+    """
+    found = Scattered(store.rows, np.int64, -1)
+    for rows, same in _sorted_lines(store, np.zeros(store.rows, dtype=bool)):
+        found.put(rows, _last_of_line(rows, same)[1])
+    return found.array()
+
+
+def _last_of_line(rows: np.ndarray, same: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of the lines of some rows, as `_sorted_lines` has them, and the last row with the line."""
+    lines = np.append(0, np.cumsum(~same))
+    last = np.append(np.flatnonzero(~same), len(rows) - 1)
+    return lines, rows[last[lines]]
 
 
 def _sorted_lines(store: EmbeddingStore, empty: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -142,14 +159,18 @@ def _digests(store: EmbeddingStore, empty: np.ndarray) -> Iterator[np.ndarray]:
     row, sentences = 0, store.sentences()
     while lines := list(islice(sentences, _LINES)):
         digests = np.empty(len(lines), _DIGEST)
-        halves = b"".join(xxhash.xxh3_128_digest(line.encode("utf-8")) for line in lines)
-        pairs = np.frombuffer(halves, "<u8").reshape(-1, 2)
-        digests["high"], digests["low"] = pairs[:, 0], pairs[:, 1]
+        digests["high"], digests["low"] = digests_of(lines).T
         digests["row"] = np.arange(row, row + len(lines))
         blank = empty[row : row + len(lines)]
         blank[:] = [is_blank(line) for line in lines]
         row += len(lines)
         yield digests[blank == 0]
+
+
+def digests_of(lines: Iterable[str]) -> np.ndarray:
+    """Checksums of lines, uint64 [n, 2]."""
+    halves = b"".join(xxhash.xxh3_128_digest(line.encode("utf-8")) for line in lines)
+    return np.frombuffer(halves, "<u8").reshape(-1, 2)
 
 
 def have_direction(store: EmbeddingStore) -> np.ndarray:

@@ -26,6 +26,7 @@ from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 
 _AGAIN = "remove it, and run again: it is made anew"
 _ROWS = 1 << 20  # of a file that says which rows take part
+_NEAR = 1 << 10  # rows that are read together with those between them
 _KEYS = 1 << 22  # that are read and merged at a time: about 100 MB with temporary arrays
 
 
@@ -148,13 +149,15 @@ class MergedLists:
         return sum(self.rows)
 
     def at(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """As `block`, of some rows, int64 [n], ascending."""
-        if not len(rows):
-            return self.block(0, 0)
-        first, last = int(rows[0]), int(rows[-1]) + 1
-        cosines, ids = self.block(first, last)
-        whole = len(rows) == last - first
-        return (cosines, ids) if whole else (cosines[rows - first], ids[rows - first])
+        """As `block`, of some rows, int64 [n]; quick where they are near one another."""
+        distinct, places = np.unique(rows, return_inverse=True)
+        parts = [self.block(0, 0)]
+        for near in np.split(distinct, np.flatnonzero(np.diff(distinct) > _NEAR) + 1):
+            if len(near):
+                found = self.block(int(near[0]), int(near[-1]) + 1)
+                parts.append((found[0][near - near[0]], found[1][near - near[0]]))
+        cosines, ids = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return cosines[places], ids[places]
 
     def block(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         """Of rows start to stop: cosines float32 and rows of the other side int64, both [n, width], as

@@ -9,14 +9,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from mexma_cli.knn.neighbours import Neighbours
+from mexma_cli.mining.estimate import NO_PARTNER, without
 from mexma_cli.mining.margin import mean_of
 from mexma_cli.mining.match import Candidates, Matching, best_first, best_of
 from mexma_cli.stages.knn.row_filter import RowCounts
-from mexma_cli.stages.knn.search import EXACT, SearchResult
-from mexma_cli.store.spool import Spool
+from mexma_cli.stages.knn.search import EXACT
+from mexma_cli.stages.mine.documents import DocumentFiles
+from mexma_cli.store.spool import Scattered, Spool, gathered
 
 _ROWS = 1 << 21  # whose neighbours are looked at together: about 400 MB with temporary arrays for a k of 4
-_MEANS = 1 << 24  # neighbourhoods of the other side that are looked up together
 _BUFFERED = 1 << 23  # pairs of all runs together that are in memory while these are merged: 200 MB
 _ENTRY_BYTES = 50  # of a neighbour that is looked at, with temporary arrays
 _PAIR = np.dtype([("scores", "<f4"), ("source", "<i8"), ("target", "<i8"), ("cosines", "<f4")])
@@ -30,13 +31,13 @@ class Lists(Protocol):
         """Rows."""
 
     def at(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Cosines float32 and rows of the other side int64, both [n, k], of some rows, int64 [n], ascending;
-        as `knn.exact.Neighbours` has them."""
+        """Cosines float32 and rows of the other side int64, both [n, k], of some rows, int64 [n]; as
+        `knn.exact.Neighbours` has them."""
 
 
 @dataclass(frozen=True)
 class ListsInMemory:
-    """As `Lists`, of rows in any order."""
+    """As `Lists`."""
 
     cosines: np.ndarray
     ids: np.ndarray
@@ -51,6 +52,11 @@ class ListsInMemory:
         return self.cosines[rows], self.ids[rows]
 
 
+def take_part(ids: np.ndarray) -> np.ndarray:
+    """bool [n]: rows with neighbours, ids [n, k], have taken part in the search."""
+    return np.asarray((ids[:, :1] >= 0).any(axis=1))
+
+
 def both_in_memory(found: Neighbours) -> tuple[ListsInMemory, ListsInMemory]:
     """Both directions of neighbours."""
     return (
@@ -60,18 +66,50 @@ def both_in_memory(found: Neighbours) -> tuple[ListsInMemory, ListsInMemory]:
 
 
 @dataclass(frozen=True)
+class FewerNeighbours:
+    """As `Lists`: the k nearest of each row, without the row that `partner`, int64 [rows], names, if there is
+    one, as `mining.estimate.without_pairs` has them."""
+
+    lists: Lists
+    k: int
+    partner: np.ndarray | None = None
+
+    @property
+    def count(self) -> int:
+        """See `Lists`."""
+        return self.lists.count
+
+    def at(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """See `Lists`."""
+        cosines, ids = self.lists.at(rows)
+        if self.partner is None:
+            return cosines[:, : self.k], ids[:, : self.k]
+        return without(cosines, ids, self.partner[rows], self.k)
+
+
+def partners(pairs: Candidates, counts: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """The other row of the pair that each row of either side is in, int64 [rows], memory-mapped; -2: none.
+
+    Raises:
+        MexmaError: The temporary disk is full.
+    """
+    source, target = (Scattered(count, np.int64, NO_PARTNER) for count in counts)
+    for part in slices(len(pairs)):
+        source.put(pairs.source[part], pairs.target[part])
+        target.put(pairs.target[part], pairs.source[part])
+    return source.array(), target.array()
+
+
+@dataclass(frozen=True)
 class KnownLists:
-    """The neighbours of two texts, how many of their rows take part, and as in `SearchResult`."""
+    """The neighbours of two texts, how many of their rows take part, and as in `SearchResult`; with
+    `documents`, only pairs of documents of the same id are wanted."""
 
     sides: tuple[Lists, Lists]
     counts: tuple[RowCounts, RowCounts]
+    documents: DocumentFiles | None = None
     index: str = EXACT
     recall: float | None = None
-
-    def in_memory(self) -> SearchResult:
-        """All of them in arrays."""
-        columns = [column for side in self.sides for column in side.at(np.arange(side.count))]
-        return SearchResult(Neighbours(*columns), self.index, self.recall)
 
     def facts(self) -> dict[str, Any]:
         """As those of `SearchResult`."""
@@ -89,7 +127,7 @@ def match_lists(
     Raises:
         MexmaError: The temporary disk is full, or a file of neighbours is damaged.
     """
-    means = [_means(side) for side in lists]
+    means = [means_of(side) for side in lists]
     runs = SortedRuns()
     for side, backward in zip(lists, (False, True), strict=True):
         if retrieval == ("forward" if backward else "backward"):
@@ -97,23 +135,27 @@ def match_lists(
         own_mean, other_mean = means[backward], means[not backward]
         for rows in _blocks(side.count):
             cosines, ids = side.at(rows)
-            near = _looked_up(other_mean, ids)
+            near = gathered(other_mean, ids)
             found = best_of(cosines, ids, own_mean[rows], near.__getitem__, kind)
             found = replace(found, source=rows[found.source])
             runs.add(best_first(found.turned() if backward else found))
-    return _taken(runs, retrieval, (lists[0].count, lists[1].count)).cut(retrieval, threshold)
+    return taken_of(runs, retrieval, (lists[0].count, lists[1].count)).cut(retrieval, threshold)
 
 
 def bytes_to_mine(rows: int, k: int) -> int:
     """Bytes of memory that mining takes for so many rows of both sides: pairs are matched in blocks, with a
     bit a row, and then their sentences are looked up, a hundredth of the pairs at a time."""
-    looking = min(_ROWS, rows) * (_ENTRY_BYTES * k + 4 * _PAIR.itemsize) + 4 * min(_MEANS, rows)
+    looking = min(_ROWS, rows) * (_ENTRY_BYTES * k + 4 * _PAIR.itemsize) + 4 * min(1 << 24, rows)
     merging = 3 * _PAIR.itemsize * min(_BUFFERED, rows)
     return max(looking, merging + rows // 8, rows * 60 // 100)
 
 
-def _taken(runs: SortedRuns, retrieval: str, rows: tuple[int, int]) -> Candidates:
-    """The pairs that are taken of all candidates."""
+def taken_of(runs: SortedRuns, retrieval: str, rows: tuple[int, int]) -> Candidates:
+    """The pairs that are taken of the candidates from either direction, memory-mapped, best first.
+
+    Args:
+        rows: Of both texts.
+    """
     matching, found = Matching(retrieval, rows), PairSpool()
     for pairs in runs.merged():
         one_sided = retrieval in ("forward", "backward")
@@ -193,26 +235,20 @@ def _candidates(records: np.ndarray) -> Candidates:
     return Candidates(*(records[name] for name in _PAIR.names or ()))
 
 
-def _blocks(count: int) -> Iterator[np.ndarray]:
+def slices(count: int) -> Iterator[slice]:
+    """Places of `count` pairs, or rows, in parts that may be in memory."""
     for start in range(0, count, _ROWS):
-        yield np.arange(start, min(start + _ROWS, count))
+        yield slice(start, min(start + _ROWS, count))
 
 
-def _means(side: Lists) -> np.ndarray:
+def _blocks(count: int) -> Iterator[np.ndarray]:
+    for part in slices(count):
+        yield np.arange(part.start, part.stop)
+
+
+def means_of(side: Lists) -> np.ndarray:
     """Mean cosine of every row's neighbours, float32 [rows], memory-mapped."""
     spool = Spool(np.float32)
     for rows in _blocks(side.count):
         spool.write(mean_of(*side.at(rows)))
     return spool.array()
-
-
-def _looked_up(means: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """The means of rows, float32, of the shape of `ids`; of -1 anything. `means` is read in order."""
-    found = np.zeros(ids.shape, np.float32)
-    for start in range(0, len(means), _MEANS):
-        part = np.array(means[start : start + _MEANS])
-        if len(means) <= _MEANS:
-            return part[ids]
-        inside = (ids >= start) & (ids < start + len(part))
-        found[inside] = part[ids[inside] - start]
-    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -146,15 +146,36 @@ def pair_documents(
     if pairs is None:
         found = [(place, ids[1][name]) for name, place in ids[0].items() if name in ids[1]]
         if not found:
-            raise MexmaError(
-                f"{sides[0]} and {sides[1]} have no document id in common",
-                "--document-pairs names the documents that belong together if their ids differ",
-            )
+            raise none_in_common(sides)
     else:
         found = _read_pairs(pairs, sides, ids)
     table = np.unique(np.array(found, dtype=np.int32), axis=0)
     source, target = (len(own) - len(np.unique(table[:, side])) for side, own in enumerate(ids))
     return table, (source, target)
+
+
+def none_in_common(sides: Sequence[Path | None]) -> MexmaError:
+    """That two files of document ids have none in common."""
+    return MexmaError(
+        f"{sides[0]} and {sides[1]} have no document id in common",
+        "--document-pairs names the documents that belong together if their ids differ",
+    )
+
+
+def ids_of_lines(path: Path) -> Iterator[str]:
+    """The document id of every line.
+
+    Raises:
+        MexmaError: A line without one, or no line.
+    """
+    line = 0
+    for line, row in enumerate(read_lines(path), 1):
+        name = row.partition("\t")[0]
+        if is_blank(name):
+            raise MexmaError(f"{path}, line {line}: no document id", "every line needs one")
+        yield name
+    if not line:
+        raise MexmaError(f"{path} is empty", "one document id a line is expected")
 
 
 def read_ids(path: Path) -> tuple[np.ndarray, dict[str, int]]:
@@ -164,18 +185,8 @@ def read_ids(path: Path) -> tuple[np.ndarray, dict[str, int]]:
         MexmaError: A line without an id, or no line.
     """
     numbers: dict[str, int] = {}
-
-    def documents() -> Iterator[int]:
-        for line, row in enumerate(read_lines(path), 1):
-            name = row.partition("\t")[0]
-            if is_blank(name):
-                raise MexmaError(f"{path}, line {line}: no document id", "every line needs one")
-            yield numbers.setdefault(name, len(numbers))
-
-    lines = np.fromiter(documents(), dtype=np.int32)
-    if not len(lines):
-        raise MexmaError(f"{path} is empty", "one document id a line is expected")
-    return lines, numbers
+    named = (numbers.setdefault(name, len(numbers)) for name in ids_of_lines(path))
+    return np.fromiter(named, dtype=np.int32), numbers
 
 
 def _read_pairs(

@@ -23,6 +23,7 @@ from mexma_cli.stages.knn.search import SearchResult, SearchSettings, search
 from mexma_cli.stages.mine.blockwise import KnownLists, Lists, PairSpool, both_in_memory, match_lists
 from mexma_cli.stages.mine.documents import DocumentPairs
 from mexma_cli.stages.mine.joined import Known, PairTexts, known_in
+from mexma_cli.stages.mine.within import match_within
 from mexma_cli.store.comparable import check_comparable
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.store.journal import FileJournal
@@ -109,7 +110,8 @@ def mine(
     itself, and each pair comes once.
 
     Args:
-        neighbours: of the two stores, if they are known already; k + 1 of a store in itself.
+        neighbours: of the two stores, if they are known already; k + 1 of a store in itself. `KnownLists`
+            name documents themselves.
         documents: only sentences of documents that are paired here make pairs. Neighbourhoods stay those of
             the whole text, so a pair scores the same with and without.
         journal: Where the search is kept while it runs.
@@ -127,15 +129,17 @@ def mine(
     if documents is not None:
         documents.check_lines((source.rows, target.rows), (str(source.path), str(target.path)))
     settings = settings or MineSettings()
-    if isinstance(neighbours, KnownLists) and documents is not None:
-        neighbours = neighbours.in_memory()
     clock, stores = Clock(), (source, target)
     twins = None
     if isinstance(neighbours, KnownLists):
         lists: tuple[Lists, Lists] = neighbours.sides
         counts, how = neighbours.counts, neighbours.facts()
+        matching = settings.margin, settings.retrieval, settings.threshold
         with clock("matching"):
-            found = match_lists(lists, settings.margin, settings.retrieval, settings.threshold)
+            if neighbours.documents is not None:
+                found, counts, twins = match_within(stores, neighbours, *matching)
+            else:
+                found = match_lists(lists, *matching)
     else:
         if neighbours is None:
             settings.search.check_memory(source.rows, target.rows, source.dim, settings.k)

@@ -323,11 +323,10 @@ def tune(task: Task) -> dict[str, Any]:
 
     stores = task.store("source"), task.store("target")
     settings = MineSettings(**task.settings["mine"])
-    near = task.neighbours(settings.k + 1).in_memory().neighbours
     known = None
     if "known_source" in task.unit.inputs:
         known = task.store("known_source"), task.store("known_target")
-    rounds = mine_twice_with(stores, near, settings, known=known)
+    rounds = mine_twice_with(stores, task.neighbours(settings.k + 1), settings, known=known)
     found = estimate(rounds, rounds.model(), task.settings["precision"])
     planted = found.planted if not found.unlike else None
     manifest, best = stores[0].manifest, found.best
@@ -355,7 +354,7 @@ def mine(task: Task) -> dict[str, Any]:
     from mexma_cli.formats.bitext import outputs_of
     from mexma_cli.stages.embed.inputs import EncoderChoice
     from mexma_cli.stages.mine.documents import DocumentFiles
-    from mexma_cli.stages.mine.files import documents_of, mine_files
+    from mexma_cli.stages.mine.files import mine_files
     from mexma_cli.stages.mine.mine import MineSettings
     from mexma_cli.stages.mine.report import MiningJob
     from mexma_cli.stages.run.samples import histogram, samples
@@ -367,18 +366,17 @@ def mine(task: Task) -> dict[str, Any]:
     if "threshold" in task.unit.inputs:
         threshold = {"threshold": task.record("threshold").facts["threshold"]}
     task.output.mkdir()
-    stores, documents = (task.input("source"), task.input("target")), None
+    neighbours = task.neighbours(settings["mine"]["k"])
     if "source_sentences" in task.unit.inputs:
         docs = [_sentences(task, f"{side}_sentences", "docs") for side in ("source", "target")]
-        documents = documents_of(stores, DocumentFiles(*docs))
+        neighbours = replace(neighbours, documents=DocumentFiles(docs[0], docs[1]))
     job = MiningJob(
-        stores,
+        (task.input("source"), task.input("target")),
         languages,
         MineSettings(**settings["mine"] | threshold),
         outputs,
         settings["format"],
-        documents=documents,
-        neighbours=task.neighbours(settings["mine"]["k"]),
+        neighbours=neighbours,
     )
     mined, changed = mine_files(job, EncoderChoice())
     return {

@@ -22,6 +22,14 @@ from mexma_cli.mining.margin import means
 from mexma_cli.mining.match import Candidates, Means, match
 from mexma_cli.mining.restricted import restricted_search
 from mexma_cli.stages.knn.row_filter import filter_rows
+from mexma_cli.stages.mine.blockwise import (
+    FewerNeighbours,
+    KnownLists,
+    PairSpool,
+    match_lists,
+    partners,
+    slices,
+)
 from mexma_cli.stages.mine.documents import DocumentPairs
 from mexma_cli.stages.mine.mine import MineSettings, filtered, within_scores
 from mexma_cli.stages.tune.planted import (
@@ -136,30 +144,28 @@ def mine_twice(
         first, second = _within(sources, nearest, _restriction(documents, (source, target), keep), settings)
     for store in (source, target, *(known or ())):
         store.check_unchanged()
-    planted = None if known is None else came_back(first, (source, target), int(keep_known.sum()), left_out)
-    rows = int(keep_source.sum()), int(keep_target.sum())
-    return Rounds(*_own((first, second), (source, target), settings), rows, planted, documents is not None)
+    rows = source.rows, target.rows
+    planted = None if known is None else came_back(first, rows, int(keep_known.sum()), left_out)
+    kept = int(keep_source.sum()), int(keep_target.sum())
+    return Rounds(*_own((first, second), (source, target), settings), kept, planted, documents is not None)
 
 
 def mine_twice_with(
-    stores: StorePair,
-    neighbours: Neighbours,
-    settings: MineSettings,
-    *,
-    known: StorePair | None = None,
+    stores: StorePair, neighbours: KnownLists, settings: MineSettings, *, known: StorePair | None = None
 ) -> Rounds:
-    """As `mine_twice`, where the k + 1 nearest neighbours of the texts are known.
+    """As `mine_twice`, where the k + 1 nearest neighbours of the texts are known. Whatever is as long as a
+    text is in temporary files, but for a bit a row.
 
     Known translations are searched in the texts and the texts in them, which is little. Those of which a side
     is a line of the texts take no part, since the texts' neighbours are as they are.
 
     Raises:
-        MexmaError: different encoders, known translations that are not aligned, or none is left.
+        MexmaError: different encoders, known translations that are not aligned, or none is left; or the
+            temporary disk is full.
     """
     for other in (stores[1], *(known or ())):
         check_comparable(stores[0], other)
-    keep = filter_rows(stores[0])[0], filter_rows(stores[1])[0]
-    planted = None
+    lists, planted, rows = neighbours.sides, None, (stores[0].rows, stores[1].rows)
     if known is not None:
         keep_known, _, left_out = pairs_to_plant(*known)
         copies = [lines_of(store, of) for store, of in zip(known, stores, strict=True)]
@@ -168,12 +174,17 @@ def mine_twice_with(
         left_out = replace(left_out, repeated=left_out.repeated + int(again.sum()))
         if not keep_known.any():
             raise MexmaError(f"{known[0].manifest.source.path}: all of its pairs are lines of the texts")
-        neighbours = with_planted(stores, known, neighbours, keep, keep_known, settings.k + 1)
-    first, second = _twice(neighbours, settings)
+        lists = with_planted(stores, known, lists, keep_known, settings.k + 1)
+    how = settings.margin, settings.retrieval
+    nearest = FewerNeighbours(lists[0], settings.k), FewerNeighbours(lists[1], settings.k)
+    first = match_lists(nearest, *how)
+    partner = partners(first, (lists[0].count, lists[1].count))
+    left = (FewerNeighbours(side, settings.k, other) for side, other in zip(lists, partner, strict=True))
+    second = match_lists((next(left), next(left)), *how)
     if known is not None:
-        planted = came_back(first, stores, int(keep_known.sum()), left_out)
-    rows = int(keep[0].sum()), int(keep[1].sum())
-    return Rounds(*_own((first, second), stores, settings), rows, planted, False)
+        planted = came_back(first, rows, int(keep_known.sum()), left_out)
+    kept = neighbours.counts[0].kept, neighbours.counts[1].kept
+    return Rounds(*_own((first, second), stores, settings), kept, planted, False)
 
 
 def _twice(nearest: Neighbours, settings: MineSettings) -> tuple[Candidates, Candidates]:
@@ -210,7 +221,11 @@ def _own(
     source, target = stores
 
     def own(pairs: Candidates) -> Candidates:
-        pairs = pairs.take((pairs.source < source.rows) & (pairs.target < target.rows))
+        found = PairSpool()
+        for part in slices(len(pairs)):
+            some = pairs.take(part)
+            found.write(some.take((some.source < source.rows) & (some.target < target.rows)))
+        pairs = found.pairs()
         if settings.drop_copies:
             return filtered(pairs, stores, settings)[0]
         return within_scores(pairs, settings, {})

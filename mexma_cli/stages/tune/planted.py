@@ -9,13 +9,14 @@ import xxhash
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.keys import EMPTY, keys_of
-from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.knn.sides import VectorSource
 from mexma_cli.knn.tiled import Span, merged, neighbours_in, search_tile
 from mexma_cli.mining.estimate import ScoreModel
 from mexma_cli.mining.match import Candidates
 from mexma_cli.stages.knn.row_filter import have_direction
+from mexma_cli.stages.mine.blockwise import Lists, slices, take_part
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
+from mexma_cli.store.spool import Spool
 from mexma_cli.text.lines import is_blank
 
 _TEST = 1.22  # of Kolmogorov and Smirnov at 10 %
@@ -160,38 +161,64 @@ def _digest(sentence: str) -> bytes:
     return xxhash.xxh3_128_digest(sentence.encode("utf-8"))
 
 
-def came_back(first: Candidates, stores: StorePair, pairs: int, left_out: LeftOut) -> Planted:
-    """What came back of so many planted pairs, which follow the rows of the texts."""
-    number = first.source - stores[0].rows
-    right = (number >= 0) & (number == first.target - stores[1].rows)
-    return Planted(first.scores[right].astype(np.float64), pairs, **vars(left_out))
+def came_back(first: Candidates, rows: tuple[int, int], pairs: int, left_out: LeftOut) -> Planted:
+    """What came back of so many planted pairs, which follow the `rows` of the texts."""
+    scores = [np.empty(0, np.float64)]
+    for part in slices(len(first)):
+        some = first.take(part)
+        number = some.source - rows[0]
+        right = (number >= 0) & (number == some.target - rows[1])
+        scores.append(some.scores[right].astype(np.float64))
+    return Planted(np.concatenate(scores), pairs, **vars(left_out))
+
+
+class _KeptLists:
+    """Neighbours, as `Lists`, in a temporary file."""
+
+    def __init__(self, k: int) -> None:
+        self._k, self._keys = k, Spool(np.int64)
+
+    @property
+    def count(self) -> int:
+        """Rows in all."""
+        return self._keys.rows // self._k
+
+    def write(self, *keys: np.ndarray) -> None:
+        """Append the best of several lists of keys, int64 [n, k], of the same rows."""
+        self._keys.write(merged(keys, self._k).reshape(-1))
+
+    def at(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """See `Lists`."""
+        return neighbours_in(self._keys.array().reshape(-1, self._k)[rows])
 
 
 def with_planted(
-    stores: StorePair,
-    known: StorePair,
-    neighbours: Neighbours,
-    keep: tuple[np.ndarray, np.ndarray],
-    keep_known: np.ndarray,
-    k: int,
-) -> Neighbours:
-    """Neighbours of texts with known translations after their lines; the texts' own are there already."""
+    stores: StorePair, known: StorePair, lists: tuple[Lists, Lists], keep_known: np.ndarray, k: int
+) -> tuple[Lists, Lists]:
+    """The k nearest neighbours of texts with known translations after their lines, in temporary files.
+
+    Args:
+        lists: Those of the texts alone. A row of theirs that has none takes no part.
+        keep_known: bool, which known translations take part.
+
+    Raises:
+        MexmaError: The temporary disk is full.
+    """
     sides = Chained(stores[0], known[0]), Chained(stores[1], known[1])
-    own = [Span(0, store.rows) for store in stores]
     new = [Span(store.rows, side.rows) for store, side in zip(stores, sides, strict=True)]
-    right = search_tile(sides, (keep[0], keep_known), (own[0], new[1]), k)
-    below = search_tile(sides, (keep_known, keep[1]), (new[0], own[1]), k)
+    found = _KeptLists(k), _KeptLists(k)
+    of_known = [np.empty((len(keep_known), 0), np.int64) for _ in sides]  # in the other side's text
+    for side, own in enumerate(lists):
+        for part in slices(own.count):
+            scores, ids = own.at(np.arange(part.start, part.stop))
+            keep, span = take_part(ids), Span(part.start, part.stop)
+            if side == 0:
+                near, far = search_tile(sides, (keep, keep_known), (span, new[1]), k)
+            else:
+                far, near = search_tile(sides, (keep_known, keep), (new[0], span), k)
+            found[side].write(np.where(ids < 0, EMPTY, keys_of(scores, ids)), near)
+            of_known[1 - side] = merged([of_known[1 - side], far], k)
     corner = search_tile(sides, (keep_known, keep_known), (new[0], new[1]), k)
-    there = [
-        np.where(ids < 0, EMPTY, keys_of(scores, ids))
-        for scores, ids in (
-            (neighbours.forward_scores, neighbours.forward_ids),
-            (neighbours.backward_scores, neighbours.backward_ids),
-        )
-    ]
-    found = [
-        (merged([there[0], right[0]], k), merged([below[0], corner[0]], k)),
-        (merged([there[1], below[1]], k), merged([right[1], corner[1]], k)),
-    ]
-    forward, backward = map(np.concatenate, found)
-    return Neighbours(*neighbours_in(forward), *neighbours_in(backward))
+    for one, keys, last in zip(found, of_known, corner, strict=True):
+        one.write(keys, last)
+    return found

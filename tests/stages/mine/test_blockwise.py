@@ -11,6 +11,7 @@ from mexma_cli.mining.match import RETRIEVALS, match
 from mexma_cli.stages.mine import blockwise
 from mexma_cli.stages.mine.blockwise import both_in_memory, match_lists
 from mexma_cli.stages.mine.joined import known_in
+from mexma_cli.store import spool
 from tests.mining.test_match import pairs_of, random_neighbours
 
 
@@ -34,8 +35,9 @@ def test_pairs_in_blocks_of_any_size_are_those_in_memory(
     neighbours = random_neighbours(seed, *sides)
     wanted = match(neighbours, kind, retrieval, threshold)
     with pytest.MonkeyPatch.context() as patch:
-        for name, size in zip(("_ROWS", "_MEANS", "_BUFFERED"), sizes, strict=True):
+        for name, size in zip(("_ROWS", "_BUFFERED"), sizes, strict=False):
             patch.setattr(blockwise, name, size)
+        patch.setattr(spool, "_GATHERED", sizes[2])
         found = match_lists(both_in_memory(neighbours), kind, retrieval, threshold)
     for name in ("scores", "source", "target", "cosines", "below"):
         ours, theirs = (np.asarray(getattr(pairs, name)) for pairs in (found, wanted))

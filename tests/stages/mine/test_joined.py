@@ -1,9 +1,5 @@
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +8,7 @@ from hypothesis import strategies as st
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.mine import joined
 from mexma_cli.stages.mine.joined import JoinedSide
+from tests.full_disk import full_temporary_disk
 
 
 @given(data=st.data(), sizes=st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9)))
@@ -37,11 +34,7 @@ def test_what_is_known_of_rows_comes_in_the_order_of_the_pairs(
         assert beside.mean.tolist() == (0.5 * rows)[places].tolist()
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
-def test_a_full_temporary_disk_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> Any:
-        return open("/dev/full", "w+b")
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+@full_temporary_disk
+def test_a_full_temporary_disk_is_a_message() -> None:
     with pytest.raises(MexmaError, match="no space left for temporary files in"):
         JoinedSide(np.array([0]), np.array([0]), 1, iter(["some text"]))

@@ -1,9 +1,5 @@
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +8,7 @@ from hypothesis import strategies as st
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.mine import texts
 from mexma_cli.stages.mine.texts import KeptTexts
+from tests.full_disk import full_temporary_disk
 
 
 @given(data=st.data(), block=st.integers(1, 9))
@@ -25,11 +22,7 @@ def test_gives_the_sentences_of_rows_in_any_order(data: st.DataObject, block: in
     assert kept.take(rows[::-1]) == [lines[row] for row in rows[::-1]]
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
-def test_a_full_temporary_disk_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> Any:
-        return open("/dev/full", "w+b")
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+@full_temporary_disk
+def test_a_full_temporary_disk_is_a_message() -> None:
     with pytest.raises(MexmaError, match="no space left for temporary files in"):
         KeptTexts(iter(["some text"]), np.array([0]))

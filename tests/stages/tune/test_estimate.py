@@ -8,8 +8,12 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
+from mexma_cli.mining import ranked
 from mexma_cli.mining.estimate import without_pairs
 from mexma_cli.mining.match import match
+from mexma_cli.stages.knn.row_filter import RowCounts
+from mexma_cli.stages.mine import blockwise
+from mexma_cli.stages.mine.blockwise import KnownLists, both_in_memory
 from mexma_cli.stages.mine.documents import read_documents
 from mexma_cli.stages.mine.mine import MineSettings, mine
 from mexma_cli.stages.tune.estimate import estimate, mine_twice, mine_twice_with
@@ -46,6 +50,12 @@ def stores(folder: Path, text: Text) -> tuple[EmbeddingStore, EmbeddingStore, St
     return s, t, (ks, kt)
 
 
+def nearest(source: EmbeddingStore, target: EmbeddingStore) -> KnownLists:
+    """The five of every row."""
+    counts = [RowCounts(store.rows, 0, 0, 0) for store in (source, target)]
+    return KnownLists(both_in_memory(knn(source, target, 5)), (counts[0], counts[1]))
+
+
 @pytest.mark.parametrize("name", ["s", "t", "ks", "kt"])
 def test_a_store_that_is_made_anew_meanwhile_is_refused(name: str, tmp_path: Path, text: Text) -> None:
     source, target, known = stores(tmp_path, text)
@@ -77,10 +87,14 @@ def test_is_mining_both_together(tmp_path: Path, text: Text, retrieval: str, mar
     assert (rounds.planted.pairs, rounds.planted.empty, rounds.planted.repeated) == (KNOWN, 0, 0)
 
 
-@pytest.mark.parametrize("retrieval", ["max", "intersect"])
-def test_with_known_neighbours_it_is_the_same(tmp_path: Path, text: Text, retrieval: str) -> None:
+@pytest.mark.parametrize(("retrieval", "rows"), [("max", 7), ("intersect", 64)])
+def test_with_known_neighbours_in_blocks_it_is_the_same(
+    tmp_path: Path, text: Text, retrieval: str, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blockwise, "_ROWS", rows)
+    monkeypatch.setattr(ranked, "_AT_ONCE", rows)
     source, target, known = stores(tmp_path, text)
-    near = knn(source, target, 5)
+    near = nearest(source, target)
     settings = MineSettings(retrieval=retrieval)
     for planted in (None, known):
         wanted = mine_twice(source, target, settings, known=planted)
@@ -89,6 +103,7 @@ def test_with_known_neighbours_it_is_the_same(tmp_path: Path, text: Text, retrie
             assert one.scores.tolist() == other.scores.tolist()
             assert one.target.tolist() == other.target.tolist()
         assert (found.rows, found.planted is None) == (wanted.rows, wanted.planted is None)
+        assert estimate(found, found.model()).best == estimate(wanted, wanted.model()).best
         if found.planted is not None and wanted.planted is not None:
             assert found.planted.scores.tolist() == wanted.planted.scores.tolist()
 
@@ -96,7 +111,7 @@ def test_with_known_neighbours_it_is_the_same(tmp_path: Path, text: Text, retrie
 def test_known_translations_that_are_lines_of_the_texts_are_left_out(tmp_path: Path, text: Text) -> None:
     text["ks"][0][:7] = text["s"][0][10:17]
     source, target, known = stores(tmp_path, text)
-    near = knn(source, target, 5)
+    near = nearest(source, target)
     planted = mine_twice_with((source, target), near, MineSettings(), known=known).planted
     assert planted is not None and (planted.pairs, planted.repeated) == (KNOWN - 7, 7)
     text["ks"][0][:] = text["s"][0][:KNOWN]
