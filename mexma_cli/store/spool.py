@@ -13,7 +13,8 @@ from mexma_cli.text.temporary import temporary_space
 
 _BUCKETS = 100  # at most, since a process may have 1024 files open
 _SPAN = 1 << 20  # values of a bucket, if there are not more than `_BUCKETS` of them
-_GATHERED = 1 << 24  # values that are looked up together
+GATHERED = 1 << 24
+"""Values that are looked up together."""
 
 
 class Spool:
@@ -109,11 +110,11 @@ class Scattered:
 def gathered(values: np.ndarray, places: np.ndarray) -> np.ndarray:
     """The values at places, int64 of any shape; at -1 anything. They are read in order, for they may be
     memory-mapped."""
-    if len(values) <= _GATHERED:
+    if len(values) <= GATHERED:
         return np.array(values)[places]
     found = np.zeros(places.shape, values.dtype)
-    for start in range(0, len(values), _GATHERED):
-        part = np.array(values[start : start + _GATHERED])
+    for start in range(0, len(values), GATHERED):
+        part = np.array(values[start : start + GATHERED])
         inside = (places >= start) & (places < start + len(part))
         found[inside] = part[places[inside] - start]
     return found

@@ -20,7 +20,7 @@ def test_quantiles_are_numpys_to_the_last_bit(scores: list[float], shares: list[
         rising = ascending(falling)
     assert rising.tolist() == sorted(scores)
     asked = np.array(shares)
-    assert quantiles(rising, asked).tobytes() == np.quantile(rising, asked).tobytes()
+    assert quantiles(rising, asked).tolist() == np.quantile(rising, asked).tolist()
     one = quantiles(falling[::-1], shares[0])
     assert (one.dtype, float(one)) == (np.float32, float(np.quantile(falling, shares[0])))
 

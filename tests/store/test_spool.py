@@ -20,7 +20,7 @@ def test_values_are_put_and_looked_up_in_any_order(
     wanted = np.full(count, -10)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spool, "_SPAN", sizes[0])
-        patch.setattr(spool, "_GATHERED", sizes[1])
+        patch.setattr(spool, "GATHERED", sizes[1])
         found = Scattered(count, np.int64, -10)
         for part in data.draw(st.lists(places, max_size=4)):
             for place, value in part:

@@ -15,9 +15,10 @@ from mexma_cli.mining.match import Candidates, Matching, best_first, best_of
 from mexma_cli.stages.knn.row_filter import RowCounts
 from mexma_cli.stages.knn.search import EXACT
 from mexma_cli.stages.mine.documents import DocumentFiles
-from mexma_cli.store.spool import Scattered, Spool, gathered
+from mexma_cli.store.spool import GATHERED, Scattered, Spool, gathered
 
-_ROWS = 1 << 21  # whose neighbours are looked at together: about 400 MB with temporary arrays for a k of 4
+BLOCK_ROWS = 1 << 21
+"""Rows whose neighbours are looked at together: about 400 MB with temporary arrays for a k of 4."""
 _BUFFERED = 1 << 23  # pairs of all runs together that are in memory while these are merged: 200 MB
 _ENTRY_BYTES = 50  # of a neighbour that is looked at, with temporary arrays
 _PAIR = np.dtype([("scores", "<f4"), ("source", "<i8"), ("target", "<i8"), ("cosines", "<f4")])
@@ -145,7 +146,7 @@ def match_lists(
 def bytes_to_mine(rows: int, k: int) -> int:
     """Bytes of memory that mining takes for so many rows of both sides: pairs are matched in blocks, with a
     bit a row, and then their sentences are looked up, a hundredth of the pairs at a time."""
-    looking = min(_ROWS, rows) * (_ENTRY_BYTES * k + 4 * _PAIR.itemsize) + 4 * min(1 << 24, rows)
+    looking = min(BLOCK_ROWS, rows) * (_ENTRY_BYTES * k + 4 * _PAIR.itemsize) + 4 * min(GATHERED, rows)
     merging = 3 * _PAIR.itemsize * min(_BUFFERED, rows)
     return max(looking, merging + rows // 8, rows * 60 // 100)
 
@@ -237,8 +238,8 @@ def _candidates(records: np.ndarray) -> Candidates:
 
 def slices(count: int) -> Iterator[slice]:
     """Places of `count` pairs, or rows, in parts that may be in memory."""
-    for start in range(0, count, _ROWS):
-        yield slice(start, min(start + _ROWS, count))
+    for start in range(0, count, BLOCK_ROWS):
+        yield slice(start, min(start + BLOCK_ROWS, count))
 
 
 def _blocks(count: int) -> Iterator[np.ndarray]:

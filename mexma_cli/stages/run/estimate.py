@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn import faiss_index
 from mexma_cli.knn.estimate import seconds_needed
@@ -18,8 +20,9 @@ from mexma_cli.recipe import CorpusRecipe
 from mexma_cli.stages.embed.embed import note_language
 from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder
 from mexma_cli.stages.knn.row_filter import filtering_bytes
-from mexma_cli.stages.knn.search import EXACT, SearchSettings, has_index, resident
-from mexma_cli.stages.mine.blockwise import bytes_to_mine
+from mexma_cli.stages.knn.search import EXACT, has_index, resident
+from mexma_cli.stages.mine.blockwise import BLOCK_ROWS, bytes_to_mine
+from mexma_cli.stages.mine.within import bytes_within
 from mexma_cli.stages.run.calibrate import Cost, Costs, calibrate, known_costs
 from mexma_cli.stages.run.index_costs import (
     HITS,
@@ -42,6 +45,7 @@ _SAMPLE = 256  # lines of a language that are embedded to see how long a line ta
 _SENTENCE_BYTES = 120  # of text, for a sentence of documents that are not split yet
 _STORED_BYTES = 2  # of a number in an embedding store
 _KEY_BYTES = 8
+_KNOWN = 10_000  # translations that are planted
 _GPUS = {"A100": 312e12, "H100": 989e12}
 """The most operations a second, bfloat16 without sparsity, of NVIDIA's data sheets (A100 and H100 SXM)."""
 
@@ -88,9 +92,59 @@ def estimate(
     inputs = inputs_of(recipe)
     encoder = load_encoder(EncoderChoice(**recipe.encoder.model_dump()))
     costs = calibrate(recipe, encoder.dim) if calibrated else known_costs(Path(recipe.run))
-    if assumed:
-        return _assumed(recipe, inputs, assumed, costs, encoder.dim, jobs)
     texts = {code: _measured(recipe, code, list(map(Path, inputs[code]))) for code in recipe.languages}
+    if assumed:
+        texts = _as_if(texts, assumed)
+        counted = _counted(_kinds(recipe, inputs, texts, None, {}))
+    else:
+        counted = _listed(recipe, inputs, texts, chosen, encoder)
+    return {
+        "languages": {code: text.lines for code, text in texts.items()},
+        "units": counted.units,
+        "disk": _disk(recipe, texts, encoder.dim),
+        "memory": jobs * _memory(recipe, texts, encoder.dim),
+        "network": _network(recipe, texts, encoder.dim),
+        "seconds": {stage: round(spent, 1) for stage, spent in counted.seconds.items() if spent},
+        **_costing(recipe, inputs, texts, costs, counted.efforts),
+    }
+
+
+class _Units(NamedTuple):
+    """What is to be done: `units` and `seconds` as `estimate` has them, and the efforts that are known."""
+
+    units: dict[str, dict[str, int]]
+    seconds: dict[str, float]
+    efforts: Efforts
+
+
+def _as_if(texts: dict[str, _Text], assumed: Mapping[str, int]) -> dict[str, _Text]:
+    """The texts with other numbers of lines."""
+    for code in assumed:
+        if code not in texts:
+            raise MexmaError(f"{code} is none of the languages, {', '.join(texts)}")
+    return {
+        code: _Text(lines, round(text.bytes / max(1, text.lines) * lines))
+        for code, text in texts.items()
+        for lines in [assumed.get(code, text.lines)]
+    }
+
+
+def _counted(kinds: list[_Kind]) -> _Units:
+    """Units that are not listed, none of them done."""
+    stages = dict.fromkeys(kind.stage for kind in kinds)
+    every = {stage: sum(kind.units for kind in kinds if kind.stage == stage) for stage in stages}
+    return _Units({stage: {"all": count, "up to date": 0} for stage, count in every.items()}, {}, {})
+
+
+def _listed(
+    recipe: CorpusRecipe,
+    inputs: dict[str, dict[str, str]],
+    texts: dict[str, _Text],
+    chosen: Selection,
+    encoder: SentenceEncoder,
+) -> _Units:
+    """Those of the plan, what is done already, and how long the rest takes: some lines are embedded, and a
+    little is searched, to tell."""
     folder = RunFolder(Path(recipe.run))
     done: dict[str, Record] = {}
     known: dict[str, Unit] = {}
@@ -119,54 +173,10 @@ def estimate(
             _is_tile(unit, (source, target)) for unit in units
         )
         seconds["knn"] += share * seconds_needed(rows[source], rows[target], encoder.dim, recipe.mine.k)
-    return {
-        "languages": rows,
-        "units": {
-            stage: {
-                "all": sum(unit.stage == stage for unit in units),
-                "up to date": sum(unit.stage == stage and unit.name in done for unit in units),
-            }
-            for stage in dict.fromkeys(unit.stage for unit in units)
-        },
-        "disk": _disk(recipe, texts, encoder.dim),
-        "memory": jobs * _memory(recipe, texts, encoder.dim),
-        "network": _network(recipe, texts, encoder.dim),
-        "seconds": {stage: round(spent, 1) for stage, spent in seconds.items() if spent},
-        **_costing(recipe, inputs, texts, costs, efforts),
-    }
-
-
-def _assumed(
-    recipe: CorpusRecipe,
-    inputs: dict[str, dict[str, str]],
-    assumed: Mapping[str, int],
-    costs: Costs | None,
-    dim: int,
-    jobs: int,
-) -> dict[str, Any]:
-    """The estimate for other numbers of lines than the texts have, which units are not listed for."""
-    for code in assumed:
-        if code not in recipe.languages:
-            raise MexmaError(f"{code} is none of the languages, {', '.join(recipe.languages)}")
-    texts = {code: _measured(recipe, code, list(map(Path, inputs[code]))) for code in recipe.languages}
-    texts = {
-        code: _Text(lines, round(text.bytes / max(1, text.lines) * lines))
-        for code, text in texts.items()
-        for lines in [assumed.get(code, text.lines)]
-    }
-    kinds = _kinds(recipe, inputs, texts, None, {})
-    found = {
-        "languages": {code: text.lines for code, text in texts.items()},
-        "units": {
-            stage: {"all": sum(kind.units for kind in kinds if kind.stage == stage), "up to date": 0}
-            for stage in dict.fromkeys(kind.stage for kind in kinds)
-        },
-        "disk": _disk(recipe, texts, dim),
-        "memory": jobs * _memory(recipe, texts, dim),
-        "network": _network(recipe, texts, dim),
-        "seconds": {},
-    }
-    return found | _costing(recipe, inputs, texts, costs, {})
+    up_to_date = Counter(unit.stage for unit in units if unit.name in done)
+    every = Counter(unit.stage for unit in units)
+    counts = {stage: {"all": count, "up to date": up_to_date[stage]} for stage, count in every.items()}
+    return _Units(counts, seconds, efforts)
 
 
 @dataclass(frozen=True)
@@ -318,9 +328,13 @@ def _memory(recipe: CorpusRecipe, texts: dict[str, _Text], dim: int) -> int:
     largest = max(rows[source] + rows[target] for source, target in recipe.language_pairs())
     needed = [bytes_needed(tile, tile, dim, k, min(tile, X_ROWS)), filtering_bytes(max(rows.values()))]
     if recipe.align is None:
-        auto = recipe.mine.threshold == "auto"
-        whole = auto or recipe.mine.within  # what these take is in memory at once
-        needed.append(SearchSettings.result_bytes(largest, k + auto) if whole else bytes_to_mine(largest, k))
+        needed.append(bytes_to_mine(largest, k))
+        if recipe.mine.threshold == "auto":
+            part = min(BLOCK_ROWS, max(rows.values()))
+            needed.append(bytes_needed(part, _KNOWN, dim, k + 1, min(part, X_ROWS)))
+            needed.append(bytes_to_mine(largest, k + 1))
+        if recipe.mine.within:
+            needed[-1] += bytes_within(largest, dim)
     for pair in _indexed_pairs(recipe, texts):
         needed += [unit_bytes(dim, one) for one in _index_of(recipe, pair, texts, dim)]
     return resident() + max(needed)

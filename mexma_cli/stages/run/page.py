@@ -110,8 +110,13 @@ class _Page:
                 dropped = found["dropped"] | {f"rule {why}": n for why, n in filtered["dropped"].items()}
                 facts[pair] = found | {"dropped": dropped, "pairs": filtered["pairs"]}
         reasons = list(dict.fromkeys(why for found in facts.values() for why in found.get("dropped", {})))
-        tuned = {pair: self._facts(f"{'-'.join(pair)}/threshold") for pair in pairs}
+        tuned, efforts = (
+            {pair: self._facts(f"{'-'.join(pair)}/{unit}") for pair in pairs}
+            for unit in ("threshold", "effort")
+        )
         header = ["source", "target", "candidates", "pairs"]
+        if any(efforts.values()):
+            header += ["index", "neighbours found, from source", "from target"]
         if any(tuned.values()):
             header += ["threshold", "precision, estimated", "known translations"]
         rows = [[*header, *(f"dropped: {reason}" for reason in reasons)]]
@@ -119,6 +124,8 @@ class _Page:
             dropped = found.get("dropped", {})
             every = found["pairs"] + sum(dropped.values()) if found else None
             row = [*pair, _number(every), _number(found.get("pairs"))]
+            if any(efforts.values()):
+                row += _effort(efforts[pair])
             if any(tuned.values()):
                 row += _threshold(tuned[pair])
             rows.append(row + [_number(dropped.get(reason, 0)) for reason in reasons])
@@ -139,6 +146,13 @@ class _Page:
             f"<h3>some of these pairs, best first</h3>"
             f'<div class="wrap">{html_table([["score", *pair], *some])}</div></section>'
         )
+
+
+def _effort(found: dict[str, Any]) -> list[str]:
+    """The cells of a search with an index; of an exact one, that it finds all."""
+    if not found:
+        return ["none", "all", "all"]
+    return [found["index"], *(f"{100 * share:.1f} %" for share in found["recall"])]
 
 
 def _threshold(found: dict[str, Any]) -> list[str]:

@@ -35,9 +35,9 @@ def test_pairs_in_blocks_of_any_size_are_those_in_memory(
     neighbours = random_neighbours(seed, *sides)
     wanted = match(neighbours, kind, retrieval, threshold)
     with pytest.MonkeyPatch.context() as patch:
-        for name, size in zip(("_ROWS", "_BUFFERED"), sizes, strict=False):
+        for name, size in zip(("BLOCK_ROWS", "_BUFFERED"), sizes, strict=False):
             patch.setattr(blockwise, name, size)
-        patch.setattr(spool, "_GATHERED", sizes[2])
+        patch.setattr(spool, "GATHERED", sizes[2])
         found = match_lists(both_in_memory(neighbours), kind, retrieval, threshold)
     for name in ("scores", "source", "target", "cosines", "below"):
         ours, theirs = (np.asarray(getattr(pairs, name)) for pairs in (found, wanted))

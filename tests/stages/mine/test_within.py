@@ -48,7 +48,7 @@ def test_pairs_are_those_of_documents_in_memory(
     margin: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(blockwise, "_ROWS", 16)
+    monkeypatch.setattr(blockwise, "BLOCK_ROWS", 16)
     monkeypatch.setattr(within, "_LINES", 16)
     monkeypatch.setattr(within, "_ROWS", 50)
     monkeypatch.setattr(within, "_VECTORS", 4 * DIM * 16)

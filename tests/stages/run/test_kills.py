@@ -83,7 +83,7 @@ def documents(shared: Path, folder: Path) -> None:
             (folder / code / f"{part}.jsonl").write_text("".join(f"{json.dumps(text)}\n" for text in texts))
 
 
-def recipe(root: Path, run: Path, address: str) -> CorpusRecipe:
+def recipe(root: Path, run: Path, address: str, index: str) -> CorpusRecipe:
     return CorpusRecipe.model_validate(
         {
             "kind": "corpus",
@@ -93,7 +93,7 @@ def recipe(root: Path, run: Path, address: str) -> CorpusRecipe:
             "encoder": {"model": "mini", "device": "cpu", "dtype": "fp32"},
             "languages": {code: {"input": code, "split": {"rejects": True}} for code in CODES},
             "units": {"lines": 70, "tile": 150},
-            "mine": {"threshold": "auto"},
+            "mine": {"threshold": "auto", "index": index, "recall": 0.5},
             "filter": {"rejects": True},
             "output": {"compression": "zst"},
             "ray": {"address": address},
@@ -162,17 +162,19 @@ class Driver:
                 yield int(process.name)
 
 
+@pytest.mark.parametrize("index", ["exact", "IVF4,Flat"])
 def test_twenty_kills_leave_the_same_bytes(
-    shared: Path, tmp_path: Path, disk: Path, cluster: Any, capsys: pytest.CaptureFixture[str]
+    shared: Path, tmp_path: Path, disk: Path, cluster: Any, capsys: pytest.CaptureFixture[str], index: str
 ) -> None:
     """Six languages, all pairs, documents to filtered bitext."""
     documents(shared, tmp_path)
-    wanted = recipe(tmp_path, disk / "undisturbed", cluster.address)
+    wanted = recipe(tmp_path, disk / "undisturbed", cluster.address, index)
     progress = run_corpus(wanted, lambda folder: LocalExecutor(folder, jobs=1, threads=1))
     stages = {unit.stage for unit in progress.units.values()}
     assert stages == {"split", "embed", "knn", "tune", "mine", "filter"} and len(progress.goals) == 15
+    assert any(unit.work == "look_up" for unit in progress.units.values()) == (index != "exact")
 
-    killed, file = recipe(tmp_path, disk / "run", cluster.address), tmp_path / "corpus.yaml"
+    killed, file = recipe(tmp_path, disk / "run", cluster.address, index), tmp_path / "corpus.yaml"
     file.write_text(killed.to_yaml(), encoding="utf-8")
     chance, run = random.Random(0), disk / "run"
     events = chance.sample(EVENTS, len(EVENTS))

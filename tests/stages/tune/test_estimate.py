@@ -91,7 +91,7 @@ def test_is_mining_both_together(tmp_path: Path, text: Text, retrieval: str, mar
 def test_with_known_neighbours_in_blocks_it_is_the_same(
     tmp_path: Path, text: Text, retrieval: str, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blockwise, "_ROWS", rows)
+    monkeypatch.setattr(blockwise, "BLOCK_ROWS", rows)
     monkeypatch.setattr(ranked, "_AT_ONCE", rows)
     source, target, known = stores(tmp_path, text)
     near = nearest(source, target)
