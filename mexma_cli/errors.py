@@ -32,4 +32,17 @@ def require(package: str, extra: str, what: str) -> None:
     """
     if importlib.util.find_spec(package) is None:
         name = {"sklearn": "scikit-learn"}.get(package, package)
-        raise MexmaError(f"{what} needs {name}, which is not installed", f"pip install 'mexma-cli[{extra}]'")
+        raise MexmaError(f"{what} needs {name}, which is not installed", installed_by(extra))
+
+
+def installed_by(extra: str) -> str:
+    """The pip command that installs what an extra of ours brings: by name, since ours may be on no index."""
+    import shlex
+    from importlib import metadata
+
+    try:
+        lines = metadata.requires("mexma-cli") or []
+    except metadata.PackageNotFoundError:  # run from a checkout, without being installed
+        lines = []
+    wanted = [line.partition(";")[0].strip() for line in lines if line.endswith(f"extra == '{extra}'")]
+    return "pip install " + " ".join(map(shlex.quote, wanted or [f"mexma-cli[{extra}]"]))

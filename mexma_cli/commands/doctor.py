@@ -8,10 +8,12 @@ from typing import Any
 
 import click
 
+from mexma_cli.commands.options import json_option
+
 
 @click.command("doctor")
 @click.option("--warm", is_flag=True, help="Compile all inner loops now, as for a container's image.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def command(warm: bool, as_json: bool) -> None:
     """Say what is installed, what the machine has, and what would help, a line for each.
 

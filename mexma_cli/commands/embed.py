@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
@@ -14,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from mexma_cli.commands.completion import CODE
-from mexma_cli.commands.inputs import command_line
-from mexma_cli.commands.options import encoder_options, output_option, overwrite_option, part_of
+from mexma_cli.commands.inputs import command_line, summary_of
+from mexma_cli.commands.options import encoder_options, json_option, output_option, overwrite_option, part_of
 from mexma_cli.commands.progress import progress
 from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder
 from mexma_cli.text.amounts import counted
@@ -88,6 +89,7 @@ def _gpu_count(typed: str) -> int:
     help="Make the store that is there longer by this text; it stays usable until that is done.",
 )
 @overwrite_option
+@json_option
 @encoder_options
 def command(
     corpus: Path,
@@ -101,6 +103,7 @@ def command(
     store_dtype: Literal["float16", "float32"],
     append: bool,
     overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Embed CORPUS, a text with one sentence a line (plain, gz, bz2, xz, zst, or - for stdin).
 
@@ -139,11 +142,11 @@ def command(
             sys.exit(code)
     elif rank is None:
         chosen = encoder if gpus is None else replace(encoder, device=devices[0])
-        _here(corpus, output, chosen, options)
+        _here(corpus, output, chosen, options, as_json)
     else:
         chosen = replace(encoder, device=rank.device(encoder.device))
         with errors_left():
-            _as_rank(rank, corpus, output, chosen, options)
+            _as_rank(rank, corpus, output, chosen, options, as_json)
 
 
 class _Meter:
@@ -172,24 +175,23 @@ class _Meter:
         self._bar.set_postfix_str(f"{tokens / self._seconds():,.0f} tokens/s", refresh=False)
         self._bar.update(rows - self._bar.n)
 
-    def speed(self) -> str:
-        """``; 800 sentences/s, 20,000 tokens/s``, or nothing where nothing was done."""
-        rows = self._rows - self._before
+    def speed(self) -> dict[str, float]:
+        """Sentences and tokens a second; nothing where nothing was done."""
+        rows, seconds = self._rows - self._before, self._seconds()
         if not rows:
-            return ""
-        seconds = self._seconds()
-        return f"; {rows / seconds:,.0f} sentences/s, {self._tokens / seconds:,.0f} tokens/s"
+            return {}
+        return {"sentences/s": round(rows / seconds, 1), "tokens/s": round(self._tokens / seconds)}
 
     def _seconds(self) -> float:
         return max(time.monotonic() - self._began, 1e-9)
 
 
-def _here(corpus: Path, output: Path, encoder: EncoderChoice, options: EmbedOptions) -> None:
+def _here(corpus: Path, output: Path, encoder: EncoderChoice, options: EmbedOptions, as_json: bool) -> None:
     """Embed the text, or a part of it, in this process."""
     with ExitStack() as stack:
         meter = _Meter(stack)
         store, loaded = _embedded(corpus, output, encoder, options, meter)
-    _tell(store, f" to {loaded.max_tokens} tokens", meter)
+    _tell(store, f" to {loaded.max_tokens} tokens", meter, as_json)
 
 
 def _embedded(
@@ -206,7 +208,9 @@ def _embedded(
     return store, loaded
 
 
-def _as_rank(rank: Rank, corpus: Path, output: Path, encoder: EncoderChoice, options: EmbedOptions) -> None:
+def _as_rank(
+    rank: Rank, corpus: Path, output: Path, encoder: EncoderChoice, options: EmbedOptions, as_json: bool
+) -> None:
     """Embed this process's part under torchrun; the first process shows the bar and merges the parts."""
     from mexma_cli.stages.embed.workers import embed_as_rank
 
@@ -222,11 +226,11 @@ def _as_rank(rank: Rank, corpus: Path, output: Path, encoder: EncoderChoice, opt
             rank, embed, output, argv=command_line(), overwrite=options.overwrite, on_progress=meter
         )
     if store is not None:
-        _tell(store, "", meter)
+        _tell(store, "", meter, as_json)
 
 
-def _tell(store: EmbeddingStore, limit: str, meter: _Meter) -> None:
-    manifest = store.manifest
+def _tell(store: EmbeddingStore, limit: str, meter: _Meter, as_json: bool) -> None:
+    manifest, speed = store.manifest, meter.speed()
     log.info(
         "%s of %s numbers in %s (%s truncated%s, %s, %s embedded once)%s",
         counted(store.rows, "row"),
@@ -236,7 +240,7 @@ def _tell(store: EmbeddingStore, limit: str, meter: _Meter) -> None:
         limit,
         counted(manifest.empty, "empty line kept as a row", "empty lines kept as rows"),
         counted(manifest.duplicates, "duplicate"),
-        meter.speed(),
+        "; " * bool(speed) + ", ".join(f"{value:,.0f} {unit}" for unit, value in speed.items()),
     )
     if manifest.truncated > CUT_SHARE * store.rows:
         log.warning(
@@ -244,6 +248,8 @@ def _tell(store: EmbeddingStore, limit: str, meter: _Meter) -> None:
             f"{manifest.truncated:,}",
             counted(store.rows, "line"),
         )
+    if as_json:
+        click.echo(json.dumps(summary_of(store) | {"speed": speed}, ensure_ascii=False))
 
 
 def default_output(corpus: Path) -> Path:

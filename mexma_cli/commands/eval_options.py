@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mexma_cli.commands.completion import CODE, FILE
-from mexma_cli.commands.options import encoder_options, margin_option, neighbourhood_option
+from mexma_cli.commands.options import encoder_options, json_option, margin_option, neighbourhood_option
 from mexma_cli.commands.progress import progress
 from mexma_cli.reporting.result import Heading, Result
 from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder
@@ -167,7 +167,7 @@ def _result_options(command: Callable[..., None]) -> Callable[..., None]:
             callback=_result_file,
             help="Keep the result, for `mexma report`.",
         ),
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+        json_option,
         click.option(
             "--cache",
             metavar="DIR",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mexma_cli.commands.completion import ENCODER
-from mexma_cli.commands.options import plugin_option
+from mexma_cli.commands.options import json_option, plugin_option
 
 if TYPE_CHECKING:
     from mexma_cli.stages.info.info import Info
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command("info")
 @click.argument("path", type=ENCODER)
 @plugin_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def command(path: str, plugins: tuple[str, ...], as_json: bool) -> None:
     """Say what PATH is, and check it: all files are read and compared with their checksums.
 

@@ -66,8 +66,11 @@ def check_outputs(files: Sequence[Path], other: Path | None, what: str, inputs: 
     refuse_inputs([*files, *([] if other is None else [other])], inputs)
 
 
-def tsv_outputs(output: Path | None, inputs: Iterable[Path] = ()) -> list[Path]:
+def tsv_outputs(output: Path | None, inputs: Iterable[Path] = (), or_json: bool = False) -> list[Path]:
     """The file that an output of TSV is written to; none for stdout. It can be written, and is no input.
+
+    Args:
+        or_json: It may be JSON lines, too.
 
     Raises:
         click.UsageError: It is an input.
@@ -76,11 +79,18 @@ def tsv_outputs(output: Path | None, inputs: Iterable[Path] = ()) -> list[Path]:
     from mexma_cli.formats.bitext import DEFAULT, format_of, outputs_of
     from mexma_cli.text.writing import prepare_output
 
-    format_of(output, [DEFAULT])
+    format_of(output, [DEFAULT, "jsonl"] if or_json else [DEFAULT])
     prepare_output(output)
     outputs = outputs_of(output)
     refuse_inputs(outputs, inputs)
     return outputs
+
+
+def is_json(output: Path | None, as_json: bool) -> bool:
+    """Whether --json or the name of the output asks for JSON lines."""
+    from mexma_cli.formats.bitext import format_of
+
+    return as_json or format_of(output) == "jsonl"
 
 
 def opened(
@@ -107,6 +117,13 @@ def progress_bar(stack: ExitStack, description: str, unit: str = "tile") -> Call
             bar = None
 
     return tell
+
+
+def summary_of(store: EmbeddingStore) -> dict[str, Any]:
+    """What --json says of a store that was made."""
+    manifest = store.manifest
+    counts = ("rows", "dim", "dtype", "language", "encoder", "truncated", "empty", "duplicates")
+    return {"store": str(store.path)} | {name: getattr(manifest, name) for name in counts}
 
 
 def command_line() -> list[str]:

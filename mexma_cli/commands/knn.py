@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ from mexma_cli.commands.inputs import check_inputs, command_line, opened, progre
 from mexma_cli.commands.options import (
     EncoderChoice,
     encoder_options,
+    json_option,
     k_option,
     no_verify_option,
     output_option,
@@ -37,6 +39,7 @@ log = logging.getLogger(__name__)
 @output_option("NAME.knn", "Folder for the neighbours.", required=True)
 @k_option(16, "Nearest sentences of the other side to keep for each sentence.")
 @overwrite_option
+@json_option
 @search_options
 @encoder_options
 @no_verify_option
@@ -46,6 +49,7 @@ def command(
     output: Path,
     k: int,
     overwrite: bool,
+    as_json: bool,
     search: SearchSettings,
     dry_run: bool,
     encoder: EncoderChoice,
@@ -68,10 +72,12 @@ def command(
     check_inputs((source, target))
     from mexma_cli.files import make_parent
     from mexma_cli.stages.knn.knn import find_neighbours, kept_already
-    from mexma_cli.store.neighbours import check_replaceable
+    from mexma_cli.store.neighbours import NeighbourStore, check_replaceable
 
     if not overwrite and kept_already(output, (source, target), k, search):
         log.info("%s is there already, of the same stores and settings: nothing to do", output)
+        if as_json:
+            _print_json(NeighbourStore.open(output))
         return
     check_replaceable(output, overwrite)
     if dry_run:
@@ -92,6 +98,21 @@ def command(
             on_progress=progress_bar(stack, "searching"),
         )
     _tell(found, k, time.monotonic() - started)
+    if as_json:
+        _print_json(found)
+
+
+def _print_json(found: NeighbourStore) -> None:
+    manifest = found.manifest
+    sides = {
+        name: {"store": side.path, "rows": side.rows, "neighbours": kept}
+        for name, side, kept in (
+            ("source", manifest.source, manifest.forward_k),
+            ("target", manifest.target, manifest.backward_k),
+        )
+    }
+    about = {"neighbours": str(found.path), "k": manifest.k, "index": manifest.index}
+    click.echo(json.dumps(about | {"recall": manifest.recall} | sides, ensure_ascii=False))
 
 
 def _tell(found: NeighbourStore, k: int, seconds: float) -> None:

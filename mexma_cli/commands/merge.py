@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 
 import click
 
-from mexma_cli.commands.inputs import command_line, refuse_inputs
-from mexma_cli.commands.options import no_verify_option, output_option, overwrite_option
+from mexma_cli.commands.inputs import command_line, refuse_inputs, summary_of
+from mexma_cli.commands.options import json_option, no_verify_option, output_option, overwrite_option
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.stages.embed.inputs import open_store
 from mexma_cli.text.amounts import counted
@@ -20,8 +21,9 @@ log = logging.getLogger(__name__)
 @click.argument("stores", metavar="STORE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @output_option("NAME.emb", "The store to make.", required=True)
 @overwrite_option
+@json_option
 @no_verify_option
-def command(stores: tuple[Path, ...], output: Path, overwrite: bool) -> None:
+def command(stores: tuple[Path, ...], output: Path, overwrite: bool, as_json: bool) -> None:
     """Make one embedding store of several, with the rows of each behind those of the store before.
 
     The parts that `mexma embed --shard I/N` made of one text come out in the order of its lines, in whatever
@@ -51,3 +53,5 @@ def command(stores: tuple[Path, ...], output: Path, overwrite: bool) -> None:
         merged.path,
         f"{len(opened)} stores" if len(opened) > 1 else "one store",
     )
+    if as_json:
+        click.echo(json.dumps(summary_of(merged), ensure_ascii=False))

@@ -55,6 +55,10 @@ def output_option(
     return click.option("-o", "--output", required=required, metavar=metavar, type=kind, help=meaning)
 
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+json_lines_option = click.option(
+    "--json", "as_json", is_flag=True, help="Write a JSON object a line; so does -o NAME.jsonl."
+)
 retrieval_option = click.option(
     "--retrieval",
     type=click.Choice(["max", "intersect", "forward", "backward"]),

@@ -92,7 +92,7 @@ def _print_plan(planned: PreparePlan, data: Data, as_json: bool) -> None:
     if planned.missing:
         for message in planned.missing[:-1]:
             click.echo(f"error: {message}", err=True)
-        raise MexmaError(planned.missing[-1], "docs/data.md says where corpora are and how to fetch them")
+        raise MexmaError(planned.missing[-1], "--set data.root=DIR names the folder with the corpora")
 
 
 def plan_table(planned: PreparePlan, data: Data) -> str:

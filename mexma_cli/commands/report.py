@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from mexma_cli.commands.options import output_option
+from mexma_cli.commands.options import json_option, output_option
 from mexma_cli.reporting.tables import aligned
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
     ".html page with all of them.",
     dir_okay=False,
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def command(paths: tuple[Path, ...], output: Path | None, as_json: bool) -> None:
     """Show what came of training runs, or bind results of `mexma eval` into a page.
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mexma_cli.commands.inputs import check_inputs, progress_bar, tsv_outputs
+from mexma_cli.commands.inputs import check_inputs, is_json, progress_bar, tsv_outputs
 from mexma_cli.commands.options import (
     EncoderChoice,
     encoder_options,
+    json_lines_option,
     margin_option,
     neighbourhood_option,
     no_verify_option,
@@ -21,7 +22,7 @@ from mexma_cli.commands.options import (
 )
 from mexma_cli.mining.margin import MARGINS
 from mexma_cli.stages.embed.inputs import is_store
-from mexma_cli.text.amounts import counted
+from mexma_cli.text.amounts import counted, shortest
 
 if TYPE_CHECKING:
     from mexma_cli.stages.score.score import Scored
@@ -41,6 +42,7 @@ log = logging.getLogger(__name__)
     help="Texts or stores that neighbourhoods are made of.  [default: the two sides of BITEXT]",
 )
 @click.option("--scores-only", is_flag=True, help="Print the scores alone, one a line.")
+@json_lines_option
 @result_option
 @encoder_options
 @no_verify_option
@@ -50,6 +52,7 @@ def command(
     k: int,
     background: tuple[Path, Path] | None,
     scores_only: bool,
+    as_json: bool,
     output: Path | None,
     encoder: EncoderChoice,
 ) -> None:
@@ -80,7 +83,10 @@ def command(
     from mexma_cli.stages.score.score import open_bitext, score, scored_lines
     from mexma_cli.text.writing import only_process, write_chunks
 
-    outputs = tsv_outputs(output, (*bitext, *(background or ())))
+    outputs = tsv_outputs(output, (*bitext, *(background or ())), or_json=True)
+    as_json = is_json(output, as_json)
+    if as_json and scores_only:
+        raise click.UsageError("--scores-only prints plain numbers: leave it out, or JSON.")
     if scores_only and not outputs and len(bitext) == 1 and not MARGINS[margin].uses_neighbourhoods:
         _answer(bitext[0], encoder, margin)
         return
@@ -96,7 +102,7 @@ def command(
             background=(stores[2], stores[3]) if background else None,
             on_progress=progress_bar(stack, "searching"),
         )
-        replaced = write_chunks(outputs, scored_lines(stores[0], stores[1], scored, scores_only))
+        replaced = write_chunks(outputs, scored_lines(stores[0], stores[1], scored, scores_only, as_json))
     _report(scored, k, time.monotonic() - started)
     if replaced:
         log.info("tabs or line breaks became spaces in %s", counted(replaced, "sentence"))
@@ -107,7 +113,7 @@ def _answer(path: Path, encoder: EncoderChoice, margin: str) -> None:
     from mexma_cli.stages.score.stream import answered
 
     for scores in answered(path, load_encoder(encoder), margin):
-        click.echo("".join(f"{float(score)}\n" for score in scores), nl=False)  # which flushes
+        click.echo("".join(f"{score}\n" for score in shortest(scores)), nl=False)  # which flushes
 
 
 def _report(scored: Scored, k: int, seconds: float) -> None:

@@ -12,6 +12,7 @@ import click
 
 from mexma_cli.commands.inputs import (
     check_inputs,
+    is_json,
     is_typed,
     opened,
     progress_bar,
@@ -22,6 +23,7 @@ from mexma_cli.commands.options import (
     MARGIN_HELP,
     EncoderChoice,
     encoder_options,
+    json_lines_option,
     neighbourhood_option,
     no_verify_option,
     result_option,
@@ -56,6 +58,7 @@ TYPED_TOP = 5
     help=f"{MARGIN_HELP}  [default: {DEFAULT_MARGIN}; with --query absolute]",
 )
 @neighbourhood_option
+@json_lines_option
 @result_option
 @encoder_options
 @no_verify_option
@@ -65,6 +68,7 @@ def command(
     top: int | None,
     margin: str | None,
     k: int,
+    as_json: bool,
     output: Path | None,
     encoder: EncoderChoice,
 ) -> None:
@@ -90,6 +94,7 @@ def command(
             "one store to search in" if query is not None else "QUERIES and TARGET, or --query and TARGET"
         )
         raise click.UsageError(f"Give {wanted}, not {len(inputs)} paths.")
+    as_json = is_json(output, as_json)
     if query is not None:
         if margin is not None and MARGINS[margin].uses_neighbourhoods:
             raise click.UsageError(
@@ -99,20 +104,20 @@ def command(
             raise click.UsageError(
                 f"-k is the size of neighbourhoods, and --query has none; to print {k} sentences: -n {k}"
             )
-        _typed(inputs[0], query, top or TYPED_TOP, output, encoder)
+        _typed(inputs[0], query, top or TYPED_TOP, output, as_json, encoder)
         return
     top = top or 1
     check_inputs(inputs)
     from mexma_cli.stages.search.search import hit_lines, search
     from mexma_cli.text.writing import only_process, write_chunks
 
-    outputs = tsv_outputs(output, inputs)
+    outputs = tsv_outputs(output, inputs, or_json=True)
     started = time.monotonic()
     with only_process(outputs), ExitStack() as stack:
         queries, target = opened(stack, inputs, encoder)
         bar = progress_bar(stack, "searching")
         hits = search(queries, target, top=top, margin=margin or DEFAULT_MARGIN, k=k, on_progress=bar)
-        replaced = write_chunks(outputs, hit_lines(queries, target, hits, top > 1))
+        replaced = write_chunks(outputs, hit_lines(queries, target, hits, top > 1, as_json))
     seconds = time.monotonic() - started
     queries_done = counted(len(hits.rows), "query", "queries")
     log.info("%s in %.1f s; target: %s", queries_done, seconds, hits.target)
@@ -126,23 +131,23 @@ def command(
         log.warning("warning: the target has %s, fewer than -n %s", there, top)
 
 
-def _typed(path: Path, query: str, top: int, output: Path | None, encoder: EncoderChoice) -> None:
+def _typed(
+    path: Path, query: str, top: int, output: Path | None, as_json: bool, encoder: EncoderChoice
+) -> None:
     """The sentences nearest to one that was typed."""
     if not is_store(path):
         raise click.UsageError(f"--query searches in a store: make one with `mexma embed {path}`.")
     if not query.strip():
         raise click.UsageError("--query is empty.")
-    from mexma_cli.formats.tsv import tsv_lines
-    from mexma_cli.stages.search.search import nearest_to_sentence
+    from mexma_cli.stages.search.search import lines_of, nearest_to_sentence
     from mexma_cli.text.writing import write_chunks
 
-    outputs = tsv_outputs(output, [path])
+    outputs = tsv_outputs(output, [path], or_json=True)
     query = " ".join(query.splitlines())
     found = nearest_to_sentence(query, open_store(path), encoder, top)
-    if output is None and sys.stdout.isatty():
+    if output is None and not as_json and sys.stdout.isatty():
         for score, text in found:
             click.echo(f"{score:7.4f}  {text}")
     else:
-        columns = 4 if top > 1 else 3
         rows = [(score, query, text, rank) for rank, (score, text) in enumerate(found, 1)]
-        write_chunks(outputs, tsv_lines(row[:columns] for row in rows))
+        write_chunks(outputs, lines_of(rows, top > 1, as_json))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mexma_cli.commands.completion import RECIPE
-from mexma_cli.commands.options import plugin_option
+from mexma_cli.commands.options import json_option, plugin_option
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.text.amounts import counted
 
@@ -36,6 +37,7 @@ SHORT = {
 @click.argument("recipe", type=RECIPE)
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the recipe.")
 @plugin_option
+@json_option
 @click.option("--resume", is_flag=True, help="Go on with a run that was stopped or killed.")
 @click.option(
     "--nproc-per-node",
@@ -56,6 +58,7 @@ def command(
     recipe: str,
     overrides: tuple[str, ...],
     plugins: tuple[str, ...],
+    as_json: bool,
     resume: bool,
     processes: int | None,
     restarts: int,
@@ -90,14 +93,14 @@ def command(
             raise click.UsageError(
                 "A decomposer trains in one process: leave out --nproc-per-node, --max-restarts and torchrun."
             )
-        train_decomposer(settings, resume, _stop_on_signal())
+        _print_trained(train_decomposer(settings, resume, _stop_on_signal()), settings.run, as_json)
         return
     if processes is None:
         if restarts:
             raise click.UsageError("--max-restarts is for --nproc-per-node; torchrun has its own.")
         finished = train_recipe(settings, resume, "--resume goes on from there")
         if finished is not None:
-            click.echo(str(finished))
+            _print_trained(finished, settings.run, as_json)
         return
     if "WORLD_SIZE" in os.environ:
         raise click.UsageError("--nproc-per-node starts the processes itself; leave torchrun out.")
@@ -106,10 +109,22 @@ def command(
 
     check_run(Path(settings.run), settings, resume, processes)
     flags = {logging.WARNING: ["--quiet"], logging.DEBUG: ["--verbose"]}.get(log.getEffectiveLevel(), [])
-    arguments = [part for override in overrides for part in ("--set", override)] + ["--resume"] * resume
+    arguments = [part for override in overrides for part in ("--set", override)]
     arguments += [part for plugin in plugins for part in ("--plugin", plugin)]
+    arguments += ["--resume"] * resume + ["--json"] * as_json
     hint = "--resume goes on from the last checkpoint"
     sys.exit(launch([*flags, "train", recipe, *arguments], processes, restarts, hint))
+
+
+def _print_trained(finished: Path, run: str, as_json: bool) -> None:
+    """Print the folder that was made, or that and the curves as `mexma report` does."""
+    if not as_json:
+        click.echo(str(finished))
+        return
+    from mexma_cli.reporting import curves
+
+    (read,) = curves.read_runs([Path(run)])
+    click.echo(json.dumps({"folder": str(finished)} | curves.summary(read), ensure_ascii=False))
 
 
 def train_recipe(settings: Recipe, resume: bool, go_on: str) -> Path | None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import click
 
 from mexma_cli.commands.progress import progress
 
@@ -18,11 +17,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def train_decomposer(settings: DecomposeRecipe, resume: bool, stop: list[int]) -> None:
-    """Train, and print the run's folder.
+def train_decomposer(settings: DecomposeRecipe, resume: bool, stop: list[int]) -> Path:
+    """Train.
 
     Args:
         stop: Has a signal's number when the run is to be left.
+
+    Returns:
+        The run's folder.
     """
     from mexma_cli.stages.train.decompose import decompose
 
@@ -57,7 +59,7 @@ def train_decomposer(settings: DecomposeRecipe, resume: bool, stop: list[int]) -
         log.info("ended after epoch %s: %s", f"{last['epoch']:,}", _line(last))
     if not begun:
         log.info("%s is finished already: nothing to do", settings.run)
-    click.echo(str(finished))
+    return finished
 
 
 def _line(record: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading.settings import prompt_settings
 from mexma_cli.encoder.model.packing import token_embeddings
 from mexma_cli.encoder.model.pooling import Dense
-from mexma_cli.errors import MexmaError
+from mexma_cli.errors import MexmaError, installed_by
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -42,7 +42,7 @@ def sentence_transformer(name_or_path: str | Path = "mini") -> SentenceTransform
         from sentence_transformers.sentence_transformer import modules
     except ImportError:
         raise MexmaError(
-            "sentence-transformers 6 is not installed", "pip install 'mexma-cli[sentence-transformers]'"
+            "sentence-transformers 6 is not installed", installed_by("sentence-transformers")
         ) from None
     encoder = SentenceEncoder.load(name_or_path, "cpu")
     settings = prompt_settings(encoder.prefix, encoder.prompts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mexma_cli.errors import MexmaError
@@ -52,6 +52,16 @@ class Jsonl(BitextFormat):
                 name: known for name, value in found.items() if (known := _known(name, value)) is not None
             }
             yield pair_of(known, found["source"], found["target"])
+
+
+def object_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[Chunk]:
+    """For `text.writing.write_chunks`: an object a line; a number that is none becomes null."""
+    for row in rows:
+        finite = {
+            name: None if isinstance(value, float) and math.isnan(value) else value
+            for name, value in row.items()
+        }
+        yield (json.dumps(finite, ensure_ascii=False) + "\n",), 0
 
 
 def _known(name: str, value: Any) -> Any:

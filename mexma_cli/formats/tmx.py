@@ -29,6 +29,7 @@ _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 _CODES = ("bpt", "ept", "ph", "it", "ut")
 """Elements in a segment whose text is formatting, and none of the sentence."""
 _STEP = 1 << 16
+DIGITS = 6
 _ENTITIES = {"\r": "&#13;"}  # a plain one would be read as a line break
 
 _UTF16 = (codecs.BOM_UTF16_LE + b"<\0", codecs.BOM_UTF16_BE + b"\0<")
@@ -36,7 +37,8 @@ _UTF16 = (codecs.BOM_UTF16_LE + b"<\0", codecs.BOM_UTF16_BE + b"\0<")
 
 @bitext_format
 class Tmx(BitextFormat):
-    """A whole TMX document: a unit a pair, with the score as a property, and the ids as more of them.
+    """A whole TMX document: a unit a pair, with the score as a property, and the ids as more of them. Scores
+    are rounded to `DIGITS`.
 
     Characters that XML forbids (most control characters) are removed. Of a document with more than two
     languages the sides that are wanted have to be stated.
@@ -63,7 +65,7 @@ class Tmx(BitextFormat):
             values = zip(pair._fields, pair, strict=True)
             known = [(name, value) for name, value in values if name not in ("source", "target")]
             properties = "".join(
-                f'<prop type="x-{name.replace("_", "-")}">{_FORBIDDEN.sub("", escape(shown(value)))}</prop>'
+                f'<prop type="x-{name.replace("_", "-")}">{_FORBIDDEN.sub("", escape(_shown(value)))}</prop>'
                 for name, value in (known if with_ids else known[:1])
             )
             clean = [_FORBIDDEN.sub("", sentence) for sentence in (pair.source, pair.target)]
@@ -200,6 +202,11 @@ def _flores(tag: str) -> str:
         return resolve(tag)
     except MexmaError:
         return tag
+
+
+def _shown(value: Any) -> str:
+    """As `shown`, but scores with no more digits than a reader of translation memories wants."""
+    return shown(round(value, DIGITS) if isinstance(value, float) else value)
 
 
 def bcp47(code: str) -> str:

@@ -148,7 +148,7 @@ def _nearest(location: tuple[int | str, ...], model: type[Section], raw: Any) ->
     wanted = (key, *SYNONYMS.get(key, ()))
     near = [name for name in wanted if name in known]
     near = near or _elsewhere(wanted, model, location) or difflib.get_close_matches(key, known, 1, 0.5)
-    return f"did you mean `{near[0]}`?" if near else "docs/recipes.md has the keys of every section"
+    return f"did you mean `{near[0]}`?" if near else f"known there: {', '.join(known)}"
 
 
 def _elsewhere(wanted: Sequence[str], model: type[Section], location: tuple[int | str, ...]) -> list[str]:

@@ -10,8 +10,6 @@ from types import ModuleType
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe.registry import registered
 
-EXAMPLE = "docs/systems.md has an example"
-
 
 def load_plugin(path: str | Path) -> None:
     """Run a Python file, so that recipes may name the objectives that it registers.
@@ -24,7 +22,7 @@ def load_plugin(path: str | Path) -> None:
     """
     file = Path(path)
     if not file.is_file():
-        raise MexmaError(f"--plugin {path}: no such file", f"it is a Python file; {EXAMPLE}")
+        raise MexmaError(f"--plugin {path}: no such file", "it is a Python file that registers an objective")
     name = str(file.resolve())
     known = registered()
     for before in [key for key, settings in known.items() if settings.__module__ == name]:
@@ -41,7 +39,7 @@ def load_plugin(path: str | Path) -> None:
     if name not in {settings.__module__ for settings in known.values()}:
         raise MexmaError(
             f"--plugin {path} registers no objective",
-            f'@objective("NAME", Class) stands above the class of its settings; {EXAMPLE}',
+            'above the class of its settings stands @objective("NAME", Class), from mexma_cli.recipe',
         )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 _UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6))
 
@@ -10,6 +12,12 @@ _UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6))
 def counted(count: int, one: str, several: str | None = None) -> str:
     """``1 line``, ``2,000 lines``; `several` where that is not `one` and an s."""
     return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
+def shortest(numbers: Iterable[Any]) -> Iterator[float]:
+    """NumPy's float32 as Python's floats with the fewest digits that are rounded to them: 0.1, and not
+    0.10000000149011612."""
+    return (float(str(number)) for number in numbers)
 
 
 def size(count: int) -> str:

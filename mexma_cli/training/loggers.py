@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mexma_cli.errors import MexmaError
+from mexma_cli.errors import MexmaError, installed_by
 from mexma_cli.files import whole_file
 from mexma_cli.training.log import Log
 
@@ -116,6 +116,4 @@ def _needs(package: str) -> Any:
     try:
         return importlib.import_module(package)
     except ImportError:
-        raise MexmaError(
-            f"trainer.loggers: {package} is not installed", f"pip install 'mexma-cli[{package}]'"
-        ) from None
+        raise MexmaError(f"trainer.loggers: {package} is not installed", installed_by(package)) from None

@@ -48,7 +48,9 @@ def test_embeds_beside_the_text(tiny_encoder: Path, corpus: Path) -> None:
     assert re.search(r"; [\d,]+ sentences/s, [\d,]+ tokens/s$", result)
     store = EmbeddingStore.open(corpus.with_suffix(".emb"), verify=True)
     assert store.manifest.language == "fra_Latn"
-    again = ok(embed(tiny_encoder, "--lang", "fra_Latn", corpus))
+    again = ok(embed(tiny_encoder, "--lang", "fra_Latn", corpus, "--json"))
+    made = json.loads(again.stdout)
+    assert (made["rows"], made["empty"], made["speed"]) == (9, 1, {})
     assert "nothing to do" in again.stderr
 
 

@@ -49,7 +49,9 @@ def test_the_same_again_is_no_work(texts: tuple[Path, Path], tiny_encoder: Path,
         ok(run("embed", text, "--model", tiny_encoder))
     ok(run("knn", *stores, "-k", "3", "-o", output))
     before = {file.name: file.stat().st_mtime_ns for file in output.iterdir()}
-    again = run("knn", *stores, "-k", "3", "-o", output)
+    again = run("knn", *stores, "-k", "3", "-o", output, "--json")
+    made = json.loads(again.stdout)
+    assert made["source"] == {"store": str(stores[0]), "rows": 8, "neighbours": 3}
     assert again.exit_code == 0 and "of the same stores and settings: nothing to do" in again.stderr
     assert {file.name: file.stat().st_mtime_ns for file in output.iterdir()} == before
     fra, eng = stores

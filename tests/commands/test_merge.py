@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -42,7 +43,8 @@ def test_merges_and_says_what_it_made(parts: list[Path], tmp_path: Path) -> None
         f"line {row}" for row in range(ROWS)
     ]
     assert "of the same stores: nothing to do" in ok(run("merge", *parts, "-o", output)).stderr
-    ok(run("merge", *parts, "-o", output, "--overwrite"))
+    made = json.loads(ok(run("merge", *parts, "-o", output, "--overwrite", "--json")).stdout)
+    assert made["store"] == str(output) and (made["rows"], made["language"]) == (10, "fra_Latn")
 
 
 def test_refuses_with_one_message(parts: list[Path], tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_json_lines(recipe: Path) -> None:
 
 def test_mistakes(recipe: Path) -> None:
     fails(prepare(recipe, "--set", "data.max_charz=3"), 1, "unknown key `data.max_charz`", "max_chars")
-    fails(prepare(recipe, "--set", "data.root=/nowhere"), 1, "no such file")
+    fails(prepare(recipe, "--set", "data.root=/nowhere"), 1, "no such folder")
     assert prepare("no-such-recipe").exit_code == 1
     assert prepare().exit_code == 2
 
@@ -82,12 +82,15 @@ def test_a_dry_run_lists_all_that_is_missing(recipe: Path, tmp_path: Path) -> No
     done = fails(prepare(recipe, "--dry-run"), 1)
     assert "NO DATA" in done.stdout
     assert done.stderr.count("no such file") == 2
-    assert "docs/data.md" in done.stderr
+    assert "--set data.root=DIR" in done.stderr
     (tmp_path / "fra_Latn.tsv").write_text("a\tb\n")
     assert prepare(recipe, "--dry-run").stderr.count("error:") == 1
     done = prepare(recipe, "--dry-run", "--set", "data.exclude=[test.*]")
     assert done.stderr.count("error:") == 2 and f"no file is called {tmp_path}/test.*" in done.stderr
     fails(prepare(recipe), 1, "deu_Latn.tsv: no such file (corpus 'a', deu_Latn)")
+    for how in ([], ["--dry-run"]):  # and not a row of zeros for each of 80 languages
+        done = fails(run("prepare", "81langs", "--set", f"data.root={tmp_path / 'opus'}", *how), 1)
+        assert done.output.splitlines()[0].startswith(f"error: {tmp_path / 'opus'}: no such folder")
 
 
 def test_rules_of_filter_by_name(recipe: Path, sentences: dict[str, list[str]]) -> None:

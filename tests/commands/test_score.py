@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,15 @@ def test_all_ways_to_give_a_bitext(
     assert run("score", *stores).stdout == done.stdout
     assert run("score", stores[0], target).stdout == done.stdout
     assert run("score", tsv, *model, "--background", *stores).stdout == done.stdout
+
+    objects = [json.loads(line) for line in run("score", *stores, "--json").stdout.splitlines()]
+    assert [(str(one["score"]), one["source"], one["target"]) for one in objects if one["score"]] == [
+        tuple(row) for row in rows if row[0] != "nan"
+    ]
+    assert all(len(row[0]) <= len("0.123456789") for row in rows)  # of float32, no more digits than it has
+    assert run("score", *stores, "-o", tmp_path / "out.jsonl").stdout == ""
+    assert [json.loads(line) for line in (tmp_path / "out.jsonl").open(encoding="utf-8")] == objects
+    fails(run("score", *stores, "--json", "--scores-only"), 2, "leave it out")
 
     alone = run("score", tsv, *model, "--scores-only")
     assert alone.stdout.splitlines() == [row[0] for row in rows]
@@ -99,7 +109,7 @@ def test_refusals(files: tuple[Path, Path, Path], tiny_encoder: Path, tmp_path: 
         (1, "none.txt: no such file", source, tmp_path / "none.txt", *model),
         (1, "different encoders", tmp_path / "fra.emb", target, "--model", "mini"),
         (2, "pairs.tsv is an input", tsv, *model, "-o", tsv),
-        (1, "out.jsonl: pairs are not written as .jsonl", tsv, *model, "-o", tmp_path / "out.jsonl"),
+        (1, "out.tmx: pairs are not written as .tmx", tsv, *model, "-o", tmp_path / "out.tmx"),
         (1, f"{tsv}: the folder cannot be made", tsv, *model, "-o", tsv / "out.tsv"),
     ):  # fmt: skip
         options = () if "-o" in arguments else ("-o", output)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -84,6 +85,8 @@ def test_an_empty_query_has_a_line(folder: Path) -> None:
     rows = done.stdout.split("\n")
     assert len(rows) == 4 and rows[1] == "nan\t\t"
     assert "warning: 1 query is empty or without a usable vector: nan" in done.stderr
+    done = run("search", "-", folder / "eng.emb", "--json", stdin=b"one\n\n")
+    assert json.loads(done.stdout.splitlines()[1]) == {"score": None, "query": "", "sentence": "", "rank": 0}
 
 
 def test_a_typed_sentence(folder: Path, sentences: dict[str, list[str]]) -> None:
@@ -94,6 +97,8 @@ def test_a_typed_sentence(folder: Path, sentences: dict[str, list[str]]) -> None
     assert rows[0][1:3] == [query, query] and float(rows[0][0]) == pytest.approx(1, abs=1e-3)
     ok(run("search", "--query", query, folder / "eng.emb", "-n", "1", "-o", folder / "one.tsv"))
     assert (folder / "one.tsv").read_text(encoding="utf-8").split("\t")[1:] == [query, f"{query}\n"]
+    typed = ok(run("search", "--query", query, folder / "eng.emb", "-n", "1", "--json")).stdout
+    assert json.loads(typed) | {"score": 1} == {"score": 1, "query": query, "sentence": query, "rank": 1}
     many = run("search", "--query", query, folder / "eng.emb", "-n", "99")
     assert len(many.stdout.splitlines()) == 8
 
@@ -105,7 +110,7 @@ def test_on_a_terminal_it_is_for_reading(folder: Path, sentences: dict[str, list
     with subprocess.Popen([*command, str(folder / "eng.emb")], stdout=writer, env=os.environ) as process:
         assert process.wait(timeout=120) == 0
     os.close(writer)
-    shown = os.read(reader, 10000).decode().splitlines()
+    shown = os.read(reader, 10000).decode().removesuffix("\x1b[0m").splitlines()  # colorama's, of tqdm
     os.close(reader)
     assert len(shown) == 2
     assert shown[0].split("  ")[-1] == sentences["eng"][3] and shown[0].strip().startswith(

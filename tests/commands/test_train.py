@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -37,7 +38,9 @@ def test_starting_again_and_resuming_a_finished_run(recipe: Path) -> None:
     before = weights.read_bytes()
     again = fails(run("train", recipe), 1, "holds a training run already", "--resume")
     assert again.stdout == ""
-    resumed = ok(run("train", recipe, "--resume"))
+    resumed = ok(run("train", recipe, "--resume", "--json"))
+    made = json.loads(resumed.stdout)
+    assert made["folder"] == str(weights.parent) and made["phases"][0]["steps"] == 3
     assert "nothing to resume" not in resumed.stderr
     assert resumed.stderr.endswith("run is finished already: nothing to do\n")
     assert weights.read_bytes() == before

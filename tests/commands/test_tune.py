@@ -148,7 +148,7 @@ def test_a_picture_without_matplotlib_names_the_extra(
     fails(
         run("tune", candidates, "--gold", gold, "--plot", tmp_path / "scores.png"),
         1,
-        "pip install 'mexma-cli[plot]'",
+        "pip install 'matplotlib>=",
     )
 
 

@@ -168,9 +168,17 @@ def test_shares_that_are_more_than_the_whole() -> None:
         assert load("systems/tr-tlm", [f"objective.tlm={{{shares}}}"])
 
 
-@pytest.mark.parametrize("key", ["phases.bag.objective.lay", "data.lrr", "phases.mexma.trainer.fn"])
-def test_a_key_that_is_like_none(key: str) -> None:
-    assert said(f"{key}=1").hint == "docs/recipes.md has the keys of every section"
+@pytest.mark.parametrize(
+    ("key", "there"),
+    [
+        ("phases.bag.objective.lay", "name, "),
+        ("data.lrr", "root, store, "),
+        ("phases.mexma.trainer.fn", "steps, "),
+    ],
+)
+def test_a_key_that_is_like_none(key: str, there: str) -> None:
+    hint = said(f"{key}=1").hint
+    assert hint is not None and hint.startswith("known there: ") and there in hint
 
 
 def test_synonyms_stand_for_keys() -> None:

@@ -76,7 +76,7 @@ def test_a_package_that_is_not_there_is_named(name: str, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, name, None)  # what `import` takes for absent
     with pytest.raises(MexmaError, match=f"{name} is not installed") as caught:
         loggers.check([name])
-    assert caught.value.hint == f"pip install 'mexma-cli[{name}]'"
+    assert caught.value.hint is not None and caught.value.hint.startswith(f"pip install '{name}>=")
 
 
 def test_several_logs_are_one() -> None:

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import click
 
+from mexma_cli.commands.options import json_option
+
 _FILE = click.Path(path_type=Path)
 
 
 @click.command("align")
 @click.argument("gold", type=_FILE)
 @click.argument("out", type=_FILE)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def command(gold: Path, out: Path, as_json: bool) -> None:
     """Strict and lax precision, recall and F1 of alignments, as Vecalign's score.py counts them, in percent.
 

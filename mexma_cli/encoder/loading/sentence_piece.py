@@ -9,7 +9,7 @@ import numpy as np
 
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, check_strings
 from mexma_cli.encoder.loading.weights import damaged
-from mexma_cli.errors import MexmaError
+from mexma_cli.errors import MexmaError, installed_by
 
 START, PADDING, END, UNKNOWN = range(4)
 """Ids of <s>, <pad>, </s> and <unk> in fairseq and in transformers' NLLB."""
@@ -30,7 +30,7 @@ class PieceTokenizer(LazyTokenizer):
         try:
             from sentencepiece import SentencePieceProcessor
         except ImportError:
-            hint = "pip install 'mexma-cli[laser]'"
+            hint = installed_by("laser")
             raise MexmaError(f"{owner} needs the library sentencepiece", hint) from None
         try:
             self.pieces = SentencePieceProcessor(model_file=str(spm))

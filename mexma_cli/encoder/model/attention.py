@@ -24,7 +24,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from mexma_cli.encoder.model.families import FAMILIES
 from mexma_cli.encoder.model.packing import PackedBatch, token_embeddings
 from mexma_cli.encoder.model.short_attention import attend, within_short
-from mexma_cli.errors import MexmaError
+from mexma_cli.errors import MexmaError, installed_by
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -74,7 +74,7 @@ def choose_backend(wanted: str, device: torch.device | str, dropout: float = 0.0
             raise MexmaError(*_NO_DROPOUT)
         return "varlen"
     if not _has(_XFORMERS):
-        raise MexmaError("attention 'xformers' is not installed", "pip install 'mexma-cli[gpu]'")
+        raise MexmaError("attention 'xformers' is not installed", installed_by("gpu"))
     if not _xformers_runs(device):
         raise MexmaError(
             f"attention 'xformers' does not run with this torch ({torch.__version__})",

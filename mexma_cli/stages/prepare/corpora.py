@@ -137,7 +137,8 @@ def find_bitexts(data: Data) -> tuple[list[Bitext], list[MexmaError]]:
         corpora that are not optional, and languages that no corpus lists or has.
 
     Raises:
-        MexmaError: A mistake in the recipe itself: a name, a language code, no `{lang}`.
+        MexmaError: A mistake in the recipe itself: a name, a language code, no `{lang}`; or `data.root` is
+            no folder, and so nothing is there.
     """
     bitexts: dict[Path, Bitext] = {}
     missing: list[MexmaError] = []
@@ -159,7 +160,11 @@ def find_bitexts(data: Data) -> tuple[list[Bitext], list[MexmaError]]:
                     f"corpus {corpus.name!r} has {language} twice", "give each corpus its own name"
                 )
             bitexts[bitext.path] = bitext
-    return list(bitexts.values()), missing + _without_data(list(bitexts.values()), missing)
+    found = list(bitexts.values())
+    if not any(bitext.parts for bitext in found) and not data.resolve("").is_dir():
+        nowhere = f"{data.root}: no such folder; it should have the text of each corpus"
+        raise MexmaError(nowhere, "--set data.root=DIR names another one")
+    return found, missing + _without_data(found, missing)
 
 
 def _check(corpus: Corpus, data: Data) -> None:
@@ -308,7 +313,7 @@ def _without_data(bitexts: list[Bitext], missing: list[MexmaError]) -> list[Mexm
         errors.append(
             MexmaError(
                 f"no data for {named} with {target} in any corpus; looked in {looked}",
-                "fetch some (docs/data.md), take the language out of the recipe, or say under "
+                "fetch some, take the language out of the recipe, or say under "
                 "`data.codes` how files spell it",
             )
         )

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import xxhash
 
-from mexma_cli.errors import MexmaError, require
+from mexma_cli.errors import MexmaError, installed_by, require
 from mexma_cli.files import (
     MANIFEST,
     PROGRESS,
@@ -309,9 +309,7 @@ def _file_system(url: str) -> Iterator[tuple[Any, str]]:
     except MexmaError:
         raise
     except ImportError as error:
-        raise MexmaError(
-            f"{url}: {error}", "pip install 'mexma-cli[remote]' has it for s3:// and gs://"
-        ) from None
+        raise MexmaError(f"{url}: {error}", f"for s3:// and gs://: {installed_by('remote')}") from None
     except FileNotFoundError as error:
         raise MexmaError(f"{url}: no such file ({error.__cause__ or error})") from None
     except NotImplementedError:

@@ -13,6 +13,7 @@ import numpy as np
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import one_field, read_bitext
+from mexma_cli.formats.jsonl import object_lines
 from mexma_cli.formats.tsv import tsv_lines
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.sides import Side, dots
@@ -23,6 +24,7 @@ from mexma_cli.stages.knn.knn import fill_repeated
 from mexma_cli.stages.knn.row_filter import filter_rows
 from mexma_cli.store.comparable import check_comparable
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
+from mexma_cli.text.amounts import shortest
 from mexma_cli.text.lines import is_blank, open_text
 from mexma_cli.text.names import label_of
 from mexma_cli.text.temporary import temporary_space
@@ -145,14 +147,23 @@ def _neighbourhoods(
 
 
 def scored_lines(
-    source: EmbeddingStore, target: EmbeddingStore, scored: Scored, scores_only: bool = False
+    source: EmbeddingStore,
+    target: EmbeddingStore,
+    scored: Scored,
+    scores_only: bool = False,
+    as_json: bool = False,
 ) -> Iterator[Chunk]:
-    """For `text.writing.write_chunks`: `score TAB source TAB target` for each line, or the scores alone."""
-    scores = map(float, scored.scores)
+    """For `text.writing.write_chunks`: `score TAB source TAB target` for each line, the scores alone, or an
+    object with these names."""
+    scores = shortest(scored.scores)
     if scores_only:
         yield from (((f"{value}\n",), 0) for value in scores)
         return
-    yield from tsv_lines(zip(scores, source.sentences(), target.sentences(), strict=True))
+    rows = zip(scores, source.sentences(), target.sentences(), strict=True)
+    if as_json:
+        yield from object_lines({"score": score, "source": x, "target": y} for score, x, y in rows)
+    else:
+        yield from tsv_lines(rows)
 
 
 def open_bitext(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.formats.jsonl import object_lines
 from mexma_cli.formats.tsv import tsv_lines
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
@@ -23,11 +24,14 @@ from mexma_cli.stages.mine.texts import KeptTexts
 from mexma_cli.stages.score.score import units
 from mexma_cli.store.comparable import check_comparable
 from mexma_cli.store.embeddings import EmbeddingStore
+from mexma_cli.text.amounts import shortest
 from mexma_cli.text.lines import is_blank
 from mexma_cli.text.normalise import cleaner
 from mexma_cli.text.writing import Chunk
 
 _BLOCK = 1 << 14
+Hit = tuple[float, str, str, int]
+"""Score, query, sentence of the target, and rank."""
 
 
 @dataclass(frozen=True)
@@ -77,28 +81,41 @@ def search(
 
 
 def hit_lines(
-    queries: EmbeddingStore, target: EmbeddingStore, hits: Hits, with_ranks: bool = False
+    queries: EmbeddingStore,
+    target: EmbeddingStore,
+    hits: Hits,
+    with_ranks: bool = False,
+    as_json: bool = False,
 ) -> Iterator[Chunk]:
     """For `text.writing.write_chunks`: `score TAB query TAB hit` for each hit, in the order of the queries.
 
     Ranks, from 1, are a fourth column. A query without a hit has one line: score nan, no text, rank 0.
+    In JSON a line is an object with score, query, sentence and rank.
     """
-    columns = 4 if with_ranks else 3
-    yield from tsv_lines(row[:columns] for row in _hit_rows(queries, target, hits))
+    yield from lines_of(_hit_rows(queries, target, hits), with_ranks, as_json)
 
 
-def _hit_rows(
-    queries: EmbeddingStore, target: EmbeddingStore, hits: Hits
-) -> Iterator[tuple[float, str, str, int]]:
+def lines_of(rows: Iterable[Hit], with_ranks: bool, as_json: bool) -> Iterator[Chunk]:
+    """As `hit_lines`, for hits that were found in whatever way."""
+    if as_json:
+        yield from object_lines(
+            dict(zip(("score", "query", "sentence", "rank"), row, strict=True)) for row in rows
+        )
+    else:
+        columns = 4 if with_ranks else 3
+        yield from tsv_lines(row[:columns] for row in rows)
+
+
+def _hit_rows(queries: EmbeddingStore, target: EmbeddingStore, hits: Hits) -> Iterator[Hit]:
     texts = KeptTexts(target.sentences(), hits.rows[hits.rows >= 0])
     sentences = queries.sentences()
     for start in range(0, queries.rows, _BLOCK):
         rows = hits.rows[start : start + _BLOCK]
         found = iter(texts.take(rows[rows >= 0]))
         scores = hits.scores[start : start + _BLOCK]
-        for query, values, ids in zip(islice(sentences, _BLOCK), scores.tolist(), rows.tolist(), strict=True):
+        for query, values, ids in zip(islice(sentences, _BLOCK), scores, rows.tolist(), strict=True):
             number = sum(row >= 0 for row in ids)
-            best = list(zip(values, islice(found, number), strict=False)) or [(float("nan"), "")]
+            best = list(zip(shortest(values), islice(found, number), strict=False)) or [(float("nan"), "")]
             for rank, (score, text) in enumerate(best, 1 if number else 0):
                 yield score, query, text, rank
 
@@ -144,7 +161,7 @@ def nearest(store: EmbeddingStore, vector: np.ndarray, top: int) -> list[tuple[f
         best: dict[str, float] = {}
         for row, text in zip(rows.tolist(), KeptTexts(store.sentences(), rows).take(rows), strict=True):
             if not is_blank(text):
-                best.setdefault(text, float(cosines[row]))
+                best.setdefault(text, next(shortest([cosines[row]])))
         if len(best) >= top or looked_at == store.rows:
             return [(score, text) for text, score in islice(best.items(), top)]
         looked_at = min(4 * looked_at, store.rows)
