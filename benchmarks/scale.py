@@ -49,7 +49,7 @@ def main() -> None:
         for code in ("spa", "eng"):
             write_text(code, 600, folder / f"{code}.txt")
         run((f"run={folder / 'first'}", f"root={folder}"), folder)  # compiles, and loads the encoder
-        print(f"{'lines':>9} {'stage':<6} {'said':>9} {'took':>9}   said / took")
+        print(f"{'lines':>9} {'stage':<14} {'said':>9} {'took':>9}   said / took")
         for lines in settings.lines:
             for code in ("spa", "eng"):
                 write_text(code, lines, folder / f"{code}.txt")
@@ -64,13 +64,16 @@ def main() -> None:
             command += ["--dry-run", "--json", *([] if costs else ["--calibrate"])]
             said = dry_run(command)
             costs = (folder / str(lines) / FILE).read_text()
-            took, disk = run(overrides, folder / str(lines))
+            took, stages, disk = run(overrides, folder / str(lines))
             if settings.index:
                 said = dry_run(command)
             for stage, hours in said["processor"].items():
-                show(lines, stage, 3600 * hours, took[stage])
+                works = [work for work in said["works"] if work in took and stages[work] == stage]
+                show(lines, stage, 3600 * hours, sum(took[work] for work in works))
+                for work in works if settings.index and stage == "knn" else ():
+                    show(lines, f"- {work}", 3600 * said["works"][work]["hours"], took[work])
             show(lines, "all", 3600 * sum(said["processor"].values()), sum(took.values()))
-            print(f"{lines:>9,} {'disk':<6} {said['disk'] / 1e6:>6,.0f} MB {disk / 1e6:>6,.0f} MB", end="")
+            print(f"{lines:>9,} {'disk':<14} {said['disk'] / 1e6:>6,.0f} MB {disk / 1e6:>6,.0f} MB", end="")
             print(f"   {said['disk'] / disk:.2f}")
 
 
@@ -82,8 +85,8 @@ def dry_run(command: list[str]) -> dict:
     return dict(json.loads(done.stdout))
 
 
-def run(overrides: tuple[str, ...], folder: Path) -> tuple[dict[str, float], int]:
-    """Seconds of the processor by stage, and bytes that lie in the run's folder then."""
+def run(overrides: tuple[str, ...], folder: Path) -> tuple[dict[str, float], dict[str, str], int]:
+    """Seconds of the processor by kind of unit, the stage of each, and bytes that lie in the run's folder."""
     made: list[InThisProcess] = []
 
     def here(path: Path) -> InThisProcess:
@@ -92,14 +95,12 @@ def run(overrides: tuple[str, ...], folder: Path) -> tuple[dict[str, float], int
 
     done = run_corpus(load_corpus(str(DEMO.parent / "corpus.yaml"), overrides), here)
     stages = {unit.work: unit.stage for unit in done.units.values()}
-    took = dict.fromkeys(stages.values(), 0.0)
-    for work, seconds in made[0].seconds.items():
-        took[stages[work]] += seconds
-    return took, sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return dict(made[0].seconds), stages, size
 
 
 def show(lines: int, what: str, said: float, took: float) -> None:
-    print(f"{lines:>9,} {what:<6} {said:>7.2f} s {took:>7.2f} s   {said / took:.2f}", flush=True)
+    print(f"{lines:>9,} {what:<14} {said:>7.2f} s {took:>7.2f} s   {said / took:.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -233,6 +233,8 @@ def _print_estimate(found: dict[str, Any], split: set[str], as_json: bool) -> No
         return
     for stage, hours in found["processor"].items():
         click.echo(f"{stage + ', in all':<24} {_hours(hours)} of a core")
+    longest = found["longest"]
+    click.echo(f"{'longest unit':<24} {longest['work']}, {_hours(longest['hours'])} of a core")
     for gpu, hours in found["gpu"].items():
         click.echo(f"{'GPU, knn':<24} at least {_hours(hours)} of an {gpu}, at its data sheet's peak")
     if (index := found.get("index")) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 
@@ -16,7 +16,8 @@ from mexma_cli.files import make_parent, read_manifest, write_json_atomic
 from mexma_cli.knn.exact import knn
 from mexma_cli.recipe import CorpusRecipe
 from mexma_cli.stages.knn.search import EXACT
-from mexma_cli.stages.run.index_costs import IndexCosts, measure, spent
+from mexma_cli.stages.run.index_costs import Cost, IndexCosts, measure, spent
+from mexma_cli.stages.run.mining_costs import mining_costs
 from mexma_cli.stages.run.plan import inputs_of
 from mexma_cli.stages.run.run import run_corpus
 from mexma_cli.stages.run.scheduler import Ended
@@ -31,14 +32,6 @@ ONE_TEXT = ("split", "cut", "embed", "embed_known", "merge", "rows", "neighbours
 """Work on the lines of one text; all else is on those of the two of a pair."""
 _LINES = 2000  # of every language in the run that is measured, and a quarter of that
 _ROWS = 24_576  # of each side in the largest search that is measured
-
-
-class Cost(Frozen):
-    """Of units of one kind, in seconds of processor time, of all threads together: for each unit, and for
-    each row, or line, that it handles."""
-
-    unit: float
-    row: float
 
 
 class Costs(Frozen):
@@ -75,7 +68,7 @@ def calibrate(recipe: CorpusRecipe, dim: int) -> Costs:
 
     The recipe is run in this process with the first lines of its texts, and again with a quarter of them:
     what differs is the lines', the rest is the units'. Then made-up vectors are searched, exactly and in an
-    index.
+    index, and made-up neighbours mined: of few rows, sorting and looking up take less for each.
 
     Args:
         dim: Of the vectors.
@@ -95,6 +88,9 @@ def calibrate(recipe: CorpusRecipe, dim: int) -> Costs:
     exact, cell = _exact(dim)
     if "tile" in works:
         works["tile"] = exact
+        texts = inputs_of(recipe)
+        some = [list(_first(texts[code], _LINES)) for code in recipe.language_pairs()[0]]
+        works |= mining_costs(recipe, some)
     costs = Costs(dim=dim, works=works, cell=cell, index=measure(dim))
     path = Path(recipe.run) / FILE
     make_parent(path)
@@ -138,7 +134,7 @@ def _run(recipe: CorpusRecipe, lines: int) -> dict[str, tuple[float, int, int]]:
         fewest = lines
         for code, files in inputs_of(recipe).items():
             if "/" not in code:
-                text = list(islice(chain.from_iterable(map(read_lines, files)), lines))
+                text = list(_first(files, lines))
                 fewest = min(fewest, len(text))
                 (Path(name) / f"{code}.txt").write_text("".join(f"{line}\n" for line in text))
         languages = {
@@ -154,6 +150,11 @@ def _run(recipe: CorpusRecipe, lines: int) -> dict[str, tuple[float, int, int]]:
         work: (seconds, done.units[work], fewest * (1 if work in ONE_TEXT else 2))
         for work, seconds in done.seconds.items()
     }
+
+
+def _first(files: Iterable[str], lines: int) -> Iterator[str]:
+    """So many lines of a text, or all."""
+    return islice(chain.from_iterable(map(read_lines, files)), lines)
 
 
 def _exact(dim: int) -> tuple[Cost, float]:

@@ -80,9 +80,10 @@ def estimate(
         `languages`: lines of each; `units`: stage -> units in all and those up to date; `disk` and `memory`
         in bytes; `network`: bytes that units read and write; `seconds` by stage, for units that are to be
         done one after the other by all threads. Where costs were measured, now or before, what everything
-        takes, done or not: `processor`, hours by stage; `gpu`, the fewest hours of a GPU for the exact
-        search; `index`, where `mine.index: auto` would not search exactly, the hours of the processor with
-        it, and the bytes of memory and of disk.
+        takes, done or not: `processor`, hours by stage; `works`, for each kind of unit, how many there are
+        and the hours of all together; `longest`, the `work` whose units are the longest, and the hours of
+        one; `gpu`, the fewest hours of a GPU for the exact search; `index`, where `mine.index: auto` would
+        not search exactly, the hours of the processor with it, and the bytes of memory and of disk.
 
     Raises:
         MexmaError: As the run would; or `assumed` has a language that the recipe does not have.
@@ -292,11 +293,19 @@ def _costing(
     if costs is None:
         return {}
     kinds = _kinds(recipe, inputs, texts, costs, efforts)
+    works: dict[str, dict[str, Any]] = {}
+    for kind in kinds:
+        work = works.setdefault(kind.work, {"units": 0, "hours": 0.0})
+        work["units"] += kind.units
+        work["hours"] += _hours([kind], costs)
+    longest = max(kinds, key=lambda kind: _hours([kind], costs) / kind.units)
     found: dict[str, Any] = {
         "processor": {
             stage: _hours([kind for kind in kinds if kind.stage == stage], costs)
             for stage in dict.fromkeys(kind.stage for kind in kinds)
         },
+        "works": works,
+        "longest": {"work": longest.work, "hours": _hours([longest], costs) / longest.units},
         "gpu": {
             name: sum(kind.cells for kind in kinds) * 2 * costs.dim / peak / 3600
             for name, peak in _GPUS.items()

@@ -27,6 +27,14 @@ _GRAPH = 4096  # lists with which a row could be compared while a graph finds th
 _BYTES = 8  # of a key, a pair of row numbers, or the number of a row
 
 
+class Cost(Frozen):
+    """Of units of one kind, in seconds of processor time, of all threads together: for each unit, and for
+    each row, or line, that it handles."""
+
+    unit: float
+    row: float
+
+
 class IndexCosts(Frozen):
     """In seconds of processor time.
 

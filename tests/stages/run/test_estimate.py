@@ -7,7 +7,7 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.run import calibrate as calibrating
-from mexma_cli.stages.run import index_costs
+from mexma_cli.stages.run import index_costs, mining_costs
 from mexma_cli.stages.run.estimate import estimate
 from mexma_cli.stages.run.plan import Selection
 from mexma_cli.stages.run.run import run_corpus
@@ -49,6 +49,7 @@ def test_costs_are_measured_kept_and_scaled_up(
     tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calibrating, "_ROWS", 4096)
+    monkeypatch.setattr(mining_costs, "_ROWS", 256)
     for name, small in (("_ROWS", 2048), ("_QUERIES", 64), ("_TRAINED_BY", 1024), ("_MANY", 128)):
         monkeypatch.setattr(index_costs, name, small)
     recipe = corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]])

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -193,49 +192,3 @@ def test_results_do_not_go_beside_another_manifest(memory: fsspec.AbstractFileSy
     (tmp_path / "one").write_text("one")
     with pytest.raises(MexmaError, match=r"memory://store.emb/manifest.json is of something else"):
         send({"one": tmp_path / "one"}, "memory://store.emb")
-
-
-@pytest.mark.slow
-def test_a_server_that_speaks_s3(tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(port=0)
-    pytest.importorskip("s3fs")
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        for key, value in (
-            ("ACCESS_KEY_ID", "a"),
-            ("SECRET_ACCESS_KEY", "b"),
-            ("DEFAULT_REGION", "us-east-1"),
-        ):
-            monkeypatch.setenv(f"AWS_{key}", value)
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-        system = fsspec.filesystem("s3")
-        system.mkdir("corpus")
-        here = corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]])
-        run_corpus(here, InThisProcess)
-        for code in ("fra", "eng"):
-            system.put_file(str(tmp_path / f"{code}.txt"), f"corpus/texts/{code}.txt")
-        where = {
-            "root": "s3://corpus/texts",
-            "run": str(tmp_path / "far"),
-            "output": {"to": "s3://corpus/found"},
-        }
-        far = corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]], **where)
-        far = far.model_copy(
-            update={"languages": {c: t for c, t in far.languages.items() if c != "deu_Latn"}}
-        )
-        run_corpus(far, InThisProcess)
-        pairs = "bitext/fra_Latn-eng_Latn/fra_Latn-eng_Latn.tsv"
-        found = below(system, "corpus/found/")
-        assert sorted(found) == [pairs, "manifest.json", "report.html"]
-        assert found[pairs] == (tmp_path / "run" / pairs).read_bytes()
-
-        large = tmp_path / "large"  # more than one part of an upload
-        large.write_bytes(os.urandom(60 << 20))
-        send({"large": large}, "s3://corpus/large")
-        (copy,) = fetch("s3://corpus/large/large", tmp_path / "inputs")
-        assert copy.read_bytes() == large.read_bytes()
-        with pytest.raises(MexmaError, match="s3://no-such-bucket"):
-            fetch("s3://no-such-bucket/x", tmp_path / "inputs")
-    finally:
-        server.stop()

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +21,8 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file
 from mexma_cli.stages.run import remote
 from mexma_cli.stages.run.remote import check_destination, fetch, send
+from mexma_cli.stages.run.run import run_corpus
+from tests.corpora import InThisProcess, corpus
 
 pytestmark = pytest.mark.slow
 
@@ -31,14 +33,14 @@ AZURITE = (  # the account that the documentation of Azurite gives
 
 
 @contextmanager
-def serving(server: http.server.ThreadingHTTPServer) -> Iterator[int]:
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+def serving(forever: Callable[[], None], *stop: Callable[[], None]) -> Iterator[None]:
+    thread = threading.Thread(target=forever, daemon=True)
     thread.start()
     try:
-        yield server.server_address[1]
+        yield
     finally:
-        server.shutdown()
-        server.server_close()
+        for one in stop:
+            one()
         thread.join()
 
 
@@ -51,10 +53,11 @@ def s3(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[str]:
     for key, value in (("ACCESS_KEY_ID", "a"), ("SECRET_ACCESS_KEY", "b"), ("DEFAULT_REGION", "us-east-1")):
         patch.setenv(f"AWS_{key}", value)
     patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-    fsspec.filesystem("s3").mkdir("corpus")
+    fsspec.filesystem("s3").makedirs("corpus", exist_ok=True)  # of all servers of a process
     try:
         yield "s3://corpus"
     finally:
+        fsspec.filesystem("s3").clear_instance_cache()  # which has the server's port
         server.stop()
 
 
@@ -70,12 +73,8 @@ def ftp(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[str]:
     authorizer.add_user("user", "secret", str(folder / "ftp"), perm="elradfmwMT")
     handler = type("Handler", (FTPHandler,), {"authorizer": authorizer})
     server = ThreadedFTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving(server.serve_forever, server.close_all):
         yield f"ftp://user:secret@127.0.0.1:{server.address[1]}"
-    finally:
-        server.close_all()
 
 
 @contextmanager
@@ -149,6 +148,25 @@ def test_what_is_sent_comes_back(kind: object, tmp_path: Path, monkeypatch: pyte
         assert fetch(f"{there}/texts/one.txt", copies)[0].read_text() == "another one\n"
 
 
+def test_a_run_takes_texts_from_a_bucket_and_sends_pairs_there(
+    tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with s3(tmp_path, monkeypatch) as url:
+        here = corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]])
+        run_corpus(here, InThisProcess)
+        texts = {code: {"input": f"{code}.txt"} for code in ("fra", "eng")}
+        send({text["input"]: tmp_path / text["input"] for text in texts.values()}, f"{url}/texts")
+        where = {"root": f"{url}/texts", "run": str(tmp_path / "far"), "output": {"to": f"{url}/found"}}
+        run_corpus(
+            corpus(tmp_path, tiny_encoder, pairs=[["fra", "eng"]], languages=texts, **where), InThisProcess
+        )
+        name = "bitext/fra_Latn-eng_Latn/fra_Latn-eng_Latn.tsv"
+        (pairs,) = fetch(f"{url}/found/{name}", tmp_path / "copies")
+        assert pairs.read_bytes() == (tmp_path / "run" / name).read_bytes() != b""
+        with pytest.raises(MexmaError, match="s3://no-such-bucket"):
+            fetch("s3://no-such-bucket/x", tmp_path / "copies")
+
+
 def test_texts_from_the_web_and_archives(tmp_path: Path) -> None:
     """They are read only."""
     files = texts(tmp_path)
@@ -156,8 +174,9 @@ def test_texts_from_the_web_and_archives(tmp_path: Path) -> None:
         for name, path in files.items():
             packed.write(path, name)
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path / "here"))
-    with serving(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)) as port:
-        web, copies = f"http://127.0.0.1:{port}", tmp_path / "copies"
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    with serving(server.serve_forever, server.shutdown, server.server_close):
+        web, copies = f"http://127.0.0.1:{server.server_port}", tmp_path / "copies"
         archive = f"file://{tmp_path}/here/all.zip"
         for url in (f"{web}/large", f"zip://large::{archive}"):
             (large,) = fetch(url, copies)

@@ -1,0 +1,89 @@
+"""What finding a threshold and mining take: measured on made-up neighbours."""
+
+from __future__ import annotations
+
+import tempfile
+from itertools import cycle, islice
+from pathlib import Path
+
+import numpy as np
+
+from mexma_cli.knn.neighbours import Neighbours
+from mexma_cli.recipe import CorpusRecipe
+from mexma_cli.stages.embed.inputs import EncoderChoice
+from mexma_cli.stages.knn.row_filter import RowCounts
+from mexma_cli.stages.mine.blockwise import KnownLists, both_in_memory
+from mexma_cli.stages.mine.files import mine_files
+from mexma_cli.stages.mine.mine import MineSettings
+from mexma_cli.stages.mine.report import MiningJob
+from mexma_cli.stages.run.index_costs import Cost, spent
+from mexma_cli.stages.tune.estimate import estimate, mine_twice_with
+from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore, EmbeddingWriter, Source
+
+_ROWS = 1 << 18  # of each side, and a fourth of that
+
+
+def mining_costs(recipe: CorpusRecipe, texts: list[list[str]]) -> dict[str, Cost]:
+    """What the work `mine`, and `tune` if thresholds are to be found, costs.
+
+    Args:
+        texts: Some lines of each of two languages.
+    """
+    few, many = (_spent(recipe, texts, rows) for rows in (_ROWS // 4, _ROWS))
+    found = {}
+    for work, seconds in many.items():
+        row = max(0.0, seconds - few[work]) / (2 * (_ROWS - _ROWS // 4))
+        found[work] = Cost(unit=max(0.0, seconds - 2 * _ROWS * row), row=row)
+    return found
+
+
+def _spent(recipe: CorpusRecipe, texts: list[list[str]], rows: int) -> dict[str, float]:
+    """Seconds of the processor, by work, for so many rows a side."""
+    how = recipe.mine
+    settings = MineSettings(how.margin, how.k, how.retrieval, with_ids=recipe.output.with_ids)
+    counts = RowCounts(rows, 0, 0, 0), RowCounts(rows, 0, 0, 0)
+    with tempfile.TemporaryDirectory(prefix="mexma-") as name:
+        pair = recipe.language_pairs()[0]
+        paths = [Path(name) / f"{code}.emb" for code in pair]
+        for path, code, text in zip(paths, pair, texts, strict=True):
+            _write(path, code, list(islice(cycle(text), rows)))
+        known = KnownLists(both_in_memory(_near(rows, how.k + 1)), counts)
+        files = [Path(name) / "pairs.tsv"]
+        job = MiningJob((paths[0], paths[1]), pair, settings, files, "tsv", neighbours=known)
+        found = {"mine": spent(lambda: mine_files(job, EncoderChoice()), 1)}
+        if how.threshold == "auto":
+            stores = EmbeddingStore.open(paths[0]), EmbeddingStore.open(paths[1])
+
+            def tune() -> None:
+                rounds = mine_twice_with(stores, known, settings)
+                estimate(rounds, rounds.model())
+
+            found["tune"] = spent(tune, 1)
+    return found
+
+
+def _near(rows: int, k: int) -> Neighbours:
+    """Neighbours at random; every other row is the nearest of the row with its number, and far nearer."""
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, rows, (2, rows, k))
+    cosines = -np.sort(-rng.uniform(0.2, 0.4, (2, rows, k)).astype(np.float32), axis=2)
+    ids[:, ::2, 0], cosines[:, ::2, 0] = np.arange(0, rows, 2), rng.uniform(0.5, 0.9, len(ids[0, ::2]))
+    return Neighbours(cosines[0], ids[0], cosines[1], ids[1])
+
+
+def _write(path: Path, language: str, lines: list[str]) -> None:
+    """A store with these lines."""
+    settings = EmbeddingSettings(
+        fingerprint="made up",
+        pooling="cls",
+        dim=1,
+        dtype="float16",
+        precision="float32",
+        normalised=False,
+        language=language,
+        source_checksum=language,
+    )
+    source = Source(path="made up", checksum=language, lines=len(lines))
+    with EmbeddingWriter(path, settings, source, encoder="made up") as writer:
+        writer.write(np.ones((len(lines), 1), np.float32), lines)
+        writer.finish()
