@@ -90,7 +90,7 @@ def main() -> None:
     print(table[-1])
     print(
         f"{len(texts)} languages and the target, {len(target):,} sentences each, {tokens:,} tokens, "
-        f"{args.threads} threads, {args.model} in {encoder.precision_name}"
+        f"{args.threads} threads, {args.model} in {encoder.precision}"
     )
     for stage, seconds in clock.seconds.items():
         part = " (part of embedding)" if stage == "tokenising" else ""

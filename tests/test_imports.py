@@ -177,14 +177,19 @@ QUICK = [
     ["search", "spa.emb", "eng.emb", "-o", "found.tsv"],
     ["tune", "pairs.tsv", "--gold", "gold.tsv"],
     ["info", "eng.emb"],
+    ["embed", "spa.txt", "--lang", "spa", "--overwrite"],
+    ["embed", "eng.txt", "--lang", "eng", "--overwrite"],
+    ["score", "spa.txt", "eng.txt", "-o", "scored.tsv"],
+    ["align", "spa.emb", "eng.emb", "-o", "aligned.tsv"],
 ]
 
 
 def test_small_stores_are_worked_on_without_torch(tmp_path: Path) -> None:
-    """Loading torch and Numba takes longer than mining ten thousand lines."""
+    """Loading torch and Numba takes longer than mining ten thousand lines, or embedding them with `mini`."""
     vectors = np.random.default_rng(0).standard_normal((9, 4)).astype(np.float32)
     for side in ("spa", "eng"):
         make_store(tmp_path / f"{side}.emb", [f"{side} {row}" for row in range(9)], vectors)
+        (tmp_path / f"{side}.txt").write_text("".join(f"{side} {row}\n" for row in range(9)))
     (tmp_path / "gold.tsv").write_text("".join(f"spa {row}\teng {row}\n" for row in range(9)))
     code = f"""if True:
         import sys
@@ -193,6 +198,8 @@ def test_small_stores_are_worked_on_without_torch(tmp_path: Path) -> None:
         for command in {QUICK}:
             done = CliRunner().invoke(cli, command)
             heavy = {{"torch", "numba", "faiss", "transformers", "scipy"}} & set(sys.modules)
+            if command[0] == "align":
+                heavy -= {{"numba", "scipy"}}  # its dynamic programming is compiled
             assert done.exit_code == 0 and not heavy, (command, done.output, heavy)
     """
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, text=True, capture_output=True)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 import xxhash
 
-from mexma_cli.encoder.loading import card, checkpoint, pq, trained
+from mexma_cli.encoder.loading import card, pq, trained
 from mexma_cli.encoder.loading.folder import (
     BESIDE_NGRAMS,
     WEIGHTS,
@@ -23,7 +22,7 @@ from mexma_cli.encoder.loading.folder import (
 )
 from mexma_cli.encoder.loading.hub import pinned
 from mexma_cli.encoder.loading.load import load_tokenizer, load_transformer
-from mexma_cli.encoder.loading.modules import is_only_ours, load_dense, save_modules
+from mexma_cli.encoder.loading.modules import is_only_ours, load_modules, save_modules
 from mexma_cli.encoder.loading.settings import (
     read_settings,
     shorten_tokenizer,
@@ -31,20 +30,22 @@ from mexma_cli.encoder.loading.settings import (
     write_settings,
 )
 from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, check_strings, puts_in_lower_case
-from mexma_cli.encoder.model.attention import IMPLEMENTATION, choose_backend, packs, run_packed
-from mexma_cli.encoder.model.engine import Engine, supported
-from mexma_cli.encoder.model.families import FAMILIES, Pooling
-from mexma_cli.encoder.model.packing import by_token_budget, pack
-from mexma_cli.encoder.model.pooling import FIRST_ONLY, Dense, Normalize, check_widths, pool
+from mexma_cli.encoder.model.bag import Bag, is_bag
+from mexma_cli.encoder.model.families import FAMILIES, FIRST_ONLY, Pooling
 from mexma_cli.encoder.model.transformer import LazyTransformer
 from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
 from mexma_cli.errors import MexmaError
-from mexma_cli.numerics.devices import pick_device, pick_precision, precision_of
-from mexma_cli.numerics.threads import one_thread_each
-from mexma_cli.recipe import NewEncoder
+from mexma_cli.numerics.precisions import default_device
+from mexma_cli.numerics.threads import one_thread_each, threads
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+    from mexma_cli.encoder.model.attention import Backend
+    from mexma_cli.encoder.model.engine import Engine
+    from mexma_cli.encoder.model.pooling import Dense
+    from mexma_cli.recipe import NewEncoder
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,6 @@ class SentenceEncoder:
         transformer: Its weights and config.
         fast_tokenizer: The tokeniser.
         pooling: See `pool`; `pooler` is the first token through BERT's pooler, first of `modules`.
-        modules: `Dense` and `Normalize` after the pooling, in order, always float32.
         max_tokens: Longer sentences are cut at the end, or at the beginning if the tokeniser says so; <s> and
             </s> are kept.
         ngrams: Embeds words that the tokeniser splits; None: they are embedded as their pieces.
@@ -77,8 +77,8 @@ class SentenceEncoder:
         prompts: The prompts of sentence-transformers by name, which `save` writes again.
         languages: FLORES-200 codes of the languages it was trained on, from its model card; () if unknown.
         trained: How many pairs of them that were, and their dev errors, as far as its folder says.
-        precision: What `embed` computes in. Sums, residuals and norms are float32 on a processor.
-        backend: The attention in use.
+        precision: What `embed` computes in: `float32`, `bfloat16` or `float16`. Sums, residuals and norms are
+            float32 on a processor; a bag of embeddings is computed there in float64, as float32.
         language: FLORES-200 code of the text, for an encoder that takes it (`set_language`).
         truncated: Number of sentences cut since the encoder was loaded.
 
@@ -104,18 +104,20 @@ class SentenceEncoder:
         of_transformers = not isinstance(tokenizer, LazyTokenizer)
         self.fast_tokenizer = LazyTokenizer.of(tokenizer) if of_transformers else tokenizer
         self.pooling = pooling
-        self.modules = torch.nn.Sequential(*modules)
+        self._modules: torch.nn.Sequential | None = None
+        if modules:
+            self.modules.extend(modules)
         self.max_tokens = max_tokens
         self.ngrams = ngrams
         self.prefix = ""
         self.prompts: Mapping[str, str] = {}
         self.languages: tuple[str, ...] = ()
         self.trained: Mapping[str, trained.Trained] = {}
-        self.precision = torch.float32
-        self.backend = choose_backend("auto", self.device)
+        self.precision = "float32"
+        self._backend: Backend | None = None
         self.language: str | None = None
         self.truncated = 0
-        self._engine: Engine | None = None
+        self._engine: Bag | Engine | None = None
         self._fingerprint: str | None = None
 
     @classmethod
@@ -135,9 +137,11 @@ class SentenceEncoder:
         Args:
             name_or_path: A Path is always a folder. A hub id may have a commit, tag or branch:
                 `facebook/MEXMA@main`.
-            device: `cpu`, `cuda`, `cuda:1`, or `auto` (the GPU where there is one).
+            device: `cpu`, `cuda`, `cuda:1`, or `auto` (the GPU where there is one; `mini`, which would gain
+                nothing there, is on the processor).
             dtype: What `embed` computes in: `float32`, `bfloat16`, `float16`, or `auto`: bfloat16 where the
-                device has instructions for it, else float32 on a processor and float16 on a GPU.
+                device has instructions for it, else float32 on a processor and float16 on a GPU; float32 for
+                a bag of embeddings such as `mini` on a processor.
             pooling: In place of the folder's own.
             max_tokens: Length limit, MAX_TOKENS by default; a smaller limit of the folder's own holds.
             trust_remote_code: Run the Python code that the folder has, if it has any; from the hub only at
@@ -153,6 +157,8 @@ class SentenceEncoder:
             name_or_path = os.path.join(".", name_or_path)
         name = name_or_path.rstrip("/") or name_or_path
         if (file := Path(name)).suffix == ".pt" and file.is_file():
+            from mexma_cli.encoder.loading import checkpoint
+
             model, pieces, own = checkpoint.read(file)
             if pooling not in (None, own):
                 raise MexmaError(f"{name!r}: its pooling is {own}, not {pooling}")
@@ -163,17 +169,13 @@ class SentenceEncoder:
         settings = read_settings(where, trust_remote_code)
         transformer, pooler = load_transformer(name, settings, with_pooler=pooling == "pooler")
         tokenizer = load_tokenizer(name, settings, transformer.vocabulary)
-        modules: list[torch.nn.Module] = [] if pooler is None else [pooler]
-        for kind, path, config in settings.modules:
-            modules.append(load_dense(path, config) if kind == "Dense" else Normalize())
-        width = transformer.config.hidden_size
-        check_widths(name, width, modules)
+        modules = load_modules(name, settings, transformer.config.hidden_size, pooler)
         positions = transformer.config.max_position_embeddings - transformer.first_position
         limit = min(tokenizer.limit(name, settings.max_tokens), positions)
         if max_tokens is not None and max_tokens > limit:
             log.warning("%s takes %d tokens at most: the limit is %d, not %d", name, limit, limit, max_tokens)
         length = min(max_tokens or MAX_TOKENS, limit)
-        ngrams = NgramEmbeddings.load(settings.transformer, width)
+        ngrams = NgramEmbeddings.load(settings.transformer, transformer.config.hidden_size)
         encoder = cls(name, transformer, tokenizer, pooling or settings.pooling, modules, length, ngrams)
         encoder.prefix, encoder.prompts = settings.prefix, settings.prompts
         encoder.languages, encoder.trained = card.languages(where), trained.read(where)
@@ -184,6 +186,12 @@ class SentenceEncoder:
     def _placed(self, device: str, dtype: str, attention: str) -> SentenceEncoder:
         """Itself, on a device."""
         _ = self.fingerprint  # of the weights as they are stored, whatever they are cast to
+        here = (default_device() if device == "auto" else device) in ("auto", "cpu")
+        if here and dtype in ("auto", "float32") and attention == "auto" and self.is_bag:
+            return self  # as it was read: nothing of torch is needed
+        from mexma_cli.encoder.model.attention import choose_backend
+        from mexma_cli.numerics.devices import pick_device
+
         self._move(pick_device(device), dtype)
         self.backend = choose_backend(attention, self.device)
         return self
@@ -212,33 +220,74 @@ class SentenceEncoder:
         """Transformers' fast tokeniser."""
         return self.fast_tokenizer.full
 
+    @property
+    def modules(self) -> torch.nn.Sequential:
+        """`Dense` and `Normalize` after the pooling, in order, always float32."""
+        if self._modules is None:
+            import torch
+
+            self._modules = torch.nn.Sequential()
+        return self._modules
+
+    @modules.setter
+    def modules(self, modules: torch.nn.Sequential) -> None:
+        self._modules = modules
+
+    @property
+    def backend(self) -> Backend:
+        """The attention in use."""
+        from mexma_cli.encoder.model.attention import choose_backend
+
+        self._backend = self._backend or choose_backend("auto", self.device)
+        return self._backend
+
+    @backend.setter
+    def backend(self, backend: Backend) -> None:
+        self._backend = backend
+
     def _move(self, device: torch.device, dtype: str) -> None:
-        self.precision = pick_precision(dtype, device)
+        from mexma_cli.numerics.devices import pick_precision, precision_of
+
+        self.precision = str(pick_precision(dtype, device)).removeprefix("torch.")
         # On a processor the weights stay float32, and the engine has copies for its products.
-        on_cpu = device.type == "cpu" and self.precision != torch.float16
-        self.transformer.to(device, torch.float32 if on_cpu else self.precision)
+        on_cpu = device.type == "cpu" and self.precision != "float16"
+        self.transformer.to(device, precision_of("float32" if on_cpu else self.precision))
         self.modules.to(device)
+        if dtype == "auto" and self.is_bag:
+            self.precision = "float32"
 
     @property
     def dim(self) -> int:
         """Length of a sentence vector."""
-        layers = [module.linear.out_features for module in self.modules if isinstance(module, Dense)]
-        return layers[-1] if layers else self.transformer.config.hidden_size
+        layers = self._dense()
+        return layers[-1].linear.out_features if layers else self.transformer.config.hidden_size
+
+    def _dense(self) -> list[Dense]:
+        if not self._modules:
+            return []
+        from mexma_cli.encoder.model.pooling import Dense
+
+        return [module for module in self._modules if isinstance(module, Dense)]
 
     @property
     def normalised(self) -> bool:
         """Whether `embed` returns unit vectors."""
-        return len(self.modules) > 0 and isinstance(self.modules[-1], Normalize)
+        return bool(self._modules) and self.modules[-1] not in self._dense()
 
     @property
-    def precision_name(self) -> str:
-        """`precision` as manifests write it: `bfloat16`."""
-        return str(self.precision).removeprefix("torch.")
+    def is_bag(self) -> bool:
+        """Whether its vectors are sums over tokens, for which torch is not needed (`model.bag`)."""
+        return self.pooling in FIRST_ONLY and is_bag(self.transformer)
 
     @property
     def device(self) -> torch.device:
         """The transformer's device."""
         return self.transformer.device
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether it computes on the processor."""
+        return self.transformer.stored is not None or self.device.type == "cpu"
 
     @property
     def fingerprint(self) -> str:
@@ -248,7 +297,7 @@ class SentenceEncoder:
         """
         if self._fingerprint is None:
             digest = xxhash.xxh3_128()
-            _hash_weights(digest, self.transformer.weights)
+            _hash_weights(digest, self.transformer.stored or self.transformer.weights)
             self.fast_tokenizer.hash_into(digest)
             pooling = "cls" if self.pooling == "pooler" else self.pooling  # a pooler is one of the modules
             digest.update(f"{pooling} {self.normalised} {self.max_tokens}".encode())
@@ -256,7 +305,7 @@ class SentenceEncoder:
                 digest.update(b" of the end")
             if self.ngrams:
                 self.ngrams.hash_into(digest)
-            if any(isinstance(module, Dense) for module in self.modules):
+            if self._dense():
                 for module in self.modules:
                     digest.update(repr(module).encode())
                     _hash_weights(digest, module.state_dict())
@@ -314,7 +363,7 @@ class SentenceEncoder:
         self.truncated += 1
         return self.fast_tokenizer.cut(ids, self.max_tokens)
 
-    def inputs(self, sentences: Sequence[str]) -> tuple[list[np.ndarray], torch.Tensor | None]:
+    def inputs(self, sentences: Sequence[str]) -> tuple[list[np.ndarray], np.ndarray | None]:
         """Token ids as `embed` takes them, cut to `max_tokens`, and embeddings of ids above the vocabulary.
 
         Returns:
@@ -344,43 +393,80 @@ class SentenceEncoder:
         if isinstance(sentences, str):
             raise MexmaError("embed takes a list of sentences, not one string", "embed([sentence])[0]")
         vectors = np.empty((len(sentences), self.dim), dtype=np.float32)
-        on_cpu = self.device.type == "cpu"
         self._prepare()
-        with one_thread_each(torch.get_num_threads() if on_cpu else 1) as in_order:
-            for start in range(0, len(sentences), SENTENCES_PER_BUFFER):
-                tokens, extra = self.inputs(sentences[start : start + SENTENCES_PER_BUFFER])
-                if extra is not None:
-                    extra = extra.to(self.device)  # once for all batches of the buffer
-                lengths = [len(ids) for ids in tokens]
-                batches = list(by_token_budget(lengths, TOKENS_PER_BATCH if on_cpu else GPU_TOKENS_PER_BATCH))
-                parts = ([tokens[row] for row in rows] for rows in batches)
-                embed = partial(self._embed_batch, extra_embeddings=extra)
-                for rows, found in zip(batches, in_order(embed, parts), strict=True):
-                    vectors[start + rows] = found
-                    if on_progress:
-                        on_progress(len(rows), sum(lengths[row] for row in rows))
+        for start in range(0, len(sentences), SENTENCES_PER_BUFFER):
+            tokens, extra = self.inputs(sentences[start : start + SENTENCES_PER_BUFFER])
+            for rows, found in self._embedded(tokens, extra):
+                vectors[start + rows] = found
+                if on_progress:
+                    on_progress(len(rows), sum(len(tokens[row]) for row in rows))
         return vectors
 
     def _prepare(self) -> None:
         """Make an engine with the current weights, or put the model in evaluation mode if no engine fits."""
-        if self.precision == torch.float16 or not supported(self.transformer):
+        if self.precision == "float32" and self.is_bag:
+            if not isinstance(self._engine, Bag) or self._engine.stale:
+                self._engine = Bag(self.transformer, int(self._tokens([""])[0][0]))
+            return
+        from mexma_cli.encoder.model.engine import Engine, supported
+        from mexma_cli.numerics.devices import precision_of
+
+        dtype = precision_of(self.precision)
+        if self.precision == "float16" or not supported(self.transformer):
             self._engine = None
             self.model.eval()
-        elif self._engine is None or self._engine.dtype != self.precision or self._engine.stale:
-            self._engine = Engine(self.transformer, self.precision)
+        elif not isinstance(self._engine, Engine) or self._engine.dtype != dtype or self._engine.stale:
+            self._engine = Engine(self.transformer, dtype)
 
-    @torch.inference_mode()
+    def _embedded(
+        self, tokens: list[np.ndarray], extra: np.ndarray | None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Batches of sentences, and their vectors."""
+        if isinstance(self._engine, Bag):
+            yield np.arange(len(tokens)), self.finish(self._engine.embed(tokens, extra))
+            return
+        import torch
+
+        from mexma_cli.encoder.model.packing import by_token_budget
+
+        budget = TOKENS_PER_BATCH if self.on_cpu else GPU_TOKENS_PER_BATCH
+        batches = list(by_token_budget([len(ids) for ids in tokens], budget))
+        parts = ([tokens[row] for row in rows] for rows in batches)
+        # on the device once for all batches
+        moved = None if extra is None else torch.from_numpy(extra).to(self.device)
+        with one_thread_each(threads() if self.on_cpu else 1) as in_order:
+            yield from zip(
+                batches, in_order(partial(self._embed_batch, extra_embeddings=moved), parts), strict=True
+            )
+
     def _embed_batch(
         self, sentences: Sequence[np.ndarray], extra_embeddings: torch.Tensor | None = None
     ) -> np.ndarray:
-        batch = pack(sentences, self.transformer.first_position, extra_embeddings).to(self.device)
-        if self._engine is None:
-            pooled = pool(run_packed(self.model, batch, self.backend).float(), batch, self.pooling)
-        elif self.pooling in FIRST_ONLY:
-            pooled = self._engine.hidden(batch, first_only=True)
-        else:
-            pooled = pool(self._engine.hidden(batch, first_only=False), batch, self.pooling)
-        return self.modules(pooled).cpu().numpy()
+        import torch
+
+        from mexma_cli.encoder.model.attention import run_packed
+        from mexma_cli.encoder.model.packing import pack
+        from mexma_cli.encoder.model.pooling import pool
+
+        assert not isinstance(self._engine, Bag)
+        with torch.inference_mode():
+            batch = pack(sentences, self.transformer.first_position, extra_embeddings).to(self.device)
+            if self._engine is None:
+                pooled = pool(run_packed(self.model, batch, self.backend).float(), batch, self.pooling)
+            elif self.pooling in FIRST_ONLY:
+                pooled = self._engine.hidden(batch, first_only=True)
+            else:
+                pooled = pool(self._engine.hidden(batch, first_only=False), batch, self.pooling)
+            return self.modules(pooled).cpu().numpy()
+
+    def finish(self, pooled: np.ndarray) -> np.ndarray:
+        """What the modules make of pooled states float32 [N, width]: sentence vectors float32 [N, dim]."""
+        if not self._modules:
+            return pooled
+        import torch
+
+        with torch.inference_mode():
+            return self.modules(torch.from_numpy(pooled)).numpy()
 
     def check_packs(self, what: str) -> None:
         """Refuse an encoder that embeds sentences of equal length at a time, for what needs packed ones.
@@ -388,6 +474,8 @@ class SentenceEncoder:
         Raises:
             MexmaError: It is one.
         """
+        from mexma_cli.encoder.model.attention import packs
+
         if not packs(self.model):
             raise MexmaError(
                 f"{self.name!r}: {what} needs a model that takes packed sentences, and this "
@@ -403,6 +491,8 @@ class SentenceEncoder:
         Raises:
             MexmaError: It does not.
         """
+        from mexma_cli.encoder.model.attention import IMPLEMENTATION
+
         ids = self.tokenize(["a", "b c", "a"])
         reason = ""
         try:
@@ -449,7 +539,9 @@ class SentenceEncoder:
         Returns:
             The type in which the modules are to be stored.
         """
-        stored = torch.float16 if dtype == "pq" else precision_of(dtype)
+        from mexma_cli.numerics.devices import precision_of
+
+        stored = precision_of("float16" if dtype == "pq" else dtype)
         self.tokenizer.save_pretrained(where)
         if dtype == "pq":
             pq.save(self.model, self.tokenizer.all_special_ids, where)
@@ -471,7 +563,13 @@ class SentenceEncoder:
         return stored
 
 
-def _hash_weights(digest: xxhash.xxh3_128, weights: Mapping[str, torch.Tensor]) -> None:
-    for name, tensor in sorted(weights.items()):
+def _hash_weights(digest: xxhash.xxh3_128, weights: Mapping[str, Any]) -> None:
+    for name, weight in sorted(weights.items()):
         digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+        if isinstance(weight, np.ndarray):
+            digest.update(weight.data)
+            continue
+        import torch
+
+        tensor = weight.detach().cpu().contiguous().flatten()
+        digest.update(tensor.view(torch.uint8).numpy().data)

@@ -1,9 +1,7 @@
 """Vectors of runs of neighbouring sentences: each as if the run were one sentence, joined by spaces.
 
-An encoder of one layer whose positions do not matter, such as `mini`, needs no text for it: the first token
-attends with the same query in every sentence, so its state follows from two sums over tokens for each head,
-of the attention's weights and of the weighted values (`SummedRuns`). The sums of a run are those of its
-sentences. With any other encoder each distinct run is embedded (`JoinedRuns`).
+A bag of embeddings (`model.bag`), such as `mini`, needs no text for it: the sums of a run are those of its
+sentences (`SummedRuns`). With any other encoder each distinct run is embedded (`JoinedRuns`).
 """
 
 from __future__ import annotations
@@ -13,13 +11,11 @@ from threading import Lock
 from typing import Protocol
 
 import numpy as np
-import torch
-from torch.nn.functional import embedding_bag, layer_norm, linear
 
 from mexma_cli.encoder.encoder import SENTENCES_PER_BUFFER, SentenceEncoder
-from mexma_cli.encoder.model.packing import token_embeddings
-from mexma_cli.encoder.model.pooling import FIRST_ONLY
-from mexma_cli.encoder.model.transformer import ACTIVATIONS
+from mexma_cli.encoder.model import bag
+from mexma_cli.encoder.model.bag import Bag
+from mexma_cli.encoder.model.families import FIRST_ONLY
 
 Runs = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """First sentences and numbers of sentences, int64 [R], to unit vectors of the runs, float32 [R, dim]."""
@@ -34,12 +30,10 @@ class RunEncoder(Protocol):
 
     Attributes:
         takes_vectors: Whether the vectors of a store spare it work.
-        one_thread: Whether torch has to have one thread where it is called, so that bits are always the same.
         dim: Length of the vectors.
     """
 
     takes_vectors: bool
-    one_thread: bool
     dim: int
 
     def documents(
@@ -65,17 +59,9 @@ def run_encoder(encoder: SentenceEncoder) -> RunEncoder:
 
 def is_bag(encoder: SentenceEncoder) -> bool:
     """Whether the vector of a run follows from sums over the tokens of its sentences."""
-    transformer = encoder.transformer
-    config = transformer.config
-    if not transformer.is_bert or config.num_hidden_layers != 1 or encoder.pooling not in FIRST_ONLY:
+    if encoder.pooling not in FIRST_ONLY or encoder.prefix or len(encoder.tokenize([""])[0]) != 2:
         return False
-    if encoder.prefix or config.hidden_act not in ACTIVATIONS or len(encoder.tokenize([""])[0]) != 2:
-        return False
-    positions, words = (
-        transformer.weights[f"embeddings.{name}_embeddings.weight"].float() for name in ("position", "word")
-    )
-    spread = (positions - positions.mean(dim=0)).norm(dim=1).max()
-    return bool(spread < _POSITIONS * words.norm(dim=1).mean())
+    return bag.is_bag(encoder.transformer, _POSITIONS)
 
 
 def stored_vectors(sentences: Sequence[str], vectors: np.ndarray) -> np.ndarray:
@@ -89,7 +75,6 @@ class JoinedRuns:
     """Runs as text, for any encoder. Threads take turns with the encoder, which uses all cores."""
 
     takes_vectors = True
-    one_thread = False
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         self._encoder, self._turn = encoder, Lock()
@@ -133,99 +118,49 @@ class SummedRuns:
     """
 
     takes_vectors = False
-    one_thread = True
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         self._encoder, self._turn = encoder, Lock()
         self.dim = encoder.dim
-        transformer, config = encoder.transformer, encoder.transformer.config
-        self._weights = {name: weight.float().cpu() for name, weight in transformer.weights.items()}
-        self._modules = encoder.modules
-        self._eps, self._activation = float(config.layer_norm_eps), ACTIVATIONS[config.hidden_act]
-        self._heads = config.num_attention_heads
-        special = torch.from_numpy(encoder.tokenize([""])[0].astype(np.int64))
-        positions = self._weights["embeddings.position_embeddings.weight"]
-        self._position = positions.mean(dim=0)
-        with torch.inference_mode():
-            self._first = self._hidden(special[:1], None, positions[transformer.first_position])
-            query = self._linear("encoder.layer.0.attention.self.query", self._first)
-            self._query = query.view(self._heads, -1) * (query.shape[1] // self._heads) ** -0.5
-            self._special = self._terms(self._first) + self._terms(self._hidden(special[1:], None))
+        first, last = encoder.tokenize([""])[0]
+        self._bag = Bag(encoder.transformer, int(first))
+        (self._end,) = self._bag.sums([np.array([last])], None)
 
     def documents(
         self, texts: Sequence[Sequence[str]], known: Sequence[np.ndarray | None]
     ) -> list[tuple[np.ndarray, Runs]]:
         """As `RunEncoder.documents`; known vectors are not needed, since they are those of runs of one."""
         sums = self._sums([sentence for text in texts for sentence in text])
-        parts = sums.split([len(text) for text in texts])
+        parts = np.split(sums, np.cumsum([len(text) for text in texts])[:-1])
         return [(self._vectors(own), self._runs_of(own)) for own in parts]
 
-    def _runs_of(self, sums: torch.Tensor) -> Runs:
+    def _runs_of(self, sums: np.ndarray) -> Runs:
+        before = np.zeros((len(sums) + 1, sums.shape[1]))
+        np.cumsum(sums, axis=0, out=before[1:])
+
         def runs(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
             found = np.empty((len(starts), self.dim), np.float32)
             for at in range(0, len(starts), _ROWS):
-                first, count = (torch.from_numpy(part[at : at + _ROWS]) for part in (starts, sizes))
-                bags = first.repeat_interleave(count)
-                ends = count.cumsum(0)
-                bags += torch.arange(len(bags)) - (ends - count).repeat_interleave(count)
-                found[at : at + _ROWS] = self._vectors(embedding_bag(bags, sums, ends - count, mode="sum"))
+                first, count = starts[at : at + _ROWS], sizes[at : at + _ROWS]
+                found[at : at + _ROWS] = self._vectors(before[first + count] - before[first])
             return found
 
         return runs
 
-    @torch.inference_mode()
-    def _sums(self, sentences: Sequence[str]) -> torch.Tensor:
-        """The terms of all tokens but the special ones, summed: float32 [sentences, width + heads]."""
-        found = [torch.zeros(0, self._special.shape[1])]
+    def _sums(self, sentences: Sequence[str]) -> np.ndarray:
+        """The terms of all tokens but the special ones, summed: float64 [sentences, width + heads]."""
+        found = [np.zeros((0, len(self._end)))]
         for at in range(0, len(sentences), SENTENCES_PER_BUFFER):
             with self._turn:
                 tokens, extra = self._encoder.inputs(sentences[at : at + SENTENCES_PER_BUFFER])
-            ids = torch.from_numpy(np.concatenate([own[1:-1] for own in tokens]).astype(np.int64))
-            counts = torch.tensor([len(own) - 2 for own in tokens])
-            different, places = torch.unique(ids, return_inverse=True)
-            terms = self._terms(self._hidden(different, extra))
-            found.append(embedding_bag(places, terms, counts.cumsum(0) - counts, mode="sum"))
-        return torch.cat(found)
+            found.append(self._bag.sums([own[1:-1] for own in tokens], extra))
+        return np.concatenate(found)
 
-    def _hidden(
-        self, ids: torch.Tensor, extra: torch.Tensor | None, position: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        """What layer 0 gets of tokens, float32 [tokens, width], at the mean position if none is given."""
-        states = token_embeddings(self._weights["embeddings.word_embeddings.weight"], ids, extra)
-        states = states + self._weights["embeddings.token_type_embeddings.weight"][0]
-        return self._norm("embeddings", states + (self._position if position is None else position))
-
-    def _terms(self, states: torch.Tensor) -> torch.Tensor:
-        """Weighted values, and weights, of each head: float32 [tokens, width + heads]."""
-        keys, values = (
-            self._linear(f"encoder.layer.0.attention.self.{name}", states).unflatten(1, (self._heads, -1))
-            for name in ("key", "value")
-        )
-        weights = torch.einsum("thd,hd->th", keys, self._query).exp()
-        return torch.cat([(values * weights[:, :, None]).flatten(1), weights], dim=1)
-
-    @torch.inference_mode()
-    def _vectors(self, sums: torch.Tensor) -> np.ndarray:
+    def _vectors(self, sums: np.ndarray) -> np.ndarray:
         """Unit vectors of sums, zeros for sums of nothing."""
-        total = sums + self._special
-        width = total.shape[1] - self._heads
-        context = total[:, :width].unflatten(1, (self._heads, -1)) / total[:, width:, None]
-        layer = "encoder.layer.0"
-        state = self._linear(f"{layer}.attention.output.dense", context.flatten(1))
-        state = self._norm(f"{layer}.attention.output", self._first + state)
-        inner = self._activation(self._linear(f"{layer}.intermediate.dense", state))
-        state = self._norm(f"{layer}.output", state + self._linear(f"{layer}.output.dense", inner))
-        device = next((part.device for part in self._modules.parameters()), state.device)
-        found = _unit(self._modules(state.to(device)).cpu().numpy())
-        found[(sums[:, width:] == 0).all(dim=1).numpy()] = 0
+        found = _unit(self._encoder.finish(self._bag.hidden(sums + self._end)))
+        found[(sums[:, -self._bag.heads :] == 0).all(axis=1)] = 0
         return found
-
-    def _linear(self, name: str, states: torch.Tensor) -> torch.Tensor:
-        return linear(states, self._weights[f"{name}.weight"], self._weights[f"{name}.bias"])
-
-    def _norm(self, name: str, states: torch.Tensor) -> torch.Tensor:
-        weight, bias = (self._weights[f"{name}.LayerNorm.{part}"] for part in ("weight", "bias"))
-        return layer_norm(states, weight.shape, weight, bias, self._eps)
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

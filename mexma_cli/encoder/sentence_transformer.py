@@ -99,7 +99,7 @@ class Transformer(torch.nn.Module):
         lengths = torch.tensor([len(ids) for ids in tokens])
         mask = (torch.arange(longest) < lengths[:, None]).long()
         features = {"input_ids": torch.from_numpy(np.stack(padded)), "attention_mask": mask}
-        return features if extra is None else features | {"extra_embeddings": extra}
+        return features if extra is None else features | {"extra_embeddings": torch.from_numpy(extra)}
 
     def forward(self, features: dict[str, torch.Tensor], **_: Any) -> dict[str, torch.Tensor]:
         """The features with `token_embeddings`, [N, L, dim]."""

@@ -41,7 +41,7 @@ class Vocabulary:
     size: int
     first_position: int
     joint: int | None = None
-    merge_split_words: Callable[[list[np.ndarray]], tuple[list[np.ndarray], torch.Tensor]] | None = None
+    merge_split_words: Callable[[list[np.ndarray]], tuple[list[np.ndarray], np.ndarray]] | None = None
 
     @classmethod
     def of(cls, encoder: SentenceEncoder, ngrams: bool) -> Vocabulary:
@@ -189,7 +189,7 @@ class Sides:
     ids: list[np.ndarray]
     identities: np.ndarray
     negative_pairs: np.ndarray
-    extra_embeddings: torch.Tensor | None
+    extra_embeddings: np.ndarray | None
     of_run: np.ndarray
     by_length: np.ndarray
     first_position: int

@@ -88,6 +88,6 @@ def describe(encoder: SentenceEncoder) -> dict[str, Any]:
         "pooling": encoder.pooling,
         "max_tokens": encoder.max_tokens,
         "prefix": encoder.prefix,
-        "precision": encoder.precision_name,
+        "precision": encoder.precision,
         "dim": encoder.dim,
     }

@@ -63,6 +63,7 @@ def test_what_others_cannot_honour_they_refuse(dtype: str, lines: list[str], tmp
     folder, settings = str(tmp_path / "it"), BagSettings(name="bag", ngrams=[2, 3], keep_ngrams=True)
     encoder = untrained_bag(settings).export()
     encoder.save(folder, dtype)
+    lines = [line for line in lines if line]  # of no words this bag's vector is next to nothing
     for where in (folder, str(BUNDLED / "mini")):
         with pytest.raises(ValueError, match=r"mexma_cli\.SentenceEncoder\.load\(FOLDER\)"):
             AutoModel.from_pretrained(where)

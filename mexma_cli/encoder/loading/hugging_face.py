@@ -31,7 +31,8 @@ def read_model(settings: FolderSettings, with_pooler: bool) -> tuple[PreTrainedM
         path = settings.transformer / "config.json"
         raise MexmaError(f"{path}: hidden_act {activation!r} is not supported")
     if (settings.transformer / pq.FILE).is_file():
-        return build_model(settings.config, pq.load(settings.transformer / pq.FILE), with_pooler)
+        weights = {name: torch.from_numpy(w) for name, w in pq.load(settings.transformer / pq.FILE).items()}
+        return build_model(settings.config, weights, with_pooler)
     # A class of the folder's own may not know the argument.
     has_pooler = not settings.own_code and FAMILIES[settings.config["model_type"]].is_bert
     arguments: dict[str, Any] = {"add_pooling_layer": with_pooler} if has_pooler else {}

@@ -27,8 +27,9 @@ from mexma_cli.encoder.loading.sentence_piece import (
     UNKNOWN,
     PieceTokenizer,
 )
+from mexma_cli.encoder.model.engine import ACTIVATIONS
 from mexma_cli.encoder.model.families import Pooling
-from mexma_cli.encoder.model.transformer import ACTIVATIONS, LazyTransformer
+from mexma_cli.encoder.model.transformer import LazyTransformer
 from mexma_cli.errors import MexmaError
 from mexma_cli.text.normalise import cleaner
 

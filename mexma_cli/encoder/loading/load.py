@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 
@@ -21,12 +20,13 @@ from mexma_cli.encoder.loading.tokenizer import (
 )
 from mexma_cli.encoder.loading.weights import damaged
 from mexma_cli.encoder.model.families import FAMILIES
-from mexma_cli.encoder.model.pooling import Dense
 from mexma_cli.encoder.model.transformer import LazyTransformer
 from mexma_cli.errors import MexmaError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+    from mexma_cli.encoder.model.pooling import Dense
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
 UNSEEN = "\U000f1234"
@@ -68,6 +68,10 @@ def load_transformer(
 
 
 def _pooler(name: str, model: PreTrainedModel) -> Dense:
+    import torch
+
+    from mexma_cli.encoder.model.pooling import Dense
+
     linear = getattr(model.pooler, "dense", None)
     if not isinstance(linear, torch.nn.Linear) or not isinstance(model.pooler.activation, torch.nn.Tanh):
         raise MexmaError(f"{name!r}: its pooler is not BERT's (a linear layer and tanh)", "use --pooling cls")

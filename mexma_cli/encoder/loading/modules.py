@@ -4,27 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import torch
-from safetensors.torch import save_file
+from typing import TYPE_CHECKING, Any
 
 from mexma_cli.encoder.loading import pq
 from mexma_cli.encoder.loading.folder import NGRAMS_FILE
-from mexma_cli.encoder.loading.settings import OWN_TRANSFORMER, write_json
+from mexma_cli.encoder.loading.settings import OWN_TRANSFORMER, FolderSettings, write_json
 from mexma_cli.encoder.loading.weights import FILES, read_weights
 from mexma_cli.encoder.model.families import POOLING_KEYS, Pooling
-from mexma_cli.encoder.model.pooling import Dense
 from mexma_cli.errors import MexmaError
 
-ACTIVATIONS: dict[str, type[torch.nn.Module]] = {
-    kind.__name__: kind for kind in (torch.nn.Tanh, torch.nn.Identity, torch.nn.GELU, torch.nn.ReLU)
-}
+if TYPE_CHECKING:
+    import torch
+
+    from mexma_cli.encoder.model.pooling import Dense
+
+ACTIVATIONS = ("Tanh", "Identity", "GELU", "ReLU")
+"""Of torch.nn, behind a Dense layer."""
 
 
 def is_only_ours(folder: Path) -> bool:
     """Whether other libraries cannot honour what is in an encoder's folder: n-grams, or `pq` weights."""
     return any((folder / name).is_file() for name in (pq.FILE, NGRAMS_FILE))
+
+
+def load_modules(
+    name: str, settings: FolderSettings, width: int, pooler: Dense | None
+) -> list[torch.nn.Module]:
+    """What comes after the pooling of the encoder `name`: its pooler, if it has one here, Dense, Normalize.
+
+    Args:
+        width: Of the transformer's hidden states.
+
+    Raises:
+        MexmaError: As `load_dense`, or one does not take the vectors that come to it.
+    """
+    if pooler is None and not settings.modules:
+        return []
+    from mexma_cli.encoder.model.pooling import Normalize, check_widths
+
+    modules: list[torch.nn.Module] = [] if pooler is None else [pooler]
+    for kind, path, config in settings.modules:
+        modules.append(load_dense(path, config) if kind == "Dense" else Normalize())
+    check_widths(name, width, modules)
+    return modules
 
 
 def load_dense(folder: Path, config: dict[str, Any]) -> Dense:
@@ -36,9 +58,13 @@ def load_dense(folder: Path, config: dict[str, Any]) -> Dense:
     Raises:
         MexmaError: The activation is not known, or the weights are missing, damaged or of another shape.
     """
+    import torch
+
+    from mexma_cli.encoder.model.pooling import Dense
+
     name = str(config.get("activation_function", "torch.nn.modules.activation.Tanh"))
-    activation = ACTIVATIONS.get(name.rsplit(".", 1)[-1]) if name.startswith("torch.nn.") else None
-    if activation is None:
+    kind = name.rpartition(".")[2]
+    if not name.startswith("torch.nn.") or kind not in ACTIVATIONS:
         raise MexmaError(
             f"{folder}: the activation {name!r} is not supported", f"{', '.join(ACTIVATIONS)} of torch.nn are"
         )
@@ -53,7 +79,7 @@ def load_dense(folder: Path, config: dict[str, Any]) -> Dense:
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
         raise MexmaError(f"{folder}: weights and config.json do not belong together: {reason}") from None
-    return Dense(linear, activation())
+    return Dense(linear, getattr(torch.nn, kind)())
 
 
 def save_modules(
@@ -86,13 +112,15 @@ def save_modules(
         where / paths[1] / "config.json",
         {"word_embedding_dimension": width} | {f"pooling_mode_{mode}": on for mode, on in modes.items()},
     )
-    for path, module in zip(paths[2:], modules, strict=True):
-        if isinstance(module, Dense):
+    for path, kind, module in zip(paths[2:], kinds[2:], modules, strict=True):
+        if kind == "Dense":
             save_dense(where / path, module, dtype)
 
 
 def save_dense(folder: Path, module: Dense, dtype: torch.dtype) -> None:
     """Write config.json and the weights into a folder that is there; `load_dense` reads them."""
+    from safetensors.torch import save_file
+
     kind = type(module.activation)
     linear = module.linear
     write_json(

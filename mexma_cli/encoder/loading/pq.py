@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
+import numpy as np
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.numpy import load_file, save_file
 
 from mexma_cli.encoder.loading.weights import damaged
 from mexma_cli.encoder.model.weighted_embeddings import weight_axis_and_basis
@@ -35,21 +35,21 @@ _WEIGHTS = "log_weights"
 def save(model: PreTrainedModel, special: Sequence[int], folder: Path) -> None:
     """Write the weights; `special` are the ids of tokens whose embeddings are not quantised."""
     words = model.get_input_embeddings().weight
-    stored: dict[str, torch.Tensor] = {}
+    stored: dict[str, np.ndarray] = {}
     for name, weight in model.state_dict().items():
+        rows = weight.float().cpu().numpy()
         if weight.data_ptr() != words.data_ptr():
-            stored[name] = weight.half().contiguous()
+            stored[name] = np.ascontiguousarray(rows, np.float16)
             continue
-        rows, ids = weight.float().cpu(), torch.tensor(special)
-        coded = QuantisedRows.of(rows.numpy(), _PART)
-        parts = {part: torch.from_numpy(array) for part, array in coded.arrays().items()}
-        parts[_WEIGHTS] = ((rows - torch.from_numpy(coded[:])) @ _axis(rows)).half()
-        parts |= {"special": ids, "rows": rows[ids].half()}
-        stored |= {f"{name}.{part}": tensor for part, tensor in parts.items()}
+        ids = np.array(special, np.int64)
+        coded = QuantisedRows.of(rows, _PART)
+        parts = {_WEIGHTS: ((rows - coded[:]) @ _axis(rows)).astype(np.float16)}
+        parts |= {**coded.arrays(), "special": ids, "rows": rows[ids].astype(np.float16)}
+        stored |= {f"{name}.{part}": array for part, array in parts.items()}
     save_file(stored, folder / FILE)
 
 
-def load(path: Path) -> dict[str, torch.Tensor]:
+def load(path: Path) -> dict[str, np.ndarray]:
     """The weights in such a file, float32.
 
     Raises:
@@ -60,16 +60,15 @@ def load(path: Path) -> dict[str, torch.Tensor]:
         for start in [name.removesuffix(_WEIGHTS) for name in stored if name.endswith(f".{_WEIGHTS}")]:
             own = [name for name in stored if name.startswith(start)]
             parts = {name.removeprefix(start): stored.pop(name) for name in own}
-            coded = QuantisedRows.read({part: tensor.numpy() for part, tensor in parts.items()})
-            rows = torch.from_numpy(coded[:])
+            rows = QuantisedRows.read(parts)[:]
             # First a product, then a sum: every processor gets the same bits, and so the same fingerprint.
-            rows += parts[_WEIGHTS].float()[:, None] * _axis(rows)
-            rows[parts["special"]] = parts["rows"].float()
+            rows += parts[_WEIGHTS].astype(np.float32)[:, None] * _axis(rows)
+            rows[parts["special"]] = parts["rows"]
             stored[start.removesuffix(".")] = rows
     except (SafetensorError, OSError, LookupError, ValueError, RuntimeError) as error:
         raise damaged(path, error) from None
-    return {name: weight.float() for name, weight in stored.items()}
+    return {name: weight.astype(np.float32) for name, weight in stored.items()}
 
 
-def _axis(rows: torch.Tensor) -> torch.Tensor:
-    return weight_axis_and_basis(rows.shape[1])[0].to(rows)
+def _axis(rows: np.ndarray) -> np.ndarray:
+    return weight_axis_and_basis(rows.shape[1])[0].astype(np.float32)

@@ -8,15 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 
 from mexma_cli.encoder.loading import pq
 from mexma_cli.encoder.loading.folder import BESIDE_NGRAMS, WEIGHTS
 from mexma_cli.encoder.loading.settings import FolderSettings
-from mexma_cli.encoder.model.families import FAMILIES
-from mexma_cli.encoder.model.transformer import ACTIVATIONS, StoredModel
+from mexma_cli.encoder.model.families import ACTIVATIONS, FAMILIES
+from mexma_cli.encoder.model.transformer import StoredModel
 
 _IGNORED = ("pooler.dense.weight", "pooler.dense.bias", "embeddings.position_ids")
 """Tensors that files may have and the model without its pooler does not."""
@@ -34,11 +32,11 @@ def read_model(settings: FolderSettings) -> StoredModel | None:
         return None
     try:
         small = (folder / pq.FILE).is_file()
-        weights = pq.load(folder / pq.FILE) if small else load_file(_weights(folder))
+        weights = pq.load(folder / pq.FILE) if small else _read(folder)
         weights = {name: tensor for name, tensor in weights.items() if name not in _IGNORED}
         shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-        types = {tensor.dtype for tensor in weights.values()}
-        stated = {getattr(torch, config.get("dtype") or config["torch_dtype"])}
+        types = {str(tensor.dtype).removeprefix("torch.") for tensor in weights.values()}
+        stated = {config.get("dtype") or config["torch_dtype"]}
         if _computed(config) and shapes == _shapes(config) and (small or types == stated):
             return StoredModel(config, weights)
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, AttributeError):
@@ -46,9 +44,11 @@ def read_model(settings: FolderSettings) -> StoredModel | None:
     return None
 
 
-def _weights(folder: Path) -> Path:
+def _read(folder: Path) -> dict[str, Any]:
+    from safetensors.torch import load_file  # bfloat16, which NumPy lacks, and large files without a copy
+
     beside = folder / BESIDE_NGRAMS
-    return beside if beside.is_file() else folder / WEIGHTS
+    return load_file(beside if beside.is_file() else folder / WEIGHTS)
 
 
 def _computed(config: dict[str, Any]) -> bool:

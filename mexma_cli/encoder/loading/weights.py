@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 
 from mexma_cli.errors import MexmaError
+
+if TYPE_CHECKING:
+    import torch
 
 FILES = ("model.safetensors", "pytorch_model.bin")
 
@@ -20,6 +22,9 @@ def read_weights(folder: Path) -> dict[str, torch.Tensor]:
     Raises:
         MexmaError: Neither file is there, or it is damaged, or it holds more than tensors.
     """
+    import torch
+    from safetensors.torch import load_file
+
     for name in FILES:
         path = folder / name
         if not path.is_file():

@@ -9,18 +9,24 @@ unmodified model (`attention`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 import torch
-from torch.nn.functional import layer_norm, linear, pad, scaled_dot_product_attention
+from torch.nn.functional import gelu, layer_norm, linear, pad, relu, scaled_dot_product_attention
 
 from mexma_cli.encoder.model.packing import PackedBatch, token_embeddings
-from mexma_cli.encoder.model.transformer import ACTIVATIONS, LazyTransformer
+from mexma_cli.encoder.model.transformer import LazyTransformer
 from mexma_cli.numerics.kernels import add_norm, add_norm_bf16, plain
 
+ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "gelu": gelu,
+    "gelu_new": partial(gelu, approximate="tanh"),
+    "relu": relu,
+}
 ROWS = 64
 """Products are padded to a multiple of so many rows: oneDNN compiles and keeps a kernel for each size."""
 
@@ -30,11 +36,7 @@ def supported(transformer: LazyTransformer) -> bool:
     config = transformer.config
     if not transformer.is_bert or config.hidden_act not in ACTIVATIONS or config.num_hidden_layers < 1:
         return False
-    return all(w.dtype == torch.float32 and w.device.type == "cpu" for w in transformer.weights.values())
-
-
-_LOOKED_AT = 16
-"""Approximate number of a weight's numbers that are compared to see whether it was changed."""
+    return transformer.arrays is not None
 
 
 class Engine:
@@ -50,7 +52,7 @@ class Engine:
         self.dtype = dtype
         config, weights = transformer.config, transformer.weights
         self._transformer, self._eps = transformer, float(config.layer_norm_eps)
-        self._states = _states(weights)
+        self._state = transformer.state()
         self._tables = _below(weights, "embeddings.")
         with torch.no_grad():
             self._layers = [
@@ -61,7 +63,7 @@ class Engine:
     @property
     def stale(self) -> bool:
         """Whether a weight was changed, or moved, since the engine was made."""
-        return self._states != _states(self._transformer.weights)
+        return self._state != self._transformer.state()
 
     @torch.inference_mode()
     def hidden(self, batch: PackedBatch, first_only: bool) -> torch.Tensor:
@@ -183,15 +185,3 @@ def _packs(dtype: torch.dtype) -> bool:
 def _below(weights: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
     """The weights whose names begin with a prefix, by the rest of their names."""
     return {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
-
-
-def _states(weights: Mapping[str, torch.Tensor]) -> list[tuple[int, int, bytes]]:
-    """The address, version and a few numbers of each weight, to see later whether it was changed.
-
-    The version is not enough: torch's fused optimisers change a weight without counting it up.
-    """
-    with torch.no_grad():
-        return [
-            (w.data_ptr(), w._version, w.flatten()[:: max(1, w.numel() // _LOOKED_AT)].numpy().tobytes())
-            for w in weights.values()
-        ]

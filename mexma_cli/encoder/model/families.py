@@ -35,8 +35,14 @@ FAMILIES = {
 }
 """By the model type in config.json. An encoder of another family is refused."""
 
+ACTIVATIONS = ("gelu", "gelu_new", "relu")
+"""Those of BERT's family that are computed here, by their names in config.json (`hidden_act`)."""
+
 Pooling = Literal["cls", "mean", "max", "weightedmean", "lasttoken", "pooler"]
 """How a sentence's states become one vector, by sentence-transformers' names; `pooler`: BERT's."""
+
+FIRST_ONLY = ("cls", "pooler")
+"""Poolings that read the first token alone."""
 
 POOLING_KEYS: dict[Pooling, str] = {
     "cls": "cls_token",

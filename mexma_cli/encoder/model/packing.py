@@ -46,7 +46,9 @@ class PackedBatch:
 
 
 def pack(
-    sentences: Sequence[np.ndarray], first_position: int, extra_embeddings: torch.Tensor | None = None
+    sentences: Sequence[np.ndarray],
+    first_position: int,
+    extra_embeddings: np.ndarray | torch.Tensor | None = None,
 ) -> PackedBatch:
     """Put token id arrays (with their <s> and </s>) one after the other, in the order given.
 
@@ -67,7 +69,7 @@ def pack(
         torch.from_numpy(positions),
         torch.from_numpy(np.concatenate([[0], ends]).astype(np.int32)),
         tuple(lengths.tolist()),
-        extra_embeddings,
+        None if extra_embeddings is None else torch.as_tensor(extra_embeddings),
     )
 
 

@@ -6,12 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
-from mexma_cli.encoder.model.families import Pooling
+from mexma_cli.encoder.model.families import FIRST_ONLY, Pooling
 from mexma_cli.encoder.model.packing import PackedBatch
 from mexma_cli.errors import MexmaError
-
-FIRST_ONLY = ("cls", "pooler")
-"""Poolings that read the first token alone."""
 
 
 class Dense(torch.nn.Module):

@@ -1,33 +1,26 @@
 """A transformer whose weights can be used before transformers' model around them is built.
 
 `SentenceEncoder.embed` on a processor needs only the weights and a few numbers of config.json. Importing
-transformers' models takes longer than loading `mini` and embedding a page of text.
+torch and transformers' models takes longer than loading `mini` and embedding a page of text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-import torch
-from torch.nn.functional import gelu, relu
+import numpy as np
 
-from mexma_cli.encoder.model.attention import use_packed_attention
 from mexma_cli.encoder.model.families import FAMILIES
 from mexma_cli.encoder.quiet import quieten_transformers
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedModel
 
-ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "gelu": gelu,
-    "gelu_new": partial(gelu, approximate="tanh"),
-    "relu": relu,
-}
-"""The activations that the engine computes, by their names in config.json (`hidden_act`)."""
+_LOOKED_AT = 16
+"""Approximate number of a weight's numbers that are compared to see whether it was changed."""
 
 
 @dataclass
@@ -36,11 +29,18 @@ class StoredModel:
 
     Attributes:
         config: config.json.
-        weights: By their names in transformers' model without pooler, all of one type.
+        weights: By their names in transformers' model without pooler, all of one type: arrays, or tensors.
     """
 
     config: dict[str, Any]
-    weights: dict[str, torch.Tensor]
+    weights: dict[str, Any]
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The weights as tensors, from now on, in the same memory."""
+        import torch
+
+        self.weights = {name: torch.as_tensor(weight) for name, weight in self.weights.items()}
+        return self.weights
 
 
 class LazyTransformer:
@@ -51,9 +51,9 @@ class LazyTransformer:
     """
 
     def __init__(self, source: PreTrainedModel | StoredModel) -> None:
-        if not isinstance(source, StoredModel):
-            use_packed_attention(source)
         self._source = source
+        if not isinstance(source, StoredModel):
+            self._pack()
 
     @property
     def model(self) -> PreTrainedModel:
@@ -62,10 +62,15 @@ class LazyTransformer:
             from mexma_cli.encoder.model.hugging_face import build_model
 
             quieten_transformers()
-            model, _ = build_model(self._source.config, self._source.weights, with_pooler=False)
-            use_packed_attention(model.eval())
-            self._source = model
+            model, _ = build_model(self._source.config, self._source.tensors(), with_pooler=False)
+            self._source = model.eval()
+            self._pack()
         return self._source
+
+    def _pack(self) -> None:
+        from mexma_cli.encoder.model.attention import use_packed_attention
+
+        use_packed_attention(cast("PreTrainedModel", self._source))
 
     @property
     def config(self) -> Any:
@@ -77,14 +82,41 @@ class LazyTransformer:
     def weights(self) -> dict[str, torch.Tensor]:
         """The tensors by their names in the model, not copied: training changes them."""
         source = self._source
-        return source.weights if isinstance(source, StoredModel) else source.state_dict()
+        return source.tensors() if isinstance(source, StoredModel) else source.state_dict()
+
+    @property
+    def stored(self) -> dict[str, np.ndarray] | None:
+        """The weights as they were read, as arrays; None once they are tensors."""
+        arrays = self._source.weights if isinstance(self._source, StoredModel) else {}
+        return arrays if all(isinstance(one, np.ndarray) for one in arrays.values()) and arrays else None
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray] | None:
+        """The weights in the same memory, float32; None if they are on a GPU, or of another type."""
+        if (stored := self.stored) is not None:
+            return stored
+        weights = self.weights
+        plain = all(str(one.dtype) == "torch.float32" and one.is_cpu for one in weights.values())
+        return {name: one.detach().numpy() for name, one in weights.items()} if plain else None
+
+    def state(self) -> list[tuple[int, int, bytes]]:
+        """The address, version and a few numbers of each weight, to see later whether it was changed.
+
+        The version is not enough: torch's fused optimisers change a weight without counting it up.
+        """
+        if self.stored is not None:
+            return []  # nobody has had them to change
+        return [
+            (w.data_ptr(), w._version, w.detach().flatten()[:: _step(w)].numpy().tobytes())
+            for w in self.weights.values()
+        ]
 
     @property
     def vocabulary(self) -> int:
         """Number of token embeddings."""
         if isinstance(self._source, StoredModel):
             return int(self._source.config["vocab_size"])
-        return cast(torch.nn.Embedding, self._source.get_input_embeddings()).num_embeddings
+        return cast("torch.nn.Embedding", self._source.get_input_embeddings()).num_embeddings
 
     @property
     def is_bert(self) -> bool:
@@ -106,13 +138,15 @@ class LazyTransformer:
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
+        import torch
+
         return torch.device("cpu") if isinstance(self._source, StoredModel) else self._source.device
 
     def to(self, device: torch.device, dtype: torch.dtype) -> None:
         """Move and cast all weights."""
         source = self._source
         if isinstance(source, StoredModel) and device.type == "cpu":
-            source.weights = {name: tensor.to(dtype) for name, tensor in source.weights.items()}
+            source.weights = {name: tensor.to(dtype) for name, tensor in source.tensors().items()}
         else:
             self.model.to(device=device, dtype=dtype)
 
@@ -122,3 +156,7 @@ def first_position(model: PreTrainedModel) -> int:
     embeddings = getattr(model, "embeddings", None)
     padding = getattr(embeddings, "padding_idx", None)
     return 0 if padding is None else cast(int, padding) + 1
+
+
+def _step(weight: torch.Tensor) -> int:
+    return max(1, weight.numel() // _LOOKED_AT)

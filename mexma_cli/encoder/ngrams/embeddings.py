@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 import xxhash
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from tokenizers import Tokenizer
-from torch.nn import functional
 
 from mexma_cli.encoder.loading.folder import NGRAMS_FILE
 from mexma_cli.encoder.loading.weights import damaged
@@ -63,24 +61,26 @@ class NgramEmbeddings:
         self.power, self.unit = power, unit
         self._pieces: tuple[np.ndarray, np.ndarray, PairTokens] | None = None
 
-    def embed(self, words: Sequence[str]) -> tuple[torch.Tensor, np.ndarray]:
+    def embed(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Token embeddings, float32 [words, D], and whether any n-gram of a word is known, bool [words]."""
         keys, counts = ngram_keys(words, self.sizes, self.consonants)
         places = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
         known = self.keys[places] == keys
         owners = np.repeat(np.arange(len(words)), counts)[known]
         counts = np.bincount(owners, minlength=len(words))
-        starts = torch.from_numpy(np.cumsum(counts) - counts)
+        starts = (np.cumsum(counts) - counts)[counts > 0]
         used, places = np.unique(places[known], return_inverse=True)
-        vectors = torch.from_numpy(self.vectors[used]).float()
-        sums = functional.embedding_bag(torch.from_numpy(places), vectors, starts, mode="sum")
-        sums = sums / torch.from_numpy(counts).clamp_min(1).sqrt()[:, None]
-        lengths = (sums.norm(dim=1) / self.unit).clamp_min(1e-6)
-        return weighted_embeddings(sums, self.power * lengths.log()), counts > 0
+        sums = np.zeros((len(words), self.vectors.shape[1]))
+        if len(starts):
+            vectors = self.vectors[used].astype(np.float32)
+            sums[counts > 0] = np.add.reduceat(vectors[places], starts, axis=0, dtype=np.float64)
+        sums /= np.sqrt(counts.clip(1))[:, None]
+        lengths = (np.linalg.norm(sums, axis=1) / self.unit).clip(1e-6)
+        return weighted_embeddings(sums, self.power * np.log(lengths)), counts > 0
 
     def merge_split_words(
         self, tokens: Sequence[np.ndarray], tokenizer: Tokenizer
-    ) -> tuple[list[np.ndarray], torch.Tensor]:
+    ) -> tuple[list[np.ndarray], np.ndarray]:
         """Replace the tokens of each split word by one id, if the table knows any of its n-grams.
 
         Pairs of tokens (`PairTokens`) stand behind their first one, those that are tokens or that the table

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import distributed, nn
 from torch.nn import functional
@@ -157,10 +158,12 @@ class Bag(Objective):
             vectors = self._main(vectors * lengths ** (settings.length_power - 1) * weights[:, None])
             mean = write_bag(self.encoder.model, vectors, self.special.tolist())
             if settings.length:
-                end = weight_axis_and_basis(self.encoder.dim)[1][:1].to(vectors)
-                weight = torch.tensor([settings.length]).log()
+                end = weight_axis_and_basis(self.encoder.dim)[1][:1]
+                weight = np.log([settings.length])
                 words = self.encoder.model.get_input_embeddings().weight
-                words[self.encoder.tokenizer.sep_token_id] = weighted_embeddings(end, weight)[0]
+                words[self.encoder.tokenizer.sep_token_id] = torch.from_numpy(
+                    weighted_embeddings(end, weight)[0]
+                )
             kept = settings.keep_ngrams and len(self.keys) > 0
             self.encoder.ngrams = self._ngram_embeddings(mean) if kept else None
         return self.encoder
@@ -171,7 +174,7 @@ class Bag(Objective):
         vectors = self._main(self.ngram_vectors)
         return NgramEmbeddings(
             self.keys,
-            (vectors @ weight_axis_and_basis(self.encoder.dim)[1].to(vectors)).half().cpu().numpy(),
+            (vectors @ _axis_and_basis(vectors, self.encoder.dim)[1]).half().cpu().numpy(),
             settings.ngrams,
             settings.consonants,
             settings.length_power,
@@ -220,11 +223,12 @@ def write_bag(model: Any, vectors: torch.Tensor, special: list[int]) -> float:
     width = vectors.shape[1] + RESERVED
     embeddings, layers = model.embeddings, model.encoder.layer
     heads = layers[0].attention.self.num_attention_heads
-    norm_direction, basis = (part.to(vectors) for part in weight_axis_and_basis(width))
+    norm_direction, basis = _axis_and_basis(vectors, width)
 
     log_norms = vectors.norm(dim=1).clamp_min(1e-6).log()
     mean = log_norms.mean()
-    words = weighted_embeddings(vectors @ basis, log_norms - mean)
+    rows, log_weights = (part.cpu().numpy() for part in (vectors @ basis, log_norms - mean))
+    words = torch.from_numpy(weighted_embeddings(rows, log_weights)).to(vectors)
     # Not zeros: LayerNorm would blow up any step away from them by 1 / sqrt(epsilon), and a phase that trains
     # on from here would begin by burying the sum under <s>. A token without log norm weighs next to nothing,
     # values leave that direction out, and layer 0's bias takes it from CLS (with dropout it cannot).
@@ -252,3 +256,8 @@ def write_bag(model: Any, vectors: torch.Tensor, special: list[int]) -> float:
     attention.output.dense.weight.copy_(eye)
     attention.output.dense.bias.copy_(none)
     return float(mean)
+
+
+def _axis_and_basis(vectors: torch.Tensor, width: int) -> list[torch.Tensor]:
+    """`weight_axis_and_basis` where these vectors are, and of their type."""
+    return [torch.from_numpy(part).to(vectors) for part in weight_axis_and_basis(width)]

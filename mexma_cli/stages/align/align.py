@@ -9,15 +9,15 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
-import torch
 
 from mexma_cli.align.align import AlignSettings, Side, align
 from mexma_cli.encoder.runs import RunEncoder, stored_vectors
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import AlignedPair
+from mexma_cli.numerics.threads import threads
 from mexma_cli.stages.align.sides import Document, DocumentSide, FolderSide, TextSide, has_documents
 from mexma_cli.stages.mine.documents import pair_documents
 from mexma_cli.store.alignments import RECORD, AlignmentJournal
@@ -326,24 +326,22 @@ class Aligner:
     def each(
         self, task: Callable[[tuple[int, int]], Result], spans: Sequence[tuple[int, int]]
     ) -> Generator[Result]:
-        """A map over as many threads as torch has, a few items ahead of whoever takes the results, in order.
+        """A map over `threads()`, a few items ahead of whoever takes the results, in order.
 
         A result does not depend on the number of threads, to the last bit.
         """
-        threads = torch.get_num_threads()
-        alone: dict[str, Any] = {"initializer": torch.set_num_threads, "initargs": (1,)}
+        count = threads()
         running: deque[Future[Result]] = deque()
-        pool = ThreadPoolExecutor(threads, **(alone if self.encoder.one_thread else {}))
+        pool = ThreadPoolExecutor(count)
         try:
             for span in spans:
                 running.append(pool.submit(task, span))
-                if len(running) > threads:
+                if len(running) > count:
                     yield running.popleft().result()
             while running:
                 yield running.popleft().result()
         finally:
             pool.shutdown(cancel_futures=True)
-            torch.set_num_threads(threads)  # the libraries below torch share one setting
 
     def group(self, span: tuple[int, int]) -> np.ndarray:
         """The alignments of the pairs from `span[0]` to before `span[1]`, RECORD [n]."""

@@ -208,7 +208,7 @@ def _journal(job: AlignJob, documents: Documents, encoder: SentenceEncoder) -> I
         "target": documents.target.identity,
         "document pairs": "found" if job.inputs.find else fingerprint(documents.pairs.tolist()),
         "encoder": encoder.fingerprint,
-        "precision": encoder.precision_name,
+        "precision": encoder.precision,
         "prefix": encoder.prefix,
         "languages": job.languages,
         "settings": asdict(job.settings),

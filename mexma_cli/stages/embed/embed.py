@@ -10,10 +10,10 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from mexma_cli import languages
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.numerics.threads import threads
 from mexma_cli.store.embeddings import (
     ROWS_PER_SHARD,
     EmbeddingSettings,
@@ -145,11 +145,13 @@ def _nearest(encoder: SentenceEncoder, language: str) -> str:
 
 def at_work(encoder: SentenceEncoder) -> str:
     """Where and in what an encoder computes: ``cpu (2 threads), bfloat16``."""
-    if encoder.device.type == "cuda":
+    if not encoder.on_cpu:
+        import torch
+
         place = f"{encoder.device} ({torch.cuda.get_device_name(encoder.device)})"
     else:
-        place = f"{encoder.device} ({counted(torch.get_num_threads(), 'thread')})"
-    return f"{place}, {encoder.precision_name}"
+        place = f"cpu ({counted(threads(), 'thread')})"
+    return f"{place}, {encoder.precision}"
 
 
 class _Embedding:
@@ -228,7 +230,7 @@ def _settings(encoder: SentenceEncoder, text: FileScan, options: EmbedOptions) -
         pooling=encoder.pooling,
         dim=encoder.dim,
         dtype=options.store_dtype,
-        precision=encoder.precision_name,
+        precision=encoder.precision,
         normalised=encoder.normalised,
         language=options.language,
         source_checksum=text.checksum,

@@ -109,7 +109,7 @@ def test_bfloat16_on_real_text(texts: list[str]) -> None:
     exact = SentenceEncoder.load("mini", "cpu").embed(texts)
     encoder = SentenceEncoder.load("mini", "cpu", dtype="bfloat16")
     vectors = encoder.embed(texts)
-    assert encoder.precision == torch.bfloat16 and encoder.model.dtype == torch.float32
+    assert encoder.precision == "bfloat16" and encoder.model.dtype == torch.float32
     cosines = (vectors * exact).sum(1) / np.linalg.norm(vectors, axis=1) / np.linalg.norm(exact, axis=1)
     assert 0.9995 < cosines.min() < 1
     assert not np.array_equal(vectors, exact)
@@ -120,7 +120,8 @@ def test_the_number_of_threads_changes_no_bit(dtype: str, texts: list[str], two_
     encoder = SentenceEncoder.load("mini", "cpu", dtype=dtype)
     told: list[int] = []
     two = encoder.embed(texts, lambda sentences, tokens: told.append(sentences))
-    assert torch.get_num_threads() == 2 and sum(told) == len(texts) and len(told) > 2
+    assert torch.get_num_threads() == 2 and sum(told) == len(texts)
+    assert len(told) > 2 or dtype == "float32", "there it is one sum for all"
     torch.set_num_threads(1)
     assert np.array_equal(encoder.embed(texts), two)
 
@@ -169,4 +170,4 @@ def one_sentence(length: int) -> dict[str, object]:
 
 def test_auto_is_bfloat16_where_the_processor_has_it(tiny_encoder: Path) -> None:
     encoder = SentenceEncoder.load(str(tiny_encoder), "cpu", dtype="auto")
-    assert encoder.precision == (torch.bfloat16 if computes_bf16_fast() else torch.float32)
+    assert encoder.precision == ("bfloat16" if computes_bf16_fast() else "float32")

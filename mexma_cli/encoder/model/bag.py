@@ -1,0 +1,167 @@
+"""The forward pass of an encoder that is a bag of embeddings, such as `mini`, in NumPy.
+
+With one layer, and with positions that do not matter, the first token attends with the same query in every
+sentence. Its state follows from two sums over tokens for each head, of the attention's weights and of the
+weighted values, and the sums of several sentences are those of the sentences as one. Sums and products are of
+float64, so that rounding to float32 hides in what order a processor computes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from mexma_cli.encoder.model.families import ACTIVATIONS
+from mexma_cli.encoder.model.transformer import LazyTransformer
+from mexma_cli.numerics.threads import in_slices
+
+_SENTENCES = 1 << 6  # whose terms are in memory at a time: they stay in the processor's cache
+_LAYER = "encoder.layer.0"
+
+
+def is_bag(transformer: LazyTransformer, tolerance: float = 0.0) -> bool:
+    """Whether an encoder that reads the first token's state alone is a bag, and on the processor in float32.
+
+    Args:
+        tolerance: Positions may differ by this share of a token embedding's length.
+    """
+    config = transformer.config
+    if not transformer.is_bert or config.num_hidden_layers != 1 or config.hidden_act not in ACTIVATIONS:
+        return False
+    if (arrays := transformer.arrays) is None:
+        return False
+    positions, words = (arrays[f"embeddings.{name}_embeddings.weight"] for name in ("position", "word"))
+    positions = positions[transformer.first_position :]
+    spread = float(np.linalg.norm(positions - positions[0], axis=1).max())
+    return spread == 0 or spread < tolerance * float(np.linalg.norm(words, axis=1).mean())
+
+
+class Bag:
+    """An encoder that `is_bag` (`stale` once its weights change).
+
+    Attributes:
+        width: Length of hidden states.
+        heads: Number of attention heads.
+
+    Args:
+        first: Id of the first token.
+    """
+
+    def __init__(self, transformer: LazyTransformer, first: int) -> None:
+        arrays, config = transformer.arrays, transformer.config
+        assert arrays is not None
+        self._transformer, self._state = transformer, transformer.state()
+        self._words = arrays["embeddings.word_embeddings.weight"]
+        self._weights = {
+            name: weight.astype(np.float64)
+            for name, weight in arrays.items()
+            if not name.startswith("embeddings.word")
+        }
+        self._eps, self.heads = float(config.layer_norm_eps), int(config.num_attention_heads)
+        self._activation = _activation(config.hidden_act)
+        positions = self._weights.pop("embeddings.position_embeddings.weight")
+        self._added = self._weights.pop("embeddings.token_type_embeddings.weight")[0]
+        positions = positions[transformer.first_position :]
+        start = positions[0] - positions.mean(axis=0)
+        self._added = self._added + positions.mean(axis=0)
+        self._first = self._states(np.array([first]), None, start)
+        query = self._linear("attention.self.query", self._first).reshape(self.heads, -1)
+        query = query * query.shape[1] ** -0.5
+        keys = self._weights.pop(f"{_LAYER}.attention.self.key.weight").reshape(*query.shape, -1)
+        self._query = np.einsum("hd,hdw->wh", query, keys)
+        # The first token's own weight is 1, so that a sum is never zero; the keys' bias is the same for all.
+        self._shift = -(self._first @ self._query)[0]
+        self.width = len(self._added)
+        self._own = self._terms(self._first)[0]
+
+    @property
+    def stale(self) -> bool:
+        """Whether a weight was changed, or moved, since this was made."""
+        return self._state != self._transformer.state()
+
+    def embed(self, tokens: Sequence[np.ndarray], extra: np.ndarray | None) -> np.ndarray:
+        """Last hidden states of the first tokens, float32 [N, width].
+
+        Args:
+            tokens: Ids of N sentences, each with the first token.
+            extra: What ids above the vocabulary stand for, float32 [rows, width].
+        """
+        return self.hidden(self.sums([ids[1:] for ids in tokens], extra))
+
+    def sums(self, tokens: Sequence[np.ndarray], extra: np.ndarray | None) -> np.ndarray:
+        """Weighted values and weights of each head, summed over tokens: float64 [N, width + heads].
+
+        Args:
+            tokens: Ids of N sentences without the first token; `extra` as in `embed`.
+        """
+        lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
+        ends = np.cumsum(lengths)
+        found = np.zeros((len(tokens), self.width + self.heads))
+        different, places = np.unique(np.concatenate([*tokens, ends[:0]]), return_inverse=True)
+        terms = self._terms(self._states(different, extra))
+        filled = np.flatnonzero(lengths)
+        starts = (ends - lengths)[filled]
+
+        def add(begin: int, end: int) -> None:
+            for at in range(begin, end, _SENTENCES):
+                own = filled[at : min(at + _SENTENCES, end)]
+                first, last = starts[at], ends[own[-1]]
+                rows = terms[places[first:last]]
+                found[own] = np.add.reduceat(rows, starts[at : at + len(own)] - first, axis=0)
+
+        in_slices(len(filled), add, places.size * terms.shape[1])
+        return found
+
+    def hidden(self, sums: np.ndarray) -> np.ndarray:
+        """The first token's last state, float32 [N, width], where these are the `sums` of all others."""
+        total = sums + self._own
+        values, weights = total[:, : self.width], total[:, self.width :]
+        context = values / np.repeat(weights, self.width // self.heads, axis=1)
+        state = self._norm(
+            f"{_LAYER}.attention.output", self._first + self._linear("attention.output.dense", context)
+        )
+        inner = self._weights[f"{_LAYER}.output.dense.bias"]
+        if self._weights[f"{_LAYER}.output.dense.weight"].any():
+            inner = self._linear("output.dense", self._activation(self._linear("intermediate.dense", state)))
+        return self._norm(f"{_LAYER}.output", state + inner).astype(np.float32)
+
+    def _states(self, ids: np.ndarray, extra: np.ndarray | None, moved: float | np.ndarray = 0) -> np.ndarray:
+        """What the layer gets of tokens, float64 [tokens, width]; `moved` is added to the mean position."""
+        size = len(self._words)
+        states = self._words[np.minimum(ids, size - 1)].astype(np.float64)
+        if extra is not None:
+            states[ids >= size] = extra[ids[ids >= size] - size]
+        return self._norm("embeddings", states + self._added + moved)
+
+    def _terms(self, states: np.ndarray) -> np.ndarray:
+        """Weighted values, and weights, of each head: float64 [tokens, width + heads]."""
+        weights = np.exp(states @ self._query + self._shift)
+        values = self._linear("attention.self.value", states)
+        return np.concatenate(
+            [values * np.repeat(weights, self.width // self.heads, axis=1), weights], axis=1
+        )
+
+    def _linear(self, name: str, states: np.ndarray) -> np.ndarray:
+        weights = self._weights
+        return states @ weights[f"{_LAYER}.{name}.weight"].T + weights[f"{_LAYER}.{name}.bias"]
+
+    def _norm(self, name: str, states: np.ndarray) -> np.ndarray:
+        states = states - states.mean(axis=1, keepdims=True)
+        scale = 1 / np.sqrt(np.square(states).mean(axis=1, keepdims=True) + self._eps)
+        weight, bias = (self._weights[f"{name}.LayerNorm.{part}"] for part in ("weight", "bias"))
+        return states * scale * weight + bias
+
+
+def _activation(name: str) -> Callable[[np.ndarray], np.ndarray]:
+    if name == "relu":
+        return lambda x: np.maximum(x, 0)
+    if name == "gelu_new":
+        return lambda x: 0.5 * x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3)))
+
+    def gelu(x: np.ndarray) -> np.ndarray:
+        import torch
+
+        return torch.nn.functional.gelu(torch.from_numpy(x)).numpy()
+
+    return gelu
