@@ -24,7 +24,10 @@ from mexma_cli.knn.exact import knn
 from mexma_cli.mining.match import match
 from mexma_cli.mining.threshold import Threshold, choose
 from mexma_cli.text.lines import read_lines
+from mexma_cli.text.rules import PairRules
 
+RATIO = 1.6
+"""Of the lengths of a pair, at most."""
 LANGUAGES = "fra_Latn,deu_Latn,spa_Latn,ita_Latn,por_Latn,nld_Latn,rus_Cyrl"
 
 
@@ -36,22 +39,43 @@ class Embeds(Protocol):
         ...
 
 
-def mining_f1(encoder: Embeds, folder: Path) -> Threshold:
-    """Best F1 on `id TAB sentence` files and their gold list."""
-    source, target = folder.name.split("-")
-    ids: dict[str, dict[str, int]] = {}
-    vectors = {}
-    for side in (source, target):
+def mining_set(folder: Path) -> tuple[list[list[str]], set[tuple[int, int]]]:
+    """Both sides of `id TAB sentence` files, and the rows of their gold list."""
+    ids, texts = [], []
+    for side in folder.name.split("-"):
         rows = [line.split("\t", 1) for line in read_lines(folder / f"{folder.name}.{side}.tsv.gz")]
-        ids[side] = {row[0]: number for number, row in enumerate(rows)}
-        vectors[side] = encoder.embed([row[1] for row in rows])
-    gold = set()
-    for line in read_lines(folder / f"{folder.name}.gold.tsv.gz"):
-        a, b = line.split("\t")
-        gold.add((ids[source][a], ids[target][b]))
-    found = match(knn(vectors[source], vectors[target], 4), "ratio", "max")
+        ids.append({row[0]: number for number, row in enumerate(rows)})
+        texts.append([row[1] for row in rows])
+    gold = (line.split("\t") for line in read_lines(folder / f"{folder.name}.gold.tsv.gz"))
+    return texts, {(ids[0][a], ids[1][b]) for a, b in gold}
+
+
+def mining_f1(
+    vectors: Sequence[np.ndarray],
+    texts: Sequence[Sequence[str]],
+    gold: set[tuple[int, int]],
+    ratio: float | None = None,
+) -> Threshold:
+    """Best F1 of both sides' vectors; of pairs whose lengths are more than `ratio` apart, all are dropped."""
+    found = match(knn(*vectors, 4), "ratio", "max")
+    if ratio:
+        sides = (
+            [text[row] for row in rows]
+            for text, rows in zip(texts, (found.source, found.target), strict=True)
+        )
+        found = found.take(PairRules({"ratio": ratio}).codes(*sides) == 0)
     pairs = zip(found.source.tolist(), found.target.tolist(), strict=True)
     return choose(found.scores, np.array([pair in gold for pair in pairs]), len(gold))
+
+
+def mined(encoder: Embeds, data: Path, *ratios: float | None) -> dict[str, list[Threshold]]:
+    """Best F1 on each mining set, without pairs of unlike lengths by each of these ratios."""
+    found = {}
+    for folder in sorted((data / "mining").iterdir()):
+        texts, gold = mining_set(folder)
+        vectors = [encoder.embed(text) for text in texts]
+        found[folder.name] = [mining_f1(vectors, texts, gold, ratio) for ratio in ratios]
+    return found
 
 
 def ntrex_errors(encoder: Embeds, data: Path, languages: Sequence[str]) -> tuple[dict[str, float], float]:
@@ -80,8 +104,8 @@ def scores(encoder: Embeds, data: Path, languages: Sequence[str]) -> dict[str, A
     """The measures in percent, `xsim`, `tatoeba` and `mining`: means, and `by language`."""
     errors, _ = ntrex_errors(encoder, data, languages)
     hits = tatoeba_hits(encoder, data, languages)
-    mined = {one.name: 100 * mining_f1(encoder, one).f1 for one in sorted((data / "mining").iterdir())}
-    found = {"xsim": errors, "tatoeba": hits, "mining": mined}
+    f1 = {name: 100 * best.f1 for name, (best,) in mined(encoder, data, None).items()}
+    found = {"xsim": errors, "tatoeba": hits, "mining": f1}
     return {**{key: fmean(by.values()) for key, by in found.items()}, "by language": found}
 
 
@@ -96,11 +120,11 @@ def main() -> None:
     arguments = parser.parse_args()
     encoder = SentenceEncoder.load(arguments.model, "cpu")
     print(f"{arguments.model}: {encoder.dim} dimensions, {torch.get_num_threads()} threads")
-    for folder in sorted((arguments.data / "mining").iterdir()):
-        best = mining_f1(encoder, folder)
+    for name, (best, filtered) in mined(encoder, arguments.data, None, RATIO).items():
         print(
-            f"mining {folder.name}: F1 {100 * best.f1:.1f} (precision {100 * best.precision:.1f}, "
-            f"recall {100 * best.recall:.1f}, threshold {best.threshold:.3f})"
+            f"mining {name}: F1 {100 * best.f1:.1f} (precision {100 * best.precision:.1f}, "
+            f"recall {100 * best.recall:.1f}, threshold {best.threshold:.3f}), with "
+            f"`mexma filter --off all --on ratio={RATIO}` {100 * filtered.f1:.1f}"
         )
     languages = arguments.languages.split(",")
     errors, speed = ntrex_errors(encoder, arguments.data, languages)

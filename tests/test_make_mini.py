@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from docs.make_mini.rounding import rounded
 from docs.make_mini.smaller import smaller
+from mexma_cli.encoder.ngrams.hashing import pieces_of
 from mexma_cli.errors import MexmaError
+from mexma_cli.numerics.quantised import QuantisedRows
 from mexma_cli.objectives.bag.settings import BagSettings
 from tests.examples import untrained_bag
 
@@ -36,3 +39,19 @@ def test_a_smaller_encoder_embeds_the_words_that_it_lost() -> None:
     encoder.ngrams = None
     with pytest.raises(MexmaError, match="has no n-gram embeddings"):
         smaller(encoder, tokens=20, inner=3, ngrams=50)
+
+
+def test_ngrams_make_up_for_one_anothers_rounding() -> None:
+    """Of words that have many; and for n-grams that are left out."""
+    settings = BagSettings(name="bag", ngrams=[2, 3], consonants=[2], keep_ngrams=True)
+    encoder = untrained_bag(settings).export()
+    words, whole = pieces_of(encoder.fast_tokenizer.backend), encoder.ngrams
+    kept = smaller(encoder, tokens=20, inner=3, ngrams=200).ngrams
+    assert whole is not None and kept is not None
+
+    def off(vectors: QuantisedRows) -> float:
+        kept.vectors = vectors
+        return float((kept.embed(words)[0] - whole.embed(words)[0]).square().sum())
+
+    plain, fitted = QuantisedRows.of(kept.vectors[:].astype(np.float32), 6), rounded(whole, kept, words, 6)
+    assert fitted.codes.shape == plain.codes.shape and off(fitted) < 0.8 * off(plain)

@@ -4,8 +4,8 @@
 
 The encoder is that of the run's first phase. It is made smaller: it keeps the tokens that have vectors of
 their own, some tokens inside words, and the most important n-grams. Its embeddings are product quantised,
-and all other weights are float16. The card's costs are read from the run's log; its scores are measured with
-benchmarks/encoder.py on the folder as shipped.
+those of n-grams such that words are right, and all other weights are float16. The card's costs are read from
+the run's log; its scores are measured with benchmarks/encoder.py on the folder as shipped.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from docs.make_mini.rounding import rounded
 from docs.make_mini.smaller import smaller
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading.card import head
 from mexma_cli.encoder.loading.trained import Trained
 from mexma_cli.encoder.loading.trained import write as write_trained
+from mexma_cli.encoder.ngrams.hashing import pieces_of
 from mexma_cli.evaluation.xsim import xsim
 from mexma_cli.languages import name
 from mexma_cli.objectives.bag.settings import BagSettings
@@ -40,8 +42,10 @@ WORST = 10.0
 """xsim error in percent: languages with less are on the card's list."""
 INNER = 10_000
 """Tokens kept that do not begin a word."""
-NGRAMS = 302_000
+NGRAMS = 435_000
 """N-grams kept, at most."""
+PART = 6
+"""Numbers of an n-gram's vector that a byte stands for."""
 
 CARD = """{head}
 # mini
@@ -105,8 +109,8 @@ TEXTS = {
         "Judson 1835 (mya), Ang Biblia 1905 (tgl), Kinh Thánh 1934 (vie), Chinese Union Version (zho); "
         "Gujarati New Testament (guj); La Biblia en Español Sencillo (spa); Vaba kasutusega Uus Testament "
         "(est), Bib Sen An (hat), Budadden Littafi Mai Tsarki (hau), Alkitab Terjemahan Sederhana (ind), "
-        "Opna Lifandi Orð (isl), Toleo Wazi Neno (swh) | public domain; guj CC0 1.0; spa CC BY 4.0; est, "
-        "hat, hau, ind, isl and swh CC BY-SA 4.0"
+        "Opna Lifandi Orð (isl), Sanskrit Bible (san), Toleo Wazi Neno (swh) | public domain; guj CC0 1.0; "
+        "spa CC BY 4.0; est, hat, hau, ind, isl, san and swh CC BY-SA 4.0"
     ),
 }
 
@@ -151,7 +155,10 @@ def main() -> None:
     encoder = SentenceEncoder.load(str(arguments.run / phase.name / "encoder"), "cpu")
     objective = phase.objective
     assert isinstance(objective, BagSettings) and objective.own_tokens
+    whole, words = encoder.ngrams, pieces_of(encoder.fast_tokenizer.backend)
     encoder = smaller(encoder, objective.own_tokens, INNER, NGRAMS)
+    assert whole is not None and encoder.ngrams is not None
+    encoder.ngrams.vectors = rounded(whole, encoder.ngrams, words, PART)
     shutil.rmtree(MODEL)
     encoder.save(MODEL, dtype="pq")
     size = sum(path.stat().st_size for path in MODEL.rglob("*") if path.is_file())
@@ -166,7 +173,6 @@ def main() -> None:
     log = map(json.loads, (arguments.run / "log.jsonl").read_text().splitlines())
     last = [record for record in log if record["phase"] == phase.name][-1]
     config, ngrams = encoder.model.config, encoder.ngrams
-    assert ngrams is not None
     trained = list(dict.fromkeys(code for corpus in recipe.data.corpora for code in corpus.languages))
     found = errors(SentenceEncoder.load(str(MODEL), "cpu"), arguments.data, trained)
     languages = [code for code in trained if found[code] < WORST]
