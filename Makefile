@@ -2,6 +2,7 @@
 # make test    set up .venv, lint, type check, tests                  (under five minutes on 2 quiet cores)
 # make docs    write docs/cli.md, docs/recipes.md, the table of evaluations, the sessions of README and guide
 # make site    build the documentation as a site that needs no network: build/site/index.html
+# make release-check   build wheel and sdist, and try the wheel on every Python that is here  (minutes each)
 # make clean   remove what the demo and the tests wrote (not .venv)
 #
 # PYTHON=python3.12 picks the interpreter, TORCH=... another build of torch.
@@ -17,12 +18,12 @@ TORCH_VERSION := 2.13.0
 # Named on every pip line: a later resolve must not trade the CPU build for gigabytes of CUDA.
 TORCH ?= torch==$(TORCH_VERSION)
 
-.PHONY: help demo test docs site clean
+.PHONY: release-check help demo test docs site clean
 help:
 	@sed -n 's/^# //p;/^$$/q' Makefile
 
 demo: $(VENV)/.stamp-plot
-	@PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/demo.sh
+	@PATH="$(CURDIR)/$(BIN):$$PATH" mexma demo runs/demo
 
 test: $(VENV)/.stamp-dev
 	$(BIN)/ruff check .
@@ -39,6 +40,9 @@ docs: $(VENV)/.stamp-plot
 site: $(VENV)/.stamp-site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "build/site/index.html"
+
+release-check:
+	@bash tests/release.sh
 
 clean:
 	rm -rf build/site runs/demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

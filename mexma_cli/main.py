@@ -50,6 +50,7 @@ COMMANDS = {
     "export": "Write an encoder for sentence-transformers.",
     "languages": "List language codes, and what knows each language.",
     "info": "Say what a file or folder is, and check it.",
+    "demo": "Mine two small texts that come with mexma.",
     "doctor": "Say what is installed here, and what would help.",
 }
 """The files of `commands/`, each with a line of help, in the order of the road."""

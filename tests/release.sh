@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Builds wheel and source distribution, looks at what is in them, and tries the wheel as its users would: on
+# every Python of PYTHONS, or all from 3.11 to 3.14 that are here, as another user where this one is root,
+# without HOME, with read-only site-packages, in an empty folder. `make release-check` runs it.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+work=$(mktemp -d)
+chmod 755 "$work"
+trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
+unset PYTHONPATH
+
+echo "== build"
+python3 -m venv "$work/tools"
+"$work/tools/bin/pip" install -q build twine
+"$work/tools/bin/python" -m build -q --outdir "$work/dist" "$root"
+"$work/tools/bin/twine" check --strict "$work"/dist/*
+wheel=$(ls "$work"/dist/*.whl)
+
+echo "== contents"
+"$work/tools/bin/python" - "$wheel" "$work"/dist/*.tar.gz <<'PY'
+import sys, tarfile, zipfile
+names = {sys.argv[1]: zipfile.ZipFile(sys.argv[1]).namelist(), sys.argv[2]: tarfile.open(sys.argv[2]).getnames()}
+for path, all_ in names.items():
+    wrong = [n for n in all_ if "__pycache__" in n or n.endswith((".pyc", ".nbi", ".nbc", ".whl")) or "tests/" in n]
+    wanted = ["recipes/one-language.yaml", "examples/spa-eng/gold.tsv", "LICENSES.md", "model.pq.safetensors"]
+    lacking = [end for end in wanted if not any(name.endswith(end) for name in all_)]
+    print(f"{path.rpartition('/')[2]}: {len(all_)} files")
+    if wrong or lacking:
+        sys.exit(f"not meant: {wrong}; lacking: {lacking}")
+PY
+
+tried=0
+for version in ${PYTHONS:-3.11 3.12 3.13 3.14}; do
+  python=$(command -v "python$version" || ls "$HOME"/.pyenv/versions/"$version".*/bin/python 2>/dev/null | tail -1 || true)
+  [ -n "$python" ] || { echo "== Python $version: not here"; continue; }
+  echo "== $("$python" --version)"
+  place=$work/$version
+  "$python" -m venv --copies "$place"
+  "$place/bin/pip" install -q "${TORCH:-torch==2.13.0+cpu}" "$wheel" 2>/dev/null ||
+    "$place/bin/pip" install -q torch==2.13.0 "$wheel"
+  chmod -R a-w "$place"
+  as=(env -u HOME -u XDG_CACHE_HOME -u NUMBA_CACHE_DIR PATH="$place/bin:/usr/bin:/bin")
+  [ "$(id -u)" != 0 ] || as=(setpriv --reuid 65534 --regid 65534 --clear-groups "${as[@]}")
+  empty=$work/empty-$version
+  mkdir "$empty" && chmod 777 "$empty"
+  cd "$empty"
+  "${as[@]}" mexma --version
+  "${as[@]}" mexma demo > demo.out 2> demo.err || { cat demo.out demo.err; exit 1; }
+  grep '^F1 ' demo.out
+  "${as[@]}" mexma recipes one-language | grep -q '^name:'
+  "${as[@]}" mexma info mini | tail -1
+  for command in $("${as[@]}" mexma --help | sed -n '/^Commands:/,/^Examples:/s/^  \([a-z-]*\) .*/\1/p'); do
+    "${as[@]}" mexma "$command" --help > /dev/null
+  done
+  cd "$root"
+  chmod -R u+w "$place" && rm -rf "$place"
+  tried=$((tried + 1))
+done
+[ "$tried" -gt 0 ] || { echo "error: no Python from 3.11 to 3.14 found" >&2; exit 1; }
+echo "== the release is as it should be, on $tried Pythons"
