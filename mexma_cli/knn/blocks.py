@@ -17,11 +17,12 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from mexma_cli.knn import kernels
 from mexma_cli.knn.arithmetic import Arithmetic
+from mexma_cli.knn.kernels import unit_rows
 from mexma_cli.knn.sides import Side
 from mexma_cli.numerics.threads import in_slices
 
+_AT_ONCE = 1 << 8  # rows that stay in the processor's cache
 _SAMPLE = 512  # rows of a side by which the number of pairs is judged
 
 
@@ -78,12 +79,43 @@ def block(
     stats = np.empty((len(unit), 4), dtype=np.float32)
 
     def prepare(a: int, b: int) -> None:
-        bad = kernels.prepare(unit[a:b], centre, other, low[a:b], stats[a:b])
-        side.check(rows[0] + a, bad)
+        side.check(rows[0] + a, unit_rows(unit[a:b]))
+        for start in range(a, b, _AT_ONCE):
+            own = slice(start, min(start + _AT_ONCE, b))
+            stats[own] = _centre(unit[own], centre, other, low[own])
 
     in_slices(len(unit), prepare, 4 * unit.size)
     length, error, bias, step = np.ascontiguousarray(stats.T)
     return Block(unit, low, step, length * np.float32(1.0001), error, bias)
+
+
+def _centre(unit: np.ndarray, centre: np.ndarray, other: np.ndarray, low: np.ndarray) -> np.ndarray:
+    """Make the low-precision copies of unit vectors, float32 [n, d].
+
+    Args:
+        centre, other: As for `block`.
+        low: [n, d] of a `Block`, which is filled.
+
+    Returns:
+        float32 [n, 4]: length of the centred row, length of the rounding error, unit @ other, step.
+    """
+    exact = unit - centre
+    step = np.ones((len(unit), 1), np.float32)
+    if low.dtype == np.int8:  # the largest number of a row becomes 127
+        largest = np.abs(exact).max(axis=1, keepdims=True, initial=0)
+        np.divide(largest, 127, out=step, where=largest > 1e-20)
+        low[:] = np.rint(exact / step)
+        kept = low * step
+    elif low.dtype == np.uint16:
+        bits = exact.view(np.uint32)
+        bits = (bits + (0x7FFF + (bits >> 16 & 1))) >> 16
+        low[:] = bits
+        kept = (bits << 16).view(np.float32)
+    else:
+        low[:] = kept = exact
+    lost = exact - kept
+    lengths = [np.sqrt(np.einsum("nd,nd->n", one, one)) for one in (exact, lost)]
+    return np.stack([*lengths, unit @ other, step[:, 0]], axis=1)
 
 
 def pairs_expected(left: Side, right: Side, sizes: tuple[int, int], k: int, arithmetic: Arithmetic) -> float:

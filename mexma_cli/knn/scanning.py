@@ -209,7 +209,7 @@ def scan(
     Returns:
         The row that comes next (less than `rows[1]` when the queue is full), and the queue's length.
     """
-    queued, i = 0, rows[0]
+    queued, i = np.int64(0), rows[0]  # a literal 0 would be a type of its own, and compiled twice
     hits = np.empty((2, max(_HITS, tile.shape[1] + 1)), dtype=np.int32)
     estimates = np.empty(hits.shape[1], dtype=np.float32)
     while i < rows[1]:
@@ -230,7 +230,7 @@ def scan(
             count, i = count + found, i + 1
         order = _by_column(hits[1, :count], max(1, _NEAR // (4 * x.unit.shape[1])), tile.shape[1])
         queued = _compute((hits, estimates), order, spread, x, y, lists, queued)
-    return i, queued
+    return i, int(queued)
 
 
 @compiled()
@@ -245,7 +245,7 @@ def compute(
         spread: As for `scan`.
     """
     order = _by_column(found[0][1], max(1, _NEAR // (4 * x.unit.shape[1])), len(lists.worst))
-    return _compute(found, order, spread, x, y, lists, 0)
+    return _compute(found, order, spread, x, y, lists, np.int64(0))
 
 
 @compiled()
