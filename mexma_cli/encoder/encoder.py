@@ -249,7 +249,7 @@ class SentenceEncoder:
         from mexma_cli.numerics.devices import pick_precision, precision_of
 
         self.precision = str(pick_precision(dtype, device)).removeprefix("torch.")
-        # On a processor the weights stay float32, and the engine has copies for its products.
+        # On a processor the weights stay float32: the engine, or autocast, has copies for its products.
         on_cpu = device.type == "cpu" and self.precision != "float16"
         self.transformer.to(device, precision_of("float32" if on_cpu else self.precision))
         self.modules.to(device)
@@ -452,7 +452,10 @@ class SentenceEncoder:
         with torch.inference_mode():
             batch = pack(sentences, self.transformer.first_position, extra_embeddings).to(self.device)
             if self._engine is None:
-                pooled = pool(run_packed(self.model, batch, self.backend).float(), batch, self.pooling)
+                low = self.on_cpu and self.precision == "bfloat16"  # the weights are float32 there
+                with torch.autocast("cpu", torch.bfloat16, enabled=low):
+                    states = run_packed(self.model, batch, self.backend)
+                pooled = pool(states.float(), batch, self.pooling)
             elif self.pooling in FIRST_ONLY:
                 pooled = self._engine.hidden(batch, first_only=True)
             else:

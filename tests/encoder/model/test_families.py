@@ -86,6 +86,15 @@ def test_vectors_are_those_of_sentence_transformers(
     np.testing.assert_allclose(saved, theirs, atol=2e-5)
 
 
+@pytest.mark.parametrize("family", ["distilbert", "modernbert", "mpnet"])
+def test_bfloat16_computes_in_bfloat16(family: str, texts: list[str], tmp_path: Path) -> None:
+    MADE[family](tmp_path, texts)
+    exact, near = (SentenceEncoder.load(str(tmp_path), "cpu", dtype) for dtype in ("float32", "bfloat16"))
+    assert near.precision == "bfloat16" and near.model.dtype == torch.float32
+    found = torch.cosine_similarity(*(torch.from_numpy(one.embed(texts)) for one in (exact, near)))
+    assert 0.99 < found.min() < 1 - 1e-6
+
+
 @pytest.mark.parametrize("family", ["distilbert", "modernbert"])
 def test_there_is_no_pooler(family: str, texts: list[str], tmp_path: Path) -> None:
     MADE[family](tmp_path, texts)
