@@ -74,8 +74,7 @@ class TokenMean:
     def __init__(self, encoder: SentenceEncoder) -> None:
         self.tokenizer = encoder.fast_tokenizer
         rows = encoder.model.get_input_embeddings().weight.detach().numpy()
-        basis = weight_axis_and_basis(rows.shape[1])[1].numpy()
-        rows = rows @ basis.T  # without their weights
+        rows = rows @ weight_axis_and_basis(rows.shape[1])[1].T.astype(np.float32)  # without their weights
         self.rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
         self.rows[encoder.tokenizer.all_special_ids] = 0
 

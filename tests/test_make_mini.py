@@ -51,7 +51,7 @@ def test_ngrams_make_up_for_one_anothers_rounding() -> None:
 
     def off(vectors: QuantisedRows) -> float:
         kept.vectors = vectors
-        return float((kept.embed(words)[0] - whole.embed(words)[0]).square().sum())
+        return float(np.square(kept.embed(words)[0] - whole.embed(words)[0]).sum())
 
     plain, fitted = QuantisedRows.of(kept.vectors[:].astype(np.float32), 6), rounded(whole, kept, words, 6)
     assert fitted.codes.shape == plain.codes.shape and off(fitted) < 0.8 * off(plain)
