@@ -27,7 +27,7 @@ from mexma_cli.store.layout import Frozen
 from mexma_cli.text.lines import read_lines
 
 FILE = "costs.json"
-VERSION = 2
+VERSION = 3
 ONE_TEXT = ("split", "cut", "embed", "embed_known", "merge", "rows", "neighbours")
 """Work on the lines of one text; all else is on those of the two of a pair."""
 _LINES = 2000  # of every language in the run that is measured, and a quarter of that
@@ -41,9 +41,7 @@ class Costs(Frozen):
         dim: Of the vectors.
         works: The name of a function in `stages.run.work` -> its cost; that of `tile` without its cells.
         cell: For a cell of the similarity matrix, in the exact search.
-        lists: For a row to find its lists in an index.
-        code: To compare a row with the code of another one in a list.
-        cosine: For an exact cosine.
+        index: Of the search with indexes.
     """
 
     format_version: int = VERSION

@@ -16,6 +16,7 @@ from mexma_cli.knn.faiss_index import ROUNDS, Parts, training_rows
 from mexma_cli.knn.index_search import MEASURED_ON, TUNED_ON, Direction, exact
 from mexma_cli.knn.sides import Side
 from mexma_cli.knn.tiled import Span
+from mexma_cli.stages.knn.tiles import spans_of
 from mexma_cli.store.layout import Frozen
 
 PROBES = 16
@@ -43,7 +44,8 @@ class IndexCosts(Frozen):
         centre: For a row and a list, while lists are learnt or a row is put into one.
         add: For a row that is put into an index, besides.
         near: For a row and a list, while the lists are found that a row is looked up in.
-        look: For a row that is looked up in a shard, besides.
+        look: For a row that is looked up, besides.
+        shard: For a row that is looked up in a shard, besides.
         a_list: For a list that is looked at, in a shard.
         code: To compare a row with the code of another one.
         sample: For a cell of the exact search of a sample.
@@ -56,6 +58,7 @@ class IndexCosts(Frozen):
     add: float
     near: float
     look: float
+    shard: float
     a_list: float
     code: float
     sample: float
@@ -84,27 +87,32 @@ def measure(dim: int) -> IndexCosts:
 
     empty = faiss.clone_index(indexes[_MANY])
     adding = spent(lambda: sum(faiss_index.add(faiss.clone_index(empty), side, 0, _ROWS))) / _ROWS
-    for index in indexes.values():
-        sum(faiss_index.add(index, side, 0, _ROWS))
 
-    def looking(probes: int, lists: int) -> float:
-        """Seconds for a row."""
+    def direction_of(lists: int, shards: int = 1) -> Direction:
+        """All queries, and an index with all rows."""
         parts = Parts(factory.format(lists), indexes[lists])
-        parts.held.append((0, indexes[lists]))
-        parts.effort = f"nprobe={probes}"
-        direction = Direction(Side(queries, None), side, parts)
+        for span in spans_of(_ROWS, _ROWS // shards):
+            shard = faiss.clone_index(indexes[lists])
+            sum(faiss_index.add(shard, side, *span))
+            parts.held.append((span.start, shard))
+        return Direction(Side(queries, None), side, parts)
+
+    whole, halves, few = direction_of(_MANY), direction_of(_MANY, 2), direction_of(_FEW)
+
+    def looking(direction: Direction, probes: int) -> float:
+        """Seconds for a row."""
+        direction.index.effort = f"nprobe={probes}"
         return spent(lambda: sharded.look_up(direction, HITS, 4)) / _QUERIES
 
-    least = looking(4, _MANY)
-    long = (looking(16, _FEW) - looking(4, _FEW)) / 12
-    short = (looking(64, _MANY) - least) / 60
+    least = looking(whole, 4)
+    long = (looking(few, 16) - looking(few, 4)) / 12
+    short = (looking(whole, 64) - least) / 60
     code = max(0.0, long - short) / (_ROWS / _FEW - _ROWS / _MANY)
     a_list = max(0.0, short - code * _ROWS / _MANY)
+    shard = max(0.0, looking(halves, 4) - least - 4 * a_list)
     quantizer = faiss.extract_index_ivf(indexes[_MANY]).quantizer
     near = spent(lambda: quantizer.search(queries, 16)) / (_QUERIES * _MANY)
-    parts = Parts(factory.format(_MANY), indexes[_MANY])
-    parts.held.append((0, indexes[_MANY]))
-    direction = Direction(Side(queries, None), side, parts)
+    direction = direction_of(_MANY)
     found, spans = sharded.look_up(direction, HITS, 4), (Span(0, _QUERIES), Span(0, _ROWS))
     keep = np.ones(_QUERIES, bool), np.ones(_ROWS, bool)
     sources = _Made(queries), _Made(rows)
@@ -114,7 +122,8 @@ def measure(dim: int) -> IndexCosts:
         centre=centre,
         add=max(0.0, adding - _MANY * centre - vector),
         near=near,
-        look=max(0.0, least - _MANY * near - 4 * short - vector),
+        look=max(0.0, least - _MANY * near - 4 * short - vector - shard),
+        shard=shard,
         a_list=a_list,
         code=code,
         sample=spent(lambda: exact(queries[:MEASURED_ON], side, 4)) / (MEASURED_ON * _ROWS),
@@ -226,8 +235,8 @@ def score_seconds(costs: IndexCosts, both: tuple[Amounts, Amounts]) -> float:
 
 def _look(costs: IndexCosts, one: Amounts) -> float:
     lists = one.compared * costs.near
-    shards = one.shards * (costs.look + min(one.probes, one.lists) * costs.a_list)
-    return costs.vector + lists + shards + one.codes * costs.code
+    shards = one.shards * (costs.shard + min(one.probes, one.lists) * costs.a_list)
+    return costs.vector + costs.look + lists + shards + one.codes * costs.code
 
 
 def index_bytes(dim: int, one: Amounts) -> int:
