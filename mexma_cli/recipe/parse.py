@@ -1,4 +1,5 @@
-"""YAML within limits: of size, of depth, and of what aliases stand for; a date is text."""
+"""YAML within limits: of size, of depth, and of what aliases stand for; a date is text, and so is the key
+`on`, `off`, `yes` or `no`, which are true and false elsewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import yaml
 SIZE, DEPTH, VALUES = 1 << 19, 50, 50_000
 """Bytes of a text that readers take; sections within sections; values, as often as aliases repeat them."""
 _LARGEST = 2**63 - 1
-_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_TIMESTAMP, _BOOL, _TEXT = (f"tag:yaml.org,2002:{kind}" for kind in ("timestamp", "bool", "str"))
 
 
 class _Loader(yaml.SafeLoader):
@@ -27,6 +28,13 @@ class _Loader(yaml.SafeLoader):
             raise _error(f"more than {DEPTH} sections within each other", self.peek_event().start_mark)
         node = super().compose_node(parent, index)
         self._depth -= 1
+        return node
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        for key, _ in node.value:
+            if key.tag == _BOOL:
+                key.tag = _TEXT
         return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:

@@ -30,6 +30,12 @@ def test_a_date_is_text() -> None:
     ]
 
 
+def test_a_key_is_text_where_a_value_is_none() -> None:
+    assert parsed("filter: {on: [x=2.5], off: [on], no: yes, true: off}") == {
+        "filter": {"on": ["x=2.5"], "off": [True], "no": True, "true": False}
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -39,7 +39,7 @@ from mexma_cli.stages.run.index_costs import (
 from mexma_cli.stages.run.plan import Selection, check_settings, inputs_of, plan
 from mexma_cli.stages.run.remote import with_copies
 from mexma_cli.stages.run.units import Record, RunFolder, Unit
-from mexma_cli.text.lines import estimate_lines, read_lines
+from mexma_cli.text.lines import estimate_lines, read_lines, read_pieces
 
 _SAMPLE = 256  # lines of a language that are embedded to see how long a line takes
 _SENTENCE_BYTES = 120  # of text, for a sentence of documents that are not split yet
@@ -405,7 +405,12 @@ def _embedding(
     left = [unit for unit in to_do if unit.work == "embed" and unit.settings["language"] == code]
     if not left:
         return 0.0
-    lines = list(islice(chain.from_iterable(map(read_lines, inputs[code])), _SAMPLE))
+    if recipe.languages[code].split is None:
+        lines = list(islice(chain.from_iterable(map(read_lines, inputs[code])), _SAMPLE))
+    else:
+        text = next(read_pieces(next(iter(inputs[code])), code), b"")[: _SAMPLE * _SENTENCE_BYTES]
+        starts = range(0, max(1, len(text)), _SENTENCE_BYTES)
+        lines = [text[start : start + _SENTENCE_BYTES].decode("utf-8", "replace") for start in starts]
     encoder.embed(lines[:8])
     began = time.perf_counter()
     encoder.embed(lines)
