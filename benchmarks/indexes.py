@@ -1,12 +1,13 @@
 """A corpus run that searches exactly, beside one that searches with indexes: time, memory, and pairs.
 
     OMP_NUM_THREADS=1 python benchmarks/indexes.py [--data ../shared/data/bible] [--rows 100000]
-        [--index IVF1024,PQ160x4fs] [--tile 50000]
+        [--index IVF1024,PQ160x4fs] [--tile 50000] [--folder FOLDER]
 
 The source text is Bibles in French, Italian, Portuguese and Spanish, one after the other, as if they were one
 language; the target text is two in English, one in German and one in Danish. So a verse has several
 translations, and near ones. Both runs take the same embeddings (mini). Each stage runs in a process of its
-own, of one thread; time is that of the processor, memory the most that the process held.
+own, of one thread; time is that of the processor, memory the most that the process held. With --folder the
+stages that were done there are not done again: the command may be stopped, and given again.
 """
 
 from __future__ import annotations
@@ -41,18 +42,18 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--index", default="IVF1024,PQ160x4fs")
     parser.add_argument("--tile", type=int, default=50_000)
+    parser.add_argument("--folder", type=Path)
     settings = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="mexma-benchmark-") as name:
-        folder = Path(name)
+        folder = settings.folder or Path(name)
+        folder.mkdir(exist_ok=True)
         for code, names in TEXTS.items():
             verses = chain.from_iterable(read_lines(settings.data / f"{one}.txt.gz") for one in names)
             lines = (f"{verse}\n" for verse in verses if verse)
             (folder / f"{code}.txt").write_text("".join(islice(lines, settings.rows)), encoding="utf-8")
         stage(folder, settings.tile, "exact", "embed")
-        exact = stage(folder, settings.tile, "exact")
-        wanted = pairs(folder)
-        indexed = stage(folder, settings.tile, settings.index)
-        found = pairs(folder)
+        exact, wanted = stage(folder, settings.tile, "exact")
+        indexed, found = stage(folder, settings.tile, settings.index)
     for title, said in (("exact", exact), (settings.index, indexed)):
         print(f"{title}: {said['seconds']:.1f} s, at most {said['bytes'] / 1e9:.2f} GB, {said['works']}")
     print(f"time with the index: {indexed['seconds'] / exact['seconds']:.2f} of the exact search's")
@@ -62,11 +63,16 @@ def main() -> None:
         print(f"of the {len(best):,} best pairs: {100 * len(set(best) & set(found)) / len(best):.2f} % found")
 
 
-def stage(folder: Path, tile: int, index: str, only: str | None = None) -> dict:
-    """What a run in a process of its own says."""
-    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"]
-    command[-1] += f"import indexes\nindexes.work({str(folder)!r}, {tile}, {index!r}, {only!r})"
-    return dict(json.loads(subprocess.run(command, check=True, capture_output=True).stdout.splitlines()[-1]))
+def stage(folder: Path, tile: int, index: str, only: str | None = None) -> tuple[dict, list[str]]:
+    """What a run in a process of its own says, and the pairs that it mined; kept for the next time."""
+    kept = folder / f"{only or index}.json"
+    if not kept.exists():
+        command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"]
+        command[-1] += f"import indexes\nindexes.work({str(folder)!r}, {tile}, {index!r}, {only!r})"
+        said = subprocess.run(command, check=True, capture_output=True).stdout.splitlines()[-1]
+        kept.write_text(json.dumps([json.loads(said), [] if only else pairs(folder)]))
+    said, found = json.loads(kept.read_text())
+    return said, found
 
 
 def work(folder: str, tile: int, index: str, only: str | None) -> None:

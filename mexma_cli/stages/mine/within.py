@@ -81,10 +81,10 @@ def match_within(
 
 
 def bytes_within(rows: int, dim: int) -> int:
-    """Bytes of memory that `match_within` takes for so many rows of both sides, besides what the result of
-    `match_lists` takes: the lines of a bucket and their order, vectors and what is made of them."""
+    """Bytes of memory that `match_within` takes for so many rows of both sides, before its pairs are matched:
+    which rows are empty, the lines of a bucket and their order, vectors and what is made of them."""
     bucket = min(rows, max(_ROWS, rows // _BUCKETS)) * (3 * _LINE.itemsize + 16)
-    return rows + bucket + 4 * min(_VECTORS, 4 * dim * rows)
+    return max(rows, bucket) + 4 * min(_VECTORS, 4 * dim * rows)
 
 
 def _background(side: Lists, twin: np.ndarray) -> np.ndarray:

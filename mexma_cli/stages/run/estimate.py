@@ -343,7 +343,7 @@ def _memory(recipe: CorpusRecipe, texts: dict[str, _Text], dim: int) -> int:
             needed.append(bytes_needed(part, _KNOWN, dim, k + 1, min(part, X_ROWS)))
             needed.append(bytes_to_mine(largest, k + 1))
         if recipe.mine.within:
-            needed[-1] += bytes_within(largest, dim)
+            needed.append(bytes_within(largest, dim))
     for pair in _indexed_pairs(recipe, texts):
         needed += [unit_bytes(dim, one) for one in _index_of(recipe, pair, texts, dim)]
     return resident() + max(needed)
