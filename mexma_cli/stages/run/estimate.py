@@ -292,20 +292,20 @@ def _costing(
     """Hours of the processor, if costs are known: by stage, and with indexes in place of the exact search."""
     if costs is None:
         return {}
-    kinds = _kinds(recipe, inputs, texts, costs, efforts)
+    kinds = [kind for kind in _kinds(recipe, inputs, texts, costs, efforts) if kind.units]
     works: dict[str, dict[str, Any]] = {}
     for kind in kinds:
         work = works.setdefault(kind.work, {"units": 0, "hours": 0.0})
         work["units"] += kind.units
         work["hours"] += _hours([kind], costs)
-    longest = max(kinds, key=lambda kind: _hours([kind], costs) / kind.units)
+    hours, longest = max((_hours([kind], costs) / kind.units, kind.work) for kind in kinds)
     found: dict[str, Any] = {
         "processor": {
             stage: _hours([kind for kind in kinds if kind.stage == stage], costs)
             for stage in dict.fromkeys(kind.stage for kind in kinds)
         },
         "works": works,
-        "longest": {"work": longest.work, "hours": _hours([longest], costs) / longest.units},
+        "longest": {"work": longest, "hours": hours},
         "gpu": {
             name: sum(kind.cells for kind in kinds) * 2 * costs.dim / peak / 3600
             for name, peak in _GPUS.items()

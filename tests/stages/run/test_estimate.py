@@ -64,5 +64,7 @@ def test_costs_are_measured_kept_and_scaled_up(
         estimate(recipe, Selection(), jobs=1, assumed=dict.fromkeys(("fra_Latn", "eng_Latn"), rows))
         for rows in (2 * 10**8, 4 * 10**8)
     )
+    mean = max(work["hours"] / work["units"] for work in four["works"].values())
+    assert four["works"]["mine"]["units"] == 1 and four["longest"]["hours"] >= mean > 0
     assert four["gpu"]["A100"] == pytest.approx(4 * double["gpu"]["A100"])
     assert four["gpu"]["A100"] == pytest.approx(2 * costs.dim * 16e16 / 312e12 / 3600)
