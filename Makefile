@@ -1,6 +1,6 @@
 # make demo    set up .venv, mine the demo texts, score the result     (half a minute once set up)
 # make test    set up .venv, lint, type check, tests                  (under five minutes on 2 quiet cores)
-# make docs    write docs/cli.md, docs/recipes.md, the table of evaluations, the sessions of README and guide
+# make docs    write docs/cli.md, docs/recipes.md, docs/api.md, the pictures, the table of evaluations, and what sessions print
 # make site    build the documentation as a site that needs no network: build/site/index.html
 # make release-check   build wheel and sdist, and try the wheel on every Python that is here  (minutes each)
 # make clean   remove what the demo and the tests wrote (not .venv)
@@ -34,8 +34,10 @@ test: $(VENV)/.stamp-dev
 docs: $(VENV)/.stamp-plot
 	$(BIN)/python docs/make_cli.py > docs/cli.md.tmp && mv docs/cli.md.tmp docs/cli.md
 	$(BIN)/python docs/make_recipes.py > docs/recipes.md.tmp && mv docs/recipes.md.tmp docs/recipes.md
+	$(BIN)/python docs/make_api.py > docs/api.md.tmp && mv docs/api.md.tmp docs/api.md
+	$(BIN)/python docs/make_pictures.py
 	$(BIN)/python docs/make_evaluations.py > docs/evaluation.md.tmp && mv docs/evaluation.md.tmp docs/evaluation.md
-	$(BIN)/python docs/make_readme.py README.md docs/guide.md
+	$(BIN)/python docs/make_sessions.py
 
 site: $(VENV)/.stamp-site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict

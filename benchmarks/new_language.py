@@ -1,4 +1,4 @@
-"""What `mexma new-language` makes of ten thousand pairs: the table of docs/guide.md.
+"""What `mexma new-language` makes of ten thousand pairs: the table of docs/how-to/language.md.
 
     python benchmarks/new_language.py hau_Latn mal_Mlym hye_Armn --data DIR [--set trainer.precision=fp32]
 

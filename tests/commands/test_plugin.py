@@ -1,4 +1,4 @@
-"""`--plugin`: objectives from a file outside the package, the one in docs/systems.md before all."""
+"""`--plugin`: objectives from a file outside the package, the one in docs/how-to/extend.md before all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mexma_cli.recipe.registry import registered
 from tests.examples import tiny_recipe
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = (ROOT / "docs/systems.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/how-to/extend.md").read_text(encoding="utf-8")
 (EXAMPLE,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 

@@ -160,9 +160,9 @@ def test_another_start_is_named_by_its_key(recipe: Path, tmp_path: Path) -> None
         check_run(tmp_path, load(recipe, ["encoder={from: mini}"]), resume=True, processes=1)
 
 
-def test_the_guide_has_the_keys_that_may_differ() -> None:
-    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
-    (line,) = (line for line in guide.splitlines() if line.startswith("What may differ from the command"))
+def test_the_page_on_training_has_the_keys_that_may_differ() -> None:
+    page = (ROOT / "docs/how-to/train.md").read_text(encoding="utf-8")
+    (line,) = (line for line in page.splitlines() if line.startswith("What may differ from the command"))
     listed = line.partition(" as said.")[0]
     assert set(re.findall("`([a-z_.]+)`", listed)) == HARMLESS | PLACES
 

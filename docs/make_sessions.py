@@ -1,11 +1,12 @@
 """Run the shell sessions of Markdown files and write what they print back into them.
 
-    python docs/make_readme.py README.md docs/guide.md
+    python docs/make_sessions.py [PAGE...]
 
 A block that starts with ```console and follows a line `<!-- session -->` is a session: its lines that begin
 with `$ ` are run, one after the other, in a folder with a copy of examples/ that all sessions of a page share
 (`cd` lasts to the end of the block); everything else in it is replaced by their output. tests/test_docs.py
-runs the same commands on less text. So no number in the README is typed by hand.
+runs the same commands on less text. So no number in them is typed by hand. Any other block of commands has a
+line before it that says why it is not run.
 """
 
 from __future__ import annotations
@@ -53,15 +54,18 @@ def run(block: str, folder: Path) -> str:
 
 
 def main(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    if not SESSION.search(text):
+        return
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "examples", Path(folder) / "examples")
 
         def refill(match: re.Match[str]) -> str:
             return f"```console\n{run(match[1], Path(folder))}```"
 
-        path.write_text(SESSION.sub(refill, path.read_text(encoding="utf-8")), encoding="utf-8")
+        path.write_text(SESSION.sub(refill, text), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
+    for name in sys.argv[1:] or ["README.md", *sorted(map(str, Path("docs").glob("**/*.md")))]:
         main(Path(name))
