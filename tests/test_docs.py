@@ -22,9 +22,8 @@ from click.testing import CliRunner
 
 from mexma_cli import __version__
 from mexma_cli.knn.faiss_index import SIZES
-from mexma_cli.main import COMMANDS, cli
+from mexma_cli.main import cli
 from mexma_cli.mining.match import RETRIEVALS
-from tests.processes import Program
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "mexma_cli"
@@ -220,8 +219,9 @@ def typed_commands() -> Iterator[tuple[str, list[str]]]:
     """(page, words) of every mexma command in the pages' console blocks, run here or not."""
     for page in PAGES:
         for block in CONSOLE.findall(page.read_text(encoding="utf-8")):
-            for part in re.split(r"[|\n]", block):
-                words = part.replace("$ ", "").split()
+            typed = re.findall(r"^[$>] (.*(?:(?<=\\)\n.*)*)", block, re.MULTILINE)
+            for part in re.split(r"[|\n]", "\n".join(typed).replace("\\\n", " ")):
+                words = part.split()
                 if words[:1] == ["mexma"]:
                     yield page.name, words[1:]
 
@@ -299,7 +299,7 @@ def test_every_extra_is_explained() -> None:
     assert [name for name in extras if f"`{name}`" not in text] == []
 
 
-BLOCK = re.compile(r"(?:^<!-- (.*) -->\n)?^```(?:console|bash|sh)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(?:console|bash|sh)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 WHY = re.compile(r"session|ids|not run: .+|run by (.+)")
 
 
