@@ -4,24 +4,37 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
+from collections.abc import Callable
+from typing import Any
 
 from numba import njit
 from numba.core.event import Event, Listener, register
 
+from mexma_cli.numerics.kept import Keeper, choose
+
 log = logging.getLogger(__name__)
+
+_UNUSED: list[str] = []
+_FOLDERS, _WRITABLE = choose(_UNUSED.append)
 
 
 def kept_in() -> str | None:
-    """Where Numba keeps compiled loops: in NUMBA_CACHE_DIR, the package or the user's cache folder; None: it
-    cannot write to any of them, as in a container without a home."""
-    try:
-        return str(njit(cache=True)(kept_in)._cache.cache_path)
-    except RuntimeError:
-        return None
+    """Where compiled loops are kept: in NUMBA_CACHE_DIR, the package or the user's cache folder; None: they
+    cannot be kept in any of them, as in a container without a home."""
+    return str(_FOLDERS[-1]) if _WRITABLE else None
 
 
-KEPT = kept_in() is not None
-compiled = functools.partial(njit, nogil=True, cache=KEPT, error_model="numpy")
+def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Numba's `njit`, as a decorator with or without arguments, for loops that are kept."""
+    if function is None:
+        return functools.partial(compiled, **options)
+    dispatcher = njit(nogil=True, error_model="numpy", **options)(function)
+    if _FOLDERS:
+        dispatcher._cache = Keeper(function, _FOLDERS)
+    return dispatcher
+
+
 # Sums may be reordered, so that they become vector instructions. NaN is still handled correctly.
 summing = functools.partial(compiled, fastmath={"reassoc", "contract", "nsz"})
 # Always inlined. LLVM would otherwise inline a function or not, depending on whether it was in the cache of
@@ -36,8 +49,10 @@ class _FirstUse(Listener):
 
     def on_start(self, event: Event) -> None:
         if not self.told:
-            then = "kept" if KEPT else "not kept: NUMBA_CACHE_DIR names no folder that can be written to"
-            log.info("compiling inner loops for this processor: up to half a minute (%s)", then)
+            then, why = "kept" if _WRITABLE else "not kept", ""
+            if _UNUSED and (not _WRITABLE or "NUMBA_CACHE_DIR" in os.environ):
+                why = f": {'; '.join(_UNUSED)}; let NUMBA_CACHE_DIR name a folder of yours"
+            log.info("compiling inner loops for this processor: up to half a minute (%s%s)", then, why)
             self.told = True
 
     def on_end(self, event: Event) -> None:

@@ -6,20 +6,22 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
+from numba import njit
+
+from mexma_cli.numerics import kept
 
 MINING = (
     "from mexma_cli.knn.kernels import dots;"
     "x, rows = np.ones((2, 8), np.float32), np.zeros(1, np.int64);"
     "print(dots(x, x, rows, rows), dots(x[:1], x[:1], rows, rows))"
 )
-TRAINING = (
-    "import torch; from mexma_cli.training.dropout import Dropout;"
-    "dropout = Dropout(0.5); print(dropout(torch.ones(4, 8)), dropout(torch.ones(2, 8)))"
-)
+MORE = "from mexma_cli.knn.kernels import unit_rows; unit_rows(x)"
 
-
-NO_PLACE = (
-    "from numba.core import caching;caching.InTreeCacheLocator.from_function = classmethod(lambda *_: None);"
+NOT_IN_THE_PACKAGE = (
+    "from mexma_cli.numerics import kept; from pathlib import Path; kept._PACKAGE = Path('/dev/null');"
 )
 
 
@@ -35,7 +37,7 @@ def ran(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_first_use_says_what_it_waits_for(tmp_path: Path) -> None:
     """Once, and not where the compiled code is on the disk already."""
-    runs = [ran(f"{MINING};{TRAINING}", NUMBA_CACHE_DIR=str(tmp_path)) for _ in "ab"]
+    runs = [ran(f"{MINING};{MORE}", NUMBA_CACHE_DIR=str(tmp_path)) for _ in "ab"]
     assert [run.stderr.count("compiling inner loops") for run in runs] == [1, 0]
 
 
@@ -43,6 +45,61 @@ def test_nowhere_to_keep_what_is_compiled(tmp_path: Path) -> None:
     """As for a user without a home, in a package that is not the user's."""
     (tmp_path / "file").touch()
     nowhere = str(tmp_path / "file" / "cache")
-    found = ran(NO_PLACE + MINING, NUMBA_CACHE_DIR=nowhere, HOME=nowhere, XDG_CACHE_HOME=nowhere)
+    found = ran(NOT_IN_THE_PACKAGE + MINING, NUMBA_CACHE_DIR=nowhere, HOME=nowhere, XDG_CACHE_HOME=nowhere)
     assert found.stdout == "[8.] [8.]\n"
-    assert found.stderr.count("not kept: NUMBA_CACHE_DIR names no folder") == 1
+    assert found.stderr.count("(not kept: ") == 1 and "let NUMBA_CACHE_DIR name a folder" in found.stderr
+
+
+def test_which_folder_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one that anybody can write to, nor another user's; one that can only be read, if it has loops."""
+    told: list[str] = []
+    mine, others = tmp_path / "mine", tmp_path / "others"
+    monkeypatch.setattr(kept, "_places", lambda: [others, mine])
+    others.mkdir()
+    others.chmod(0o777)
+    folders, writable = kept.choose(told.append)
+    folder = mine / kept._processor()
+    assert folders == [folder] and writable
+    assert told == [f"{others} can be written to by everybody"]
+    others.chmod(0o755)
+    assert kept.choose(told.append) == ([others / kept._processor()], True)
+    with monkeypatch.context() as patch:
+        patch.setattr(kept, "_PACKAGE", Path("/"))
+        patch.setattr("os.geteuid", lambda: others.stat().st_uid + 1)
+        if others.stat().st_uid:
+            assert kept.choose(told.append) == ([], False)
+            assert told[-1] == f"{mine} belongs to another user"
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    assert kept.choose(told.append) == ([], False)
+    (folder / "loop.nbi").touch()
+    assert kept.choose(told.append) == ([folder], False)
+    assert told[-1] == f"{mine} cannot be written to"
+
+
+def test_what_is_damaged_or_cannot_be_written_is_compiled(tmp_path: Path) -> None:
+    """And another processor's loops lie elsewhere."""
+
+    def twice(x: int) -> int:
+        return 2 * x
+
+    def kept_loop(folder: Path, *others: Path) -> Any:
+        loop = njit(twice)
+        loop._cache = kept.Keeper(twice, [*others, folder])
+        return loop
+
+    assert kept_loop(tmp_path)(2) == 4
+    again = kept_loop(tmp_path)
+    assert again(2) == 4 and sum(again._cache_hits.values()) == 1
+    (data,) = tmp_path.rglob("*.nbc")
+    (index,) = tmp_path.rglob("*.nbi")
+    for damaged in (data, index):
+        damaged.write_bytes(b"")
+        again = kept_loop(tmp_path)
+        assert again(2) == 4 and not again._cache_hits
+        again = kept_loop(tmp_path)
+        assert again(2) == 4 and again._cache_hits
+    (tmp_path / "file").touch()
+    assert kept_loop(tmp_path / "file" / "below")(2) == 4
+    both = kept_loop(tmp_path / "own", tmp_path)
+    assert both(2) == 4 and both._cache_hits and both(2.0) == 4.0
+    assert kept_loop(tmp_path / "own")(2.0) == 4.0 and len(list((tmp_path / "own").rglob("*.nbc"))) == 1
