@@ -50,7 +50,7 @@ class IndexCosts(Frozen):
         code: To compare a row with the code of another one.
         sample: For a cell of the exact search of a sample.
         vector: To read and normalise a row.
-        pair: For a pair's exact cosine and all that is done with it.
+        pair: For the exact cosine of a pair that is found, from one side, and all that is done with it.
     """
 
     codes: float
@@ -88,16 +88,17 @@ def measure(dim: int) -> IndexCosts:
     empty = faiss.clone_index(indexes[_MANY])
     adding = spent(lambda: sum(faiss_index.add(faiss.clone_index(empty), side, 0, _ROWS))) / _ROWS
 
-    def direction_of(lists: int, shards: int = 1) -> Direction:
-        """All queries, and an index with all rows."""
+    def direction_of(lists: int, own: np.ndarray, other: Side, shards: int = 1) -> Direction:
+        """Some rows, and an index over others."""
         parts = Parts(factory.format(lists), indexes[lists])
-        for span in spans_of(_ROWS, _ROWS // shards):
+        for span in spans_of(len(other), len(other) // shards):
             shard = faiss.clone_index(indexes[lists])
-            sum(faiss_index.add(shard, side, *span))
+            sum(faiss_index.add(shard, other, *span))
             parts.held.append((span.start, shard))
-        return Direction(Side(queries, None), side, parts)
+        return Direction(Side(own, None), other, parts)
 
-    whole, halves, few = direction_of(_MANY), direction_of(_MANY, 2), direction_of(_FEW)
+    whole, halves = direction_of(_MANY, queries, side), direction_of(_MANY, queries, side, 2)
+    few = direction_of(_FEW, queries, side)
 
     def looking(direction: Direction, probes: int) -> float:
         """Seconds for a row."""
@@ -112,11 +113,15 @@ def measure(dim: int) -> IndexCosts:
     shard = max(0.0, looking(halves, 4) - least - 4 * a_list)
     quantizer = faiss.extract_index_ivf(indexes[_MANY]).quantizer
     near = spent(lambda: quantizer.search(queries, 16)) / (_QUERIES * _MANY)
-    direction = direction_of(_MANY)
-    found, spans = sharded.look_up(direction, HITS, 4), (Span(0, _QUERIES), Span(0, _ROWS))
-    keep = np.ones(_QUERIES, bool), np.ones(_ROWS, bool)
-    sources = _Made(queries), _Made(rows)
-    scoring = spent(lambda: sharded.score_tile(sources, keep, spans, (found, found[:0]), 4))
+    # As in a run, rows that are near one another are found from both sides, and count once.
+    both = rows[: _ROWS // 4], rows[_ROWS // 4 : _ROWS // 2]
+    found = [
+        sharded.look_up(direction_of(_MANY, own, Side(other, None)), HITS, 4)
+        for own, other in (both, both[::-1])
+    ]
+    spans, keep = (Span(0, len(both[0])), Span(0, len(both[1]))), [np.ones(len(one), bool) for one in both]
+    sources = _Made(both[0]), _Made(both[1])
+    scoring = spent(lambda: sharded.score_tile(sources, (keep[0], keep[1]), spans, (found[0], found[1]), 4))
     return IndexCosts(
         codes=max(0.0, one - ROUNDS * _TRAINED_BY * _FEW * centre),
         centre=centre,
@@ -128,7 +133,7 @@ def measure(dim: int) -> IndexCosts:
         code=code,
         sample=spent(lambda: exact(queries[:MEASURED_ON], side, 4)) / (MEASURED_ON * _ROWS),
         vector=vector,
-        pair=max(0.0, scoring - vector * (_QUERIES + _ROWS)) / len(found),
+        pair=max(0.0, scoring - vector * sum(map(len, both))) / sum(map(len, found)),
     )
 
 
