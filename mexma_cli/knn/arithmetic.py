@@ -19,6 +19,8 @@ from mexma_cli.numerics.precisions import default_device
 
 _PROBE_FROM = 1 << 31  # multiplications below which looking for a faster arithmetic does not pay
 _PROBE = 512, 2048  # rows of the two matrices that are multiplied to see how long it takes
+_NARROW_FROM = 1 << 35  # multiplications from which it pays to look for directions of little variance
+_PARTS = range(3, 15)
 _PAIR_SECONDS = 2e-10  # for each dimension of a pair that is computed exactly, memory's part included
 _ENDS = 127  # int8 rows are symmetric, from -127 to 127
 
@@ -30,13 +32,17 @@ class Arithmetic:
     Attributes:
         dtype: float32, bfloat16 or int8. Results of products in int8 are bfloat16.
         spread: The relative error of a product's result when it is stored: bfloat16 has 8 bits.
+        loss: About the length of what a row loses when it is rounded, as a share of its length.
         device: Makes the estimates and selects pairs by them (device.py); None: the processor does, with
             `product` and scanning.py.
+        width: Estimates are made of so many directions, those of most variance (blocks.py); None: of all.
     """
 
     dtype: torch.dtype
     spread: float
+    loss: float
     device: str | None = None
+    width: int | None = None
 
     def empty(self, *shape: int) -> np.ndarray:
         """Memory for such numbers, from torch: its products take twice as long where rows of NumPy's 16-byte
@@ -74,9 +80,10 @@ class Arithmetic:
 Product = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
 """What `Arithmetic.product` makes: it multiplies rows, into large enough memory from `Arithmetic.buffer`."""
 
-FLOAT32 = Arithmetic(torch.float32, 0.0)
-BFLOAT16 = Arithmetic(torch.bfloat16, 2.0**-8)
-INT8 = Arithmetic(torch.int8, 2.0**-8)
+FLOAT32 = Arithmetic(torch.float32, 0.0, 2.0**-24)
+BFLOAT16 = Arithmetic(torch.bfloat16, 2.0**-8, 2.0**-9)
+INT8 = Arithmetic(torch.int8, 2.0**-8, 2.0**-7)
+KINDS = (FLOAT32, BFLOAT16, INT8)
 
 
 def choose_arithmetic(work: int, dim: int, pairs: Callable[[Arithmetic], float]) -> Arithmetic:
@@ -99,11 +106,19 @@ def choose_arithmetic(work: int, dim: int, pairs: Callable[[Arithmetic], float])
     share = work / (_PROBE[0] * _PROBE[1] * dim)
     exact = _PAIR_SECONDS * dim / torch.get_num_threads()
     fastest, seconds = np.inf, {}
-    for kind in (FLOAT32, BFLOAT16, INT8):
+    for kind in KINDS:
         taken = _seconds(kind, dim, fastest)
         fastest = min(fastest, taken)
-        seconds[kind] = share * taken + exact * pairs(kind)
+        for width in _widths(work, dim):
+            narrow = replace(kind, width=width)
+            seconds[narrow] = share * taken * (width or dim) / dim + exact * pairs(narrow)
     return min(seconds, key=seconds.__getitem__)
+
+
+def _widths(work: int, dim: int) -> list[int | None]:
+    """How many directions estimates may be made of: all, or so many sixteenths of them."""
+    narrow = {round(dim * part / 16) for part in _PARTS} if work >= _NARROW_FROM else ()
+    return [None, *(width for width in sorted(narrow) if 0 < width < dim)]
 
 
 def _seconds(arithmetic: Arithmetic, dim: int, fastest: float) -> float:

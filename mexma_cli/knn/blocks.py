@@ -8,17 +8,26 @@ rounded to p', and y = b + q the same way,
 and the lengths on the right are measured, not assumed. Sentence vectors lie in a narrow cone: without their
 common part the products are small, and so are rounding errors. In int8 every row has a step of its own,
 so that nothing is cut off, and an odd row makes only its own bounds wide.
+
+Where most of the variance is in some directions, p' and q' are the rounded parts of p and q in these alone:
+the product is so much smaller. With P and Q the parts in all other directions, the estimate is off by |P| |Q|
+more. For each pair there is still one product of two numbers to be added (Cauchy-Schwarz again, for any s):
+
+    |p| |q - q'| + |P| |Q|  <=  sqrt(s |p|^2 + |P|^2) sqrt(|q - q'|^2 / s + |Q|^2)
+
+Of pairs that such an estimate does not decide, P.Q is added to it, which decides nearly all of them.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, fields
 
 import numpy as np
+import torch
 
-from mexma_cli.knn.arithmetic import Arithmetic
-from mexma_cli.knn.kernels import unit_rows
+from mexma_cli.knn.arithmetic import FLOAT32, Arithmetic
 from mexma_cli.knn.sides import Side
 from mexma_cli.numerics.threads import in_slices
 
@@ -27,16 +36,38 @@ _SAMPLE = 512  # rows of a side by which the number of pairs is judged
 
 
 @dataclass(frozen=True)
+class Frame:
+    """How the rows of a side are prepared.
+
+    Attributes:
+        arithmetic: The numbers of the low-precision copies.
+        centre, other: float32 [d], what is subtracted on this side and on the other.
+        axes: float32 [d, d], orthonormal columns: the first `arithmetic.width` are the directions that
+            estimates are made of; None: all are.
+    """
+
+    arithmetic: Arithmetic
+    centre: np.ndarray
+    other: np.ndarray
+    axes: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
 class Block:
     """Some rows of a side.
 
+    A pair's estimate is off by at most the row of x's factor `as_row` times the row of y's `as_column`, plus
+    the slack of x's row, besides what the arithmetic's product loses.
+
     Attributes:
         unit: float32 [n, d], unit vectors (zeros stay zeros).
-        low: [n, d], the centred rows in low precision, each divided by its step: float32, int8, or uint16
-            for bfloat16.
+        low: [n, width], the centred rows' parts in the frame's directions in low precision, each divided by
+            its step: float32, int8, or uint16 for bfloat16.
         step: float32 [n], 1 except for int8.
-        length, error, bias: float32 [n]: lengths of the centred rows and of their rounding errors, and the
+        length, error, bias: float32 [n]: lengths of these parts and of their rounding errors, and the
             products with the other side's centre (less, on one side, that of both centres).
+        as_row, as_column: float32 [n], see above.
+        rest: float32 [n, d - width], the centred rows' parts in the other directions.
     """
 
     unit: np.ndarray
@@ -45,6 +76,9 @@ class Block:
     length: np.ndarray
     error: np.ndarray
     bias: np.ndarray
+    as_row: np.ndarray
+    as_column: np.ndarray
+    rest: np.ndarray
 
     def __len__(self) -> int:
         return len(self.unit)
@@ -55,59 +89,63 @@ class Block:
         return Block(*(getattr(self, field.name)[cut] for field in fields(self)))
 
     def slack(self, other: Block) -> np.ndarray:
-        """The largest error of a row's estimates with another block, float32 [n], without one term that each
-        pair adds itself: this row's length times the other row's error."""
+        """The largest error of a row's estimates with another block, float32 [n], without the product of two
+        factors that each pair adds itself."""
         reach = (other.length + other.error).max(initial=0)
-        rounding = 4 * self.unit.shape[1] * 2.0**-24  # float32 sums: the tile's, both biases', the cosine's
-        return (self.error * reach * np.float32(1.0001) + np.float32(rounding + 1e-6)).astype(np.float32)
+        return (self.error * reach * np.float32(1.0001) + np.float32(_rounding(self) + 1e-6)).astype(
+            np.float32
+        )
 
 
-def block(
-    side: Side, rows: tuple[int, int], arithmetic: Arithmetic, centre: np.ndarray, other: np.ndarray
-) -> Block:
-    """Kept rows of a side, prepared.
+def _rounding(block: Block) -> float:
+    """What float32 sums lose: the tile's, both biases', the cosine's, and parts in some directions."""
+    sums = 4 if block.low.shape[1] == block.unit.shape[1] else 8
+    return sums * block.unit.shape[1] * 2.0**-24
 
-    Args:
-        rows: The first and the end.
-        centre, other: float32 [d], what is subtracted on this side and on the other.
 
-    Raises:
-        ValueError: A vector is not finite.
-    """
-    unit = side.raw(*rows)
-    low = arithmetic.empty(*unit.shape)
+def block(unit: np.ndarray, frame: Frame) -> Block:
+    """Unit vectors float32 [n, d], prepared."""
+    low = frame.arithmetic.empty(len(unit), frame.arithmetic.width or unit.shape[1])
     stats = np.empty((len(unit), 4), dtype=np.float32)
+    rest = np.empty((len(unit), unit.shape[1] - low.shape[1]), dtype=np.float32)
 
     def prepare(a: int, b: int) -> None:
-        side.check(rows[0] + a, unit_rows(unit[a:b]))
         for start in range(a, b, _AT_ONCE):
             own = slice(start, min(start + _AT_ONCE, b))
-            stats[own] = _centre(unit[own], centre, other, low[own])
+            exact = unit[own] - frame.centre
+            if frame.axes is not None:
+                turned = (torch.from_numpy(exact) @ torch.from_numpy(frame.axes)).numpy()
+                exact, rest[own] = turned[:, : low.shape[1]], turned[:, low.shape[1] :]
+            stats[own, :3], stats[own, 3] = _lower(exact, low[own]), unit[own] @ frame.other
 
     in_slices(len(unit), prepare, 4 * unit.size)
-    length, error, bias, step = np.ascontiguousarray(stats.T)
-    return Block(unit, low, step, length * np.float32(1.0001), error, bias)
+    length, error, step, bias = np.ascontiguousarray(stats.T)
+    length *= np.float32(1.0001)
+    if frame.axes is None:
+        return Block(unit, low, step, length, error, bias, length, error, rest)
+    share, others = np.float32(frame.arithmetic.loss), np.einsum("nd,nd->n", rest, rest)
+    as_row = np.sqrt(share * length**2 + others) * np.float32(1.0001)
+    as_column = np.sqrt(error**2 / share + others) * np.float32(1.0001)
+    return Block(unit, low, step, length, error, bias, as_row, as_column, rest)
 
 
-def _centre(unit: np.ndarray, centre: np.ndarray, other: np.ndarray, low: np.ndarray) -> np.ndarray:
-    """Make the low-precision copies of unit vectors, float32 [n, d].
+def _lower(exact: np.ndarray, low: np.ndarray) -> np.ndarray:
+    """Make the low-precision copies of rows, float32 [n, d].
 
     Args:
-        centre, other: As for `block`.
         low: [n, d] of a `Block`, which is filled.
 
     Returns:
-        float32 [n, 4]: length of the centred row, length of the rounding error, unit @ other, step.
+        float32 [n, 3]: length of the row, length of the rounding error, step.
     """
-    exact = unit - centre
-    step = np.ones((len(unit), 1), np.float32)
+    step = np.ones((len(exact), 1), np.float32)
     if low.dtype == np.int8:  # the largest number of a row becomes 127
         largest = np.abs(exact).max(axis=1, keepdims=True, initial=0)
         np.divide(largest, 127, out=step, where=largest > 1e-20)
         low[:] = np.rint(exact / step)
         kept = low * step
     elif low.dtype == np.uint16:
-        bits = exact.view(np.uint32)
+        bits: np.ndarray = np.ascontiguousarray(exact).view(np.uint32)
         bits = (bits + (0x7FFF + (bits >> 16 & 1))) >> 16
         low[:] = bits
         kept = (bits << 16).view(np.float32)
@@ -115,27 +153,54 @@ def _centre(unit: np.ndarray, centre: np.ndarray, other: np.ndarray, low: np.nda
         low[:] = kept = exact
     lost = exact - kept
     lengths = [np.sqrt(np.einsum("nd,nd->n", one, one)) for one in (exact, lost)]
-    return np.stack([*lengths, unit @ other, step[:, 0]], axis=1)
+    return np.stack([*lengths, step[:, 0]], axis=1)
 
 
-def pairs_expected(left: Side, right: Side, sizes: tuple[int, int], k: int, arithmetic: Arithmetic) -> float:
-    """About how many pairs of two sides of such sizes must be computed exactly, judged by some rows of both.
+class Sample:
+    """Some rows of two sides, which say how both had better be prepared."""
 
-    Lists change k (1 + ln(candidates / k)) times a row while candidates come in random order. With bounds
-    that are w standard deviations of the cosines wide, about exp(3 w) times as many pairs pass: three
-    deviations out, a normal distribution is that much denser w deviations nearer to its middle. The result is
-    a third of that, the share that was counted on made-up topics and on verses of the Bible: where near
-    neighbours exist, lists are good early.
-    """
-    centres = left.centre(), right.centre()
-    x = block(left, (0, min(len(left), _SAMPLE)), arithmetic, *centres)
-    y = block(right, (0, min(len(right), _SAMPLE)), arithmetic, *centres[::-1])
-    if not min(*sizes, len(x), len(y)):
-        return 0.0
-    cosines = (x.unit - centres[0]) @ (y.unit - centres[1]).T
-    bound = x.length.mean() * y.error.mean() + x.error.mean() * y.length.mean()
-    width = min(float(bound / max(cosines.std(), 1e-9)), 10.0)
-    changes = sum(
-        own * min(k, other) * (1 + math.log(other / min(k, other))) for own, other in (sizes, sizes[::-1])
-    )
-    return changes / 3 * math.exp(3 * width)
+    def __init__(self, left: Side, right: Side) -> None:
+        self._sides, self._centres = (left, right), (left.centre(), right.centre())
+
+    def frames(self, arithmetic: Arithmetic) -> tuple[Frame, Frame]:
+        """How the rows of both sides are prepared."""
+        axes = None if arithmetic.width is None else self._axes
+        return Frame(arithmetic, *self._centres, axes), Frame(arithmetic, *self._centres[::-1], axes)
+
+    @functools.cached_property
+    def _axes(self) -> np.ndarray:
+        """The principal axes of both sides, those of most variance first, float32 [d, d]."""
+        moments = np.zeros((self._sides[0].dim, self._sides[0].dim))
+        for side, centre in zip(self._sides, self._centres, strict=True):
+            rows = side.sample().astype(np.float64) - centre
+            moments += rows.T @ rows
+        return np.ascontiguousarray(np.linalg.eigh(moments)[1][:, ::-1], dtype=np.float32)
+
+    def _blocks(self, arithmetic: Arithmetic) -> list[Block]:
+        frames = self.frames(arithmetic)
+        return [block(side.units(0, _SAMPLE), frame) for side, frame in zip(self._sides, frames, strict=True)]
+
+    @functools.cached_property
+    def _deviation(self) -> float:
+        """Standard deviation of the cosines, less what both centres are in them."""
+        x, y = (part.unit - centre for part, centre in zip(self._blocks(FLOAT32), self._centres, strict=True))
+        return float((x @ y.T).std())
+
+    def pairs(self, sizes: tuple[int, int], k: int, arithmetic: Arithmetic) -> float:
+        """About how many pairs of two sides of such sizes must be computed exactly.
+
+        Lists change k (1 + ln(candidates / k)) times a row while candidates come in random order. With bounds
+        that are w standard deviations of the cosines wide, about exp(3 w) times as many pairs pass: three
+        deviations out, a normal distribution is that much denser w deviations nearer to its middle. The
+        result is six tenths of that, the share that was counted on verses of the Bible: where near
+        neighbours exist, lists are good early.
+        """
+        if not min(*sizes, *map(len, self._sides)):
+            return 0.0
+        x, y = self._blocks(arithmetic)
+        bound = x.as_row.mean() * y.as_column.mean() + x.error.mean() * y.length.mean()
+        width = min(float(bound / max(self._deviation, 1e-9)), 10.0)
+        changes = sum(
+            own * min(k, other) * (1 + math.log(other / min(k, other))) for own, other in (sizes, sizes[::-1])
+        )
+        return 0.6 * changes * math.exp(3 * width)

@@ -46,11 +46,11 @@ class DeviceHits(NamedTuple):
 
 @dataclass(frozen=True)
 class OnDevice:
-    """A block's numbers on the device: low [n, d], length, error, bias float32 [n]."""
+    """A block's numbers on the device: low [n, d], as_row, as_column, bias float32 [n]."""
 
     low: torch.Tensor
-    length: torch.Tensor
-    error: torch.Tensor
+    as_row: torch.Tensor
+    as_column: torch.Tensor
     bias: torch.Tensor
 
 
@@ -76,7 +76,7 @@ class Device:
     def put(self, block: Block) -> OnDevice:
         """Copy the numbers that estimates need."""
         with _full_as_message():
-            stats = (block.length, block.error, block.bias)
+            stats = (block.as_row, block.as_column, block.bias)
             return OnDevice(
                 as_tensor(block.low).to(self._device), *(torch.from_numpy(s).to(self._device) for s in stats)
             )
@@ -145,7 +145,7 @@ class Device:
     def _estimates(self, x: OnDevice, y: OnDevice) -> tuple[torch.Tensor, torch.Tensor]:
         """Products of low-precision rows, float32 [r, c], and their largest errors without the slack."""
         product = torch.matmul(x.low, y.low.T).float()
-        return product, torch.outer(x.length, y.error).add_(product.abs(), alpha=self._spread)
+        return product, torch.outer(x.as_row, y.as_column).add_(product.abs(), alpha=self._spread)
 
 
 def _floor(lower: torch.Tensor, groups: int, k: int) -> torch.Tensor:

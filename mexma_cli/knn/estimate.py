@@ -6,7 +6,7 @@ import numpy as np
 
 from mexma_cli.knn import kernels, tiles
 from mexma_cli.knn.arithmetic import timed
-from mexma_cli.knn.blocks import pairs_expected
+from mexma_cli.knn.blocks import Sample
 from mexma_cli.knn.journal import Place
 from mexma_cli.knn.sides import Side
 from mexma_cli.knn.sweep import Sweep, arithmetic_for
@@ -33,5 +33,5 @@ def seconds_needed(n: int, m: int, dim: int, k: int) -> float:
     rows, columns = (rng.integers(0, size, 20_000) for size in (height, width))
     vectors = x.raw(0, height), y.raw(0, width)
     cosine = min(timed(lambda: kernels.dots(*vectors, rows, columns)) for _ in range(_PROBED))
-    pairs = pairs_expected(x, y, (n, m), k, arithmetic)
+    pairs = Sample(x, y).pairs((n, m), k, arithmetic)
     return n / height * (m / width) * tile + pairs * cosine / len(rows)

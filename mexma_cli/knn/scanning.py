@@ -10,7 +10,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from mexma_cli.knn.kernels import dot, key, score_of
+from mexma_cli.knn.kernels import dot, key, product, score_of
 from mexma_cli.knn.keys import EMPTY
 from mexma_cli.numerics.compiling import compiled
 
@@ -76,9 +76,9 @@ def _row_floor(
     tile: np.ndarray,
     step: np.float32,
     spread: np.float32,
-    length: np.float32,
+    as_row: np.float32,
     bias_y: np.ndarray,
-    error_y: np.ndarray,
+    as_column: np.ndarray,
     groups: np.ndarray,
     k: int,
 ) -> np.float32:
@@ -87,14 +87,14 @@ def _row_floor(
     count, wide = len(groups), step * spread
     groups[:] = -np.inf
     for start in range(0, len(tile) - count + 1, count):
-        near, bias, error = (
+        near, bias, factor = (
             tile[start : start + count],
             bias_y[start : start + count],
-            error_y[start : start + count],
+            as_column[start : start + count],
         )
         for g in range(len(groups)):
             value = decode(near[g])
-            lower = value * step - abs(value) * wide - error[g] * length + bias[g]
+            lower = value * step - abs(value) * wide - factor[g] * as_row + bias[g]
             groups[g] = lower if lower > groups[g] else groups[g]
     return _kth_largest(groups, k)
 
@@ -104,7 +104,7 @@ def column_maxima(
     tile: np.ndarray,
     spread: np.float32,
     x: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
-    error_y: np.ndarray,
+    as_column: np.ndarray,
     first: int,
     groups: np.ndarray,
 ) -> None:
@@ -112,17 +112,17 @@ def column_maxima(
 
     Args:
         tile: [r, c]. spread: relative error of its numbers.
-        x: (step, bias, length, slack), each float32 [r]. error_y: float32 [c].
+        x: (step, bias, as_row, slack), each float32 [r]. as_column: float32 [c].
         first: group of the first row, modulo g.
         groups: float32 [g, c], updated in place.
     """
-    steps, biases, lengths, slacks = x
+    steps, biases, factors, slacks = x
     for i in range(len(tile)):
         group, row, step, wide = groups[(first + i) % len(groups)], tile[i], steps[i], steps[i] * spread
-        bias, length = biases[i] - slacks[i], lengths[i]
+        bias, as_row = biases[i] - slacks[i], factors[i]
         for j in range(len(row)):
             value = decode(row[j])
-            lower = value * step - abs(value) * wide - error_y[j] * length + bias
+            lower = value * step - abs(value) * wide - as_column[j] * as_row + bias
             group[j] = lower if lower > group[j] else group[j]
 
 
@@ -137,25 +137,31 @@ def kth_best(groups: np.ndarray, k: int, floors: np.ndarray) -> None:
 
 
 class Rows(NamedTuple):
-    """The rows of x in a tile, as in `blocks.Block`: unit vectors float32 [r, d], the others float32 [r]."""
+    """The rows of x in a tile, as in `blocks.Block`: unit vectors float32 [r, d] and their rest, the others
+    float32 [r]."""
 
     unit: np.ndarray
     step: np.ndarray
     bias: np.ndarray
-    length: np.ndarray
+    as_row: np.ndarray
     slack: np.ndarray
+    length: np.ndarray
+    rest: np.ndarray
 
 
 class Columns(NamedTuple):
-    """The rows of y in a tile, as in `blocks.Block`: unit vectors float32 [c, d], the others float32 [c].
+    """The rows of y in a tile, as in `blocks.Block`: unit vectors float32 [c, d] and their rest, the others
+    float32 [c].
 
     `bound` is what an estimate without y's bias must reach to be among the column's k best.
     """
 
     unit: np.ndarray
     bias: np.ndarray
-    error: np.ndarray
+    as_column: np.ndarray
     bound: np.ndarray
+    error: np.ndarray
+    rest: np.ndarray
 
 
 class Lists(NamedTuple):
@@ -178,12 +184,12 @@ class Lists(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """The numbers for a row's estimates: x's step, the step times the spread, and x's length; the bound that
-    an estimate (less x's bias and slack) must reach for the row, and the addend for a column's bound."""
+    """The numbers for a row's estimates: x's step, the step times the spread, and x's `as_row`; the bound
+    that an estimate (less x's bias and slack) must reach for the row, and the addend for a column's bound."""
 
     step: np.float32
     wide: np.float32
-    length: np.float32
+    as_row: np.float32
     bound: np.float32
     above: np.float32
 
@@ -202,7 +208,7 @@ def scan(
 
     Args:
         tile: [r, c]. A pair's estimate is its number here times x's step plus both biases, off by at most
-            spread times the first of these three, plus x's length times y's error, plus x's slack.
+            spread times the first of these three, plus x's `as_row` times y's `as_column`, plus x's slack.
         groups: float32 [g] scratch, g >= k; empty where the tile is too small for floors.
         rows: first row to look at, and the row to stop before.
 
@@ -221,9 +227,9 @@ def scan(
             best, step, above = lists.best[i], x.step[i], x.bias[i] + x.slack[i]
             kth = score_of(best[0])
             if best[0] == EMPTY and len(groups):
-                kth = _row_floor(tile[i], step, spread, x.length[i], y.bias, y.error, groups, len(best))
+                kth = _row_floor(tile[i], step, spread, x.as_row[i], y.bias, y.as_column, groups, len(best))
                 kth += x.bias[i] - x.slack[i]
-            row = _Row(step, step * spread, x.length[i], kth - above, above)
+            row = _Row(step, step * spread, x.as_row[i], kth - above, above)
             found = _hits(tile[i], row, y, hits[1, count:])
             for place in range(count, count + found):
                 hits[0, place], estimates[place] = i, decode(tile[i, hits[1, place]]) * step
@@ -281,10 +287,17 @@ def _compute(
     for place in order:
         i, j = hits[0, place], hits[1, place]
         estimate, bias = estimates[place], x.bias[i] + y.bias[j]
-        error = abs(estimate) * spread + x.length[i] * y.error[j] + x.slack[i]
+        rounding = abs(estimate) * spread + x.slack[i]
+        error = rounding + x.as_row[i] * y.as_column[j]
         upper = estimate + bias + error
         if upper < score_of(best[i, 0]) and upper - y.bias[j] < y.bound[j]:
             continue  # the row's list has become better since it was looked at
+        if x.rest.shape[1]:
+            estimate += product(x.rest[i], y.rest[j])
+            error = rounding + x.length[i] * y.error[j]
+            upper = estimate + bias + error
+            if upper < score_of(best[i, 0]) and upper - y.bias[j] < y.bound[j]:
+                continue
         exact = dot(x.unit[i], y.unit[j])
         counts[0] += 1
         counts[1] += abs(exact - (estimate + bias)) > error
@@ -323,15 +336,15 @@ def _hits(tile: np.ndarray, row: _Row, y: Columns, found: np.ndarray) -> int:
 @_scanning()
 def _lanes(tile: np.ndarray, row: _Row, y: Columns, near: np.ndarray) -> int:
     """Where the lanes begin in which some number reaches a bound, into `near`; returns how many there are."""
-    step, wide, length, bound, above = row
+    step, wide, as_row, bound, above = row
     count = 0
     for start in range(0, len(tile), _LANES):
         lanes, biases = tile[start : start + _LANES], y.bias[start : start + _LANES]
-        errors, limits = y.error[start : start + _LANES], y.bound[start : start + _LANES]
+        factors, limits = y.as_column[start : start + _LANES], y.bound[start : start + _LANES]
         reached = False
         for j in range(len(lanes)):  # over slices from 0 on: an index that may be negative is not vectorised
             value = decode(lanes[j])
-            upper = value * step + abs(value) * wide + errors[j] * length
+            upper = value * step + abs(value) * wide + factors[j] * as_row
             reached |= (upper + biases[j] >= bound) | (upper + above >= limits[j])
         near[count] = start
         count += reached
@@ -341,13 +354,13 @@ def _lanes(tile: np.ndarray, row: _Row, y: Columns, near: np.ndarray) -> int:
 @_scanning()
 def _reach(tile: np.ndarray, row: _Row, y: Columns, start: int, flags: np.ndarray) -> None:
     """Which numbers of the lanes from `start` on reach a bound: bool [_LANES], False beyond the tile."""
-    step, wide, length, bound, above = row
+    step, wide, as_row, bound, above = row
     lanes, biases = tile[start : start + _LANES], y.bias[start : start + _LANES]
-    errors, limits = y.error[start : start + _LANES], y.bound[start : start + _LANES]
+    factors, limits = y.as_column[start : start + _LANES], y.bound[start : start + _LANES]
     flags[len(lanes) :] = False
     for j in range(len(lanes)):
         value = decode(lanes[j])
-        upper = value * step + abs(value) * wide + errors[j] * length
+        upper = value * step + abs(value) * wide + factors[j] * as_row
         flags[j] = (upper + biases[j] >= bound) | (upper + above >= limits[j])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from mexma_cli.knn import units
 
 _READ_ROWS = 1 << 12  # rows that are read at once
-_SAMPLE = 2048  # rows from which the centre is taken
+_SAMPLE = 2048  # rows from which the centre and the directions are taken
 _FEW = 1 << 25  # numbers that NumPy has done before compiled loops are loaded
 _ALIGNMENT = 64
 
@@ -59,16 +59,22 @@ class Side:
             done += more
         return rows
 
-    def centre(self) -> np.ndarray:
-        """The mean direction of some rows, float32 [d]; a better one only makes errors smaller."""
+    def sample(self) -> np.ndarray:
+        """Unit vectors of rows from all parts of the side, float32 [n, d]; rows of zeros are left out."""
         piece = max(1, min(len(self), _SAMPLE) // 8)
         starts = np.unique(np.linspace(0, max(len(self) - piece, 0), 8).astype(int)).tolist()
         rows = np.concatenate([self.raw(start, start + piece) for start in starts])
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
         usable = np.isfinite(norms[:, 0]) & (norms[:, 0] > 0)
-        if not usable.any():
+        sample: np.ndarray = rows[usable] / norms[usable]
+        return sample
+
+    def centre(self) -> np.ndarray:
+        """The mean direction of some rows, float32 [d]; a better one only makes errors smaller."""
+        rows = self.sample()
+        if not len(rows):
             return np.zeros(self.dim, dtype=np.float32)
-        mean: np.ndarray = (rows[usable] / norms[usable]).mean(axis=0, dtype=np.float32)
+        mean: np.ndarray = rows.mean(axis=0, dtype=np.float32)
         return mean
 
     def units(self, start: int, stop: int) -> np.ndarray:

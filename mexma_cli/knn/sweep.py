@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
 
 from mexma_cli.knn import scanning, tiles
 from mexma_cli.knn.arithmetic import FLOAT32, Arithmetic, choose_arithmetic
-from mexma_cli.knn.blocks import Block, block, pairs_expected
+from mexma_cli.knn.blocks import Block, Frame, Sample, block
 from mexma_cli.knn.device import Device, DeviceHits, OnDevice
 from mexma_cli.knn.journal import Journal, Place
 from mexma_cli.knn.keys import EMPTY, scores_of
@@ -101,7 +102,7 @@ def search(
 
 def arithmetic_for(left: Side, right: Side, sizes: tuple[int, int], k: int) -> Arithmetic:
     """The fastest arithmetic for sides of these sizes whose rows are like those of left and right."""
-    pairs = functools.partial(pairs_expected, left, right, sizes, k)
+    pairs = functools.partial(Sample(left, right).pairs, sizes, k)
     return choose_arithmetic(sizes[0] * sizes[1] * left.dim, left.dim, pairs)
 
 
@@ -142,9 +143,10 @@ class Sweep:
         self.left, self.right = left, right
         self.forward, self.backward = forward, backward
         self.computed, self.broken = 0, False
-        x_centre, y_centre = left.centre(), right.centre()
-        self.centres = x_centre, y_centre
-        self.offset = np.float32(x_centre @ y_centre)
+        sample = Sample(left, right)
+        self.frames = sample.frames(replace(arithmetic, width=None))
+        self.narrow = sample.frames(arithmetic) if arithmetic.width else None
+        self.offset = np.float32(self.frames[0].centre @ self.frames[1].centre)
         # After one block of up to 32 MiB was freed, glibc keeps such blocks for reuse: int8's products.
         torch.empty((1 << 25) - (1 << 16), dtype=torch.uint8)
         most = min(tiles.PIECE, len(left)) * min(tiles.Y_TILE, len(right))
@@ -176,27 +178,62 @@ class Sweep:
         in_all = -(-n // high) * across
         rows, top, start = place
         while top < n:
-            x = block(self.left, (top, min(top + rows, n)), self.arithmetic, *self.centres)
+            unit = self.left.units(top, min(top + rows, n))
+            x = self._x_block(unit, start)
             while start < m:
-                take = self._taker(self._y_block(start, min(start + wide, m)), start, in_order)
-                for at in range(0, len(x), high):
-                    take(x.part(at, at + high), top + at)
-                    if self.broken:
-                        return
+                for done in self._row_of_tiles(unit, x, (top, start), in_order):
                     if on_progress is not None:
-                        before = top // high * across + start // wide * -(-len(x) // high)
-                        on_progress(before + at // high + 1, in_all)
-                del take  # and its rows of y, before the next are read
+                        before = top // high * across + start // wide * -(-len(unit) // high)
+                        on_progress(before + done, in_all)
+                if self.broken:
+                    return
+                if not start and self.narrow:
+                    del x  # before the next is made
+                    x = self._x_block(unit, wide)
                 start += wide
                 if journal and start < m and journal.due():
                     journal.save(Place(rows, top, start), self.forward, self.backward)
-            del x
+            del x, unit
             top, start = top + rows, 0
             if journal and top < n and journal.due():
                 journal.save(Place(rows, top, start), self.forward, self.backward)
 
-    def _y_block(self, start: int, stop: int) -> Block:
-        y = block(self.right, (start, stop), self.arithmetic, *self.centres[::-1])
+    def _x_block(self, unit: np.ndarray, start: int) -> Block:
+        return block(unit, (self.narrow if start and self.narrow else self.frames)[0])
+
+    def _row_of_tiles(
+        self, unit: np.ndarray, x: Block, ids: tuple[int, int], in_order: InOrder[int, object]
+    ) -> Iterator[int]:
+        """Search the rows that are held of x in some rows of y; gives the number of tiles done.
+
+        Where lists are still empty, in the first tiles of a row or a column, narrow estimates would let too
+        many pairs pass.
+
+        Args:
+            unit: The unit vectors of x. ids: numbers of the first rows of x and of y.
+        """
+        y = self.right.units(ids[1], min(ids[1] + tiles.Y_TILE, len(self.right)))
+        parts = [(x, self.frames)]
+        if ids[1] and self.narrow:
+            known = 0 if ids[0] else tiles.X_TILE
+            parts = [
+                (block(unit[:known], self.frames[0]), self.frames),
+                (x.part(known, len(x)), self.narrow),
+            ]
+        done = 0
+        for part, frames in parts:
+            if not len(part):
+                continue
+            take = self._taker(self._y_block(y, frames[1]), ids[1], in_order)
+            for at in range(0, len(part), tiles.X_TILE):
+                take(part.part(at, at + tiles.X_TILE), ids[0] + done * tiles.X_TILE)
+                if self.broken:
+                    return
+                done += 1
+                yield done
+
+    def _y_block(self, unit: np.ndarray, frame: Frame) -> Block:
+        y = block(unit, frame)
         y.bias[:] -= self.offset
         return y
 
@@ -242,8 +279,8 @@ class Sweep:
                 done, found[piece] = scanning.scan(
                     tile.piece(piece),
                     self.spread,
-                    Rows(x.unit[own], x.step[own], x.bias[own], x.length[own], tile.slack[own]),
-                    Columns(y.unit, y.bias, y.error, bound),
+                    _rows(x.part(own.start, own.stop), tile.slack[own]),
+                    _columns(y, bound),
                     np.empty(groups, dtype=np.float32),
                     Lists(rows[own], worst, (ids[0] + own.start, ids[1]), *self.queues[piece], counts[piece]),
                     (places[piece] - own.start, min(places[piece] + at_once, ends[piece]) - own.start),
@@ -289,8 +326,8 @@ class Sweep:
                 count: int = scanning.compute(
                     (found.pairs[:, own], found.estimates[own]),
                     self.spread,
-                    Rows(x.unit, x.step, x.bias, x.length, slack),
-                    Columns(y.unit, y.bias, y.error, bound),
+                    _rows(x, slack),
+                    _columns(y, bound),
                     Lists(rows, worst, ids, *self.queues[piece], counts[piece]),
                 )
                 return count
@@ -304,3 +341,11 @@ class Sweep:
         computed, broken = counts.sum(axis=0).tolist()
         self.computed += computed
         self.broken = broken > 0
+
+
+def _rows(x: Block, slack: np.ndarray) -> Rows:
+    return Rows(x.unit, x.step, x.bias, x.as_row, slack, x.length, x.rest)
+
+
+def _columns(y: Block, bound: np.ndarray) -> Columns:
+    return Columns(y.unit, y.bias, y.as_column, bound, y.error, y.rest)

@@ -107,8 +107,8 @@ class Tile:
             best = np.full((groups, b - a), -np.inf, dtype=np.float32)
             for number, (first, last) in enumerate(pairwise(self.borders)):
                 own, piece = slice(first, last), self.piece(number)
-                stats = (x.step[own], x.bias[own], x.length[own], self.slack[own])
-                scanning.column_maxima(piece[:, a:b], self._spread, stats, y.error[a:b], first, best)
+                stats = (x.step[own], x.bias[own], x.as_row[own], self.slack[own])
+                scanning.column_maxima(piece[:, a:b], self._spread, stats, y.as_column[a:b], first, best)
             scanning.kth_best(best, k, floors[a:b])
 
         in_slices(len(y), some, len(x) * len(y))

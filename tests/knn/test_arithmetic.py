@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 
 from mexma_cli.knn import arithmetic
 from mexma_cli.knn.arithmetic import BFLOAT16, FLOAT32, INT8, Arithmetic, choose_arithmetic
-from mexma_cli.knn.blocks import pairs_expected
+from mexma_cli.knn.blocks import Sample
 from mexma_cli.knn.sides import Side
 
 
@@ -46,9 +47,32 @@ def seconds(monkeypatch: pytest.MonkeyPatch, taken: dict[Arithmetic, float]) -> 
 def test_takes_the_fastest_and_pays_for_wide_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds(monkeypatch, {FLOAT32: 4e-2, BFLOAT16: 2e-2, INT8: 1e-2})
     work = 1 << 42
-    assert choose_arithmetic(work, 1024, lambda kind: 0.0) is INT8
-    assert choose_arithmetic(work, 1024, lambda kind: 1e10 if kind is INT8 else 0.0) is BFLOAT16
-    assert choose_arithmetic(1 << 20, 1024, lambda kind: 0.0) is FLOAT32
+    assert choose_arithmetic(work, 1024, narrow_is_dear) == INT8
+    assert (
+        choose_arithmetic(work, 1024, lambda kind: 1e10 if kind == INT8 else narrow_is_dear(kind)) == BFLOAT16
+    )
+    assert choose_arithmetic(1 << 20, 1024, lambda kind: 0.0) == FLOAT32
+
+
+def test_takes_the_directions_that_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds(monkeypatch, {FLOAT32: 4e-3, BFLOAT16: 2e-3, INT8: np.inf})
+    falls = Side(rows_of(3000, 1.0), None)
+    for side, wanted in ((falls, True), (Side(rows_of(3000, 0.0), None), False)):
+        sample = Sample(side, side)
+        chosen = choose_arithmetic(1 << 42, 320, partial(sample.pairs, (10**5, 10**5), 4))
+        assert chosen.dtype == torch.bfloat16
+        assert (chosen.width is not None) == wanted
+    assert choose_arithmetic(1 << 32, 320, partial(sample.pairs, (3000, 3000), 4)).width is None
+
+
+def rows_of(rows: int, falls: float) -> np.ndarray:
+    """Made-up vectors whose variances fall so from direction to direction."""
+    spectrum = np.arange(1, 321, dtype=np.float32) ** -falls
+    return np.random.default_rng(0).standard_normal((rows, 320), dtype=np.float32) * spectrum
+
+
+def narrow_is_dear(kind: Arithmetic) -> float:
+    return 1e12 if kind.width else 0.0
 
 
 def test_an_int8_product_that_is_not_there_or_is_wrong_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +88,7 @@ def test_an_int8_product_that_is_not_there_or_is_wrong_is_not_taken(monkeypatch:
         arithmetic, "_int8_product", lambda *given: lambda left: product(*given)(left).clamp(-32768, 32767)
     )
     assert arithmetic._seconds(INT8, 64, np.inf) == np.inf  # as where sums of 16 bits are full
-    assert choose_arithmetic(1 << 42, 64, lambda kind: 0.0) is not INT8
+    assert choose_arithmetic(1 << 42, 64, narrow_is_dear) != INT8
 
 
 def test_an_arithmetic_that_is_far_slower_is_not_timed_in_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,15 +107,15 @@ def test_an_arithmetic_that_is_far_slower_is_not_timed_in_whole(monkeypatch: pyt
     monkeypatch.setattr(arithmetic, "_int8_product", slow)
     assert arithmetic._seconds(INT8, 64, 0.01) == np.inf
     assert set(rows) == {16}
-    assert choose_arithmetic(1 << 42, 64, lambda kind: 0.0) is not INT8
+    assert choose_arithmetic(1 << 42, 64, narrow_is_dear) != INT8
     assert set(rows) == {16}
 
 
 def test_more_pairs_are_expected_where_bounds_are_wide_against_cosines() -> None:
     rng = np.random.default_rng(0)
     x, y = (Side(rng.standard_normal((2000, 512), dtype=np.float32), None) for _ in range(2))
-    expected = [pairs_expected(x, y, (10**6, 10**6), 16, kind) for kind in (FLOAT32, BFLOAT16, INT8)]
+    expected = [Sample(x, y).pairs((10**6, 10**6), 16, kind) for kind in (FLOAT32, BFLOAT16, INT8)]
     assert expected[0] < expected[1] < expected[2]
     near_x, near_y = (Side(side.raw(0, 2000) * (np.arange(512) < 8), None) for side in (x, y))
-    assert pairs_expected(near_x, near_y, (10**6, 10**6), 16, INT8) < expected[2]
-    assert pairs_expected(x, y, (0, 5), 16, INT8) == 0
+    assert Sample(near_x, near_y).pairs((10**6, 10**6), 16, INT8) < expected[2]
+    assert Sample(x, y).pairs((0, 5), 16, INT8) == 0

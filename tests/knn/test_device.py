@@ -14,7 +14,7 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.knn import arithmetic
 from mexma_cli.knn.approximate import IndexSettings, ann
 from mexma_cli.knn.arithmetic import BFLOAT16, FLOAT32, choose_arithmetic
-from mexma_cli.knn.blocks import Block, block
+from mexma_cli.knn.blocks import Block, Frame, block
 from mexma_cli.knn.device import Device, _cuts
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.sides import Side
@@ -27,9 +27,9 @@ def sides(rows: int, columns: int, seed: int) -> tuple[Block, Block]:
     vectors = (rng.standard_normal((size, 24)).astype(np.float32) + 1 for size in (rows, columns))
     left, right = (Side(side, None) for side in vectors)
     centres = left.centre(), right.centre()
-    y = block(right, (0, columns), DEVICE, *centres[::-1])
+    y = block(right.units(0, columns), Frame(DEVICE, *centres[::-1]))
     y.bias[:] -= centres[0] @ centres[1]
-    return block(left, (0, rows), DEVICE, *centres), y
+    return block(left.units(0, rows), Frame(DEVICE, *centres)), y
 
 
 @pytest.mark.parametrize("height", [2048, 300, 7])

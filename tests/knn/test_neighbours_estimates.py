@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from mexma_cli.knn import sweep, tiles
+from mexma_cli.knn import small, sweep, tiles
 from mexma_cli.knn.arithmetic import BFLOAT16, FLOAT32, INT8, Arithmetic
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.sides import dots
@@ -88,6 +91,8 @@ def nasty(kind: str, rows: int, dim: int, seed: int) -> np.ndarray:
     return vectors
 
 
+NARROW = replace(BFLOAT16, width=1)
+"""Of half the directions."""
 NASTY = [
     "outlier dimensions",
     "one row much larger",
@@ -100,11 +105,13 @@ NASTY = [
 
 @pytest.mark.parametrize("kind", NASTY)
 @pytest.mark.parametrize("dim", [1, 3, 31, 33, 100])
-@pytest.mark.parametrize("arithmetic", [INT8, DEVICE], ids=["int8", "device"])
+@pytest.mark.parametrize("arithmetic", [INT8, DEVICE, NARROW], ids=["int8", "device", "narrow"])
 def test_misses_nothing_on_nasty_vectors(
     monkeypatch: pytest.MonkeyPatch, kind: str, dim: int, arithmetic: Arithmetic
 ) -> None:
     x, y = nasty(kind, 300, dim, 0), nasty(kind, 270, dim, 1)
+    if arithmetic is NARROW:
+        arithmetic = replace(NARROW, width=max(1, dim // 2))
     with_arithmetic(monkeypatch, FLOAT32)
     wanted = {k: knn(x, y, k) for k in (4, 280)}
     with_arithmetic(monkeypatch, arithmetic)
@@ -114,6 +121,31 @@ def test_misses_nothing_on_nasty_vectors(
     for k in wanted:
         assert same(knn(x, y, k), wanted[k])
     assert [each.arithmetic for each in seen] == [arithmetic] * 2  # no bound broke
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    sizes=st.tuples(st.integers(1, 90), st.integers(1, 90)),
+    falls=st.sampled_from([0.0, 1.0, 3.0]),
+    kind=st.sampled_from([FLOAT32, BFLOAT16, INT8]),
+    width=st.integers(1, 24),
+    k=st.integers(1, 9),
+    seed=st.integers(0, 99),
+)
+def test_some_directions_are_enough(
+    sizes: tuple[int, int], falls: float, kind: Arithmetic, width: int, k: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    spectrum = np.arange(1, 25) ** -falls
+    x, y = (rng.standard_normal((rows, 24)) * spectrum + rng.integers(0, 2) for rows in sizes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(small, "WORK", 0)
+        with_arithmetic(patch, FLOAT32)
+        wanted = knn(x, y, k)
+        with_arithmetic(patch, replace(kind, width=width))
+        seen = watch(patch)
+        assert same(knn(x, y, k), wanted)
+    assert [each.arithmetic.width for each in seen] == [width]  # no bound broke
 
 
 def watch(patch: pytest.MonkeyPatch) -> list[sweep.Sweep]:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 PEAK = """
-import resource, sys
+import dataclasses, resource, sys
 import numpy as np, torch
-from mexma_cli.knn import arithmetic, exact as neighbours, tiles
+from mexma_cli.knn import arithmetic, sweep, tiles
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.sweep import bytes_needed
 
@@ -26,8 +26,8 @@ class File:
         return found.reshape(-1, self.dim).astype(np.float32)
 
 torch.set_num_threads(2)
-kind = getattr(arithmetic, sys.argv[2])
-neighbours.choose_arithmetic = lambda *_: kind
+kind = dataclasses.replace(getattr(arithmetic, sys.argv[2]), width=int(sys.argv[3]) or None)
+sweep.choose_arithmetic = lambda *_: kind
 x, y = File(sys.argv[1], 4 * tiles.X_TILE, 768), File(sys.argv[1], 3 * tiles.Y_TILE, 768)
 small = np.random.default_rng(0).standard_normal((900, 768), dtype=np.float32)
 knn(small, small, 16)  # libraries and compiled code are no part of it
@@ -39,14 +39,13 @@ print(peak() - before, allowed)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts the peak as Linux does")
-@pytest.mark.parametrize("arithmetic", ["FLOAT32", "BFLOAT16"])
-def test_holds_no_more_than_it_is_given(tmp_path: Path, arithmetic: str) -> None:
+@pytest.mark.parametrize(("arithmetic", "width"), [("FLOAT32", 512), ("BFLOAT16", 0)])
+def test_holds_no_more_than_it_is_given(tmp_path: Path, arithmetic: str, width: int) -> None:
     """Two blocks of a side at a time, or results of products that the C library keeps, would be too much."""
     path = tmp_path / "vectors"
     vectors = np.random.default_rng(1).standard_normal((3 * 8192, 768), dtype=np.float32)
     vectors.astype(np.float16).tofile(path)
-    done = subprocess.run(
-        [sys.executable, "-c", PEAK, str(path), arithmetic], check=True, capture_output=True, text=True
-    )
+    command = [sys.executable, "-c", PEAK, str(path), arithmetic, str(width)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     taken, allowed = map(int, done.stdout.split())
     assert taken < allowed
