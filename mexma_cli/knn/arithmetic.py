@@ -20,7 +20,7 @@ from mexma_cli.numerics.precisions import default_device
 _PROBE_FROM = 1 << 31  # multiplications below which looking for a faster arithmetic does not pay
 _PROBE = 512, 2048  # rows of the two matrices that are multiplied to see how long it takes
 _NARROW_FROM = 1 << 35  # multiplications from which it pays to look for directions of little variance
-_PARTS = range(3, 15)
+_PARTS = range(3, 13)  # of more than twelve the first tiles, which are whole, cost more than is saved
 _PAIR_SECONDS = 2e-10  # for each dimension of a pair that is computed exactly, memory's part included
 _ENDS = 127  # int8 rows are symmetric, from -127 to 127
 
@@ -116,7 +116,7 @@ def choose_arithmetic(work: int, dim: int, pairs: Callable[[Arithmetic], float])
 
 
 def _widths(work: int, dim: int) -> list[int | None]:
-    """How many directions estimates may be made of: all, or so many sixteenths of them."""
+    """How many directions estimates may be made of: all (None), or so many sixteenths of them."""
     narrow = {round(dim * part / 16) for part in _PARTS} if work >= _NARROW_FROM else ()
     return [None, *(width for width in sorted(narrow) if 0 < width < dim)]
 
