@@ -1,6 +1,7 @@
 """Embedding against its peers, side by side in one run, from a text file to vectors on the disk.
 
     python benchmarks/embed.py --data DIR [--shape base] [--lines 2000] [--threads 2] [--rounds 3]
+                               [--device cpu]
     python benchmarks/embed.py --data DIR --model FOLDER        (an encoder's folder in place of a shape)
     python benchmarks/embed.py --data DIR --start 100
     python benchmarks/embed.py --data DIR --memory 100000 1000000
@@ -89,7 +90,7 @@ def make_folder(shape: str, folder: Path) -> Path:
     return folder
 
 
-def run_one(program: str, folder: str, text: str, output: str) -> dict[str, float]:
+def run_one(program: str, folder: str, text: str, output: str, device: str) -> dict[str, float]:
     """Embed a text with one program; vectors as they are left on the disk go to OUTPUT.npy."""
     import torch
 
@@ -98,7 +99,7 @@ def run_one(program: str, folder: str, text: str, output: str) -> dict[str, floa
         from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 
         dtype = "bfloat16" if program.endswith("bf16") else "float32"
-        encoder = SentenceEncoder.load(folder, "cpu", dtype)
+        encoder = SentenceEncoder.load(folder, device, dtype)
         encoder.embed(["warm up"])  # packs the weights, which is part of loading
         began = time.perf_counter()
         store = embed_file(encoder, text, output + ".emb", EmbedOptions(store_dtype="float32"))
@@ -110,7 +111,7 @@ def run_one(program: str, folder: str, text: str, output: str) -> dict[str, floa
         from transformers import AutoModel, AutoTokenizer
 
         tokenizer = AutoTokenizer.from_pretrained(folder)
-        model = AutoModel.from_pretrained(folder, add_pooling_layer=False, dtype="float32").eval()
+        model = AutoModel.from_pretrained(folder, add_pooling_layer=False, dtype="float32").eval().to(device)
         began = time.perf_counter()
         lines = Path(text).read_text(encoding="utf-8").split("\n")[:-1]
         parts = []
@@ -119,40 +120,41 @@ def run_one(program: str, folder: str, text: str, output: str) -> dict[str, floa
             inputs = tokenizer(
                 some, return_tensors="pt", padding=True, truncation=True, max_length=MAX_TOKENS
             )
-            parts.append(model(**inputs).last_hidden_state[:, 0].numpy())
+            parts.append(model(**inputs.to(device)).last_hidden_state[:, 0].cpu().numpy())
         np.save(output, np.concatenate(parts))
     else:
         from sentence_transformers import SentenceTransformer
 
         kind = torch.bfloat16 if program == "st-bf16" else torch.float32
-        peer = SentenceTransformer(folder, device="cpu", model_kwargs={"dtype": kind})
+        peer = SentenceTransformer(folder, device=device, model_kwargs={"dtype": kind})
         began = time.perf_counter()
         lines = Path(text).read_text(encoding="utf-8").split("\n")[:-1]
         vectors = peer.encode(lines, batch_size=BATCH, show_progress_bar=False, convert_to_tensor=True)
-        np.save(output, vectors.float().numpy())
+        np.save(output, vectors.float().cpu().numpy())
     return {"seconds": time.perf_counter() - began}
 
 
-def peak_rates(width: int, ffn: int) -> dict[str, float]:
-    """The fastest product of the shape's largest kind here, in Gflop/s."""
+def peak_rates(width: int, ffn: int, device: str = "cpu") -> dict[str, float]:
+    """The fastest product of the shape's largest kind on a device, in Gflop/s."""
     import torch
 
     rates = {}
     for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
-        x, weight = torch.randn(2048, width).to(dtype), torch.randn(ffn, width).to(dtype)
+        x, weight = (torch.randn(rows, width, device=device).to(dtype) for rows in (2048, ffn))
         seconds = []
         for _ in range(20):
             began = time.perf_counter()
-            torch.nn.functional.linear(x, weight)
+            torch.nn.functional.linear(x, weight).flatten()[0].item()  # waits for the device
             seconds.append(time.perf_counter() - began)
         rates[name] = 2 * 2048 * width * ffn / min(seconds) / 1e9
     return rates
 
 
-def measure(program: str, folder: Path, text: Path, output: Path, threads: int) -> float:
+def measure(settings: argparse.Namespace, program: str, folder: Path, text: Path, output: Path) -> float:
     """Seconds of one program in a process of its own."""
-    environment = os.environ | {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "true"}
-    command = [sys.executable, __file__, "--one", program, str(folder), str(text), str(output)]
+    environment = os.environ | {"OMP_NUM_THREADS": str(settings.threads), "TOKENIZERS_PARALLELISM": "true"}
+    files = [str(folder), str(text), str(output)]
+    command = [sys.executable, __file__, "--one", program, *files, settings.device]
     result = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     return float(json.loads(result.stdout.splitlines()[-1])["seconds"])
 
@@ -174,12 +176,12 @@ def compare(settings: argparse.Namespace, folder: Path) -> None:
     width, ffn, layers = config.hidden_size, config.intermediate_size, config.num_hidden_layers
     print(f"{len(lines):,} lines, {tokens / len(lines):.1f} tokens a line, {settings.threads} threads")
     print(f"{settings.model or settings.shape}: {layers} layers of {width}")
-    rates = peak_rates(width, ffn)
+    rates = peak_rates(width, ffn, settings.device)
     seconds: dict[str, list[float]] = {program: [] for program in settings.programs}
     for number in range(settings.rounds):
         for program in settings.programs:
             output = folder / f"{program}-{number}.npy"
-            seconds[program].append(measure(program, model, text, output, settings.threads))
+            seconds[program].append(measure(settings, program, model, text, output))
     work = 2 * tokens * layers * (4 * width * width + 2 * width * ffn) / 1e9
     vectors = {program: np.load(folder / f"{program}-0.npy") for program in settings.programs}
     for program in settings.programs:
@@ -271,7 +273,8 @@ def main() -> None:
     parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=PROGRAMS)
     parser.add_argument("--start", type=int, metavar="LINES")
     parser.add_argument("--memory", type=int, nargs="+", metavar="LINES")
-    parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--one", nargs=5, help=argparse.SUPPRESS)
     settings = parser.parse_args()
     if settings.one:
         found = run_one(*settings.one)

@@ -131,8 +131,9 @@ def main() -> None:
     listed = ", ".join(f"{code[:3]} {error:.1f}" for code, error in errors.items())
     print(f"NTREX-128 xsim error: {np.mean(list(errors.values())):.2f}% ({listed})")
     hits = tatoeba_hits(encoder, arguments.data, languages)
-    listed = ", ".join(f"{code} {hit:.1f}" for code, hit in hits.items())
-    print(f"Tatoeba P@1 into English: {np.mean(list(hits.values())):.2f}% ({listed})")
+    if hits:
+        listed = ", ".join(f"{code} {hit:.1f}" for code, hit in hits.items())
+        print(f"Tatoeba P@1 into English: {np.mean(list(hits.values())):.2f}% ({listed})")
     print(f"{speed:.0f} sentences a second (NTREX-128, one pass)")
 
 

@@ -10,6 +10,8 @@ set -uo pipefail
 [ $# -ge 1 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
 data=$(realpath "$1") out=$(realpath -m "${2:-runs/gpu}") device=${DEVICE:-cuda}
 cd "$(dirname "$0")/.." || exit
+[ "$device" = cpu ] || python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' ||
+  { echo "torch finds no GPU here; DEVICE=cpu tries the script without one" >&2; exit 1; }
 mkdir -p "$out"
 report=$out/report.md
 
@@ -50,13 +52,14 @@ step xformers python -m xformers.info
 step tests python -m pytest -q -m gpu
 step embed embed
 step same_pairs same_pairs
+step embed_base python benchmarks/embed.py --data "$data" --device "$device" --lines 20000 --rounds 2
 step encoder python benchmarks/encoder.py --data "$data" --languages fra_Latn,deu_Latn
 step mine python benchmarks/mine.py --rows 100000 --peers faiss --ann none
 step train_small python benchmarks/train.py --data "$data" --device "$device" --shape small
 step train_base python benchmarks/train.py --data "$data" --device "$device" --shape base
-step train_largest python benchmarks/train.py --data "$data" --device "$device" --shape base --largest
-step train_mini mexma train mini --set data.root="$data" --set data.store="$out/mini/data" --set run="$out/mini"
+step train_mini mexma train mini --resume --set data.root="$data" --set data.store="$out/mini/data" --set run="$out/mini"
 step mini_there python benchmarks/encoder.py "$out/mini/encoder" --data "$data" --languages fra_Latn,deu_Latn
+step train_largest python benchmarks/train.py --data "$data" --device "$device" --shape base --largest
 [ "$(python -c 'import torch; print(torch.cuda.device_count())')" -lt 2 ] ||
   step all_gpus mexma embed --gpus all --lang spa examples/spa-eng/spa.txt -o "$out/all.emb"
 echo "$report" >&2

@@ -1,18 +1,21 @@
 """A pretended GPU: its tensors are computed on the processor, and what a GPU refuses is refused.
 
-    python -m tests.gpu.pretended RECIPE KEY=VALUE ...
+    python -m tests.gpu.pretended NEIGHBOURS RECIPE KEY=VALUE ...
 
-trains there. An operation on a tensor of the device and one of the processor is an error, as on a GPU, so a
-run that ends has moved all that has to be moved. It is set up once for a process, which is then good for
-nothing else: it takes torch's place for devices of others (`privateuseone`).
+searches there, writes what it found to NEIGHBOURS, and trains there. An operation on a tensor of the device
+and one of the processor is an error, as on a GPU, so a run that ends has moved all that has to be moved. It
+is set up once for a process, which is then good for nothing else: it takes torch's place for devices of
+others (`privateuseone`).
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import safetensors.torch
 import torch
 import transformers.pytorch_utils
@@ -22,6 +25,10 @@ from torch.utils.backend_registration import (
     _DummyBackendModule,
     _setup_privateuseone_for_python_backend,
 )
+
+from mexma_cli.knn import small, sweep
+from mexma_cli.knn.arithmetic import BFLOAT16
+from mexma_cli.knn.exact import knn
 
 NAME = "pretended"
 aten = torch.ops.aten
@@ -184,8 +191,20 @@ def _score(encoder: Any) -> dict[str, float]:
     return {"xsim": float(len(encoder.embed(["One line.", "Another one."])))}
 
 
-def main(recipe: str, *overrides: str) -> None:
-    """Train a recipe whose text is prepared, with a dev score after every phase's last step."""
+def sides() -> tuple[np.ndarray, np.ndarray]:
+    """What is searched."""
+    both = np.random.default_rng(0).standard_normal((2, 700, 24)).astype(np.float32) + 1
+    return both[0], both[1]
+
+
+def search(output: str) -> None:
+    """Write the neighbours that the exact search finds on the device."""
+    small.WORK, sweep.choose_arithmetic = 0, lambda *_: replace(BFLOAT16, device=NAME)
+    np.savez(output, **vars(knn(*sides(), 4)))
+
+
+def main(neighbours: str, recipe: str, *overrides: str) -> None:
+    """Search; and train a recipe whose text is prepared, with a dev score after every phase's last step."""
     _setup_privateuseone_for_python_backend(NAME, backend_module=_Device())
     kept = list(kernels())
     files_of_the_device()
@@ -195,6 +214,7 @@ def main(recipe: str, *overrides: str) -> None:
 
     distributed.pick_device = lambda wanted: torch.device("cpu" if wanted == "cpu" else NAME)
     with OnThere():
+        search(neighbours)
         train(
             load(recipe, overrides), dev_score=lambda encoder: {"xsim": float(len(encoder.embed(["One."])))}
         )

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import fields
 
 import faiss
 import numpy as np
 import pytest
 import torch
 
-from mexma_cli.knn import exact as neighbours
+from mexma_cli.knn import small
 from mexma_cli.knn.approximate import IndexSettings, ann
 from mexma_cli.knn.arithmetic import FLOAT32
 from mexma_cli.knn.exact import knn
-from mexma_cli.knn.neighbours import Neighbours
+from tests.knn.searching import same, with_arithmetic
 
 pytestmark = [
     pytest.mark.gpu,
@@ -37,14 +36,13 @@ def sides(rows: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
 def test_finds_what_a_processor_finds(
     rows: int, dim: int, k: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    monkeypatch.setattr(small, "WORK", 0)
     x, y = sides(rows, dim)
     with caplog.at_level(logging.INFO):
         found = knn(x, y, k)
     assert f"searching on {torch.cuda.get_device_name()}" in caplog.text
-    monkeypatch.setattr(neighbours, "choose_arithmetic", lambda *_: FLOAT32)
-    wanted = knn(x, y, k)
-    for field in fields(Neighbours):
-        np.testing.assert_array_equal(getattr(found, field.name), getattr(wanted, field.name))
+    with_arithmetic(monkeypatch, FLOAT32)
+    assert same(found, knn(x, y, k))
 
 
 @pytest.mark.skipif(faiss.get_num_gpus() == 0, reason="needs a faiss that has GPU indexes")

@@ -1,4 +1,4 @@
-"""Training where there is no GPU, on a pretended one: all that a step needs is on its device."""
+"""Training and searching where there is no GPU, on a pretended one: all that they need is on its device."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from torch.utils import backend_registration
 
+from mexma_cli.knn.exact import knn
+from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.recipe import load
 from mexma_cli.stages.train.train import train
 from tests.examples import demo_pairs, prepared
+from tests.gpu.pretended import sides
+from tests.knn.searching import same
 from tests.processes import Program
 
 ROOT = Path(__file__).parents[2]
@@ -59,14 +64,17 @@ def log_of(run: Path) -> list[dict[str, Any]]:
     ],
     ids=["fp32", "bf16", "fp16"],
 )
-def test_a_run_has_the_losses_of_a_processor(
+def test_a_run_has_the_losses_of_a_processor_and_a_search_its_neighbours(
     keys: list[str], tolerance: float, recipe: Path, tmp_path: Path
 ) -> None:
     here = [*keys, f"run={tmp_path / 'here'}", "trainer.device=cpu"]
     train(load(recipe, here), dev_score=lambda encoder: {"xsim": 1.0})
     there = [*keys, f"run={tmp_path / 'there'}", "trainer.device=cuda"]
-    program = Program("import sys; from tests.gpu.pretended import main; main(*sys.argv[1:])", recipe, *there)
+    neighbours = tmp_path / "neighbours.npz"
+    code = "import sys; from tests.gpu.pretended import main; main(*sys.argv[1:])"
+    program = Program(code, neighbours, recipe, *there)
     assert program.wait() == 0, program.communicate()[1][-3000:]
+    assert same(Neighbours(**np.load(neighbours)), knn(*sides(), 4))
     wanted, found = log_of(tmp_path / "here"), log_of(tmp_path / "there")
     assert len(found) == len(wanted) == 9
     for one, other in zip(found, wanted, strict=True):
