@@ -14,9 +14,8 @@ import numpy as np
 
 from mexma_cli.encoder.model.families import ACTIVATIONS
 from mexma_cli.encoder.model.transformer import LazyTransformer
-from mexma_cli.numerics.threads import in_slices
+from mexma_cli.numerics import bags
 
-_SENTENCES = 1 << 6  # whose terms are in memory at a time: they stay in the processor's cache
 _LAYER = "encoder.layer.0"
 
 
@@ -95,23 +94,9 @@ class Bag:
         Args:
             tokens: Ids of N sentences without the first token; `extra` as in `embed`.
         """
-        lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
-        ends = np.cumsum(lengths)
-        found = np.zeros((len(tokens), self.width + self.heads))
-        different, places = np.unique(np.concatenate([*tokens, ends[:0]]), return_inverse=True)
-        terms = self._terms(self._states(different, extra))
-        filled = np.flatnonzero(lengths)
-        starts = (ends - lengths)[filled]
-
-        def add(begin: int, end: int) -> None:
-            for at in range(begin, end, _SENTENCES):
-                own = filled[at : min(at + _SENTENCES, end)]
-                first, last = starts[at], ends[own[-1]]
-                rows = terms[places[first:last]]
-                found[own] = np.add.reduceat(rows, starts[at : at + len(own)] - first, axis=0)
-
-        in_slices(len(filled), add, places.size * terms.shape[1])
-        return found
+        counts = np.fromiter(map(len, tokens), np.int64, len(tokens))
+        different, places = np.unique(np.concatenate([*tokens, counts[:0]]), return_inverse=True)
+        return bags.sums(self._terms(self._states(different, extra)), places, counts)
 
     def hidden(self, sums: np.ndarray) -> np.ndarray:
         """The first token's last state, float32 [N, width], where these are the `sums` of all others."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from mexma_cli.encoder.loading.weights import damaged
 from mexma_cli.encoder.model.weighted_embeddings import weighted_embeddings
 from mexma_cli.encoder.ngrams.hashing import WORD_START, is_word, ngram_keys, pieces_of
 from mexma_cli.encoder.ngrams.pairs import PairTokens
+from mexma_cli.numerics import bags
 from mexma_cli.numerics.quantised import QuantisedRows
 
 PART = 4
@@ -68,13 +70,8 @@ class NgramEmbeddings:
         known = self.keys[places] == keys
         owners = np.repeat(np.arange(len(words)), counts)[known]
         counts = np.bincount(owners, minlength=len(words))
-        starts = (np.cumsum(counts) - counts)[counts > 0]
         used, places = np.unique(places[known], return_inverse=True)
-        sums = np.zeros((len(words), self.vectors.shape[1]))
-        if len(starts):
-            vectors = self.vectors[used].astype(np.float32)
-            sums[counts > 0] = np.add.reduceat(vectors[places], starts, axis=0, dtype=np.float64)
-        sums /= np.sqrt(counts.clip(1))[:, None]
+        sums = bags.sums(self.vectors[used], places, counts) / np.sqrt(counts.clip(1))[:, None]
         lengths = (np.linalg.norm(sums, axis=1) / self.unit).clip(1e-6)
         return weighted_embeddings(sums, self.power * np.log(lengths)), counts > 0
 
@@ -125,8 +122,8 @@ class NgramEmbeddings:
         order = np.argsort(place, kind="stable")
         flat = np.concatenate([flat[keep], found])[order]
         of = np.concatenate([sentence[keep], sentence[pair_places]])[order]
-        borders = np.searchsorted(of, np.arange(1, len(tokens)))
-        return np.split(flat, borders), rows
+        borders = np.searchsorted(of, np.arange(len(tokens) + 1)).tolist()
+        return [flat[start:end] for start, end in pairwise(borders)], rows
 
     def hash_into(self, digest: xxhash.xxh3_128) -> None:
         """Add everything that the embeddings depend on."""
