@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -17,6 +18,7 @@ from mexma_cli.stages.run.scheduler import Progress
 from mexma_cli.stages.run.units import RunFolder
 
 PAGE = "report.html"
+_SECONDS = "seconds of this run"
 
 
 def write_page(folder: RunFolder, recipe: CorpusRecipe, progress: Progress) -> None:
@@ -45,7 +47,7 @@ def write_page(folder: RunFolder, recipe: CorpusRecipe, progress: Progress) -> N
 
 def _stages(progress: Progress) -> list[list[str]]:
     """Units by stage, and the seconds that this run has spent on them."""
-    rows = [["stage", "units", "done", "failed", "blocked", "seconds of this run"]]
+    rows = [["stage", "units", "done", "failed", "blocked", _SECONDS]]
     counts = progress.by_stage()
     for stage in STAGES:
         if stage in counts:
@@ -59,6 +61,9 @@ def _stages(progress: Progress) -> list[list[str]]:
 class _Page:
     def __init__(self, folder: RunFolder, progress: Progress) -> None:
         self._folder, self._progress = folder, progress
+        self._seconds = Counter[str]()  # of this run, by language and pair
+        for name, spent in progress.done.items():
+            self._seconds[name.partition("/")[0]] += spent  # type: ignore[assignment]
 
     def _facts(self, unit: str) -> dict[str, Any]:
         """What is known of a unit; nothing where it was not done."""
@@ -90,7 +95,7 @@ class _Page:
     def languages(self, codes: Sequence[str]) -> list[list[str]]:
         """Lines of every language, and what became of them."""
         names = ("lines", "empty", "cut by the encoder", "duplicates", "no usable vector", "take part")
-        rows = [["language", "", *names]]
+        rows = [["language", "", *names, _SECONDS]]
         for code in codes:
             merged, kept = self._facts(f"{code}/store"), self._facts(f"{code}/rows").get("left_out", {})
             lines = merged.get("rows")
@@ -99,7 +104,7 @@ class _Page:
             cells = [*numbers, kept.get("unusable"), part]
             unknown = self._facts(f"{code}/embed/00000").get("warning")
             name = languages.name(code) + (", unknown to the encoder" if unknown else "")
-            rows.append([code, name, *map(_number, cells)])
+            rows.append([code, name, *map(_number, cells), f"{self._seconds[code]:,.1f}"])
         return rows
 
     def pairs(self, pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
@@ -119,16 +124,23 @@ class _Page:
             header += ["index", "neighbours found, from source", "from target"]
         if any(tuned.values()):
             header += ["threshold", "precision, estimated", "known translations"]
-        rows = [[*header, *(f"dropped: {reason}" for reason in reasons)]]
+        rows = [[*header, *(f"dropped: {reason}" for reason in reasons), _SECONDS]]
+        total = Counter[str]()
         for pair, found in facts.items():
-            dropped = found.get("dropped", {})
+            dropped, seconds = found.get("dropped", {}), self._seconds["-".join(pair)]
             every = found["pairs"] + sum(dropped.values()) if found else None
+            total.update(dropped)
+            total.update({"": every or 0, header[3]: found.get("pairs", 0), _SECONDS: seconds})
             row = [*pair, _number(every), _number(found.get("pairs"))]
             if any(efforts.values()):
                 row += _effort(efforts[pair])
             if any(tuned.values()):
                 row += _threshold(tuned[pair])
-            rows.append(row + [_number(dropped.get(reason, 0)) for reason in reasons])
+            numbers = [_number(dropped.get(reason, 0)) for reason in reasons]
+            rows.append([*row, *numbers, f"{seconds:,.1f}"])
+        if len(pairs) > 1:
+            row = ["all", "", _number(total[""]), _number(total[header[3]]), *[""] * (len(header) - 4)]
+            rows.append([*row, *(_number(total[reason]) for reason in reasons), f"{total[_SECONDS]:,.1f}"])
         return rows
 
     def pair(self, pair: tuple[str, str]) -> str:

@@ -203,6 +203,9 @@ def test_the_page_says_what_came_out_and_what_was_left_out(finished: CorpusRecip
     best = html.escape(lines[0].split("\t")[1])
     assert f"<td>{best}</td>" in page and f"<td class=n>{len(lines)}</td>" in page
     assert finished.run not in page
+    mined = Path(finished.run).glob("bitext/*/*.tsv")
+    total = sum(len(path.read_text().splitlines()) for path in mined)
+    assert re.search(rf"<td>all</td><td></td><td class=n>\d+</td><td class=n>{total}</td>", page)
 
 
 def test_a_damaged_output_is_named(copy: CorpusRecipe) -> None:
