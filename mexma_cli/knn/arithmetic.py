@@ -20,7 +20,8 @@ from mexma_cli.numerics.precisions import default_device
 _PROBE_FROM = 1 << 31  # multiplications below which looking for a faster arithmetic does not pay
 _PROBE = 512, 2048  # rows of the two matrices that are multiplied to see how long it takes
 _NARROW_FROM = 1 << 35  # multiplications from which it pays to look for directions of little variance
-_PARTS = range(3, 13)  # of more than twelve the first tiles, which are whole, cost more than is saved
+_PARTS = range(3, 13)
+_NARROW = 1.15  # times as long, for what the first tiles, which are whole, cost besides
 _PAIR_SECONDS = 2e-10  # for each dimension of a pair that is computed exactly, memory's part included
 _ENDS = 127  # int8 rows are symmetric, from -127 to 127
 
@@ -112,6 +113,7 @@ def choose_arithmetic(work: int, dim: int, pairs: Callable[[Arithmetic], float])
         for width in _widths(work, dim):
             narrow = replace(kind, width=width)
             seconds[narrow] = share * taken * (width or dim) / dim + exact * pairs(narrow)
+            seconds[narrow] *= _NARROW if width else 1
     return min(seconds, key=seconds.__getitem__)
 
 
