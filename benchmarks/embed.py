@@ -17,10 +17,11 @@ its own and by turns:
   st-bf16       sentence-transformers with the model in bfloat16
 
 The weights of a shape are random, matrices twice as large as XLM-R's first ones, so that layers do something.
-Ratios are medians over rounds of seconds divided by those of `mexma` in the same round. --start counts all
-of a process, from its start to its end, for that many lines with `mini`'s weights: the command, and four
-lines of Python for sentence-transformers. --memory embeds that many lines with `mini` and prints the largest
-memory that the process held.
+Ratios are medians over rounds of seconds divided by those of `mexma` in the same round. --join 4 makes lines
+four times as long. --busy is for a machine that does other work, too: one thread, and the processor's time in
+place of the clock's. --start counts all of a process, from its start to its end, for that many lines with
+`mini`'s weights: the command, and four lines of Python for sentence-transformers. --memory embeds that many
+lines with `mini` and prints the largest memory that the process held.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ from sentence_transformers import SentenceTransformer
 lines = open(sys.argv[2], encoding="utf-8").read().splitlines()
 numpy.save(sys.argv[3], SentenceTransformer(sys.argv[1], device="cpu").encode(lines, show_progress_bar=False))
 """
+# With --busy the processes measure the processor's time.
+clock = time.process_time if "BUSY" in os.environ else time.perf_counter
 BATCH = 32
 MAX_TOKENS = 200
 
@@ -101,9 +104,9 @@ def run_one(program: str, folder: str, text: str, output: str, device: str) -> d
         dtype = "bfloat16" if program.endswith("bf16") else "float32"
         encoder = SentenceEncoder.load(folder, device, dtype)
         encoder.embed(["warm up"])  # packs the weights, which is part of loading
-        began = time.perf_counter()
+        began = clock()
         store = embed_file(encoder, text, output + ".emb", EmbedOptions(store_dtype="float32"))
-        seconds = time.perf_counter() - began
+        seconds = clock() - began
         np.save(output, store.vectors(0, store.rows))
         return {"seconds": seconds}
     torch.set_grad_enabled(False)
@@ -112,7 +115,7 @@ def run_one(program: str, folder: str, text: str, output: str, device: str) -> d
 
         tokenizer = AutoTokenizer.from_pretrained(folder)
         model = AutoModel.from_pretrained(folder, add_pooling_layer=False, dtype="float32").eval().to(device)
-        began = time.perf_counter()
+        began = clock()
         lines = Path(text).read_text(encoding="utf-8").split("\n")[:-1]
         parts = []
         for start in range(0, len(lines), BATCH):
@@ -127,11 +130,11 @@ def run_one(program: str, folder: str, text: str, output: str, device: str) -> d
 
         kind = torch.bfloat16 if program == "st-bf16" else torch.float32
         peer = SentenceTransformer(folder, device=device, model_kwargs={"dtype": kind})
-        began = time.perf_counter()
+        began = clock()
         lines = Path(text).read_text(encoding="utf-8").split("\n")[:-1]
         vectors = peer.encode(lines, batch_size=BATCH, show_progress_bar=False, convert_to_tensor=True)
         np.save(output, vectors.float().cpu().numpy())
-    return {"seconds": time.perf_counter() - began}
+    return {"seconds": clock() - began}
 
 
 def peak_rates(width: int, ffn: int, device: str = "cpu") -> dict[str, float]:
@@ -143,9 +146,9 @@ def peak_rates(width: int, ffn: int, device: str = "cpu") -> dict[str, float]:
         x, weight = (torch.randn(rows, width, device=device).to(dtype) for rows in (2048, ffn))
         seconds = []
         for _ in range(20):
-            began = time.perf_counter()
+            began = clock()
             torch.nn.functional.linear(x, weight).flatten()[0].item()  # waits for the device
-            seconds.append(time.perf_counter() - began)
+            seconds.append(clock() - began)
         rates[name] = 2 * 2048 * width * ffn / min(seconds) / 1e9
     return rates
 
@@ -168,7 +171,8 @@ def compare(settings: argparse.Namespace, folder: Path) -> None:
     torch.set_num_threads(settings.threads)
     model = Path(settings.model) if settings.model else make_folder(settings.shape, folder / "model")
     text = folder / "lines.txt"
-    lines = real_lines(settings.data, settings.lines)
+    single = real_lines(settings.data, settings.join * settings.lines)
+    lines = [" ".join(single[at :: settings.lines]) for at in range(settings.lines)]
     text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     encoder = SentenceEncoder.load(str(model), "cpu")
     tokens = sum(len(ids) for ids in encoder.tokenize(lines))
@@ -182,7 +186,8 @@ def compare(settings: argparse.Namespace, folder: Path) -> None:
         for program in settings.programs:
             output = folder / f"{program}-{number}.npy"
             seconds[program].append(measure(settings, program, model, text, output))
-    work = 2 * tokens * layers * (4 * width * width + 2 * width * ffn) / 1e9
+    # The last layer needs keys and values of all tokens, and computes the rest for the first ones alone.
+    work = 2 * tokens * ((layers - 1) * (4 * width * width + 2 * width * ffn) + 3 * width * width) / 1e9
     vectors = {program: np.load(folder / f"{program}-0.npy") for program in settings.programs}
     for program in settings.programs:
         typical = float(np.median(seconds[program]))
@@ -228,10 +233,10 @@ def start(settings: argparse.Namespace, folder: Path) -> None:
     seconds: dict[str, list[float]] = {name: [] for name in commands}
     for number in range(settings.rounds + 1):
         for name, command in commands.items():
-            began = time.perf_counter()
+            began = clock()
             output = str(folder / f"{number}.{name[:5]}")
             subprocess.run([sys.executable, *command, output], check=True, capture_output=True)
-            seconds[name].append(time.perf_counter() - began)
+            seconds[name].append(clock() - began)
     ours = np.array(seconds["mexma embed"][1:])  # the first one filled the caches of the disk
     for name, found in seconds.items():
         ratio = np.median(np.array(found[1:]) / ours)
@@ -247,11 +252,11 @@ def memory(settings: argparse.Namespace, folder: Path) -> None:
         with text.open("w", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in islice(real_lines(settings.data, count), count))
         command = [sys.executable, "-m", "mexma_cli", "embed", str(text)]
-        began = time.perf_counter()
+        began = clock()
         child = subprocess.Popen([*command, "-o", str(folder / f"{count}.emb")], stderr=subprocess.DEVNULL)
         _, status, usage = os.wait4(child.pid, 0)
         assert status == 0, status
-        seconds = time.perf_counter() - began
+        seconds = clock() - began
         print(
             f"{count:,} lines: {usage.ru_maxrss * 1024 / 1e9:.2f} GB at most, {seconds:.0f} s, "
             f"{count / seconds:.0f} lines a second",
@@ -271,6 +276,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=PROGRAMS)
+    parser.add_argument("--join", type=int, default=1, metavar="LINES")
+    parser.add_argument("--busy", action="store_true")
     parser.add_argument("--start", type=int, metavar="LINES")
     parser.add_argument("--memory", type=int, nargs="+", metavar="LINES")
     parser.add_argument("--device", default="cpu")
@@ -281,6 +288,9 @@ def main() -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         print(json.dumps(found | {"peak": peak}))
         return
+    if settings.busy and "BUSY" not in os.environ:
+        os.environ.update(BUSY="1", RAYON_NUM_THREADS="1", OMP_NUM_THREADS="1")
+        os.execv(sys.executable, [sys.executable, *sys.argv, "--threads", "1"])
     if settings.data is None:
         parser.error("--data DIR is needed")
     with tempfile.TemporaryDirectory(prefix="mexma-benchmark-") as name:

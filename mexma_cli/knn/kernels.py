@@ -6,12 +6,9 @@ into tiles, from whichever direction the pair was found, on every processor, and
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from mexma_cli.knn.keys import EMPTY
-from mexma_cli.knn.units import GRID, LANES
 from mexma_cli.numerics.compiling import compiled, summing
 from mexma_cli.numerics.threads import in_slices
 
@@ -63,27 +60,3 @@ def score_of(key: np.int64) -> np.float32:
         return np.float32(-np.inf)
     ordered = np.int32(key >> np.int64(32))
     return np.int32(ordered if ordered >= 0 else ordered ^ np.int32(0x7FFFFFFF)).view(np.float32)
-
-
-@compiled()
-def _length(row: np.ndarray) -> float:
-    """A row's length, its squares summed in the order of `units.unit_rows`."""
-    sums = np.zeros(LANES)
-    for i in range(len(row)):
-        sums[i % LANES] += np.float64(row[i]) * np.float64(row[i])
-    return math.sqrt(
-        ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]))
-    )
-
-
-@compiled()
-def unit_rows(rows: np.ndarray) -> int:
-    """`units.unit_rows`, compiled."""
-    for i in range(len(rows)):
-        length = _length(rows[i])
-        if not np.isfinite(length):
-            return i
-        if length > 0:
-            for j in range(rows.shape[1]):
-                rows[i, j] = np.rint(np.float32(rows[i, j] / length) * GRID) / GRID
-    return -1

@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from mexma_cli.knn import units
+from mexma_cli.numerics.threads import in_slices
 
 _READ_ROWS = 1 << 12  # rows that are read at once
 _SAMPLE = 2048  # rows from which the centre and the directions are taken
@@ -84,13 +85,7 @@ class Side:
             ValueError: A vector is not finite.
         """
         rows = self.raw(start, stop)
-        if rows.size < _FEW:
-            self.check(start, units.unit_rows(rows))
-        else:
-            from mexma_cli.knn.kernels import unit_rows
-            from mexma_cli.numerics.threads import in_slices
-
-            in_slices(len(rows), lambda a, b: self.check(start + a, unit_rows(rows[a:b])), 4 * rows.size)
+        in_slices(len(rows), lambda a, b: self.check(start + a, units.unit_rows(rows[a:b])), 4 * rows.size)
         return rows
 
     def check(self, start: int, bad: int) -> None:

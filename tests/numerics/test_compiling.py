@@ -18,7 +18,7 @@ MINING = (
     "x, rows = np.ones((2, 8), np.float32), np.zeros(1, np.int64);"
     "print(dots(x, x, rows, rows), dots(x[:1], x[:1], rows, rows))"
 )
-MORE = "from mexma_cli.knn.kernels import unit_rows; unit_rows(x)"
+MORE = "from mexma_cli.knn.kernels import key; key(x[0, 0], 1)"
 
 NOT_IN_THE_PACKAGE = (
     "from mexma_cli.numerics import kept; from pathlib import Path; kept._PACKAGE = Path('/dev/null');"
