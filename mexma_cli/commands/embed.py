@@ -141,7 +141,7 @@ def command(
             log.info("interrupted; the same command goes on where the parts are")
             sys.exit(code)
     elif rank is None:
-        chosen = encoder if gpus is None else replace(encoder, device=devices[0])
+        chosen = replace(encoder, device=devices[0]) if devices and encoder.device == "auto" else encoder
         _here(corpus, output, chosen, options, as_json)
     else:
         chosen = replace(encoder, device=rank.device(encoder.device))
