@@ -27,7 +27,7 @@ from mexma_cli.store.layout import Frozen
 from mexma_cli.text.lines import read_lines
 
 FILE = "costs.json"
-VERSION = 3
+VERSION = 4
 ONE_TEXT = ("split", "cut", "embed", "embed_known", "merge", "rows", "neighbours")
 """Work on the lines of one text; all else is on those of the two of a pair."""
 _LINES = 2000  # of every language in the run that is measured, and a quarter of that

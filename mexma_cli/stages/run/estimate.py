@@ -326,7 +326,7 @@ def _hours(kinds: list[_Kind], costs: Costs) -> float:
     spent = 0.0
     for kind in kinds:
         cost = costs.works.get(kind.work, Cost(unit=0, row=0))
-        spent += kind.units * cost.unit + kind.rows * cost.row + kind.cells * costs.cell + kind.seconds
+        spent += cost.of(kind.units, kind.rows) + kind.cells * costs.cell + kind.seconds
     return spent / 3600
 
 

@@ -30,10 +30,16 @@ _BYTES = 8  # of a key, a pair of row numbers, or the number of a row
 
 class Cost(Frozen):
     """Of units of one kind, in seconds of processor time, of all threads together: for each unit, and for
-    each row, or line, that it handles."""
+    each row, or line, that it handles; and how much more a row takes of twice as many."""
 
     unit: float
     row: float
+    doubling: float = 0.0
+
+    def of(self, units: int, rows: int) -> float:
+        """Seconds of so many units, which handle so many rows in all."""
+        row = self.row + self.doubling * math.log2(max(1, rows / max(1, units)))
+        return units * self.unit + rows * max(0.0, row)
 
 
 class IndexCosts(Frozen):

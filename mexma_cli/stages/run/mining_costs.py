@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from itertools import cycle, islice
 from pathlib import Path
@@ -29,11 +30,13 @@ def mining_costs(recipe: CorpusRecipe, texts: list[list[str]]) -> dict[str, Cost
     Args:
         texts: Some lines of each of two languages.
     """
+    _spent(recipe, texts, _ROWS)  # compiles
     few, many = (_spent(recipe, texts, rows) for rows in (_ROWS // 4, _ROWS))
     found = {}
     for work, seconds in many.items():
-        row = max(0.0, seconds - few[work]) / (2 * (_ROWS - _ROWS // 4))
-        found[work] = Cost(unit=max(0.0, seconds - 2 * _ROWS * row), row=row)
+        row, more = few[work] / (2 * _ROWS // 4), seconds / (2 * _ROWS)
+        doubling = max(0.0, more - row) / 2
+        found[work] = Cost(unit=0.0, row=more - doubling * math.log2(2 * _ROWS), doubling=doubling)
     return found
 
 
