@@ -93,7 +93,7 @@ def test_a_language_that_the_encoder_does_not_know(tiny_encoder: Path, corpus: P
     ):
         done = ok(embed(tmp_path / "two", "--lang", given, corpus, "-o", tmp_path / f"{given}.emb"))
         listed = f"of its 5 languages, which `mexma info {tmp_path / 'two'}` lists, {near}"
-        said = f"two was not trained on {code}; {listed}"
+        said = f"two does not know {code}; {listed}"
         assert (said in done.stderr) == bool(code) == ("not trained" in done.stderr)
     for part, told in (("1/2", True), ("2/2", False)):
         done = embed(tmp_path / "two", "--lang", "kor", corpus, "--shard", part, "-o", tmp_path / "parts.emb")

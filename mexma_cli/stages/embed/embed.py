@@ -109,9 +109,9 @@ def embed_file(
 
 
 def unknown_language(encoder: SentenceEncoder, language: str) -> str | None:
-    """The warning of a language that the encoder was not trained on; in another script it may be known.
+    """The warning of a language that is not one of the encoder's; in another script it may be known.
 
-    None if it was, or its card does not say.
+    None if it is, or its card does not say.
     """
     known = {code.partition("_")[0] for code in encoder.languages}
     if not known or language == languages.UNSTATED or language.partition("_")[0] in known:
@@ -119,11 +119,11 @@ def unknown_language(encoder: SentenceEncoder, language: str) -> str | None:
     name, count = encoder.name, len(encoder.languages)
     about = f"{languages.name(language)} ({language})"
     listed = f"of its {count} languages, which `mexma info {name}` lists,"
-    return f"{name} was not trained on {about}; {listed} {_nearest(encoder, language)}"
+    return f"{name} does not know {about}; {listed} {_nearest(encoder, language)}"
 
 
 def note_language(encoder: SentenceEncoder, language: str) -> None:
-    """Warn of a language that the encoder was not trained on."""
+    """Warn of a language that is not one of the encoder's."""
     if warning := unknown_language(encoder, language):
         log.warning("%s", warning)
 
