@@ -72,7 +72,7 @@ class TokenMean:
     """The mean of an encoder's token vectors, all of the same weight."""
 
     def __init__(self, encoder: SentenceEncoder) -> None:
-        self.tokenizer = encoder.fast_tokenizer
+        self.tokenizer = encoder.tokenizer
         rows = encoder.model.get_input_embeddings().weight.detach().numpy()
         rows = rows @ weight_axis_and_basis(rows.shape[1])[1].T.astype(np.float32)  # without their weights
         self.rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
@@ -110,7 +110,7 @@ class Dictionary:
         vectors = np.zeros((len(sentences), COLUMNS), np.float32)
         for row, ids in enumerate(self.tokenizer(list(sentences), add_special_tokens=False)["input_ids"]):
             if language == ENGLISH:
-                words, times = np.unique(ids, return_counts=True)
+                words, times = np.unique(np.array(ids, int), return_counts=True)
                 shorter = 1 - BY_LENGTH + BY_LENGTH * len(ids) / self.length
                 weights = times * (SATURATION + 1) / (times + SATURATION * shorter)
             else:

@@ -94,10 +94,10 @@ def test_a_language_that_the_encoder_does_not_know(tiny_encoder: Path, corpus: P
         done = ok(embed(tmp_path / "two", "--lang", given, corpus, "-o", tmp_path / f"{given}.emb"))
         listed = f"of its 5 languages, which `mexma info {tmp_path / 'two'}` lists, {near}"
         said = f"two does not know {code}; {listed}"
-        assert (said in done.stderr) == bool(code) == ("not trained" in done.stderr)
+        assert (said in done.stderr) == bool(code) == ("does not know" in done.stderr)
     for part, told in (("1/2", True), ("2/2", False)):
         done = embed(tmp_path / "two", "--lang", "kor", corpus, "--shard", part, "-o", tmp_path / "parts.emb")
-        assert done.exit_code == 0 and ("not trained" in done.stderr) == told
+        assert done.exit_code == 0 and ("does not know" in done.stderr) == told
 
 
 def test_stdin_needs_an_output_and_works_with_one(tiny_encoder: Path, corpus: Path, tmp_path: Path) -> None:
