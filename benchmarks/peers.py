@@ -32,7 +32,7 @@ from mexma_cli.evaluation.xsim import xsim
 from mexma_cli.store.pairs import TokenisedPairs
 from mexma_cli.text.lines import read_lines
 
-LANGUAGES = "deu_Latn,fra_Latn,rus_Cyrl,fin_Latn,tur_Latn,hin_Deva,swh_Latn,jpn_Jpan,zho_Hans,vie_Latn"
+LANGUAGES = "deu_Latn,fra_Latn,rus_Cyrl,hin_Deva,swh_Latn,jpn_Jpan"
 ENGLISH = "eng_Latn"
 TRANSLATIONS = 8
 """English words kept for a word."""
