@@ -58,7 +58,7 @@ class Bag(Objective):
         self.vectors = nn.Parameter(torch.randn(int(own.sum()), dim) * dim**-0.5)
         self.ngrams = None
         if settings.ngrams or settings.consonants:
-            self.ngrams, self.keys = token_ngrams(encoder, settings)
+            self.ngrams, self.keys = token_ngrams(encoder, settings.ngrams, settings.consonants)
             self.ngram_vectors = nn.Parameter(torch.randn(len(self.keys), dim) * NGRAM_LENGTH * dim**-0.5)
         self.pairs = PairTokens(pieces)
         self.special: torch.Tensor

@@ -17,8 +17,6 @@ class BagSettings(InfoNceSettings):
     ngrams: list[PositiveInt] = Field(default_factory=list)
     """A token's vector is its own and those of its letter n-grams of these sizes, in Latin letters, which
     other tokens share. Only their sum is in the encoder."""
-    ngram_tokens: PositiveInt = 2
-    """N-grams that fewer tokens have are left out."""
     own_tokens: PositiveInt | None = None
     """So many tokens, the first of the vocabulary, and those that no n-grams tell apart (single letters,
     digits, punctuation) have a vector of their own; others are their n-grams alone."""

@@ -9,7 +9,6 @@ import torch
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.ngrams.hashing import WORD_START, is_whole, ngram_keys, pieces_of
-from mexma_cli.objectives.bag.settings import BagSettings
 
 
 class TokenNgrams:
@@ -36,21 +35,21 @@ class TokenNgrams:
         return self._flat[torch.arange(total, device=tokens.device) + shift], starts
 
 
-def token_ngrams(encoder: SentenceEncoder, settings: BagSettings) -> tuple[TokenNgrams, np.ndarray]:
+def token_ngrams(
+    encoder: SentenceEncoder, sizes: Sequence[int], consonants: Sequence[int]
+) -> tuple[TokenNgrams, np.ndarray]:
     """The n-grams of each token as places in a table, and the table's keys, uint32 and ascending.
 
-    N-grams of fewer than `ngram_tokens` tokens are left out, but for those of tokens that have no other
-    (`is_whole`).
+    N-grams of one token only are left out, but for those of tokens that have no other (`is_whole`).
     """
     pieces = pieces_of(encoder.fast_tokenizer.backend)
     tokens = [token for token, piece in enumerate(pieces) if piece]
-    keys, counts = ngram_keys([pieces[token] for token in tokens], settings.ngrams, settings.consonants)
+    keys, counts = ngram_keys([pieces[token] for token in tokens], sizes, consonants)
     owners = np.repeat(tokens, counts)
     once = np.unique(np.stack([keys, owners]).astype(np.int64), axis=1)[0]
     found, tokens_with = np.unique(once, return_counts=True)
     whole = np.array([is_whole(piece) for piece in pieces])
-    enough = tokens_with >= settings.ngram_tokens
-    table = found[enough | np.isin(found, keys[whole[owners]])].astype(np.uint32)
+    table = found[(tokens_with > 1) | np.isin(found, keys[whole[owners]])].astype(np.uint32)
     kept = np.isin(keys, table)
     return TokenNgrams(
         np.searchsorted(table, keys[kept]), np.bincount(owners[kept], minlength=len(pieces))
