@@ -28,6 +28,7 @@ from encoder import LANGUAGES, scores
 from scipy import stats
 
 from mexma_cli.encoder.encoder import SentenceEncoder
+from mexma_cli.evaluation.embedder import Embedder
 from mexma_cli.evaluation.leakage import leakage_scores, measure_leakage
 from mexma_cli.evaluation.readers.tatoeba import read_tatoeba
 from mexma_cli.files import write_json_atomic
@@ -177,7 +178,7 @@ class Runs:
         languages = ",".join(code[:3] for code in recipe.data.pairs[0].languages)
         sets = read_tatoeba(self.data / "tatoeba", languages)
         last = json.loads((run / "log.jsonl").read_text().splitlines()[-1])
-        return leakage_scores(measure_leakage(sets, [], encoder.embed, split)) | {"epochs": last["step"]}
+        return leakage_scores(measure_leakage(sets, [], Embedder(encoder), split)) | {"epochs": last["step"]}
 
     def _embed(self, recipe: DecomposeRecipe, encoder: SentenceEncoder) -> None:
         """The stores that a decomposer's recipe names, of Tatoeba's pairs."""

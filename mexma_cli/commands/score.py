@@ -15,6 +15,7 @@ from mexma_cli.commands.options import (
     EncoderChoice,
     encoder_options,
     json_lines_option,
+    language_options,
     margin_option,
     neighbourhood_option,
     no_verify_option,
@@ -44,6 +45,7 @@ log = logging.getLogger(__name__)
 @click.option("--scores-only", is_flag=True, help="Print the scores alone, one a line.")
 @json_lines_option
 @result_option
+@language_options
 @encoder_options
 @no_verify_option
 def command(
@@ -54,6 +56,8 @@ def command(
     scores_only: bool,
     as_json: bool,
     output: Path | None,
+    source_lang: str,
+    target_lang: str,
     encoder: EncoderChoice,
 ) -> None:
     """Score the pairs of BITEXT, in their order: score TAB source TAB target.
@@ -80,6 +84,7 @@ def command(
     check_inputs([*bitext, *(background or ())])
     if len(bitext) == 1 and is_store(bitext[0]):
         raise click.UsageError(f"{bitext[0]} is one side of a bitext: name the store of the other side too.")
+    from mexma_cli.stages.mine.files import language_of
     from mexma_cli.stages.score.score import open_bitext, score, scored_lines
     from mexma_cli.text.writing import only_process, write_chunks
 
@@ -87,13 +92,14 @@ def command(
     as_json = is_json(output, as_json)
     if as_json and scores_only:
         raise click.UsageError("--scores-only prints plain numbers: leave it out, or JSON.")
+    languages = language_of(bitext[0], source_lang), language_of(bitext[-1], target_lang)
     if scores_only and not outputs and len(bitext) == 1 and not MARGINS[margin].uses_neighbourhoods:
-        _answer(bitext[0], encoder, margin)
+        _answer(bitext[0], encoder, margin, languages)
         return
     started = time.monotonic()
     with only_process(outputs), ExitStack() as stack:
         embedding = progress_bar(stack, "embedding", "line")
-        stores = open_bitext(stack, bitext, background or (), encoder, embedding)
+        stores = open_bitext(stack, bitext, background or (), encoder, embedding, languages)
         scored = score(
             stores[0],
             stores[1],
@@ -108,11 +114,11 @@ def command(
         log.info("tabs or line breaks became spaces in %s", counted(replaced, "sentence"))
 
 
-def _answer(path: Path, encoder: EncoderChoice, margin: str) -> None:
+def _answer(path: Path, encoder: EncoderChoice, margin: str, languages: tuple[str, str]) -> None:
     from mexma_cli.stages.embed.inputs import load_encoder
     from mexma_cli.stages.score.stream import answered
 
-    for scores in answered(path, load_encoder(encoder), margin):
+    for scores in answered(path, load_encoder(encoder), margin, languages):
         click.echo("".join(f"{score}\n" for score in shortest(scores)), nl=False)  # which flushes
 
 

@@ -318,22 +318,25 @@ class SentenceEncoder:
         family = FAMILIES.get(self.transformer.config.model_type)
         return family is not None and family.takes_language
 
-    def set_language(self, language: str) -> None:
+    def set_language(self, language: str | None) -> None:
         """State the language of the text that comes next; an encoder that takes none ignores it.
 
         Args:
-            language: FLORES-200 code.
+            language: FLORES-200 code; None: it is not known, and nothing is embedded.
 
         Raises:
             MexmaError: The encoder has no token for the language.
         """
         if not self.takes_language:
             return
+        self.language = None
+        if language is None:
+            return
         _ = self.fingerprint  # of the tokeniser before it puts the language in front
         if not self.fast_tokenizer.begin_with(_NLLB.get(language, language)):
             raise MexmaError(
                 f"{self.name!r} has no token for the language {language}",
-                "name the language of the text by its FLORES-200 code, such as --lang fra_Latn",
+                "name the language of the text by its FLORES-200 code (fra_Latn), or leave the text out",
             )
         self.language = language
 

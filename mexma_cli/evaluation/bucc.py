@@ -123,7 +123,8 @@ def measure(
     """
     rows, labelled = [], []
     for data in sets:
-        x, y = embed(data.sources), embed(data.targets)
+        languages = data.pair.split("-")
+        x, y = embed(data.sources, languages[0]), embed(data.targets, languages[1])
         found = ranked(data, x, y, margin, k, on_progress)
         labelled.append(found)
         best = choose(found.scores, found.is_gold, found.gold) if len(found.scores) else None

@@ -6,13 +6,14 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import xxhash
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import whole_file
+from mexma_cli.languages import resolve
 from mexma_cli.reporting.result import describe
 
 if TYPE_CHECKING:
@@ -27,15 +28,19 @@ def default_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "mexma" / "eval"
 
 
-Embed = Callable[[Sequence[str]], np.ndarray]
-"""From N sentences to their vectors, float32 [N, dim]; an `Embedder` is such a function."""
+class Embed(Protocol):
+    """A function as an `Embedder` is one."""
+
+    def __call__(self, sentences: Sequence[str], language: str | None = None, /) -> np.ndarray:
+        """From N sentences, in a language or in an unknown one, to their vectors, float32 [N, dim]."""
 
 
 class Embedder:
     """An encoder whose vectors are kept in a folder, and found there if they are needed again.
 
     They are kept under a checksum of the text and all else that they depend on: the encoder's fingerprint,
-    precision and prefix. A file is written whole or not at all; a damaged one is made again.
+    precision and prefix, and the language where the encoder takes it. A file is written whole or not at all;
+    a damaged one is made again.
 
     Args:
         folder: None: nothing is kept.
@@ -53,12 +58,21 @@ class Embedder:
         self.folder = folder
         self.on_progress = on_progress
 
-    def __call__(self, sentences: Sequence[str], key_parts: Sequence[str] = ()) -> np.ndarray:
+    def __call__(
+        self, sentences: Sequence[str], language: str | None = None, key_parts: Sequence[str] = ()
+    ) -> np.ndarray:
         """The sentences' vectors, float32 [N, dim].
 
         Args:
+            language: Of the sentences, in any spelling; None: it is not known.
             key_parts: What else the vectors depend on.
+
+        Raises:
+            MexmaError: The encoder has to know the language, and it is not known or has no token.
         """
+        if self.encoder.takes_language:
+            self.encoder.set_language(language and resolve(language))
+            key_parts = (*key_parts, self.encoder.language or "")
         if self.folder is None:
             return self.encoder.embed(sentences, self.on_progress)
         path = self.folder / f"{_key(self.encoder, sentences, key_parts)}.npy"

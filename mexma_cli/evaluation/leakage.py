@@ -11,7 +11,7 @@ import numpy as np
 
 from mexma_cli.evaluation.embedder import Embed
 from mexma_cli.evaluation.readers.sts import ScoredPairs
-from mexma_cli.evaluation.readers.tatoeba import GROUPS, AlignedPair, is_switched
+from mexma_cli.evaluation.readers.tatoeba import ENGLISH, GROUPS, AlignedPair, is_switched
 from mexma_cli.evaluation.sts import means_of_known, score_pairs
 from mexma_cli.evaluation.tatoeba import DIRECTIONS, precision_at_1
 from mexma_cli.reporting.cloud_plot import Clouds
@@ -43,7 +43,9 @@ def measure_leakage(
     """
     rows: list[Row] = []
     for pair in pairs:
-        source, target = _parts(embed(pair.sentences), split), _parts(embed(pair.english), split)
+        source, target = (
+            _parts(embed(*side), split) for side in ((pair.sentences, pair.language), (pair.english, ENGLISH))
+        )
         found = {part: precision_at_1(source[part], target[part]) for part in source}
         for place, direction in enumerate(DIRECTIONS):
             row = {"data": pair.language, "measure": direction, "pairs": len(pair.english)}
@@ -125,7 +127,10 @@ def clouds(pairs: Sequence[AlignedPair], embed: Embed, split: Split) -> dict[str
     """For `draw_clouds`: both parts of English and of the other language in one plane, by language."""
     panels: dict[str, Clouds] = {}
     for pair in pairs:
-        sides = {"eng": split(embed(pair.english)), "xx": split(embed(pair.sentences))}
+        sides = {
+            "eng": split(embed(pair.english, ENGLISH)),
+            "xx": split(embed(pair.sentences, pair.language)),
+        }
         keys = [(part, side) for part in PARTS for side in sides]
         flat = plane([sides[side][part] for part, side in keys])
         panels[pair.language] = dict(zip(keys, flat, strict=True))

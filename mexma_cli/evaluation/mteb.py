@@ -56,7 +56,7 @@ class MtebEncoder(AbsEncoder):
         """Vectors of all texts of a DataLoader of mteb's batches: float32 [N, dim]."""
         texts = [text for batch in inputs for text in batch["text"]]
         # Texts of mteb have line ends in them: their lengths keep "a\nb" apart from "a", "b".
-        return self.embed(texts, [repr([len(text) for text in texts])])
+        return self.embed(texts, key_parts=[repr([len(text) for text in texts])])
 
 
 def get_tasks(wanted: Sequence[Task]) -> list[AbsTask]:

@@ -29,6 +29,7 @@ SEED = 1111
 PENALTIES = tuple(2.0**power for power in range(-2, 4))
 PENALTIES_BY_FOLDS = tuple(2.0**power for power in range(-1, 6))
 ITERATIONS = 1000
+LANGUAGE = "eng_Latn"
 EXAMPLES = {
     "MR": 10662,
     "SST2": 70042,
@@ -190,9 +191,9 @@ def embed_splits(splits: Splits, embed: Embed) -> dict[str, Features]:
     labels = sorted({label for examples in splits.values() for label in examples.labels})
     features = {}
     for split, examples in splits.items():
-        vectors = embed(examples.sentences)
+        vectors = embed(examples.sentences, LANGUAGE)
         if examples.seconds:
-            vectors = pair_features(vectors, embed(examples.seconds))
+            vectors = pair_features(vectors, embed(examples.seconds, LANGUAGE))
         features[split] = Features(vectors, np.array([labels.index(label) for label in examples.labels]))
     return features
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from mexma_cli.evaluation.embedder import Embedder
 from mexma_cli.evaluation.known import mark_unknown
-from mexma_cli.evaluation.readers.tatoeba import GROUPS, PAIRS, AlignedPair, is_switched
+from mexma_cli.evaluation.readers.tatoeba import ENGLISH, GROUPS, PAIRS, AlignedPair, is_switched
 from mexma_cli.knn.exact import knn
 from mexma_cli.reporting.result import Result
 
@@ -39,7 +39,7 @@ def evaluate(pairs: Sequence[AlignedPair], folder: Path, embed: Embedder) -> Res
     """Precision at 1 in both directions for every language of a folder, in percent, and the means."""
     rows: list[dict[str, Any]] = []
     for pair in pairs:
-        found = precision_at_1(embed(pair.sentences), embed(pair.english))
+        found = precision_at_1(embed(pair.sentences, pair.language), embed(pair.english, ENGLISH))
         row = {"language": pair.language, "pairs": len(pair.english)}
         rows.append(row | dict(zip(DIRECTIONS, found, strict=True)))
     return mark_unknown(tatoeba_result(rows, folder, embed.describe()), embed.languages)

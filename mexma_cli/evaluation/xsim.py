@@ -97,14 +97,14 @@ def measure_xsim(
     Raises:
         MexmaError: A language and the target have no line in common.
     """
-    vectors = embed(data.lines)
+    vectors = embed(data.lines, data.target)
     duplicates = len(set(data.lines)) < len(data.lines)
     found, dropped = {}, 0
     for language, lines in data.texts.items():
         rows = data.filled_rows(language)
         dropped += len(lines) - len(rows)
         texts = [data.lines[row] for row in rows] if duplicates else None
-        found[language] = xsim(embed(lines)[rows], vectors[rows], margin, k, texts)
+        found[language] = xsim(embed(lines, language)[rows], vectors[rows], margin, k, texts)
     if dropped:
         log.info("%s left out: empty, or without a translation", counted(dropped, "line"))
     return found

@@ -22,12 +22,12 @@ def measure_xsimpp(
     data: AlignedTexts, hard: Augmented, embed: Embed, margin: str = "ratio", k: int = 4
 ) -> dict[str, tuple[XsimResult, Counter[str]]]:
     """xsim++ of every language, errors by sentence, and how many errors of each type there are."""
-    vectors, extra = embed(data.lines), embed(hard.lines)
+    vectors, extra = embed(data.lines, data.target), embed(hard.lines, data.target)
     found = {}
     for language, lines in data.texts.items():
         rows = data.filled_rows(language)
         texts = [data.lines[row] for row in rows] + hard.lines
-        one = xsim(embed(lines)[rows], np.concatenate([vectors[rows], extra]), margin, k, texts)
+        one = xsim(embed(lines, language)[rows], np.concatenate([vectors[rows], extra]), margin, k, texts)
         wrong = np.flatnonzero(one.wrong).tolist()
         found[language] = one, Counter(hard.kind(texts[one.found[row]], texts[row]) for row in wrong)
     return found

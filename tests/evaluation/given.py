@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mexma_cli.evaluation.embedder import Embed, Embedder
+from mexma_cli.evaluation.embedder import Embedder
 
 
 def put(folder: Path, files: Mapping[str, str]) -> Path:
@@ -24,10 +24,12 @@ def put(folder: Path, files: Mapping[str, str]) -> Path:
 class Known(Embedder):
     """Vectors from a function in place of an encoder."""
 
-    def __init__(self, embed: Embed) -> None:
+    def __init__(self, embed: Callable[[Sequence[str]], np.ndarray]) -> None:
         self.embed = embed
 
-    def __call__(self, sentences: Sequence[str], key_parts: Sequence[str] = ()) -> np.ndarray:
+    def __call__(
+        self, sentences: Sequence[str], language: str | None = None, key_parts: Sequence[str] = ()
+    ) -> np.ndarray:
         return self.embed(sentences)
 
     @property

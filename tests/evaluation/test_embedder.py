@@ -36,7 +36,7 @@ def test_what_else_makes_other_vectors(
     text = sentences["eng"]
     plain = Embedder(encoder, tmp_path)(text)
     Embedder(encoder, tmp_path)(text[::-1])
-    Embedder(encoder, tmp_path)(text, ["another layer"])
+    Embedder(encoder, tmp_path)(text, key_parts=["another layer"])
     encoder.prefix = "query: "
     assert not np.array_equal(Embedder(encoder, tmp_path)(text), plain)
     assert len(list(tmp_path.iterdir())) == 4

@@ -17,11 +17,12 @@ from mexma_cli.reporting.cloud_plot import COLOURS, draw_clouds
 MEANINGS = 12
 
 
-def embed(sentences: Sequence[str]) -> np.ndarray:
+def embed(sentences: Sequence[str], stated: str | None = None) -> np.ndarray:
     """A sentence is `LANGUAGE NUMBER`: one-hot of the number, then of the language."""
     vectors = np.zeros((len(sentences), MEANINGS + 2), dtype=np.float32)
     for row, sentence in enumerate(sentences):
         language, number = sentence.split()
+        assert stated is None or stated.startswith(language)
         vectors[row, int(number)] = 1
         vectors[row, MEANINGS + (language == "eng")] = 1
     return vectors

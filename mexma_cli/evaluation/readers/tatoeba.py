@@ -28,6 +28,7 @@ GROUPS = {
 }
 """By the codes in LASER's file names: the languages of XNLI, those of XTREME's that have 1,000 pairs, and all
 of XTREME's. The means of the DAP paper's tables 7 and 8 over these are those of its Table 1."""
+ENGLISH = "eng_Latn"
 HINT = "LASER's test sets (github.com/facebookresearch/LASER, data/tatoeba/v1): tatoeba.<l>-eng.<l> and .eng"
 
 

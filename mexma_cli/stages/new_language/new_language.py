@@ -24,6 +24,7 @@ from mexma_cli import languages
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
 from mexma_cli.evaluation.bucc import measure
+from mexma_cli.evaluation.embedder import Embedder
 from mexma_cli.evaluation.readers.mining import read_sets
 from mexma_cli.files import checksum_file, clear_all, make_folder, only_writer, whole_file
 from mexma_cli.recipe import Recipe, load
@@ -116,7 +117,7 @@ def worth(recipe: Recipe) -> Worth:
     run = Path(recipe.run)
     encoder = SentenceEncoder.load(str(run))
     (mining,) = read_sets([run / DEV])
-    (row,) = measure([mining], encoder.embed, "ratio", 4)
+    (row,) = measure([mining], Embedder(encoder), "ratio", 4)
     code = recipe.data.corpora[0].languages[0]
     return Worth(
         len(mining.gold),

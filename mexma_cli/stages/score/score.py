@@ -17,6 +17,7 @@ from mexma_cli.formats.jsonl import object_lines
 from mexma_cli.formats.tsv import tsv_lines
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.sides import Side, dots
+from mexma_cli.languages import UNSTATED
 from mexma_cli.mining.margin import MARGINS, means
 from mexma_cli.mining.margin import margin as margin_of
 from mexma_cli.stages.embed.inputs import EncoderChoice, Progress, open_inputs
@@ -172,6 +173,7 @@ def open_bitext(
     background: Sequence[Path],
     encoder: EncoderChoice | SentenceEncoder,
     on_progress: Progress | None = None,
+    languages: tuple[str, str] = (UNSTATED, UNSTATED),
 ) -> list[EmbeddingStore]:
     """Both sides of a bitext, and both of the background if there is one, until the stack is closed.
 
@@ -180,6 +182,7 @@ def open_bitext(
         background: Two stores or texts, or none.
         encoder: For texts.
         on_progress: Called with lines embedded and lines in all texts.
+        languages: FLORES-200 codes of source and target, as far as they are known.
 
     Raises:
         MexmaError: As `split_sides` and `open_inputs`.
@@ -189,26 +192,37 @@ def open_bitext(
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mexma-")))
         sides = [folder / "source", folder / "target"]
         with temporary_space():
-            split_sides(paths[0], labels[0], *sides)
+            languages = split_sides(paths[0], labels[0], sides[0], sides[1], languages)
         paths[:1] = sides
         labels[:1] = [f"{labels[0]} ({side.name})" for side in sides]
-    return open_inputs(stack, paths, encoder, labels=labels, aligned=True, on_progress=on_progress)
+    spoken = 2 * languages
+    return open_inputs(
+        stack, paths, encoder, labels=labels, languages=spoken, aligned=True, on_progress=on_progress
+    )
 
 
-def split_sides(path: Path, where: str, source: Path, target: Path) -> None:
+def split_sides(
+    path: Path, where: str, source: Path, target: Path, languages: tuple[str, str] = (UNSTATED, UNSTATED)
+) -> tuple[str, str]:
     """Write the two sides of a file of pairs, with or without scores, of any format that is read, as texts.
 
     Args:
         path: ``-`` is stdin.
         where: its name in messages.
+        languages: FLORES-200 codes, as far as they are known.
+
+    Returns:
+        The languages, those that the file states among them.
 
     Raises:
         MexmaError: as `read_bitext`, or there are no pairs.
     """
     pair = None
+    bitext = read_bitext(path, where, languages)
     with open_text(source) as first, open_text(target) as second:
-        for _, pair in read_bitext(path, where).pairs:
+        for _, pair in bitext.pairs:
             first.write(f"{one_field(pair.source)}\n")
             second.write(f"{one_field(pair.target)}\n")
     if pair is None:
         raise MexmaError(f"{where} has no lines", "each line must be: source TAB target")
+    return bitext.languages

@@ -24,11 +24,14 @@ if TYPE_CHECKING:
 _BATCH = 1024
 
 
-def answered(path: Path, encoder: SentenceEncoder, margin: str) -> Iterator[np.ndarray]:
+def answered(
+    path: Path, encoder: SentenceEncoder, margin: str, languages: tuple[str, str]
+) -> Iterator[np.ndarray]:
     """The scores of the pairs of a file or of stdin (``-``), as soon as the pairs can be read.
 
     Args:
         margin: One without neighbourhoods, of `mining.margin.MARGINS`.
+        languages: FLORES-200 codes of source and target, as far as they are known.
 
     Returns:
         float32 [pairs that were there], again and again; nan for a pair with an empty side.
@@ -36,23 +39,25 @@ def answered(path: Path, encoder: SentenceEncoder, margin: str) -> Iterator[np.n
     Raises:
         MexmaError: As `read_bitext`.
     """
-    for batch in _there(read_bitext(path, label_of(path)).pairs):
+    bitext = read_bitext(path, label_of(path), languages)
+    for batch in _there(bitext.pairs):
         scores = np.full(len(batch), np.nan, dtype=np.float32)
         whole = [
             row for row, pair in enumerate(batch) if not (is_blank(pair.source) or is_blank(pair.target))
         ]
         if whole:
             x, y = (
-                units(_stored(encoder, [one_field(getattr(batch[row], side)) for row in whole]))
-                for side in ("source", "target")
+                units(_stored(encoder, language, [one_field(getattr(batch[row], side)) for row in whole]))
+                for side, language in zip(("source", "target"), bitext.languages, strict=True)
             )
             rows, none = np.arange(len(whole)), np.zeros(len(whole), dtype=np.float32)
             scores[whole] = margin_of(dots(x, y, rows, rows), none, none, margin)
         yield scores
 
 
-def _stored(encoder: SentenceEncoder, sentences: list[str]) -> np.ndarray:
+def _stored(encoder: SentenceEncoder, language: str, sentences: list[str]) -> np.ndarray:
     """Vectors as a store gives them back, so that scores are those of two files."""
+    encoder.set_language(language)
     return encoder.embed(sentences).astype(np.float16).astype(np.float32)
 
 

@@ -13,8 +13,11 @@ from transformers.models.m2m_100.modeling_m2m_100 import M2M100Encoder
 
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.embedder import Embedder
+from mexma_cli.languages import resolve
 from mexma_cli.main import cli
 from mexma_cli.store.embeddings import EmbeddingStore
+from tests.command import fails, ok, run
 from tests.encoder.conftest import WIDTH, change_json
 
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
@@ -72,6 +75,37 @@ def test_embed_tells_it_the_language_of_lang(sonar: Path, tmp_path: Path) -> Non
     assert done.exit_code == 0, done.output
     vectors = EmbeddingStore.open(tmp_path / "corpus.emb").vectors(0, 2)
     np.testing.assert_allclose(vectors, reference(sonar, ["Oui", "Le chat dort."], "fra_Latn"), atol=1e-5)
+
+
+def test_evaluations_and_score_tell_it_the_language_of_each_text(sonar: Path, tmp_path: Path) -> None:
+    """Each sentence is its own translation: its cosine with itself is 1 only where languages are equal."""
+    lines = ["Oui", "Le chat dort.", "Un deux trois"]
+    text = "".join(f"{line}\n" for line in lines)
+    for name in ("fra_Latn.txt", "deu_Latn.txt", "tatoeba.fra-eng.fra", "tatoeba.fra-eng.eng"):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "pairs.tsv").write_text("".join(f"{line}\t{line}\n" for line in lines), encoding="utf-8")
+    encoder = SentenceEncoder.load(str(sonar), "cpu")
+    kept = tmp_path / "kept"
+    for language in ("fra", "deu", "eng"):
+        encoder.set_language(resolve(language))
+        np.testing.assert_allclose(
+            Embedder(encoder, kept)(lines, language), reference(sonar, lines, resolve(language)), atol=1e-5
+        )
+    assert len(list(kept.iterdir())) == 3
+    model = ("--model", str(sonar), "--dtype", "fp32")
+    for arguments in (("xsim", tmp_path, "--target", "deu", "--langs", "fra"), ("tatoeba", tmp_path)):
+        ok(run("eval", *arguments, *model, "--cache", kept))
+    assert len(list(kept.iterdir())) == 3  # all of them found again: in French, German and English
+    score = ("score", tmp_path / "pairs.tsv", "--margin", "absolute", *model)
+    for streamed in ((), ("--scores-only",)):
+        same = ok(run(*score, *streamed, "--source-lang", "fr", "--target-lang", "fra_Latn")).stdout
+        assert all(float(line.split("\t")[0]) > 0.999 for line in same.splitlines())
+        other = ok(run(*score, *streamed, "--source-lang", "fr", "--target-lang", "de")).stdout
+        assert all(float(line.split("\t")[0]) < 0.999 for line in other.splitlines())
+        fails(run(*score, *streamed), 1, "has no token for the language und")
+    sts = tmp_path / "sts.tsv"
+    sts.write_text("1\tOui\tOui\n2\tUn\tOui\n")
+    fails(run("eval", "sts", sts, *model), 1, "has to know the language of the text")
 
 
 def test_a_language_that_is_not_stated_or_not_known_is_an_error(sonar: Path, tmp_path: Path) -> None:
