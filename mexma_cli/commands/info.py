@@ -23,8 +23,8 @@ def command(path: str, plugins: tuple[str, ...], as_json: bool) -> None:
     """Say what PATH is, and check it: all files are read and compared with their checksums.
 
     PATH is an embedding store, prepared pairs or a folder of them, a training run, a checkpoint, an
-    encoder's folder (or a bundled name such as mini), or a text file. The exit code is 1 if anything is
-    broken.
+    encoder's folder (or a bundled name such as mini) or file (LASER's, SONAR's), or a text file. The exit
+    code is 1 if anything is broken.
     """
     from mexma_cli.errors import MexmaError
     from mexma_cli.recipe import load_plugin

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from mexma_cli.recipe import DecomposeRecipe
 
 CHECKPOINT = "checkpoint.json"
+CHECKPOINT_ENDING = ".pt"
+"""Of the files of LASER and SONAR."""
 
 
 @dataclass
@@ -70,7 +72,7 @@ def inspect(path: str | Path) -> Info:
     if not where.exists():
         raise MexmaError(f"{path}: no such file or folder")
     if where.is_file():
-        return _text(where)
+        return _encoder(where) if where.suffix == CHECKPOINT_ENDING else _text(where)
     if (where / STATUS).is_file():
         raise MexmaError(
             f"{where} is the folder of a corpus run",
@@ -234,6 +236,8 @@ def _encoder(where: Path) -> Info:
     try:
         encoder = SentenceEncoder.load(where, device="cpu")
     except MexmaError as error:
+        if where.is_file():
+            raise  # it need not be an encoder
         info.problems.append(error.message)
         return info
     except Exception as error:  # damaged weights make the libraries raise whatever they like

@@ -16,6 +16,7 @@ from mexma_cli.encoder.loading.sonar import SPM
 from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 from mexma_cli.store.embeddings import EmbeddingStore
+from tests.command import fails, ok, run
 from tests.encoder.conftest import fairseq_weights, padded_encoder, torch_states, train_pieces, waves
 
 sentencepiece = pytest.importorskip("sentencepiece")
@@ -80,6 +81,18 @@ def test_embed_tells_it_the_language_of_lang(
     np.testing.assert_allclose(found, vectors["fra_Latn"], atol=1e-5)
     done = CliRunner().invoke(cli, [*command, "-o", str(tmp_path / "other.emb")])
     assert done.exit_code == 1 and "has no token for the language und" in done.stderr
+
+
+def test_info_describes_the_file_or_says_what_it_lacks(
+    made: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
+) -> None:
+    done = ok(run("info", made[0]))
+    assert done.stdout.startswith(f"{made[0]}: encoder\n") and "complete and undamaged" in done.stdout
+    for fact in ("m2m_100", f"dim          {WIDTH}", "layers       2", "pooling      mean"):
+        assert fact in done.stdout
+    alone = Path(shutil.copy(made[0], tmp_path))
+    done = fails(run("info", alone), 1, f"has no {SPM} beside it")
+    assert not done.stdout and len(done.stderr.splitlines()) <= 2
 
 
 def test_files_that_do_not_belong_together_are_refused(
