@@ -139,12 +139,12 @@ class NgramEmbeddings:
         """Write the table beside the weights.
 
         Args:
-            small: Write quantised vectors, with a byte for `PART` numbers.
+            small: Quantise the vectors, to a byte for `PART` numbers. Vectors that were read quantised are
+                written so in any case, which changes none of them.
         """
         vectors = self.vectors
-        if small != isinstance(vectors, QuantisedRows):
-            rows = vectors[:]
-            vectors = QuantisedRows.of(rows.astype(np.float32), PART) if small else rows.astype(np.float16)
+        if small and not isinstance(vectors, QuantisedRows):
+            vectors = QuantisedRows.of(vectors.astype(np.float32), PART)
         stored = {"keys": self.keys.view(np.int32), **_arrays(vectors)}
         facts = {name: json.dumps(value) for name, value in self._facts().items()}
         (folder / NGRAMS_FILE).write_bytes(_in_order(save(stored, facts)))
