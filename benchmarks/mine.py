@@ -345,12 +345,13 @@ def run(settings: argparse.Namespace, rows: int) -> dict[str, float]:
 
 def plot(path: str, rows: list[int], figures: list[dict[str, float]]) -> None:
     """Seconds and memory over the number of rows."""
-    from matplotlib import pyplot
+    from mexma_cli.reporting.plot import COLOURS, new_figure, save, tidy
 
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
+    figure = new_figure(8, 3.2)
+    left, right = figure.subplots(1, 2)
     for axes, key, label in ((left, "seconds", "seconds"), (right, "above", "GB above the inputs")):
         scale = 1e9 if key == "above" else 1
-        axes.plot(rows, [found[key] / scale for found in figures], "o-")
+        axes.plot(rows, [found[key] / scale for found in figures], "o-", color=COLOURS[0])
         axes.set(
             xlabel="rows of each side",
             ylabel=label,
@@ -358,7 +359,7 @@ def plot(path: str, rows: list[int], figures: list[dict[str, float]]) -> None:
             yscale="log" if key == "seconds" else "linear",
         )
         axes.set_ylim(bottom=0 if key == "above" else None)
-        axes.grid(alpha=0.3, which="both")
+        tidy(axes, grid=True)
         axes.set_xticks(rows, [f"{count / 1000:g}k" for count in rows])
         axes.set_xticks([], minor=True)
         if key == "seconds":
@@ -367,7 +368,7 @@ def plot(path: str, rows: list[int], figures: list[dict[str, float]]) -> None:
             ticks = [tick for tick in ticks if tick > min(seconds) / 1.5]
             axes.set_yticks(ticks, [str(tick) for tick in ticks])
             axes.set_yticks([], minor=True)
-    figure.savefig(path)
+    save(figure, Path(path))
 
 
 def main() -> None:

@@ -7,12 +7,14 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from mexma_cli import __version__
 from mexma_cli.commands.completion import CODE, FILE
 from mexma_cli.commands.options import encoder_options, json_option, margin_option, neighbourhood_option
 from mexma_cli.commands.progress import progress
@@ -129,7 +131,7 @@ def evaluation(
                 if getattr(encoder, name) is not None:
                     raise click.UsageError(f"--{name.replace('_', '-')} is {reason}")
             prepare_output(output)
-            result = function(session=Session(encoder, cache), **options)
+            result = replace(function(session=Session(encoder, cache), **options), made=_made())
             if output is not None:
                 result.write(output)
             lines = [json.dumps(result.to_json(), ensure_ascii=False)] if as_json else text_lines(result)
@@ -141,6 +143,14 @@ def evaluation(
         return click.command(name, params=own[::-1])(_result_options(encoder_options(command)))
 
     return decorate
+
+
+def _made() -> dict[str, str]:
+    """When a result was made, and with what."""
+    from mexma_cli.numerics.devices import processor_name
+
+    today = datetime.now(UTC).date().isoformat()
+    return {"date": today, "mexma": __version__, "processor": processor_name()}
 
 
 def _cache_folder(_: click.Context, __: click.Parameter, value: str | None) -> Path | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mexma_cli.reporting.plot import check_plottable, save
+from mexma_cli.reporting.plot import COLOURS, check_plottable, new_figure, save, tidy
 
 log = logging.getLogger(__name__)
 
@@ -47,28 +47,26 @@ def draw_attention(path: Path, rows: Sequence[AttentionRow], title: str) -> None
         rows: At least one, each with a token besides the first and the last.
     """
     check_plottable(path)
-    from matplotlib.figure import Figure
-
     longest = max(len(row.tokens) for row in rows)
     width = max(7.0, 1.5 + INCHES_PER_TOKEN * longest)
-    figure = Figure(figsize=(width, 4.6 * len(rows) + 0.4), dpi=130, layout="constrained")
+    figure = new_figure(width, 4.6 * len(rows) + 0.4)
     figure.suptitle(title, parse_math=False)
     axes = figure.subplots(2 * len(rows), 1, squeeze=False)[:, 0]
     highest = max(float(row.words.mean(axis=0).max()) for row in rows)
     for number, row in enumerate(rows):
         bars, heads = axes[2 * number], axes[2 * number + 1]
         names = [token.replace("▁", "") or "▁" for token in row.tokens]
-        bars.bar(range(1, len(names) - 1), row.words.mean(axis=0), color="#0072b2")
+        bars.bar(range(1, len(names) - 1), row.words.mean(axis=0), color=COLOURS[0])
         bars.set_ylim(0, 1.05 * highest)  # one scale for all sentences
-        bars.set_ylabel("mean of heads,\nwords only")
+        bars.set_ylabel("share of attention,\nmean of heads, words only")
         shown = heads.imshow(row.weights, aspect="auto", cmap="viridis", vmin=0.0, interpolation="nearest")
         heads.set_ylabel("head")
-        figure.colorbar(shown, ax=heads, fraction=0.03, pad=0.01)
+        figure.colorbar(shown, ax=heads, fraction=0.03, pad=0.01, label="share of attention")
         for one, places in ((bars, range(1, len(names) - 1)), (heads, range(len(names)))):
             one.set_xlim(-0.5, len(names) - 0.5)
             shown_names = [names[place] for place in places]  # `$$` is a token, not the start of a formula
             one.set_xticks(list(places), shown_names, rotation=60, ha="right", parse_math=False)
-            one.spines[["top", "right"]].set_visible(False)
+            tidy(one)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         save(figure, path)

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import numpy as np
 
-from mexma_cli.reporting.plot import check_plottable, save
+from mexma_cli.reporting.plot import COLOURS, check_plottable, new_figure, save
 
-COLOURS = {
-    ("language", "eng"): "#e69f00",
-    ("language", "xx"): "#009e73",
-    ("meaning", "eng"): "#d55e00",
-    ("meaning", "xx"): "#0072b2",
+OF_CLOUDS = {
+    ("language", "eng"): COLOURS[4],
+    ("language", "xx"): COLOURS[2],
+    ("meaning", "eng"): COLOURS[1],
+    ("meaning", "xx"): COLOURS[0],
 }
-"""The figure's orange, green, red and blue, as people with any sight tell them apart."""
+"""The figure's orange, green, red and blue."""
 Clouds = Mapping[tuple[str, str], np.ndarray]
-"""By part and side as in `COLOURS`: float [N, 2]."""
+"""By part and side as in `OF_CLOUDS`: float [N, 2]."""
 
 
 def draw_clouds(path: Path, panels: Mapping[str, Clouds], title: str) -> None:
@@ -29,14 +29,12 @@ def draw_clouds(path: Path, panels: Mapping[str, Clouds], title: str) -> None:
         panels: By language.
     """
     check_plottable(path)
-    from matplotlib.figure import Figure
-
     columns = min(3, len(panels))
     lines = math.ceil(len(panels) / columns)
-    figure = Figure(figsize=(4.4 * columns, 4.2 * lines + 0.9), dpi=150, layout="constrained")
+    figure = new_figure(4.4 * columns, 4.2 * lines + 0.9)
     for place, (language, clouds) in enumerate(panels.items(), 1):
         axes = figure.add_subplot(lines, columns, place)
-        for key, colour in COLOURS.items():
+        for key, colour in OF_CLOUDS.items():
             x, y = clouds[key].T
             # The meanings lie on one another if all is well: hollow marks let both be seen.
             face = "none" if key[0] == "meaning" else colour

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+import html
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,15 @@ from mexma_cli.reporting import curves, plot
 from mexma_cli.reporting.page import document, html_table
 
 FORMATS = (*plot.FORMATS, ".html")
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-"""Okabe and Ito's, which colour-blind people can tell apart."""
 MANY = 80
 """A curve with so many points or more is drawn smoothed, over a pale line of the points."""
 FEW = 30
 """Of a curve with so many points or fewer, each is marked."""
 PEAKS = ("learning_rate", "tokens_per_second")
-DASHES = ("-", "--", ":")
+DASHES = ("-", "--", ":", "-.", (0, (6, 2, 1, 2, 1, 2)), (0, (1, 1)), (0, (8, 3)))
+"""A run's, with its colour: lines are told apart in grey, too."""
+LEAST_SPAN = 0.05
+"""Of what its values are, an axis spans at least this share; else their noise would fill the panel."""
 COLUMNS = 3
 
 
@@ -36,15 +37,16 @@ def draw_curves(path: Path, runs: Sequence[curves.RunCurves]) -> None:
         MexmaError: matplotlib is not installed, such a file cannot be written, or no record has a number.
     """
     plot.check_plottable(path, FORMATS)
-    import matplotlib
-    from matplotlib.figure import Figure
-
     names = curves.names(runs)
     if not names:
         raise MexmaError(f"{', '.join(run.name for run in runs)}: no number in the log to draw")
+    if path.suffix.lower() == ".html":
+        with whole_file(path) as file:
+            file.write(_page(names, runs).encode("utf-8"))
+        return
     columns = min(COLUMNS, len(names))
     rows = -(-len(names) // columns)
-    figure = Figure(figsize=(4.4 * columns, 2.5 * rows + 0.4), dpi=150, layout="constrained")
+    figure = plot.new_figure(4.4 * columns, 2.5 * rows + 0.4)
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     for place, axes in enumerate(panels):
         if place >= len(names):
@@ -60,32 +62,27 @@ def draw_curves(path: Path, runs: Sequence[curves.RunCurves]) -> None:
         _name_runs(figure, runs)
     else:
         figure.suptitle(runs[0].name, x=0.01, ha="left", fontsize=12, parse_math=False)
-    with matplotlib.rc_context({"svg.fonttype": "none"}):
-        if path.suffix.lower() != ".html":
-            plot.save(figure, path)
-            return
-        picture = io.StringIO()
-        figure.savefig(picture, format="svg")
-    with whole_file(path) as file:
-        file.write(_page(picture.getvalue(), runs).encode("utf-8"))
+    plot.save(figure, path)
 
 
-def _name_runs(figure: Any, runs: Sequence[curves.RunCurves]) -> None:
+def _name_runs(figure: Any, runs: Sequence[curves.RunCurves], columns: int = 4) -> None:
     """The legend. Names come in afterwards: matplotlib leaves out those that begin with `_`."""
     from matplotlib.lines import Line2D
 
     looks = map(_look, range(len(runs)))
     lines = [Line2D([], [], color=colour, linestyle=dash, linewidth=2) for colour, dash in looks]
     numbers = [str(number) for number in range(len(runs))]
-    legend = figure.legend(lines, numbers, loc="outside upper left", ncols=min(len(runs), 4), frameon=False)
+    legend = figure.legend(
+        lines, numbers, loc="outside upper left", ncols=min(len(runs), columns), frameon=False
+    )
     for text, run in zip(legend.get_texts(), runs, strict=True):
         text.set_parse_math(False)  # `$` is a character of a name, not the start of a formula
         text.set_text(run.name)
 
 
-def _look(number: int) -> tuple[str, str]:
+def _look(number: int) -> tuple[str, Any]:
     """Colour and dash of a run's lines."""
-    return COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
+    return plot.COLOURS[number % len(plot.COLOURS)], DASHES[number % len(DASHES)]
 
 
 def _draw_panel(axes: Any, name: str, runs: Sequence[curves.RunCurves]) -> None:
@@ -102,15 +99,12 @@ def _draw_panel(axes: Any, name: str, runs: Sequence[curves.RunCurves]) -> None:
     axes.set_title(curves.title(name), loc="left", fontsize=10)
     _scale(axes, name, runs)
     axes.set_xlim(0, 1.015 * last)
-    axes.grid(axis="y", color="#e6e6e6", linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=8)
-    axes.xaxis.set_major_formatter(lambda step, _: _short(step))
+    plot.tidy(axes, grid=True)
+    axes.xaxis.set_major_formatter(plot.short)
     axes.xaxis.get_major_locator().set_params(nbins=6, integer=True)
 
 
-def _draw_curve(axes: Any, curve: curves.TrainingCurve, start: int, colour: str, dash: str) -> None:
+def _draw_curve(axes: Any, curve: curves.TrainingCurve, start: int, colour: str, dash: Any) -> None:
     steps, values = start + np.array(curve.steps), np.array(curve.values)
     if len(values) >= MANY:
         axes.plot(steps, values, color=colour, alpha=0.25, linewidth=0.7)
@@ -121,7 +115,9 @@ def _draw_curve(axes: Any, curve: curves.TrainingCurve, start: int, colour: str,
 
 def _scale(axes: Any, name: str, runs: Sequence[curves.RunCurves]) -> None:
     """A logarithmic axis where a linear one would flatten a phase, or a run, against the bottom."""
-    shown = [phase.curves[name].values for run in runs for phase in run.phases if name in phase.curves]
+    found = [phase.curves[name] for run in runs for phase in run.phases if name in phase.curves]
+    # Of many points the smoothed ones: a single step's noise is no reason for another scale.
+    shown = [list(one.smoothed() if len(one.values) >= MANY else one.values) for one in found]
     # Rates end near 0, and that says nothing: their peaks are what must be seen.
     low, high = min(map(max if name in PEAKS else min, shown)), max(map(max, shown))
     if low > 0 and high > (10 if name in PEAKS else 50) * low:
@@ -130,8 +126,11 @@ def _scale(axes: Any, name: str, runs: Sequence[curves.RunCurves]) -> None:
             axes.set_ylim(bottom=low / 30)
     elif name in PEAKS:
         axes.set_ylim(bottom=0)
-    if name == "tokens_per_second":
-        axes.yaxis.set_major_formatter(lambda value, _: _short(value))
+    elif high - low < (least := LEAST_SPAN * max(abs(low), abs(high))):
+        middle = (low + high) / 2
+        axes.set_ylim(middle - least / 2, middle + least / 2)
+    if axes.get_yscale() == "linear":
+        axes.yaxis.set_major_formatter(plot.short)
 
 
 def _name_phases(axes: Any, runs: Sequence[curves.RunCurves]) -> None:
@@ -155,16 +154,20 @@ def _name_phases(axes: Any, runs: Sequence[curves.RunCurves]) -> None:
     axes.set_title(axes.get_title(loc="left"), loc="left", fontsize=10, pad=16)
 
 
-def _short(value: float) -> str:
-    """12,000 as 12k: numbers on an axis."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g}{letter}"
-    return f"{value:g}"
-
-
-def _page(picture: str, runs: Sequence[curves.RunCurves]) -> str:
-    """A web page that needs nothing else."""
+def _page(names: Sequence[str], runs: Sequence[curves.RunCurves]) -> str:
+    """A web page that needs nothing else: a picture for each panel, as many in a row as there is room for."""
     title = ", ".join(run.name for run in runs)
-    picture = picture[picture.index("<svg") :]
-    return document(title, f"<section>{picture}{html_table(curves.table(runs))}</section>")
+    pictures = []
+    for name in names:
+        figure = plot.new_figure(4.4, 2.7)
+        axes = figure.add_subplot()
+        _draw_panel(axes, name, runs)
+        _name_phases(axes, runs)
+        axes.set_xlabel("step", fontsize=9)
+        pictures.append(plot.inline(figure))
+    if len(runs) > 1:
+        figure = plot.new_figure(4.4, 0.1 + 0.2 * len(runs))
+        _name_runs(figure, runs, columns=1)
+        pictures.insert(0, plot.inline(figure))
+    body = f'<div class="panels">{"".join(pictures)}</div>{html_table(curves.table(runs))}'
+    return document(title, f"<h1>{html.escape(title)}</h1><section>{body}</section>")

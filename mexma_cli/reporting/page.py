@@ -77,8 +77,9 @@ def page(results: Sequence[Result], headings: Headings) -> str:
     return document(
         title,
         f"""<h1>{html.escape(title)}</h1>
-<p class="about">Measured with mexma {__version__}</p>
-<section class="overview"><p>Headline figures: the first score of each task.</p>
+<p class="about">Made with mexma {__version__}. Below a title stands when and on what it was measured.</p>
+<section class="overview"><p>Headline figures: the first score of each task. ↑ higher is better, ↓ lower is
+better.</p>
 {_overview(groups, names, headings)}{_encoders(results)}</section>
 {body}""",
     )
@@ -119,10 +120,12 @@ def _overview(groups: Sequence[Sequence[Result]], names: Sequence[str], headings
     for number, group in enumerate(groups, 1):
         score = next(iter(score_names(group)), "")
         found = {result.encoder["name"]: shown(result.scores.get(score), score) for result in group}
+        arrow = "↓" if _heading(group[0], headings).lower_is_better else "↑"
         link = f'<a href="#r{number}">{html.escape(_heading(group[0], headings).title)}</a>'
         cells = "".join(f'<td class="n">{html.escape(found.get(name, "-"))}</td>' for name in names)
         words = "".join(
-            f"<td>{html.escape(word)}</td>" for word in (score + _mean_of(group[0], score), _data(group[0]))
+            f"<td>{html.escape(word)}</td>"
+            for word in (f"{score} {arrow}" + _mean_of(group[0], score), _data(group[0]))
         )
         rows.append(f"<tr><td>{link}</td>{words}{cells}</tr>")
     head = "".join(f'<th class="n">{html.escape(name)}</th>' for name in names)
@@ -167,7 +170,10 @@ def _section(number: int, group: Sequence[Result], headings: Headings) -> str:
     heading = _heading(first, headings)
     parts = [f"<h2>{html.escape(heading.title)}</h2>"]
     if heading.numbers:
-        parts.append(f"<p>{html.escape(heading.numbers)}</p>")
+        better = f"{'lower' if heading.lower_is_better else 'higher'} is better"
+        numbers = heading.numbers if better in heading.numbers else f"{heading.numbers}; {better}"
+        parts.append(f"<p>{html.escape(numbers)}</p>")
+    parts += [f'<p class="about">{html.escape(said)}</p>' for said in _measured(group)]
     about = (f"<span><b>{html.escape(k)}</b> {html.escape(_value(v))}</span>" for k, v in _said(first))
     means = (f"<span><b>{html.escape(score)}</b>{_mean_of(first, score)}</span>" for score in first.scores)
     parts.append(f'<p class="about">{"".join(about)}</p>')
@@ -186,6 +192,16 @@ def _section(number: int, group: Sequence[Result], headings: Headings) -> str:
             )
     body = "\n".join(filter(None, parts))
     return f'<section id="r{number}">{body}</section>'
+
+
+def _measured(group: Sequence[Result]) -> list[str]:
+    """When, with what and on what the results were measured, once for those that have it in common."""
+    by_words: dict[str, list[str]] = {}
+    for result in group:
+        if made := result.made:
+            words = f"{made['date']} with mexma {made['mexma']} on {made['processor']}"
+            by_words.setdefault(words, []).append(result.encoder["name"])
+    return [f"{', '.join(names)}: measured {words}" for words, names in by_words.items()]
 
 
 def _said(result: Result) -> list[tuple[str, object]]:

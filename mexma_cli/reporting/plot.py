@@ -1,7 +1,8 @@
-"""Pictures: what can be drawn and written, and the picture of a score distribution."""
+"""Pictures: the style of all of them, what can be drawn and written, and the picture of scores."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,9 +13,14 @@ from mexma_cli.errors import MexmaError, require
 from mexma_cli.files import whole_file
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 FORMATS = (".png", ".svg", ".pdf")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+"""Okabe and Ito's, which colour-blind people can tell apart. In print without colour dashes and marks do."""
+INK, GREY, PALE = "#1d2126", "#b8b8b8", "#e6e6e6"
+"""For lines across a picture, for what is not meant, and for the grid."""
 
 
 def check_plottable(path: Path, formats: Sequence[str] = FORMATS) -> None:
@@ -29,10 +35,47 @@ def check_plottable(path: Path, formats: Sequence[str] = FORMATS) -> None:
     require("matplotlib", "plot", "a picture")
 
 
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of so many inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), dpi=150, layout="constrained")
+
+
+def tidy(axes: Axes, grid: bool = False) -> None:
+    """No frame but the two axes, small numbers, and lines to read values along, if they are wanted."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8)
+    if grid:
+        axes.grid(axis="y", color=PALE, linewidth=0.7)
+        axes.set_axisbelow(True)
+
+
+def short(value: float, _: object = None) -> str:
+    """12,000 as 12k: numbers on an axis, also as a formatter of one."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"
+
+
 def save(figure: Figure, path: Path) -> None:
-    """Write a picture in the format that the path's ending says; whole."""
-    with whole_file(path) as file:
+    """Write a picture in the format that the path's ending says; whole. Text in an SVG stays text."""
+    import matplotlib
+
+    with whole_file(path) as file, matplotlib.rc_context({"svg.fonttype": "none"}):
         figure.savefig(file, format=path.suffix.lstrip(".").lower())
+
+
+def inline(figure: Figure) -> str:
+    """A figure as SVG inside of a page, in the page's ink and on its paper, light or dark."""
+    import matplotlib
+
+    picture = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        figure.savefig(picture, format="svg", transparent=True)
+    text = picture.getvalue()
+    return text[text.index("<svg") :].replace("#000000", "currentColor").replace(PALE, "var(--rule)")
 
 
 def draw_scores(
@@ -52,28 +95,27 @@ def draw_scores(
         labels: what right pairs, and the others, are.
     """
     check_plottable(path)
-    from matplotlib.figure import Figure
-
     low, high = np.quantile(scores, [0.001, 0.999])  # a few far scores must not squeeze the rest
     low, high = min(low, threshold), max(high, threshold)
     edges = np.linspace(low, high if high > low else low + 1e-3, 61)
     inside = np.clip(scores, edges[0], edges[-1])
-    figure = Figure(figsize=(8, 4.5), dpi=150, layout="constrained")
+    figure = new_figure(8, 4.5)
     axes = figure.add_subplot()
     axes.hist(
         [inside, inside],
         weights=[right.astype(float), 1.0 - right],
         bins=edges.tolist(),
         stacked=True,
-        color=["#0072b2", "#b8b8b8"],
+        color=[COLOURS[0], GREY],
         edgecolor="white",
         linewidth=0.4,
         label=[f"{labels[0]} ({right.sum():,.0f})", f"{labels[1]} ({(1.0 - right).sum():,.0f})"],
     )
-    axes.axvline(threshold, color="#d55e00", linewidth=2, label=f"threshold {threshold:.4f}")
+    axes.axvline(threshold, color=INK, linewidth=1.6, linestyle="--", label=f"threshold {threshold:.4f}")
     axes.set_xlabel("score")
-    axes.set_ylabel("pairs")
+    axes.set_ylabel(f"pairs in each {edges[1] - edges[0]:.2g} of score")
+    axes.yaxis.set_major_formatter(short)
     axes.set_title(title, parse_math=False)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes, grid=True)
     axes.legend(frameon=False)
     save(figure, path)

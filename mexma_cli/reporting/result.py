@@ -44,6 +44,8 @@ class Result:
     keys. The first keys, whose values are strings, name the row. None: not measured."""
     benchmark: str | None = None
     """What published.tsv calls the same task on the same data; None: nothing is published."""
+    made: dict[str, str] | None = None
+    """When and with what: `date` (UTC), `mexma` (its version), `processor`. None: an older file."""
 
     def to_json(self) -> dict[str, Any]:
         """For `json.dumps`."""

@@ -42,6 +42,21 @@ def test_it_says_what_is_here() -> None:
     assert advice == [f"advice: {line}" for line in found.advice]
 
 
+def test_what_removes_the_caches_removes_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loops = tmp_path / "loops" / "mexma_cli_12ab"
+    loops.mkdir(parents=True)
+    for name in ("kernels.add-1.py311.nbi", "kernels.add-1.py311.1.nbc", "kernels.py"):
+        (loops / name).touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "mexma" / "eval" / "a").mkdir(parents=True)
+    monkeypatch.setattr("mexma_cli.numerics.compiling.kept_in", lambda: str(loops))
+    subprocess.run(["bash", "-c", doctor._caches([])["to remove both"]], check=True)
+    assert [file.name for file in loops.iterdir()] == ["kernels.py"]
+    assert not (tmp_path / "mexma" / "eval").exists()
+
+
 def test_it_advises(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError("no route")

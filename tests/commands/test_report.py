@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from mexma_cli.reporting import curve_plot, curves
 from mexma_cli.reporting.result import Result as Result_
 from mexma_cli.training.log import TrainingLog
 from tests.command import fails, ok, run
@@ -86,7 +87,22 @@ def test_pictures(runs: list[Path], tmp_path: Path) -> None:
     for wanted in ("loss", "KoLeo", "dev xsim error (%)", "tokens/s", "mexma", "plain", "with <koleo>"):
         assert wanted in texts, wanted
     page = (tmp_path / "curves.html").read_text()
-    assert page.count("<svg") == 1 and "<td>with &lt;koleo&gt;</td>" in page and "<koleo>" not in page
+    assert page.count("<svg") == 1 + 6 and "<td>with &lt;koleo&gt;</td>" in page and "<koleo>" not in page
+
+
+def test_noise_does_not_fill_a_panel() -> None:
+    """A term that does not move is a line; a rate's outliers are no reason for a logarithmic axis."""
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    noise = [0.0, 1e-4] * 100
+    still = curves.TrainingCurve(list(range(200)), [1.2 + one for one in noise])
+    wild = curves.TrainingCurve(list(range(200)), [1.0 if step % 50 else 1e-4 for step in range(200)])
+    phase = curves.PhaseCurves("mexma", 200, {"alignment": still, "gradient_norm": wild})
+    axes = figure.subplots(2)
+    for one, name in zip(axes, phase.curves, strict=True):
+        curve_plot._draw_panel(one, name, [curves.RunCurves("run", [phase])])
+    low, high = axes[0].get_ylim()
+    assert high - low == pytest.approx(0.06, rel=0.01) and low < 1.2 < high
+    assert axes[1].get_yscale() == "linear"
 
 
 def test_picture_of_one_short_run(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from mexma_cli.evaluation.leakage import leakage_scores, measure_leakage, plane,
 from mexma_cli.evaluation.readers.sts import ScoredPairs
 from mexma_cli.evaluation.readers.tatoeba import GROUPS, AlignedPair
 from mexma_cli.reporting import published
-from mexma_cli.reporting.cloud_plot import COLOURS, draw_clouds
+from mexma_cli.reporting.cloud_plot import OF_CLOUDS, draw_clouds
 
 MEANINGS = 12
 
@@ -95,7 +95,7 @@ def test_the_plane_holds_what_differs_most() -> None:
 def test_the_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     random = np.random.default_rng(0)
-    clouds = {key: random.normal(size=(20, 2)) for key in COLOURS}
+    clouds = {key: random.normal(size=(20, 2)) for key in OF_CLOUDS}
     for panels in (1, 4):
         path = tmp_path / f"{panels}.png"
         draw_clouds(path, {f"l{n}": clouds for n in range(panels)}, "title")

@@ -65,7 +65,7 @@ def test_page_holds_everything(tmp_path: Path) -> None:
         "SONAR",
         "MEXMA paper, Table 1",
         "fra-eng",
-        "xsim, mean of 2 languages",
+        "xsim ↓, mean of 2 languages",
     ):
         assert word in parser.words, word
     assert not re.search(r"src=|href=\"[^#]|@import|url\(", text), "the page refers to something outside"
@@ -73,6 +73,15 @@ def test_page_holds_everything(tmp_path: Path) -> None:
         assert text.count(f'href="#r{number}"') == text.count(f'id="r{number}"') == 1
     assert 'id="r3"' not in text
     assert parser.words.count("fra_Latn French") == 1 and parser.words.count("fra_Latn") == 2  # chart, tables
+
+
+def test_page_says_which_way_is_better_and_when_and_on_what_it_was_measured() -> None:
+    made = {"date": "2026-01-02", "mexma": "0.1", "processor": "A <B>"}
+    tatoeba = replace(XSIM, task="tatoeba", benchmark=None)
+    text = page([replace(XSIM, made=made), tatoeba], headings())
+    assert text.count("lower is better</p>") == text.count("higher is better</p>") == 1
+    assert "tiny &lt;1&gt;: measured 2026-01-02 with mexma 0.1 on A &lt;B&gt;" in text
+    assert "xsim ↓, mean" in text and "xsim ↑, mean" in text
 
 
 def test_encoders_of_one_name_are_told_apart() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
+import shlex
 import shutil
 import tempfile
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from mexma_cli.numerics.devices import processor_name
 from mexma_cli.text.amounts import counted, size
 
 _DISTRIBUTION = "mexma-cli"
@@ -85,7 +87,7 @@ def _processor(advice: list[str]) -> dict[str, Any]:
     from mexma_cli.numerics.threads import cores, threads
 
     facts = {
-        "name": _processor_name(),
+        "name": processor_name(),
         "cores that may be used": cores(),
         "threads": threads(),
         "instructions": _instructions(),
@@ -100,14 +102,6 @@ def _processor(advice: list[str]) -> dict[str, Any]:
             "on one with AVX-512 BF16 or AMX"
         )
     return facts
-
-
-def _processor_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def _instructions() -> list[str]:
@@ -172,6 +166,7 @@ def _memory(advice: list[str]) -> dict[str, Any]:
 def _caches(advice: list[str]) -> dict[str, Any]:
     from huggingface_hub import constants
 
+    from mexma_cli.evaluation.embedder import default_folder
     from mexma_cli.numerics.compiling import kept_in
 
     compiled = kept_in()
@@ -179,8 +174,19 @@ def _caches(advice: list[str]) -> dict[str, Any]:
         advice.append(
             "inner loops are compiled anew by every run: let NUMBA_CACHE_DIR name a folder that it can write"
         )
-    models = Path(constants.HF_HUB_CACHE)
-    return {"compiled loops": compiled or "kept nowhere", "models from the hub": str(models)}
+    vectors = default_folder()
+    removal = [["rm", "-rf", str(vectors)]]
+    if compiled is not None:  # among a checkout's sources, perhaps: those files and no others
+        folder = Path(compiled)
+        package = Path(__file__).parents[2]
+        where = package if folder.is_relative_to(package) else folder.parent
+        removal.append(["find", str(where), "-name", "*.nb[ic]", "-delete"])
+    return {
+        "compiled loops": compiled or "kept nowhere",
+        "vectors of evaluations": str(vectors),
+        "to remove both": "; ".join(map(shlex.join, removal)),
+        "models from the hub": str(Path(constants.HF_HUB_CACHE)),
+    }
 
 
 def _hub(advice: list[str]) -> dict[str, Any]:
