@@ -51,7 +51,8 @@ class Picture:
 
     def save(self) -> None:
         width, height = self.size
-        head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
+        size = f'viewBox="0 0 {width} {height}" width="{1.2 * width:.0f}"'
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
         self.path.write_text("\n".join([head, *self.parts, "</svg>\n"]), encoding="utf-8")
 
 
@@ -72,16 +73,16 @@ def margin(source: list[str], target: list[str], vectors: list[np.ndarray]) -> N
     right = np.array([f"{s}\t{target[i]}" in gold for s, i in zip(source, ids[:, 0], strict=True)])
     wrong_row = source.index(WRONG)
     gap = np.where(right & (ratio > 1.4), np.abs(scores[:, 0] - scores[wrong_row, 0]), np.inf)
-    picture = Picture("margin", 720, 318, "Two pairs of the same cosine and different margins")
+    picture = Picture("margin", 480, 318, "Two pairs of the same cosine and different margins")
     rows = ((int(gap.argmin()), "a translation"), (wrong_row, "no translation"))
     for place, (row, what) in enumerate(rows):
         top = 20 + 152 * place
-        picture.text(16, top + 8, f"“{short(source[row], 70)}”", "bold")
+        picture.text(16, top + 8, f"“{short(source[row], 60)}”", "bold")
         for rank in range(4):
             y = top + 22 + 24 * rank
-            picture.box(16, y, 300 * scores[row, rank], 17, "full" if rank == 0 else "half")
-            picture.text(300 * scores[row, rank] + 22, y + 13, f"{scores[row, rank]:.2f}", "small")
-            picture.text(370, y + 13, short(target[ids[row, rank]], 50), "small light")
+            picture.box(16, y, 170 * scores[row, rank], 17, "full" if rank == 0 else "half")
+            picture.text(170 * scores[row, rank] + 22, y + 13, f"{scores[row, rank]:.2f}", "small")
+            picture.text(200, y + 13, short(target[ids[row, rank]], 44), "small light")
         side = f"nearest {scores[row, 0]:.2f}; ratio margin {ratio[row]:.2f}: {what}"
         picture.text(16, top + 134, side, "small")
     picture.save()
@@ -96,14 +97,14 @@ def neighbourhoods(source: list[str], target: list[str], vectors: list[np.ndarra
         for side, text in enumerate((source, target))
     )
     cosines = left @ right[::-1].T
-    picture = Picture("neighbourhoods", 720, 430, "The nearest of every row and column from one matrix")
-    side, x0, y0 = 38, 240, 96
+    picture = Picture("neighbourhoods", 480, 384, "The nearest of every row and column from one matrix")
+    side, x0, y0 = 29, 186, 96
     for row in range(8):
-        picture.text(x0 - 10, y0 + side * row + 24, short(chosen[row][0], 32), "small right")
-        label = short(chosen[7 - row][1], 22)
-        x = x0 + side * row + 18
+        picture.text(x0 - 10, y0 + side * row + 19, short(chosen[row][0], 28), "small right")
+        label = short(chosen[7 - row][1], 20)
+        x = x0 + side * row + 14
         picture.parts.append(
-            f'<text class="small" transform="translate({x} {y0 - 8}) rotate(-32)">{label}</text>'
+            f'<text class="small" transform="translate({x} {y0 - 8}) rotate(-42)">{label}</text>'
         )
         for column in range(8):
             x, y = x0 + side * column, y0 + side * row
@@ -115,13 +116,13 @@ def neighbourhoods(source: list[str], target: list[str], vectors: list[np.ndarra
             picture.box(x, y, side, side, "edge")
     for row in range(8):
         for column in np.argsort(-cosines[row])[:2]:
-            picture.dot(x0 + side * column + side / 2, y0 + side * row + side / 2, 13, "mark")
+            picture.dot(x0 + side * column + side / 2, y0 + side * row + side / 2, 11, "mark")
         for line in np.argsort(-cosines[:, row])[:2]:
-            picture.box(x0 + side * row + 5, y0 + side * line + 5, side - 10, side - 10, "mark")
-    picture.dot(580, 330, 11, "mark")
-    picture.text(600, 334, "near in its row", "small")
-    picture.box(569, 352, 22, 22, "mark")
-    picture.text(600, 368, "near in its column", "small")
+            picture.box(x0 + side * row + 4, y0 + side * line + 4, side - 8, side - 8, "mark")
+    picture.dot(198, 360, 11, "mark")
+    picture.text(216, 364, "near in its row", "small")
+    picture.box(319, 349, 22, 22, "mark")
+    picture.text(350, 364, "near in its column", "small")
     picture.save()
 
 
@@ -131,14 +132,14 @@ def packing(encoder: SentenceEncoder, target: list[str]) -> None:
     chosen = [counts.index(wanted) for wanted in sorted(set(counts))[1:18:3]][::-1]
     lengths = [counts[row] for row in (chosen[2], chosen[0], chosen[4], chosen[1], chosen[5], chosen[3])]
     most, total, unit = max(lengths), sum(lengths), 8.0
-    picture = Picture("packing", 720, 300, "The same sentences padded to one length, and packed")
+    picture = Picture("packing", 480, 300, "The same sentences padded to one length, and packed")
     padded = most * len(lengths)
     picture.text(16, 24, f"Padded: {len(lengths)} x {most} = {padded} places for {total} tokens", "bold")
     for row, length in enumerate(lengths):
         picture.box(16, 36 + 22 * row, unit * most, 18, "none")
         picture.box(16, 36 + 22 * row, unit * length, 18, "full")
     picture.text(16, 206, f"Packed: {total} places, in one row", "bold")
-    unit, start = 688 / total, 0
+    unit, start = 446 / total, 0
     ends = [0]
     for number, length in enumerate(lengths):
         picture.box(16 + unit * start, 218, unit * length - 1.5, 22, "full" if number % 2 == 0 else "half")
@@ -164,7 +165,7 @@ def exactness(vectors: list[np.ndarray]) -> None:
     order = np.argsort(-estimates)[[*range(10), *range(10, 94, 6)]]
     limit = np.sort(estimates - errors)[-4]
     picture = Picture(
-        "exactness", 720, 330, "Estimates with their largest errors, and which are computed again"
+        "exactness", 480, 350, "Estimates with their largest errors, and which are computed again"
     )
     low = float((estimates - errors)[order].min()) - 0.02
     scale = 250 / (float((estimates + errors)[order].max()) - low)
@@ -173,48 +174,49 @@ def exactness(vectors: list[np.ndarray]) -> None:
         return 280 - scale * (value - low)
 
     for place, row in enumerate(order):
-        x, near = 40 + 26 * place, estimates[row] + errors[row] >= limit
+        x, near = 28 + 18.5 * place, estimates[row] + errors[row] >= limit
         picture.line(x, height(estimates[row] - errors[row]), x, height(estimates[row] + errors[row]))
         picture.dot(x, height(estimates[row]), 5.5, "full" if near else "none")
-    picture.line(20, height(limit), 700, height(limit), "strong")
-    picture.text(690, height(limit) - 8, "four reach this for certain", "small right")
-    picture.text(
-        20, 312, "●  may be among the four nearest: computed exactly      ○  cannot be: left out", "small"
-    )
+    picture.line(12, height(limit), 474, height(limit), "strong")
+    picture.text(470, height(limit) - 8, "four reach this for certain", "small right")
+    picture.dot(22, 308, 5.5, "full")
+    picture.text(36, 312, "may be among the four nearest: computed exactly", "small")
+    picture.dot(22, 328, 5.5, "none")
+    picture.text(36, 332, "cannot be: left out", "small")
     picture.save()
 
 
 def units() -> None:
     """A corpus of two languages as units: one of them killed, the others kept."""
-    picture = Picture("units", 720, 250, "The units of work of two languages and their states")
+    picture = Picture("units", 480, 270, "The units of work of two languages and their states")
     for row, language in enumerate(("fra", "eng")):
         y = 50 + 96 * row
-        picture.text(16, y + 20, language, "bold")
+        picture.text(10, y + 20, language, "bold")
         for number in range(3):
-            picture.box(60, y - 14 + 22 * number, 70, 17, "full")
-            picture.box(190, y - 14 + 22 * number, 70, 17, "full" if (row, number) != (1, 2) else "none")
-            picture.line(132, y - 5 + 22 * number, 186, y - 5 + 22 * number)
-        picture.line(264, y + 16, 330, 104)
+            picture.box(44, y - 14 + 22 * number, 54, 17, "full")
+            picture.box(128, y - 14 + 22 * number, 54, 17, "full" if (row, number) != (1, 2) else "none")
+            picture.line(100, y - 5 + 22 * number, 126, y - 5 + 22 * number)
+        picture.line(185, y + 16, 214, 104)
     for row in range(3):
         for column in range(3):
             done = column < 2 and row + column < 3
-            picture.box(334 + 42 * column, 62 + 30 * row, 36, 24, "full" if done else "none")
-    picture.line(464, 104, 506, 104)
-    picture.box(510, 92, 60, 24, "none")
-    picture.line(574, 104, 606, 104)
-    picture.box(610, 92, 60, 24, "none")
+            picture.box(218 + 36 * column, 62 + 30 * row, 31, 24, "full" if done else "none")
+    picture.line(326, 104, 346, 104)
+    picture.box(349, 92, 48, 24, "none")
+    picture.line(399, 104, 417, 104)
+    picture.box(420, 92, 48, 24, "none")
     for x, y, words in (
-        (95, 24, "split"),
-        (225, 24, "embed"),
-        (394, 50, "search tiles"),
-        (540, 82, "merge"),
-        (640, 82, "mine"),
+        (71, 24, "split"),
+        (155, 24, "embed"),
+        (270, 50, "search tiles"),
+        (373, 82, "merge"),
+        (444, 82, "mine"),
     ):
         picture.text(x, y, words, "small middle")
-    picture.box(60, 222, 22, 14, "full")
-    picture.text(90, 234, "done and checked: never done again", "small")
-    picture.box(330, 222, 22, 14, "none")
-    picture.text(360, 234, "to do: anywhere, in any order that arrows allow", "small")
+    picture.box(44, 222, 22, 14, "full")
+    picture.text(74, 234, "done and checked: never done again", "small")
+    picture.box(44, 244, 22, 14, "none")
+    picture.text(74, 256, "to do: anywhere, in any order that arrows allow", "small")
     picture.save()
 
 
