@@ -32,7 +32,10 @@ PY
 
 tried=0
 for version in ${PYTHONS:-3.11 3.12 3.13 3.14}; do
-  python=$(command -v "python$version" || ls "$HOME"/.pyenv/versions/"$version".*/bin/python 2>/dev/null | tail -1 || true)
+  python=
+  for found in $(command -v "python$version") "$HOME"/.pyenv/versions/"$version".*/bin/python; do
+    if "$found" --version > /dev/null 2>&1; then python=$found; break; fi  # pyenv has stand-ins that do not run
+  done
   [ -n "$python" ] || { echo "== Python $version: not here"; continue; }
   echo "== $("$python" --version)"
   place=$work/$version
