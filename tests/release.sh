@@ -39,7 +39,8 @@ for version in ${PYTHONS:-3.11 3.12 3.13 3.14}; do
   [ -n "$python" ] || { echo "== Python $version: not here"; continue; }
   echo "== $("$python" --version)"
   place=$work/$version
-  "$python" -m venv --copies "$place"
+  "$python" -m venv --copies "$place" && "$place/bin/python" --version > /dev/null 2>&1 ||
+    { echo "== Python $version: not tried, since a copy of it does not run"; continue; }
   "$place/bin/pip" install -q "${TORCH:-torch==2.13.0+cpu}" "$wheel" 2>/dev/null ||
     "$place/bin/pip" install -q torch==2.13.0 "$wheel"
   chmod -R a-w "$place"
