@@ -19,8 +19,10 @@ import numpy as np
 
 from mexma_cli.knn import arithmetic, sweep
 from mexma_cli.knn.arithmetic import BFLOAT16, FLOAT32, Arithmetic
+from mexma_cli.knn.blocks import Sample
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
+from mexma_cli.knn.sides import Side
 from mexma_cli.store.reader import EmbeddingStore
 
 KINDS = {"float32": FLOAT32, "bfloat16": BFLOAT16}
@@ -51,8 +53,8 @@ def directions(x: np.ndarray, y: np.ndarray, k: int, kind: Arithmetic) -> int | 
     """How many directions the search takes where there is only this kind of product."""
     kinds, arithmetic.KINDS = arithmetic.KINDS, (kind,)
     try:
-        sides = sweep.Side(x, None), sweep.Side(y, None)
-        return sweep.arithmetic_for(*sides, (len(x), len(y)), k).width
+        sample = Sample(Side(x, None), Side(y, None))
+        return sweep.arithmetic_for(sample, (len(x), len(y)), k).width
     finally:
         arithmetic.KINDS = kinds
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import torch
 
-from mexma_cli.knn.arithmetic import FLOAT32, Arithmetic
+from mexma_cli.knn.arithmetic import Arithmetic
 from mexma_cli.knn.sides import Side
 from mexma_cli.numerics.threads import in_slices
 
@@ -160,7 +160,7 @@ class Sample:
     """Some rows of two sides, which say how both had better be prepared."""
 
     def __init__(self, left: Side, right: Side) -> None:
-        self._sides, self._centres = (left, right), (left.centre(), right.centre())
+        self.sides, self._centres = (left, right), (left.centre(), right.centre())
 
     def frames(self, arithmetic: Arithmetic) -> tuple[Frame, Frame]:
         """How the rows of both sides are prepared."""
@@ -170,20 +170,20 @@ class Sample:
     @functools.cached_property
     def _axes(self) -> np.ndarray:
         """The principal axes of both sides, those of most variance first, float32 [d, d]."""
-        moments = np.zeros((self._sides[0].dim, self._sides[0].dim))
-        for side, centre in zip(self._sides, self._centres, strict=True):
+        moments = np.zeros((self.sides[0].dim, self.sides[0].dim))
+        for side, centre in zip(self.sides, self._centres, strict=True):
             rows = side.sample().astype(np.float64) - centre
             moments += rows.T @ rows
         return np.ascontiguousarray(np.linalg.eigh(moments)[1][:, ::-1], dtype=np.float32)
 
-    def _blocks(self, arithmetic: Arithmetic) -> list[Block]:
-        frames = self.frames(arithmetic)
-        return [block(side.units(0, _SAMPLE), frame) for side, frame in zip(self._sides, frames, strict=True)]
+    @functools.cached_property
+    def _units(self) -> list[np.ndarray]:
+        return [side.units(0, _SAMPLE) for side in self.sides]
 
     @functools.cached_property
     def _deviation(self) -> float:
         """Standard deviation of the cosines, less what both centres are in them."""
-        x, y = (part.unit - centre for part, centre in zip(self._blocks(FLOAT32), self._centres, strict=True))
+        x, y = (rows - centre for rows, centre in zip(self._units, self._centres, strict=True))
         return float((x @ y.T).std())
 
     def pairs(self, sizes: tuple[int, int], k: int, arithmetic: Arithmetic) -> float:
@@ -195,9 +195,9 @@ class Sample:
         result is six tenths of that, the share that was counted on verses of the Bible: where near
         neighbours exist, lists are good early.
         """
-        if not min(*sizes, *map(len, self._sides)):
+        if not min(*sizes, *map(len, self.sides)):
             return 0.0
-        x, y = self._blocks(arithmetic)
+        x, y = map(block, self._units, self.frames(arithmetic))
         bound = x.as_row.mean() * y.as_column.mean() + x.error.mean() * y.length.mean()
         width = min(float(bound / max(self._deviation, 1e-9)), 10.0)
         changes = sum(

@@ -88,7 +88,8 @@ def search(
             begun_with,
             "give that much to go on with it, or remove its folder to start anew",
         )
-    sweep = Sweep(left, right, forward, backward, arithmetic_for(left, right, (len(left), len(right)), k))
+    sample = Sample(left, right)
+    sweep = Sweep(sample, forward, backward, arithmetic_for(sample, (len(left), len(right)), k))
     sweep.run(place, journal, on_progress)
     if sweep.broken:
         log.warning("warning: products here are less exact than they should be: once more in float32")
@@ -97,13 +98,13 @@ def search(
         start = Place(place.rows, 0, 0)
         if journal:
             journal.save(start, forward, backward)  # or a later entry would rest on the wrong lists
-        Sweep(left, right, forward, backward, FLOAT32).run(start, journal, on_progress)
+        Sweep(sample, forward, backward, FLOAT32).run(start, journal, on_progress)
 
 
-def arithmetic_for(left: Side, right: Side, sizes: tuple[int, int], k: int) -> Arithmetic:
-    """The fastest arithmetic for sides of these sizes whose rows are like those of left and right."""
-    pairs = functools.partial(Sample(left, right).pairs, sizes, k)
-    return choose_arithmetic(sizes[0] * sizes[1] * left.dim, left.dim, pairs)
+def arithmetic_for(sample: Sample, sizes: tuple[int, int], k: int) -> Arithmetic:
+    """The fastest arithmetic for sides of these sizes whose rows are like those of the sample."""
+    dim = sample.sides[0].dim
+    return choose_arithmetic(sizes[0] * sizes[1] * dim, dim, functools.partial(sample.pairs, sizes, k))
 
 
 def least_bytes(n: int, m: int, dim: int, k: int) -> int:
@@ -136,23 +137,22 @@ class Sweep:
     """
 
     def __init__(
-        self, left: Side, right: Side, forward: np.ndarray, backward: np.ndarray, arithmetic: Arithmetic
+        self, sample: Sample, forward: np.ndarray, backward: np.ndarray, arithmetic: Arithmetic
     ) -> None:
         self.arithmetic = arithmetic
         self.spread = np.float32(arithmetic.spread)
-        self.left, self.right = left, right
+        self.left, self.right = sample.sides
         self.forward, self.backward = forward, backward
         self.computed, self.broken = 0, False
-        sample = Sample(left, right)
         self.frames = sample.frames(replace(arithmetic, width=None))
         self.narrow = sample.frames(arithmetic) if arithmetic.width else None
         self.offset = np.float32(self.frames[0].centre @ self.frames[1].centre)
         # After one block of up to 32 MiB was freed, glibc keeps such blocks for reuse: int8's products.
         torch.empty((1 << 25) - (1 << 16), dtype=torch.uint8)
-        most = min(tiles.PIECE, len(left)) * min(tiles.Y_TILE, len(right))
+        most = min(tiles.PIECE, len(self.left)) * min(tiles.Y_TILE, len(self.right))
         self.buffers = Buffers(lambda: arithmetic.buffer(most))
         self.device = Device(arithmetic) if arithmetic.device else None
-        pieces = range(pieces_of(min(tiles.X_TILE, len(left))))
+        pieces = range(pieces_of(min(tiles.X_TILE, len(self.left))))
         self.queues = [(np.empty(_QUEUE, np.int64), np.empty(_QUEUE, np.int32)) for _ in pieces]
 
     def run(

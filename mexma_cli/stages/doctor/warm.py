@@ -13,6 +13,7 @@ from mexma_cli.align.align import align
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.knn.approximate import IndexSettings, ann
 from mexma_cli.knn.arithmetic import BFLOAT16, FLOAT32, INT8
+from mexma_cli.knn.blocks import Sample
 from mexma_cli.knn.journal import Place
 from mexma_cli.knn.keys import EMPTY
 from mexma_cli.knn.sides import Side
@@ -66,8 +67,9 @@ def _document(vectors: np.ndarray) -> Document:
 def _search(x: np.ndarray, y: np.ndarray) -> None:
     for arithmetic in (FLOAT32, BFLOAT16, INT8):
         forward, backward = (np.full((len(side), _K), EMPTY, dtype=np.int64) for side in (x, y))
+        sample = Sample(Side(x, None), Side(y, None))
         try:
-            Sweep(Side(x, None), Side(y, None), forward, backward, arithmetic).run(Place(len(x), 0, 0))
+            Sweep(sample, forward, backward, arithmetic).run(Place(len(x), 0, 0))
         except (AttributeError, NotImplementedError, RuntimeError):
             log.debug("no products of %s here", arithmetic.dtype)
 
