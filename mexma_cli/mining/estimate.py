@@ -11,7 +11,7 @@ import numpy as np
 
 from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.mining.match import Candidates
-from mexma_cli.mining.ranked import ascending, parts, quantiles, spread
+from mexma_cli.mining.ranked import ascending, blocks, quantiles, spread
 from mexma_cli.mining.threshold import between, chosen_place, most_precise_place, unreachable
 from mexma_cli.store.spool import Scattered, gathered
 
@@ -241,7 +241,7 @@ class ScoreModel(PrecisionModel):
             return 0.0
         known = self._of_rows(first, second)
         bound, every, high = quantiles(second.scores[::-1], 0.7), np.zeros(2), np.zeros(2)
-        for part in parts(len(second)):
+        for part in blocks(len(second)):
             some = second.take(part)
             sides = [gathered(known[side], rows) for side, rows in enumerate((some.source, some.target))]
             both, none = sides[0] * sides[1], (1 - sides[0]) * (1 - sides[1])
@@ -262,7 +262,7 @@ class ScoreModel(PrecisionModel):
             rows = getattr(first, name)
             count = 1 + max(int(rows.max()), int(getattr(second, name).max()))
             known = Scattered(count, np.float64, 0.0)
-            for part in parts(len(first)):
+            for part in blocks(len(first)):
                 known.put(rows[part], self.probability(first.scores[part]))
             found.append(known.array())
         return found

@@ -6,15 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mexma_cli.store.spool import Spool
+from mexma_cli.store.spool import Spool, parts
 
 _AT_ONCE = 1 << 20
 
 
-def parts(count: int) -> Iterator[slice]:
-    """Places of `count` values in parts that may be in memory."""
-    for start in range(0, count, _AT_ONCE):
-        yield slice(start, min(start + _AT_ONCE, count))
+def blocks(count: int) -> Iterator[slice]:
+    """Places of `count` scores in blocks."""
+    return parts(count, _AT_ONCE)
 
 
 def ascending(falling: np.ndarray) -> np.ndarray:
@@ -24,7 +23,7 @@ def ascending(falling: np.ndarray) -> np.ndarray:
         MexmaError: The temporary disk is full.
     """
     found = Spool(np.float64)
-    for part in parts(len(falling)):
+    for part in blocks(len(falling)):
         found.write(falling[::-1][part])
     return found.array()
 
@@ -45,7 +44,7 @@ def spread(ascending: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
     lower one of each, of the lowest one 1e-6 less."""
 
     def distinct() -> Iterator[np.ndarray]:
-        for part in parts(len(ascending)):
+        for part in blocks(len(ascending)):
             some = ascending[part]
             before = ascending[part.start - 1] if part.start else np.nan
             yield some[some != np.append(before, some[:-1])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +16,12 @@ _BUCKETS = 100  # at most, since a process may have 1024 files open
 _SPAN = 1 << 20  # values of a bucket, if there are not more than `_BUCKETS` of them
 GATHERED = 1 << 24
 """Values that are looked up together."""
+
+
+def parts(count: int, at_once: int) -> Iterator[slice]:
+    """Places of `count` values in parts that may be in memory."""
+    for start in range(0, count, at_once):
+        yield slice(start, min(start + at_once, count))
 
 
 class Spool:

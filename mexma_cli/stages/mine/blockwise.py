@@ -15,7 +15,7 @@ from mexma_cli.mining.match import Candidates, Matching, best_first, best_of
 from mexma_cli.stages.knn.row_filter import RowCounts
 from mexma_cli.stages.knn.search import EXACT
 from mexma_cli.stages.mine.documents import DocumentFiles
-from mexma_cli.store.spool import GATHERED, Scattered, Spool, gathered
+from mexma_cli.store.spool import GATHERED, Scattered, Spool, gathered, parts
 
 BLOCK_ROWS = 1 << 21
 """Rows whose neighbours are looked at together: about 400 MB with temporary arrays for a k of 4."""
@@ -237,9 +237,8 @@ def _candidates(records: np.ndarray) -> Candidates:
 
 
 def slices(count: int) -> Iterator[slice]:
-    """Places of `count` pairs, or rows, in parts that may be in memory."""
-    for start in range(0, count, BLOCK_ROWS):
-        yield slice(start, min(start + BLOCK_ROWS, count))
+    """Places of `count` pairs, or rows, in blocks."""
+    return parts(count, BLOCK_ROWS)
 
 
 def _blocks(count: int) -> Iterator[np.ndarray]:

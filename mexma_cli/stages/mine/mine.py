@@ -27,7 +27,7 @@ from mexma_cli.stages.mine.within import match_within
 from mexma_cli.store.comparable import check_comparable
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.store.journal import FileJournal
-from mexma_cli.store.spool import Spool
+from mexma_cli.store.spool import Spool, parts
 from mexma_cli.text.copies import copy_reason
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class Mined:
 
     def pairs(self) -> Iterator[MinedPair]:
         """The pairs with their text, read from disk on the way; ranks and means only if they were wanted."""
-        for part in _parts(len(self.candidates)):
+        for part in parts(len(self.candidates), _PAIRS):
             yield from self.taken(part)
 
     def taken(self, part: slice | np.ndarray) -> Iterator[MinedPair]:
@@ -255,7 +255,7 @@ def _without_copies(
     found: Candidates, beside: PairTexts, dropped: dict[str, int]
 ) -> tuple[Candidates, PairTexts]:
     pairs, places = PairSpool(), Spool(np.int64)
-    for part in _parts(len(found)):
+    for part in parts(len(found), _PAIRS):
         sides = beside.of(part)
         reasons = list(map(copy_reason, sides[0].sentences, sides[1].sentences))
         for reason in reasons:
@@ -265,8 +265,3 @@ def _without_copies(
         pairs.write(found.take(part).take(good))
         places.write(np.arange(part.start, part.stop)[good])
     return replace(pairs.pairs(), below=found.below), replace(beside, places=places.array())
-
-
-def _parts(count: int) -> Iterator[slice]:
-    for start in range(0, count, _PAIRS):
-        yield slice(start, min(start + _PAIRS, count))
