@@ -21,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mexma_cli import languages
+from mexma_cli.numerics.machine import processor_name
 from mexma_cli.stages.filter.filter import FilterSettings, filter_rules
 from mexma_cli.text.rules import NAMES, RULES, chosen_limits
 
@@ -115,11 +116,6 @@ def reasons(pairs: list[Pair], code: str, limits: dict[str, float]) -> tuple[lis
     return found, seconds
 
 
-def processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next(line.partition(": ")[2] for line in lines if line.startswith("model name"))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
@@ -152,7 +148,7 @@ def main() -> None:
     lost = f"{caught['']} of {made['']} ({100 * caught[''] / made['']:.2f} %)"
     print(f"\nundamaged pairs that are dropped: {lost}")
     for what, seconds in spent.items():
-        print(f"{what}: {size / seconds / 1e6:.1f} MB a second of one core ({processor()})")
+        print(f"{what}: {size / seconds / 1e6:.1f} MB a second of one core ({processor_name()})")
 
 
 if __name__ == "__main__":

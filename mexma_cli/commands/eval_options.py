@@ -147,7 +147,7 @@ def evaluation(
 
 def _made() -> dict[str, str]:
     """When a result was made, and with what."""
-    from mexma_cli.numerics.devices import processor_name
+    from mexma_cli.numerics.machine import processor_name
 
     today = datetime.now(UTC).date().isoformat()
     return {"date": today, "mexma": __version__, "processor": processor_name()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,6 +13,7 @@ import xxhash
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import whole_file
 from mexma_cli.languages import resolve
+from mexma_cli.numerics.machine import cache_folder
 from mexma_cli.reporting.result import describe
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def default_folder() -> Path:
-    """`mexma/eval` in the user's cache folder (XDG_CACHE_HOME, else ~/.cache)."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base else Path.home() / ".cache") / "mexma" / "eval"
+def default_folder() -> Path | None:
+    """`mexma/eval` in the user's cache folder; None: vectors are not kept, since the user has no home."""
+    base = cache_folder()
+    return base and base / "mexma" / "eval"
 
 
 class Embed(Protocol):

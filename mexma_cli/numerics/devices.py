@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import platform
-from pathlib import Path
-
 import torch
 
 from mexma_cli.errors import MexmaError
@@ -75,12 +72,3 @@ def pick_device(wanted: str) -> torch.device:
             "use --device cpu",
         )
     return device
-
-
-def processor_name() -> str:
-    """As its maker calls it, or else the kind of machine."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()

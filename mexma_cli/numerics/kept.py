@@ -22,6 +22,8 @@ from numba import config
 from numba.core import codegen
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 
+from mexma_cli.numerics.machine import cache_folder
+
 _PACKAGE = Path(__file__).parents[1]
 _DAMAGED = (OSError, EOFError, pickle.UnpicklingError)
 
@@ -31,8 +33,8 @@ def _places() -> Iterator[Path]:
     if config.CACHE_DIR:
         yield Path(config.CACHE_DIR)
     yield _PACKAGE / "__pycache__" / "loops"
-    with contextlib.suppress(RuntimeError):  # no home
-        yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mexma-loops"
+    if user := cache_folder():
+        yield user / "mexma-loops"
 
 
 def _processor() -> str:

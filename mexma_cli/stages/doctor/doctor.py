@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from mexma_cli.numerics.devices import processor_name
+from mexma_cli.numerics.machine import processor_name
 from mexma_cli.text.amounts import counted, size
 
 _DISTRIBUTION = "mexma-cli"
@@ -175,7 +175,7 @@ def _caches(advice: list[str]) -> dict[str, Any]:
             "inner loops are compiled anew by every run: let NUMBA_CACHE_DIR name a folder that it can write"
         )
     vectors = default_folder()
-    removal = [["rm", "-rf", str(vectors)]]
+    removal = [["rm", "-rf", str(vectors)]] if vectors else []
     if compiled is not None:  # among a checkout's sources, perhaps: those files and no others
         folder = Path(compiled)
         package = Path(__file__).parents[2]
@@ -183,8 +183,8 @@ def _caches(advice: list[str]) -> dict[str, Any]:
         removal.append(["find", str(where), "-name", "*.nb[ic]", "-delete"])
     return {
         "compiled loops": compiled or "kept nowhere",
-        "vectors of evaluations": str(vectors),
-        "to remove both": "; ".join(map(shlex.join, removal)),
+        "vectors of evaluations": str(vectors or "kept nowhere"),
+        "to remove both": "; ".join(map(shlex.join, removal)) or "nothing to do",
         "models from the hub": str(Path(constants.HF_HUB_CACHE)),
     }
 
