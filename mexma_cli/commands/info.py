@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @plugin_option
 @json_option
 def command(path: str, plugins: tuple[str, ...], as_json: bool) -> None:
-    """Say what PATH is, and check it: all files are read and compared with their checksums.
+    """Say what PATH is, and check it: all files are read, and compared with their checksums if they have any.
 
     PATH is an embedding store, prepared pairs or a folder of them, a training run, a checkpoint, an
     encoder's folder (or a bundled name such as mini) or file (LASER's, SONAR's), or a text file. The exit
@@ -39,7 +39,8 @@ def command(path: str, plugins: tuple[str, ...], as_json: bool) -> None:
     else:
         show(info)
         if not problems:
-            click.echo("check: complete and undamaged")
+            for kind, right in info.checked().items():
+                click.echo(f"checked {kind}: {right}")
     if problems:
         raise MexmaError("; ".join(problems))
 

@@ -70,7 +70,7 @@ def pairs(tmp_path: Path) -> Path:
 def test_embedding_store(store: Path) -> None:
     done = ok(info(store))
     assert done.stdout.startswith(f"{store}: embedding store\n")
-    for words in ("fra_Latn (French)", "tiny", "check: complete and undamaged"):
+    for words in ("fra_Latn (French)", "tiny", "checked embedding store: every file has the checksum"):
         assert words in done.stdout
     found = json.loads(info(store, "--json").stdout)
     assert found["whole"] is True
@@ -194,7 +194,7 @@ def test_checkpoint_and_run(tmp_path: Path) -> None:
 def test_text_and_what_is_unknown(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n\nthree\n")
     done = ok(info(tmp_path / "a.txt"))
-    assert "text file" in done.stdout
+    assert "checked text file: every line is UTF-8; there is no checksum" in done.stdout
     (tmp_path / "latin1.txt").write_bytes(b"caf\xe9\n")
     (tmp_path / "folder").mkdir()
     for name, words in (

@@ -83,7 +83,7 @@ def test_info_knows_it_and_finds_damage(texts: tuple[Path, Path], tiny_encoder: 
     run("knn", *texts, "-k", "3", "-o", output, "--model", tiny_encoder)
     done = ok(run("info", output))
     assert (
-        done.stdout.startswith(f"{output}: neighbours\n") and "check: complete and undamaged" in done.stdout
+        done.stdout.startswith(f"{output}: neighbours\n") and "checked neighbours: every file" in done.stdout
     )
     facts = json.loads(run("info", output, "--json").stdout)["facts"]
     assert (facts["k"], facts["index"], facts["target"]["rows"]) == (3, "exact", 8)

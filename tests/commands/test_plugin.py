@@ -78,7 +78,7 @@ def test_the_example_of_the_page_trains(
     assert (run / "encoder/model.safetensors").read_bytes() == weights
     monkeypatch.setenv("MEXMA_INFO_PLUGIN", plugin)
     info = mexma("info", str(run))
-    assert info.exit_code == 0 and "complete and undamaged" in info.stdout
+    assert info.exit_code == 0 and "checked encoder: it loads" in info.stdout
 
 
 def test_each_of_several_processes_has_it(

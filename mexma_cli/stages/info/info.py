@@ -26,6 +26,19 @@ if TYPE_CHECKING:
 CHECKPOINT = "checkpoint.json"
 CHECKPOINT_ENDING = ".pt"
 """Of the files of LASER and SONAR."""
+_CHECKSUMS = "every file has the checksum in its manifest"
+_LOADS = "it loads; there is no checksum to compare its files with"
+_CHECKED = {
+    "embedding store": _CHECKSUMS,
+    "neighbours": _CHECKSUMS,
+    "prepared pairs": _CHECKSUMS,
+    "checkpoint": _CHECKSUMS,
+    "training run": "the recipe can be read",
+    "decomposer": _LOADS,
+    "encoder": _LOADS,
+    "tokeniser": _LOADS,
+    "text file": "every line is UTF-8; there is no checksum to compare it with",
+}
 
 
 @dataclass
@@ -58,6 +71,11 @@ class Info:
     def all_problems(self) -> list[str]:
         """Its own problems and those of its parts."""
         return [*self.problems, *(problem for part in self.parts for problem in part.all_problems())]
+
+    def checked(self) -> dict[str, str]:
+        """What was found right about it and its parts, by kind; it holds if there are no problems."""
+        own = {self.kind: _CHECKED[self.kind]} if self.kind in _CHECKED else {}
+        return own | {kind: right for part in self.parts for kind, right in part.checked().items()}
 
 
 def inspect(path: str | Path) -> Info:
