@@ -1,4 +1,4 @@
-"""mini's recipe against simpler ones on the same text, in the same time: the table of docs/mini.md.
+"""mini's recipe against simpler ones on the same text, in the same time: the table of notes/mini.md.
 
     python benchmarks/baselines.py --data DIR [--seeds 3] [--only NAME ...] [--set KEY=VALUE] [--out DIR]
 
