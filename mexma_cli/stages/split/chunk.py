@@ -26,7 +26,7 @@ DOCUMENT_REASONS = {
     "not UTF-8": "a document in another encoding, or no text at all",
     "too long": "a document of more than 16 MiB",
     "malformed": "a line that is no JSON object with the text field",
-    "empty": "a document without text",
+    "empty": "a document without text, such as a blank line of a text file (see --document)",
 }
 """Why whole documents are dropped; these rules cannot be turned off."""
 DOCUMENT_CODES = {reason: code for code, reason in enumerate(DOCUMENT_REASONS, 200)}
