@@ -18,7 +18,7 @@ from mexma_cli.commands.completion import CODE
 from mexma_cli.commands.inputs import command_line, summary_of
 from mexma_cli.commands.options import encoder_options, json_option, output_option, overwrite_option, part_of
 from mexma_cli.commands.progress import progress
-from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder
+from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder, warn_of_cut
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.compression import plain_name
 from mexma_cli.text.names import label_of
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from mexma_cli.store.embeddings import EmbeddingStore
 
 log = logging.getLogger(__name__)
-
-CUT_SHARE = 0.1
-"""If more than this share of the lines is cut, they are hardly sentences."""
 
 
 def _gpu_count(typed: str) -> int:
@@ -242,12 +239,7 @@ def _tell(store: EmbeddingStore, limit: str, meter: _Meter, as_json: bool) -> No
         counted(manifest.duplicates, "duplicate"),
         "; " * bool(speed) + ", ".join(f"{value:,.0f} {unit}" for unit, value in speed.items()),
     )
-    if manifest.truncated > CUT_SHARE * store.rows:
-        log.warning(
-            "warning: %s of %s were too long and cut: is it one sentence a line?",
-            f"{manifest.truncated:,}",
-            counted(store.rows, "line"),
-        )
+    warn_of_cut(store)
     if as_json:
         click.echo(json.dumps(summary_of(store) | {"speed": speed}, ensure_ascii=False))
 

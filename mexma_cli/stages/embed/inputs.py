@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, cast
 from mexma_cli.errors import MexmaError
 from mexma_cli.languages import UNSTATED
 from mexma_cli.numerics.precisions import SHORT_NAMES
+from mexma_cli.text.amounts import counted
 from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BUNDLED = "mini"
+CUT_SHARE = 0.1
+"""Of a text's lines: if more are cut, they are hardly sentences."""
 
 Progress = Callable[[int, int], None]
 """Called with what is done (lines, tiles of the search) and how much there is in all."""
@@ -233,9 +236,21 @@ def open_inputs(
             )
             with temporary_space():
                 output = folder / f"{place}.emb"
-                stores[place] = embed_file(loaded, text, output, options, on_progress=progress)
+                made = stores[place] = embed_file(loaded, text, output, options, on_progress=progress)
+            if cut := made.manifest.truncated:
+                lines = counted(cut, "line was", "lines were")
+                log.info("%s: %s cut to %d tokens", text.label, lines, loaded.max_tokens)
+            warn_of_cut(made)
             done += text.lines
     return [store for store in stores if store is not None]
+
+
+def warn_of_cut(store: EmbeddingStore) -> None:
+    """Warn if more than `CUT_SHARE` of a text's lines were longer than the encoder takes."""
+    cut = store.manifest.truncated
+    if cut > CUT_SHARE * store.rows:
+        lines = counted(store.rows, "line")
+        log.warning("warning: %s of %s were too long and cut: is it one sentence a line?", f"{cut:,}", lines)
 
 
 def _after(before: int, total: int, on_progress: Progress) -> Callable[[int, int, int], object]:
