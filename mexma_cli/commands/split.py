@@ -118,6 +118,8 @@ def command(
         count = workers or len(os.sched_getaffinity(0))
         report = split(found, how, chosen, outputs, count, tuple(command_line()), bar)
     click.echo(table(report, chosen.limits), err=True)
+    if not report.kept:
+        click.echo(f"warning: no sentence was kept, so {output} is empty", err=True)
 
 
 def table(report: SplitReport, limits: dict[str, float]) -> str:

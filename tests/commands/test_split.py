@@ -24,6 +24,10 @@ def test_split_reads_stdin(tmp_path: Path) -> None:
     out = tmp_path / "fra.txt"
     ok(run("split", "-", "--lang", "fr", "-o", out, "--workers", "1", stdin=LINES[0]))
     assert len(out.read_text("utf-8").splitlines()) == 2
+    empty = ok(
+        run("split", "-", "--lang", "fr", "-o", out, "--format", "jsonl", "--workers", "1", stdin="{}")
+    )
+    assert f"warning: no sentence was kept, so {out} is empty" in empty.stderr
 
 
 def test_mistakes_of_split(tmp_path: Path) -> None:
