@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -34,16 +35,39 @@ class SectionOption(click.Option):
 
 
 class SectionedCommand(click.Command):
-    """A command whose help lists its own options first, and then those of each section."""
+    """A command whose help lists its own options first, then each section's, and ends with examples."""
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        sections: dict[str, list[tuple[str, str]]] = {"Options": []}
+    def sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
+        """What the help says of each option, by section."""
+        found: dict[str, list[tuple[str, str]]] = {"Options": []}
         for param in self.get_params(ctx):
             if isinstance(param, click.Option) and (record := param.get_help_record(ctx)):
-                sections.setdefault(getattr(param, "section", "Options"), []).append(record)
-        for heading, records in sections.items():
+                found.setdefault(getattr(param, "section", "Options"), []).append(record)
+        return found
+
+    def texts(self) -> tuple[str, ...]:
+        """The help's text and its examples."""
+        about, mark, examples = inspect.cleandoc(self.help or "").partition("\b\nExample")
+        return (about, mark + examples) if mark else (about,)
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _write(formatter, self.texts()[0])
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for heading, records in self.sections(ctx).items():
             with formatter.section(heading):
                 formatter.write_dl(records)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for text in (self.epilog or "", *self.texts()[1:]):
+            if text:
+                _write(formatter, text)
+
+
+def _write(formatter: click.HelpFormatter, text: str) -> None:
+    formatter.write_paragraph()
+    with formatter.indentation():
+        formatter.write_text(text)
 
 
 class LazyGroup(click.Group):

@@ -27,31 +27,31 @@ from mexma_cli.lazy import LazyGroup
 
 COMMANDS = {
     "split": "Turn documents into sentences, clean and in one language.",
-    "langid": "Say which language each line is in.",
+    "langid": "Identify the language of each line.",
     "prepare": "Clean and tokenise parallel text for training.",
     "recipes": "List the recipes that come with mexma, or print one.",
     "train": "Train an encoder from a recipe.",
-    "new-language": "Train an encoder for a language from its sentence pairs.",
-    "report": "Show training runs and evaluations: tables, curves, a page.",
+    "new-language": "Train and measure an encoder for one language.",
+    "report": "Compare training runs, or make a page of evaluations.",
     "embed": "Turn a text file, one sentence a line, into vectors.",
-    "merge": "Put embedding stores together: parts of a text, or texts.",
-    "project": "Take the meaning or the language of stored vectors.",
+    "merge": "Join embedding stores into one.",
+    "project": "Write the meaning or the language part of vectors.",
     "mine": "Find the translations in two texts, best first.",
     "align": "Align the sentences of documents that are translations.",
     "score": "Score each line of an existing bitext.",
-    "filter": "Drop the pairs of a bitext that break rules, and say why.",
-    "search": "Find the best target of every query.",
-    "knn": "Find the neighbours of two texts, and keep them.",
+    "filter": "Drop the pairs of a bitext that break a rule.",
+    "search": "Find the best sentence for every query.",
+    "knn": "Keep the nearest neighbours of two texts.",
     "tune": "Find the best score threshold, with or without a gold list.",
-    "run": "Mine a whole corpus, many language pairs, from one recipe.",
+    "run": "Mine many language pairs, from one recipe.",
     "eval": "Measure an encoder on the papers' benchmarks.",
-    "augment": "Make hard negatives for xsim++ of an English text.",
+    "augment": "Make hard negatives of English text, for xsim++.",
     "convert": "Exchange vectors with other tools (LASER, NumPy).",
     "export": "Write an encoder for sentence-transformers.",
-    "languages": "List language codes, and what knows each language.",
-    "info": "Say what a file or folder is, and check it.",
+    "languages": "List languages, their codes and what knows them.",
+    "info": "Describe and check a file or folder.",
     "demo": "Mine two small texts that come with mexma.",
-    "doctor": "Say what is installed here, and what would help.",
+    "doctor": "Print what is installed, and what would help.",
 }
 """The files of `commands/`, each with a line of help, in the order of the road."""
 
@@ -63,7 +63,7 @@ Examples:
   mexma tune pairs.tsv --gold gold.tsv
 
 An option can also come from the environment: MEXMA_MINE_THRESHOLD=1.06 is
-`mexma mine --threshold 1.06`. `mexma COMMAND --help` says more about a command."""
+`mexma mine --threshold 1.06`. `mexma COMMAND --help` explains a command."""
 
 _DISK_HINTS = {
     errno.ENOSPC: "free some space, or write to another disk; the same command goes on where it can",
@@ -301,7 +301,7 @@ _LOG_FILE: dict[str, Any] = {
     "metavar": "FILE",
     "expose_value": False,
     "callback": _log_to,
-    "help": "Append the notes to FILE, too, each line with its time.",
+    "help": "Also append the notes to FILE, with their times.",
 }
 _EVERYWHERE: list[click.Parameter] = [
     *(
@@ -338,16 +338,16 @@ def _print_versions(ctx: click.Context, _: click.Parameter, wanted: bool) -> Non
     is_eager=True,
     expose_value=False,
     callback=_print_versions,
-    help="Show the versions of mexma, Python and torch, and exit.",
+    help="Print the versions of mexma, Python and torch.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="No progress and no notes; errors and warnings only.")
-@click.option("-v", "--verbose", is_flag=True, help="Say more on stderr.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only errors and warnings on stderr.")
+@click.option("-v", "--verbose", is_flag=True, help="Print more on stderr.")
 @click.option("--log-file", **_LOG_FILE)
 def cli(quiet: bool, verbose: bool) -> None:
     """Find translations in monolingual text, and train the encoders that find them.
 
     Data goes to stdout or to the named files, everything else to stderr; `-` is stdin. -q, -v and --log-file
-    may stand after the command, too.
+    may also stand after the command.
     """
     if quiet and verbose:
         raise click.UsageError("-q and -v contradict each other: give one of them.")

@@ -138,7 +138,10 @@ def test_help_is_as_wide_as_the_terminal_and_its_encoder_options_come_last(
         text = knn.get_help(click.Context(knn, parent)).split("Example")[0]
         assert least <= max(map(len, text.splitlines())) <= most
     sections = re.split(r"\n(\S.*):\n", run("mine", "--help").stdout)[1::2]
-    assert sections == ["Options", "Search options", "Encoder options"]
+    assert sections == [
+        "Options",
+        *(f"{what} options" for what in ("Scoring", "Selection", "Document", "Search", "Encoder")),
+    ]
 
 
 def test_recipes_are_listed_and_printed() -> None:

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from mexma_cli.commands.formats import chosen_format, format_options
+from mexma_cli.commands.formats import chosen_format, format_epilog, format_options
 from mexma_cli.commands.inputs import check_outputs, command_line, progress_bar
 from mexma_cli.commands.options import (
     EncoderChoice,
+    document_option,
+    document_pairs_option,
     encoder_options,
-    language_options,
+    languages_option,
     no_verify_option,
     part_of,
     report_option,
@@ -34,27 +36,21 @@ log = logging.getLogger(__name__)
 _KINDS = 8  # of alignments that are counted one by one on the terminal; --report has all
 
 
-@click.command("align")
+@click.command("align", epilog=format_epilog(alignments=True))
 @click.argument("source", type=click.Path(path_type=Path, allow_dash=True))
 @click.argument("target", type=click.Path(path_type=Path, allow_dash=True))
-@click.option(
+@document_option(
     "--docs",
     nargs=2,
     type=click.Path(path_type=Path),
     metavar="SOURCE_DOCS TARGET_DOCS",
-    help="SOURCE and TARGET have many documents: two files with the document id of every line. What follows "
-    "a tab there is not read.",
+    help="SOURCE and TARGET hold many documents: two files with the document id of every line.",
 )
-@click.option(
-    "--document-pairs",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Which documents belong together, if not those of equal ids: source id TAB target id.",
-)
-@click.option(
+@document_pairs_option
+@document_option(
     "--find-documents",
     is_flag=True,
-    help="Pair documents by what is in them, whatever their ids; those without a translation stay alone.",
+    help="Pair documents by their content, whatever their ids.",
 )
 @click.option(
     "--max-size",
@@ -62,32 +58,32 @@ _KINDS = 8  # of alignments that are counted one by one on the terminal; --repor
     default=5,
     show_default=True,
     metavar="N",
-    help="The most sentences of one side in an alignment.",
+    help="Sentences of one side in an alignment, at most.",
 )
-@click.option("--threshold", type=float, help="Keep alignments with a score above this.")
+@click.option("--threshold", type=float, metavar="SCORE", help="Keep alignments with a score above this.")
 @click.option(
     "--keep",
     type=click.Choice(["all", "1-1"]),
     default="all",
     show_default=True,
-    help="1-1: only those of one sentence on each side.",
+    help="1-1: only alignments of one sentence with one.",
 )
 @result_option
-@format_options("source document, target document, source lines and target lines", alignments=True)
+@format_options("documents and line numbers", alignments=True)
 @click.option(
     "--unaligned",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="Write the sentences that are in no alignment of the output there, for `mexma mine --within`.",
+    help="Write the sentences that were not aligned there, for `mexma mine --within`.",
 )
 @report_option
 @click.option(
     "--shard",
     type=part_of,
     metavar="I/N",
-    help="Align part I of N parts of the pairs of documents, into NAME.0000I-of-0000N of the output.",
+    help="Align part I of N of the document pairs, into NAME.0000I-of-0000N beside the output.",
 )
-@language_options
+@languages_option
 @encoder_options
 @no_verify_option
 def command(
@@ -105,16 +101,15 @@ def command(
     unaligned: Path | None,
     report: Path | None,
     shard: tuple[int, int] | None,
-    source_lang: str,
-    target_lang: str,
+    languages: tuple[str, str],
     encoder: EncoderChoice,
 ) -> None:
-    """Align the sentences of documents that are translations of each other: score TAB source TAB target.
+    """Align the sentences of translated documents: score TAB source TAB target.
 
-    The order of the sentences is kept, and several may be the translation of one. SOURCE and TARGET are each
-    a text, one sentence a line, or an embedding store: one document, or many with --docs. Or they are folders
-    with a document a file, paired by their names without endings, or patterns in which * stands for the name.
-    A run that was interrupted goes on where it stopped when the same command is given again.
+    Alignments keep the order of the sentences and may join several of a side. SOURCE and TARGET are text
+    files with one sentence a line, or embedding stores: one document each, or many with --docs. Or they are
+    folders with a document a file, paired by name, or patterns in which * stands for the name. The same
+    command continues an interrupted run.
 
     \b
     Examples:
@@ -147,8 +142,8 @@ def command(
     from mexma_cli.text.writing import prepare_output
 
     languages = (
-        agreed_language(source, first_store(source), source_lang),
-        agreed_language(target, first_store(target), target_lang),
+        agreed_language(source, first_store(source), languages[0]),
+        agreed_language(target, first_store(target), languages[1]),
     )
     files = outputs_of(part_of_output(output, shard) if output and shard else output, kind, languages)
     if not files and str(report) == "-":

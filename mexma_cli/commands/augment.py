@@ -18,19 +18,20 @@ log = logging.getLogger(__name__)
 @click.command("augment")
 @click.argument("text", metavar="ENGLISH", type=click.Path(path_type=Path))
 @output_option(
-    "DIR", "Folder for both files; existing ones of these names are replaced.", required=True, file_okay=False
+    "DIR", "Folder of both files, which are replaced if they exist.", required=True, file_okay=False
 )
-@click.option("--seed", default=0, show_default=True, help="Another seed makes other hard negatives.")
-@click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
+@click.option("--seed", default=0, show_default=True, metavar="N", help="Seed of all choices.")
+@click.option("--json", "as_json", is_flag=True, help="Print the counts as one JSON object.")
 def command(text: Path, output: Path, seed: int, as_json: bool) -> None:
-    """Make hard negatives of the sentences of ENGLISH, one a line, for `mexma eval xsimpp`.
+    """Make hard negatives of English sentences, for `mexma eval xsimpp`.
 
-    A hard negative is a sentence with one thing changed (Chen et al. 2023): another number, another name of
-    the text in the place of one, or another causality: negation put in or taken out, a word or a connective
-    turned into its opposite. They are made by rules, at most five of a kind for a sentence, and always the
-    same for a text and a seed; rules are not always grammatical. For FLORES-200 use the published files.
+    A hard negative is a sentence with one change (Chen et al. 2023): another number, another name of the
+    text, or another causality (negation added or removed, a word or connective replaced by its opposite).
+    Rules make at most five of a kind for a sentence, not always grammatical ones. For FLORES-200 use the
+    published files.
 
-    Written are NAME_augmented.EXT and NAME_errtype.EXT.json for ENGLISH = NAME.EXT, in the published form.
+    ENGLISH = NAME.EXT has one sentence a line. The files NAME_augmented.EXT and
+    NAME_errtype.EXT.json have the published layout.
 
     \b
     Examples:

@@ -21,12 +21,12 @@ log = logging.getLogger(__name__)
 
 @click.command("convert")
 @click.argument("vectors", type=click.Path(path_type=Path))
-@output_option(None, "The file or store to write.", required=True)
-@click.option("--dim", type=click.IntRange(min=1), help="Numbers in a row of a raw file (LASER: 1024).")
+@output_option(None, "File or store to write.", required=True)
+@click.option("--dim", type=click.IntRange(min=1), metavar="N", help="Dimension of a raw file (LASER: 1024).")
 @click.option(
     "--text",
     type=click.Path(path_type=Path, allow_dash=True),
-    help="The text that the vectors are of, line i for row i (may be compressed; `-` is stdin).",
+    help="The text of the vectors, line i for row i; `-` is stdin.",
 )
 @click.option(
     "--lang",
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
     type=click.Choice(["float32", "float16"]),
     default="float32",
     show_default=True,
-    help="Type of the numbers in a raw file, or in the file that is written.",
+    help="Type of the numbers in the file of vectors.",
 )
 @overwrite_option
 @no_verify_option
@@ -57,9 +57,9 @@ def command(
 ) -> None:
     """Turn raw vectors, as LASER writes them, into an embedding store, or a store into raw vectors.
 
-    VECTORS is a raw file (numbers row after row, no header), with --dim and --text, or one of NumPy (.npy),
-    with --text, or an embedding store, which becomes a .npy file if OUTPUT is named so. Which encoder made
-    such vectors is not known: stores of them are mined with one another only.
+    VECTORS is a raw file without a header (give --dim and --text), a .npy file (give --text), or an embedding
+    store, which becomes a .npy file if OUTPUT is named so. The encoder of raw vectors is not known, so stores
+    of them are mined only with one another.
 
     \b
     Examples:

@@ -18,11 +18,11 @@ BEST = 10
 @click.command("demo")
 @click.argument("folder", default="mexma-demo", type=click.Path(path_type=Path, file_okay=False))
 def command(folder: Path) -> None:
-    """Mine two small texts that come with mexma, into FOLDER (mexma-demo), and say how well that went.
+    """Mine two small texts that come with mexma into FOLDER (mexma-demo), and measure the result.
 
-    Each command is shown before it runs, as you would type it. The texts are 3,000 Spanish and 3,000 English
-    lines with 1,000 translations hidden in them; FOLDER/README.md says where they come from. It takes about a
-    minute, nothing is downloaded, and FOLDER may be deleted afterwards.
+    Each command is shown before it runs. The texts have 3,000 Spanish and 3,000 English lines, with 1,000
+    translations hidden in them; FOLDER/README.md names their source. It takes about a minute and downloads
+    nothing.
     """
     from mexma_cli.stages.demo.demo import lay_out
 

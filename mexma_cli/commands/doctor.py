@@ -12,17 +12,22 @@ from mexma_cli.commands.options import json_option
 
 
 @click.command("doctor")
-@click.option("--warm", is_flag=True, help="Compile all inner loops now, as for a container's image.")
+@click.option(
+    "--warm", is_flag=True, help="Compile all inner loops now, for instance for a container's image."
+)
 @json_option
 def command(warm: bool, as_json: bool) -> None:
-    """Say what is installed, what the machine has, and what would help, a line for each.
+    """Print what is installed, what the machine has, and what would help.
 
-    Versions and extras; the processor, its fast instructions and threads; GPUs and how attention is computed
-    there; memory, with a container's limit; where compiled loops and models are kept; whether the model hub
-    answers.
+    Versions and extras; processor, its fast instructions and threads; GPUs and their attention backends;
+    memory and a container's limit; caches; whether the model hub answers.
 
-    --warm compiles what embedding, mining, aligning and training would compile when they first need it. Kept
-    loops are for one kind of processor: another one compiles its own.
+    --warm compiles the loops that commands otherwise compile when they first need them, for this kind of
+    processor.
+
+    \b
+    Example:
+      mexma doctor --json
     """
     from mexma_cli.stages.doctor.doctor import examine
 

@@ -48,42 +48,38 @@ def _gpu_count(typed: str) -> int:
     default="und",
     type=CODE,
     metavar="CODE",
-    help="Language of the text: ISO 639 (fr, fra), BCP-47 or FLORES-200 (fra_Latn).  [default: not stated]",
+    help="Language of the text, such as fra_Latn, fra or fr.  [default: not stated]",
 )
-@output_option("NAME.emb", "Folder for the store.  [default: CORPUS with .emb for its ending, beside it]")
+@output_option("NAME.emb", "Folder of the store.  [default: CORPUS with the ending .emb]")
 @click.option(
     "--clean",
     is_flag=True,
-    help="Embed every line without control characters and with its punctuation normalised as in LASER, "
-    "for the language of --lang; the store keeps the line as it is.",
+    help="Embed lines with punctuation normalised as in LASER and without control characters.",
 )
 @click.option(
     "--shard",
     type=part_of,
     metavar="I/N",
-    help="Embed part I of N parts of the text, into NAME.0000I-of-0000N.emb; `mexma merge` puts the "
-    "parts together.",
+    help="Embed part I of N, into NAME.0000I-of-0000N.emb, for `mexma merge`.",
 )
 @click.option(
     "--gpus",
     type=_gpu_count,
     metavar="N|all",
-    help="Embed on the first N GPUs of this machine, or on all, a process each.",
+    help="Embed on N GPUs of this machine, with a process each.",
 )
-@click.option(
-    "--require-gpu", is_flag=True, help="Fail where there is no GPU, instead of embedding on the CPU."
-)
+@click.option("--require-gpu", is_flag=True, help="Fail if there is no GPU.")
 @click.option(
     "--store-dtype",
     type=click.Choice(["float16", "float32"]),
     default="float16",
     show_default=True,
-    help="How the vectors are stored.",
+    help="Type of the stored numbers.",
 )
 @click.option(
     "--append",
     is_flag=True,
-    help="Make the store that is there longer by this text; it stays usable until that is done.",
+    help="Add this text to an existing store.",
 )
 @overwrite_option
 @json_option
@@ -102,14 +98,12 @@ def command(
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    """Embed CORPUS, a text with one sentence a line (plain, gz, bz2, xz, zst, or - for stdin).
+    """Embed a text, one sentence a line, into an embedding store.
 
-    Every line becomes a row, empty ones too; lines that are equal are embedded once. The store is a folder
-    with the vectors, the sentences and a manifest. A run that was interrupted goes on where it stopped when
-    the same command is given again.
-
-    Parts of the text can be embedded by themselves, by the jobs of an array or by GNU parallel (--shard), by
-    a process a GPU (--gpus), or under torchrun on one machine or several.
+    CORPUS may be compressed; `-` is stdin. Every line becomes a row, empty ones too; equal lines are embedded
+    once. The store is a folder with vectors, sentences and a manifest. The same command continues an
+    interrupted run. Several processes can share the text: --shard (job arrays, GNU parallel), --gpus, or
+    torchrun.
 
     \b
     Examples:

@@ -16,7 +16,13 @@ import click
 
 from mexma_cli import __version__
 from mexma_cli.commands.completion import CODE, FILE
-from mexma_cli.commands.options import encoder_options, json_option, margin_option, neighbourhood_option
+from mexma_cli.commands.options import (
+    JSON_HELP,
+    encoder_options,
+    margin_option,
+    neighbourhood_option,
+    section,
+)
 from mexma_cli.commands.progress import progress
 from mexma_cli.reporting.result import Heading, Result
 from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder
@@ -35,11 +41,14 @@ languages_option = click.option(
     "languages",
     type=FILE,
     metavar="LIST",
-    help="81 or 90 (the MEXMA paper's lists), a file of codes, or codes with commas between them.  [default: "
-    "all in DIR]",
+    help="81 or 90 (the MEXMA paper's lists), a file of codes, or fra,deu,...  [default: all in DIR]",
 )
 split_option = click.option(
-    "--split", default="devtest", show_default=True, help="Of FLORES-200: devtest or dev."
+    "--split",
+    default="devtest",
+    show_default=True,
+    metavar="NAME",
+    help="Split of FLORES-200: devtest or dev.",
 )
 
 
@@ -58,7 +67,7 @@ def aligned_options(command: Callable[..., Result]) -> Callable[..., Result]:
         type=CODE,
         show_default=True,
         metavar="CODE",
-        help="Language in which translations are searched.",
+        help="Language that is searched for the translations.",
     )
     folder = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
     for option in (neighbourhood_option, margin_option, split_option, target, languages_option, folder):
@@ -167,23 +176,25 @@ def _result_file(_: click.Context, __: click.Parameter, value: Path | None) -> P
     return value
 
 
+_result_option = section("Result options")
+
+
 def _result_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
-        click.option(
+        _result_option(
             "-o",
             "--output",
             type=click.Path(path_type=Path, dir_okay=False),
             metavar="FILE.json",
             callback=_result_file,
-            help="Keep the result, for `mexma report`.",
+            help="Write the result, for `mexma report`.",
         ),
-        json_option,
-        click.option(
+        _result_option("--json", "as_json", is_flag=True, help=JSON_HELP),
+        _result_option(
             "--cache",
             metavar="DIR",
             callback=_cache_folder,
-            help="Where vectors are kept for the next time; `none`: nowhere.  [default: mexma/eval in the "
-            "user's cache folder]",
+            help="Folder of kept vectors, or `none`.  [default: mexma/eval in the user's cache folder]",
         ),
     ):
         command = option(command)

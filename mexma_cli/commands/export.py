@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
     required=True,
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder for the encoder.",
+    help="Folder of the encoder.",
 )
 @click.option(
     "--dtype",
@@ -33,12 +33,11 @@ log = logging.getLogger(__name__)
 )
 @overwrite_option
 def command(encoder: str, output: Path, dtype: str, overwrite: bool) -> None:
-    """Write ENCODER as a folder that sentence-transformers and transformers load, with the same vectors.
+    """Write an encoder as a folder for sentence-transformers and transformers, with the same vectors.
 
-    ENCODER is `mini`, a folder, or a hub id. Words that an encoder embeds by their n-grams, as `mini` does,
-    are unknown to these libraries, and there is no vocabulary that has them all. Such a folder is written so
-    that they refuse it; sentence-transformers loads it through mexma, where that is installed, with
-    trust_remote_code=True.
+    ENCODER is `mini`, a folder, or a hub id. transformers cannot embed words by their letter n-grams, as
+    `mini` does, and refuses such a folder. sentence-transformers loads it with trust_remote_code=True where
+    mexma is installed.
 
     \b
     Examples:

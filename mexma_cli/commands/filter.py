@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mexma_cli.commands.formats import format_option
+from mexma_cli.commands.formats import format_epilog, format_option
 from mexma_cli.commands.inputs import check_inputs, check_outputs, command_line
 from mexma_cli.commands.options import languages_option, result_option
 from mexma_cli.commands.rules import lid_options, rule_epilog, rule_options
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@click.command("filter", epilog=rule_epilog(SELECTABLE))
+@click.command("filter", epilog=f"{rule_epilog(SELECTABLE)}\n\n{format_epilog()}")
 @click.argument("bitext", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True))
 @rule_options(SELECTABLE)
 @click.option(
@@ -30,23 +30,23 @@ log = logging.getLogger(__name__)
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A text file with sentences (a line or a column each), such as a test set, that `excluded` drops.",
+    help="Drop pairs with a sentence of this file, such as a test set (one a line or column).",
 )
 @lid_options
 @languages_option
 @result_option
-@format_option(otherwise="tsv, or on stdout that of the input")
+@format_option(otherwise="tsv; on stdout that of the input")
 @click.option(
     "--rejects",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="What is dropped: reason TAB number of the pair TAB the pair as it was read.",
+    help="Write what is dropped: reason TAB number of the pair TAB the pair.",
 )
 @click.option(
     "--report",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The counts by reason, the rules and their limits, as JSON.",
+    help="Write a JSON report: counts by reason, rules and limits.",
 )
 def command(
     bitext: tuple[Path, ...],
@@ -58,16 +58,13 @@ def command(
     report: Path | None,
     **settings: Any,
 ) -> None:
-    """Drop the pairs of BITEXT that break a rule, and say how many broke which.
+    """Drop the pairs of a bitext that break a rule, and count them by rule.
 
-    BITEXT is one file of pairs: what `mexma mine`, `align` and `score` write (TSV, JSONL, TMX, Parquet), or
-    source TAB target; `-` is stdin. Or it is two files, line n of one the translation of line n of the other.
-    Pairs come out as they were read, with their scores and ids, in their order and, on stdout, their format.
+    BITEXT is one file of pairs (`-` is stdin): what `mexma mine`, `align` and `score` write, or source TAB
+    target. Or it is two line-aligned files. Pairs keep their order, scores and ids.
 
-    With --source-lang and --target-lang, sentences in another script or language are dropped, and `ratio`
-    allows Chinese and Japanese twice its limit. Where duplicates are looked for, nothing comes out before all
-    pairs were read; they wait on disk, so that memory does not grow. --off duplicate lets pairs through on
-    the way.
+    The rules script and language need --source-lang and --target-lang. With the rule duplicate, pairs wait on
+    disk until all are read; --off duplicate writes them at once.
 
     \b
     Examples:

@@ -20,10 +20,7 @@ def format_options(ids: str, alignments: bool = False) -> Callable[[Command], Co
         ids: What --with-ids adds.
         alignments: The formats of alignments, too.
     """
-    wanted, always = (_with(when, alignments) for when in ("wanted", "always"))
-    with_ids = click.option(
-        "--with-ids", is_flag=True, help=f"{wanted}: add {ids}. {always}: they are there always."
-    )
+    with_ids = click.option("--with-ids", is_flag=True, help=f"Add to {_with('wanted', alignments)}: {ids}.")
 
     def added(command: Command) -> Command:
         return format_option(alignments)(with_ids(command))
@@ -38,11 +35,19 @@ def format_option(alignments: bool = False, otherwise: str = DEFAULT) -> Callabl
         alignments: The formats of alignments, too.
         otherwise: What it is where neither this option nor the output's name says it.
     """
+    return click.option(
+        "--format",
+        "kind",
+        metavar="NAME",
+        type=click.Choice(list(formats(alignments))),
+        help=f"Format of the output, see below.  [default: by the output's name, else {otherwise}]",
+    )
+
+
+def format_epilog(alignments: bool = False) -> str:
+    """The formats, for the help."""
     known = formats(alignments)
-    about = "".join(f"{name}: {found.about}. " for name, found in known.items())
-    *named, last = (name for name, found in known.items() if found.endings and name != DEFAULT)
-    shown = f"{about} [default: {', '.join(named)} and {last} by the name of the output, else {otherwise}]"
-    return click.option("--format", "kind", type=click.Choice(list(known)), help=shown)
+    return "\n".join(["\b", "Formats:", *(f"  {name:<8} {found.about}" for name, found in known.items())])
 
 
 def chosen_format(

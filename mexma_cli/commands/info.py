@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 @plugin_option
 @json_option
 def command(path: str, plugins: tuple[str, ...], as_json: bool) -> None:
-    """Say what PATH is, and check it: all files are read, and compared with their checksums if they have any.
+    """Describe a file or folder, and compare it with its checksums if it has any.
 
-    PATH is an embedding store, prepared pairs or a folder of them, a training run, a checkpoint, an
-    encoder's folder (or a bundled name such as mini) or file (LASER's, SONAR's), or a text file. The exit
-    code is 1 if anything is broken.
+    PATH is an embedding store, prepared pairs or a folder of them, a training run, a checkpoint, an encoder
+    (folder, LASER's or SONAR's file, or `mini`), or a text file. The exit code is 1 if anything is broken.
+
+    \b
+    Examples:
+      mexma info fra.emb
+      mexma info mini
     """
     from mexma_cli.errors import MexmaError
     from mexma_cli.recipe import load_plugin

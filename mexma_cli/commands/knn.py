@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 @click.argument("source", type=click.Path(path_type=Path, allow_dash=True))
 @click.argument("target", type=click.Path(path_type=Path, allow_dash=True))
 @output_option("NAME.knn", "Folder for the neighbours.", required=True)
-@k_option(16, "Nearest sentences of the other side to keep for each sentence.")
+@k_option(16, "Neighbours to keep for each sentence.")
 @overwrite_option
 @json_option
 @search_options
@@ -54,16 +54,12 @@ def command(
     dry_run: bool,
     encoder: EncoderChoice,
 ) -> None:
-    """Find the nearest neighbours of SOURCE in TARGET and of TARGET in SOURCE, and keep them.
+    """Keep the nearest neighbours of two texts, in both directions, for `mexma mine --neighbours`.
 
-    Both are embedding stores (`mexma embed` makes them) or text files, one sentence a line, `-` for stdin.
-    Cosines are exact, and without an --index no neighbour is missed. NAME.knn is a folder with four NumPy
-    arrays (scores and row numbers, both ways) and a manifest that says which stores they are of; `mexma mine
-    --neighbours` and NumPy read it. Of lines that occur more than once the last counts; it, and not the
-    others, has neighbours. Empty lines have none.
-
-    A search that was killed goes on where it stopped when the same command is given again; after one that
-    was finished, of stores and without an --index, there is nothing to do.
+    SOURCE and TARGET are text files with one sentence a line (`-` is stdin), or embedding stores that `mexma
+    embed` made. NAME.knn is a folder with four NumPy arrays (cosines and row numbers, both ways) and a
+    manifest. Cosines are exact, and without an --index no neighbour is missed. Of equal lines only the last
+    has neighbours, and empty lines have none. The same command continues a killed search.
 
     \b
     Example:

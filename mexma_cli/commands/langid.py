@@ -16,9 +16,9 @@ from mexma_cli.commands.rules import lid_options
 @lid_options
 @result_option
 def command(texts: tuple[Path, ...], lid: str, lid_model: Path | None, output: Path | None) -> None:
-    """Write `language TAB probability TAB line` for each line of TEXTS (stdin, if there are none).
+    """Identify the language of each line of TEXTS, or of stdin: language TAB probability TAB line.
 
-    The language is a FLORES-200 code where there is one; zxx is no language, und an unknown one.
+    Languages are FLORES-200 codes where they have one; zxx is no language, und an unknown one.
 
     \b
     Examples:

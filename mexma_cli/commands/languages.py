@@ -15,14 +15,14 @@ from mexma_cli.commands.rules import lid_options
 @click.command("languages")
 @click.argument("codes", nargs=-1, type=CODE)
 @lid_options
-@click.option("--json", "as_json", is_flag=True, help="Print an object a language.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a language.")
 def command(codes: tuple[str, ...], lid: str, lid_model: Path | None, as_json: bool) -> None:
-    """Print what is known of each language, or of those that CODES name.
+    """List languages: code, name, other spellings, encoders, splitter and identifier.
 
-    A code may be of FLORES-200 (fra_Latn), ISO 639-1, -2 or -3 (fr, fre, fra) or BCP-47 (pt-BR, sr-Latn), or
-    the name of a locale (fr_FR.UTF-8); a language without a FLORES-200 code has its ISO 639-3 code. The
-    columns are the code, the name, other spellings, the encoders that were trained on it, the splitter that
-    `mexma split` takes, and whether the identifier knows it, or a language that it is confused with (`kin`).
+    CODES picks some, in FLORES-200 (fra_Latn), ISO 639 (fr, fre, fra), BCP-47 (pt-BR) or locale form
+    (fr_FR.UTF-8). Codes shown are those of FLORES-200, else ISO 639-3. The columns say which encoders were
+    trained on the language, which splitter `mexma split` takes, and whether the identifier knows it, or a
+    language that it is confused with (`kin`).
 
     \b
     Examples:

@@ -19,19 +19,16 @@ log = logging.getLogger(__name__)
 
 @click.command("merge")
 @click.argument("stores", metavar="STORE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@output_option("NAME.emb", "The store to make.", required=True)
+@output_option("NAME.emb", "Store to write.", required=True)
 @overwrite_option
 @json_option
 @no_verify_option
 def command(stores: tuple[Path, ...], output: Path, overwrite: bool, as_json: bool) -> None:
-    """Make one embedding store of several, with the rows of each behind those of the store before.
+    """Join embedding stores into one.
 
-    The parts that `mexma embed --shard I/N` made of one text come out in the order of its lines, in whatever
-    order they are given, and all of them have to be there. Other stores follow one another as they are given;
-    they must be of the same encoder, language and settings.
-
-    The stores stay as they are. On one disk the files get a second name, so nothing is copied and no space
-    is used; what was merged can be removed then.
+    Parts that `mexma embed --shard I/N` made are put into the order of their text, and all N must be given.
+    Other stores follow one another as given; they need the same encoder, language and settings. On one disk
+    nothing is copied (hard links), and the parts may be removed afterwards.
 
     \b
     Examples:

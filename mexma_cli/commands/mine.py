@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mexma_cli.commands.dry_run import print_estimate
-from mexma_cli.commands.formats import chosen_format, format_options
+from mexma_cli.commands.formats import chosen_format, format_epilog, format_options
 from mexma_cli.commands.inputs import (
     check_inputs,
     check_outputs,
@@ -25,14 +25,16 @@ from mexma_cli.commands.options import (
     copy_options,
     document_options,
     encoder_options,
-    language_options,
+    languages_option,
     margin_option,
     neighbourhood_option,
     no_verify_option,
     report_option,
     result_option,
     retrieval_option,
+    scoring_option,
     search_options,
+    selection_option,
 )
 from mexma_cli.formats.bitext import formats, outputs_of
 from mexma_cli.stages.embed.inputs import is_store
@@ -54,45 +56,45 @@ def _score_or_auto(typed: str) -> float | str:
         raise click.BadParameter(f"{typed!r} is no score; say a number, or auto") from None
 
 
-@click.command("mine")
+@click.command("mine", epilog=format_epilog())
 @click.argument("source", type=click.Path(path_type=Path, allow_dash=True))
 @click.argument("target", type=click.Path(path_type=Path, allow_dash=True), required=False)
-@search_options
 @margin_option
 @neighbourhood_option
-@click.option(
+@scoring_option(
     "--neighbours",
     type=click.Path(path_type=Path),
     metavar="NAME.knn",
-    help="Take the neighbours from here, where `mexma knn` kept them, instead of searching.",
+    help="Take neighbours that `mexma knn` has found, instead of searching.",
 )
 @retrieval_option
-@click.option(
+@scoring_option(
     "--all-candidates",
     is_flag=True,
-    help="Instead of --retrieval: every neighbour of every sentence, each pair once.",
+    help="Instead of --retrieval: every sentence with all its neighbours.",
 )
-@click.option(
+@selection_option(
     "--threshold",
     type=_score_or_auto,
     metavar="SCORE|auto",
-    help="Keep pairs with a score above this; auto: the one that --thresholds has.  [default: 0 with max, "
-    "none with the others]",
+    help="Keep pairs with a score above this; auto: look it up in --thresholds.  [default: 0 with max, else "
+    "none]",
 )
-@click.option(
+@selection_option(
     "--thresholds",
     type=click.Path(path_type=Path),
     default="thresholds.json",
     show_default=True,
-    help="With --threshold auto: what `mexma run` found for languages, encoder, margin and -k.",
+    help="The file of thresholds that `mexma run` wrote, for --threshold auto.",
 )
 @copy_options
-@click.option("--top", type=click.IntRange(min=1), metavar="N", help="Keep the N best of what is left.")
+@selection_option("--top", type=click.IntRange(min=1), metavar="N", help="Keep the N best pairs.")
 @document_options
+@search_options
 @result_option
-@format_options("source line, target line, source rank, target rank, cosine, source mean and target mean")
+@format_options("line numbers, ranks, cosine and neighbourhood means")
 @report_option
-@language_options
+@languages_option
 @encoder_options
 @no_verify_option
 def command(
@@ -106,18 +108,16 @@ def command(
     report: Path | None,
     search: SearchSettings,
     dry_run: bool,
-    source_lang: str,
-    target_lang: str,
+    languages: tuple[str, str],
     encoder: EncoderChoice,
     thresholds: Path,
     **choices: Any,
 ) -> None:
-    """Find the translations in SOURCE and TARGET, best first: score TAB source TAB target.
+    """Find translations in two texts, best first: score TAB source TAB target.
 
-    Both are embedding stores (`mexma embed` makes them) or text files, one sentence a line, `-` for stdin,
-    which are embedded on the way with --model. Lines that occur more than once in a file count once; empty
-    lines never pair. With SOURCE alone, or twice the same: the paraphrases and near-copies in it, each pair
-    once and no sentence with itself.
+    SOURCE and TARGET are text files with one sentence a line (`-` is stdin), or embedding stores that `mexma
+    embed` made. Equal lines of a file count as one; empty lines are left out. With SOURCE alone, it finds the
+    paraphrases and near-copies within it.
 
     \b
     Examples:
@@ -153,7 +153,7 @@ def command(
     if dry_run:
         print_estimate(paths, settings.k + alone, search, encoder)
         return
-    languages = language_of(source, source_lang), language_of(paths[1], target_lang)
+    languages = language_of(source, languages[0]), language_of(paths[1], languages[1])
     files = outputs_of(output, kind, languages)
     if not files and str(report) == "-":
         raise click.UsageError("The pairs go to stdout: --report needs a file, or the pairs do (-o).")

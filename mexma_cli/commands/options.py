@@ -24,8 +24,18 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 DEFAULT_MARGIN = next(iter(MARGINS))
 _FORMULAS = ", ".join(f"{margin.name} {margin.formula}" for margin in MARGINS.values())
-MARGIN_HELP = f"Score of a pair with cosine c whose neighbourhoods have the mean cosine b: {_FORMULAS}."
-margin_option = click.option(
+MARGIN_HELP = f"Score of a pair: {_FORMULAS} (c: its cosine, b: the mean cosine of its neighbourhoods)."
+
+
+def section(name: str) -> Callable[..., Callable[[Command], Command]]:
+    """`click.option` for an option that the help lists under a heading of its own."""
+    return functools.partial(click.option, cls=SectionOption, section=name)
+
+
+scoring_option = section("Scoring options")
+selection_option = section("Selection options")
+document_option = section("Document options")
+margin_option = scoring_option(
     "--margin",
     type=click.Choice(list(MARGINS)),
     default=DEFAULT_MARGIN,
@@ -34,17 +44,21 @@ margin_option = click.option(
 )
 
 
-def k_option(default: int, meaning: str) -> Callable[[Command], Command]:
+def k_option(
+    default: int, meaning: str, option: Callable[..., Any] = click.option
+) -> Callable[[Command], Command]:
     """-k, how many nearest sentences are looked at, under one name in all commands."""
-    return click.option(
+    k = option(
         "-k",
         "--neighbourhood",
         "k",
         type=click.IntRange(min=1),
+        metavar="N",
         default=default,
         show_default=True,
         help=meaning,
     )
+    return cast(Callable[[Command], Command], k)
 
 
 def output_option(
@@ -55,21 +69,22 @@ def output_option(
     return click.option("-o", "--output", required=required, metavar=metavar, type=kind, help=meaning)
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+JSON_HELP = "Print the result as one JSON object."
+json_option = click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
 json_lines_option = click.option(
-    "--json", "as_json", is_flag=True, help="Write a JSON object a line; so does -o NAME.jsonl."
+    "--json", "as_json", is_flag=True, help="Write one JSON object a line; so does -o NAME.jsonl."
 )
-retrieval_option = click.option(
+retrieval_option = scoring_option(
     "--retrieval",
     type=click.Choice(["max", "intersect", "forward", "backward"]),
     default="max",
     show_default=True,
-    help="max: best pairs first, each sentence in one at most. intersect: pairs that chose each other. "
-    "forward, backward: the best target of every source, or the other way round.",
+    help="max: best pairs first, each sentence used once. intersect: pairs that are best for both sides. "
+    "forward: the best target of every source. backward: the best source of every target.",
 )
 result_option = output_option(
     None,
-    "File for the result, compressed if named .gz, .bz2, .xz or .zst.  [default: stdout]",
+    "Output file, compressed if named .gz, .bz2, .xz or .zst.  [default: stdout]",
     allow_dash=True,
 )
 
@@ -83,7 +98,11 @@ def languages_option(command: Command) -> Command:
 
     for side in ("target", "source"):
         option = click.option(
-            f"--{side}-lang", default=UNSTATED, type=CODE, metavar="CODE", help=f"Language of the {side}."
+            f"--{side}-lang",
+            default=UNSTATED,
+            type=CODE,
+            metavar="CODE",
+            help=f"Language of the {side}.  [default: what its store or file says]",
         )
         gathered = option(gathered)
     return cast(Command, gathered)
@@ -92,10 +111,10 @@ def languages_option(command: Command) -> Command:
 report_option = click.option(
     "--report",
     type=click.Path(path_type=Path),
-    help="File for a JSON report of the run: inputs, settings, counts, scores, time and memory.",
+    help="Write a JSON report: inputs, settings, counts, scores, time and memory.",
 )
 overwrite_option = click.option(
-    "--overwrite", is_flag=True, help="Make the output anew if it is there already, whole or damaged."
+    "--overwrite", is_flag=True, help="Replace the output if it exists, whole or damaged."
 )
 
 
@@ -109,16 +128,19 @@ no_verify_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_unverified,
-    help="Do not compare stores with their checksums, which takes one reading of each file.",
+    help="Do not compare stores with their checksums.",
 )
-neighbourhood_option = k_option(4, "Nearest sentences that make up a neighbourhood.")
+neighbourhood_option = k_option(4, "Size of a neighbourhood, in sentences.", scoring_option)
 decomposer_option = click.option(
     "--with",
     "run",
     required=True,
     type=click.Path(path_type=Path),
     metavar="RUN",
-    help="The finished run of a decomposer.",
+    help="Folder of a finished decomposer run.",
+)
+set_option = click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the recipe, for this run."
 )
 plugin_option = click.option(
     "--plugin",
@@ -126,7 +148,7 @@ plugin_option = click.option(
     multiple=True,
     type=click.Path(),
     metavar="FILE",
-    help="A Python file that registers an objective of your own, which the recipe names.",
+    help="Python file that registers an objective of your own.",
 )
 
 
@@ -142,53 +164,55 @@ def _computing_on(context: click.Context, option: click.Parameter, given: str) -
 
 
 ENCODER_NAMES = tuple(field.name for field in fields(EncoderChoice))
-_encoder_option = functools.partial(click.option, cls=SectionOption, section="Encoder options")
+_encoder_option = section("Encoder options")
 _ENCODER = (
     _encoder_option(
         "--trust-remote-code",
         is_flag=True,
-        help="Run the Python code that the encoder's folder brings, or its hub page at a --revision.",
+        help="Run Python code from the encoder's folder, or from the hub at a --revision.",
     ),
     _encoder_option(
         "--prefix",
         metavar="TEXT",
-        help="Put before every sentence: 'query: ' for multilingual-e5.  [default: the encoder's own]",
+        help="Text before every sentence: 'query: ' for multilingual-e5.  [default: the encoder's own]",
     ),
     _encoder_option(
         "--max-tokens",
         type=click.IntRange(min=3),
         metavar="N",
-        help="Embed the first N tokens of a longer sentence.  [default: 200, or less if the encoder says so]",
+        help="Cut sentences to N tokens.  [default: 200, or the encoder's limit if lower]",
     ),
     _encoder_option(
         "--pooling",
         type=click.Choice(get_args(Pooling)),
-        help="How a sentence's tokens become its vector.  [default: as the encoder says]",
+        help="How token states become the sentence vector.  [default: the encoder's own]",
     ),
     _encoder_option(
         "--dtype",
         type=click.Choice(["auto", *SHORT_NAMES]),
         default="auto",
         show_default=True,
-        help="What the encoder computes in. auto: the fastest that keeps the vectors of fp32 on the device.",
+        help="Precision. auto: bf16 where the device has instructions for it, else fp32 (fp16 on a GPU).",
     ),
     _encoder_option(
         "--device",
+        metavar="NAME",
         default="auto",
         show_default=True,
         callback=_computing_on,
-        help="auto (a GPU if there is one), cpu, cuda or cuda:N. Searches run there too.",
+        help="Device for encoder and search: auto (a GPU if there is one), cpu, cuda or cuda:N.",
     ),
     _encoder_option(
         "--revision",
         metavar="COMMIT",
-        help="Take the hub id of --model at this commit, tag or branch.  [default: main as it is today]",
+        help="Commit, tag or branch of a hub id.  [default: the newest commit of main]",
     ),
     _encoder_option(
         "--model",
         type=ENCODER,
         metavar="NAME",
-        help=f"Encoder: {BUNDLED} (bundled; the default), a folder, or a hub id such as facebook/MEXMA.",
+        help=f"{BUNDLED} (bundled), a folder, or a hub id such as facebook/MEXMA.  [default: that of a given "
+        f"store, else {BUNDLED}]",
     ),
 )
 
@@ -220,29 +244,28 @@ def bytes_of(typed: str) -> int:
     return int(float(found[1]) * unit)
 
 
-_search_option = functools.partial(click.option, cls=SectionOption, section="Search options")
+_search_option = section("Search options")
 _SEARCH = (
-    _search_option(
-        "--dry-run", is_flag=True, help="Print what it would take (memory, disk, time), and do nothing."
-    ),
+    _search_option("--dry-run", is_flag=True, help="Print the memory, disk and time needed, and stop."),
     _search_option(
         "--memory",
         type=bytes_of,
         metavar="SIZE",
-        help="What this process may hold at most, such as 8G.  [default: what is fastest, about 1 GB "
-        "and what the neighbours take]",
+        help="Memory limit of this process, such as 8G.  [default: about 1 GB more than the neighbours take]",
     ),
     _search_option(
         "--recall",
         type=click.FloatRange(0, 1, min_open=True),
-        help="Share of the neighbours that an approximate index has to find.  [default: 0.95]",
+        metavar="SHARE",
+        help="Share of the neighbours that an approximate index must find.  [default: 0.95]",
     ),
     _search_option(
         "--index",
+        metavar="NAME",
         default="exact",
         show_default=True,
-        help="exact; auto: exact as long as that is no slower, then a FAISS index by size; or any FAISS "
-        "factory string. The cosines of what is found are exact.",
+        help="exact, auto (a FAISS index where that is faster), or a FAISS factory string. All cosines are "
+        "exact.",
     ),
 )
 
@@ -268,18 +291,26 @@ def search_options(command: Command) -> Command:
 
 def copy_options(command: Command) -> Command:
     """Add --max-score and --drop-copies."""
-    near = click.option(
+    near = selection_option(
         "--max-score",
         type=float,
-        help="Keep pairs with a score up to this; above are near-copies. stopes has 1.25.",
+        metavar="SCORE",
+        help="Drop pairs with a score above this: near-copies. stopes has 1.25.",
     )
-    same = click.option(
+    same = selection_option(
         "--drop-copies",
         is_flag=True,
-        help="Drop pairs whose sides are the same sentence, or the same but for case, numbers, punctuation "
-        "and a few letters.",
+        help="Drop pairs with equal sides; case, numbers, punctuation and a few letters may differ.",
     )
     return near(same(command))
+
+
+document_pairs_option = document_option(
+    "--document-pairs",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Which documents are paired: source id TAB target id.  [default: equal ids]",
+)
 
 
 def document_options(command: Command) -> Command:
@@ -294,31 +325,14 @@ def document_options(command: Command) -> Command:
         documents = DocumentFiles(*within, document_pairs) if within else None
         return command(documents=documents, **options)
 
-    texts = click.option(
+    texts = document_option(
         "--within",
         nargs=2,
         type=click.Path(path_type=Path),
         metavar="SOURCE_DOCS TARGET_DOCS",
-        help="Only pairs from documents that are paired: two files with the document id of every line of "
-        "SOURCE and of TARGET. Equal ids are paired.",
+        help="Look for pairs within paired documents only: two files with the document id of every line.",
     )
-    pairs = click.option(
-        "--document-pairs",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Which documents of --within are paired, if not equal ids: source id TAB target id.",
-    )
-    return cast(Command, texts(pairs(gathered)))
-
-
-def language_options(command: Command) -> Command:
-    """Add --source-lang and --target-lang."""
-    for side in ("target", "source"):
-        said = f"Language of {side.upper()}, if its store does not say."
-        command = click.option(f"--{side}-lang", default=UNSTATED, type=CODE, metavar="CODE", help=said)(
-            command
-        )
-    return command
+    return cast(Command, texts(document_pairs_option(gathered)))
 
 
 def part_of(typed: str) -> tuple[int, int]:

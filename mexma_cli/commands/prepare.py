@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mexma_cli.commands.completion import RECIPE
-from mexma_cli.commands.options import plugin_option
+from mexma_cli.commands.options import plugin_option, set_option
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.errors import MexmaError
 from mexma_cli.reporting.tables import aligned
@@ -24,19 +24,20 @@ if TYPE_CHECKING:
 
 @click.command("prepare")
 @click.argument("recipe", type=RECIPE)
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the recipe.")
+@set_option
 @plugin_option
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
-    help="Processes that work side by side, a language each.  [default: as many as there are cores]",
+    metavar="N",
+    help="Number of processes, each for a language.  [default: number of cores]",
 )
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Print languages, corpora, files, pairs and disk, and what is missing; write nothing.",
+    help="Print languages, files, pairs, disk space and what is missing, and stop.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the table as JSON lines.")
+@click.option("--json", "as_json", is_flag=True, help="Print the table as JSON, one object a line.")
 def command(
     recipe: str,
     overrides: tuple[str, ...],
@@ -45,11 +46,11 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Clean and tokenise the parallel text that RECIPE (a YAML file, or a shipped recipe's name) lists.
+    """Clean and tokenise the parallel text of a recipe, for `mexma train`.
 
-    Corpora that were prepared with the same settings are left as they are, so that a run that was stopped
-    or killed goes on where it was. The table on stdout says for every corpus and language how many pairs
-    were read, kept, and dropped for which reason.
+    RECIPE is a YAML file or the name of a shipped recipe. The table on stdout says for every corpus and
+    language how many pairs were read, kept and dropped, by reason. Corpora that are prepared already are not
+    prepared again, so the same command continues a killed run.
 
     \b
     Examples:

@@ -28,20 +28,18 @@ log = logging.getLogger(__name__)
     type=click.Choice(["meaning", "language"]),
     default="meaning",
     show_default=True,
-    help="What to take of the vectors.",
+    help="Part of the vectors.",
 )
-@output_option(
-    "NAME.emb", "The store to make.  [default: STORE with .meaning or .language before its ending]"
-)
+@output_option("NAME.emb", "Store to write.  [default: STORE with .meaning or .language before its ending]")
 @overwrite_option
 @no_verify_option
 def command(store: Path, run: Path, part: Part, output: Path | None, overwrite: bool) -> None:
-    """Take the meaning, or the language, of every vector of an embedding store.
+    """Write the meaning part, or the language part, of the vectors of a store.
 
-    RUN is what `mexma train` made of a recipe such as systems/meat-oracle. The vectors must be of the encoder
-    that it was trained on. The new store has the same sentences. It can be compared with stores of the same
-    part and run only: meanings are mined with meanings, not with the encoder's own vectors. Where the run has
-    the encoder too (RUN/encoder), `mexma embed --model RUN` makes the same vectors of a text in one go.
+    RUN is the run of a decomposer, which `mexma train` made from a recipe such as systems/meat-oracle for the
+    encoder of STORE. The new store has the same sentences, and is mined with stores of the same part and run
+    only. Where the run has its encoder (RUN/encoder), `mexma embed --model RUN` makes the same vectors from
+    text.
 
     \b
     Examples:

@@ -10,9 +10,9 @@ from mexma_cli.commands.completion import RECIPE_NAME
 @click.command("recipes")
 @click.argument("name", required=False, type=RECIPE_NAME)
 def command(name: str | None) -> None:
-    """List the recipes for `mexma train` that come with mexma, or print the one called NAME.
+    """List the recipes that come with mexma, or print the one called NAME.
 
-    A recipe of your own may begin with `extends: NAME`, and say only what differs.
+    Your own recipe may begin with `extends: NAME` and change some keys.
 
     \b
     Examples:

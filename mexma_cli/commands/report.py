@@ -20,20 +20,18 @@ log = logging.getLogger(__name__)
 @click.argument("paths", nargs=-1, required=True, metavar="RUN...|RESULT...", type=click.Path(path_type=Path))
 @output_option(
     "PICTURE",
-    "Of runs: draw the curves, as .png, .svg, .pdf, or .html with the table below them. Of results: one "
-    ".html page with all of them.",
+    "Draw the curves of runs (.png, .svg, .pdf, .html), or write a page of results (.html).",
     dir_okay=False,
 )
 @json_option
 def command(paths: tuple[Path, ...], output: Path | None, as_json: bool) -> None:
-    """Show what came of training runs, or bind results of `mexma eval` into a page.
+    """Compare training runs, or make a page of evaluation results.
 
-    RUN is the folder that `mexma train` wrote, or its log.jsonl; it may still be training. Shown are first,
-    best and last loss, terms, dev score and speed. Phases come one after the other. Several runs are
-    compared, side by side in the table and in one picture.
+    RUN is the folder of `mexma train`, or its log.jsonl; it may still be training. The table has the first,
+    best and last loss, each loss term, the dev score and the speed of every phase.
 
-    RESULT is a file that `mexma eval ... -o FILE.json` wrote. Results of several encoders on the same data
-    are compared. The page has tables, the published numbers and pictures, and needs no other file.
+    RESULT is a file that `mexma eval ... -o FILE.json` wrote. The page compares encoders on the same data, in
+    tables and charts with the published numbers, and needs no other file.
 
     \b
     Examples:

@@ -27,13 +27,13 @@ def rule_options(of: Sequence[str]) -> Callable[[Command], Command]:
             "--off",
             multiple=True,
             metavar="RULE",
-            help="Turn a rule off; `all`: those that --on does not name.",
+            help="Turn a rule off; `all`: all but those of --on.",
         )(gathered)
         gathered = click.option(
             "--on",
             multiple=True,
             metavar="RULE[=LIMIT]",
-            help="Turn a rule on, with a limit or the usual one.",
+            help="Turn a rule on, or change its limit.",
         )(gathered)
         return cast(Command, gathered)
 
@@ -47,9 +47,7 @@ def rule_epilog(of: Sequence[str]) -> str:
     on, off = (
         [line for line, rule in zip(lines, rules, strict=True) if rule.on == on] for on in (True, False)
     )
-    return "\n".join(
-        ["\b", "Rules that are on (of a pair, if either side breaks them):", *on, "Others:", *off]
-    )
+    return "\n".join(["\b", "Rules that are on:", *on, "Rules that are off:", *off])
 
 
 def lid_options(command: Command) -> Command:
@@ -59,12 +57,12 @@ def lid_options(command: Command) -> Command:
         type=click.Choice(IDENTIFIERS),
         default=IDENTIFIERS[0],
         show_default=True,
-        help="What tells languages; heliport needs the extra of that name.",
+        help="Language identifier; heliport needs the extra `heliport`.",
     )
     model = click.option(
         "--lid-model",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="A fastText model that tells languages instead: GlotLID, OpenLID, lid.176 (extra `fasttext`).",
+        help="Identify languages with this fastText model, such as GlotLID (extra `fasttext`).",
     )
     return cast(Command, name(model(command)))

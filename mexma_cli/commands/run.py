@@ -14,6 +14,7 @@ import click
 
 from mexma_cli.commands.completion import FILE
 from mexma_cli.commands.dry_run import time_needed
+from mexma_cli.commands.options import set_option
 from mexma_cli.commands.progress import progress
 from mexma_cli.text.amounts import counted, size
 
@@ -34,50 +35,47 @@ _STATES = {
 
 @click.command("run")
 @click.argument("recipe", type=FILE)
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the recipe.")
+@set_option
 @click.option(
     "--only",
     metavar="STAGE",
-    help="Do this stage and what it needs: split, embed, knn, tune, mine, align, filter.",
+    help="Run this stage and those it needs: split, embed, knn, tune, mine, align, filter.",
 )
 @click.option(
     "--from",
     "start",
     metavar="STAGE",
-    help="Begin with this stage: what earlier ones have made is taken as it is, up to date or not.",
+    help="Begin with this stage, and take earlier results as they are.",
 )
-@click.option(
-    "--pairs", metavar="SRC-TGT,...", help="Do these language pairs alone, such as fra-eng,deu-eng."
-)
+@click.option("--pairs", metavar="SRC-TGT,...", help="Only these language pairs, such as fra-eng,deu-eng.")
 @click.option(
     "--executor",
     type=click.Choice(["local", "slurm", "ray"]),
     default="local",
     show_default=True,
-    help="Where units run: processes of this machine, Slurm's job arrays or Ray; the recipe has a section "
-    "for each of these.",
+    help="Where units run: on this machine, in Slurm's job arrays or on Ray.",
 )
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="local: units that are done at the same time, by a process each; they share the threads.",
+    metavar="N",
+    help="local: number of processes, which share the threads.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what is to be done and what it takes, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Print units, disk, memory and time needed, and stop.")
 @click.option(
     "--assume",
     metavar="LANG=LINES,...",
-    help="With --dry-run: as if these languages had so many lines, such as fra=1e9; their texts are samples.",
+    help="With --dry-run: suppose that languages have so many lines, such as fra=1e9.",
 )
 @click.option(
     "--calibrate",
     is_flag=True,
-    help="With --dry-run: run a little of the texts, measure what all stages cost, and keep that in the "
-    "run's folder.",
+    help="With --dry-run: measure the cost of every stage on the first 2,000 lines.",
 )
-@click.option("--status", is_flag=True, help="Say how far the run is, and do nothing.")
-@click.option("--json", "as_json", is_flag=True, help="With --status or --dry-run: as JSON.")
+@click.option("--status", is_flag=True, help="Print the progress of a run, and stop.")
+@click.option("--json", "as_json", is_flag=True, help="Print --status or --dry-run as JSON.")
 def command(
     recipe: str,
     overrides: tuple[str, ...],
@@ -92,11 +90,11 @@ def command(
     status: bool,
     as_json: bool,
 ) -> None:
-    """Mine a whole corpus: text in many languages into parallel text of many pairs, as RECIPE says.
+    """Mine parallel text for many language pairs, from one recipe.
 
-    The work is cut into units; each is done by one process, and kept when it is done. A run that was killed,
-    or whose recipe or text has changed, does what is not up to date when the same command is given again. At
-    its end there is a page, report.html, in the run's folder.
+    RECIPE is a YAML file of kind corpus. The work is cut into units, each done by one process. The same
+    command continues a killed run; after a change of the recipe or a text, it does only what that changes.
+    The run's folder gets the sentence pairs and a page, report.html.
 
     \b
     Examples:

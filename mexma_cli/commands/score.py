@@ -15,11 +15,12 @@ from mexma_cli.commands.options import (
     EncoderChoice,
     encoder_options,
     json_lines_option,
-    language_options,
+    languages_option,
     margin_option,
     neighbourhood_option,
     no_verify_option,
     result_option,
+    scoring_option,
 )
 from mexma_cli.mining.margin import MARGINS
 from mexma_cli.stages.embed.inputs import is_store
@@ -35,17 +36,17 @@ log = logging.getLogger(__name__)
 @click.argument("bitext", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True))
 @margin_option
 @neighbourhood_option
-@click.option(
+@scoring_option(
     "--background",
     nargs=2,
     type=click.Path(path_type=Path),
     metavar="SOURCE TARGET",
-    help="Texts or stores that neighbourhoods are made of.  [default: the two sides of BITEXT]",
+    help="Texts or stores that the neighbourhoods come from.  [default: the two sides of BITEXT]",
 )
-@click.option("--scores-only", is_flag=True, help="Print the scores alone, one a line.")
+@click.option("--scores-only", is_flag=True, help="Print one score a line, without the pair.")
 @json_lines_option
 @result_option
-@language_options
+@languages_option
 @encoder_options
 @no_verify_option
 def command(
@@ -56,20 +57,18 @@ def command(
     scores_only: bool,
     as_json: bool,
     output: Path | None,
-    source_lang: str,
-    target_lang: str,
+    languages: tuple[str, str],
     encoder: EncoderChoice,
 ) -> None:
-    """Score the pairs of BITEXT, in their order: score TAB source TAB target.
+    """Score every pair of BITEXT, in its order: score TAB source TAB target.
 
-    BITEXT is two files (texts or embedding stores), and line n of one is the translation of line n of the
-    other. Or it is one file: source TAB target, or what `mexma mine` writes as TSV or JSONL, whose old scores
-    and ids are not printed. `-` is stdin. A line with an empty side has no score: `nan` is printed. Without
-    --model, texts that go with a store are embedded by that store's encoder.
+    BITEXT is two line-aligned files (texts or embedding stores), or one file of source TAB target, or the TSV
+    or JSONL of `mexma mine`, whose old scores and ids are left out. `-` is stdin. A pair with an empty side
+    has the score nan.
 
-    A pair's score depends on its neighbourhoods. Those in a small or one-sided bitext say little: give larger
-    texts of the two languages with --background. With --margin absolute, which has none, --scores-only
-    answers each line as it comes.
+    A score compares a pair with its neighbourhoods. A small bitext has poor ones: name larger texts of both
+    languages with --background. --margin absolute needs none; with --scores-only it answers each line at
+    once.
 
     \b
     Examples:
@@ -92,7 +91,7 @@ def command(
     as_json = is_json(output, as_json)
     if as_json and scores_only:
         raise click.UsageError("--scores-only prints plain numbers: leave it out, or JSON.")
-    languages = language_of(bitext[0], source_lang), language_of(bitext[-1], target_lang)
+    languages = language_of(bitext[0], languages[0]), language_of(bitext[-1], languages[1])
     if scores_only and not outputs and len(bitext) == 1 and not MARGINS[margin].uses_neighbourhoods:
         _answer(bitext[0], encoder, margin, languages)
         return

@@ -27,6 +27,7 @@ from mexma_cli.commands.options import (
     neighbourhood_option,
     no_verify_option,
     result_option,
+    scoring_option,
 )
 from mexma_cli.mining.margin import MARGINS
 from mexma_cli.stages.embed.inputs import is_store, open_store
@@ -45,14 +46,14 @@ TYPED_TOP = 5
     metavar="[QUERIES] TARGET",
     type=click.Path(path_type=Path, allow_dash=True),
 )
-@click.option("--query", metavar="SENTENCE", help="Search for this sentence, in place of QUERIES.")
+@click.option("--query", metavar="SENTENCE", help="Search for this sentence instead of QUERIES.")
 @click.option(
     "-n",
     "--top",
     type=click.IntRange(min=1),
-    help=f"Sentences to print for each query.  [default: 1; with --query {TYPED_TOP}]",
+    help=f"Sentences found for each query.  [default: 1; with --query {TYPED_TOP}]",
 )
-@click.option(
+@scoring_option(
     "--margin",
     type=click.Choice(list(MARGINS)),
     help=f"{MARGIN_HELP}  [default: {DEFAULT_MARGIN}; with --query absolute]",
@@ -72,17 +73,14 @@ def command(
     output: Path | None,
     encoder: EncoderChoice,
 ) -> None:
-    """Find the best sentence of TARGET for every one of QUERIES: score TAB query TAB sentence.
+    """Find the best sentence of TARGET for every query: score TAB query TAB sentence.
 
-    Both are embedding stores (`mexma embed` makes them) or text files, one sentence a line, `-` for stdin.
-    The order is that of QUERIES. With -n 2 or more each hit is a line, with its rank in a fourth column. An
-    empty query has one line with score nan and nothing found. Sentences that occur more than once in TARGET
-    are found once.
+    QUERIES and TARGET are text files with one sentence a line (`-` is stdin), or embedding stores that
+    `mexma embed` made. Results keep the order of QUERIES. With -n 2 or more, each query has as many lines,
+    and a fourth column with the rank. An empty query has one line, with the score nan. Equal sentences of
+    TARGET are found once.
 
-    --query prints the sentences of the store TARGET that are nearest to a typed one, with their cosines: on a
-    terminal for reading, in a pipe as lines like those above.
-
-    Without --model the store's own encoder is taken.
+    --query finds the sentences of the store TARGET that are nearest to a typed sentence, with their cosines.
 
     \b
     Examples:

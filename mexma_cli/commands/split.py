@@ -29,49 +29,47 @@ _KINDS = ("text", "jsonl", "tmx", "html", "warc")
     required=True,
     type=CODE,
     metavar="CODE",
-    help="Language of the documents: fra_Latn, fra, fr; und: not stated.",
+    help="Language of the documents, such as fra_Latn, fra or fr; und: not stated.",
 )
 @click.option(
     "-o",
     "--output",
     required=True,
     type=click.Path(path_type=Path),
-    help="File for the sentences, compressed if named .gz, .bz2, .xz or .zst; fra.docs.zst and "
-    "fra.report.json are put beside fra.txt.zst.",
+    help="File of the sentences, compressed if named .gz, .bz2, .xz or .zst.",
 )
 @click.option(
     "--document",
     type=click.Choice(["line", "blank", "file"]),
     default="line",
     show_default=True,
-    help="What is a document in a text file: a line, what stands between blank lines, or the whole file.",
+    help="A document of a text file: one line, the lines between blank lines, or the whole file.",
 )
 @click.option(
-    "--format", "kind", type=click.Choice(_KINDS), help="What the inputs are.  [default: as they are named]"
+    "--format", "kind", type=click.Choice(_KINDS), help="Format of the inputs.  [default: by their names]"
 )
-@click.option("--text-field", default="text", show_default=True, help="The field of JSONL with the text.")
-@click.option(
-    "--id-field", default="id", show_default=True, help="The field of JSONL with the document's id."
-)
+@click.option("--text-field", default="text", show_default=True, help="JSONL: the field of the text.")
+@click.option("--id-field", default="id", show_default=True, help="JSONL: the field of the document's id.")
 @click.option(
     "--splitter",
     type=click.Choice(["auto", *SPLITTERS]),
     default="auto",
     show_default=True,
-    help="auto: sentencex or Moses' rules, whichever measured better for the language. sat: wtpsplit's SaT.",
+    help="auto: sentencex or Moses' rules, whichever is better for the language. sat: wtpsplit's SaT.",
 )
-@click.option("--splitter-model", metavar="FOLDER", help="The model for --splitter sat.")
+@click.option("--splitter-model", metavar="FOLDER", help="Model for --splitter sat.")
 @lid_options
 @rule_options(OF_SENTENCES)
 @click.option(
     "--rejects",
     type=click.Path(path_type=Path),
-    help="File for what is dropped: reason, document id, start, end, text.",
+    help="Write what is dropped: reason, document id, start, end, text.",
 )
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
-    help="Processes that work side by side.  [default: as many as there are cores]",
+    metavar="N",
+    help="Number of processes.  [default: number of cores]",
 )
 def command(
     inputs: tuple[str, ...],
@@ -84,12 +82,13 @@ def command(
     workers: int | None,
     **settings: object,
 ) -> None:
-    """Split INPUTS (files, folders, globs in quotes, or -) into sentences, and drop what is no good one.
+    """Split documents into clean sentences of one language, one a line.
 
-    Inputs are text, JSONL, TMX, HTML or WARC, plain or compressed. Mojibake is repaired; each rule that drops
-    sentences can be turned on or off, and counts what it drops. Line n of the .docs file says where sentence
-    n was: document id, start and end in characters; `mine --within` and `align` take it as it is. A killed
-    run goes on where it was when the same command is run again.
+    INPUTS are files, folders, globs in quotes or `-`, of text, JSONL, TMX, HTML or WARC, plain or compressed.
+    Mojibake is repaired, and sentences that break a rule are dropped and counted. Beside fra.txt.zst come
+    fra.report.json, with the counts, and fra.docs.zst, whose line n says where sentence n was: document id,
+    start and end in characters. `mexma mine --within` and `mexma align --docs` read it. The same command
+    continues a killed run.
 
     \b
     Examples:

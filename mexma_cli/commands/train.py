@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mexma_cli.commands.completion import RECIPE
-from mexma_cli.commands.options import json_option, plugin_option
+from mexma_cli.commands.options import json_option, plugin_option, set_option
 from mexma_cli.commands.progress import follow, progress
 from mexma_cli.text.amounts import counted
 
@@ -35,16 +35,16 @@ SHORT = {
 
 @click.command("train")
 @click.argument("recipe", type=RECIPE)
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key of the recipe.")
+@set_option
 @plugin_option
 @json_option
-@click.option("--resume", is_flag=True, help="Go on with a run that was stopped or killed.")
+@click.option("--resume", is_flag=True, help="Continue a run that was stopped or killed.")
 @click.option(
     "--nproc-per-node",
     "processes",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Train in N processes on this machine, a GPU each. Several machines: torchrun -m mexma_cli train.",
+    help="Train in N processes on this machine, with a GPU each.",
 )
 @click.option(
     "--max-restarts",
@@ -52,7 +52,8 @@ SHORT = {
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="With --nproc-per-node: start again from the last checkpoint, so often, after a process has died.",
+    metavar="N",
+    help="With --nproc-per-node: restarts from the last checkpoint after a process died, at most.",
 )
 def command(
     recipe: str,
@@ -63,13 +64,14 @@ def command(
     processes: int | None,
     restarts: int,
 ) -> None:
-    """Train an encoder from RECIPE (a YAML file, or a shipped recipe's name).
+    """Train an encoder from a recipe, and print its folder.
 
-    Text that was not prepared yet is prepared first. The run's folder gets the resolved recipe, a log
-    (log.jsonl), checkpoints, and at the end the encoder, a Hugging Face folder whose path goes to stdout.
-    Ctrl-C and SIGTERM write a checkpoint and stop; --resume goes on from the last one.
+    RECIPE is a YAML file or the name of a shipped recipe. Text that is not prepared yet is prepared first.
+    The run's folder gets the resolved recipe, log.jsonl, checkpoints and the encoder, a Hugging Face folder.
+    Ctrl-C and SIGTERM write a checkpoint and stop. On several machines: torchrun -m mexma_cli train.
 
-    A recipe of kind decompose (systems/meat-oracle) trains maps of stored vectors: see `mexma project`.
+    A recipe of kind decompose (systems/meat-oracle) trains a decomposer of stored vectors for `mexma
+    project`.
 
     \b
     Examples:

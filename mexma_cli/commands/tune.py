@@ -25,6 +25,7 @@ from mexma_cli.commands.options import (
     copy_options,
     document_options,
     encoder_options,
+    json_option,
     margin_option,
     neighbourhood_option,
     no_verify_option,
@@ -66,57 +67,58 @@ _OF_TEXTS = (*_OF_MINING, "within", "document_pairs", "plant", "label", "labels"
 @click.option(
     "--gold",
     type=click.Path(path_type=Path),
-    help="The true pairs, one a line: source TAB target; ids with --source and --target, else sentences.",
+    help="The true pairs, source TAB target: sentences, or ids with --source and --target.",
 )
 @click.option(
     "--source",
     "source_ids",
     type=click.Path(path_type=Path),
-    help="Ids of the source sentences: id TAB sentence (as BUCC).",
+    help="Ids of the source sentences, id TAB sentence (as BUCC).",
 )
 @click.option(
     "--target",
     "target_ids",
     type=click.Path(path_type=Path),
-    help="Ids of the target sentences: id TAB sentence.",
+    help="Ids of the target sentences, id TAB sentence.",
 )
 @click.option(
     "--plant",
     nargs=2,
     metavar="FILE FILE",
     type=click.Path(path_type=Path),
-    help="Known translations, line by line, to mine together with SOURCE and TARGET: how many come back?",
+    help="Two line-aligned files of known translations, mined with the texts to measure recall.",
 )
 @click.option(
     "--label",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Ask in the terminal whether N of the pairs are right, and correct the estimate by the answers.",
+    help="Ask in the terminal whether N of the pairs are right, to correct the estimate.",
 )
 @click.option(
     "--labels",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Where the answers to --label are kept, and those of earlier times are.  [default: labels.tsv]",
+    help="File of the answers to --label, old and new.  [default: labels.tsv]",
 )
 @click.option(
     "--precision",
     type=click.FloatRange(min=0, min_open=True, max=1),
-    help="Find the threshold that keeps the most pairs with at least this precision (0.95), not the best F1.",
+    metavar="SHARE",
+    help="Instead of the best F1: the lowest threshold with this precision, such as 0.95.",
 )
 @click.option(
     "--languages",
     metavar="CODE,CODE...",
-    help="One threshold for each; the code stands for {lang} in the names of the files.",
+    help="One threshold a language; {lang} in file names stands for its code.",
 )
 @click.option(
     "--plot",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Draw the scores, right pairs against others, with the threshold (.png, .svg, .pdf).",
+    help="Draw the scores of right and other pairs (.png, .svg, .pdf).",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@output_option(None, "Write the pairs above the threshold, best first (compressed by suffix).")
+@json_option
+@output_option(None, "Write the pairs above the threshold there, best first.")
 @margin_option
 @neighbourhood_option
 @retrieval_option
@@ -125,18 +127,16 @@ _OF_TEXTS = (*_OF_MINING, "within", "document_pairs", "plant", "label", "labels"
 @encoder_options
 @no_verify_option
 def command(inputs: tuple[Path, ...], as_json: bool, precision: float | None, **options: Any) -> None:
-    """Find the score threshold with the best F1 for CANDIDATES, the output of `mexma mine` (TSV, JSONL).
+    """Find the score threshold with the best F1 for mined pairs, with 95 % intervals.
 
-    Recall is counted over all gold pairs, mined or not. Equal scores are kept or dropped together. With ids,
-    a sentence that has more than one is left out, as in LASER's bucc.py. All files may be compressed. In
-    parentheses are 95 % intervals, from resampled source sentences; `held out` is what the threshold from
-    one half of the gold pairs gives on the other half.
+    With --gold, CANDIDATES is the TSV or JSONL of `mexma mine`. Recall counts all gold pairs, mined or not. A
+    sentence with several ids is left out, as in LASER's bucc.py. `held out` shows a threshold from one half
+    of the gold pairs on the other half.
 
-    Without a gold list, SOURCE and TARGET (embedding stores or texts) are mined twice, the second time
-    without the pairs of the first. Nearly all pairs of the second time are wrong, and their scores tell how
-    many of the first are. --label asks about some pairs (50 will do), which makes the estimate surer. --plant
-    says how many of known translations, some hundreds of the same kind as the texts, come back. The threshold
-    holds for the other options (--margin, -k, --within ...) that you give, so mine with the same ones.
+    Without --gold, SOURCE and TARGET (texts or embedding stores) are mined twice, the second time without the
+    pairs of the first. Nearly all pairs of the second round are wrong, so their scores show how many of the
+    first are wrong. --label 50 makes this estimate surer. --plant measures recall; take some hundred
+    translations of the same kind as the texts. Mine with the same --margin, -k and --within as here.
 
     \b
     Examples:

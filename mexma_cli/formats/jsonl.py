@@ -26,7 +26,7 @@ class Jsonl(BitextFormat):
     name = "jsonl"
     endings = (".jsonl",)
     ids = "always"
-    about = "an object a line, its sentences as they are"
+    about = "one object a line, with all ids"
 
     def write(
         self, pairs: Iterable[Pair], languages: tuple[str, str], with_ids: bool = False

@@ -29,7 +29,7 @@ class Moses(BitextFormat):
     ids = "never"
     by_language = True
     two_files = True
-    about = "two files, OUTPUT.fra and OUTPUT.eng, or OUTPUT.fra.gz and OUTPUT.eng.gz for -o OUTPUT.gz"
+    about = "two line-aligned files: -o OUT.gz makes OUT.fra.gz and OUT.eng.gz"
 
     def files(self, path: Path, languages: tuple[str, str]) -> list[Path]:
         """NAME.fra and NAME.eng; where both languages have the same code, with their script."""

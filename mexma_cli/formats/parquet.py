@@ -25,7 +25,7 @@ class Parquet(BitextFormat):
     name = "parquet"
     endings = (".parquet",)
     ids = "wanted"
-    about = "columns score, source and target (needs the extra `parquet`)"
+    about = "columns score, source, target (extra `parquet`)"
     magic = (b"PAR1",)
 
     def write(

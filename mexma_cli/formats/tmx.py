@@ -47,7 +47,7 @@ class Tmx(BitextFormat):
     name = "tmx"
     endings = (".tmx",)
     ids = "wanted"
-    about = "TMX 1.4, with the score as the property x-score"
+    about = "TMX 1.4, with the score as property x-score"
     changes = "characters that XML forbids were removed"
     by_language = True
     magic = (b"<?xml", b"<tmx", b"<!DOCTYPE tmx", codecs.BOM_UTF8 + b"<", *_UTF16)

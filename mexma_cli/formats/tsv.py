@@ -40,7 +40,7 @@ class Tsv(BitextFormat):
     name = "tsv"
     endings = (".tsv",)
     ids = "wanted"
-    about = "score TAB source TAB target, as LASER writes it, without a header"
+    about = "score TAB source TAB target, as LASER writes it"
 
     def write(
         self, pairs: Iterable[Pair], languages: tuple[str, str], with_ids: bool = False

@@ -23,10 +23,7 @@ class Vecalign(BitextFormat):
     endings = (".align",)
     ids = "always"
     alignments_only = True
-    about = (
-        "[source lines]:[target lines]:score as Vecalign writes it, lines counted from 0, and sentences "
-        "without a translation too"
-    )
+    about = "[source lines]:[target lines]:score, from line 0, with unaligned sentences"
 
     def write(
         self, pairs: Iterable[Pair], languages: tuple[str, str], with_ids: bool = False

@@ -42,13 +42,13 @@ Examples:
   mexma eval xsim flores200_dataset --langs 81 --model facebook/MEXMA -o xsim.json
   mexma report results/*.json -o page.html
 
-Every command prints a table with the published numbers beside ours where the task is the same, or one JSON
-object with --json; -o keeps the result for `mexma report`."""
+Every command prints a table, with published numbers beside it where the task is the same. -o writes the
+result for `mexma report`."""
 
 
 @click.group("eval", cls=LazyGroup, table=TABLE, package=__name__, epilog=EPILOG)
 def command() -> None:
-    """Measure an encoder as the papers do, on the benchmarks' files as they are published.
+    """Measure an encoder as the papers do, on the published files of the benchmarks.
 
-    Nothing is downloaded: each command says which files it needs and where they are published.
+    Each command says which files it needs and where they are published. Only mteb downloads its data.
     """

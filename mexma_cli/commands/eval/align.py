@@ -1,4 +1,4 @@
-"""Alignments of documents: strict and lax precision, recall and F1."""
+"""Sentence alignment: strict and lax precision, recall and F1."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _FILE = click.Path(path_type=Path)
 @click.argument("out", type=_FILE)
 @json_option
 def command(gold: Path, out: Path, as_json: bool) -> None:
-    """Strict and lax precision, recall and F1 of alignments, as Vecalign's score.py counts them, in percent.
+    """Measure alignments against gold ones: precision, recall and F1 in percent, as Vecalign's score.py.
 
-    GOLD and OUT have a line an alignment, `[source ids]:[target ids]:score` with ids counted from 0, as
-    `mexma align --format vecalign` writes it; the score is not read. An alignment is right strictly if it is
-    in GOLD, and laxly if it shares sentences on both sides with one of GOLD. Where `mexma align` wrote the
-    names of documents, each is judged by itself, and the numbers are those of all together.
+    GOLD and OUT have a line an alignment, `[source ids]:[target ids]:score` with ids from 0, as `mexma align
+    --format vecalign` writes it; scores are not read. An alignment is right strictly if it is in GOLD, and
+    laxly if it shares a sentence on both sides with one of GOLD. Documents that are named in the files are
+    compared one by one, and their counts are summed.
 
     \b
     Examples:

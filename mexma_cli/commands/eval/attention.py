@@ -12,7 +12,7 @@ from mexma_cli.commands.progress import progress
 
 @evaluation(
     "Attention",
-    "entropy of what the first token attends to, in nats",
+    "entropy of the first token's attention, in nats",
     "line-aligned files, as xsim",
     refuses={"pooling": "for sentence vectors; the first token's attention is measured here."},
 )
@@ -23,15 +23,14 @@ from mexma_cli.commands.progress import progress
     "--picture",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Draw the attention of some sentences: .png, .svg or .pdf (needs the extra `plot`).",
+    help="Draw the attention of some sentences (.png, .svg, .pdf; extra `plot`).",
 )
 @click.option(
     "--sentence",
     "sentences",
     multiple=True,
     metavar="TEXT",
-    help="For the picture; may be given several times.  [default: the first sentence of the first two "
-    "languages]",
+    help="Sentence for the picture; may be repeated.  [default: the first one of two languages]",
 )
 def command(
     session: Session,
@@ -41,16 +40,15 @@ def command(
     picture: Path | None,
     sentences: tuple[str, ...],
 ) -> Result:
-    """The entropy, in nats, of what the first token attends to in the last layer: mean over sentences.
+    """Measure the entropy, in nats, of the first token's attention in the last layer.
 
-    It is low if few tokens make up the sentence's vector, and the logarithm of the length if all do alike
-    (MEXMA paper, section 5.6). It is measured over all tokens, and without <s> and </s>, the other weights
-    being scaled to sum to 1. `entropy` is the mean over heads, and `of mean` the entropy of the heads' mean
-    distribution: the paper does not say which one it reports. Nothing is kept in --cache.
+    Entropy is low where few tokens make up the sentence vector; with equal weights it is the logarithm of the
+    sentence's length (MEXMA paper, section 5.6). It is the mean over sentences, with all tokens, and without
+    <s> and </s> (the other weights scaled to sum to 1). `entropy` is the mean over heads, `of mean` the
+    entropy of the mean distribution of all heads; the paper does not say which one it reports.
 
-    DIR is FLORES-200 (github.com/facebookresearch/flores), NTREX-128 or any folder of line-aligned files,
-    as for `mexma eval xsim`. The picture has the paper's Figures 7 to 11: bars over the words, and below them
-    all heads and all tokens.
+    DIR is as for `mexma eval xsim`. The picture is like the paper's Figures 7 to 11: bars over the words, and
+    below them all heads and all tokens. --cache is not used.
 
     \b
     Examples:

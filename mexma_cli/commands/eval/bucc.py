@@ -21,19 +21,19 @@ from mexma_cli.commands.options import margin_option, neighbourhood_option
 @margin_option
 @neighbourhood_option
 def command(session: Session, folders: tuple[Path, ...], margin: str, k: int) -> Result:
-    """F1 of mining translations from two monolingual texts.
+    """Measure mining from two monolingual texts: F1 in percent.
 
     \b
-    cosine f1    every gold source is searched in the whole other side; class-weighted F1 of the nearest
-                 sentences, as in the MTEB benchmark's BUCC and the MEXMA paper
-    tuned f1     the best F1 that any threshold for the margin gives, with its precision and recall, as in
-                 the DAP paper's Table 2; candidates are one to one, equal scores kept or dropped together
-    held-out f1  F1 of a threshold that was tuned on another split: on training for test (then it is called
-                 test f1; the DAP paper's Table 3), or on sample for training; with one split only, on one
-                 half of the gold pairs for the other
+    cosine f1    each gold source is searched in the whole target text; class-weighted F1 of the
+                 nearest sentences, as in MTEB's BUCC and the MEXMA paper
+    tuned f1     the best F1 of any threshold for the margin, with one-to-one candidates, as in
+                 the DAP paper's Table 2
+    held-out f1  F1 of a threshold from another split (sample for training), or, with one split
+                 only, from the other half of the gold pairs
+    test f1      the same with the training split's threshold on test (the DAP paper's Table 3)
 
-    DIR, or the folders in it, hold BUCC 2018's files (fr-en.training.fr, .en and .gold;
-    comparable.limsi.fr/bucc2018) or others in that layout (fra-eng.fra.tsv, fra-eng.eng.tsv,
+    DIR, or a folder in it, holds BUCC 2018 (fr-en.training.fr, .en and .gold, from
+    comparable.limsi.fr/bucc2018) or files in that layout (fra-eng.fra.tsv, fra-eng.eng.tsv,
     fra-eng.gold.tsv), compressed or not: `id TAB sentence`, and `source id TAB target id`.
 
     \b

@@ -19,12 +19,10 @@ from mexma_cli.commands.options import output_option
     required=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="From the language of SOURCE to English, in MUSE's format.",
+    help="Dictionary into English, in MUSE's format.",
 )
-@click.option("--lang", required=True, type=CODE, metavar="CODE", help="The language of SOURCE.")
-@output_option(
-    "DIR", "Folder for the files; those of other languages in it stay.", required=True, file_okay=False
-)
+@click.option("--lang", required=True, type=CODE, metavar="CODE", help="Language of SOURCE.")
+@output_option("DIR", "Folder of the files.", required=True, file_okay=False)
 @click.option(
     "-n",
     "--sentences",
@@ -32,27 +30,33 @@ from mexma_cli.commands.options import output_option
     type=click.IntRange(min=1),
     default=1000,
     show_default=True,
-    help="How many are drawn.",
+    metavar="N",
+    help="Number of sentences.",
 )
 @click.option(
     "--rate",
     type=click.FloatRange(0, 1),
     default=0.5,
     show_default=True,
-    help="Probability with which a word that the dictionary has is replaced; one in a sentence always is.",
+    metavar="SHARE",
+    help="Share of the words in the dictionary that are replaced; at least one in a sentence.",
 )
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=42, show_default=True, help="Of all that is drawn."
+    "--seed",
+    type=click.IntRange(min=0),
+    default=42,
+    show_default=True,
+    metavar="N",
+    help="Seed of all choices.",
 )
 def command(
     source: Path, target: Path, dictionary: Path, lang: str, output: Path, count: int, rate: float, seed: int
 ) -> None:
-    """Make a code-switched retrieval set of a bitext (ORACLE paper, appendix C.1).
+    """Make a code-switched retrieval set from a bitext (ORACLE paper, appendix C.1).
 
-    Line n of SOURCE is the translation of line n of ENGLISH. Words of SOURCE are replaced by one of their
-    translations in the dictionary, and the sentence is to be found by the whole English one. DIR gets files
-    named and laid out as Tatoeba's, so that `mexma eval leakage` and `mexma eval tatoeba` read them, and
-    codeswitch.LANG.json, which says how they were made. Equal seeds give equal files.
+    Line n of SOURCE is the translation of line n of ENGLISH. Words of SOURCE are replaced by English
+    translations from the dictionary. DIR gets files in Tatoeba's layout, for `mexma eval leakage` and `mexma
+    eval tatoeba`, and codeswitch.LANG.json, which says how they were made.
 
     MUSE's dictionaries are published at github.com/facebookresearch/MUSE, under a non-commercial licence.
 

@@ -1,4 +1,4 @@
-"""Meaning and language of vectors, taken apart."""
+"""Meaning and language parts of a decomposer's vectors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PANELS = 12
     "--langs",
     "languages",
     metavar="LIST",
-    help="14, 28 or 36, or codes with commas between them.  [default: all in DIR]",
+    help="14, 28 or 36 (the DAP paper's lists), or ita,deu,...  [default: all in DIR]",
 )
 @click.option(
     "--sts",
@@ -40,13 +40,13 @@ PANELS = 12
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE|DIR",
-    help="Similarity sets too, in the layouts of `mexma eval sts`; give it again for more.",
+    help="Similarity sets, as for `mexma eval sts`; may be repeated.",
 )
 @click.option(
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="PICTURE",
-    help=f"Draw the four clouds of the first {PANELS} languages: .png, .svg or .pdf.",
+    help=f"Draw both parts of the first {PANELS} languages (.png, .svg, .pdf).",
 )
 def command(
     session: Session,
@@ -56,17 +56,15 @@ def command(
     sets: tuple[Path, ...],
     plot: Path | None,
 ) -> Result:
-    """Retrieval and similarity by meaning and by language, side by side.
+    """Measure retrieval and similarity by the meaning and the language part of a decomposer, in percent.
 
-    A good decomposer finds translations by the meaning part as well as by the whole vectors. By the language
-    part it finds hardly any: those that it finds show that meaning has leaked into that part. Retrieval is
-    precision at 1 by cosine in both directions, similarity is Spearman's correlation, both in percent.
+    The meaning part should find as many translations as the whole vectors do. The language part should find
+    hardly any: those that it finds show that meaning has leaked into it. Retrieval is precision at 1 by
+    cosine, in both directions; similarity is Spearman's correlation.
 
-    DIR holds Tatoeba's files as for `mexma eval tatoeba`, or what `mexma eval codeswitch` made. The encoder
-    is the one that RUN was trained on.
-
-    --plot draws both parts of English and of the other language in the plane of their two principal
-    components, in which the four clouds together spread most.
+    DIR holds Tatoeba's files, as for `mexma eval tatoeba`, or what `mexma eval codeswitch` made. The encoder
+    is the one that the run was trained on. --plot draws both parts of English and of the other language on
+    their two principal components.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Tasks of the mteb package, and the paper's lists."""
+"""Tasks of the mteb package, and the MEXMA paper's lists."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from mexma_cli.stages.embed.inputs import load_encoder
     "--tasks",
     required=True,
     metavar="LIST",
-    help="Names of mteb (STS12,STS22:fr) or tables of the MEXMA paper (table4,table27), with commas.",
+    help="Names of mteb (STS12,STS22:fr), or tables of the MEXMA paper (table4,table27).",
 )
 def command(session: Session, tasks: str) -> Result:
-    """Run tasks of the mteb package (extra `mteb`): the scores that it reports, in percent.
+    """Run tasks of the mteb package (extra `mteb`), and print its main scores in percent.
 
-    The paper's tables by name: table2 (classification), table3 (pair classification) and table4 (STS) with
-    their means by language, or one of table16 and table18 to table30. table17 is `mexma eval senteval`, and
-    table2 lacks that column. Reported are each task's main score, average precision for pair
-    classification, on the test split. NAME:SUBSET is one language of a task.
+    --tasks takes the MEXMA paper's tables: table2 (classification), table3 (pair classification, average
+    precision) and table4 (STS), with means by language, or table16 and table18 to table30. table17 is `mexma
+    eval senteval`, whose column table2 lacks here. NAME:SUBSET is one language of a task. Scores are of the
+    test split.
 
-    mteb fetches its data from huggingface.co; a task whose data cannot be had is named and left out, and so
-    is the mean that it is part of. What is done is kept in --cache, and a run that was stopped goes on.
-    Prompts of tasks are not used; --prefix is.
+    mteb downloads its data from huggingface.co. A task without data is named and left out, and so is its
+    mean. Results are kept in --cache, so the same command continues a stopped run. Prompts of tasks are not
+    used; --prefix is.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""The mean of the tokens against the first token."""
+"""First-token (CLS) pooling against mean pooling."""
 
 from __future__ import annotations
 
@@ -17,25 +17,31 @@ from mexma_cli.stages.embed.inputs import BUNDLED, load_encoder
     "what xsim and sts need",
     refuses={"pooling": "what is compared here: leave it out."},
 )
-@click.option("--xsim", "folder", metavar="DIR", type=click.Path(path_type=Path), help="As for `eval xsim`.")
+@click.option(
+    "--xsim",
+    "folder",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Measure xsim on DIR, as `mexma eval xsim`.",
+)
 @click.option(
     "--sts",
     metavar="FILE|DIR",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="As for `eval sts`; may be given several times.",
+    help="Measure STS, as `mexma eval sts`; may be repeated.",
 )
 @languages_option
 @split_option
 def command(
     session: Session, folder: Path | None, sts: tuple[Path, ...], languages: str | None, split: str
 ) -> Result:
-    """Measure an encoder twice: by its first token, and by the mean of its tokens (`uniform`).
+    """Compare an encoder's first token with the mean of its tokens (`uniform`), as in the paper's Table 10.
 
-    As the paper's Table 10, with the same weights, on what is named: xsim into English, xsim++ where its
-    files are beside those of xsim (errors, percent), and STS (mean Spearman over files, percent). `change`
-    is 100 (CLS - uniform) / CLS, as in that table. Its classification is `mexma eval mteb --tasks table2`,
-    with and without --pooling mean.
+    Both have the same weights. Measured are xsim into English, xsim++ where its files are beside those of
+    xsim (errors in percent), and STS (mean Spearman over files, in percent). `change` is 100 (CLS - uniform)
+    / CLS, as in the MEXMA paper's table. For its classification run `mexma eval mteb --tasks table2` with and
+    without --pooling mean.
 
     \b
     Example:

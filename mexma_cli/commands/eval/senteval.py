@@ -19,19 +19,18 @@ from mexma_cli.commands.progress import progress
     type=click.IntRange(min=2),
     default=10,
     show_default=True,
-    help="Folds, outer and inner; SentEval's own quick setting is 5.",
+    metavar="N",
+    help="Number of folds; SentEval's quick setting is 5.",
 )
 def command(session: Session, folders: tuple[Path, ...], kfold: int) -> Result:
-    """Classify with SentEval's seven tasks of the paper: MR SST2 TREC CR SUBJ MPQA MRPC. Accuracy, percent.
+    """Measure SentEval's classification tasks MR, SST2, TREC, CR, SUBJ, MPQA and MRPC: accuracy in percent.
 
-    A logistic regression on the frozen vectors, the inverse penalty chosen from 1/4 to 8: by folds inside
-    folds (MR, CR, SUBJ, MPQA), on the dev part (SST2); from 1/2 to 32: by folds of the train part (TREC,
-    MRPC). Pairs of MRPC are [abs(u - v), u * v].
+    A logistic regression reads the frozen vectors. Its penalty is chosen on dev data or by cross-validation.
 
     DIR is `data/downstream` after SentEval's get_transfer_data.bash (github.com/facebookresearch/SentEval),
-    or has a TSV a task: MR.tsv, CR.tsv, SUBJ.tsv, MPQA.tsv, {SST2,TREC,MRPC}.{train,dev,test}.tsv. Several
-    folders are searched in order. A task without files is left out; one without its test part is validated
-    by folds inside folds (SST2: tested on dev). Only whole tasks, validated `as published`, are compared.
+    or has a TSV a task: MR.tsv, CR.tsv, SUBJ.tsv, MPQA.tsv, {SST2,TREC,MRPC}.{train,dev,test}.tsv. A task
+    without files is left out. A task without its test part is cross-validated (SST2: tested on dev), and is
+    not compared with published numbers.
 
     \b
     Examples:

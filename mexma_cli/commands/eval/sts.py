@@ -1,4 +1,4 @@
-"""Similarity of sentences, as people judge it."""
+"""Semantic similarity: correlation with people's scores."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def command(session: Session, paths: tuple[Path, ...]) -> Result:
     """Correlate cosines of sentence pairs with people's scores: Spearman and Pearson, in percent.
 
     \b
-    Layouts that are read (also compressed); DIR stands for all such files in it:
+    FILE, compressed or not, has one of these layouts; DIR stands for all such files in it:
       score TAB sentence TAB sentence [TAB part], one file a data set
       sts-dev.csv, sts-test.csv of the STS benchmark; stsb-de-test.csv of stsb-multi-mt
       STS.input.NAME.txt beside STS.gs.NAME.txt, as SemEval publishes them
       SICK.txt, SICK_test_annotated.txt with their header line
 
-    A file with parts has a row for each and one for all its pairs together, which is what MTEB and the
-    papers report; the mean is over files. Published at http://ixa2.si.ehu.eus/stswiki (STS 2012-2017 and
-    the benchmark) and https://zenodo.org/record/2787612 (SICK).
+    A file with parts has a row for each part, and one for all its pairs, as MTEB and the papers report it.
+    The mean is over files. Published at http://ixa2.si.ehu.eus/stswiki (STS 2012-2017 and the benchmark) and
+    https://zenodo.org/record/2787612 (SICK).
 
     \b
     Examples:

@@ -17,14 +17,14 @@ from mexma_cli.commands.eval_options import Result, Session, evaluation
     "--langs",
     "languages",
     metavar="LIST",
-    help="14, 28 or 36 (the DAP paper's), or codes with commas between them.  [default: all in DIR]",
+    help="14, 28 or 36 (the DAP paper's lists), or ita,deu,...  [default: all in DIR]",
 )
 def command(session: Session, folder: Path, languages: str | None) -> Result:
-    """The percentage of sentences whose nearest sentence by cosine is their translation (P@1).
+    """Measure retrieval: sentences whose nearest sentence by cosine is their translation, in percent (P@1).
 
-    DIR holds tatoeba.<l>-eng.<l> and tatoeba.<l>-eng.eng, line-aligned, one pair of files a language, as in
-    data/tatoeba/v1 of github.com/facebookresearch/LASER. Both directions are measured, each over the whole
-    set. The means over the DAP paper's 14, 28 and 36 languages are shown where all of these are in DIR.
+    DIR holds line-aligned files tatoeba.<l>-eng.<l> and tatoeba.<l>-eng.eng, as in data/tatoeba/v1 of
+    github.com/facebookresearch/LASER. Both directions are measured. The means over the DAP paper's 14, 28 and
+    36 languages are shown where all of these are in DIR.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Whose tokens are the nearest of a token."""
+"""Nearest tokens: from which sentences they are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mexma_cli.commands.progress import progress
 
 @evaluation(
     "Nearest tokens",
-    "whose tokens are nearest to a token, percent",
+    "where the nearest tokens of English tokens are, percent",
     "line-aligned files, as xsim",
     refuses={"pooling": "for sentence vectors; the tokens are measured here."},
 )
@@ -20,16 +20,14 @@ from mexma_cli.commands.progress import progress
 @languages_option
 @split_option
 def command(session: Session, folder: Path, languages: str | None, split: str) -> Result:
-    """Find the nearest tokens of 750 English ones in all languages, and say where they are: percent.
+    """Measure where the nearest tokens of English tokens are, in percent (MEXMA paper, Table 9).
 
-    The queries are three random tokens of each of the first 250 English sentences. Their nearest tokens among
-    those of all sentences, by cosine in the last layer and without <s> and </s>, are in the same sentence, in
-    its translation, in another sentence of the same language, or elsewhere (MEXMA paper, section 5.5 and
-    Table 9). top-1 counts the nearest token, top-5 the five nearest. Memory does not grow with the number of
-    languages. Nothing is kept in --cache.
+    The queries are three random tokens of each of the first 250 English sentences. The nearest tokens of all
+    languages, by cosine in the last layer and without <s> and </s>, are in the same sentence, in its
+    translation, in another sentence of the same language, or elsewhere (section 5.5). top-1 counts the
+    nearest token, top-5 the five nearest.
 
-    DIR is FLORES-200 (github.com/facebookresearch/flores), NTREX-128 or any folder of line-aligned files
-    with English among them, as for `mexma eval xsim`.
+    DIR is as for `mexma eval xsim`, with English in it. --cache is not used.
 
     \b
     Example:

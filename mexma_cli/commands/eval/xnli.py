@@ -1,4 +1,4 @@
-"""Inference, fine-tuned on English."""
+"""Natural language inference, fine-tuned on English."""
 
 from __future__ import annotations
 
@@ -21,35 +21,51 @@ PAIRS = "for sentences; here pairs are read, as the paper does it."
     refuses=dict.fromkeys(("pooling", "max_tokens", "prefix"), PAIRS),
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--epochs", type=click.IntRange(min=1), default=2, show_default=True)
-@click.option("--batch", type=click.IntRange(min=1), default=256, show_default=True, help="Pairs in a step.")
+@click.option(
+    "--epochs",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    metavar="N",
+    help="Passes over MultiNLI.",
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(min=1),
+    default=256,
+    show_default=True,
+    metavar="N",
+    help="Pairs in a step.",
+)
 @click.option(
     "--learning-rate",
     type=click.FloatRange(min=0, min_open=True),
     default=5e-5,
     show_default=True,
-    help="The DAP paper chose from 1e-5, 3e-5, 5e-5 and 7e-5.",
+    metavar="RATE",
+    help="AdamW's rate; the DAP paper chose from 1e-5, 3e-5, 5e-5 and 7e-5.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
     default=42,
     show_default=True,
-    help="Of the fresh layers and the order.",
+    metavar="N",
+    help="Seed of the new layers and the order.",
 )
 def command(
     session: Session, folder: Path, epochs: int, batch: int, learning_rate: float, seed: int
 ) -> Result:
-    """Fine-tune on MultiNLI's English pairs, and test on XNLI's languages: accuracy, percent.
+    """Fine-tune on MultiNLI's English pairs, and test on XNLI's languages: accuracy in percent.
 
-    As in Appendix C of the DAP paper: premise and hypothesis are read together (128 tokens at most), with a
-    fresh pooler and a fresh classifier on the first token; all weights are trained, in float32 on a
-    processor and in bfloat16 on a GPU unless --dtype says otherwise. This takes minutes on a GPU and days
-    without one. Nothing is kept in --cache.
+    As in Appendix C of the DAP paper: the encoder reads premise and hypothesis together (128 tokens at most),
+    with a new pooler and classifier on the first token, and all weights are trained. Precision is float32
+    on a processor and bfloat16 on a GPU, unless --dtype says otherwise. Without a GPU this takes days.
+    --cache is not used.
 
-    DIR has, itself or in folders below it, the train set (multinli.train.en.tsv, or
-    multinli_1.0_train.jsonl or .txt) and the test set (xnli.test.tsv or .jsonl), published at
-    https://cims.nyu.edu/~sbowman/xnli and https://cims.nyu.edu/~sbowman/multinli.
+    DIR, or a folder in it, has the train set (multinli.train.en.tsv, multinli_1.0_train.jsonl or .txt) and
+    the test set (xnli.test.tsv or .jsonl), published at https://cims.nyu.edu/~sbowman/multinli and
+    https://cims.nyu.edu/~sbowman/xnli.
 
     \b
     Example:

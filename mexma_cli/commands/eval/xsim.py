@@ -1,4 +1,4 @@
-"""Translations not found among all translations."""
+"""Errors of finding each translation among all of them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ if TYPE_CHECKING:
 )
 @aligned_options
 def command(session: Session, data: AlignedTexts, margin: str, k: int) -> Result:
-    """The percentage of sentences whose translation is not what margin-based search finds.
+    """Measure xsim: sentences whose translation margin-based search does not find, in percent.
 
-    DIR is FLORES-200 (with devtest/<code>.devtest, or that folder itself), NTREX-128, or any folder of
-    line-aligned <code>.txt, compressed or not. Every language is searched in the target; the score is the
-    mean over languages (Heffernan et al. 2022; as LASER's xsim.py). Where the target repeats a sentence,
-    finding its other line is no error; errors by row are then shown too. Lines that are empty on either side
-    take no part.
+    DIR is FLORES-200 (with devtest/<code>.devtest), NTREX-128, or a folder of line-aligned <code>.txt,
+    compressed or not. The translation of each sentence is searched in the target language; the score is the
+    mean over languages, as in LASER's xsim.py (Heffernan et al. 2022). Where the target repeats a sentence,
+    either line is right; errors by row are then shown too. Lines that are empty on a side are left out.
 
     FLORES-200 is published at github.com/facebookresearch/flores, NTREX-128 at
     github.com/MicrosoftTranslator/NTREX.

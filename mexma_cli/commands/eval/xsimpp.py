@@ -1,4 +1,4 @@
-"""xsim++: the same with hard negatives."""
+"""xsim++: as xsim, with hard negatives."""
 
 from __future__ import annotations
 
@@ -23,19 +23,18 @@ if TYPE_CHECKING:
     "--augmented",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder of the hard negatives.  [default: <split>_augmented in DIR, or DIR]",
+    help="Folder of hard negatives.  [default: <split>_augmented in DIR, or DIR]",
 )
 @aligned_options
 def command(session: Session, augmented: Path | None, data: AlignedTexts, margin: str, k: int) -> Result:
-    """xsim++: as `mexma eval xsim`, with sentences among the targets that look like a translation.
+    """Measure xsim++: xsim with hard negatives among the targets, in percent.
 
-    DIR is as for xsim. The hard negatives are two files: <target>_augmented.devtest, one sentence a line,
-    and <target>_errtype.devtest.json, {"augmented sentence": {"src": "sentence", "errtype": "type"}, ...}.
-    For English FLORES-200 they are published with LASER (github.com/facebookresearch/LASER,
-    tasks/xsimplusplus); `mexma augment` makes such files of any English text.
+    DIR is as for `mexma eval xsim`. The hard negatives are two files: <target>_augmented.devtest, one
+    sentence a line, and <target>_errtype.devtest.json, {"augmented sentence": {"src": "sentence", "errtype":
+    "type"}, ...}. For English FLORES-200 they are published with LASER (github.com/facebookresearch/LASER,
+    tasks/xsimplusplus); `mexma augment` makes them for other English text.
 
-    Shown are the errors of each type, and its share of all sentences in the mean; `misaligned` is an error
-    that took another sentence, or a hard negative of another one.
+    Errors are counted by type; an error is `misaligned` if it took another sentence or its hard negative.
 
     \b
     Examples:
