@@ -8,14 +8,14 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from mexma_cli.recipe import CorpusRecipe, DecomposeRecipe, Recipe, Section, shipped
+from mexma_cli.recipe import CorpusRecipe, DecomposeRecipe, Recipe, Section
 from mexma_cli.recipe.section import kinds_of
 
 HEADER = """\
@@ -24,56 +24,89 @@ HEADER = """\
 Made by `make docs` from the recipes' models (`mexma_cli/recipe`); do not edit it here.
 
 A recipe is a YAML file with the sections below. `mexma prepare` and `mexma train` take its path, or the name
-of a [shipped one](#shipped-recipes). Keys without a default are needed, unknown ones are refused.
+of a shipped recipe, which `mexma recipes` lists. Unknown keys are refused.
 
-- `extends: NAME` at the top (a shipped recipe, or a path seen from the file that says it) takes over the keys
-  of another recipe. Sections are merged key by key, and phases by their `name`; any other list, and an
-  objective of another name, replaces the inherited one.
-- `trainer` at the top is the default of all phases: a phase's own `trainer` comes first. Above phases that
-  are inherited by `extends`, it is for all of them, whatever they say themselves.
-- `objective` at the top, with `trainer`, is for a recipe without `phases`: it has one, by the name `train`.
-- `--set KEY=VALUE` changes a key for one run and comes last: `--set data.max_tokens=64`. A phase is addressed
-  by its name (`--set phases.mexma.trainer.steps=100`); `--set trainer.steps=100` is for every phase, and
-  `--set objective.alpha=2` for a recipe with one. The value is YAML (`--set 'trainer.loggers=[wandb]'`). What
-  is in a list of sections, such as `data.corpora`, is not set so: set the whole list.
+- `extends: NAME` at the top (a shipped recipe, or a path from the recipe's own folder) inherits the keys of
+  another recipe. Sections are merged key by key, and phases by their `name`. Any other list, and an objective
+  of another name, replaces the inherited one.
+- `trainer` at the top has the defaults of all phases. Above phases that are inherited by `extends`, it
+  overrides their own `trainer`.
+- A recipe with one phase may have `objective` and `trainer` at its top, without `phases`.
+- `--set KEY=VALUE` changes a key for one run and overrides the recipe: `--set data.max_tokens=64`,
+  `--set phases.mexma.trainer.steps=100` for the phase `mexma`, `--set trainer.steps=100` for all phases. The
+  value is YAML: `--set 'trainer.loggers=[wandb]'`. Of a list of sections, such as `data.corpora`, only the
+  whole list can be set.
 
-The run's folder has the recipe as it was resolved, in `recipe.yaml`.
+The run's folder has the resolved recipe, `recipe.yaml`.
 """
 WORDS = {
     str: ("text", "texts"),
-    int: ("whole number", "whole numbers"),
+    int: ("integer", "integers"),
     float: ("number", "numbers"),
     bool: ("true or false", "true or false"),
 }
-BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 
 def render() -> str:
     own = ["## Recipes that train an encoder\n", *tables(Recipe, "")]
     other = ["## Recipes of `kind: decompose`\n", *tables(DecomposeRecipe, "", ", kind: decompose")]
     other += ["## Recipes of `kind: corpus`\n", *tables(CorpusRecipe, "", ", kind: corpus")]
-    names = "## Shipped recipes\n\n" + ", ".join(f"`{name}`" for name in shipped()) + "\n"
-    return "\n".join([HEADER, *own, *other, names])
+    return "\n".join([HEADER, *own, *other])
 
 
-def tables(section: type[Section], path: str, after: str = "", own_kind: str = "") -> Iterator[str]:
-    """What a section is, the table of its keys, and the same of the sections in it."""
+def tables(
+    section: type[Section], path: str, after: str = "", elsewhere: Collection[str] = ()
+) -> Iterator[str]:
+    """What a section is, its keys but for those `elsewhere`, and the same of the sections in it."""
     yield " ".join((section.__doc__ or "").split()).replace("<", "\\<") + "\n"
-    rows = ["| key | value | default | what it is |", "| --- | --- | --- | --- |"]
-    inner = []
-    for name, field in sorted(section.model_fields.items(), key=lambda item: item[0] != "name"):
-        key = field.alias or name
-        is_what = f"`{own_kind}`" if own_kind and name == "name" else value(field)
-        cells = (f"`{key}`", is_what, default(field), explanation(section, name))
-        rows.append("| " + " | ".join(cells) + " |")
+    if keys := [row(section, name) for name in names(section) if row(section, name) not in elsewhere]:
+        yield table(keys)
+    for name in names(section):
+        field = section.model_fields[name]
+        kinds = kinds_of(field.annotation)
         many = "[]" if get_origin(field.annotation) is tuple else ""
-        place = f"{path}.{key}{many}".lstrip(".")
-        inner += [(found, place, kind) for kind, found in kinds_of(field.annotation).items()]
-    yield "\n".join(rows) + "\n"
-    for found, place, kind in inner:
-        which = f", name: {kind}" if kind else ""
-        yield f"### `{place}`{which}{after}\n"
-        yield from tables(found, place, after, kind)
+        place = f"{path}.{field.alias or name}{many}".lstrip(".")
+        shared = [key for key, kinds_with in kinds_by_key(kinds).items() if len(kinds_with) > 1]
+        if shared:
+            yield f"### `{place}`{after}\n"
+            yield f"`name` is {listed(kinds)}, and decides which of the keys below there are.\n"
+            for kinds_with in dict.fromkeys(tuple(kinds_by_key(kinds)[key]) for key in shared):
+                yield f"Keys of {listed(kinds_with)}:\n"
+                yield table([key for key in shared if tuple(kinds_by_key(kinds)[key]) == kinds_with])
+        for kind, found in kinds.items():
+            which = f", name: {kind}" if kind else ""
+            yield f"### `{place}`{which}{after}\n"
+            yield from tables(found, place, after, [*shared, row(found, "name")] if kind else ())
+
+
+def listed(found: Iterable[str]) -> str:
+    *others, last = (f"`{one}`" for one in found)
+    return f"{', '.join(others)} or {last}"
+
+
+def names(section: type[Section]) -> list[str]:
+    return sorted(section.model_fields, key=lambda name: name != "name")
+
+
+def kinds_by_key(kinds: dict[str, type[Section]]) -> dict[str, list[str]]:
+    """Of sections that stand in one place: which of them have a key of the same row."""
+    found: dict[str, list[str]] = {}
+    for kind, section in kinds.items():
+        for name in names(section) if kind else ():
+            if name != "name":
+                found.setdefault(row(section, name), []).append(kind)
+    return found
+
+
+def row(section: type[Section], name: str) -> str:
+    field = section.model_fields[name]
+    cells = (f"`{field.alias or name}`", value(field), default(field), explanation(section, name))
+    return f"| {' | '.join(cells)} |"
+
+
+def table(rows: list[str]) -> str:
+    return "\n".join(["| key | value | default | what it is |", "| --- | --- | --- | --- |", *rows, ""])
 
 
 def explanation(section: type[Section], name: str) -> str:
@@ -101,8 +134,8 @@ def value(field: FieldInfo) -> str:
         if hasattr(limit, bound)
     ]
     if any(hasattr(limit, "min_length") for limit in field.metadata):
-        bounds.append("at least one")
-    return ", ".join([kind(field.annotation, one=True), *([" and ".join(bounds)] if bounds else [])])
+        bounds.append("(one or more)")
+    return " ".join([kind(field.annotation, one=True), *([", ".join(bounds)] if bounds else [])])
 
 
 def kind(annotation: Any, one: bool) -> str:
@@ -115,8 +148,7 @@ def kind(annotation: Any, one: bool) -> str:
     if origin is Annotated:
         return kind(parts[0], one)
     if origin is Literal:
-        *others, last = (f"`{part}`" for part in parts)
-        return f"{', '.join(others)} or {last}" if others else last
+        return listed(parts) if len(parts) > 1 else f"`{parts[0]}`"
     if origin in (Union, UnionType):
         plain = [kind(part, one) for part in parts if part is not NoneType]
         return " or ".join(plain + ["null"] * (NoneType in parts))
@@ -133,7 +165,7 @@ def default(field: FieldInfo) -> str:
     if field.is_required():
         return "needed"
     if kinds_of(field.annotation) and field.default_factory is not None:
-        return "with its defaults"
+        return "defaults"
     return f"`{json.dumps(field.get_default(call_default_factory=True))}`"
 
 

@@ -13,23 +13,23 @@ class InfoNceSettings(ObjectiveSettings):
     """A contrastive term: each sentence against all sentences of the other side of the batch (InfoNCE)."""
 
     temperature: float = Field(0.05, gt=0)
-    """What cosines are divided by in the contrastive term."""
+    """Temperature of the contrastive term: cosines are divided by it."""
     margin: float = Field(0.0, ge=0)
-    """Taken from the cosine of a translation there (additive margin softmax; LaBSE has 0.3)."""
+    """Additive margin, subtracted from the cosine of a translation (LaBSE has 0.3)."""
     gather: bool = True
-    """Its negatives are the sentences of all GPUs, not only of its own."""
+    """Use the sentences of all GPUs as negatives, not only those of its own."""
     hard_negatives: float = Field(0.0, ge=0, lt=1)
-    """Share of the contrastive term in which a source looks for its translation among that one's own hard
-    negatives (`data.negatives`), in a softmax apart (Omnilingual SONAR, equation 5)."""
+    """Share of the contrastive term that compares a translation with its own hard negatives
+    (`data.negatives`) only (Omnilingual SONAR, equation 5)."""
 
 
 class RankingSettings(InfoNceSettings):
     """Translation ranking: each sentence against all sentences of the other side of the batch (InfoNCE)."""
 
     direction: Literal["forward", "both"] = "both"
-    """Each side looks for its translation among the other; `forward`: the source alone (as in DAP)."""
+    """forward: rank targets for each source (as in DAP); both: also sources for each target."""
     projection: Literal["none", "tanh"] = "none"
-    """What is compared: the sentence vectors, or tanh(W h + b) of them, which is not exported."""
+    """none: compare sentence vectors; tanh: compare tanh(W h + b) of them, which is not exported."""
 
 
 def check_shares(mask_share: float, random_share: float) -> None:
@@ -47,11 +47,11 @@ class OracleTerms(DecomposerSettings):
     """ORACLE's terms, each of which may stand beside another decomposer's (Ki et al. 2024)."""
 
     intra_class: float = Field(0.0, ge=0)
-    """Weight of ORACLE's intra-class clustering."""
+    """Weight of intra-class clustering."""
     inter_class: float = Field(0.0, ge=0)
-    """Weight of ORACLE's inter-class separation."""
+    """Weight of inter-class separation."""
     is_mode: Literal["meaning_language", "language_language"] = "meaning_language"
-    """What is separated: meaning from language (paper, equation 6), or the languages of a pair from each
-    other (released code)."""
+    """Inter-class separation of meaning and language (paper, equation 6), or of the two languages of a pair
+    (released code)."""
     ic_group: Literal["batch", "language"] = "batch"
-    """What is clustered: all of a side (released code), or what is of one language."""
+    """Intra-class clustering of a whole side of the batch (released code), or of each language."""

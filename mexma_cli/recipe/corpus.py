@@ -15,61 +15,61 @@ NAMED = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
 class CorpusEncoder(Section):
-    """The encoder of all languages, or of one; as the options of `mexma embed`."""
+    """The encoder, as the [encoder options](cli.md#encoder-options)."""
 
     model: str = "mini"
-    """A bundled encoder, a folder or a hub id."""
+    """`mini`, a folder or a hub id."""
     revision: str | None = None
     """Commit, tag or branch of the hub id."""
     device: str = "auto"
-    """auto, cpu, cuda or cuda:N."""
+    """auto (a GPU if there is one), cpu, cuda or cuda:N."""
     dtype: str = "auto"
     """auto, fp32, bf16 or fp16."""
     pooling: Literal["cls", "mean"] | None = None
-    """What becomes the sentence vector, where the encoder does not say."""
+    """Pooling, in place of the encoder's own."""
     max_tokens: int | None = Field(None, ge=1)
-    """Longer sentences are cut."""
+    """Tokens at which sentences are cut."""
     prefix: str | None = None
-    """The prompt before every sentence."""
+    """Text before every sentence."""
 
 
 class Splitting(Section):
-    """How documents become sentences, as the options of `mexma split`."""
+    """How documents become sentences, as the options of [`mexma split`](cli.md#mexma-split)."""
 
     document: Literal["line", "blank", "file"] = "line"
-    """In text: a line is a document, or what stands between blank lines, or the whole file."""
+    """A document of a text file: one line, the lines between blank lines, or the whole file."""
     format: str | None = None
-    """Of all files, whatever their names are."""
+    """Format of the files, if their names do not say it."""
     text_field: str = "text"
-    """In JSONL."""
+    """JSONL: the field of the text."""
     id_field: str = "id"
-    """In JSONL."""
+    """JSONL: the field of the document's id."""
     on: tuple[str, ...] = ()
-    """Rules that are turned on, NAME or NAME=LIMIT."""
+    """Rules to turn on, NAME or NAME=LIMIT."""
     off: tuple[str, ...] = ()
-    """Rules that are turned off."""
+    """Rules to turn off."""
     splitter: str = "auto"
     """auto, sentencex, moses or sat."""
     lid: str = "py3langid"
-    """What tells languages: py3langid or heliport."""
+    """Language identifier: py3langid or heliport."""
     lid_model: str | None = None
-    """A fastText model that tells them instead."""
+    """A fastText model for that, instead."""
     rejects: bool = False
-    """Keep what is dropped, with its reason."""
+    """Keep what is dropped, with the reason."""
 
 
 class LanguageText(Section):
-    """The text in one language."""
+    """The text of one language."""
 
     input: tuple[str, ...] = Field(min_length=1)
-    """Files, folders, globs or URLs, from `root`: of one sentence a line or, with `split`, of documents."""
+    """Files, folders, globs or URLs, from `root`, with one sentence a line or, with `split`, documents."""
     split: Splitting | None = None
-    """The input is documents, which are split into sentences: `{}` with the usual rules."""
+    """Split documents into sentences; `{}` for the defaults."""
     known: str | None = None
-    """A file whose line n is the translation of line n of the other languages' (NTREX-128, a dev set); with
-    it, thresholds are surer."""
+    """A file of known translations, line-aligned with those of other languages (NTREX-128, a dev set), which
+    make thresholds surer."""
     clean: bool = False
-    """Embed lines without control characters, with their punctuation normalised; they stay as they are."""
+    """Embed lines with punctuation normalised and without control characters."""
 
     @field_validator("input", mode="before")
     @classmethod
@@ -78,142 +78,140 @@ class LanguageText(Section):
 
 
 class UnitSizes(Section):
-    """How work is cut into units, each done by one process and kept when it is done."""
+    """The size of units of work."""
 
     lines: int = Field(250_000, ge=1)
-    """Lines that are embedded by one unit."""
+    """Lines that one unit embeds."""
     tile: int = Field(200_000, ge=1)
-    """Rows of either side whose neighbours are searched by one unit."""
+    """Rows of either side that one unit searches."""
 
 
 class CorpusMining(Section):
-    """As the options of `mexma mine`."""
+    """How pairs are mined, as the options of [`mexma mine`](cli.md#mexma-mine)."""
 
     margin: str = "ratio"
     """ratio, distance or absolute."""
     k: int = Field(4, ge=1)
-    """Neighbours that make up a neighbourhood."""
+    """Size of a neighbourhood, in sentences."""
     retrieval: str = "max"
     """max, intersect, forward or backward."""
     threshold: float | Literal["auto"] | None = None
-    """Keep scores above this. auto: found for each pair, see `precision`. None: 0 with `max`, all with the
-    others."""
+    """Keep pairs with a score above this. auto: estimated for each language pair. null: 0 with `max`, else
+    none."""
     precision: float | None = Field(None, gt=0, lt=1)
-    """With threshold auto: the share of translations that is wanted among the pairs. None: the threshold with
-    the best F1."""
+    """With `threshold: auto`: the precision wanted. null: the best F1."""
     max_score: float | None = None
-    """Keep scores up to this."""
+    """Drop pairs with a score above this."""
     within: bool = False
-    """Only pairs from documents of the same id; the texts have `split`."""
+    """Look for pairs within documents of the same id only; needs `split`."""
     drop_copies: bool = False
-    """Leave out pairs whose sides are copies of one another."""
+    """Drop pairs with equal or nearly equal sides."""
     index: str = "exact"
-    """How neighbours are found. exact: all. auto: exactly up to 300,000 lines with 300,000, then with FAISS
-    indexes by size. Or a FAISS factory string with lists, such as IVF4096,PQ128x4fs."""
+    """exact; auto: exact up to 300,000 lines with 300,000, then a FAISS index by size; or a FAISS factory
+    string with lists, such as IVF4096,PQ128x4fs."""
     recall: float = Field(0.95, gt=0, le=1)
-    """With an index: the share of the neighbours that it is made to find."""
+    """Share of the neighbours that an index must find."""
     top: int | None = Field(None, ge=1)
-    """Keep so many of the best of a pair."""
+    """Keep the best pairs of a language pair, so many."""
 
 
 class CorpusAligning(Section):
-    """As the options of `mexma align`."""
+    """How documents are aligned, as the options of [`mexma align`](cli.md#mexma-align)."""
 
     max_size: int = Field(5, ge=1)
-    """Sentences on both sides of an alignment, at most."""
+    """Sentences of one side in an alignment, at most."""
     threshold: float | None = None
-    """Keep scores above this."""
+    """Keep alignments with a score above this."""
     keep: Literal["all", "1-1"] = "all"
     """1-1: only alignments of one sentence on each side."""
 
 
 class CorpusFilter(Section):
-    """Which pairs are dropped by rules, as the options of `mexma filter`."""
+    """Pairs that are dropped by [rules](cli.md#rules), as the options of [`mexma
+    filter`](cli.md#mexma-filter)."""
 
     on: tuple[str, ...] = ()
-    """Rules that are turned on, NAME or NAME=LIMIT."""
+    """Rules to turn on, NAME or NAME=LIMIT."""
     off: tuple[str, ...] = ()
-    """Rules that are turned off."""
+    """Rules to turn off."""
     lid: str = "py3langid"
-    """What tells languages: py3langid or heliport."""
+    """Language identifier: py3langid or heliport."""
     lid_model: str | None = None
-    """A fastText model that tells them instead."""
+    """A fastText model for that, instead."""
     rejects: bool = False
-    """Keep what is dropped, with its reason."""
+    """Keep what is dropped, with the reason."""
 
 
 class CorpusOutput(Section):
     """The files of sentence pairs."""
 
     format: str = "tsv"
-    """One of those that `mexma mine --format` lists."""
+    """A [format of pairs](formats.md#mined-pairs)."""
     compression: str = ""
-    """gz, bz2, xz, zst, or none."""
+    """gz, bz2, xz, zst; empty: none."""
     with_ids: bool = False
-    """Lines in both texts, ranks, cosines and neighbourhoods, where the format has a place for them."""
+    """Add line numbers, ranks, cosines and neighbourhood means, where the format can hold them."""
     to: str | None = None
-    """A URL (s3://, gs://, ...) to which pairs, report and thresholds are copied when all is done."""
+    """URL (s3://, gs://, ...) to which pairs, report and thresholds are copied at the end."""
 
 
 class SlurmSettings(Section):
-    """How units become tasks of job arrays, with `--executor slurm`."""
+    """Job arrays, for `--executor slurm`."""
 
     options: tuple[str, ...] = ()
-    """Of sbatch, for every array: `--partition=cpu`, `--time=2:00:00`, `--cpus-per-task=8`."""
+    """Options of sbatch: `--partition=cpu`, `--time=2:00:00`, `--cpus-per-task=8`."""
     array: int = Field(1000, ge=1)
-    """Tasks of an array at most (Slurm's MaxArraySize less one); more units share them."""
+    """Tasks in an array, at most (Slurm's MaxArraySize less one); several units may share a task."""
     at_once: int = Field(0, ge=0)
-    """Tasks of an array that run at the same time (0: as many as Slurm lets)."""
+    """Tasks of an array that run at the same time (0: Slurm's limit)."""
     setup: str = ""
-    """Lines of bash before the work, such as `module load python`."""
+    """Bash lines that run first, such as `module load python`."""
     python: str | None = None
-    """The interpreter on the nodes; the one that submits, where it is left out."""
+    """Python on the nodes. null: the one that submits."""
 
 
 class RaySettings(Section):
-    """What a unit takes of a Ray cluster, with `--executor ray`."""
+    """The Ray cluster, for `--executor ray`."""
 
     address: str | None = None
-    """Of a cluster that is there (auto: the one that this machine belongs to); else one is started here."""
+    """Address of a cluster; auto: the one of this machine. null: start one here."""
     cpus: int = Field(1, ge=1)
-    """Cores of a unit."""
+    """Cores for a unit."""
     gpus: float = Field(0, ge=0)
-    """GPUs of a unit that embeds."""
+    """GPUs for a unit that embeds."""
 
 
 class CorpusRecipe(Section):
-    """A whole run, resolved."""
+    """A recipe for `mexma run`."""
 
     kind: Literal["corpus"]
-    """Tells such a recipe from one that trains an encoder, which has no `kind`."""
+    """Marks a recipe for `mexma run`."""
     name: str = Field(pattern=NAMED)
-    """The run's, for people: letters, digits, `.`, `_` and `-`."""
+    """Name of the run: letters, digits, `.`, `_` and `-`."""
     run: str
-    """Folder for all that the run makes."""
+    """Folder of all results."""
     root: str = "."
-    """Paths of inputs are taken from this folder; it may be a URL."""
+    """Folder or URL that input paths start from."""
     encoder: CorpusEncoder = Field(default_factory=lambda: CorpusEncoder.model_validate({}))
-    """What embeds the texts."""
+    """The encoder."""
     languages: dict[Code, LanguageText] = Field(min_length=1)
-    """Language code -> its text."""
+    """The text of each language, by its code."""
     pairs: Literal["all"] | Code | tuple[tuple[Code, Code], ...] = "all"
-    """all: each language with each; a code: each with that language as its target; or a list of [source,
-    target]."""
+    """all: each language with each; a code: each language into this one; or a list of [source, target]."""
     units: UnitSizes = Field(default_factory=lambda: UnitSizes.model_validate({}))
-    """How the work is cut."""
+    """Size of units of work."""
     mine: CorpusMining = Field(default_factory=lambda: CorpusMining.model_validate({}))
-    """Which pairs come out."""
+    """How pairs are mined."""
     align: CorpusAligning | None = None
-    """In place of mining: documents of the same id are aligned, their sentences in order. The texts have
-    `split`."""
+    """Align documents of the same id instead of mining; needs `split`. `{}` for the defaults."""
     filter: CorpusFilter | None = None
-    """Rules for the pairs: `{}` with the usual ones."""
+    """Drop pairs by rules; `{}` for the default ones."""
     output: CorpusOutput = Field(default_factory=lambda: CorpusOutput.model_validate({}))
-    """How they are written."""
+    """How pairs are written."""
     slurm: SlurmSettings = Field(default_factory=lambda: SlurmSettings.model_validate({}))
-    """Where Slurm is."""
+    """Slurm's job arrays."""
     ray: RaySettings = Field(default_factory=lambda: RaySettings.model_validate({}))
-    """Where Ray is."""
+    """The Ray cluster."""
 
     @field_validator("languages", mode="after")
     @classmethod

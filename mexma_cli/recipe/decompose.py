@@ -13,17 +13,17 @@ from mexma_cli.recipe.section import Folder, Section
 
 
 class StorePaths(Section):
-    """Two stores of one encoder, row n of one the translation of row n of the other.
+    """Two stores of one encoder; row n of one is the translation of row n of the other.
 
-    What languages they are in is said by the stores. `{lang}` in a path stands for each of `languages`.
+    `{lang}` in a path stands for each of `languages`.
     """
 
     source: str
-    """A store (`.emb`), seen from `data.root`."""
+    """Store (`.emb`) of the sentences, from `data.root`."""
     target: str
-    """The store of its translations."""
+    """Store of their translations."""
     languages: tuple[str, ...] = ()
-    """What stands for `{lang}`, where a path has it."""
+    """Codes for `{lang}`, where a path has it."""
 
     @field_validator("languages")
     @classmethod
@@ -49,16 +49,16 @@ class StorePaths(Section):
 
 
 class VectorData(Section):
-    """Which pairs of stores, and how much of them."""
+    """The vectors."""
 
     root: str = "."
-    """Where relative paths start."""
+    """Folder that relative paths start from."""
     pairs: tuple[StorePaths, ...] = Field(min_length=1)
-    """The stores."""
+    """Pairs of stores."""
     rows: int = Field(0, ge=0)
-    """Of each pair of stores the first so many (0: all)."""
+    """Rows of each pair of stores, from the first (0: all)."""
     validation: float = Field(0.1, gt=0, lt=1)
-    """Share of each pair of stores that is not trained on, drawn by `trainer.seed`."""
+    """Share of each pair of stores that is held out for validation."""
 
     def paths(self) -> list[tuple[Path, Path]]:
         """Source and target store of every pair."""
@@ -67,44 +67,44 @@ class VectorData(Section):
 
 
 class DecomposeTrainerSettings(Section):
-    """How long and how fast: Adam, until the validation loss has not become better for `patience` epochs."""
+    """Training with Adam, until the validation loss has not improved for `patience` epochs."""
 
     batch: int = Field(512, ge=4)
-    """Pairs in a step; what is left at an epoch's end is not used."""
+    """Pairs in a step; an incomplete last batch is not used."""
     epochs: int = Field(10_000, ge=1)
-    """At most so many."""
+    """Epochs, at most."""
     patience: int = Field(10, ge=1)
-    """Epochs without a better validation loss, after which it ends."""
+    """Epochs without a better validation loss until training ends."""
     learning_rate: float = Field(1e-5, gt=0)
-    """Adam's."""
+    """Learning rate of Adam."""
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda or cuda:N."""
     seed: int = Field(42, ge=0)
-    """Of the maps' first weights, the order of pairs and what is held out."""
+    """Seed of the first weights, the order of pairs and the held-out rows."""
     log_every: int = Field(1, ge=1)
-    """Epochs between two records in log.jsonl."""
+    """Epochs between records in log.jsonl."""
     checkpoint_every: int = Field(1, ge=1)
-    """Epochs between two checkpoints; the best state so far is kept at once."""
+    """Epochs between checkpoints, besides that of the best epoch."""
     keep: int = Field(2, ge=1)
-    """So many checkpoints, the last ones, besides the best one."""
+    """Last checkpoints to keep, besides the best one."""
 
 
 class DecomposeRecipe(Section):
-    """A whole run, resolved."""
+    """A recipe of a decomposer: two linear maps, trained on stored vectors."""
 
     kind: Literal["decompose"]
-    """Tells such a recipe from one that trains an encoder, which has no `kind`."""
+    """Marks a recipe of a decomposer."""
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    """The run's, for people: letters, digits, `.`, `_` and `-`."""
+    """Name of the run: letters, digits, `.`, `_` and `-`."""
     run: Folder
-    """Folder for checkpoints, log and the trained maps."""
+    """Folder of checkpoints, log and maps."""
     encoder: str | None = None
-    """What made the stores, by name or folder: it is saved with the meaning map behind it."""
+    """Name or folder of the encoder of the stores, to save it with the meaning map behind it."""
     data: VectorData
-    """Which vectors."""
+    """The vectors."""
     objective: Annotated[SerializeAsAny[DecomposerSettings], PlainValidator(DecomposerSettings.chosen)]
-    """Which losses."""
+    """The losses, chosen by `name`."""
     trainer: DecomposeTrainerSettings = Field(
         default_factory=lambda: DecomposeTrainerSettings.model_validate({})
     )
-    """How long and how fast."""
+    """How long it trains, and how fast."""

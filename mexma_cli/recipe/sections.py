@@ -16,10 +16,10 @@ Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Keep(Section):
-    """Use line n of a corpus only where line n of the file `path` is `value`."""
+    """Use line n of a corpus only if line n of the file `path` is `value`."""
 
     path: str
-    """Has as many lines as the corpus; `{lang}` as in the corpus's own path."""
+    """A file with as many lines as the corpus; `{lang}` as in the corpus's path."""
     value: str
     """The whole line."""
 
@@ -28,35 +28,36 @@ class Corpus(Section):
     """Parallel text of one kind; `{lang}` in a path stands for each code in `languages`."""
 
     name: str
-    """Begins the names of its stores: letters, digits, `.`, `_` and `-`."""
+    """Start of the names of its stores: letters, digits, `.`, `_` and `-`."""
     format: Literal["tsv", "aligned", "opus", "mtdata"]
-    """tsv: one file of pairs; aligned: two files of lines; opus: Moses zips or files; mtdata: its folders."""
+    """tsv: a file of source TAB target; aligned: two files, line n with line n; opus: Moses zips or files;
+    mtdata: folders with `train-parts`."""
     languages: tuple[str, ...] = Field(min_length=1)
-    """Where it is left out: those of `data.languages`, and the corpus is `optional`. Of more languages than
-    `data.languages` has, these are taken."""
+    """Languages of the corpus; with `data.languages`, only those in both are taken. Left out: those of
+    `data.languages`, and the corpus is `optional`."""
     target: str = "eng_Latn"
-    """Language of the other side, the same in the whole corpus."""
+    """Language of the target side."""
     path: str | None = None
-    """tsv: source TAB target, further columns ignored (but see `negatives`). opus, mtdata: a folder, or a
-    glob of files and folders; what is in them is found by its names, in either order of the languages
-    (formats/moses.py)."""
+    """tsv: a file, or one a language with `{lang}`; columns after the second are ignored (but see
+    `negatives`). opus, mtdata: a folder, or a glob of files and folders, whose files are found by their
+    names."""
     source_path: str | None = None
-    """aligned: two files, line n with line n; an empty line is a missing sentence."""
+    """aligned: the source file; an empty line is a missing sentence."""
     target_path: str | None = None
-    """aligned: the second of the two files."""
+    """aligned: the target file."""
     keep: Keep | None = None
-    """tsv, aligned: of the corpus only the lines that another file marks."""
+    """tsv, aligned: use only lines that another file marks."""
     optional: bool = False
-    """The corpus may lack some of its languages; a language that no corpus has is an error all the same."""
+    """The corpus may lack some of its languages."""
     top_up: bool = False
-    """Taken only as far as a language is short of `data.minimum_per_language`, after all other corpora."""
+    """Use this corpus last, and only to bring a language up to `data.minimum_per_language`."""
     cap: int = Field(0, ge=0)
-    """At most so many pairs a language (0: all)."""
+    """Pairs a language from this corpus, at most (0: all)."""
     repeat: float = Field(1.0, gt=0)
-    """How often a pair is seen against the other corpora."""
+    """How often its pairs are drawn, relative to other corpora."""
     negatives: Literal["made", "columns"] = "made"
-    """Where the targets' hard negatives come from, if `data.negatives` asks for them: made of English targets
-    by the rules of `mexma augment`; or the further columns of a tsv, one in each, mined or a model's."""
+    """Source of the hard negatives that `data.negatives` asks for. made: from English targets, by the rules
+    of `mexma augment`; columns: the tsv's columns after the second."""
 
     @model_validator(mode="after")
     def _paths_fit_the_format(self) -> Corpus:
@@ -72,40 +73,42 @@ class Corpus(Section):
 
 
 class Data(Section):
-    """Which text, and what is dropped from it."""
+    """The parallel text, and what is dropped from it."""
 
     root: str = "."
-    """Paths below are taken from this folder."""
+    """Folder that the paths below start from."""
     store: Folder
-    """Where `prepare` writes the tokenised pairs."""
+    """Folder of the tokenised pairs."""
     languages: tuple[str, ...] = ()
-    """Where given, no others are taken; a corpus that lists none itself is searched for all of them."""
+    """Languages that are taken from all corpora; empty: those that the corpora list."""
     codes: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """opus, mtdata: a language -> how files spell it, where that is not a usual code for it."""
+    """opus, mtdata: unusual codes of a language in file names, such as `{ckb_Arab: [ku_Arab, kur_Arab]}`."""
     cap_per_language: int = Field(0, ge=0)
-    """At most so many pairs a language over all corpora, filled in the order of the corpora (0: all)."""
+    """Pairs a language, at most (0: all). Corpora are taken in their order; the one that reaches the cap
+    gives pairs chosen by a hash."""
     minimum_per_language: int = Field(0, ge=0)
-    """Up to so many pairs a language are made up from the corpora with `top_up`; 0: these are not used."""
+    """Pairs a language up to which corpora with `top_up` are used (0: not at all)."""
     max_tokens: int = Field(200, ge=3)
-    """With <s> and </s> (paper section 7.5); not more than the encoder takes."""
+    """Longest sentence, in tokens with <s> and </s> (paper section 7.5); at most what the encoder takes."""
     min_chars: int = Field(1, ge=0)
-    """Pairs with a side of fewer characters are dropped."""
+    """Drop pairs with a shorter side, in characters."""
     max_chars: int = Field(1000, ge=1)
-    """Pairs with a side of more characters are dropped."""
+    """Drop pairs with a longer side, in characters."""
     max_length_ratio: float = Field(3.0, ge=0)
-    """Longer side over shorter side in characters, each plus 10 (0: no limit)."""
+    """Drop pairs whose longer side has more than this times the characters of the shorter, after adding 10 to
+    both (0: no limit)."""
     rules: dict[str, bool | float] = Field(default_factory=dict)
-    """More rules of `mexma filter`, by name: a limit, or `true` for the usual one."""
+    """More [rules](cli.md#rules) by name: a limit, or `true` for the default one."""
     negatives: int = Field(0, ge=0)
-    """At most so many hard negatives of each target: sentences that look like it and say something else. An
-    objective takes them by its `hard_negatives`; a corpus's `negatives` says where they come from."""
+    """Hard negatives of each target, at most: sentences that look like it and say something else. An
+    objective uses them by its `hard_negatives`."""
     drop_duplicates: bool = True
-    """Of equal pairs in a corpus and language, one is kept."""
+    """Keep one of equal pairs of a corpus and language."""
     exclude: tuple[str, ...] = ()
-    """Text files (globs, from `root` or else from the current folder) with a sentence in a line or a column;
-    pairs with such a sentence are dropped."""
+    """Drop pairs with a sentence of these files (globs, from `root` or the current folder; a sentence a line
+    or column), whatever its case, spaces and punctuation."""
     corpora: tuple[Corpus, ...] = Field(min_length=1)
-    """The text itself."""
+    """The corpora."""
 
     @model_validator(mode="before")
     @classmethod
@@ -155,29 +158,28 @@ class TrainTokenizer(Section):
     """A Unigram tokeniser in XLM-R's layout, trained on the prepared text."""
 
     vocabulary: int = Field(32000, ge=300)
-    """Tokens in all, with <s>, </s>, <pad>, <unk> and <mask>."""
+    """Number of tokens, with <s>, </s>, <pad>, <unk> and <mask>."""
     lowercase: bool = False
-    """Text is read in lower case."""
+    """Lower-case the text."""
     latin: bool = False
-    """Cyrillic letters as Latin ones, and letters without accents and vowel points: what is
-    spelled alike in two languages has the same tokens, whatever its script. In Vietnamese accents stay."""
+    """Write Cyrillic letters as Latin ones, and drop accents (but Vietnamese ones) and vowel points, so that
+    words spelled alike in two languages share tokens."""
     words: int = Field(0, ge=0)
-    """So many of the vocabulary are whole words, those that training sees most often (with the corpora's
-    `repeat`), and the other pieces are for the rest; 0: pieces alone, as in XLM-R. In scripts without spaces
-    (text/unspaced.py) words are signs and pairs of them."""
+    """Tokens that are whole words, the most frequent ones; the others are pieces (0: only pieces, as in
+    XLM-R). In scripts without spaces, words are characters and pairs of them."""
     max_sentences: int = Field(2_000_000, ge=1)
-    """Of more sentences about so many are learned from, chosen by a hash."""
+    """Sentences to learn from, about; chosen by a hash if there are more."""
     seed: int = 42
-    """Of that choice."""
+    """Seed of that choice."""
 
 
 class NewEncoder(Section):
-    """The shape of an XLM-R that starts from nothing."""
+    """The shape of a new XLM-R with random weights."""
 
     layers: int = Field(4, ge=1)
     """Transformer layers."""
     width: int = Field(256, ge=4)
-    """Numbers of a token's state, and so of a sentence vector; a multiple of `heads`."""
+    """Dimension of token states and sentence vectors; a multiple of `heads`."""
     heads: int = Field(4, ge=1)
     """Attention heads of a layer."""
     ffn: int = Field(1024, ge=1)
@@ -189,23 +191,22 @@ class NewEncoder(Section):
 
 
 class Encoder(Section):
-    """What the training starts from: a name or folder (`from`), or a `new` encoder with its tokeniser."""
+    """The encoder that training starts from: an existing one (`from`) or a `new` one with its `tokenizer`."""
 
     start: str | None = Field(None, alias="from")
-    """An encoder's name (`mini`, a hub id) or folder."""
+    """Name (`mini`, a hub id) or folder of an encoder."""
     new: NewEncoder | None = None
-    """The shape of an encoder with random weights; it needs `tokenizer`."""
+    """Shape of a new encoder with random weights."""
     tokenizer: TrainTokenizer | None = None
-    """How the tokeniser of a `new` encoder is trained."""
+    """Tokeniser of a `new` encoder."""
     pooling: Literal["cls", "mean"] | None = None
-    """How a vector is made of the tokens' states, and nothing after it: in place of the folder's pooling,
-    modules and prefix. None: as the folder has it; a `new` encoder has cls."""
+    """Pooling, in place of the pooling, modules and prefix of the encoder's folder. null: those of the
+    folder; cls for a `new` encoder."""
     attention: Literal["auto", "xformers", "varlen", "bucketed"] = "auto"
-    """What computes attention in training: xformers and varlen (torch's own) need a GPU; auto takes what the
-    device runs best."""
+    """Attention in training; xformers and varlen (torch's) need a GPU. auto: the fastest of the device."""
     attention_dropout: float = Field(0.0, ge=0, lt=1)
-    """Replaces the share in the configuration of the encoder that training starts from, which is 0.1 for
-    XLM-R; the authors' code has none."""
+    """Share of attention weights that is dropped, in place of the encoder's own (0.1 in XLM-R; 0 in the
+    authors' code)."""
 
     @model_validator(mode="after")
     def _one_start(self) -> Encoder:
@@ -219,81 +220,80 @@ class Encoder(Section):
 
 
 class TrainerSettings(Section):
-    """How long, how fast, and how often something is written down."""
+    """Steps, batches, learning rate, and what is kept."""
 
     steps: int = Field(ge=1)
     """Optimiser steps."""
     batch_pairs: int = Field(150, ge=1)
-    """Pairs in a micro-batch of each process; a step takes `accumulate` times as many, in every process."""
+    """Pairs in a micro-batch of each process."""
     accumulate: int = Field(2, ge=1)
-    """Micro-batches in a step."""
+    """Micro-batches in a step, in each process."""
     learning_rate: float = Field(1e-4, gt=0)
-    """The highest one, after the warm-up."""
+    """Highest learning rate, after the warm-up."""
     embedding_rate: float = Field(1.0, ge=0)
     """Learning rate of the word embeddings as a share of `learning_rate` (0: frozen)."""
     schedule: Literal["cosine", "linear", "constant"] = "cosine"
-    """How the rate falls to 0 after the warm-up; constant: it stays."""
+    """Fall of the learning rate to 0 after the warm-up; constant: none."""
     warmup: float = Field(0.3, ge=0)
-    """Share of the steps over which the rate rises from a tenth to the whole; above 1 the run ends before."""
+    """Share of the steps over which the learning rate rises from a tenth of it; above 1, the run ends
+    before."""
     weight_decay: float = Field(0.0, ge=0)
-    """AdamW's, of matrices alone."""
+    """Weight decay of AdamW, for matrices only."""
     betas: tuple[Beta, Beta] = (0.9, 0.999)
-    """AdamW's, both below 1. A bag of embeddings takes the second one, without momentum."""
+    """Betas of AdamW; a bag of embeddings uses only the second."""
     eps: float = Field(1e-8, gt=0)
-    """AdamW's."""
+    """Epsilon of AdamW."""
     clip: float = Field(1.2, ge=0)
     """Largest gradient norm (0: none)."""
     average: float = Field(0.0, ge=0, lt=1)
-    """Decay of a running mean of the weights, which is what is exported (0: the last weights)."""
+    """Decay of a running mean of the weights, which is exported in place of the weights (0: none)."""
     temperature: float = Field(1.0, ge=1)
-    """Languages are drawn in proportion to pairs ** (1 / temperature)."""
+    """Languages are drawn in proportion to their pairs to the power 1 / temperature."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """What the passes are computed in; the weights stay float32. auto: bf16 where the device multiplies it
-    natively, fp16 on other GPUs, fp32 on other processors."""
+    """Precision of forward and backward passes; weights are float32. auto: bf16 where the device has
+    instructions for it, else fp16 on a GPU and fp32 on a processor."""
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda or cuda:N."""
     seed: int = Field(42, ge=0)
-    """Of the order of pairs, masks, dropout and new weights."""
+    """Seed of the order of pairs, masks, dropout and new weights."""
     log_every: int = Field(10, ge=1)
-    """Steps between two records in log.jsonl."""
+    """Steps between records in log.jsonl."""
     checkpoint_every: int = Field(1500, ge=1)
-    """Steps between two checkpoints."""
+    """Steps between checkpoints."""
     keep: int = Field(2, ge=0)
-    """So many checkpoints, the last ones, besides the one with the best dev score; 0: the last one while it
-    trains, and none once the encoder is there."""
+    """Last checkpoints to keep, besides the one with the best dev score; 0: none after the end."""
     dev_every: int = Field(0, ge=0)
-    """Steps between two scores on the dev sets (0: only at the end)."""
+    """Steps between scores on `dev` (0: only at the end)."""
     export: Literal["last", "best"] = "last"
-    """Which weights become the encoder: the last ones (the paper names no choice by a dev set), or those
-    with the lowest mean xsim error."""
+    """Weights of the encoder: the last ones, or those with the lowest mean xsim error on `dev`."""
     sharding: Literal["none", "full"] = "none"
-    """With several processes: whole weights in each, or a part of the weights in each (FSDP2)."""
+    """full: each process has a part of the weights (FSDP2), and not all of them."""
     activation_checkpointing: bool = False
-    """Less memory for a third more computation: layers are run again on the way back."""
+    """Compute layers again in the backward pass: less memory, a third more computation."""
     loggers: tuple[Literal["tensorboard", "wandb"], ...] = ()
-    """Where the log goes besides log.jsonl."""
+    """Loggers besides log.jsonl."""
 
 
 class Phase(Section):
-    """One training: an objective and a trainer, under a name that becomes a folder."""
+    """One training, with an objective and a trainer."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
-    """Small letters, digits, `_` and `-`."""
+    """Name of its folder: small letters, digits, `_` and `-`."""
     objective: Annotated[SerializeAsAny[ObjectiveSettings], PlainValidator(ObjectiveSettings.chosen)]
-    """The losses, by the objective's `name`."""
+    """The losses, chosen by `name`."""
     trainer: TrainerSettings
-    """How long and how fast; the recipe's own `trainer` stands behind it."""
+    """Keys of this phase; the recipe's `trainer` has the defaults."""
 
 
 class DevSet(Section):
-    """Line-aligned files for xsim during training, seen from `data.root`; `{lang}` as in a corpus."""
+    """Line-aligned files for xsim during training, from `data.root`; `{lang}` as in a corpus."""
 
     path: str
-    """Sentences of each language, a line each."""
+    """File of sentences, one for each language."""
     target_path: str
-    """Their translations, line n of line n."""
+    """File of their translations, line n for line n."""
     languages: tuple[str, ...] = Field(min_length=1)
-    """Codes that stand for `{lang}`; the score is the mean over them."""
+    """Codes for `{lang}`; the score is the mean over them."""
 
     @model_validator(mode="after")
     def _a_file_for_each_language(self) -> DevSet:
@@ -303,21 +303,21 @@ class DevSet(Section):
 
 
 class Recipe(Section):
-    """A whole run, resolved."""
+    """A recipe without `kind`."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    """The run's, for people: letters, digits, `.`, `_` and `-`."""
+    """Name of the run: letters, digits, `.`, `_` and `-`."""
     run: Folder
-    """Folder for checkpoints, log and the finished encoder."""
+    """Folder of checkpoints, log and encoder."""
     data: Data
-    """Which text."""
+    """Training text."""
     encoder: Encoder
-    """What the training starts from."""
+    """Encoder that training starts from."""
     phases: tuple[Phase, ...] = Field(min_length=1)
-    """Trainings one after the other, each from the encoder that the one before left; a recipe with one phase
+    """Trainings one after the other; each starts from the encoder of the one before. A recipe with one phase
     may have `objective` and `trainer` at its top instead."""
     dev: DevSet | None = None
-    """What `trainer.dev_every` scores the encoder on."""
+    """Text for dev scores (xsim)."""
 
     @model_validator(mode="after")
     def _a_folder_for_each_phase(self) -> Recipe:

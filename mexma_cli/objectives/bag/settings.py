@@ -15,31 +15,30 @@ class BagSettings(InfoNceSettings):
     token_dropout: float = Field(0.0, ge=0, lt=1)
     """Share of a sentence's tokens that is left out of its mean in training."""
     ngrams: list[PositiveInt] = Field(default_factory=list)
-    """A token's vector is its own and those of its letter n-grams of these sizes, in Latin letters, which
-    other tokens share. Only their sum is in the encoder."""
+    """Sizes of letter n-grams (in Latin letters) whose vectors are added to a token's own. The encoder has
+    only the sums."""
     own_tokens: PositiveInt | None = None
-    """So many tokens, the first of the vocabulary, and those that no n-grams tell apart (single letters,
-    digits, punctuation) have a vector of their own; others are their n-grams alone."""
+    """Tokens with a vector of their own: the first of the vocabulary, so many, and those without distinct
+    n-grams (single letters, digits, punctuation). Other tokens are the sum of their n-grams. null: all."""
     consonants: list[PositiveInt] = Field(default_factory=list)
-    """The same of a token's letters without the vowels: vowels are what differs most in kindred languages."""
+    """Sizes of n-grams of a token's consonants, which related languages share more than vowels."""
     width: PositiveInt | None = None
-    """Numbers of a vector in training, where that is more than the encoder has: it takes the directions in
-    which sentence vectors differ most."""
+    """Dimension in training, if larger than the encoder's, which keeps the directions of most variance. null:
+    the same."""
     own_share: float = Field(1.0, ge=0)
-    """What a token's own vector is multiplied by in the encoder, beside its n-grams."""
+    """Factor of a token's own vector in the encoder, beside its n-grams."""
     inner_weight: float = Field(1.0, ge=0)
-    """What the vectors of tokens that do not begin a word are multiplied by in the encoder: below 1, a word
-    in many pieces weighs less."""
+    """Factor, in the encoder, of tokens that do not begin a word; below 1, words of many pieces weigh
+    less."""
     length_power: float = Field(1.0, gt=0)
-    """What the vectors' lengths are raised to in the encoder: below 1, heavy tokens weigh less than in
-    training."""
+    """Exponent of the vectors' lengths in the encoder; below 1, long vectors weigh less than in training."""
     whitening: float = Field(0.0, ge=0, le=1)
-    """How far the encoder's sentence vectors are whitened: 0 not at all, 1 to equal variance all round."""
+    """Whitening of the encoder's sentence vectors, from 0 (none) to 1 (equal variance in all directions)."""
     length: float = Field(0.0, ge=0)
-    """What </s> weighs in the encoder, in a direction of its own; a mean token weighs 1. It is a larger part
-    of a short sentence than of a long one, so sentences of different lengths are less alike."""
+    """Weight of </s> in the encoder, in a direction of its own (a mean token weighs 1), so that sentences of
+    different lengths are less alike."""
     keep_ngrams: bool = False
-    """Whether the encoder keeps the n-grams, and embeds words that it has no token for by them."""
+    """Keep the n-grams in the encoder, to embed words without a token."""
 
     @model_validator(mode="after")
     def _ngrams_are_there(self) -> BagSettings:

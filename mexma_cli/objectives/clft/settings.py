@@ -9,9 +9,11 @@ from mexma_cli.recipe.registry import ObjectiveSettings, objective
 
 @objective("clft", "mexma_cli.objectives.clft.loss:Clft")
 class ClftSettings(ObjectiveSettings):
-    """CLFT: targets (English) stay where a frozen teacher has them, sources are drawn to their targets."""
+    """CLFT: targets (English) keep the vectors of a frozen teacher, and sources are drawn to their
+    targets."""
 
     cross: float = Field(0.4, gt=0)
-    """Weight of the distance between translations (beta in the paper); that to the teacher counts 1."""
+    """Weight of the distance between translations (the paper's beta), beside the distance to the teacher."""
     teacher: str | None = None
-    """An encoder's name or folder, of any tokeniser and width; none: the encoder as the phase finds it."""
+    """Name or folder of the teacher, of any tokeniser and width. null: the encoder at the start of the
+    phase."""

@@ -10,16 +10,16 @@ from mexma_cli.recipe.section import Section
 
 
 class Tlm(Section):
-    """Translation language modelling: masked words of both sentences of a pair, as one sequence."""
+    """Translation language modelling: both sentences of a pair as one sequence, with masked tokens."""
 
     weight: float = Field(0.1, gt=0)
-    """Of its loss beside the ranking's, which counts 1."""
+    """Weight of its loss, beside the contrastive one."""
     masking: float = Field(0.2, gt=0, lt=1)
     """Share of the tokens that are chosen for masking."""
     mask_share: float = Field(0.8, ge=0, le=1)
-    """Of the chosen tokens: this share becomes <mask>, `random_share` a random token, the rest stays."""
+    """Share of the chosen tokens that becomes <mask>."""
     random_share: float = Field(0.1, ge=0, le=1)
-    """See `mask_share`; where that is 1 nothing is left for this one."""
+    """Share of the chosen tokens that becomes a random token; the others stay."""
 
     @model_validator(mode="after")
     def _shares(self) -> Tlm:
@@ -32,4 +32,4 @@ class ContrastiveSettings(RankingSettings):
     """InfoNCE between clean sentence vectors: MEXMA's baseline (section 5.2), TR, and TR+TLM."""
 
     tlm: Tlm | None = None
-    """With translation language modelling beside it."""
+    """Add translation language modelling. null: without."""

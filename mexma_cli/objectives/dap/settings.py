@@ -12,16 +12,17 @@ from mexma_cli.recipe.section import Section
 
 
 class Rtl(Section):
-    """Representation translation learning (DAP, section 3.3.2): one side's words from the other's states."""
+    """Representation translation learning (DAP, section 3.3.2): rebuild the tokens of one side from the
+    other."""
 
     weight: float = Field(1.0, gt=0)
-    """The paper's; the released program has 0.1."""
+    """Weight of its loss: 1 in the paper, 0.1 in the released program."""
     layers: int = Field(2, ge=1)
-    """Of the head: the last ones of the masked-LM checkpoint that the encoder is from (K in the paper)."""
+    """Layers of the head (the paper's K), taken from the end of the encoder's masked-LM checkpoint."""
     ratio: float = Field(1.0, gt=0, le=1)
-    """Share of the tokens that are rebuilt; the head sees the encoder's states of the others."""
+    """Share of the tokens that are rebuilt; the head sees the states of the others."""
     direction: Literal["forward", "backward", "both"] = "forward"
-    """The target is rebuilt from the source, the source from the target, or either in every other pair."""
+    """forward: rebuild targets from sources; backward: the reverse; both: in turn."""
 
 
 @objective("dap", "mexma_cli.objectives.dap.loss:Dap")

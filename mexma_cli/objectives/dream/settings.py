@@ -8,4 +8,4 @@ from mexma_cli.recipe.registry import objective
 
 @objective("dream", "mexma_cli.objectives.dream.loss:Dream")
 class DreamSettings(OracleTerms):
-    """DREAM: the language part tells the language; with ORACLE's terms where they have a weight."""
+    """DREAM: the language part predicts the language. ORACLE's terms are added where they have a weight."""

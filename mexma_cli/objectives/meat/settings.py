@@ -8,4 +8,4 @@ from mexma_cli.recipe.registry import objective
 
 @objective("meat", "mexma_cli.objectives.meat.loss:Meat")
 class MeatSettings(OracleTerms):
-    """MEAT: the meaning does not tell the language; with ORACLE's terms where they have a weight."""
+    """MEAT: the meaning part hides the language. ORACLE's terms are added where they have a weight."""

@@ -12,20 +12,20 @@ from mexma_cli.recipe.section import Section
 
 
 class Head(Section):
-    """The unmasking head (paper section 7.2); the defaults are the authors' code's."""
+    """The unmasking head (paper section 7.2), with the defaults of the authors' code."""
 
     layers: int = Field(6, ge=1)
     """Transformer layers, of the encoder's width."""
     heads: int = Field(8, ge=1)
-    """Attention heads of a layer; the encoder's width is a multiple of it."""
+    """Attention heads of a layer, a divisor of the encoder's width."""
     ffn: int = Field(3072, ge=1)
     """Width of a layer's feed-forward part."""
     layer_norm_eps: float = Field(1e-12, gt=0)
-    """LayerNorm's epsilon."""
+    """Epsilon of LayerNorm."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Share of the states that is dropped in training."""
     output_scale: float = Field(1.0, gt=0)
-    """First value of the last LayerNorm's weights; below 1 where word embeddings are long."""
+    """Initial weight of the last LayerNorm; below 1 for long word embeddings."""
 
 
 @objective("mexma", "mexma_cli.objectives.mexma.loss:Mexma")
@@ -41,27 +41,27 @@ class MexmaSettings(InfoNceSettings):
     contrastive: float = 0.0
     """Weight of a symmetric InfoNCE between the clean sentence vectors (paper section 5.2)."""
     koleo_normalise: bool = True
-    """Distances are those of unit vectors, as in the authors' code; false is the paper's formula."""
+    """Normalise vectors in KoLeo, as the authors' code does; false: the paper's formula."""
     koleo_global: bool = False
-    """KoLeo looks for neighbours on all GPUs; the authors' code looks on its own."""
+    """Search KoLeo's neighbours on all GPUs; the authors' code searches on each GPU."""
     symmetric: bool = True
-    """Both sides are seen clean and masked; else one side, drawn anew for each pair, is masked and the
-    other clean (model 1 of the paper's Table 11), which leaves no two clean vectors to compare."""
+    """Encode both sides clean and masked; false: one side masked and the other clean, drawn for each pair
+    (model 1 of the paper's Table 11)."""
     align: Literal["clean", "masked"] = "clean"
-    """What is aligned with a clean sentence vector: the other side's clean one, or its masked one
-    (model 3 of Table 11)."""
+    """Align a clean sentence vector with the clean one of the other side, or with its masked one (model 3 of
+    Table 11)."""
     token_gradients: bool = True
-    """Unmasking trains the encoder through the masked tokens' states; false is model 1 of Table 5."""
+    """Unmasking trains the encoder through the masked tokens; false: model 1 of Table 5."""
     sentence_gradients: bool = True
-    """Unmasking trains the encoder through the other side's clean sentence vector."""
+    """Unmasking trains the encoder through the other side's sentence vector."""
     masking: float = Field(0.4, gt=0, lt=1)
     """Share of the tokens that are chosen for unmasking."""
     mask_share: float = Field(0.8, ge=0, le=1)
-    """Of the chosen tokens: this share becomes <mask>, `random_share` a random token, the rest stays."""
+    """Share of the chosen tokens that becomes <mask>."""
     random_share: float = Field(0.1, ge=0, le=1)
-    """See `mask_share`; where that is 1 nothing is left for this one."""
+    """Share of the chosen tokens that becomes a random token; the others stay."""
     head: Head = Field(default_factory=lambda: Head.model_validate({}))
-    """What finds the masked tokens; it is not exported."""
+    """The head that predicts masked tokens; it is not exported."""
 
     @model_validator(mode="after")
     def _shares(self) -> MexmaSettings:
