@@ -65,7 +65,7 @@ RULES = {
     for rule in (
         Rule("missing", "no text"),
         Rule("malformed", "no TAB in the line", of="reading"),
-        Rule("other part", "the corpus's `keep` file names another part for the line", of="reading"),
+        Rule("other part", "the corpus's `keep` file puts the line into another part", of="reading"),
         Rule("short", "fewer than {} characters", limit=3),
         Rule("long", "more than {} characters", limit=1000),
         Rule("few-words", "fewer than {} words, in scripts with spaces", limit=3, on=False),
