@@ -182,6 +182,7 @@ def score(
     background: tuple[Text, Text] | None = None,
     margin: str = "ratio",
     k: int = 4,
+    languages: tuple[str, str] = ("und", "und"),
 ) -> Scored:
     """Score line n of one text as the translation of line n of the other, as `mexma score` does.
 
@@ -193,6 +194,7 @@ def score(
         background: What the neighbourhoods are made of. Default: the source and the target.
         margin: `ratio`, `distance` or `absolute`.
         k: Nearest sentences that make up a neighbourhood.
+        languages: Codes of source and target, for an encoder that has to know them (SONAR).
 
     Returns:
         `scores` float32 [lines], nan where a side is empty, and counts of what has no score.
@@ -208,12 +210,15 @@ def score(
     >>> bool(scored.scores[0] > scored.scores[1])
     True
     """
+    from mexma_cli.stages.mine.files import language_of
     from mexma_cli.stages.score.score import open_bitext
     from mexma_cli.stages.score.score import score as score_stores
 
     bitext = [_path(source)] if target is None else [_path(source), _path(target)]
     with ExitStack() as stack:
-        stores = open_bitext(stack, bitext, list(map(_path, background or ())), _choice(encoder))
+        spoken = language_of(bitext[0], languages[0]), language_of(bitext[-1], languages[1])
+        around = list(map(_path, background or ()))
+        stores = open_bitext(stack, bitext, around, _choice(encoder), languages=spoken)
         others = (stores[2], stores[3]) if background else None
         return score_stores(stores[0], stores[1], margin=margin, k=k, background=others)
 

@@ -90,6 +90,16 @@ class Embedder:
             log.warning("warning: vectors are not kept in %s: %s", self.folder, error)
         return vectors
 
+    def takes(self, language: str) -> bool:
+        """Whether it embeds text in this language, in any spelling: SONAR has no token for some."""
+        if not self.encoder.takes_language:
+            return True
+        try:
+            self.encoder.set_language(resolve(language))
+        except MexmaError:
+            return False
+        return True
+
     @property
     def languages(self) -> tuple[str, ...]:
         """Those that the encoder knows; () where that is not known."""

@@ -1,19 +1,40 @@
-"""Which of the languages of a measurement an encoder knows."""
+"""Which of the languages of a measurement an encoder takes, and which of them it knows."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
+from typing import TypeVar
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.evaluation.embedder import Embedder
 from mexma_cli.languages import resolve
 from mexma_cli.reporting.result import Result
+from mexma_cli.text.amounts import counted
 
 log = logging.getLogger(__name__)
 
 COLUMN = "known"
+_T = TypeVar("_T")
+
+
+def taken(texts: Mapping[str, _T], embed: Embedder) -> dict[str, _T]:
+    """What is to be measured, by language, without the languages that the encoder has no token for.
+
+    A warning names those that are left out.
+
+    Raises:
+        MexmaError: None is left.
+    """
+    lacking = [language for language in texts if not embed.takes(language)]
+    if lacking:
+        what = f"{embed.encoder.name!r} has no token for {counted(len(lacking), 'language')}"
+        if len(lacking) == len(texts):
+            raise MexmaError(f"{what}, and there are no others: {', '.join(lacking)}")
+        log.warning("warning: %s, left out: %s", what, ", ".join(lacking))
+    return {language: text for language, text in texts.items() if language not in lacking}
 
 
 def mark_unknown(result: Result, known: Sequence[str]) -> Result:

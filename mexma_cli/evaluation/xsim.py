@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from mexma_cli.evaluation.embedder import Embed, Embedder
-from mexma_cli.evaluation.known import mark_unknown
+from mexma_cli.evaluation.known import mark_unknown, taken
 from mexma_cli.evaluation.readers.aligned import AlignedTexts
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
@@ -111,7 +111,8 @@ def measure_xsim(
 
 
 def evaluate(data: AlignedTexts, embed: Embedder, margin: str, k: int) -> Result:
-    """xsim of every language into the target, and the mean over languages."""
+    """xsim of every language that the encoder takes into the target, and the mean over languages."""
+    data = replace(data, texts=taken(data.texts, embed))
     found = xsim_result(data, measure_xsim(data, embed, margin, k), embed.describe(), margin, k)
     return mark_unknown(found, embed.languages)
 

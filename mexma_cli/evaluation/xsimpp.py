@@ -6,12 +6,13 @@ Chen et al. 2023, measured as LASER does.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
 
 from mexma_cli.evaluation.embedder import Embed, Embedder
-from mexma_cli.evaluation.known import mark_unknown
+from mexma_cli.evaluation.known import mark_unknown, taken
 from mexma_cli.evaluation.readers.aligned import AlignedTexts
 from mexma_cli.evaluation.readers.augmented import MISALIGNED, Augmented
 from mexma_cli.evaluation.xsim import XsimResult, xsim
@@ -34,7 +35,8 @@ def measure_xsimpp(
 
 
 def evaluate(data: AlignedTexts, hard: Augmented, embed: Embedder, margin: str, k: int) -> Result:
-    """xsim++ of every language: rows have the errors by type, scores each type's share."""
+    """xsim++ of every language that the encoder takes: rows have errors by type, scores each type's share."""
+    data = replace(data, texts=taken(data.texts, embed))
     found = measure_xsimpp(data, hard, embed, margin, k)
     kinds = [*sorted({kind for _, kind in hard.kinds.values()} - {MISALIGNED}), MISALIGNED]
     rows = [

@@ -32,6 +32,9 @@ class Known(Embedder):
     ) -> np.ndarray:
         return self.embed(sentences)
 
+    def takes(self, language: str) -> bool:
+        return True
+
     @property
     def languages(self) -> tuple[str, ...]:
         return ()

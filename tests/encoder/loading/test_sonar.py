@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -11,12 +12,13 @@ import torch
 from click.testing import CliRunner
 from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES
 
+from mexma_cli import score
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading.sonar import SPM
 from mexma_cli.errors import MexmaError
 from mexma_cli.main import cli
 from mexma_cli.store.embeddings import EmbeddingStore
-from tests.command import fails, ok, run
+from tests.command import fails, ok, run, write
 from tests.encoder.conftest import fairseq_weights, padded_encoder, torch_states, train_pieces, waves
 
 sentencepiece = pytest.importorskip("sentencepiece")
@@ -81,6 +83,28 @@ def test_embed_tells_it_the_language_of_lang(
     np.testing.assert_allclose(found, vectors["fra_Latn"], atol=1e-5)
     done = CliRunner().invoke(cli, [*command, "-o", str(tmp_path / "other.emb")])
     assert done.exit_code == 1 and "has no token for the language und" in done.stderr
+
+
+def test_evaluations_leave_out_languages_without_a_token(
+    made: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
+) -> None:
+    for code in ("eng_Latn", "fra_Latn", "min_Arab"):
+        write(tmp_path / f"{code}.txt", *TEXTS)
+    options = [tmp_path, "--model", made[0], "--device", "cpu", "--cache", "none"]
+    done = ok(run("eval", "xsim", *options, "--json"))
+    assert [row["language"] for row in json.loads(done.stdout)["rows"]] == ["fra_Latn"]
+    assert "has no token for 1 language, left out: min_Arab\n" in done.stderr
+    fails(run("eval", "xsim", *options, "--langs", "min_Arab"), 1, "and there are no others: min_Arab")
+
+
+def test_python_states_the_languages_of_what_is_scored(
+    made: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
+) -> None:
+    pairs = write(tmp_path / "pairs.tsv", "Oui\tYes", "Le chat dort.\tThe cat sleeps.")
+    found = score(pairs, encoder=str(made[0]), margin="absolute", languages=("fr", "eng"))
+    assert found.scores.shape == (2,) and np.isfinite(found.scores).all()
+    with pytest.raises(MexmaError, match="has no token for the language und"):
+        score(pairs, encoder=str(made[0]), margin="absolute")
 
 
 def test_info_describes_the_file_or_says_what_it_lacks(
