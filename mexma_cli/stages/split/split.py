@@ -16,6 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -179,12 +180,14 @@ class _Chunks:
         """Make those that are missing; their files, in order."""
         found: list[Path] = []
         with ExitStack() as stack:
+            every = chunks(inputs.documents(how))
+            first = list(islice(every, 2))
             pool = None
-            if self._workers > 1:
+            if self._workers > 1 and len(first) > 1:  # for a single chunk no process has to start
                 pool = stack.enter_context(processes(self._workers, _start, self._settings))
             waiting: dict[Future[None], int] = {}
             total, done = inputs.size(), 0
-            for chunk in chunks(inputs.documents(how)):
+            for chunk in chain(first, every):
                 path = self._folder / f"{chunk.number:07}.npz"
                 found.append(path)
                 size = chunk.size()
