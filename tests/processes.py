@@ -112,15 +112,37 @@ def wait_until(done: Callable[[], bool]) -> None:
     raise AssertionError("what was waited for never came")
 
 
-def forks_of_launchers(patch: pytest.MonkeyPatch) -> list[Program]:
-    """What launchers in this process start from here on are forks, too; the list has them as they come."""
+SMALL_SHARDS = """
+from mexma_cli.stages.embed.embed import embed_file
+embed_file.__kwdefaults__["rows_per_shard"] = 16
+"""
+"""Before MEXMA: `embed` has several shards in a short text."""
+KILLED_IN_A_SHARD = f"""{SMALL_SHARDS}
+import os, signal
+from mexma_cli.store.shard import OpenShard
+close = OpenShard.close
+def close_or_die(self, offset):
+    if self._vectors_path.name == "vectors-00002.npy" and os.environ.get("RANK", "0") == "0":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return close(self, offset)
+OpenShard.close = close_or_die
+"""
+"""Before MEXMA: `embed`, or the first of its processes, is killed before its third shard is closed."""
+
+
+def forks_of_launchers(patch: pytest.MonkeyPatch, before: str = "") -> list[Program]:
+    """What launchers in this process start from here on are forks, too; the list has them as they come.
+
+    Args:
+        before: What they run before the program.
+    """
     from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
 
     started: list[Program] = []
 
     def start(_: SubprocessHandler, command: tuple[str, ...], environment: dict[str, str]) -> Program:
         assert command[:3] == (sys.executable, "-m", "mexma_cli")
-        started.append(Program(MEXMA, *command[3:], **environment))
+        started.append(Program(before + MEXMA, *command[3:], **environment))
         return started[-1]
 
     patch.setattr(SubprocessHandler, "_popen", start)

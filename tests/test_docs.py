@@ -13,6 +13,7 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from glob import glob
 from pathlib import Path
 from types import ModuleType
 
@@ -24,6 +25,7 @@ from mexma_cli import __version__
 from mexma_cli.knn.faiss_index import SIZES
 from mexma_cli.main import cli
 from mexma_cli.mining.match import RETRIEVALS
+from tests.corpora import InThisProcess
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "mexma_cli"
@@ -104,23 +106,28 @@ def run_session(block: str, folder: Path) -> str:
     """What a session's commands print: as make_sessions.py runs it, but with `mexma` in this process."""
     shown = ""
     for typed in make_sessions.commands(block):
-        *piped, last = typed.replace("\\\n", " ").split(" | ")
-        program, *words = shlex.split(last)
-        if program == "cd":
-            folder /= words[0]
-        elif program == "mexma" and not re.search(r"\|\||\*", last):
-            text = subprocess.check_output(["bash", "-c", " | ".join(piped)], cwd=folder) if piped else None
+        parts = typed.replace("\\\n", " ").split(" | ")
+        ours = [place for place, part in enumerate(parts) if part.startswith("mexma ")]
+        if typed.startswith("cd "):
+            folder /= typed.removeprefix("cd ")
+        elif len(ours) == 1 and "||" not in typed:
+            before, after = parts[: ours[0]], parts[ours[0] + 1 :]
+            words = shlex.split(parts[ours[0]])[1:]
+            words = [name for word in words for name in (sorted(glob(word, root_dir=folder)) or [word])]
+            text = subprocess.check_output(["bash", "-c", " | ".join(before)], cwd=folder) if before else None
             with contextlib.chdir(folder):
                 done = CliRunner().invoke(cli, words, text)
             assert done.exit_code == 0, (typed, done.output)
-            shown += done.output
+            rest = ["bash", "-c", " | ".join(after)]
+            shown += subprocess.check_output(rest, input=done.output, text=True) if after else done.output
         else:
             shown += make_sessions.run(f"$ {typed}", folder)
     return shown
 
 
 @pytest.mark.parametrize("page", SESSIONS)
-def test_sessions_run(page: str, tmp_path: Path) -> None:
+def test_sessions_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mexma_cli.executors.local.LocalExecutor", lambda run, *_: InThisProcess(run))
     small_examples(tmp_path)
     for block in SESSIONS[page]:
         run_session(block, tmp_path)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mexma_cli.stages.embed.embed import embed_file
 from mexma_cli.store.embeddings import EmbeddingStore
 from tests import command
 from tests.command import ok
-from tests.processes import MEXMA, Program
+from tests.processes import KILLED_IN_A_SHARD, MEXMA, Program
 from tests.stores import content
 
 ROOT = Path(__file__).parents[2]
@@ -22,22 +24,16 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
-def start(folder: Path, *words: str | Path) -> Program:
-    return Program(MEXMA, *words, folder=folder)
-
-
 def run(folder: Path, *words: str | Path) -> str:
     """What the command says on stderr; it has to succeed. In this process, which has begun already."""
     with contextlib.chdir(folder):
         return ok(command.run(*words)).stderr
 
 
-def kill_after(shard: Path, folder: Path, *words: str | Path) -> None:
-    """SIGKILL the command when a shard is there."""
-    process = start(folder, *words)
-    process.until(shard.exists)
-    process.kill()
-    process.communicate()
+def killed_in_a_shard(folder: Path, *words: str | Path) -> None:
+    """The command, ended by SIGKILL in its third shard."""
+    process = Program(KILLED_IN_A_SHARD + MEXMA, *words, folder=folder)
+    assert process.wait() == -signal.SIGKILL, process.communicate()
 
 
 def test_shards_made_at_once_mine_as_the_whole_text_does(tmp_path: Path) -> None:
@@ -46,7 +42,8 @@ def test_shards_made_at_once_mine_as_the_whole_text_does(tmp_path: Path) -> None
         lines = (ROOT / f"examples/spa-eng/{name}.txt").read_text(encoding="utf-8").split("\n")[:400]
         (tmp_path / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     embed = ("embed", "--model", "mini", "--device", "cpu", "--store-dtype", "float32", "--dtype", "fp32")
-    shards = [start(tmp_path, *embed, "spa.txt", "--lang", "spa", "--shard", f"{part}/2") for part in (1, 2)]
+    spanish = (*embed, "spa.txt", "--lang", "spa", "--shard")
+    shards = [Program(MEXMA, *spanish, f"{part}/2", folder=tmp_path) for part in (1, 2)]
     for shard in shards:
         said = shard.communicate()[1]
         assert shard.returncode == 0, said
@@ -74,9 +71,12 @@ def test_shards_made_at_once_mine_as_the_whole_text_does(tmp_path: Path) -> None
 
 
 @pytest.fixture
-def texts(tmp_path: Path, sentences: dict[str, list[str]]) -> tuple[Path, Path]:
+def texts(
+    tmp_path: Path, sentences: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Path, Path]:
     """Two folders with the same texts: a long one with several shards in each of two parts, a short one."""
-    rows = [f"{sentence} {number}" for number in range(5000) for sentence in sentences["fra"]]
+    monkeypatch.setitem(embed_file.__kwdefaults__, "rows_per_shard", 16)
+    rows = [f"{sentence} {number}" for number in range(20) for sentence in sentences["fra"]]
     folders = (tmp_path / "one", tmp_path / "two")
     for folder in folders:
         folder.mkdir()
@@ -90,14 +90,14 @@ def test_a_killed_shard_goes_on_to_the_same_bytes(texts: tuple[Path, Path], tiny
     whole, killed = texts
     run(whole, *words)
     name = "long.00002-of-00002.emb"
-    kill_after(killed / f"{name}.partial" / name / "vectors-00001.npy", killed, *words)
+    killed_in_a_shard(killed, *words)
     assert not (killed / name).exists()
     kept = (killed / f"{name}.partial" / name / "vectors-00000.npy").stat().st_mtime_ns
     run(killed, *words)
     assert (killed / name / "vectors-00000.npy").stat().st_mtime_ns == kept, "whole shards are not made again"
     assert not (killed / f"{name}.partial").exists()
     assert content(killed / name) == content(whole / name)
-    assert EmbeddingStore.open(killed / name, verify=True).rows == 20_000
+    assert EmbeddingStore.open(killed / name, verify=True).rows == 80
 
 
 def test_a_killed_append_goes_on_to_the_same_bytes(texts: tuple[Path, Path], tiny_encoder: Path) -> None:
@@ -110,10 +110,10 @@ def test_a_killed_append_goes_on_to_the_same_bytes(texts: tuple[Path, Path], tin
         (killed / "all.emb" / name).write_bytes(data)
     before = content(killed / "all.emb")
     said = run(whole, *words, "long.txt")
-    assert "all.emb had 10 rows, and has 40,010 now" in said
-    kill_after(killed / "all.emb.partial" / "all.emb" / "vectors-00002.npy", killed, *words, "long.txt")
+    assert "all.emb had 10 rows, and has 170 now" in said
+    killed_in_a_shard(killed, *words, "long.txt")
     assert content(killed / "all.emb") == before, "readable until the longer one is whole"
     assert "going on after line" in run(killed, *words, "long.txt")
     assert content(killed / "all.emb") == content(whole / "all.emb")
     store = EmbeddingStore.open(killed / "all.emb", verify=True)
-    assert [source.lines for source in store.manifest.sources] == [10, 40_000]
+    assert [source.lines for source in store.manifest.sources] == [10, 160]

@@ -14,13 +14,11 @@ from mexma_cli.stages.run.scheduler import Progress
 from tests.corpora import InThisProcess, corpus
 from tests.stages.run.test_run import files
 
-pytest.importorskip("ray", reason="needs the extra ray")
-
 
 @pytest.fixture
 def cluster() -> Iterator[Any]:
     """Two nodes on this machine, of which the second has two cores and what is called a GPU."""
-    import ray
+    ray = pytest.importorskip("ray", reason="needs the extra ray")
     from ray.cluster_utils import Cluster
 
     found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})

@@ -28,7 +28,7 @@ class File:
 torch.set_num_threads(2)
 kind = dataclasses.replace(getattr(arithmetic, sys.argv[2]), width=int(sys.argv[3]) or None)
 sweep.choose_arithmetic = lambda *_: kind
-x, y = File(sys.argv[1], 4 * tiles.X_TILE, 768), File(sys.argv[1], 3 * tiles.Y_TILE, 768)
+x, y = (File(sys.argv[1], 2 * rows, 768) for rows in (tiles.X_TILE, tiles.Y_TILE))
 small = np.random.default_rng(0).standard_normal((900, 768), dtype=np.float32)
 knn(small, small, 16)  # libraries and compiled code are no part of it
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -43,7 +43,7 @@ print(peak() - before, allowed)
 def test_holds_no_more_than_it_is_given(tmp_path: Path, arithmetic: str, width: int) -> None:
     """Two blocks of a side at a time, or results of products that the C library keeps, would be too much."""
     path = tmp_path / "vectors"
-    vectors = np.random.default_rng(1).standard_normal((3 * 8192, 768), dtype=np.float32)
+    vectors = np.random.default_rng(1).standard_normal((2 * 8192, 768), dtype=np.float32)
     vectors.astype(np.float16).tofile(path)
     command = [sys.executable, "-c", PEAK, str(path), arithmetic, str(width)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)

@@ -13,21 +13,26 @@ from numba import njit
 
 from mexma_cli.numerics import kept
 
-MINING = (
-    "from mexma_cli.knn.kernels import dots;"
-    "x, rows = np.ones((2, 8), np.float32), np.zeros(1, np.int64);"
-    "print(dots(x, x, rows, rows), dots(x[:1], x[:1], rows, rows))"
-)
-MORE = "from mexma_cli.knn.kernels import key; key(x[0, 0], 1)"
+LOOP = """
+from mexma_cli.numerics.compiling import compiled
+
+@compiled
+def twice(x):
+    return 2 * x
+"""
+TWICE = "from loop import twice; print(twice(4), twice(4.0))"
+"""Compiled twice, for two types."""
 
 NOT_IN_THE_PACKAGE = (
     "from mexma_cli.numerics import kept; from pathlib import Path; kept._PACKAGE = Path('/dev/null');"
 )
 
 
-def ran(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def ran(script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    (folder / "loop.py").write_text(LOOP)
     return subprocess.run(
-        [sys.executable, "-c", f"import logging, numpy as np; logging.basicConfig(level='INFO'); {script}"],
+        [sys.executable, "-c", f"import logging; logging.basicConfig(level='INFO'); {script}"],
+        cwd=folder,
         env=os.environ | environment,
         capture_output=True,
         text=True,
@@ -37,7 +42,7 @@ def ran(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_first_use_says_what_it_waits_for(tmp_path: Path) -> None:
     """Once, and not where the compiled code is on the disk already."""
-    runs = [ran(f"{MINING};{MORE}", NUMBA_CACHE_DIR=str(tmp_path)) for _ in "ab"]
+    runs = [ran(TWICE, tmp_path, NUMBA_CACHE_DIR=str(tmp_path)) for _ in "ab"]
     assert [run.stderr.count("compiling inner loops") for run in runs] == [1, 0]
 
 
@@ -45,8 +50,9 @@ def test_nowhere_to_keep_what_is_compiled(tmp_path: Path) -> None:
     """As for a user without a home, in a package that is not the user's."""
     (tmp_path / "file").touch()
     nowhere = str(tmp_path / "file" / "cache")
-    found = ran(NOT_IN_THE_PACKAGE + MINING, NUMBA_CACHE_DIR=nowhere, HOME=nowhere, XDG_CACHE_HOME=nowhere)
-    assert found.stdout == "[8.] [8.]\n"
+    homeless = dict.fromkeys(("NUMBA_CACHE_DIR", "HOME", "XDG_CACHE_HOME"), nowhere)
+    found = ran(NOT_IN_THE_PACKAGE + TWICE, tmp_path, **homeless)
+    assert found.stdout == "8 8.0\n"
     assert found.stderr.count("(not kept: ") == 1 and "let NUMBA_CACHE_DIR name a folder" in found.stderr
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import pytest
 from mexma_cli.errors import MexmaError
 from mexma_cli.store import arrays, shard
 from mexma_cli.store.embeddings import EmbeddingStore, Source
+from tests.processes import Program
 from tests.stores import content, embedding_writer, flip, full_disk
 
 DIM, SHARD = 8, 5
@@ -146,8 +145,8 @@ append(Path(sys.argv[2]), "new", OLD, OLD + NEW)
 
 @pytest.mark.parametrize("moment", ["before", "swapped", "moved away", "removed"])
 def test_killed_at_its_end_adds_once(moment: str, old: Path, longer: dict[str, bytes]) -> None:
-    killed = subprocess.run([sys.executable, "-c", KILLED, Path(__file__).parent, old, moment], timeout=60)
-    assert killed.returncode == -signal.SIGKILL
+    killed = Program(KILLED, Path(__file__).parent, old, moment)
+    assert killed.wait() == -signal.SIGKILL, killed.communicate()
     append(old, "new", OLD, OLD + NEW)
     assert content(old) == longer
     assert sorted(os.listdir(old.parent)) == ["a.emb", "longer.emb"]

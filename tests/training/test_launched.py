@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from subprocess import PIPE
 
 import pytest
@@ -53,6 +54,15 @@ def test_what_computes_ends_with_its_launcher(named: str, way: list[str], store:
     launcher = start(named, port, *PYTHON, LAUNCHER, *way, *PYTHON, WORKER)
     kill_when_at_work(launcher)
     launcher.communicate(timeout=60)  # to the end of stdout: nobody has it open any more
+
+
+def test_embed_ends_with_its_launcher(store: socket.socket, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "text")
+    words = ("-m", "mexma_cli", "embed", str(tmp_path / "text"), "-o", str(tmp_path / "a.emb"))
+    launcher = start(LAUNCHED, store.getsockname()[1], *PYTHON, LAUNCHER, sys.executable, *words)
+    with (tmp_path / "text").open("w"):  # opens when the other end does
+        launcher.kill()
+        launcher.communicate(timeout=60)
 
 
 def test_what_looks_only_after_its_launcher_was_killed_ends(store: socket.socket) -> None:

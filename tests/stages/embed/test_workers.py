@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from mexma_cli.stages.embed.embed import EmbedOptions, embed_file
 from mexma_cli.stages.embed.workers import Rank, SharedProgress, embed_in_processes, torchrun_rank
 from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore
 from mexma_cli.store.layout import part_path
-from tests.processes import Program, forks_of_launchers, wait_until
+from tests.processes import KILLED_IN_A_SHARD, MEXMA, SMALL_SHARDS, Program, forks_of_launchers, together
 from tests.stores import content
 
 LINES = 101
@@ -50,8 +49,8 @@ def corpus(tmp_path: Path, sentences: dict[str, list[str]]) -> Path:
 
 @pytest.fixture
 def long_corpus(tmp_path: Path, sentences: dict[str, list[str]]) -> Path:
-    """36,000 different lines: several shards for each of two processes."""
-    rows = [f"{sentence} {number}" for number in range(4500) for sentence in sentences["fra"]]
+    """4,000 different lines."""
+    rows = [f"{sentence} {number}" for number in range(500) for sentence in sentences["fra"]]
     path = tmp_path / "long.txt"
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
     return path
@@ -135,37 +134,19 @@ def test_an_output_that_is_taken_is_refused_before_any_work(corpus: Path, tmp_pa
         in_two(corpus, encoder, tmp_path / "b.emb")
 
 
-STARTER = """
-import sys
-from mexma_cli.stages.embed.workers import embed_in_processes
-sys.exit(embed_in_processes(sys.argv[1:], 2, sys.argv[-1]))
-"""
-
-
-TORCHRUN = "import sys; from torch.distributed.run import main; main(sys.argv[1:])"
-
-
-def workers_of(output: Path) -> list[str]:
-    found = subprocess.run(["pgrep", "-f", f"embed .*-o {output}"], capture_output=True, text=True)
-    return found.stdout.split()
-
-
 def test_killed_and_started_again_gives_the_same_bytes(
-    tiny_encoder: Path, long_corpus: Path, tmp_path: Path
+    tiny_encoder: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = content(in_two(long_corpus, tiny_encoder, tmp_path / "whole.emb").path)
+    forks_of_launchers(monkeypatch, SMALL_SHARDS)
+    whole = content(in_two(corpus, tiny_encoder, tmp_path / "whole.emb").path)
     output = tmp_path / "a.emb"
-    first = part_path(output, 1, 2)
-    words = arguments(long_corpus, tiny_encoder, output)
-    process = Program(STARTER, *words)
-    places = [folder / "vectors-00001.npy" for folder in (first, in_work(first))]
-    process.until(lambda: any(path.exists() for path in places))
-    process.kill()
-    process.wait()
-    wait_until(lambda: not workers_of(output))  # they notice that nobody hears them
+    forks_of_launchers(monkeypatch, KILLED_IN_A_SHARD)
+    with pytest.raises(MexmaError, match="process 1 of 2 was ended by SIGKILL"):
+        in_two(corpus, tiny_encoder, output)
     assert not output.exists()
-    kept = places[1].with_name("vectors-00000.npy").stat().st_ino
-    store = in_two(long_corpus, tiny_encoder, output)
+    kept = (in_work(part_path(output, 1, 2)) / "vectors-00000.npy").stat().st_ino
+    forks_of_launchers(monkeypatch, SMALL_SHARDS)
+    store = in_two(corpus, tiny_encoder, output)
     assert (store.path / "vectors-00000.npy").stat().st_ino == kept, "whole shards are not made again"
     assert content(output) == {name: data.replace(b"whole.emb", b"a.emb") for name, data in whole.items()}
     assert stores(tmp_path) == ["a.emb", "whole.emb"]
@@ -174,9 +155,8 @@ def test_killed_and_started_again_gives_the_same_bytes(
 def test_under_torchrun_processes_share_a_text(
     tiny_encoder: Path, corpus: Path, whole: EmbeddingStore, tmp_path: Path
 ) -> None:
-    words = arguments(corpus, tiny_encoder, tmp_path / "a.emb")
-    done = Program(TORCHRUN, "--nproc-per-node", "2", "-m", "mexma_cli", *words)
-    assert done.wait() == 0, done.communicate()[1]
+    for done in together(MEXMA, *arguments(corpus, tiny_encoder, tmp_path / "a.emb")):
+        assert done.wait() == 0, done.communicate()[1]
     check_equal(EmbeddingStore.open(tmp_path / "a.emb"), whole)
     assert stores(tmp_path) == ["a.emb", "whole.emb"]
 
