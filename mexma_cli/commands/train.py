@@ -182,7 +182,8 @@ def _prepare(settings: Recipe, resume: bool, processes: int) -> None:
         found = prepare_text(settings, resume, processes, follow(bar))
     if found:
         kept, read = sum(report.kept for report in found), sum(report.read for report in found)
-        log.info("%s of %s pairs; `mexma prepare` with this recipe lists them", f"{kept:,}", f"{read:,}")
+        why = "" if kept == read else "; `mexma prepare` with this recipe says why the others were dropped"
+        log.info("%s of %s pairs%s", f"{kept:,}", f"{read:,}", why)
 
 
 class _Screen:
