@@ -3,7 +3,7 @@
     python benchmarks/mine.py [--rows 50000 100000] [--dim 1024] [-k 16] [--threads 2] [--share 1]
                               [--ann auto IVF1024,PQ256x4fs ...] [--recall 0.95]
     python benchmarks/mine.py --stores fra.emb eng.emb --rows 100000 --peers none
-    python benchmarks/mine.py --rows 25000 50000 100000 200000 --peers none --plot docs/mining.svg
+    python benchmarks/mine.py --rows 25000 50000 100000 200000 --peers none --ann none
 
 --ann names approximate indexes (`auto`: that of the size; `none`), trained and filled within their time.
 Recall is that of the k neighbours of all rows in both directions, counted against those of the exact search.
@@ -292,8 +292,8 @@ def peak_throughput(threads: int) -> float:
     return best
 
 
-def run(settings: argparse.Namespace, rows: int) -> dict[str, float]:
-    """Print one table; returns our figures."""
+def run(settings: argparse.Namespace, rows: int) -> None:
+    """Print one table."""
     from mexma_cli.knn.faiss_index import choose
 
     with tempfile.TemporaryDirectory(prefix="mexma-benchmark-") as folder:
@@ -340,35 +340,6 @@ def run(settings: argparse.Namespace, rows: int) -> dict[str, float]:
     work = 2 * x[0] * y[0] * x[1] / figures["seconds"]
     peak = peak_throughput(settings.threads)
     print(f"ours: {work / 1e9:,.0f} GFLOP/s, {100 * work / peak:.0f}% of torch's best matrix product here")
-    return figures
-
-
-def plot(path: str, rows: list[int], figures: list[dict[str, float]]) -> None:
-    """Seconds and memory over the number of rows."""
-    from mexma_cli.reporting.plot import COLOURS, new_figure, save, tidy
-
-    figure = new_figure(8, 3.2)
-    left, right = figure.subplots(1, 2)
-    for axes, key, label in ((left, "seconds", "seconds"), (right, "above", "GB above the inputs")):
-        scale = 1e9 if key == "above" else 1
-        axes.plot(rows, [found[key] / scale for found in figures], "o-", color=COLOURS[0])
-        axes.set(
-            xlabel="rows of each side",
-            ylabel=label,
-            xscale="log",
-            yscale="log" if key == "seconds" else "linear",
-        )
-        axes.set_ylim(bottom=0 if key == "above" else None)
-        tidy(axes, grid=True)
-        axes.set_xticks(rows, [f"{count / 1000:g}k" for count in rows])
-        axes.set_xticks([], minor=True)
-        if key == "seconds":
-            seconds = [found[key] for found in figures]
-            ticks = [tick for tick in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if tick < 1.5 * max(seconds)]
-            ticks = [tick for tick in ticks if tick > min(seconds) / 1.5]
-            axes.set_yticks(ticks, [str(tick) for tick in ticks])
-            axes.set_yticks([], minor=True)
-    save(figure, Path(path))
 
 
 def main() -> None:
@@ -385,7 +356,6 @@ def main() -> None:
     parser.add_argument("--recall", type=float, default=0.95, help="that indexes are to find")
     parser.add_argument("--stores", nargs=2, metavar="EMB", help="real vectors, --rows of them at most")
     parser.add_argument("--laser", metavar="DIR", help="a checkout of LASER")
-    parser.add_argument("--plot", metavar="FILE", help="draw how seconds and memory grow")
     parser.add_argument("--contender", help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
     settings = parser.parse_args()
@@ -394,9 +364,8 @@ def main() -> None:
         return
     settings.ann = [index for index in settings.ann if index != "none"]
     settings.peers = [peer for peer in settings.peers if peer != "none"]
-    figures = [run(settings, rows) for rows in settings.rows]
-    if settings.plot:
-        plot(settings.plot, settings.rows, figures)
+    for rows in settings.rows:
+        run(settings, rows)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Draw the pictures of docs/concepts from the demo's two texts, with the encoder `mini`.
+"""Draw the pictures of docs/concepts from the demo's two texts, with the encoder `mini`, and docs/mining.svg
+from the table of docs/mining.md.
 
     python docs/make_pictures.py
 
@@ -7,11 +8,13 @@ Each is an SVG that reads in grey and on light and dark screens: what matters di
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 
 from mexma_cli import SentenceEncoder, knn
+from mexma_cli.reporting import plot
 
 ROOT = Path(__file__).resolve().parent.parent
 WRONG = "Yanni necesita abrir la puerta."
@@ -220,7 +223,35 @@ def units() -> None:
     picture.save()
 
 
+def growth() -> None:
+    """Seconds and memory of a search over its rows, from the table of docs/mining.md."""
+    text = (ROOT / "docs/mining.md").read_text(encoding="utf-8").partition("## How it grows")[2]
+    found = re.findall(r"^\| ([\d,]+) \| ([\d.]+) \| ([\d.]+) \|", text.partition("\n## ")[0], re.MULTILINE)
+    rows, seconds, memory = (
+        [float(cell.replace(",", "")) for cell in column] for column in zip(*found, strict=True)
+    )
+    figure = plot.new_figure(5.2, 2.6)
+    left, right = figure.subplots(1, 2)
+    squares = [seconds[-1] * (count / rows[-1]) ** 2 for count in rows]
+    left.plot(rows, squares, "--", color=plot.COLOURS[1], linewidth=1.2, label="rows x rows")
+    for axes, values, label in ((left, seconds, "seconds"), (right, memory, "GB above the vectors")):
+        axes.plot(rows, values, "o-", color=plot.COLOURS[0], markersize=5)
+        axes.set_xscale("log")
+        axes.set_xlabel("rows of each side", fontsize=9)
+        axes.set_title(label, loc="left", fontsize=10)
+        plot.tidy(axes, grid=True)
+        axes.set_xticks(rows, [plot.short(count) for count in rows])
+        axes.set_xticks([], minor=True)
+    left.set_yscale("log")
+    left.set_yticks(seconds, [plot.short(value) for value in seconds])
+    left.set_yticks([], minor=True)
+    left.legend(frameon=False, fontsize=8)
+    right.set_ylim(0, 1.3 * max(memory))
+    plot.save(figure, ROOT / "docs/mining.svg")
+
+
 if __name__ == "__main__":
+    growth()
     encoder = SentenceEncoder.load("mini", device="cpu")
     texts = [lines("spa.txt"), lines("eng.txt")]
     unit = [encoder.embed(text) for text in texts]

@@ -76,6 +76,12 @@ _KINDS = 8  # of alignments that are counted one by one on the terminal; --repor
     metavar="FOLDER",
     help="Write the sentences that were not aligned there, for `mexma mine --within`.",
 )
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw which sentences are translations of which, and where some are left out (.png, .svg, .pdf).",
+)
 @report_option
 @click.option(
     "--shard",
@@ -99,6 +105,7 @@ def command(
     kind: str | None,
     with_ids: bool,
     unaligned: Path | None,
+    plot: Path | None,
     report: Path | None,
     shard: tuple[int, int] | None,
     languages: tuple[str, str],
@@ -130,7 +137,9 @@ def command(
         raise click.UsageError("--shard names its output after --output: give that.")
     from mexma_cli.align.align import AlignSettings
     from mexma_cli.files import resolved
-    from mexma_cli.stages.align.align import AlignFilters, DocumentInputs
+    from mexma_cli.reporting.align_plot import draw_alignment
+    from mexma_cli.reporting.plot import check_plottable
+    from mexma_cli.stages.align.align import Aligned, AlignFilters, DocumentInputs
     from mexma_cli.stages.align.files import (
         AlignJob,
         align_files,
@@ -163,16 +172,24 @@ def command(
     sides = [file for path in (source, target) for file in ([path] if path.is_dir() else files_of(path))]
     inputs = [path for path in (*sides, *(docs or ()), document_pairs) if path]
     check_outputs([*files, *([unaligned] if unaligned else [])], report, "report", inputs)
-    for path in (*files, report):
+    if plot is not None:
+        check_plottable(plot)
+    check_outputs([path for path in (*files, unaligned, report) if path], plot, "picture", inputs)
+    for path in (*files, report, plot):
         if path and unaligned and resolved(path).is_relative_to(resolved(unaligned)):
             raise click.UsageError(f"{path} lies in the folder of --unaligned: name another one.")
         prepare_output(path)
     if unaligned is not None:
         prepare_unaligned(unaligned)
+
+    def draw(found: Aligned) -> None:
+        if plot is not None:
+            draw_alignment(plot, *found.laid_out(), names=(source.name, target.name))
+
     started = time.monotonic()
     with ExitStack() as stack:
         counts, changed = align_files(
-            job, encoder, command_line(), lambda what: progress_bar(stack, what, "document")
+            job, encoder, command_line(), lambda what: progress_bar(stack, what, "document"), draw
         )
     _tell(job, counts, time.monotonic() - started)
     if changed:

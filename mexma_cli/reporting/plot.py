@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#0
 """Okabe and Ito's, which colour-blind people can tell apart. In print without colour dashes and marks do."""
 INK, GREY, PALE = "#1d2126", "#b8b8b8", "#e6e6e6"
 """For lines across a picture, for what is not meant, and for the grid."""
+_DARK = dict(zip(COLOURS, ("#4aa8e0", "#f2894a", "#2fc79b", "#e39cc4", "#e6b34a", "#8fd0f5"), strict=False))
+_DARK |= {"#ffffff": "#1e2129", "#000000": "#e4e6ea", INK: "#e4e6ea", GREY: "#6b737c", PALE: "#3a4048"}
+"""What the colours become on a dark screen."""
 
 
 def check_plottable(path: Path, formats: Sequence[str] = FORMATS) -> None:
@@ -60,22 +63,41 @@ def short(value: float, _: object = None) -> str:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a picture in the format that the path's ending says; whole. Text in an SVG stays text."""
-    import matplotlib
+    """Write a picture in the format that the path's ending says; whole, and the same bytes every time.
 
-    with whole_file(path) as file, matplotlib.rc_context({"svg.fonttype": "none"}):
-        figure.savefig(file, format=path.suffix.lstrip(".").lower())
+    An SVG is dark on a dark screen.
+    """
+    kind = path.suffix.lstrip(".").lower()
+    with whole_file(path) as file:
+        if kind == "svg":
+            rules = [
+                f'[style*="{part}: {light}"] {{ {part}: {dark} !important }}'
+                for light, dark in _DARK.items()
+                for part in ("fill", "stroke")
+            ]
+            dark = "\n".join(["@media (prefers-color-scheme: dark) {", "text { fill: #e4e6ea }", *rules, "}"])
+            file.write(_svg(figure).replace("</style>", f"\n{dark}</style>", 1).encode("utf-8"))
+        else:
+            figure.savefig(file, format=kind, metadata={"CreationDate": None} if kind == "pdf" else None)
 
 
 def inline(figure: Figure) -> str:
-    """A figure as SVG inside of a page, in the page's ink and on its paper, light or dark."""
+    """A figure as SVG inside of a page, in the page's ink and colours and on its paper, light or dark."""
+    text = _svg(figure, transparent=True)
+    text = text[text.index("<svg") :].replace("#000000", "currentColor").replace(PALE, "var(--rule)")
+    for number, colour in enumerate(COLOURS[:-1]):
+        text = text.replace(colour, f"var(--c{number})")
+    return text
+
+
+def _svg(figure: Figure, **how: Any) -> str:
+    """A figure as SVG; its text stays text."""
     import matplotlib
 
     picture = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none"}):
-        figure.savefig(picture, format="svg", transparent=True)
-    text = picture.getvalue()
-    return text[text.index("<svg") :].replace("#000000", "currentColor").replace(PALE, "var(--rule)")
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "mexma"}):
+        figure.savefig(picture, format="svg", metadata={"Date": None}, **how)
+    return picture.getvalue()
 
 
 def draw_scores(

@@ -100,7 +100,11 @@ def test_documents_of_two_texts_in_any_format(texts: list[Path], tmp_path: Path)
     assert (tmp_path / "o.tmx").read_text(encoding="utf-8").count("<tu ") == len(rows)
     ok(run(*common, "--format", "moses", "-o", tmp_path / "o"))
     assert (tmp_path / "o.eng").read_text(encoding="utf-8").splitlines() == [row[2] for row in rows]
-    ok(run(*common, "-o", tmp_path / "o.align"))
+    picture = tmp_path / "o.svg"
+    ok(run(*common, "-o", tmp_path / "o.align", "--plot", picture))
+    drawn = picture.read_text(encoding="utf-8")
+    assert "sentence of spa.txt" in drawn and "left out: " in drawn
+    fails(run(*common, "-o", picture, "--plot", picture), 2, "cannot be the pairs and the picture")
     assert (tmp_path / "o.align").read_text(encoding="utf-8").startswith(f"[0]:[30]:{rows[0][0]}:a:a\n")
 
 

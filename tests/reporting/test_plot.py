@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mexma_cli.reporting.align_plot import draw_alignment
 from mexma_cli.reporting.plot import draw_scores
 
 
@@ -15,3 +16,19 @@ def test_a_title_is_no_formula(tmp_path: Path) -> None:
     picture = tmp_path / "scores.svg"
     draw_scores(picture, np.array([1.0, 1.2]), np.array([True, False]), 1.1, r"Scores of $\x$.tsv")
     assert "Scores of" in picture.read_text(encoding="utf-8")
+
+
+def test_an_alignment_of_a_hundred_thousand_sentences_is_a_small_file(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    sizes = []
+    for count in (5, 100_000):
+        steps = np.tile([(1, 1), (1, 2), (1, 0), (0, 1), (1, 1)], (count // 5, 1))
+        after = steps.cumsum(axis=0)
+        places, kept = np.stack([after - steps, after], axis=2), np.arange(len(steps)) % 5 != 4
+        ends = np.stack([np.zeros(2, np.int64), after[-1]])
+        draw_alignment(tmp_path / "a.svg", places, kept, ends, ("a_b$.txt", "b.txt"))
+        text = (tmp_path / "a.svg").read_text(encoding="utf-8")
+        sizes.append(len(text))
+        assert "sentence of a_b$.txt" in text and "prefers-color-scheme: dark" in text
+        assert f"left out: {2 * count // 5:,} and {2 * count // 5:,} sentences" in text
+    assert sizes[1] < 100_000

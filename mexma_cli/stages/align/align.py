@@ -186,6 +186,22 @@ class Aligned:
         order = np.argsort(-scores, kind="stable")
         return scores[order], places[order]
 
+    def laid_out(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where all alignments are in the documents laid end to end, as `reporting.align_plot` draws them.
+
+        Returns:
+            Of both sides the first sentence and the one after the last, int64 [n, 2, 2]; which alignments
+            pass the filters, bool [n]; and where the documents begin and the last ones end, int64
+            [pairs + 1, 2].
+        """
+        records, (first, last) = self.records, self.span
+        places = np.stack([records["source"], records["target"]], axis=1).astype(np.int64)
+        of_pair = records["pair"] - first
+        borders = np.zeros((last - first + 1, 2), np.int64)
+        np.maximum.at(borders[1:], of_pair, places[:, :, 1])
+        borders = borders.cumsum(axis=0)
+        return places + borders[of_pair][:, :, None], self.filters.kept(records)[1], borders
+
     def taken(self, places: np.ndarray) -> Iterator[AlignedPair]:
         """The alignments at some places among the records."""
         for record in self.records[places]:
