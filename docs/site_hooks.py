@@ -59,7 +59,9 @@ def content(uri: str) -> str:
     """The Markdown of a page made from a file outside docs/."""
     path = ROOT / in_repository(uri)
     if path.is_file():
-        return relink(path.read_text(encoding="utf-8"), uri)
+        # The front page has the tabs above it, and no other pages beside it.
+        hidden = "---\nhide: [navigation]\n---\n\n" if uri == "index.md" else ""
+        return hidden + relink(path.read_text(encoding="utf-8"), uri)
     path = path.with_suffix("")
     name = path.relative_to(ROOT).as_posix()
     if path.is_dir():
