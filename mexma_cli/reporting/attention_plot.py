@@ -58,10 +58,15 @@ def draw_attention(path: Path, rows: Sequence[AttentionRow], title: str) -> None
         names = [token.replace("▁", "") or "▁" for token in row.tokens]
         bars.bar(range(1, len(names) - 1), row.words.mean(axis=0), color=COLOURS[0])
         bars.set_ylim(0, 1.05 * highest)  # one scale for all sentences
-        bars.set_ylabel("share of attention,\nmean of heads, words only")
+        bars.set_ylabel("share of attention", fontsize=9)
+        bars.set_title("words alone, mean of the heads", loc="left", fontsize=10)
         shown = heads.imshow(row.weights, aspect="auto", cmap="viridis", vmin=0.0, interpolation="nearest")
-        heads.set_ylabel("head")
-        figure.colorbar(shown, ax=heads, fraction=0.03, pad=0.01, label="share of attention")
+        heads.set_ylabel("head", fontsize=9)
+        heads.set_title("all tokens, every head", loc="left", fontsize=10)
+        heads.yaxis.get_major_locator().set_params(integer=True)
+        scale = figure.colorbar(shown, ax=heads, fraction=0.03, pad=0.01)
+        scale.set_label("share of attention", fontsize=9)
+        scale.ax.tick_params(labelsize=8)
         for one, places in ((bars, range(1, len(names) - 1)), (heads, range(len(names)))):
             one.set_xlim(-0.5, len(names) - 0.5)
             shown_names = [names[place] for place in places]  # `$$` is a token, not the start of a formula

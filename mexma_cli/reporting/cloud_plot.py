@@ -29,9 +29,9 @@ def draw_clouds(path: Path, panels: Mapping[str, Clouds], title: str) -> None:
         panels: By language.
     """
     check_plottable(path)
-    columns = min(3, len(panels))
+    columns = min(2, len(panels))
     lines = math.ceil(len(panels) / columns)
-    figure = new_figure(4.4 * columns, 4.2 * lines + 0.9)
+    figure = new_figure(max(4.4, 3.3 * columns), (4.2 if columns == 1 else 3.2) * lines + 0.9)
     for place, (language, clouds) in enumerate(panels.items(), 1):
         axes = figure.add_subplot(lines, columns, place)
         for key, colour in OF_CLOUDS.items():
@@ -49,10 +49,13 @@ def draw_clouds(path: Path, panels: Mapping[str, Clouds], title: str) -> None:
                 alpha=0.6,
                 label=f"{key[0]}, {'English' if key[1] == 'eng' else 'other language'}",
             )
-        axes.set_title(language)
+        axes.set_title(language, fontsize=10)
         axes.set_xticks([])
         axes.set_yticks([])
+        axes.set_xlabel("first principal component", fontsize=9)
+        axes.set_ylabel("second principal component", fontsize=9)
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, 2 * columns), frameon=False)
-    figure.suptitle(title, parse_math=False)
+    below = "outside lower center"
+    figure.legend(handles, labels, loc=below, ncols=2, frameon=False, fontsize=9, markerscale=1.5)
+    figure.suptitle(title, fontsize=11, parse_math=False)
     save(figure, path)

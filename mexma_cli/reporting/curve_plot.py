@@ -24,7 +24,8 @@ DASHES = ("-", "--", ":", "-.", (0, (6, 2, 1, 2, 1, 2)), (0, (1, 1)), (0, (8, 3)
 """A run's, with its colour: lines are told apart in grey, too."""
 LEAST_SPAN = 0.05
 """Of what its values are, an axis spans at least this share; else their noise would fill the panel."""
-COLUMNS = 3
+COLUMNS = 2
+"""So that a picture can be read where it is 500 pixels wide."""
 
 
 def draw_curves(path: Path, runs: Sequence[curves.RunCurves]) -> None:
@@ -46,7 +47,7 @@ def draw_curves(path: Path, runs: Sequence[curves.RunCurves]) -> None:
         return
     columns = min(COLUMNS, len(names))
     rows = -(-len(names) // columns)
-    figure = plot.new_figure(4.4 * columns, 2.5 * rows + 0.4)
+    figure = plot.new_figure(3.4 * columns, 2.2 * rows + 0.4)
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     for place, axes in enumerate(panels):
         if place >= len(names):
@@ -65,7 +66,7 @@ def draw_curves(path: Path, runs: Sequence[curves.RunCurves]) -> None:
     plot.save(figure, path)
 
 
-def _name_runs(figure: Any, runs: Sequence[curves.RunCurves], columns: int = 4) -> None:
+def _name_runs(figure: Any, runs: Sequence[curves.RunCurves], columns: int = COLUMNS) -> None:
     """The legend. Names come in afterwards: matplotlib leaves out those that begin with `_`."""
     from matplotlib.lines import Line2D
 
