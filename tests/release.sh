@@ -31,6 +31,8 @@ for path, all_ in names.items():
 PY
 
 tried=0
+other=(env)
+[ "$(id -u)" != 0 ] || other=(setpriv --reuid 65534 --regid 65534 --clear-groups env)
 for version in ${PYTHONS:-3.11 3.12 3.13 3.14}; do
   python=
   for found in $(command -v "python$version") "$HOME"/.pyenv/versions/"$version".*/bin/python; do
@@ -39,13 +41,19 @@ for version in ${PYTHONS:-3.11 3.12 3.13 3.14}; do
   [ -n "$python" ] || { echo "== Python $version: not here"; continue; }
   echo "== $("$python" --version)"
   place=$work/$version
-  "$python" -m venv --copies "$place" && "$place/bin/python" --version > /dev/null 2>&1 ||
-    { echo "== Python $version: not tried, since a copy of it does not run"; continue; }
+  base=$("$python" -c 'import sys; print(sys.base_prefix)')
+  if ! "${other[@]}" test -x "$base/bin/python3"; then
+    # The other user may not look into this one's home: a copy of the whole Python, with its own libraries.
+    cp -a "$base" "$work/python-$version"
+    rm -rf "$work/python-$version"/lib/python*/{test,site-packages/*}
+    base=$work/python-$version
+    export LD_LIBRARY_PATH=$base/lib
+  fi
+  "$base/bin/python$version" -m venv "$place"
   "$place/bin/pip" install -q "${TORCH:-torch==2.13.0+cpu}" "$wheel" 2>/dev/null ||
     "$place/bin/pip" install -q torch==2.13.0 "$wheel"
   chmod -R a-w "$place"
-  as=(env -u HOME -u XDG_CACHE_HOME -u NUMBA_CACHE_DIR PATH="$place/bin:/usr/bin:/bin")
-  [ "$(id -u)" != 0 ] || as=(setpriv --reuid 65534 --regid 65534 --clear-groups "${as[@]}")
+  as=("${other[@]}" -u HOME -u XDG_CACHE_HOME -u NUMBA_CACHE_DIR PATH="$place/bin:/usr/bin:/bin")
   empty=$work/empty-$version
   mkdir "$empty" && chmod 777 "$empty"
   cd "$empty"
@@ -58,7 +66,8 @@ for version in ${PYTHONS:-3.11 3.12 3.13 3.14}; do
     "${as[@]}" mexma "$command" --help > /dev/null
   done
   cd "$root"
-  chmod -R u+w "$place" && rm -rf "$place"
+  unset LD_LIBRARY_PATH
+  chmod -R u+w "$place" && rm -rf "$place" "$work/python-$version"
   tried=$((tried + 1))
 done
 [ "$tried" -gt 0 ] || { echo "error: no Python from 3.11 to 3.14 found" >&2; exit 1; }
