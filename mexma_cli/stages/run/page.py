@@ -123,7 +123,7 @@ class _Page:
         if any(efforts.values()):
             header += ["index", "neighbours found, from source", "from target"]
         if any(tuned.values()):
-            header += ["threshold", "precision, estimated", "known translations"]
+            header += ["threshold", "precision, estimated (%)", "known translations"]
         rows = [[*header, *(f"dropped: {reason}" for reason in reasons), _SECONDS]]
         total = Counter[str]()
         for pair, found in facts.items():
