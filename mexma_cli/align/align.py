@@ -144,12 +144,14 @@ class _Document:
     def run_vectors(self, starts: np.ndarray, sizes: np.ndarray, runs: Runs | None) -> np.ndarray:
         """Unit vectors of runs, float32 [R, d], without the document's mean: of their sums; with `runs`, the
         mean direction of the sum and of the embedded run where there is more than one sentence."""
-        bags = np.repeat(starts, sizes) + np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        first = np.cumsum(sizes) - sizes
-        sums = np.add.reduceat(self.sums[bags], first, axis=0)
+        sums, weights = self.sums[starts], self.weights[starts]
+        for place in range(1, int(sizes.max(initial=0))):
+            more = np.flatnonzero(sizes > place)
+            sums[more] += self.sums[starts[more] + place]
+            weights[more] += self.weights[starts[more] + place]
         longer = np.flatnonzero(sizes > 1)
         if runs is not None and len(longer):
-            common = np.add.reduceat(self.weights[bags], first)[longer, None] * self.centre
+            common = weights[longer, None] * self.centre
             length = np.linalg.norm(sums[longer] + common, axis=1, keepdims=True)
             embedded = runs(starts[longer], sizes[longer]) * length - common
             sums[longer] = _unit(sums[longer]) + _unit(embedded)

@@ -14,10 +14,12 @@ from mexma_cli.knn.keys import EMPTY, keys_of, scores_of
 from mexma_cli.knn.sides import Side
 from mexma_cli.knn.units import dots
 from mexma_cli.numerics.precisions import default_device
+from mexma_cli.numerics.threads import in_slices
 
-WORK = 1 << 35
+WORK = 1 << 37
 """Multiplications from which loading what is faster pays."""
 _TILE = 1 << 8, 1 << 14  # rows and columns that are multiplied at once
+_ROWS = 16  # of a tile that are looked at together, in the processor's cache
 _GROUPS = 64  # at least, whose maxima stand for a row's or a column's numbers
 
 
@@ -52,8 +54,8 @@ def search(
     ]
     for done, (own, other) in enumerate(places, start=1):
         estimates = x[own] @ y[other].T
-        near = estimates >= _bounds(estimates, forward[own], slack)[:, None]
-        near |= estimates >= _bounds(estimates.T, backward[other], slack)
+        bounds = _bounds(estimates, forward[own], slack), _bounds(estimates.T, backward[other], slack)
+        near = _reach(estimates, *bounds)
         rows, columns = np.divmod(np.flatnonzero(near), estimates.shape[1])
         cosines = dots(x[own], y[other], rows, columns)
         _offer(forward[own], rows, keys_of(cosines, columns + other.start))
@@ -65,10 +67,11 @@ def search(
 def _bounds(estimates: np.ndarray, lists: np.ndarray, slack: np.float32) -> np.ndarray:
     """The estimates [r, c] from which a pair may enter its row's list, float32 [r].
 
-    The k-th largest of the maxima of groups is not above the k-th largest of the row.
+    The k-th largest of the maxima of groups is not above the k-th largest of the row. Where all lists are
+    full, they say more than this tile would.
     """
     known, (size, k) = scores_of(lists[:, 0]), (estimates.shape[1], lists.shape[1])
-    if size < k:
+    if size < k or lists[:, 0].min(initial=0) > EMPTY:
         return known - slack
     groups = max(_GROUPS, 4 * k)
     if size >= 2 * groups:
@@ -76,6 +79,20 @@ def _bounds(estimates: np.ndarray, lists: np.ndarray, slack: np.float32) -> np.n
         estimates = estimates[:, :whole].reshape(len(estimates), -1, groups).max(axis=1)
     floors = np.partition(estimates, -k, axis=1)[:, -k] - slack
     return np.maximum(floors, known) - slack
+
+
+def _reach(estimates: np.ndarray, of_rows: np.ndarray, of_columns: np.ndarray) -> np.ndarray:
+    """Which estimates [r, c] are not below the bound of their row or column, bool [r, c]."""
+    near = np.empty(estimates.shape, bool)
+
+    def some(begin: int, end: int) -> None:
+        for at in range(begin, end, _ROWS):
+            part = slice(at, min(at + _ROWS, end))
+            np.greater_equal(estimates[part], of_rows[part, None], out=near[part])
+            near[part] |= estimates[part] >= of_columns
+
+    in_slices(len(estimates), some, estimates.size)
+    return near
 
 
 def _offer(lists: np.ndarray, rows: np.ndarray, keys: np.ndarray) -> None:

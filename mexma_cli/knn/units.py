@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from mexma_cli.numerics.threads import in_slices
+
 GRID = np.float32(2.0**26)
 """One over the step of a unit vector's numbers. Those of 1/8 and more are multiples as float32 has them."""
 LANES = 8
@@ -53,9 +55,12 @@ def dots(x: np.ndarray, y: np.ndarray, rows: np.ndarray, columns: np.ndarray) ->
         rows, columns: int64 [p], rows of x and of y.
     """
     out = np.empty(len(rows), dtype=np.float32)
-    for start in range(0, len(rows), _AT_ONCE):
-        part = slice(start, start + _AT_ONCE)
-        out[part] = np.einsum(
-            "pd,pd->p", x[rows[part]].astype(np.float64), y[columns[part]].astype(np.float64)
-        )
+
+    def some(begin: int, end: int) -> None:
+        for start in range(begin, end, _AT_ONCE):
+            part = slice(start, min(start + _AT_ONCE, end))
+            left, right = (side[own[part]].astype(np.float64) for side, own in ((x, rows), (y, columns)))
+            out[part] = np.einsum("pd,pd->p", left, right)
+
+    in_slices(len(rows), some, len(rows) * x.shape[1])
     return out

@@ -21,6 +21,7 @@ from typing import Any
 from numba import config
 from numba.core import codegen
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.runtime import rtsys
 
 from mexma_cli.numerics.machine import cache_folder
 
@@ -96,11 +97,16 @@ class Keeper(FunctionCache):  # type: ignore[misc]
         super().__init__(function)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The function for these types, as it is kept; None if it is not."""
+        """The function for these types, as it is kept; None if it is not.
+
+        Numba would load all that compiling needs first, SciPy included, which takes a second; machine code
+        needs no more than the runtime that it calls.
+        """
         if self._others and (found := self._others.load_overload(sig, target_context)) is not None:
             return found
+        rtsys.initialize(target_context)
         try:
-            return super().load_overload(sig, target_context)
+            return self._load_overload(sig, target_context)
         except _DAMAGED:
             with contextlib.suppress(OSError):
                 self.flush()  # so that what is compiled now can be kept

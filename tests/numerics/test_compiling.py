@@ -41,9 +41,11 @@ def ran(script: str, folder: Path, **environment: str) -> subprocess.CompletedPr
 
 
 def test_the_first_use_says_what_it_waits_for(tmp_path: Path) -> None:
-    """Once, and not where the compiled code is on the disk already."""
-    runs = [ran(TWICE, tmp_path, NUMBA_CACHE_DIR=str(tmp_path)) for _ in "ab"]
+    """Once, and not where the compiled code is on the disk already, for which nothing of SciPy is loaded."""
+    script = f"{TWICE}; import sys; print('scipy.linalg' in sys.modules)"
+    runs = [ran(script, tmp_path, NUMBA_CACHE_DIR=str(tmp_path)) for _ in "ab"]
     assert [run.stderr.count("compiling inner loops") for run in runs] == [1, 0]
+    assert runs[1].stdout == "8 8.0\nFalse\n"
 
 
 def test_nowhere_to_keep_what_is_compiled(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from mexma_cli.encoder.model.transformer import LazyTransformer
 from mexma_cli.numerics import bags
 
 _LAYER = "encoder.layer.0"
+_ROWS = 1 << 9  # tokens whose states are made together: they stay in the processor's cache
 
 
 def is_bag(transformer: LazyTransformer, tolerance: float = 0.0) -> bool:
@@ -96,7 +97,11 @@ class Bag:
         """
         counts = np.fromiter(map(len, tokens), np.int64, len(tokens))
         different, places = np.unique(np.concatenate([*tokens, counts[:0]]), return_inverse=True)
-        return bags.sums(self._terms(self._states(different, extra)), places, counts)
+        terms = np.empty((len(different), self.width + self.heads))
+        for at in range(0, len(different), _ROWS):
+            own = slice(at, at + _ROWS)
+            terms[own] = self._terms(self._states(different[own], extra))
+        return bags.sums(terms, places, counts)
 
     def hidden(self, sums: np.ndarray) -> np.ndarray:
         """The first token's last state, float32 [N, width], where these are the `sums` of all others."""
