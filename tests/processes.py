@@ -112,6 +112,16 @@ def wait_until(done: Callable[[], bool]) -> None:
     raise AssertionError("what was waited for never came")
 
 
+SLOW_STEPS = """
+import time
+from mexma_cli.training.trainer import Trainer
+step = Trainer._one_step
+def slow(self, given_up):
+    time.sleep(0.05)
+    return step(self, given_up)
+Trainer._one_step = slow
+"""
+"""Before MEXMA: `train` has time enough between two steps to be hit."""
 SMALL_SHARDS = """
 from mexma_cli.stages.embed.embed import embed_file
 embed_file.__kwdefaults__["rows_per_shard"] = 16

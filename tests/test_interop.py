@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import ok, run, write
+from tests.processes import MEXMA, Program
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples" / "interop"
@@ -58,21 +59,33 @@ def test_a_number_for_each_line_in_order(bitext: Path, tiny_encoder: Path) -> No
     assert [math.isnan(float(number)) for number in numbers] == [row == 3 for row in range(len(pairs))]
 
 
-def test_each_line_is_answered_before_the_next_one_is_written(bitext: Path, tiny_encoder: Path) -> None:
+PIPED = f"""
+import os, sys
+for number, name in enumerate((sys.argv.pop(1), sys.argv.pop(1))):
+    os.dup2(os.open(name, (os.O_RDONLY, os.O_WRONLY)[number]), number)
+sys.stdin = open(0)
+{MEXMA}
+"""
+
+
+def test_each_line_is_answered_before_the_next_one_is_written(
+    bitext: Path, tiny_encoder: Path, tmp_path: Path
+) -> None:
     options = ("--scores-only", "--margin", "absolute", "--model", str(tiny_encoder), "-")
     pairs = [*bitext.read_text(encoding="utf-8").splitlines()[:5], "\tonly English"]
     wanted = ok(run("score", *options[1:], stdin="\n".join(pairs))).stdout.splitlines()
-    command = [sys.executable, "-m", "mexma_cli", "-q", "score", *options]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin and process.stdout
+    pipes = [tmp_path / "stdin", tmp_path / "stdout"]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    process = Program(PIPED, *pipes, "-q", "score", *options)
+    with pipes[0].open("w") as stdin, pipes[1].open() as stdout:
         for pair, line in zip(pairs, wanted, strict=True):
-            process.stdin.write(f"{pair}\n")
-            process.stdin.flush()
-            assert float(process.stdout.readline()) == pytest.approx(float(line.split("\t")[0]), nan_ok=True)
-        process.stdin.close()
-        assert process.stdout.read() == ""
+            stdin.write(f"{pair}\n")
+            stdin.flush()
+            assert float(stdout.readline()) == pytest.approx(float(line.split("\t")[0]), nan_ok=True)
+        stdin.close()
+        assert stdout.read() == ""
+    assert process.wait() == 0
 
 
 def test_opuscleaner(bitext: Path, tmp_path: Path) -> None:

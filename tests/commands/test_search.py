@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.command import fails, ok, run
+from tests.processes import MEXMA, Program
 
 
 @pytest.fixture
@@ -103,14 +102,24 @@ def test_a_typed_sentence(folder: Path, sentences: dict[str, list[str]]) -> None
     assert len(many.stdout.splitlines()) == 8
 
 
+ON_A_TERMINAL = f"""
+import atexit, os, sys
+os.dup2(os.open(sys.argv.pop(1), os.O_WRONLY | os.O_NOCTTY), 1)
+try:
+    {MEXMA}
+finally:
+    atexit._run_exitfuncs()  # Numba had colorama write something then
+"""
+
+
 def test_on_a_terminal_it_is_for_reading(folder: Path, sentences: dict[str, list[str]]) -> None:
     pty = pytest.importorskip("pty")
     reader, writer = pty.openpty()
-    command = [sys.executable, "-m", "mexma_cli", "-q", "search", "-n", "2", "--query", sentences["eng"][3]]
-    with subprocess.Popen([*command, str(folder / "eng.emb")], stdout=writer, env=os.environ) as process:
-        assert process.wait(timeout=120) == 0
+    words = ("-q", "search", "-n", "2", "--query", sentences["eng"][3], folder / "eng.emb")
+    process = Program(ON_A_TERMINAL, os.ttyname(writer), *words)
+    assert process.wait() == 0, process.communicate()
     os.close(writer)
-    shown = os.read(reader, 10000).decode().removesuffix("\x1b[0m").splitlines()  # colorama's, of tqdm
+    shown = os.read(reader, 10000).decode().splitlines()
     os.close(reader)
     assert len(shown) == 2
     assert shown[0].split("  ")[-1] == sentences["eng"][3] and shown[0].strip().startswith(

@@ -25,7 +25,7 @@ from mexma_cli.training import launch
 from tests import command
 from tests.command import fails
 from tests.examples import demo_pairs, prepared
-from tests.processes import MEXMA, Program, forks_of_launchers, together, wait_until
+from tests.processes import MEXMA, SLOW_STEPS, Program, forks_of_launchers, together, wait_until
 
 STEPS = 6
 DEV = "dev={path: dev.spa, target_path: dev.eng, languages: [spa_Latn]}"
@@ -173,7 +173,7 @@ def test_another_number_of_pairs_a_step_is_another_run(recipe: Path, tmp_path: P
     assert caught.value.hint is not None and "trainer.batch_pairs" in caught.value.hint
 
 
-LONG = ("--set", "trainer.steps=60", "--set", "trainer.checkpoint_every=5")
+LONG = ("--set", "trainer.steps=24", "--set", "trainer.checkpoint_every=3")
 """Steps enough to be hit in between."""
 
 
@@ -188,12 +188,12 @@ def test_after_a_killed_process_all_go_on_from_the_last_checkpoint(
     """One of them is killed and all are started again; then the other one, and no restart is left."""
     whole, run = tmp_path / "whole", tmp_path / "run"
     train(load(recipe, [f"run={whole}", "trainer.batch_pairs=8", *LONG[1::2]]))
-    started = forks_of_launchers(monkeypatch)
+    started = forks_of_launchers(monkeypatch, SLOW_STEPS)
 
     def kill_twice() -> None:
-        wait_until(lambda: has_step(run, 12))
+        wait_until(lambda: has_step(run, 7))
         started[1].kill()
-        wait_until(lambda: len(started) == 4 and has_step(run, 22))
+        wait_until(lambda: len(started) == 4 and has_step(run, 13))
         started[2].kill()
 
     processes = ("--nproc-per-node", "2", "--max-restarts", "1")
@@ -206,9 +206,9 @@ def test_after_a_killed_process_all_go_on_from_the_last_checkpoint(
     _, stdout, stderr = ended(started)
     assert stdout == ""
     assert "another process of this run is gone" in stderr and "Traceback" not in done.stderr + stderr
-    assert steps_of(run) >= 20
+    assert steps_of(run) >= 12
     train(load(recipe, [f"run={run}", "trainer.batch_pairs=8", *LONG[1::2]]), resume=True)
-    assert [record["step"] for record in log_of(run)] == list(range(1, 61))
+    assert [record["step"] for record in log_of(run)] == list(range(1, 25))
     for here, there in zip(log_of(run), log_of(whole), strict=True):
         assert here["loss"] == pytest.approx(there["loss"], rel=1e-3)
 
@@ -222,20 +222,30 @@ def assert_stopped_once(run: Path, stderr: str) -> None:
     assert len(list((run / "train" / "checkpoints").iterdir())) == 1
 
 
-def test_sigterm_of_the_launcher_is_one_checkpoint_by_all(recipe: Path, tmp_path: Path) -> None:
+def test_sigterm_of_the_launcher_is_one_checkpoint_by_all(
+    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The launcher is this process."""
     run = tmp_path / "run"
-    words = (*flags(f"run={run}"), *LONG, *RARE, "--nproc-per-node", "2")
-    process = Program(MEXMA, "train", recipe, *words, OMP_NUM_THREADS="1")
-    process.until(lambda: has_step(run, 3))
-    process.send_signal(signal.SIGTERM)
-    codes, stdout, stderr = ended([process])
-    assert codes == [128 + signal.SIGTERM] and stdout == "", stderr
-    assert_stopped_once(run, stderr)
+    started = forks_of_launchers(monkeypatch, SLOW_STEPS)
+
+    def stop() -> None:
+        wait_until(lambda: has_step(run, 3))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with ThreadPoolExecutor(1) as pool:
+        stopper = pool.submit(stop)
+        done = command.run("train", recipe, *flags(f"run={run}"), *LONG, *RARE, "--nproc-per-node", "2")
+        stopper.result()
+    fails(done, 128 + signal.SIGTERM)
+    _, stdout, stderr = ended(started)
+    assert done.stdout == stdout == ""
+    assert_stopped_once(run, done.stderr + stderr)
 
 
 def test_sigterm_of_one_process_is_one_checkpoint_by_all(recipe: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    processes = together(MEXMA, "train", recipe, *flags(f"run={run}"), *LONG, *RARE)
+    processes = together(SLOW_STEPS + MEXMA, "train", recipe, *flags(f"run={run}"), *LONG, *RARE)
     processes[0].until(lambda: has_step(run, 3))
     processes[1].send_signal(signal.SIGTERM)
     codes, stdout, stderr = ended(processes)

@@ -13,6 +13,7 @@ import torch
 
 from mexma_cli.training.processor import denormals_flushed
 from tests.examples import tiny_recipe
+from tests.processes import Program
 
 SIZE = 1 << 27
 HELD = """
@@ -39,7 +40,8 @@ assert still_held() < 0.2 * {SIZE}
 KeptMemory()
 assert still_held() > 0.9 * {SIZE}
 """
-    subprocess.run([sys.executable, "-c", program], check=True)
+    process = Program(program)
+    assert process.wait() == 0, process.communicate()
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
@@ -60,7 +62,8 @@ for _ in range(3):
     take(memory, 16)
 assert held() > before + 3.6 * {SIZE}, held() - before
 """
-    subprocess.run([sys.executable, "-c", program], check=True)
+    process = Program(program)
+    assert process.wait() == 0, process.communicate()
 
 
 def test_denormals_are_flushed_inside_only() -> None:

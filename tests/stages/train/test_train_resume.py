@@ -15,24 +15,12 @@ import torch
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.stages.train.train import train
 from mexma_cli.training import trainer
-from tests.processes import MEXMA, Program
+from tests.processes import MEXMA, SLOW_STEPS, Program
 from tests.stages.train.training import BAG_STEPS, MEXMA_STEPS, log_of, settings, weights
-
-SLOWED = f"""
-import time
-from mexma_cli.training.trainer import Trainer
-step = Trainer._one_step
-def slow(self, given_up):
-    time.sleep(0.05)
-    return step(self, given_up)
-Trainer._one_step = slow
-{MEXMA}
-"""
-"""`mexma`, with time enough between two steps to be hit."""
 
 
 def started(recipe_file: Path, run: Path, *arguments: str) -> Program:
-    return Program(SLOWED, "train", recipe_file, "--set", f"run={run}", *arguments)
+    return Program(SLOW_STEPS + MEXMA, "train", recipe_file, "--set", f"run={run}", *arguments)
 
 
 def wait_for(run: Path, phase: str, step: int, process: Program) -> None:
