@@ -13,7 +13,8 @@ SHELL := /bin/bash
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
+# Python compiles a module when it is first imported; pip would compile all, of which few are needed.
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --no-compile
 TORCH_VERSION := 2.13.0
 # Named on every pip line: a later resolve must not trade the CPU build for gigabytes of CUDA.
 TORCH ?= torch==$(TORCH_VERSION)
