@@ -63,7 +63,7 @@ PIPED = f"""
 import os, sys
 for number, name in enumerate((sys.argv.pop(1), sys.argv.pop(1))):
     os.dup2(os.open(name, (os.O_RDONLY, os.O_WRONLY)[number]), number)
-sys.stdin = open(0)
+sys.stdin, sys.stdout = open(0), open(1, "w")
 {MEXMA}
 """
 

@@ -105,6 +105,7 @@ def test_a_typed_sentence(folder: Path, sentences: dict[str, list[str]]) -> None
 ON_A_TERMINAL = f"""
 import atexit, os, sys
 os.dup2(os.open(sys.argv.pop(1), os.O_WRONLY | os.O_NOCTTY), 1)
+sys.stdout = open(1, "w", closefd=False)
 try:
     {MEXMA}
 finally:
