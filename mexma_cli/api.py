@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 def knn(source: np.ndarray | EmbeddingStore, target: np.ndarray | EmbeddingStore, k: int = 4) -> Neighbours:
     """Find the k nearest rows of the other side by cosine, for every row of both sides, exactly.
 
-    Every row takes part, also one whose sentence occurs more than once; `mine` counts such a sentence once.
+    Rows of equal sentences all have neighbours; `mine` counts them as one.
 
     Args:
-        source: Vectors, float [N, dim], which need not have length 1, or a store that is read in blocks.
-        target: The same, [M, dim].
-        k: Neighbours of a row; a side with fewer rows has as many as it has.
+        source: Vectors, float [N, dim], of any length, or a store, which is read in blocks.
+        target: Vectors, float [M, dim], or a store.
+        k: Neighbours of a row, at most the rows of the other side.
 
     Returns:
         Cosines float32 [N, k] and row numbers int64 [N, k] of the neighbours, best first (`forward_scores`,
@@ -73,21 +73,23 @@ def mine(
     """Find the translations in two texts, best first, as `mexma mine` does.
 
     Args:
-        source: A store, or a text, which is embedded on the way.
-        target: The same. None: the pairs are those within the source, paraphrases and near-copies.
-        encoder: For texts: a name or a loaded encoder. Default: that of the other side if this is a store,
-            else the bundled `mini`.
-        within: Two files with the document of every line; only documents of the same name are searched.
-        document_pairs: A file of `source id TAB target id`: which documents belong together instead.
+        source: A store, or a text, which is embedded first.
+        target: A store or a text. None: find paraphrases and near-copies within the source.
+        encoder: Name or loaded encoder for texts. Default: that of the other side if it is a store, else
+            `mini`.
+        within: Two files with the document id of every line: look for pairs within documents of equal ids
+            only.
+        document_pairs: With `within`, a file of `source id TAB target id` in place of equal ids.
         settings: The fields of `stages.mine.mine.MineSettings`: `margin`, `k`, `retrieval`, `threshold`,
             `max_score`, `drop_copies`, `top`, `with_ids` and `search`.
 
     Returns:
-        The pairs, from `pairs()`, with their scores, lines and sentences; and what was left out.
+        The pairs, from `pairs()`, with their scores, lines and sentences; and the counts of what was left
+        out.
 
     Raises:
         MexmaError: A file that is missing or damaged, or stores of different encoders.
-        TypeError: A setting that there is not.
+        TypeError: An unknown setting.
 
     >>> from mexma_cli import mine
     >>> mined = mine("examples/spa-eng/spa.txt", "examples/spa-eng/eng.txt", encoder="mini", top=2)
@@ -125,28 +127,26 @@ def align(
     max_size: int = 5,
     **filters: Any,
 ) -> Aligned:
-    """Align the sentences of documents that are translations of each other, as `mexma align` does.
+    """Align the sentences of translated documents, as `mexma align` does.
 
     Args:
-        source: A text or store, one document or many with `docs`; or a folder or a pattern with one `*`, of a
-            document a file.
-        target: The same.
-        encoder: As for `mine`; for two stores, too, since runs of sentences are embedded.
+        source: A text or store of one document, or of many with `docs`; or a folder, or a pattern with one
+            `*`, with a document a file.
+        target: The same for the target side.
+        encoder: As for `mine`; also needed for two stores, since runs of sentences are embedded.
         docs: Two files with the document id of every line.
-        document_pairs: A file of `source id TAB target id`: which documents belong together. Default: those
-            of equal ids.
-        find_documents: Pair documents by what is in them instead.
-        max_size: The most sentences of one side in an alignment.
+        document_pairs: A file of `source id TAB target id`. Default: documents of equal ids are paired.
+        find_documents: Pair documents by their content instead.
+        max_size: Sentences of one side in an alignment, at most.
         filters: The fields of `stages.align.align.AlignFilters`: `threshold` and `keep`.
 
     Returns:
         The alignments, from `pairs()`, in the order of the documents, with their scores, documents, lines and
-        sentences; and how many there are of each kind, from `counts()`.
+        sentences; and their number by kind, from `counts()`.
 
     Raises:
-        MexmaError: A file that is missing or damaged, documents of which none are paired, or stores of
-            different encoders.
-        TypeError: A filter that there is not.
+        MexmaError: A file that is missing or damaged, no paired documents, or stores of different encoders.
+        TypeError: An unknown filter.
 
     >>> from pathlib import Path
     >>> from mexma_cli import align
@@ -187,20 +187,20 @@ def score(
     """Score line n of one text as the translation of line n of the other, as `mexma score` does.
 
     Args:
-        source: A store, or a text, which is embedded on the way. Without a target a file of pairs: source TAB
-            target, or what `mexma mine` writes as TSV or JSONL.
-        target: A store or a text, of as many lines.
-        encoder: For texts, as for `mine`.
-        background: What the neighbourhoods are made of. Default: the source and the target.
+        source: A store, or a text, which is embedded first. Without a target: a file of source TAB target, or
+            the TSV or JSONL of `mexma mine`.
+        target: A store or a text, with as many lines as the source.
+        encoder: As for `mine`.
+        background: Two texts or stores that the neighbourhoods come from. Default: source and target.
         margin: `ratio`, `distance` or `absolute`.
-        k: Nearest sentences that make up a neighbourhood.
-        languages: Codes of source and target, for an encoder that has to know them (SONAR).
+        k: Size of a neighbourhood, in sentences.
+        languages: Codes of source and target, for an encoder that needs them (SONAR).
 
     Returns:
-        `scores` float32 [lines], nan where a side is empty, and counts of what has no score.
+        `scores` float32 [lines], nan where a side is empty, and the counts of lines without a score.
 
     Raises:
-        MexmaError: Other numbers of lines, a file that is missing or damaged, or different encoders.
+        MexmaError: Different numbers of lines, a file that is missing or damaged, or different encoders.
 
     >>> from pathlib import Path
     >>> from mexma_cli import score
@@ -233,18 +233,18 @@ def tune(
     """Find the score threshold with the best F1 for mined pairs, as `mexma tune --gold` does.
 
     Args:
-        candidates: What `mexma mine` wrote, TSV or JSONL.
-        gold: The true pairs, `source TAB target` a line: sentences, or ids with `ids`.
-        ids: Two files `id TAB sentence`, of the source and of the target.
-        precision: Find the threshold that keeps the most pairs with at least this precision (0 to 1) instead.
+        candidates: TSV or JSONL of `mexma mine`.
+        gold: File of the true pairs, `source TAB target`: sentences, or ids with `ids`.
+        ids: Two files of `id TAB sentence`, for source and target.
+        precision: Instead of the best F1: the lowest threshold with this precision (0 to 1).
 
     Returns:
-        `best`, with `threshold`, `precision`, `recall` and `f1`; its `intervals`; and what the threshold from
-        one half of the gold pairs gives on the other (`held_out`).
+        `best`, with `threshold`, `precision`, `recall` and `f1`; its `intervals`; and `held_out`, the result
+        of a threshold from one half of the gold pairs on the other half.
 
     Raises:
         MexmaError: A file that is missing, empty or of another format, no gold pair among the candidates, or
-            no threshold with that precision.
+            no threshold with this precision.
 
     >>> from pathlib import Path
     >>> from mexma_cli import tune
@@ -269,21 +269,21 @@ def train(
 ) -> Path:
     """Train an encoder, or a decomposer of its vectors, from a recipe in this process, as `mexma train` does.
 
-    Text that was not prepared yet is prepared first.
+    Text that is not prepared yet is prepared first.
 
     Args:
-        recipe: A YAML file, or the name of a recipe that comes with the package.
+        recipe: A YAML file, or the name of a shipped recipe.
         overrides: Keys of the recipe to change, such as `trainer.steps=100`.
-        resume: Go on with a run that was stopped or killed.
-        plugin: A Python file that registers an objective of your own, which the recipe names.
+        resume: Continue a run that was stopped or killed.
+        plugin: A Python file that registers an objective of your own.
 
     Returns:
-        The folder of the trained encoder, for `SentenceEncoder.load`; of a decomposer the run's folder, for
-        `mexma project`.
+        The folder of the encoder, for `SentenceEncoder.load`; for a decomposer the run's folder, for `mexma
+        project`.
 
     Raises:
-        MexmaError: A key or value that does not fit, text that is missing, or a run that is there already
-            (without `resume`) or of another recipe (with it).
+        MexmaError: A wrong key or value, missing text, an existing run (without `resume`), or a run of
+            another recipe (with it).
 
     >>> from mexma_cli import train
     >>> train("examples/small.yaml", ["phases.bag.trainer.steps=3", "phases.mexma.trainer.steps=2"])

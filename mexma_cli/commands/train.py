@@ -234,12 +234,17 @@ class _Screen:
 
 def _line(record: dict[str, Any]) -> str:
     """The live line: loss and its terms, rate, speed, dev score."""
-    parts = [f"loss {record['loss']:.3f}"]
-    parts += [f"{SHORT.get(name, name)} {value:.3f}" for name, value in record["terms"].items()]
+    parts = [f"loss {_shown(record['loss'])}"]
+    parts += [f"{SHORT.get(name, name)} {_shown(value)}" for name, value in record["terms"].items()]
     parts += [f"lr {record['learning_rate']:.1e}", f"{record['tokens_per_second']:,} tokens/s"]
     if "dev" in record:
         parts.append(f"dev xsim error {record['dev']['xsim']:.2f}%")
     return "  ".join(parts)
+
+
+def _shown(value: float) -> str:
+    """Three decimals, or three digits of a number that would be 0.00 so."""
+    return f"{value:.3g}" if 0 < abs(value) < 0.01 else f"{value:.3f}"
 
 
 def _stop_on_signal() -> list[int]:

@@ -66,19 +66,19 @@ class SentenceEncoder:
     """A Hugging Face encoder with its tokeniser, pooling and the modules after it.
 
     Attributes:
-        name: As it was asked for; a hub id has its commit, `facebook/MEXMA@COMMIT`.
-        transformer: Its weights and config.
+        name: The name that was loaded; a hub id with its commit, `facebook/MEXMA@COMMIT`.
+        transformer: Weights and config.
         fast_tokenizer: The tokeniser.
         pooling: See `pool`; `pooler` is the first token through BERT's pooler, first of `modules`.
         max_tokens: Longer sentences are cut at the end, or at the beginning if the tokeniser says so; <s> and
             </s> are kept.
-        ngrams: Embeds words that the tokeniser splits; None: they are embedded as their pieces.
-        prefix: Put before every sentence (`query: ` and the like).
-        prompts: The prompts of sentence-transformers by name, which `save` writes again.
-        languages: FLORES-200 codes of the languages it was trained on, from its model card; () if unknown.
-        trained: How many pairs of them that were, and their dev errors, as far as its folder says.
-        precision: What `embed` computes in: `float32`, `bfloat16` or `float16`. Sums, residuals and norms are
-            float32 on a processor; a bag of embeddings is computed there in float64, as float32.
+        ngrams: Embeds words without a token by their letter n-grams; None: as their pieces.
+        prefix: Text before every sentence, such as `query: `.
+        prompts: The prompts of sentence-transformers by name, which `save` writes.
+        languages: FLORES-200 codes of the languages in its model card; () if unknown.
+        trained: Training pairs and dev errors of its languages, as far as its folder has them.
+        precision: Of `embed`: `float32`, `bfloat16` or `float16`. On a processor, sums, residuals and norms
+            are float32, and a bag of embeddings is computed in float64.
         language: FLORES-200 code of the text, for an encoder that takes it (`set_language`).
         truncated: Number of sentences cut since the encoder was loaded.
 
