@@ -51,6 +51,7 @@ TYPED_TOP = 5
     "-n",
     "--top",
     type=click.IntRange(min=1),
+    metavar="N",
     help=f"Sentences found for each query.  [default: 1; with --query {TYPED_TOP}]",
 )
 @scoring_option(

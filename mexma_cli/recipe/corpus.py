@@ -28,7 +28,7 @@ class CorpusEncoder(Section):
     pooling: Literal["cls", "mean"] | None = None
     """Pooling, in place of the encoder's own."""
     max_tokens: int | None = Field(None, ge=1)
-    """Tokens at which sentences are cut."""
+    """Tokens at which sentences are cut. null: the encoder's limit, at most 200."""
     prefix: str | None = None
     """Text before every sentence."""
 
@@ -112,7 +112,7 @@ class CorpusMining(Section):
     recall: float = Field(0.95, gt=0, le=1)
     """Share of the neighbours that an index must find."""
     top: int | None = Field(None, ge=1)
-    """Keep the best pairs of a language pair, so many."""
+    """Best pairs to keep of each language pair. null: all."""
 
 
 class CorpusAligning(Section):

@@ -91,9 +91,9 @@ class Data(Section):
     max_tokens: int = Field(200, ge=3)
     """Longest sentence, in tokens with <s> and </s> (paper section 7.5); at most what the encoder takes."""
     min_chars: int = Field(1, ge=0)
-    """Drop pairs with a shorter side, in characters."""
+    """Fewest characters of a side; pairs with fewer are dropped."""
     max_chars: int = Field(1000, ge=1)
-    """Drop pairs with a longer side, in characters."""
+    """Most characters of a side; pairs with more are dropped."""
     max_length_ratio: float = Field(3.0, ge=0)
     """Drop pairs whose longer side has more than this times the characters of the shorter, after adding 10 to
     both (0: no limit)."""
