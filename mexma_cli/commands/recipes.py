@@ -26,5 +26,5 @@ def command(name: str | None) -> None:
         return
     paths = shipped()
     width = max(map(len, paths))
-    for known, path in paths.items():
+    for known, path in sorted(paths.items(), key=lambda item: item[0].count("/")):  # ablations come last
         click.echo(f"{known.ljust(width)}  {about(path)}")
