@@ -6,6 +6,7 @@ pairs must be computed exactly because an estimate does not decide.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,7 +22,8 @@ _PROBE_FROM = 1 << 31  # multiplications below which looking for a faster arithm
 _PROBE = 512, 2048  # rows of the two matrices that are multiplied to see how long it takes
 _NARROW_FROM = 1 << 35  # multiplications from which it pays to look for directions of little variance
 _PARTS = range(3, 13)
-_NARROW = 1.15  # times as long, for what the first tiles, which are whole, cost besides
+_NARROW = 1.25  # times as long, for turning rows, and so that it pays where more pairs pass than was judged
+_WHOLE = 10240  # rows whose tiles are made in all directions in any case (sweep.py), those of both sides
 _PAIR_SECONDS = 2e-10  # for each dimension of a pair that is computed exactly, memory's part included
 _ENDS = 127  # int8 rows are symmetric, from -127 to 127
 
@@ -105,6 +107,7 @@ def choose_arithmetic(work: int, dim: int, pairs: Callable[[Arithmetic], float])
     if work < _PROBE_FROM:
         return FLOAT32
     share = work / (_PROBE[0] * _PROBE[1] * dim)
+    first = min(1.0, _WHOLE / math.sqrt(work / dim))
     exact = _PAIR_SECONDS * dim / torch.get_num_threads()
     fastest, seconds = np.inf, {}
     for kind in KINDS:
@@ -112,7 +115,8 @@ def choose_arithmetic(work: int, dim: int, pairs: Callable[[Arithmetic], float])
         fastest = min(fastest, taken)
         for width in _widths(work, dim):
             narrow = replace(kind, width=width)
-            seconds[narrow] = share * taken * (width or dim) / dim + exact * pairs(narrow)
+            part = first + (1 - first) * width / dim if width else 1.0
+            seconds[narrow] = share * taken * part + exact * pairs(narrow)
             seconds[narrow] *= _NARROW if width else 1
     return min(seconds, key=seconds.__getitem__)
 

@@ -32,7 +32,8 @@ from mexma_cli.knn.sides import Side
 from mexma_cli.numerics.threads import in_slices
 
 _AT_ONCE = 1 << 8  # rows that stay in the processor's cache
-_SAMPLE = 512  # rows of a side by which the number of pairs is judged
+_SAMPLE = 512  # rows by which the number of pairs is judged, at most
+_FEWER = 4  # times as few rows, from which it follows how the share of such pairs falls
 
 
 @dataclass(frozen=True)
@@ -177,30 +178,32 @@ class Sample:
         return np.ascontiguousarray(np.linalg.eigh(moments)[1][:, ::-1], dtype=np.float32)
 
     @functools.cached_property
-    def _units(self) -> list[np.ndarray]:
-        return [side.units(0, _SAMPLE) for side in self.sides]
-
-    @functools.cached_property
-    def _deviation(self) -> float:
-        """Standard deviation of the cosines, less what both centres are in them."""
-        x, y = (rows - centre for rows, centre in zip(self._units, self._centres, strict=True))
-        return float((x @ y.T).std())
+    def _units(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of both sides, from all of their parts; fewer of the first, whose lists are looked at."""
+        left, right = (side.sample() for side in self.sides)
+        return np.ascontiguousarray(left[:: -(-len(left) // _SAMPLE) or 1]), right
 
     def pairs(self, sizes: tuple[int, int], k: int, arithmetic: Arithmetic) -> float:
         """About how many pairs of two sides of such sizes must be computed exactly.
 
-        Lists change k (1 + ln(candidates / k)) times a row while candidates come in random order. With bounds
-        that are w standard deviations of the cosines wide, about exp(3 w) times as many pairs pass: three
-        deviations out, a normal distribution is that much denser w deviations nearer to its middle. The
-        result is six tenths of that, the share that was counted on verses of the Bible: where near
-        neighbours exist, lists are good early.
+        These are the pairs whose estimate may exceed the k-th best cosine among what their row has met so
+        far. Their share is counted in the sample, for rows that have met all of it and for rows that have met
+        a part. As it falls from the latter to the former, so it goes on.
         """
-        if not min(*sizes, *map(len, self.sides)):
+        left, right = self._units
+        if not min(*sizes, len(left), len(right) // _FEWER):
             return 0.0
         x, y = map(block, self._units, self.frames(arithmetic))
-        bound = x.as_row.mean() * y.as_column.mean() + x.error.mean() * y.length.mean()
-        width = min(float(bound / max(self._deviation, 1e-9)), 10.0)
-        changes = sum(
-            own * min(k, other) * (1 + math.log(other / min(k, other))) for own, other in (sizes, sizes[::-1])
-        )
-        return 0.6 * changes * math.exp(3 * width)
+        cosines = left @ right.T
+        bounds = cosines - x.rest @ y.rest.T + np.outer(x.as_row, y.as_column) + x.slack(y)[:, None]
+        shares = []
+        for met in (cosines[:, ::_FEWER], cosines):
+            place = max(met.shape[1] - k, 0)
+            kth = np.partition(met, place, axis=1)[:, place]
+            shares.append((bounds >= kth[:, None]).mean())
+        fall = math.log(shares[0] / shares[1]) / math.log(_FEWER)
+        found = 0.0
+        for own, other in (sizes, sizes[::-1]):
+            met = np.geomspace(1, other, 256)
+            found += own * np.trapezoid(np.minimum(shares[1] * (len(right) / met) ** fall, 1), met)
+        return float(found)
