@@ -52,7 +52,7 @@ def test_what_removes_the_caches_removes_nothing_else(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "mexma" / "eval" / "a").mkdir(parents=True)
     monkeypatch.setattr("mexma_cli.numerics.compiling.kept_in", lambda: str(loops))
-    subprocess.run(["bash", "-c", doctor._caches([])["to remove both"]], check=True)
+    subprocess.run(["bash", "-c", doctor._caches([])["to remove them"]], check=True)
     assert [file.name for file in loops.iterdir()] == ["kernels.py"]
     assert not (tmp_path / "mexma" / "eval").exists()
 

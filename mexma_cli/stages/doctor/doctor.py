@@ -184,7 +184,7 @@ def _caches(advice: list[str]) -> dict[str, Any]:
     return {
         "compiled loops": compiled or "kept nowhere",
         "vectors of evaluations": str(vectors or "kept nowhere"),
-        "to remove both": "; ".join(map(shlex.join, removal)) or "nothing to do",
+        "to remove them": "; ".join(map(shlex.join, removal)) or "nothing to do",
         "models from the hub": str(Path(constants.HF_HUB_CACHE)),
     }
 
