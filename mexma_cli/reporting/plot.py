@@ -121,7 +121,7 @@ def draw_scores(
     low, high = min(low, threshold), max(high, threshold)
     edges = np.linspace(low, high if high > low else low + 1e-3, 61)
     inside = np.clip(scores, edges[0], edges[-1])
-    figure = new_figure(8, 4.5)
+    figure = new_figure(6.4, 3.8)
     axes = figure.add_subplot()
     axes.hist(
         [inside, inside],
