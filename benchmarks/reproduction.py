@@ -129,9 +129,14 @@ class Runs:
             "training": sum(record["seconds"] for record in last.values()),
         }
 
+    def changed(self, name: str) -> tuple[str, list[str]]:
+        """The recipe that a name stands for, and what is set in it."""
+        return name, []
+
     def recipe(self, name: str, seed: int, run: Path) -> Recipe:
         """A recipe with a seed, on this data."""
-        own = [
+        name, own = self.changed(name)
+        own += [
             f"data.root={self.data}",
             f"data.store={self.out / 'data'}",
             f"run={run}",

@@ -16,7 +16,15 @@ PAPERS = [
     name
     for name in shipped()
     if not name.startswith(
-        ("mini", "one-language", "hard-negatives", "baselines/", "systems/", "ablations/small/")
+        (
+            "mini",
+            "one-language",
+            "hard-negatives",
+            "transformer",
+            "baselines/",
+            "systems/",
+            "ablations/small/",
+        )
     )
 ]
 
