@@ -107,7 +107,7 @@ def add_norm(x: np.ndarray, y: np.ndarray, weight: np.ndarray, bias: np.ndarray,
         row, other = x[t], y[t]
         for j in range(len(row)):
             row[j] += other[j]
-        _normalise(row, weight, bias, eps)
+        normalise(row, weight, bias, eps)
 
 
 @summing
@@ -128,14 +128,17 @@ def add_norm_bf16(
         widen(other, bits)
         for j in range(len(row)):
             row[j] += values[j]
-        _normalise(row, weight, bias, eps)
+        normalise(row, weight, bias, eps)
         for j in range(len(row)):
             values[j] = row[j]
         narrow(bits, low)
 
 
 @inlined
-def _normalise(row: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: np.float32) -> None:
+def normalise(
+    row: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: np.float32
+) -> tuple[np.float32, np.float32]:
+    """LayerNorm in place; what was taken from the row and what it was then multiplied by."""
     total = np.float32(0)
     for j in range(len(row)):
         total += row[j]
@@ -147,3 +150,4 @@ def _normalise(row: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: np.fl
     scale = np.float32(1) / np.sqrt(squares / np.float32(len(row)) + eps)
     for j in range(len(row)):
         row[j] = row[j] * scale * weight[j] + bias[j]
+    return mean, scale

@@ -170,10 +170,11 @@ def packed_attention(
         [1, T, H, D] and None (no weights).
     """
     states = query, key, value
-    if sliding_window is not None and max(packed_lengths) > sliding_window:
-        return _bucketed(states, packed_lengths, scaling, dropout, sliding_window), None
-    if packed_backend == "bucketed" or not _takes(packed_backend, query):
-        output = _bucketed(states, packed_lengths, scaling, dropout)
+    slides = sliding_window is not None and max(packed_lengths) > sliding_window
+    if slides or packed_backend == "bucketed" or not _takes(packed_backend, query):
+        rows = torch.stack([part[0].transpose(0, 1) for part in states], dim=1)
+        window = sliding_window if slides else None
+        output = bucketed(rows, packed_lengths, scaling, dropout, window)[None]
     elif packed_backend == "varlen":
         output = _varlen(states, cu_seq_lens_q, max(packed_lengths), scaling, dropout)
     else:
@@ -194,33 +195,39 @@ def _takes(backend: Backend, query: torch.Tensor) -> bool:
     return query.dtype != torch.bfloat16 or _is_ampere(query.device)
 
 
-def _bucketed(
-    states: States,
+def bucketed(
+    states: torch.Tensor,
     lengths: tuple[int, ...],
     scaling: float | None,
     dropout: float,
     window: int | None = None,
 ) -> torch.Tensor:
-    query = states[0]
-    heads, dim = query.shape[1], query.shape[3]
+    """Attention within each sentence, by runs of neighbours.
+
+    Args:
+        states: [T, 3, H, D], query, key and value of each token.
+        window: As `packed_attention`'s `sliding_window`.
+
+    Returns:
+        [T, H, D].
+    """
     # One run has neighbouring short sentences, or neighbours of equal length. The latter are a view
-    # [n, L, H, D] of the packed tensor: no padding, no copy, no mask.
-    short = {n: within_short(query, n) and n <= (window or n) for n in set(lengths)}
+    # [n, L, 3, H, D] of the packed tensor: no padding, no copy, no mask.
+    short = {n: within_short(states, n) and n <= (window or n) for n in set(lengths)}
     runs = [list(run) for _, run in groupby(lengths, lambda n: 0 if short[n] else n)]
-    parts = (tensor[0].transpose(0, 1).split(list(map(sum, runs))) for tensor in states)
     outputs = []
-    for run, q, k, v in zip(runs, *parts, strict=True):
+    for run, part in zip(runs, states.split(list(map(sum, runs))), strict=True):
         if short[run[0]]:
-            outputs.append(attend(q, k, v, run, scaling, dropout))
+            outputs.append(attend(part, run, scaling, dropout))
             continue
-        q, k, v = (part.view(len(run), run[0], heads, dim).transpose(1, 2) for part in (q, k, v))
+        q, k, v = part.unflatten(0, (len(run), run[0])).permute(2, 0, 3, 1, 4)
         mask = None
         if window is not None:
-            places = torch.arange(run[0], device=q.device)
+            places = torch.arange(run[0], device=part.device)
             mask = (places[:, None] - places).abs() < window
         attended = scaled_dot_product_attention(q, k, v, mask, dropout_p=dropout, scale=scaling)
-        outputs.append(attended.transpose(1, 2).reshape(-1, heads, dim))
-    return torch.cat(outputs)[None]
+        outputs.append(attended.transpose(1, 2).flatten(0, 1))
+    return torch.cat(outputs) if len(outputs) > 1 else outputs[0]
 
 
 def _varlen(

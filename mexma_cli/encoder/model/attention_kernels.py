@@ -18,19 +18,20 @@ DIM = 64
 
 
 @summing
-def forward(given, spans, heads, scale, dropout, seed, out, norms) -> None:  # type: ignore[no-untyped-def]
+def forward(given, spans, heads, scale, dropout, seed, norms, out) -> None:  # type: ignore[no-untyped-def]
     """Attention, and the norms of the softmax that the backward pass needs.
 
     Args:
-        given: q, k, v, each float32 or bfloat16 [T, H * D], D up to DIM.
+        given: Of each token q, k and v, float32 or bfloat16 [T, 3 * H * D], D up to DIM.
         spans: int64 [S, 2], the start and end of each sentence to compute.
         heads: H.
         scale: float32, factor of the scores.
         dropout: float32, the share of weights to drop.
         seed: uint32, decides which weights are dropped.
-        out: As q; receives the result.
         norms: float32 [T, H], the logarithms of the softmax's sums.
+        out: [T, H * D] of the same type; receives the result.
     """
+    (states,) = given
     longest = np.max(spans[:, 1] - spans[:, 0])
     room = np.zeros((4, longest, DIM), np.float32)
     queries, keys, values, sums = room[0], room[1], room[2], room[3]
@@ -42,7 +43,7 @@ def forward(given, spans, heads, scale, dropout, seed, out, norms) -> None:  # t
         weights = scores[:n]
         for head in range(heads):
             for part in range(3):
-                _take(given[part], start, n, head, heads, room[part])
+                _take(states, start, n, part * heads + head, 3 * heads, room[part])
             for i in range(n):
                 _dots(queries[i], keys, scale, weights)
                 top = np.float32(-np.inf)
@@ -66,10 +67,11 @@ def backward(given, spans, heads, scale, dropout, seed, norms, found) -> None:  
     """The gradients of `forward`.
 
     Args:
-        given: q, k, v, out and the gradient of out.
+        given: As in `forward`; out, and the gradient of out.
         spans, heads, scale, dropout, seed, norms: As in `forward`.
-        found: Receives the gradients of q, k and v.
+        found: As what is given first; receives its gradient.
     """
+    states, out, slope = given
     longest = np.max(spans[:, 1] - spans[:, 0]) + 3  # rows are taken by fours
     room = np.zeros((8, longest, DIM), np.float32)
     queries, keys, values, sums, slopes = room[0], room[1], room[2], room[3], room[4]
@@ -80,8 +82,10 @@ def backward(given, spans, heads, scale, dropout, seed, norms, found) -> None:  
         start = spans[sentence, 0]
         n = spans[sentence, 1] - start
         for head in range(heads):
-            for part in range(5):
-                _take(given[part], start, n, head, heads, room[part])
+            for part in range(3):
+                _take(states, start, n, part * heads + head, 3 * heads, room[part])
+            _take(out, start, n, head, heads, sums)
+            _take(slope, start, n, head, heads, slopes)
             results[:, :n] = 0
             for first in range(0, n, 4):
                 for row in range(4):
@@ -107,7 +111,7 @@ def backward(given, spans, heads, scale, dropout, seed, norms, found) -> None:  
                 _spread(four[1], queries[first : first + 4], n, results[1])
                 _spread(four[0], slopes[first : first + 4], n, results[2])
             for part in range(3):
-                _put(results[part], n, found[part], start, head, heads)
+                _put(results[part], n, found, start, part * heads + head, 3 * heads)
 
 
 @inlined

@@ -231,7 +231,7 @@ class Linear:
         self.activation = activation
         self.weight = parts["weight"].to(dtype).contiguous()
         self.bias = parts["bias"].to(dtype)
-        self.packed = _packs(dtype)
+        self.packed = has_onednn(dtype)
         if self.packed:
             self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight)
 
@@ -257,7 +257,8 @@ class _Norm:
             add_norm_bf16(x.numpy(), plain(y), self.weight, self.bias, self.eps, plain(low))
 
 
-def _packs(dtype: torch.dtype) -> bool:
+def has_onednn(dtype: torch.dtype) -> bool:
+    """Whether this torch has oneDNN's products of a type, with packed weights."""
     if not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
         return False
     return dtype == torch.float32 or torch.ops.mkldnn._is_mkldnn_bf16_supported()
