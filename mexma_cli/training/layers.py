@@ -30,6 +30,7 @@ def hasten_layers(module: nn.Module) -> None:
         kind = type(part)
         if kind.__name__ in _ENCODERS and kind.__module__.startswith("transformers.models."):
             part.__class__ = Encoder
+            assert isinstance(part, Encoder)
             for layer in part.layer:
                 layer.__class__ = Layer
 
@@ -81,9 +82,9 @@ def _closed(output: Any, states: torch.Tensor, x: torch.Tensor) -> tuple[torch.T
 
 def _product(x: torch.Tensor, *layers: nn.Linear) -> torch.Tensor:
     """The outputs of linear layers side by side, in the type of x."""
-    weights, biases = [layer.weight for layer in layers], [layer.bias for layer in layers]
-    weight, bias = (parts[0] if len(parts) == 1 else torch.cat(parts) for parts in (weights, biases))
-    product: torch.Tensor = _Product.apply(x, weight.to(x.dtype), bias.to(x.dtype))  # type: ignore[no-untyped-call]
+    weight = torch.cat([layer.weight for layer in layers]).to(x.dtype)
+    bias = torch.cat([layer.bias for layer in layers]).to(x.dtype)
+    product: torch.Tensor = _Product.apply(x, weight, bias)  # type: ignore[no-untyped-call]
     return product
 
 

@@ -23,7 +23,7 @@ def within_short(states: torch.Tensor, length: int) -> bool:
         states.device.type == "cpu"
         and states.dtype in (torch.float32, torch.bfloat16)
         and length <= LONGEST
-        and states.shape[-1] <= attention_kernels.DIM
+        and states.shape[-1] <= attention_kernels.WIDEST
     )
 
 

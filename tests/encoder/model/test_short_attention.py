@@ -8,11 +8,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mexma_cli.encoder.model.attention_kernels import DIM
+from mexma_cli.encoder.model.attention_kernels import WIDEST
 from mexma_cli.encoder.model.short_attention import LONGEST, attend, within_short
 
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
 LENGTHS = st.one_of(st.integers(1, 9), st.sampled_from([31, 32, 33, 100, LONGEST]))
+
+
+def together(parts: list[torch.Tensor]) -> torch.Tensor:
+    return torch.stack(parts[:3], dim=1)
 
 
 def drawn(shape: tuple[int, int, int], seed: int, spread: float = 1.0) -> list[torch.Tensor]:
@@ -34,7 +38,7 @@ def in_float64(
 @given(
     lengths=st.lists(LENGTHS, min_size=1, max_size=12),
     heads=st.integers(1, 4),
-    dim=st.sampled_from([1, 5, 16, 32, 48, DIM]),
+    dim=st.sampled_from([1, 5, 16, 32, 48, WIDEST]),
     dtype=st.sampled_from(list(TOLERANCE)),
     scale=st.sampled_from([None, 1.0, 0.01]),
     spread=st.sampled_from([0.0, 1.0, 300.0]),
@@ -52,7 +56,7 @@ def test_it_is_attention(
     q, k, v, slope = (part.to(dtype) for part in drawn((sum(lengths), heads, dim), seed, spread))
     ours = [part.clone().requires_grad_() for part in (q, k, v)]
     theirs = [part.clone().requires_grad_() for part in (q, k, v)]
-    found = attend(ours[0], ours[1], ours[2], lengths, scale, 0.0)
+    found = attend(together(ours), lengths, scale, 0.0)
     expected = in_float64(theirs[0], theirs[1], theirs[2], lengths, scale)
     assert found.dtype == dtype and found.shape == q.shape
     found.backward(slope)
@@ -72,10 +76,10 @@ def test_how_sentences_are_shared_out_does_not_matter() -> None:
     threads = torch.get_num_threads()
     for count in (1, 2, 3):
         torch.set_num_threads(count)
-        q, k, v, slope = drawn((sum(lengths), 3, 20), 1)
-        inputs = [part.requires_grad_() for part in (q, k, v)]
+        *inputs, slope = drawn((sum(lengths), 3, 20), 1)
+        inputs = [part.requires_grad_() for part in inputs]
         torch.manual_seed(5)
-        out = attend(q, k, v, lengths, None, 0.2)
+        out = attend(together(inputs), lengths, None, 0.2)
         out.backward(slope)
         results.append([out.detach(), *(part.grad for part in inputs)])
     torch.set_num_threads(threads)
@@ -89,12 +93,13 @@ def test_dropout_leaves_out_weights_and_scales_the_others_and_its_slopes_are_tho
     lengths = [n] * count
     q, k, _, slope = drawn((n * count, heads, n), 3)
     values = torch.eye(n).repeat(count, 1)[:, None].repeat(1, heads, 1)
+    states = together([q, k, values])
     torch.manual_seed(7)
-    left = attend(q, k, values, lengths, None, share)
+    left = attend(states, lengths, None, share)
     torch.manual_seed(7)
-    assert torch.equal(left, attend(q, k, values, lengths, None, share))
-    assert not torch.equal(left, attend(q, k, values, lengths, None, share))
-    factors = left / attend(q, k, values, lengths, None, 0.0)
+    assert torch.equal(left, attend(states, lengths, None, share))
+    assert not torch.equal(left, attend(states, lengths, None, share))
+    factors = left / attend(states, lengths, None, 0.0)
     assert torch.allclose(factors[left > 0], torch.tensor(1 / (1 - share)))
     dropped = (left == 0).double()
     assert abs(float(dropped.mean()) - share) < 4 * (share * (1 - share) / dropped.numel()) ** 0.5
@@ -105,7 +110,7 @@ def test_dropout_leaves_out_weights_and_scales_the_others_and_its_slopes_are_tho
 
     inputs = [part.clone().requires_grad_() for part in (q, k, values)]
     torch.manual_seed(7)
-    attend(inputs[0], inputs[1], inputs[2], lengths, None, share).backward(slope)
+    attend(together(inputs), lengths, None, share).backward(slope)
     doubles = [
         part.double().view(count, n, heads, n).transpose(1, 2).requires_grad_() for part in (q, k, values)
     ]
@@ -122,13 +127,13 @@ def test_dropout_leaves_out_weights_and_scales_the_others_and_its_slopes_are_tho
 def test_what_is_no_number_stays_seen(dtype: torch.dtype) -> None:
     q, k, v, _ = (part.to(dtype) for part in drawn((7, 1, 4), 0))
     k[2] = torch.nan
-    out = attend(q, k, v, [4, 3], None, 0.0)
+    out = attend(together([q, k, v]), [4, 3], None, 0.0)
     assert out[:4].isnan().all() and not out[4:].isnan().any()
 
 
 def test_what_it_is_for() -> None:
-    short = torch.zeros(1, 1, 5, DIM)
+    short = torch.zeros(1, 1, 5, WIDEST)
     assert within_short(short, LONGEST) and within_short(short.bfloat16(), 1)
     assert not within_short(short, LONGEST + 1)
     assert not within_short(short.double(), 1) and not within_short(short.half(), 1)
-    assert not within_short(torch.zeros(1, 1, 5, DIM + 1), 1)
+    assert not within_short(torch.zeros(1, 1, 5, WIDEST + 1), 1)
