@@ -1,7 +1,7 @@
 """A training step against the authors' way, side by side in one run: tokens a second, and memory.
 
     python benchmarks/train.py --data DIR [--shape small] [--pairs 32] [--steps 4] [--rounds 3] [--device cpu]
-                               [--vocabulary N] [--spread SIGMA]
+                               [--vocabulary N] [--spread SIGMA] [--busy]
     python benchmarks/train.py --data DIR --largest [--memory GB] [--device cuda]
 
 The same pairs of real text (DIR: tatoeba_mt/ and bible/ below it), one shape, MEXMA's whole loss and AdamW.
@@ -18,6 +18,8 @@ Programs, each in a process of its own and by turns:
 The more lengths differ, the more padding costs. With --spread they are drawn: log-normal, with this standard
 deviation of their logarithms (the text's own have 0.6), a median of 28 tokens and at most 187. A pair of such
 a length is then one of the text, or up to six neighbouring verses.
+
+With --busy all run on one thread, and the processor's time counts: for a machine that does other work, too.
 
 On a GPU all but mexma-fp32 are in bfloat16. --largest looks for the most pairs a step that fit into the GPU,
 or into --memory.
@@ -39,7 +41,6 @@ import resource
 import subprocess
 import sys
 import tempfile
-import time
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -48,7 +49,7 @@ from typing import Any
 import numpy as np
 import torch
 from authors import Packed, Padded
-from embed import SHAPES, peak_rates
+from embed import SHAPES, clock, peak_rates
 from torch import nn
 
 PEERS = ("authors", "authors-grouped", "authors-packed")
@@ -167,7 +168,7 @@ def run_one(program: str, settings: argparse.Namespace) -> dict[str, Any]:
         objective.train()
         optimiser = torch.optim.AdamW(objective.parameters(), lr=1e-4, weight_decay=0.0)
         for step in range(settings.steps):
-            began = time.perf_counter()
+            began = clock()
             batch = views(step * settings.pairs)
             with low():
                 terms = objective(batch)
@@ -177,7 +178,7 @@ def run_one(program: str, settings: argparse.Namespace) -> dict[str, Any]:
             optimiser.step()
             optimiser.zero_grad()
             loss.item()
-            speeds.append(len(batch.batch.input_ids) / (time.perf_counter() - began))
+            speeds.append(len(batch.batch.input_ids) / (clock() - began))
     else:
         keys = {"steps": settings.steps, "batch_pairs": settings.pairs, "accumulate": 1}
         keys |= {"precision": program.removeprefix("mexma-"), "device": settings.device}
@@ -192,7 +193,10 @@ def run_one(program: str, settings: argparse.Namespace) -> dict[str, Any]:
                 Processes(),  # type: ignore[arg-type]
             )
             trainer.save = lambda *_, **__: Path(folder)  # type: ignore[method-assign]
-            trainer.run(_NoLog(), lambda record: speeds.append(record["tokens_per_second"]))
+            moments = [clock()]
+            trainer.run(_NoLog(), lambda record: moments.append(clock()))
+        tokens = [len(views(step * settings.pairs).batch.input_ids) for step in range(settings.steps)]
+        speeds = list(np.array(tokens) / np.diff(moments))
     found = {"first": first, "speeds": speeds, "peak": _memory(device), "above": _memory(device) - held}
     work = [gflop(mexma, views(step * settings.pairs), program) for step in range(settings.steps)]
     return found | {"work": work}
@@ -293,8 +297,12 @@ def main() -> None:
     parser.add_argument("--largest", action="store_true", help="the most pairs a step that fit")
     parser.add_argument("--vocabulary", type=int, metavar="N", help="embeddings; XLM-R has 250002")
     parser.add_argument("--spread", type=float, metavar="SIGMA", help="of lengths; without, the text's own")
+    parser.add_argument("--busy", action="store_true")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     settings = parser.parse_args()
+    if settings.busy and "BUSY" not in os.environ:
+        os.environ.update(BUSY="1", OMP_NUM_THREADS="1")
+        os.execv(sys.executable, [sys.executable, *sys.argv, "--threads", "1"])
     if settings.one:
         torch.set_num_threads(settings.threads)
         print(json.dumps(run_one(settings.one, settings)))

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
 from mexma_cli.numerics.compiling import inlined
 
+ir: Any = cgutils.ir
 LANES = 16
 _VECTOR = ir.VectorType(ir.FloatType(), LANES)
 

@@ -175,7 +175,9 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         weight, rows = vocabulary.to(dtype), hidden.to(dtype)
         wants_hidden, wants_weight = hidden.requires_grad, vocabulary.requires_grad
         hidden_grad = torch.empty_like(hidden) if wants_hidden else None
-        weight_grad = torch.zeros_like(vocabulary) if wants_weight else None
+        # The first chunk writes it: to fill it with zeros takes as long as to add one.
+        new = torch.empty_like if len(labels) else torch.zeros_like
+        weight_grad = new(vocabulary) if wants_weight else None
         bias_grad = torch.zeros_like(bias)
         total = torch.zeros((), dtype=torch.float32, device=hidden.device)
         # A copy, since FSDP could not free what NumPy has seen.
@@ -193,7 +195,11 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             if weight_grad is not None:
                 for first in range(0, len(weight), BLOCK_WORDS):
                     block = slice(first, first + BLOCK_WORDS)
-                    weight_grad[block] += low[:, block].T @ chunk
+                    of_block = low[:, block].T @ chunk
+                    if start:
+                        weight_grad[block] += of_block
+                    else:
+                        weight_grad[block] = of_block
         ctx.grads = (hidden_grad, weight_grad, bias_grad)
         return total
 
