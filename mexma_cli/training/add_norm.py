@@ -53,10 +53,11 @@ class _AddNorm(torch.autograd.Function):
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, slope: torch.Tensor, *low_slope: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        x, y = ctx.saved_tensors[:2]
+        saved = ctx.saved_tensors  # read once, as checkpointing wants it
+        x, y = saved[:2]
         slopes = [part.contiguous() for part in (slope, *(low_slope or (y[:0],)))]
         of_x, of_y = torch.empty_like(x), torch.empty_like(y)
-        given = tuple(map(plain, (*slopes, *(part.detach() for part in ctx.saved_tensors))))
+        given = tuple(map(plain, (*slopes, *(part.detach() for part in saved))))
         found = plain(of_x), plain(of_y)
         sums: dict[int, np.ndarray] = {}  # by slice
 

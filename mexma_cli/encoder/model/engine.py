@@ -3,8 +3,8 @@
 It has the results of the model's own code, to which the tests compare it, and is faster for these reasons.
 Weights are packed for products beforehand. Products are bfloat16 if that is asked for, while sums, residuals
 and norms stay float32. Query, key and value are one product. Residual, LayerNorm and rounding are one pass
-over memory. The last layer computes only the tokens that the pooling reads. Training and GPUs run the
-unmodified model (`attention`).
+over memory. The last layer computes only the tokens that the pooling reads. GPUs run the unmodified model
+(`attention`), and training has its own layers (`training.layers`).
 """
 
 from __future__ import annotations
