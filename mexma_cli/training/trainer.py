@@ -80,6 +80,7 @@ class Trainer:
         self.dev_score = dev_score
         self.processes = processes
         self.device = processes.device(settings.device)
+        self.precision = precision_in(settings, self.device)
         self.step = 0
         self.seconds = 0.0
         self.best: float | None = None
@@ -87,11 +88,11 @@ class Trainer:
             distributed.save_activations(objective)
         if self.device.type == "cpu":
             hasten_dropout(objective)
-            hasten_layers(objective)
+            if self.precision != torch.float16:  # which no processor here has products of
+                hasten_layers(objective)
         freeze(objective, settings)
         self.shared = Shared(objective, processes, self.device, settings.sharding == "full")
         self.optimiser = adamw(objective, settings)
-        self.precision = precision_in(settings, self.device)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == torch.float16)
         self.average: dict[str, torch.Tensor] = {}
         if settings.average:
