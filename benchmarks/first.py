@@ -78,8 +78,8 @@ def make_stores() -> None:
     Path("few.txt").write_text("".join(Path("spa.txt").read_text().splitlines(keepends=True)[:100]))
     rng = np.random.default_rng(0)
     topics = rng.standard_normal((500, 320))
-    for name, language in zip("xyuv", ("spa", "eng") * 2, strict=True):
-        rows = 10_000 if name in "xy" else 20_000
+    for name, rows in {"x": 10_000, "y": 10_000, "u": 20_000, "v": 20_000, "w": 22_000}.items():
+        language = "spa" if name in "xu" else "eng"
         vectors = topics[rng.integers(0, 500, rows)] + 0.8 * rng.standard_normal((rows, 320))
         np.save(f"{name}.npy", vectors.astype(np.float32))
         Path(f"{name}.txt").write_text("".join(f"{language} {row}\n" for row in range(rows)))
@@ -87,13 +87,12 @@ def make_stores() -> None:
 
 
 def compiling() -> str:
-    """What a search compiles: the processor's seconds of the first run less those of the next."""
+    """What a search compiles: the processor's seconds of the first run less those of the best of the next."""
     os.environ["NUMBA_CACHE_DIR"] = "loops"
     seconds = []
-    for output in ("first.tsv", "next.tsv"):
-        # with a limit of memory, which the search of few rows does not keep to
-        seconds.append(run(f"mine u.emb v.emb --memory 4G -o {output}")[1])
-    return f"the first search for many rows: {seconds[0] - seconds[1]:.1f} s of processor to compile"
+    for output in ("first.tsv", "second.tsv", "third.tsv", "fourth.tsv"):
+        seconds.append(run(f"mine u.emb w.emb -o {output}")[1])  # too many rows for `knn.small`
+    return f"the first search for many rows: {seconds[0] - min(seconds):.1f} s of processor to compile"
 
 
 if __name__ == "__main__":

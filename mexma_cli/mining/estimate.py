@@ -227,7 +227,8 @@ class ScoreModel(PrecisionModel):
         by_chance = 1.96 * np.sqrt(wrong) * np.array([1, -1])
         limits = 1 - np.clip(wrong * spread + by_chance, 0, count) / max(count, 1)
         low, high = float(limits[0]), float(limits[1])
-        return EstimatedCut(threshold, count, count - wrong, self.translations, (low, high))
+        right = count - wrong
+        return EstimatedCut(threshold, count, right, max(self.translations, right), (low, high))
 
     def _drift(self, first: Candidates, second: Candidates) -> float:
         """How unlike the rest of the text the translations are; 0 where they are like it.
