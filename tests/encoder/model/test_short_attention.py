@@ -66,7 +66,8 @@ def test_it_is_attention(
     assert float((found - expected).detach().abs().max()) < rounding
     for name, left, right in zip("qkv", ours, theirs, strict=True):
         assert left.grad is not None and right.grad is not None
-        size = 1 + float(right.grad.abs().max())
+        # Slopes of scores are small differences of sums over a head's numbers.
+        size = (1 + float(right.grad.abs().max())) * (1 + dim**0.5 / 2)
         assert float((left.grad - right.grad).abs().max()) < rounding * size, name
 
 
