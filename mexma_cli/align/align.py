@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mexma_cli.align.kernels import best_of, best_path, contenders, products, values
+from mexma_cli.align.paths import Band, RunsBefore, best_of, best_path, steps_near_best, values
 from mexma_cli.knn.sides import dots
-from mexma_cli.numerics.threads import in_slices
 
 Runs = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -65,11 +64,9 @@ _WHOLE = 1 << 20  # cells up to which all are searched
 _RADIUS = 16  # of the band around a coarse path
 _COARSE = 2  # blocks of one side in an alignment of the coarse search
 _DOUBT = 3.0  # log-odds by which a path may be worse than the best and still be looked at again
-_LARGEST = 254  # a step fits into a byte
+_LARGEST = 254  # sentences of a run, and more
 _STEPS = 1 << 16  # steps whose runs are in memory together
 _PRIOR = 5  # sentences of mean zero that are counted into a document's mean
-Band = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""First column, last column and first cell of each row, int64 [n + 1] (see `kernels`)."""
 
 
 def align(source: Side, target: Side, settings: AlignSettings = AlignSettings()) -> list[Alignment]:
@@ -80,12 +77,12 @@ def align(source: Side, target: Side, settings: AlignSettings = AlignSettings())
     """
     x, y = _Document.of(source), _Document.of(target)
     search = _Search(x, y, _band(x, y), settings.max_size)
-    search.measure_aligned()
-    steps = search.steps_between()
-    steps = steps[search.in_doubt(steps, _in_parts(steps, lambda part: _cosines((x, y), part)))]
-    runs = source.runs, target.runs
-    cosines = _in_parts(steps, lambda part: _cosines((x, y), part, runs))
-    chosen = search.best_of(steps, cosines)
+    search.compare_aligned()
+    steps = search.steps_in_doubt()
+    cosines = np.empty(len(steps), np.float32)
+    for at in range(0, len(steps), _STEPS):
+        cosines[at : at + _STEPS] = _cosines((x, y), steps[at : at + _STEPS], (source.runs, target.runs))
+    chosen = best_of(steps, search.worth(steps, cosines))
     return [
         Alignment(range(i, k), range(j, m), score)
         for (i, j, k, m), score in zip(steps[chosen].tolist(), cosines[chosen].tolist(), strict=True)
@@ -127,8 +124,9 @@ class _Document:
         return _Document(sums, weights, self.ends[np.append(starts, len(self))], self.centre)
 
     def norms(self, most: int) -> np.ndarray:
-        """Lengths of the sums of the 1 to `most` sentences from each on, float32 [most, n]."""
-        norms = np.zeros((most, len(self)))
+        """Lengths of the sums of the 1 to `most` sentences before each point, float32 [most, n + 1]; 0 where
+        there are fewer."""
+        norms = np.zeros((most, len(self) + 1))
         count = min(most, len(self))
         products = [
             np.einsum("ij,ij->i", self.sums[: len(self) - k], self.sums[k:], dtype=np.float64)
@@ -138,19 +136,19 @@ class _Document:
             starts = len(self) - size + 1
             for k, found in enumerate(products[:size]):
                 ones = sum(found[at : at + starts] for at in range(size - k))
-                norms[size - 1, :starts] += ones if k == 0 else 2 * ones
+                norms[size - 1, size:] += ones if k == 0 else 2 * ones
         return np.sqrt(np.maximum(norms, 0)).astype(np.float32)
 
-    def run_vectors(self, starts: np.ndarray, sizes: np.ndarray, runs: Runs | None) -> np.ndarray:
-        """Unit vectors of runs, float32 [R, d], without the document's mean: of their sums; with `runs`, the
-        mean direction of the sum and of the embedded run where there is more than one sentence."""
+    def run_vectors(self, starts: np.ndarray, sizes: np.ndarray, runs: Runs) -> np.ndarray:
+        """Unit vectors of runs, float32 [R, d], without the document's mean; of several sentences the mean
+        direction of their sum and of the embedded run."""
         sums, weights = self.sums[starts], self.weights[starts]
         for place in range(1, int(sizes.max(initial=0))):
             more = np.flatnonzero(sizes > place)
             sums[more] += self.sums[starts[more] + place]
             weights[more] += self.weights[starts[more] + place]
         longer = np.flatnonzero(sizes > 1)
-        if runs is not None and len(longer):
+        if len(longer):
             common = weights[longer, None] * self.centre
             length = np.linalg.norm(sums[longer] + common, axis=1, keepdims=True)
             embedded = runs(starts[longer], sizes[longer]) * length - common
@@ -162,81 +160,43 @@ class _Search:
     """The best paths through a band, with the vectors of runs as `_Document` has them."""
 
     def __init__(self, x: _Document, y: _Document, band: Band, max_size: int) -> None:
-        self.band, self.max_size = band, max_size
-        self.ends = x.ends, y.ends
-        cells = int(band[2][-1] + band[1][-1] - band[0][-1] + 1)
-        self.norms = x.norms(max_size), y.norms(max_size)
-        self.product = np.zeros(cells, np.float32)
-        work = len(self.product) * x.sums.shape[1]
-        in_slices(len(x), lambda a, b: products(x.sums, y.sums, band, (a, b), self.product), work)
-        self.before = np.empty(cells)
-        self.steps = np.empty((cells, 2), np.uint8)
-        self._measure(x.ends[-1], y.ends[-1])
+        self._documents, self._band = (x, y), band
+        self._norms = x.norms(max_size), y.norms(max_size)
+        self._ends = x.ends, y.ends
+        self._compare(x.ends[-1], y.ends[-1])
 
-    def _measure(self, x_characters: float, y_characters: float) -> None:
-        """Find the best paths, with lengths made comparable: as those of two texts of so many characters."""
+    def _compare(self, x_characters: float, y_characters: float) -> None:
+        """Make lengths comparable: as those of two texts of so many characters."""
         ratio = np.sqrt(y_characters / x_characters) if x_characters and y_characters else 1.0
-        self.ends = self.ends[0] * ratio, self.ends[1] / ratio
-        best_path(self.product, self.norms, self.ends, self.band, 0, self.before, self.steps)
+        self._ends = self._ends[0] * ratio, self._ends[1] / ratio
 
-    def measure_aligned(self) -> None:
-        """Find the paths anew, with the ratio of the lengths of what is aligned."""
+    def compare_aligned(self) -> None:
+        """Make lengths comparable by the ratio of what is aligned."""
         path = self.path()
-        spans = np.stack([np.diff(end[path[:, side]]) for side, end in enumerate(self.ends)])
-        self._measure(*spans[:, (np.diff(path, axis=0) > 0).all(axis=1)].sum(axis=1).tolist())
+        spans = np.stack([np.diff(end[path[:, side]]) for side, end in enumerate(self._ends)])
+        self._compare(*spans[:, (np.diff(path, axis=0) > 0).all(axis=1)].sum(axis=1).tolist())
+
+    def _runs(self) -> tuple[RunsBefore, RunsBefore]:
+        found = []
+        for document, norms, ends in zip(self._documents, self._norms, self._ends, strict=True):
+            starts = np.arange(len(ends)) - np.arange(1, len(norms) + 1)[:, None]
+            scales = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
+            lengths = ends - ends[np.maximum(starts, 0)]
+            found.append(RunsBefore(document.sums, scales, lengths.astype(np.float32)))
+        return found[0], found[1]
 
     def path(self) -> np.ndarray:
         """The cells of the best path, int64 [P, 2], row and column."""
-        low, _, first = self.band
-        cells = [(len(low) - 1, int(self.band[1][-1]))]
-        while cells[-1] != (0, 0):
-            i, j = cells[-1]
-            a, b = self.steps[first[i] + j - low[i]].tolist()
-            cells.append((i - a, j - b))
-        return np.array(cells[::-1], np.int64)
+        return best_path(*self._runs(), self._band)
 
-    def steps_between(self) -> np.ndarray:
-        """The steps, int64 [E, 4], between the cells that are on nearly best paths (see `_DOUBT`)."""
-        low, high, first = self.band
-        cells = len(self.before)
-        back = high[-1] - high[::-1], high[-1] - low[::-1], cells - np.append(first[1:], cells)[::-1]
-        norms = _backwards(self.norms[0]), _backwards(self.norms[1])
-        ends = tuple(np.ascontiguousarray(end[-1] - end[::-1]) for end in self.ends)
-        product, after = np.ascontiguousarray(self.product[::-1]), np.empty(cells)
-        best_path(product, norms, ends, back, 1, after, self.steps)
-        self.after = np.ascontiguousarray(after[::-1])
-        found = self.before, self.after, self.before[-1] - _DOUBT, self.max_size, self.band
-        out = np.empty((4 * len(low), 4), np.int64)
-        count = contenders(*found, out)
-        if count > len(out):
-            out = np.empty((count, 4), np.int64)
-            contenders(*found, out)
-        return out[:count]
-
-    def in_doubt(self, steps: np.ndarray, cosines: np.ndarray) -> np.ndarray:
-        """Which steps are on nearly best paths, bool [E]."""
-        low, _, first = self.band
-        start, end = (first[steps[:, at]] + steps[:, at + 1] - low[steps[:, at]] for at in (0, 2))
-        value = self.before[start] + self.worth(steps, cosines) + self.after[end]
-        return np.asarray(value >= self.before[-1] - _DOUBT)
+    def steps_in_doubt(self) -> np.ndarray:
+        """The steps on nearly best paths, int64 [E, 4] (see `_DOUBT`)."""
+        return steps_near_best(*self._runs(), self._band, _DOUBT)
 
     def worth(self, steps: np.ndarray, cosines: np.ndarray) -> np.ndarray:
         """The values of steps with these cosines, float64 [E]."""
-        lengths = [end[steps[:, side + 2]] - end[steps[:, side]] for side, end in enumerate(self.ends)]
-        return np.where(_are_alone(steps), 0, values(cosines, np.stack(lengths, axis=1)))
-
-    def best_of(self, steps: np.ndarray, cosines: np.ndarray) -> np.ndarray:
-        """The best path through some steps, whose cosines are given anew: their places, int64 [P]."""
-        low, _, first = self.band
-        worth = self.worth(steps, cosines)
-        best, last = np.full(len(self.before), -np.inf), np.empty(len(self.before), np.int64)
-        best[0] = 0
-        best_of(steps, worth, self.band, best, last)
-        i, j, found = len(low) - 1, int(self.band[1][-1]), []
-        while i or j:
-            found.append(last[first[i] + j - low[i]])
-            i, j = steps[found[-1], :2].tolist()
-        return np.array(found[::-1], np.int64)
+        lengths = [end[steps[:, side + 2]] - end[steps[:, side]] for side, end in enumerate(self._ends)]
+        return np.where(_are_alone(steps), 0, values(cosines, *lengths))
 
 
 def _are_alone(steps: np.ndarray) -> np.ndarray:
@@ -244,16 +204,8 @@ def _are_alone(steps: np.ndarray) -> np.ndarray:
     return np.asarray((steps[:, 0] == steps[:, 2]) | (steps[:, 1] == steps[:, 3]))
 
 
-def _in_parts(steps: np.ndarray, task: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """A number for each step, float32 [E], computed for some steps at a time."""
-    out = np.empty(len(steps), np.float32)
-    for start in range(0, len(steps), _STEPS):
-        out[start : start + _STEPS] = task(steps[start : start + _STEPS])
-    return out
-
-
 def _cosines(
-    documents: tuple[_Document, _Document], steps: np.ndarray, runs: tuple[Runs, Runs] | None = None
+    documents: tuple[_Document, _Document], steps: np.ndarray, runs: tuple[Runs, Runs]
 ) -> np.ndarray:
     """The cosines of steps, float32 [E]; 0 where a sentence is left alone."""
     both = np.flatnonzero(~_are_alone(steps))
@@ -262,7 +214,7 @@ def _cosines(
         codes = steps[both, side] * (_LARGEST + 1) + steps[both, side + 2] - steps[both, side]
         spans, place = np.unique(codes, return_inverse=True)
         starts, sizes = spans // (_LARGEST + 1), spans % (_LARGEST + 1)
-        units.append(document.run_vectors(starts, sizes, runs[side] if runs else None))
+        units.append(document.run_vectors(starts, sizes, runs[side]))
         places.append(place)
     cosines = np.zeros(len(steps), np.float32)
     if len(both):
@@ -284,15 +236,6 @@ def _band(x: _Document, y: _Document) -> Band:
         high = np.minimum(path[np.minimum(last, len(path) - 1), 1] + _RADIUS, len(y))
     widths = high - low + 1
     return low, high, np.cumsum(widths) - widths
-
-
-def _backwards(norms: np.ndarray) -> np.ndarray:
-    """`_Document.norms` of a document whose order is reversed."""
-    reversed_norms = np.zeros_like(norms)
-    for size, own in enumerate(norms, 1):
-        count = max(0, len(own) - size + 1)
-        reversed_norms[size - 1, :count] = own[:count][::-1]
-    return reversed_norms
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

@@ -173,7 +173,8 @@ class Aligned:
         """
         for number, records in self._by_pair():
             document = self._read(number)
-            for record in records[self.filters.kept(records)[1]]:
+            wanted = one_sided | (sizes_of(records) > 0).all(axis=1)
+            for record in records[self.filters.kept(records)[1] & wanted]:
                 pair = _pair(record, *document)
                 if one_sided or (pair.source and pair.target):
                     yield pair

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from mexma_cli.align.align import Side as Document
-from mexma_cli.align.align import align
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.knn.approximate import IndexSettings, ann
 from mexma_cli.knn.arithmetic import BFLOAT16, FLOAT32, INT8
@@ -47,21 +45,15 @@ phases:
 
 
 def compile_all() -> None:
-    """Embed, search, align and train a little, so that all that is compiled is kept."""
+    """Embed, search and train a little, so that all that is compiled is kept."""
     rng = np.random.default_rng(0)
     for precision in ("float32", "bfloat16"):
         SentenceEncoder.load("mini", "cpu", precision).embed(["Where is the station?", "Où est la gare ?"])
     x, y = rng.standard_normal((2, 600, 64)).astype(np.float32)
     _search(x, y)
     ann(x, y, _K, IndexSettings("IVF2,Flat", 0.1))
-    align(_document(x[:20]), _document(y[:20]))
     with tempfile.TemporaryDirectory() as folder:
         _train(Path(folder), rng)
-
-
-def _document(vectors: np.ndarray) -> Document:
-    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    return Document(units, np.full(len(units), 30), lambda starts, sizes: units[starts])
 
 
 def _search(x: np.ndarray, y: np.ndarray) -> None:

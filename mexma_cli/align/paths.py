@@ -1,0 +1,211 @@
+"""The best paths of an alignment: dynamic programming in a band, some rows of cells at a time.
+
+A band says for each row i of [0, n] which columns of [0, m] belong to it, and has one cell for each. Cell
+(i, j) is the point before sentence i of the source and sentence j of the target; the numbers of a row's cells
+are consecutive. An alignment of a and b sentences leads from cell (i - a, j - b) to cell (i, j).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+COSINE = 1.5
+LENGTHS = 0.95
+ALIGNED = 1.0
+"""Weights in the value of an alignment, and what it is worth to align at all; fitted, see docs/align.md."""
+_AT_ONCE = 1 << 15  # values of steps that are computed together: they stay in the processor's cache
+Band = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""First column, last column and first cell of each row, int64 [n + 1]; columns never decrease."""
+
+
+def values(cosines: np.ndarray, x_lengths: np.ndarray, y_lengths: np.ndarray) -> np.ndarray:
+    """What alignments add to their paths: log-odds against leaving the same sentences unaligned.
+
+    Evidence grows with the root of the length: so does the number of standard deviations by which a mean
+    over words differs from its expectation. The lengths differ by a random walk of as many steps (Gale and
+    Church 1993).
+
+    Args:
+        cosines: Of the sentences of both sides; x_lengths, y_lengths: their characters. All floating-point,
+            of shapes that fit together.
+    """
+    total = x_lengths + y_lengths
+    found: np.ndarray = COSINE * np.sqrt(total) * cosines
+    gaps = np.abs(x_lengths - y_lengths)
+    gaps *= LENGTHS
+    total += 1
+    gaps /= np.sqrt(total, out=total)
+    found -= gaps
+    found += ALIGNED
+    return found
+
+
+class RunsBefore(NamedTuple):
+    """The runs of 1 to S sentences that end before each point of a document of n sentences.
+
+    Attributes:
+        sums: float32 [n, d], a vector for each sentence; that of a run is their sum.
+        scales: float32 [S, n + 1], one over the length of a run's vector; 0 where it has none.
+        lengths: float32 [S, n + 1], characters.
+    """
+
+    sums: np.ndarray
+    scales: np.ndarray
+    lengths: np.ndarray
+
+    def backwards(self) -> RunsBefore:
+        """Those of the document in reverse order."""
+        parts = (
+            np.stack([np.roll(own[::-1], size) for size, own in enumerate(part, 1)])
+            for part in (self.scales, self.lengths)
+        )
+        return RunsBefore(self.sums[::-1], *parts)
+
+
+class Rows(NamedTuple):
+    """The cells of some rows, B, in a rectangle of C columns around the band.
+
+    Attributes:
+        first: The first row and the first column.
+        inside: bool [B, C], which cells are in the band.
+        best: float64 [B, C], values of the best paths to the cells; -inf outside of the band.
+        by_step: float64 [B, 2 + S * S, C], those of the best paths with each last step (see `_sizes`).
+    """
+
+    first: tuple[int, int]
+    inside: np.ndarray
+    best: np.ndarray
+    by_step: np.ndarray
+
+
+def best_path(x: RunsBefore, y: RunsBefore, band: Band) -> np.ndarray:
+    """The cells of the best path, int64 [P, 2], row and column."""
+    last = np.concatenate(
+        [rows.by_step.argmax(axis=1)[rows.inside].astype(np.uint16) for rows in _rows(x, y, band)]
+    )
+    sizes, (low, high, first) = _sizes(len(x.scales)).tolist(), band
+    cells = [(len(low) - 1, int(high[-1]))]
+    while cells[-1] != (0, 0):
+        i, j = cells[-1]
+        a, b = sizes[last[first[i] + j - low[i]]]
+        cells.append((i - a, j - b))
+    return np.array(cells[::-1], np.int64)
+
+
+def steps_near_best(x: RunsBefore, y: RunsBefore, band: Band, doubt: float) -> np.ndarray:
+    """The steps on paths whose value is less than the best by no more than `doubt`.
+
+    Returns:
+        int64 [E, 4], row and column of the cells at which they begin and end, ascending.
+    """
+    low, high, first = band
+    back = (
+        high[-1] - high[::-1],
+        high[-1] - low[::-1],
+        first[-1] + high[-1] - low[-1] - (first + high - low)[::-1],
+    )
+    parts = [rows.best[rows.inside] for rows in _rows(x.backwards(), y.backwards(), back)]
+    after = np.concatenate(parts)[::-1]
+    sizes, found, done = _sizes(len(x.scales)), [np.zeros((0, 4), np.int64)], 0
+    for rows in _rows(x, y, band):
+        beyond = np.full(rows.inside.shape, -np.inf)
+        count = int(np.count_nonzero(rows.inside))
+        beyond[rows.inside] = after[done : done + count] - (after[0] - doubt)
+        done += count
+        i, step, j = np.nonzero(rows.by_step + beyond[:, None] >= 0)
+        ends = np.stack([i, j], axis=1) + rows.first
+        found.append(np.concatenate([ends - sizes[step], ends], axis=1))
+    steps = np.concatenate(found)
+    return steps[np.lexsort(steps.T[::-1])]
+
+
+def best_of(steps: np.ndarray, worth: np.ndarray) -> np.ndarray:
+    """The best path through some steps only: their places, int64 [P].
+
+    Args:
+        steps: int64 [E, 4] as from `steps_near_best`.
+        worth: float64 [E], their values.
+    """
+    codes = steps[:, ::2] * (steps[:, 3].max(initial=0) + 1) + steps[:, 1::2]
+    cells, places = np.unique(codes, return_inverse=True)
+    starts, ends = places.reshape(codes.shape).T.tolist()
+    best, last = [0.0] + [-np.inf] * len(cells), [0] * len(cells)
+    for step, (start, end, value) in enumerate(zip(starts, ends, worth.tolist(), strict=True)):
+        if best[start] + value > best[end]:
+            best[end], last[end] = best[start] + value, step
+    cell, path = len(cells) - 1, []
+    while cell > 0:
+        path.append(last[cell])
+        cell = starts[path[-1]]
+    return np.array(path[::-1], np.int64)
+
+
+def _sizes(most: int) -> np.ndarray:
+    """Sentences of both sides in each step, int64 [2 + most * most, 2]; of equally good ones the first is
+    taken."""
+    sizes = range(1, most + 1)
+    return np.array([(1, 0), (0, 1), *((a, b) for a in sizes for b in sizes)])
+
+
+def _rows(x: RunsBefore, y: RunsBefore, band: Band) -> Iterator[Rows]:
+    """Find the best paths to all cells, some rows after the other."""
+    low, high, _ = band
+    most, top = len(x.scales), 0
+    known, corner = np.full((most, most), -np.inf), 0
+    while top < len(low):
+        start = int(low[top])
+        height = max(1, _AT_ONCE // (most**2 * int(high[top] - start + 1)))
+        rows = slice(top, min(top + height, len(low)))
+        columns = slice(start, int(high[rows.stop - 1]) + 1)
+        by_step = _by_step(x, y, rows, columns)
+        count, _, width = by_step.shape
+        before = known[-most:, start - corner :][:, : most + width]
+        known, corner = np.full((most + count, most + width), -np.inf), start
+        known[:most, : before.shape[1]] = before
+        windows = sliding_window_view(known[:-1, :-1], (most, most))[:, :, ::-1, ::-1].transpose(0, 2, 3, 1)
+        for i in range(count):
+            own = slice(int(low[top + i]) - start, int(high[top + i]) + 1 - start)
+            by_step[i, 0] = known[most + i - 1, most:]
+            aligned = by_step[i, 2:].reshape(most, most, width)
+            aligned += windows[i]
+            best = by_step[i].max(axis=0)
+            if top + i == 0:
+                best[0] = 0
+            np.maximum.accumulate(best[own], out=known[most + i, most:][own])
+        by_step[:, 1] = known[most:, most - 1 : -1]
+        places = np.arange(start, columns.stop)
+        inside = (places >= low[rows, None]) & (places <= high[rows, None])
+        yield Rows((top, start), inside, known[most:, most:], by_step)
+        top = rows.stop
+
+
+def _by_step(x: RunsBefore, y: RunsBefore, rows: slice, columns: slice) -> np.ndarray:
+    """The values of the last steps to some cells, float64 [B, 2 + S * S, C]; -inf where one side has no
+    sentence, and any number for runs that begin before the document."""
+    most, count, width = len(x.scales), rows.stop - rows.start, columns.stop - columns.start
+    products = np.zeros((most + count - 1, most + width - 1), np.float32)
+    left, right = (
+        side.sums[max(own.start - most, 0) : own.stop - 1].astype(np.float64)
+        for side, own in ((x, rows), (y, columns))
+    )
+    # Each a product of two vectors: for one of matrices the library would wake its threads, a thousand times.
+    dots = (left[:, None, None] @ right[:, :, None])[:, :, 0, 0]
+    products[len(products) - len(left) :, products.shape[1] - len(right) :] = dots
+    by_row = np.empty((len(products), most, width), np.float32)
+    cosines = np.empty((count, most, most, width), np.float32)
+    for size in range(most):
+        by_row[:, size] = products[:, most - 1 - size :][:, :width]
+        by_row[:, size] += by_row[:, size - 1] if size else 0
+    for size in range(most):
+        cosines[:, size] = by_row[most - 1 - size :][:count]
+        cosines[:, size] += cosines[:, size - 1] if size else 0
+    cosines *= x.scales[:, rows].T[:, :, None, None]
+    cosines *= y.scales[:, columns]
+    worth = values(cosines, x.lengths[:, rows].T[:, :, None, None], y.lengths[:, columns])
+    found = np.full((count, 2 + most**2, width), -np.inf)
+    found[:, 2:] = worth.reshape(count, most**2, width)
+    return found
