@@ -28,6 +28,7 @@ FILE = "model.pq.safetensors"
 """Not model.safetensors, which other programs would misread."""
 _PART = 2
 """Numbers of a token embedding that a byte stands for."""
+_AT_ONCE = 1 << 9  # rows that are restored together: they stay in the processor's cache
 _WEIGHTS = "log_weights"
 """Behind the name of quantised embeddings, their error along the direction of log weights."""
 
@@ -58,16 +59,19 @@ def load(path: Path) -> dict[str, np.ndarray]:
     try:
         stored = load_file(path)
         for start in [name.removesuffix(_WEIGHTS) for name in stored if name.endswith(f".{_WEIGHTS}")]:
-            own = [name for name in stored if name.startswith(start)]
-            parts = {name.removeprefix(start): stored.pop(name) for name in own}
-            rows = QuantisedRows.read(parts)[:]
-            # First a product, then a sum: every processor gets the same bits, and so the same fingerprint.
-            rows += parts[_WEIGHTS].astype(np.float32)[:, None] * _axis(rows)
+            names = [name for name in stored if name.startswith(start)]
+            parts = {name.removeprefix(start): stored.pop(name) for name in names}
+            coded, weights = QuantisedRows.read(parts), parts[_WEIGHTS].astype(np.float32)
+            rows = np.empty(coded.shape, np.float32)
+            for at in range(0, len(rows), _AT_ONCE):
+                own = slice(at, at + _AT_ONCE)
+                # First a product, then a sum: every processor gets the same bits, and the same fingerprint.
+                rows[own] = coded[own] + weights[own, None] * _axis(rows)
             rows[parts["special"]] = parts["rows"]
             stored[start.removesuffix(".")] = rows
     except (SafetensorError, OSError, LookupError, ValueError, RuntimeError) as error:
         raise damaged(path, error) from None
-    return {name: weight.astype(np.float32) for name, weight in stored.items()}
+    return {name: weight.astype(np.float32, copy=False) for name, weight in stored.items()}
 
 
 def _axis(rows: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 from mexma_cli.encoder.ngrams.hashing import WORD_START, is_word
 from mexma_cli.text.unspaced import is_unspaced, is_vietnamese
 
-_NONE, _SIGN, _SYLLABLE, _WORD = range(4)
+_NONE, _SIGN, _SYLLABLE, _WORD, _UNKNOWN = range(5)
 
 
 def kind_of(piece: str) -> int:
@@ -46,8 +46,10 @@ class PairTokens:
     """
 
     def __init__(self, pieces: Sequence[str]) -> None:
-        self._kinds = np.array([kind_of(piece) for piece in pieces], np.uint8)
-        self._size = len(pieces)
+        self._pieces, self._size = pieces, len(pieces)
+        self._kinds = np.full(
+            len(pieces), _UNKNOWN, np.uint8
+        )  # of all of them they would take longer than a page
         places = {piece: place for place, piece in enumerate(pieces)}
         keys = {}
         for place, piece in enumerate(pieces):
@@ -64,6 +66,8 @@ class PairTokens:
             int64 [P], where each pair's first token is; int64 [P, 2], its two tokens; and int64 [P], the
             pair's own token, -1 where the vocabulary has none.
         """
+        for token in np.unique(ids[self._kinds[ids] == _UNKNOWN]).tolist():
+            self._kinds[token] = kind_of(self._pieces[token])
         places = np.flatnonzero(joined(self._kinds[ids]))
         tokens = np.stack([ids[places], ids[places + 1]], axis=1)
         if not len(self._keys):
