@@ -42,7 +42,7 @@ def mark_unknown(result: Result, known: Sequence[str]) -> Result:
 
     Args:
         result: Its rows have the key `language`.
-        known: FLORES-200 codes of the languages that the encoder was trained on; (): nobody has said.
+        known: FLORES-200 codes of the languages on the encoder's card; (): nobody has said.
 
     Returns:
         The same result if the encoder knows all languages or nobody has said. Else rows say in their last
@@ -53,7 +53,7 @@ def mark_unknown(result: Result, known: Sequence[str]) -> Result:
     if not known or "no" not in marks:
         return result
     log.info(
-        "the encoder was not trained on %s of the %s languages, which are marked",
+        "the encoder does not know %s of the %s languages, which are marked",
         marks.count("no"),
         len(marks),
     )

@@ -80,19 +80,23 @@ def test_a_language_that_the_encoder_does_not_know(tiny_encoder: Path, corpus: P
     encoder = SentenceEncoder.load(str(tiny_encoder), "cpu")
     encoder.languages = ("eng_Latn", "hrv_Latn", "ron_Latn", "srp_Cyrl", "slv_Latn")
     errors = {"hrv_Latn": 2.25, "srp_Cyrl": 1.0, "slv_Latn": 9.0}
-    encoder.trained = {code: Trained(pairs=9, dev_error=error) for code, error in errors.items()}
+    measured = errors | {"slk_Latn": 9.0, "mlt_Latn": 9.1}
+    encoder.trained = {code: Trained(pairs=9, dev_error=error) for code, error in measured.items()}
     encoder.save(tmp_path / "two")
     for given, code, near in (
         ("kor", "Korean (kor_Hang)", "none is akin to it"),
         ("bos", "Bosnian (bos_Latn)", "Croatian (hrv_Latn) is nearest to it, with an xsim error of 2.2% on"),
         ("fra", "French (fra_Latn)", "Romanian (ron_Latn) is nearest to it\n"),
         ("srp_Latn", "", ""),
+        ("slk", "", ""),
         ("und", "", ""),
     ):
         done = ok(embed(tmp_path / "two", "--lang", given, corpus, "-o", tmp_path / f"{given}.emb"))
         listed = f"of its 5 languages, which `mexma info {tmp_path / 'two'}` lists, {near}"
         said = f"two does not know {code}; {listed}"
         assert (said in done.stderr) == bool(code) == ("does not know" in done.stderr)
+    done = ok(embed(tmp_path / "two", "--lang", "mlt", corpus, "-o", tmp_path / "mlt.emb"))
+    assert "two reads Maltese (mlt_Latn) with an xsim error of 9.1% on its dev set, more than" in done.stderr
     for part, told in (("1/2", True), ("2/2", False)):
         done = embed(tmp_path / "two", "--lang", "kor", corpus, "--shard", part, "-o", tmp_path / "parts.emb")
         assert done.exit_code == 0 and ("does not know" in done.stderr) == told

@@ -119,7 +119,10 @@ def test_encoder(tiny_encoder: Path, tmp_path: Path) -> None:
     assert found["rows"] == []
     mini = json.loads(info("mini", "--json").stdout)
     rows = {row["code"]: row for row in mini["rows"]}
-    assert mini["facts"]["languages"] == len(rows) and "kor_Hang" not in rows
+    facts = mini["facts"]
+    assert facts["languages"] + facts["others measured"] == len(rows)
+    assert rows["kor_Hang"]["dev xsim error"] > 10 > rows["slk_Latn"]["dev xsim error"]
+    assert rows["kor_Hang"]["pairs"] > rows["slk_Latn"]["pairs"] == 0
     assert {"eng_Latn", "hun_Latn", "srp_Cyrl"} <= set(rows)
     assert rows["hun_Latn"]["pairs"] > 10_000 and 0 < rows["hun_Latn"]["dev xsim error"] < 20
     assert re.search(r"^ +hun_Latn +Hungarian +[\d,]+ +\d+\.\d\d$", ok(info("mini")).stdout, re.MULTILINE)

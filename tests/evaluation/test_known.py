@@ -1,4 +1,4 @@
-"""Languages that an encoder was not trained on."""
+"""Languages that an encoder does not know."""
 
 from __future__ import annotations
 

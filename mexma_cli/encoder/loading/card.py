@@ -1,4 +1,4 @@
-"""An encoder's model card: README.md, whose head names the languages that the encoder was trained on."""
+"""An encoder's model card: README.md, whose head names the languages that the encoder knows."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def head(languages: Iterable[str], license: str | None = None, tags: Iterable[st
 
 
 def languages(folder: Path) -> tuple[str, ...]:
-    """FLORES-200 codes of the languages that a folder's encoder was trained on; () if its card names none."""
+    """FLORES-200 codes of the languages that a folder's encoder knows; () if its card names none."""
     try:
         with (folder / FILE).open(encoding="utf-8") as file:
             found = _HEAD.match(file.read(SIZE))

@@ -19,7 +19,7 @@ class Trained(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     pairs: NonNegativeInt
-    """Sentence pairs with a side in it, all that the encoder was trained on."""
+    """Sentence pairs with a side in it, all that the encoder was trained on; 0: only its error is known."""
     dev_error: float | None = None
     """xsim error on the dev set of its training, in percent; None: the language has none."""
 

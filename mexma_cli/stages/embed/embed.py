@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -111,13 +111,22 @@ def embed_file(
 def unknown_language(encoder: SentenceEncoder, language: str) -> str | None:
     """The warning of a language that is not one of the encoder's; in another script it may be known.
 
-    None if it is, or its card does not say.
+    None if it is, if its card does not say, or if the encoder reads it no worse than one of its own.
     """
     known = {code.partition("_")[0] for code in encoder.languages}
-    if not known or language == languages.UNSTATED or language.partition("_")[0] in known:
+    if not known or language == languages.UNSTATED:
         return None
     name, count = encoder.name, len(encoder.languages)
-    about = f"{languages.name(language)} ({language})"
+    about, errors = f"{languages.name(language)} ({language})", _errors(encoder, encoder.languages)
+    if own := _errors(encoder, [language]):
+        if own[language] <= max(errors.values(), default=own[language]):
+            return None
+        return (
+            f"{name} reads {about} with an xsim error of {own[language]:.1f}% on its dev set, "
+            f"more than in any of its {count} languages, which `mexma info {name}` lists"
+        )
+    if language.partition("_")[0] in known:
+        return None
     listed = f"of its {count} languages, which `mexma info {name}` lists,"
     return f"{name} does not know {about}; {listed} {_nearest(encoder, language)}"
 
@@ -133,14 +142,18 @@ def _nearest(encoder: SentenceEncoder, language: str) -> str:
     near = languages.akin(language, encoder.languages)
     if not near:
         return "none is akin to it"
-    errors = {
-        code: one.dev_error
-        for code in near
-        if (one := encoder.trained.get(code)) is not None and one.dev_error is not None
-    }
+    errors = _errors(encoder, near)
     best = min(errors, key=lambda code: errors[code], default=near[0])
     known = f", with an xsim error of {errors[best]:.1f}% on its dev set" if errors else ""
     return f"{languages.name(best)} ({best}) is nearest to it{known}"
+
+
+def _errors(encoder: SentenceEncoder, codes: Iterable[str]) -> dict[str, float]:
+    """The dev errors of languages in percent, as far as they are known."""
+    trained = encoder.trained
+    return {
+        code: error for code in codes if code in trained and (error := trained[code].dev_error) is not None
+    }
 
 
 def at_work(encoder: SentenceEncoder) -> str:

@@ -285,8 +285,12 @@ def _encoder(where: Path) -> Info:
     if encoder.prefix:
         info.facts["prefix"] = encoder.prefix
     if encoder.languages:
+        others = sorted(set(encoder.trained) - set(encoder.languages))
         info.facts["languages"] = len(encoder.languages)
-        info.rows = [{"code": code, "language": languages.name(code)} for code in encoder.languages]
+        if others:
+            info.facts["others measured"] = len(others)
+        codes = [*encoder.languages, *others]
+        info.rows = [{"code": code, "language": languages.name(code)} for code in codes]
         for row in info.rows if encoder.trained else ():
             known = encoder.trained.get(row["code"])
             row |= {"pairs": known and known.pairs, "dev xsim error": known and known.dev_error}

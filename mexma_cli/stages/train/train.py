@@ -273,7 +273,7 @@ def _languages(recipe: Recipe, start: SentenceEncoder, stores: list[TokenisedPai
 
 def _pairs(start: SentenceEncoder, stores: list[TokenisedPairs]) -> dict[str, int]:
     """How many pairs the trained encoder knows of each language, as far as that is known of its start."""
-    found = Counter({code: one.pairs for code, one in start.trained.items()})
+    found = Counter({code: one.pairs for code, one in start.trained.items() if one.pairs})
     for store in stores:
         for code in {store.manifest.source_language, store.manifest.target_language}:
             found[code] += len(store)
