@@ -68,6 +68,7 @@ def mine(
     encoder: str | SentenceEncoder | None = None,
     within: tuple[str | Path, str | Path] | None = None,
     document_pairs: str | Path | None = None,
+    languages: tuple[str, str] = ("und", "und"),
     **settings: Any,
 ) -> Mined:
     """Find the translations in two texts, best first, as `mexma mine` does.
@@ -80,6 +81,7 @@ def mine(
         within: Two files with the document id of every line: look for pairs within documents of equal ids
             only.
         document_pairs: With `within`, a file of `source id TAB target id` in place of equal ids.
+        languages: Codes of source and target, for an encoder that needs them (SONAR).
         settings: The fields of `stages.mine.mine.MineSettings`: `margin`, `k`, `retrieval`, `threshold`,
             `max_score`, `drop_copies`, `top`, `with_ids` and `search`.
 
@@ -100,6 +102,7 @@ def mine(
     """
     from mexma_cli.stages.embed.inputs import open_inputs
     from mexma_cli.stages.mine.documents import read_documents
+    from mexma_cli.stages.mine.files import language_of
     from mexma_cli.stages.mine.mine import MineSettings
     from mexma_cli.stages.mine.mine import mine as mine_stores
 
@@ -112,7 +115,8 @@ def mine(
         raise TypeError("document_pairs goes with within")
     with ExitStack() as stack:
         texts = [_path(source)] if target is None else [_path(source), _path(target)]
-        stores = open_inputs(stack, texts, _choice(encoder))
+        spoken = list(map(language_of, texts, languages))
+        stores = open_inputs(stack, texts, _choice(encoder), languages=spoken)
         return mine_stores(stores[0], stores[-1], wanted, documents=documents)
 
 
@@ -125,6 +129,7 @@ def align(
     document_pairs: str | Path | None = None,
     find_documents: bool = False,
     max_size: int = 5,
+    languages: tuple[str, str] = ("und", "und"),
     **filters: Any,
 ) -> Aligned:
     """Align the sentences of translated documents, as `mexma align` does.
@@ -138,6 +143,7 @@ def align(
         document_pairs: A file of `source id TAB target id`. Default: documents of equal ids are paired.
         find_documents: Pair documents by their content instead.
         max_size: Sentences of one side in an alignment, at most.
+        languages: Codes of source and target, for an encoder that needs them (SONAR).
         filters: The fields of `stages.align.align.AlignFilters`: `threshold` and `keep`.
 
     Returns:
@@ -164,12 +170,13 @@ def align(
 
     from mexma_cli.align.align import AlignSettings
     from mexma_cli.stages.align.align import AlignFilters, DocumentInputs
-    from mexma_cli.stages.align.files import AlignJob, aligned
+    from mexma_cli.stages.align.files import AlignJob, agreed_languages, aligned
 
     ids = None if docs is None else (Path(docs[0]), Path(docs[1]))
     listed = None if document_pairs is None else Path(document_pairs)
     inputs = DocumentInputs(_path(source), _path(target), ids, listed, find_documents)
-    job = AlignJob(inputs, settings=AlignSettings(max_size=max_size), filters=AlignFilters(**filters))
+    spoken, wanted = agreed_languages(inputs, languages), AlignSettings(max_size=max_size)
+    job = AlignJob(inputs, spoken, settings=wanted, filters=AlignFilters(**filters))
     with aligned(job, _choice(encoder)) as run:
         return replace(run.found, records=np.array(run.found.records))  # not mapped from a file that goes
 

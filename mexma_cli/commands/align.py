@@ -142,23 +142,21 @@ def command(
     from mexma_cli.stages.align.align import Aligned, AlignFilters, DocumentInputs
     from mexma_cli.stages.align.files import (
         AlignJob,
+        agreed_languages,
         align_files,
         part_of_output,
         prepare_unaligned,
     )
-    from mexma_cli.stages.align.sides import files_of, first_store
-    from mexma_cli.stages.mine.files import agreed_language
+    from mexma_cli.stages.align.sides import files_of
     from mexma_cli.text.writing import prepare_output
 
-    languages = (
-        agreed_language(source, first_store(source), languages[0]),
-        agreed_language(target, first_store(target), languages[1]),
-    )
+    paired = DocumentInputs(source, target, docs, document_pairs, find_documents)
+    languages = agreed_languages(paired, languages)
     files = outputs_of(part_of_output(output, shard) if output and shard else output, kind, languages)
     if not files and str(report) == "-":
         raise click.UsageError("The alignments go to stdout: --report needs a file, or they do (-o).")
     job = AlignJob(
-        DocumentInputs(source, target, docs, document_pairs, find_documents),
+        paired,
         languages,
         files,
         kind,

@@ -16,6 +16,7 @@ from mexma_cli.encoder.encoder import SENTENCES_PER_BUFFER, SentenceEncoder
 from mexma_cli.encoder.model import bag
 from mexma_cli.encoder.model.bag import Bag
 from mexma_cli.encoder.model.families import FIRST_ONLY
+from mexma_cli.languages import UNSTATED
 
 Runs = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """First sentences and numbers of sentences, int64 [R], to unit vectors of the runs, float32 [R, dim]."""
@@ -37,7 +38,7 @@ class RunEncoder(Protocol):
     dim: int
 
     def documents(
-        self, texts: Sequence[Sequence[str]], known: Sequence[np.ndarray | None]
+        self, texts: Sequence[Sequence[str]], known: Sequence[np.ndarray | None], language: str = UNSTATED
     ) -> list[tuple[np.ndarray, Runs]]:
         """Vectors of sentences and of runs, for each document.
 
@@ -46,6 +47,7 @@ class RunEncoder(Protocol):
         Args:
             texts: The sentences of each document.
             known: Their vectors, float32 [sentences, dim], where a store has them.
+            language: FLORES-200 code of the texts, for an encoder that needs it (SONAR).
 
         Returns:
             For each document unit vectors, float32 [sentences, dim], and those of runs.
@@ -81,31 +83,33 @@ class JoinedRuns:
         self.dim = encoder.dim
 
     def documents(
-        self, texts: Sequence[Sequence[str]], known: Sequence[np.ndarray | None]
+        self, texts: Sequence[Sequence[str]], known: Sequence[np.ndarray | None], language: str = UNSTATED
     ) -> list[tuple[np.ndarray, Runs]]:
         """As `RunEncoder.documents`; the sentences that have no vectors are embedded together."""
         unknown = [text for text, vectors in zip(texts, known, strict=True) if vectors is None]
-        new = self._embed([sentence for text in unknown for sentence in text])
+        new = self._embed([sentence for text in unknown for sentence in text], language)
         borders = np.cumsum([len(text) for text in unknown])[:-1]
         parts = iter(np.split(new, borders))
         found = []
         for text, vectors in zip(texts, known, strict=True):
             own = next(parts) if vectors is None else stored_vectors(text, vectors)
-            found.append((own, self._runs_of(text)))
+            found.append((own, self._runs_of(text, language)))
         return found
 
-    def _runs_of(self, text: Sequence[str]) -> Runs:
+    def _runs_of(self, text: Sequence[str], language: str) -> Runs:
         def runs(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
             both = zip(starts.tolist(), sizes.tolist(), strict=True)
-            return self._embed([" ".join(text[start : start + size]).strip() for start, size in both])
+            joined = [" ".join(text[start : start + size]).strip() for start, size in both]
+            return self._embed(joined, language)
 
         return runs
 
-    def _embed(self, sentences: Sequence[str]) -> np.ndarray:
+    def _embed(self, sentences: Sequence[str], language: str) -> np.ndarray:
         """Unit vectors; equal sentences are embedded once, and blank ones are zeros."""
         places: dict[str, int] = {}
         rows = [places.setdefault(sentence, len(places)) for sentence in sentences]
         with self._turn:
+            self._encoder.set_language(language)
             vectors = self._encoder.embed(list(places))
         return stored_vectors(list(places), vectors)[rows]
 
@@ -127,7 +131,7 @@ class SummedRuns:
         (self._end,) = self._bag.sums([np.array([last])], None)
 
     def documents(
-        self, texts: Sequence[Sequence[str]], known: Sequence[np.ndarray | None]
+        self, texts: Sequence[Sequence[str]], known: Sequence[np.ndarray | None], language: str = UNSTATED
     ) -> list[tuple[np.ndarray, Runs]]:
         """As `RunEncoder.documents`; known vectors are not needed, since they are those of runs of one."""
         sums = self._sums([sentence for text in texts for sentence in text])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def about(recipe: Path) -> str:
         if line.endswith("."):
             break
     text = " ".join(lines)
-    return text[: text.find(". ") + 1] if ". " in text else text
+    return re.split(r"(?<=\.)(?<!et al\.) ", text)[0]
 
 
 def load(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:

@@ -17,6 +17,7 @@ from mexma_cli.align.align import AlignSettings, Side, align
 from mexma_cli.encoder.runs import RunEncoder, stored_vectors
 from mexma_cli.errors import MexmaError
 from mexma_cli.formats.bitext import AlignedPair
+from mexma_cli.languages import UNSTATED
 from mexma_cli.numerics.threads import threads
 from mexma_cli.stages.align.sides import Document, DocumentSide, FolderSide, TextSide, has_documents
 from mexma_cli.stages.mine.documents import pair_documents
@@ -304,12 +305,14 @@ class Aligner:
     """Aligns groups of pairs of documents.
 
     Attributes:
+        languages: FLORES-200 codes of source and target.
         clean: What is done to a line of the source, and of the target, before it is embedded.
     """
 
     documents: Documents
     encoder: RunEncoder
     settings: AlignSettings
+    languages: tuple[str, str] = (UNSTATED, UNSTATED)
     clean: tuple[Cleaner, Cleaner] = (str, str)
 
     def run(
@@ -378,9 +381,9 @@ class Aligner:
         numbers = list(numbers)
         texts = [list(map(self.clean[side], own.read(number).sentences)) for number in numbers]
         known = [own.vectors(number) if encoder.takes_vectors else None for number in numbers]
+        found = encoder.documents(texts, known, self.languages[side])
         return [
-            Side(vectors, _lengths(text), runs)
-            for text, (vectors, runs) in zip(texts, encoder.documents(texts, known), strict=True)
+            Side(vectors, _lengths(text), runs) for text, (vectors, runs) in zip(texts, found, strict=True)
         ]
 
     def sentences(self, side: int, numbers: range) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -42,10 +42,11 @@ from mexma_cli.stages.align.align import (
     sizes_of,
 )
 from mexma_cli.stages.align.find import find_documents
+from mexma_cli.stages.align.sides import first_store
 from mexma_cli.stages.embed.embed import note_language
 from mexma_cli.stages.embed.inputs import EncoderChoice, Progress, load_encoder_of
 from mexma_cli.stages.knn.search import peak_memory
-from mexma_cli.stages.mine.files import tell_documents
+from mexma_cli.stages.mine.files import agreed_language, tell_documents
 from mexma_cli.stages.mine.report import quantiles, versions
 from mexma_cli.store.alignments import AlignmentJournal
 from mexma_cli.store.journal import kept_beside
@@ -84,6 +85,15 @@ class AlignJob:
     shard: tuple[int, int] | None = None
     unaligned: Path | None = None
     report: Path | None = None
+
+
+def agreed_languages(inputs: DocumentInputs, codes: tuple[str, str]) -> tuple[str, str]:
+    """`mine.files.agreed_language` of both sides, which may be folders and patterns."""
+    source, target = (
+        agreed_language(path, first_store(path), code)
+        for path, code in zip((inputs.source, inputs.target), codes, strict=True)
+    )
+    return source, target
 
 
 def part_of_output(output: Path, shard: tuple[int, int]) -> Path:
@@ -175,7 +185,8 @@ def aligned(
         for language in job.languages:
             note_language(encoder, language)
         journal = stack.enter_context(_journal(job, documents, encoder))
-        aligner = Aligner(documents, run_encoder(encoder), job.settings, _cleaners(job, documents))
+        cleaners = _cleaners(job, documents)
+        aligner = Aligner(documents, run_encoder(encoder), job.settings, job.languages, cleaners)
         clock.append(time.monotonic())
         if job.inputs.find:
             if (pairs := journal.pairs()) is None:

@@ -12,7 +12,7 @@ import torch
 from click.testing import CliRunner
 from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES
 
-from mexma_cli import score
+from mexma_cli import align, mine, score
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.encoder.loading.sonar import SPM
 from mexma_cli.errors import MexmaError
@@ -97,14 +97,18 @@ def test_evaluations_leave_out_languages_without_a_token(
     fails(run("eval", "xsim", *options, "--langs", "min_Arab"), 1, "and there are no others: min_Arab")
 
 
-def test_python_states_the_languages_of_what_is_scored(
-    made: tuple[Path, dict[str, np.ndarray]], tmp_path: Path
-) -> None:
+def test_python_states_the_languages(made: tuple[Path, dict[str, np.ndarray]], tmp_path: Path) -> None:
     pairs = write(tmp_path / "pairs.tsv", "Oui\tYes", "Le chat dort.\tThe cat sleeps.")
     found = score(pairs, encoder=str(made[0]), margin="absolute", languages=("fr", "eng"))
     assert found.scores.shape == (2,) and np.isfinite(found.scores).all()
     with pytest.raises(MexmaError, match="has no token for the language und"):
         score(pairs, encoder=str(made[0]), margin="absolute")
+    source, target = write(tmp_path / "fr.txt", "Oui", "Non"), write(tmp_path / "eng.txt", "Yes", "No")
+    for function in (mine, align):
+        found = list(function(source, target, encoder=str(made[0]), languages=("fr", "eng")).pairs())
+        assert found and {pair.source for pair in found} <= {"Oui", "Non", "Oui Non"}
+        with pytest.raises(MexmaError, match="has no token for the language und"):
+            function(source, target, encoder=str(made[0]))
 
 
 def test_info_describes_the_file_or_says_what_it_lacks(
