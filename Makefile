@@ -14,6 +14,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 # Python compiles a module when it is first imported; pip would compile all, of which few are needed.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --no-compile
 TORCH_VERSION := 2.13.0
 # Named on every pip line: a later resolve must not trade the CPU build for gigabytes of CUDA.
@@ -26,11 +27,12 @@ help:
 demo: $(VENV)/.stamp-plot
 	@PATH="$(CURDIR)/$(BIN):$$PATH" mexma demo runs/demo
 
+test: export OMP_NUM_THREADS := 1
 test: $(VENV)/.stamp-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist worksteal
+	$(BIN)/mexma doctor --warm > /dev/null & $(BIN)/mypy && wait $$!
+	$(BIN)/pytest -q -n 2 --dist worksteal
 
 docs: $(VENV)/.stamp-plot
 	$(BIN)/python docs/make_cli.py > docs/cli.md.tmp && mv docs/cli.md.tmp docs/cli.md

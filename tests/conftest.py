@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,20 @@ hypothesis.settings.load_profile("untimed")
 gc.disable()  # until all is imported, which then is looked through no more
 
 ROOT = Path(__file__).parent.parent
+
+
+def _use_memory(folder: str = "/dev/shm") -> None:
+    """Temporary files in memory, if it has room for them and TMPDIR names no other folder.
+
+    What mexma writes is synced to the disk, for which the tests would wait minutes.
+    """
+    if "TMPDIR" not in os.environ and os.access(folder, os.W_OK):
+        disk = os.statvfs(folder)
+        if disk.f_bavail * disk.f_frsize > 4 << 30 and not disk.f_flag & os.ST_NOEXEC:
+            os.environ["TMPDIR"], tempfile.tempdir = folder, None
+
+
+_use_memory()
 
 SENTENCES = {
     "fra": [
