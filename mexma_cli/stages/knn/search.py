@@ -56,15 +56,21 @@ class SearchSettings:
     def check_memory(self, n: int, m: int, dim: int, k: int) -> None:
         """Whether `memory` is enough for a search of n and m rows, before anything of them is read.
 
-        Without it, a search that may take more than the container's limit is warned of: the system would end
-        the process without a word.
+        A search that may take more than the container's limit is warned of: the system would end the process
+        without a word.
 
         Raises:
             MexmaError: It is not.
         """
+        limit = memory_limit()
         if self.memory is not None:
             self.least_memory(n, m, dim, k)
-        elif (limit := memory_limit()) is not None and n * m * dim >= small.WORK:
+            if limit is not None and self.memory > limit:
+                log.warning(
+                    "warning: this container may hold %s: --memory %s stays within",
+                    *(size(limit), size_option(limit * 9 // 10)),
+                )
+        elif limit is not None and n * m * dim >= small.WORK:
             wanted = max(self.least_memory(n, m, dim, k), self.fastest_memory(n, m, dim, k))
             if wanted > limit:
                 log.warning(

@@ -193,7 +193,12 @@ def test_a_container_that_is_too_small_is_warned_of(
     SearchSettings().check_memory(3_000, 3_000, 320, 4)
     assert not caplog.text
     SearchSettings().check_memory(9_000_000, 9_000_000, 320, 4)
-    assert "this container may hold 2.0 GB: --memory 1.8G stays within" in caplog.text
+    said = "this container may hold 2.0 GB: --memory 1.8G stays within"
+    assert said in caplog.text
+    for memory, told in ((3 << 30, True), (1 << 30, False)):
+        caplog.clear()
+        SearchSettings(memory=memory).check_memory(1000, 1000, 8, 4)
+        assert (said in caplog.text) == told
 
 
 def test_going_on_with_too_little_memory_is_told_what_it_was_begun_with(
@@ -201,6 +206,7 @@ def test_going_on_with_too_little_memory_is_told_what_it_was_begun_with(
 ) -> None:
     monkeypatch.setattr(tiles, "X_TILE", 64)  # or these stores are searched in one go with any limit
     keep = np.ones(700, bool), np.ones(600, bool)
+    search(stores, 4, keep, SearchSettings(memory=1 << 33))  # loads what a search needs, which takes memory
     (tmp_path / "j").mkdir()
     journal = journal_in(tmp_path / "j", stores, 4, EXACT)
     journal.save(Place(700, 0, 0), np.full((700, 4), EMPTY), np.full((600, 4), EMPTY))
