@@ -1,167 +1,128 @@
-"""The loops that select pairs by their estimated cosines and compute them exactly, compiled by Numba."""
+"""Select pairs by their estimated cosines, and compute them exactly, in loops that Numba compiles.
+
+Compiling takes as long as a search of some ten thousand rows, so there is little of it: loops are the same
+for all arithmetics, take few arrays, and leave to NumPy what is not their inside.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numba import types
-from numba.extending import overload
 
 from mexma_cli.knn.kernels import dot, key, product, score_of
-from mexma_cli.knn.keys import EMPTY
+from mexma_cli.knn.keys import scores_of
 from mexma_cli.numerics.compiling import compiled
 
 _LANES = 64  # neighbouring numbers that are looked at together
+_WIDE = 1 << 12  # those that are made float32 together
 _HITS = 1 << 16  # pairs that are computed in one go, in the order of their columns
 _NEAR = 1 << 20  # bytes of vectors that stay in the cache meanwhile
 
 # A multiplication and the addition after it may become one instruction.
 _scanning = functools.partial(compiled, fastmath={"contract"})
+Found = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Selected pairs: int32 [p] twice, row and column of each in a tile, and float32 [p], estimates without
+biases."""
+Numbers = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""A tile's numbers [r, c], float32, or bfloat16 as uint16, the other array being empty; and room for some of
+them as float32, and as its bits."""
 
 
-def decode(value: np.generic) -> np.float32:
-    """A number of a tile as float32: itself, or the upper half of one (bfloat16 as uint16)."""
-    raise NotImplementedError("compiled code only")
+def numbers_of(tile: np.ndarray, most: int) -> Numbers:
+    """A tile as the loops of a thread take it, which look at so many neighbouring numbers at once."""
+    room, none = np.empty(most, np.float32), np.empty((0, 0), np.float32)
+    both = (none, tile) if tile.dtype == np.uint16 else (tile, none.astype(np.uint16))
+    return *both, room, room.view(np.uint32)
 
 
-@overload(decode, strict=False)
-def _decode(value: types.Type) -> Callable[..., np.float32]:
-    if value == types.uint16:
-        return lambda value: np.uint32(np.uint32(value) << np.uint32(16)).view(np.float32)
-    return lambda value: value
-
-
-@compiled()
-def _insert(best: np.ndarray, new: np.int64) -> None:
-    """Put a key that exceeds the lowest into an ascending list, which loses its lowest."""
-    place = 0
-    while place + 1 < len(best) and best[place + 1] < new:
-        best[place] = best[place + 1]
-        place += 1
-    best[place] = new
+_Row = tuple[np.float32, np.float32, np.float32, np.float32, np.float32]
+_Others = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @compiled()
-def _kth_largest(values: np.ndarray, k: int) -> np.float32:
-    """The k-th largest of float32 [n], which change places (Hoare's selection).
-
-    Not np.partition: Numba compiles its checks and messages too, which took longer than all else here.
-    """
-    low, high, wanted = 0, len(values) - 1, len(values) - k
-    while low < high:
-        pivot = values[(low + high) // 2]
-        left, right = low, high
-        while left <= right:
-            while values[left] < pivot:
-                left += 1
-            while values[right] > pivot:
-                right -= 1
-            if left <= right:
-                values[left], values[right] = values[right], values[left]
-                left, right = left + 1, right - 1
-        if wanted <= right:
-            high = right
-        elif wanted >= left:
-            low = left
-        else:  # between them are equals of the pivot
-            break
-    return values[wanted]
+def _part(tile: Numbers, i: int, start: int, stop: int) -> np.ndarray:
+    """Some numbers of a tile's row, float32."""
+    wide, low, room, bits = tile
+    if len(wide):
+        return wide[i, start:stop]
+    near = low[i, start:stop]
+    for j in range(len(near)):
+        bits[j] = np.uint32(near[j]) << np.uint32(16)
+    return room[: len(near)]
 
 
 @_scanning()
-def _row_floor(
-    tile: np.ndarray,
-    step: np.float32,
-    spread: np.float32,
-    as_row: np.float32,
-    bias_y: np.ndarray,
-    as_column: np.ndarray,
-    groups: np.ndarray,
-    k: int,
-) -> np.float32:
-    """A lower bound of the k-th best of a tile's row, less x's bias and slack: the k-th best maximum of its
-    groups."""
-    count, wide = len(groups), step * spread
-    groups[:] = -np.inf
-    for start in range(0, len(tile) - count + 1, count):
-        near, bias, factor = (
-            tile[start : start + count],
-            bias_y[start : start + count],
-            as_column[start : start + count],
-        )
-        for g in range(len(groups)):
-            value = decode(near[g])
-            lower = value * step - abs(value) * wide - factor[g] * as_row + bias[g]
-            groups[g] = lower if lower > groups[g] else groups[g]
-    return _kth_largest(groups, k)
+def row_maxima(tile: Numbers, x: np.ndarray, y: np.ndarray, first: int, groups: np.ndarray) -> None:
+    """Sort some rows' numbers into groups, and find a lower bound of each group's best, without the row's own
+    bias and slack.
+
+    Args:
+        x: float32 [3, r], of these rows: steps, steps times the spread, and factors `as_row`.
+        y: float32 [2, c], biases and factors `as_column`.
+        first: The tile's first row of these.
+        groups: float32 [r, g], updated in place.
+    """
+    count = groups.shape[1]
+    for i in range(len(groups)):
+        best, step, wide, as_row = groups[i], x[0, i], x[1, i], x[2, i]
+        for start in range(0, y.shape[1] - count + 1, count):
+            near = _part(tile, first + i, start, start + count)
+            bias, factor = y[0, start : start + count], y[1, start : start + count]
+            for j in range(len(near)):
+                value = near[j]
+                lower = value * step - abs(value) * wide - factor[j] * as_row + bias[j]
+                best[j] = lower if lower > best[j] else best[j]
 
 
 @_scanning()
 def column_maxima(
-    tile: np.ndarray,
-    spread: np.float32,
-    x: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
-    as_column: np.ndarray,
-    first: int,
-    groups: np.ndarray,
+    tile: Numbers, x: np.ndarray, as_column: np.ndarray, start: int, first: int, groups: np.ndarray
 ) -> None:
-    """Sort a tile's rows into groups, and find a lower bound of each group's best in each column.
+    """Sort a tile's rows into groups, and find a lower bound of each group's best in some columns.
 
     Args:
-        tile: [r, c]. spread: relative error of its numbers.
-        x: (step, bias, as_row, slack), each float32 [r]. as_column: float32 [c].
-        first: group of the first row, modulo g.
+        x: float32 [4, r]: steps, steps times the spread, factors `as_row`, and biases less slacks.
+        as_column: float32 [c], of these columns.
+        start: The tile's first column of these.
+        first: Group of the first row, modulo g.
         groups: float32 [g, c], updated in place.
     """
-    steps, biases, factors, slacks = x
-    for i in range(len(tile)):
-        group, row, step, wide = groups[(first + i) % len(groups)], tile[i], steps[i], steps[i] * spread
-        bias, as_row = biases[i] - slacks[i], factors[i]
-        for j in range(len(row)):
-            value = decode(row[j])
+    for i in range(x.shape[1]):
+        group, step, wide, as_row, bias = (
+            groups[(first + i) % len(groups)],
+            x[0, i],
+            x[1, i],
+            x[2, i],
+            x[3, i],
+        )
+        near = _part(tile, i, start, start + len(as_column))
+        for j in range(len(near)):
+            value = near[j]
             lower = value * step - abs(value) * wide - as_column[j] * as_row + bias
             group[j] = lower if lower > group[j] else group[j]
 
 
-@compiled()
-def kth_best(groups: np.ndarray, k: int, floors: np.ndarray) -> None:
-    """The k-th largest of each column of [g, c] into `floors` [c]."""
-    column = np.empty(len(groups), dtype=np.float32)
-    for j in range(groups.shape[1]):
-        for group in range(len(groups)):
-            column[group] = groups[group, j]
-        floors[j] = _kth_largest(column, k)
-
-
 class Rows(NamedTuple):
-    """The rows of x in a tile, as in `blocks.Block`: unit vectors float32 [r, d] and their rest, the others
-    float32 [r]."""
+    """The rows of x in a tile, as in `blocks.Block`: unit vectors float32 [r, d], their rest, and float32
+    [5, r]: steps, biases, factors `as_row`, slacks and lengths."""
 
     unit: np.ndarray
-    step: np.ndarray
-    bias: np.ndarray
-    as_row: np.ndarray
-    slack: np.ndarray
-    length: np.ndarray
     rest: np.ndarray
+    stats: np.ndarray
 
 
 class Columns(NamedTuple):
-    """The rows of y in a tile, as in `blocks.Block`: unit vectors float32 [c, d] and their rest, the others
-    float32 [c].
+    """The rows of y in a tile, as in `blocks.Block`: unit vectors float32 [c, d], their rest, and float32
+    [4, c]: biases, factors `as_column`, bounds and errors.
 
-    `bound` is what an estimate without y's bias must reach to be among the column's k best.
+    A bound is what an estimate without y's bias must reach to be among the column's k best.
     """
 
     unit: np.ndarray
-    bias: np.ndarray
-    as_column: np.ndarray
-    bound: np.ndarray
-    error: np.ndarray
     rest: np.ndarray
+    stats: np.ndarray
 
 
 class Lists(NamedTuple):
@@ -183,24 +144,12 @@ class Lists(NamedTuple):
     counts: np.ndarray
 
 
-class _Row(NamedTuple):
-    """The numbers for a row's estimates: x's step, the step times the spread, and x's `as_row`; the bound
-    that an estimate (less x's bias and slack) must reach for the row, and the addend for a column's bound."""
-
-    step: np.float32
-    wide: np.float32
-    as_row: np.float32
-    bound: np.float32
-    above: np.float32
-
-
-@compiled()
 def scan(
     tile: np.ndarray,
     spread: np.float32,
     x: Rows,
     y: Columns,
-    groups: np.ndarray,
+    groups: int,
     lists: Lists,
     rows: tuple[int, int],
 ) -> tuple[int, int]:
@@ -209,70 +158,126 @@ def scan(
     Args:
         tile: [r, c]. A pair's estimate is its number here times x's step plus both biases, off by at most
             spread times the first of these three, plus x's `as_row` times y's `as_column`, plus x's slack.
-        groups: float32 [g] scratch, g >= k; empty where the tile is too small for floors.
+        groups: Groups of a row's numbers, at least k; 0 where the tile is too small for floors.
         rows: first row to look at, and the row to stop before.
 
     Returns:
         The row that comes next (less than `rows[1]` when the queue is full), and the queue's length.
     """
-    queued, i = np.int64(0), rows[0]  # a literal 0 would be a type of its own, and compiled twice
-    hits = np.empty((2, max(_HITS, tile.shape[1] + 1)), dtype=np.int32)
-    estimates = np.empty(hits.shape[1], dtype=np.float32)
-    while i < rows[1]:
-        room = min(len(lists.keys) - queued, hits.shape[1] - 1)
-        if room < tile.shape[1]:
-            break
-        count = 0
-        while i < rows[1] and room - count >= tile.shape[1]:
-            best, step, above = lists.best[i], x.step[i], x.bias[i] + x.slack[i]
-            kth = score_of(best[0])
-            if best[0] == EMPTY and len(groups):
-                kth = _row_floor(tile[i], step, spread, x.as_row[i], y.bias, y.as_column, groups, len(best))
-                kth += x.bias[i] - x.slack[i]
-            row = _Row(step, step * spread, x.as_row[i], kth - above, above)
-            found = _hits(tile[i], row, y, hits[1, count:])
-            for place in range(count, count + found):
-                hits[0, place], estimates[place] = i, decode(tile[i, hits[1, place]]) * step
-            count, i = count + found, i + 1
-        order = _by_column(hits[1, :count], max(1, _NEAR // (4 * x.unit.shape[1])), tile.shape[1])
-        queued = _compute((hits, estimates), order, spread, x, y, lists, queued)
-    return i, int(queued)
+    numbers, own, k = numbers_of(tile, max(groups, _WIDE)), slice(*rows), lists.best.shape[1]
+    step, bias, as_row, slack = x.stats[:4, own]
+    of_rows = np.stack([step, step * spread, as_row, as_row, bias + slack])
+    kth = scores_of(lists.best[own, 0])
+    if groups and kth.min() == -np.inf:
+        maxima = np.full((len(kth), groups), -np.inf, np.float32)
+        row_maxima(numbers, of_rows, y.stats, rows[0], maxima)
+        floors = np.partition(maxima, -k, axis=1)[:, -k] + (bias - slack)
+        kth = np.where(kth == -np.inf, floors, kth)
+    of_rows[3] = kth - of_rows[4]
+    most = max(_HITS, tile.shape[1])
+    hits = np.empty(most + 1, np.int32), np.empty(most + 1, np.int32), np.empty(most + 1, np.float32)
+    queued, i = 0, rows[0]
+    while i < rows[1] and (room := min(len(lists.keys) - queued, most)) >= tile.shape[1]:
+        i, count = _select(numbers, of_rows, y.stats, (rows[0], i), room, *hits)
+        queued = compute((hits[0][:count], hits[1][:count], hits[2][:count]), spread, x, y, lists, queued)
+    return i, queued
 
 
-@compiled()
-def compute(
-    found: tuple[np.ndarray, np.ndarray], spread: np.float32, x: Rows, y: Columns, lists: Lists
-) -> int:
-    """Compute pairs exactly that were selected elsewhere; returns the queue's length.
+def compute(found: Found, spread: np.float32, x: Rows, y: Columns, lists: Lists, queued: int = 0) -> int:
+    """Compute selected pairs exactly; returns the queue's length.
 
     Args:
-        found: int32 [2, p], row and column of each in a tile, and float32 [p], their estimates without
-            biases; no more pairs than the queue has places.
+        found: No more pairs than the queue has places.
         spread: As for `scan`.
+        queued: Keys in the queue.
     """
-    order = _by_column(found[0][1], max(1, _NEAR // (4 * x.unit.shape[1])), len(lists.worst))
-    return _compute(found, order, spread, x, y, lists, np.int64(0))
+    near = found[1] // max(1, _NEAR // (4 * x.unit.shape[1]))  # blocks whose vectors stay in the cache
+    order = np.argsort(near.astype(np.uint16), kind="stable")
+    return int(_compute(found, order, spread, x, y, lists, queued))
 
 
 @compiled()
-def _by_column(columns: np.ndarray, block: int, width: int) -> np.ndarray:
-    """Places in the order of blocks of columns, whose vectors stay in the processor's cache meanwhile."""
-    starts = np.zeros(width // block + 2, dtype=np.int64)
-    for place in range(len(columns)):
-        starts[columns[place] // block + 1] += 1
-    for group in range(1, len(starts)):  # np.cumsum takes longer to compile than all else here
-        starts[group] += starts[group - 1]
-    order = np.empty(len(columns), dtype=np.int32)
-    for place in range(len(columns)):
-        group = columns[place] // block
-        order[starts[group]] = place
-        starts[group] += 1
-    return order
+def _select(
+    tile: Numbers,
+    x: np.ndarray,
+    y: np.ndarray,
+    rows: tuple[int, int],
+    room: int,
+    hit_rows: np.ndarray,
+    hit_columns: np.ndarray,
+    estimates: np.ndarray,
+) -> tuple[int, int]:
+    """Places that reach the bound of their row or their column.
+
+    In loops of their own: otherwise LLVM does not make vector instructions of the first, and all takes four
+    times as long.
+
+    Args:
+        x: float32 [5, r]: steps, steps times the spread, factors `as_row`, the bounds that estimates less x's
+            bias and slack must reach for the row, and the addends for a column's bound.
+        y: As `Columns.stats`.
+        rows: The tile's row that x begins with, and the one to begin with.
+        room: Places at most.
+        hit_rows, hit_columns: int32 [h], and estimates float32 [h] receive the places and their estimates
+            without biases; they are longer than `room`.
+
+    Returns:
+        The row that comes next, and the number of hits.
+    """
+    width, i, count = y.shape[1], rows[1] - rows[0], np.int64(0)
+    near, flags = np.empty(_WIDE // _LANES, np.int64), np.empty(_LANES, np.bool_)
+    while i < x.shape[1] and room - count >= width:
+        own = x[0, i], x[1, i], x[2, i], x[3, i], x[4, i]
+        for left in range(0, width, _WIDE):
+            right = min(left + _WIDE, width)
+            row, others = (
+                _part(tile, rows[0] + i, left, right),
+                (y[0, left:right], y[1, left:right], y[2, left:right]),
+            )
+            for place in range(_lanes(row, own, others, near)):
+                start = near[place]
+                lanes = row[start : start + _LANES]
+                _reach(lanes, own, others, start, flags)
+                for j in range(len(lanes)):
+                    hit_rows[count], hit_columns[count] = rows[0] + i, left + start + j
+                    estimates[count] = lanes[j] * x[0, i]
+                    count += flags[j]
+        i += 1
+    return rows[0] + i, int(count)
+
+
+@_scanning()
+def _lanes(row: np.ndarray, x: _Row, y: _Others, near: np.ndarray) -> int:
+    """Where the lanes begin in which some number reaches a bound, into `near`; returns how many there are."""
+    (step, wide, as_row, bound, above), (biases, factors, limits) = x, y
+    count = 0
+    for start in range(0, len(row), _LANES):
+        lanes, near_biases = row[start : start + _LANES], biases[start : start + _LANES]
+        near_factors, near_limits = factors[start : start + _LANES], limits[start : start + _LANES]
+        reached = False
+        for j in range(len(lanes)):  # over slices from 0 on: an index that may be negative is not vectorised
+            value = lanes[j]
+            upper = value * step + abs(value) * wide + near_factors[j] * as_row
+            reached |= (upper + near_biases[j] >= bound) | (upper + above >= near_limits[j])
+        near[count] = start
+        count += reached
+    return count
+
+
+@_scanning()
+def _reach(lanes: np.ndarray, x: _Row, y: _Others, start: int, flags: np.ndarray) -> None:
+    """Which numbers of some lanes reach a bound: bool [_LANES]."""
+    step, wide, as_row, bound, above = x
+    biases, factors, limits = y[0][start:], y[1][start:], y[2][start:]
+    for j in range(len(lanes)):
+        value = lanes[j]
+        upper = value * step + abs(value) * wide + factors[j] * as_row
+        flags[j] = (upper + biases[j] >= bound) | (upper + above >= limits[j])
 
 
 @compiled()
 def _compute(
-    found: tuple[np.ndarray, np.ndarray],
+    found: Found,
     order: np.ndarray,
     spread: np.float32,
     x: Rows,
@@ -280,27 +285,28 @@ def _compute(
     lists: Lists,
     queued: int,
 ) -> int:
-    """Compute pairs exactly (rows and columns, int32 [2, h], and estimates without biases, float32 [h]), in
-    this order, for the rows' lists and the columns' queue; returns the queue's length."""
-    hits, estimates = found
+    """`compute`, in this order."""
     best, worst, ids, keys, columns, counts = lists
+    hit_rows, hit_columns, estimates = found
     for place in order:
-        i, j = hits[0, place], hits[1, place]
-        estimate, bias = estimates[place], x.bias[i] + y.bias[j]
-        rounding = abs(estimate) * spread + x.slack[i]
-        error = rounding + x.as_row[i] * y.as_column[j]
-        upper = estimate + bias + error
-        if upper < score_of(best[i, 0]) and upper - y.bias[j] < y.bound[j]:
+        i, j = hit_rows[place], hit_columns[place]
+        bias, as_row, slack, length = x.stats[1, i], x.stats[2, i], x.stats[3, i], x.stats[4, i]
+        y_bias, as_column, bound, y_error = y.stats[0, j], y.stats[1, j], y.stats[2, j], y.stats[3, j]
+        estimate = estimates[place]
+        rounding = abs(estimate) * spread + slack
+        error = rounding + as_row * as_column
+        upper = estimate + (bias + y_bias) + error
+        if upper < score_of(best[i, 0]) and upper - y_bias < bound:
             continue  # the row's list has become better since it was looked at
         if x.rest.shape[1]:
             estimate += product(x.rest[i], y.rest[j])
-            error = rounding + x.length[i] * y.error[j]
-            upper = estimate + bias + error
-            if upper < score_of(best[i, 0]) and upper - y.bias[j] < y.bound[j]:
+            error = rounding + length * y_error
+            upper = estimate + (bias + y_bias) + error
+            if upper < score_of(best[i, 0]) and upper - y_bias < bound:
                 continue
         exact = dot(x.unit[i], y.unit[j])
         counts[0] += 1
-        counts[1] += abs(exact - (estimate + bias)) > error
+        counts[1] += abs(exact - (estimate + (bias + y_bias))) > error
         new = key(exact, ids[1] + j)
         if new > best[i, 0]:
             _insert(best[i], new)
@@ -309,59 +315,6 @@ def _compute(
             keys[queued], columns[queued] = new, j
             queued += 1
     return queued
-
-
-@compiled()
-def _hits(tile: np.ndarray, row: _Row, y: Columns, found: np.ndarray) -> int:
-    """Places in a tile's row that reach its bound or their column's, into `found`; returns how many.
-
-    In three loops of their own: otherwise LLVM does not make vector instructions of the first, and all takes
-    four times as long.
-    """
-    count = 0
-    near = np.empty(len(tile) // _LANES + 2, dtype=np.int32)
-    flags = np.empty(_LANES, dtype=np.bool_)
-    eights = flags.view(np.uint64)
-    for place in range(_lanes(tile, row, y, near)):
-        start = near[place]
-        _reach(tile, row, y, start, flags)
-        for eight in range(len(eights)):
-            if eights[eight]:
-                for j in range(8 * eight, 8 * eight + 8):
-                    found[count] = start + j
-                    count += flags[j]
-    return count
-
-
-@_scanning()
-def _lanes(tile: np.ndarray, row: _Row, y: Columns, near: np.ndarray) -> int:
-    """Where the lanes begin in which some number reaches a bound, into `near`; returns how many there are."""
-    step, wide, as_row, bound, above = row
-    count = 0
-    for start in range(0, len(tile), _LANES):
-        lanes, biases = tile[start : start + _LANES], y.bias[start : start + _LANES]
-        factors, limits = y.as_column[start : start + _LANES], y.bound[start : start + _LANES]
-        reached = False
-        for j in range(len(lanes)):  # over slices from 0 on: an index that may be negative is not vectorised
-            value = decode(lanes[j])
-            upper = value * step + abs(value) * wide + factors[j] * as_row
-            reached |= (upper + biases[j] >= bound) | (upper + above >= limits[j])
-        near[count] = start
-        count += reached
-    return count
-
-
-@_scanning()
-def _reach(tile: np.ndarray, row: _Row, y: Columns, start: int, flags: np.ndarray) -> None:
-    """Which numbers of the lanes from `start` on reach a bound: bool [_LANES], False beyond the tile."""
-    step, wide, as_row, bound, above = row
-    lanes, biases = tile[start : start + _LANES], y.bias[start : start + _LANES]
-    factors, limits = y.as_column[start : start + _LANES], y.bound[start : start + _LANES]
-    flags[len(lanes) :] = False
-    for j in range(len(lanes)):
-        value = decode(lanes[j])
-        upper = value * step + abs(value) * wide + factors[j] * as_row
-        flags[j] = (upper + biases[j] >= bound) | (upper + above >= limits[j])
 
 
 @compiled()
@@ -375,3 +328,13 @@ def merge(best: np.ndarray, keys: np.ndarray, columns: np.ndarray) -> None:
     for place in range(len(keys)):
         if keys[place] > best[columns[place], 0]:
             _insert(best[columns[place]], keys[place])
+
+
+@compiled()
+def _insert(best: np.ndarray, new: np.int64) -> None:
+    """Put a key that exceeds the lowest into an ascending list, which loses its lowest."""
+    place = 0
+    while place + 1 < len(best) and best[place + 1] < new:
+        best[place] = best[place + 1]
+        place += 1
+    best[place] = new

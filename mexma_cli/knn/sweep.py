@@ -268,10 +268,10 @@ class Sweep:
         # A column's first rows improve its bound most: until it has a list, rows are merged more often.
         at_once = len(x) if columns[:, 0].min(initial=0) > EMPTY else _FIRST_ROWS
         while places != ends:
-            bound = np.maximum(floors, scores_of(columns[:, 0])) - y.bias
+            there = _columns(y, np.maximum(floors, scores_of(columns[:, 0])) - y.bias)
             worst = columns[:, 0].copy()
 
-            def scan(piece: int, bound: np.ndarray = bound, worst: np.ndarray = worst) -> None:
+            def scan(piece: int, there: Columns = there, worst: np.ndarray = worst) -> None:
                 if places[piece] == ends[piece]:
                     found[piece] = 0
                     return
@@ -280,8 +280,8 @@ class Sweep:
                     tile.piece(piece),
                     self.spread,
                     _rows(x.part(own.start, own.stop), tile.slack[own]),
-                    _columns(y, bound),
-                    np.empty(groups, dtype=np.float32),
+                    there,
+                    groups,
                     Lists(rows[own], worst, (ids[0] + own.start, ids[1]), *self.queues[piece], counts[piece]),
                     (places[piece] - own.start, min(places[piece] + at_once, ends[piece]) - own.start),
                 )
@@ -323,14 +323,13 @@ class Sweep:
                 piece: int, found: DeviceHits = found, borders: list[int] = borders, worst: np.ndarray = worst
             ) -> int:
                 own = slice(borders[piece], borders[piece + 1])
-                count: int = scanning.compute(
-                    (found.pairs[:, own], found.estimates[own]),
+                return scanning.compute(
+                    (found.pairs[0, own], found.pairs[1, own], found.estimates[own]),
                     self.spread,
                     _rows(x, slack),
                     _columns(y, bound),
                     Lists(rows, worst, ids, *self.queues[piece], counts[piece]),
                 )
-                return count
 
             sizes = list(in_order(compute, range(len(self.queues))))
             for (keys, which), count in zip(self.queues, sizes, strict=True):
@@ -344,8 +343,8 @@ class Sweep:
 
 
 def _rows(x: Block, slack: np.ndarray) -> Rows:
-    return Rows(x.unit, x.step, x.bias, x.as_row, slack, x.length, x.rest)
+    return Rows(x.unit, x.rest, np.stack([x.step, x.bias, x.as_row, slack, x.length]))
 
 
 def _columns(y: Block, bound: np.ndarray) -> Columns:
-    return Columns(y.unit, y.bias, y.as_column, bound, y.error, y.rest)
+    return Columns(y.unit, y.rest, np.stack([y.bias, y.as_column, bound, y.error]))

@@ -103,13 +103,16 @@ class Tile:
 
         self.each_piece(self.piece)
 
+        stats = np.stack([x.step, x.step * self._spread, x.as_row, x.bias - self.slack])
+
         def some(a: int, b: int) -> None:
             best = np.full((groups, b - a), -np.inf, dtype=np.float32)
             for number, (first, last) in enumerate(pairwise(self.borders)):
-                own, piece = slice(first, last), self.piece(number)
-                stats = (x.step[own], x.bias[own], x.as_row[own], self.slack[own])
-                scanning.column_maxima(piece[:, a:b], self._spread, stats, y.as_column[a:b], first, best)
-            scanning.kth_best(best, k, floors[a:b])
+                piece = scanning.numbers_of(self.piece(number), b - a)
+                scanning.column_maxima(piece, stats[:, first:last].copy(), y.as_column[a:b], a, first, best)
+            for at in range(a, b, PIECE):
+                part = best[:, at - a : at - a + PIECE]
+                floors[at : at + part.shape[1]] = np.partition(part, -k, axis=0)[-k]
 
         in_slices(len(y), some, len(x) * len(y))
         return floors + y.bias

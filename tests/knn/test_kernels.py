@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
+import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from mexma_cli.knn.scanning import kth_best
+from mexma_cli.knn import scanning, tiles
+from mexma_cli.knn.arithmetic import BFLOAT16, FLOAT32, KINDS
+from mexma_cli.knn.exact import knn
 from mexma_cli.knn.sides import dots
+from tests.knn.searching import DEVICE, with_arithmetic
 
 
 def test_dots_are_dot_products_whatever_the_slices(two_threads):
@@ -26,32 +27,14 @@ def test_dots_are_dot_products_whatever_the_slices(two_threads):
     assert (piecewise == found[:700]).all()
 
 
-@pytest.mark.parametrize("different", [2, 7, 1000])
-def test_the_kth_best_are_those_of_sorted_columns(different: int) -> None:
-    rng = np.random.default_rng(different)
-    for rows in (1, 2, 3, 5, 16, 128):
-        groups = rng.integers(0, different, (rows, 50)).astype(np.float32)
-        groups[rng.random(groups.shape) < 0.1] = -np.inf
-        for k in range(1, rows + 1):
-            floors = np.empty(50, dtype=np.float32)
-            kth_best(groups, k, floors)
-            assert np.array_equal(floors, np.sort(groups, axis=0)[rows - k])
-
-
-COMPILES = """
-import numpy as np
-from numba.core.event import RecordingListener, install_listener
-from mexma_cli.knn.scanning import kth_best
-listener = RecordingListener()
-with install_listener("numba:compile", listener):
-    kth_best(np.zeros((4, 3), np.float32), 2, np.zeros(3, np.float32))
-print(len(listener.buffer) // 2)
-"""
-
-
-def test_little_is_compiled_for_the_kth_best(tmp_path: Path) -> None:
-    """np.partition brings sixty functions along: half of a first search was compiling them."""
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    run = [sys.executable, "-c", COMPILES]
-    done = subprocess.run(run, env=environment, capture_output=True, text=True, check=True)
-    assert 1 < int(done.stdout) < 10
+def test_all_searches_use_the_same_loops(monkeypatch: pytest.MonkeyPatch, two_threads: None) -> None:
+    """A second one compiles nothing, in whatever arithmetic and however it is cut."""
+    rng = np.random.default_rng(1)
+    kinds = (*KINDS, DEVICE, replace(FLOAT32, width=8), replace(BFLOAT16, width=8))
+    monkeypatch.setattr(tiles, "X_TILE", 600)
+    monkeypatch.setattr(tiles, "Y_TILE", 700)
+    for kind, rows in itertools.product(kinds, (1, 1300)):
+        with_arithmetic(monkeypatch, kind)
+        knn(rng.standard_normal((rows, 16)), rng.standard_normal((1500, 16)), 4)
+    loops = scanning.row_maxima, scanning.column_maxima, scanning._select, scanning._compute, scanning.merge
+    assert [len(loop.signatures) for loop in loops] == [1] * len(loops)

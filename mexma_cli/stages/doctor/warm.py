@@ -46,17 +46,22 @@ phases:
 
 def compile_all() -> None:
     """Embed, search and train a little, so that all that is compiled is kept."""
-    rng = np.random.default_rng(0)
+    for work in WORK.values():
+        work()
+
+
+def _embed() -> None:
     for precision in ("float32", "bfloat16"):
         SentenceEncoder.load("mini", "cpu", precision).embed(["Where is the station?", "Où est la gare ?"])
-    x, y = rng.standard_normal((2, 600, 64)).astype(np.float32)
-    _search(x, y)
-    ann(x, y, _K, IndexSettings("IVF2,Flat", 0.1))
-    with tempfile.TemporaryDirectory() as folder:
-        _train(Path(folder), rng)
 
 
-def _search(x: np.ndarray, y: np.ndarray) -> None:
+def _sides() -> tuple[np.ndarray, np.ndarray]:
+    x, y = np.random.default_rng(0).standard_normal((2, 600, 64)).astype(np.float32)
+    return x, y
+
+
+def _search() -> None:
+    x, y = _sides()
     for arithmetic in (FLOAT32, BFLOAT16, INT8):
         forward, backward = (np.full((len(side), _K), EMPTY, dtype=np.int64) for side in (x, y))
         sample = Sample(Side(x, None), Side(y, None))
@@ -66,7 +71,17 @@ def _search(x: np.ndarray, y: np.ndarray) -> None:
             log.debug("no products of %s here", arithmetic.dtype)
 
 
-def _train(folder: Path, rng: np.random.Generator) -> None:
+def _search_index() -> None:
+    ann(*_sides(), _K, IndexSettings("IVF2,Flat", 0.1))
+
+
+def _train() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        _train_in(Path(folder))
+
+
+def _train_in(folder: Path) -> None:
+    rng = np.random.default_rng(0)
     words = ["".join(chr(97 + letter) for letter in rng.integers(0, 26, 5)) for _ in range(200)]
     lines = [" ".join(rng.choice(words, 6)) for _ in range(400)]
     (folder / "pairs.tsv").write_text(
@@ -81,3 +96,12 @@ def _train(folder: Path, rng: np.random.Generator) -> None:
         train(recipe)
     finally:
         logging.getLogger("mexma_cli").setLevel(level)
+
+
+WORK = {
+    "searching": _search,
+    "searching an index": _search_index,
+    "embedding by a transformer": _embed,
+    "training": _train,
+}
+"""What compiles loops, by its name."""
