@@ -20,7 +20,7 @@ WORK = 1 << 37
 """Multiplications from which loading what is faster pays."""
 _TILE = 1 << 8, 1 << 14  # rows and columns that are multiplied at once
 _ROWS = 16  # of a tile that are looked at together, in the processor's cache
-_GROUPS = 64  # at least, whose maxima stand for a row's or a column's numbers
+_GROUPS = 1 << 9  # at least, whose maxima stand for a row's or a column's numbers
 
 
 def suits(left: Side, right: Side) -> bool:
@@ -54,9 +54,8 @@ def search(
     ]
     for done, (own, other) in enumerate(places, start=1):
         estimates = x[own] @ y[other].T
-        bounds = _bounds(estimates, forward[own], slack), _bounds(estimates.T, backward[other], slack)
-        near = _reach(estimates, *bounds)
-        rows, columns = np.divmod(np.flatnonzero(near), estimates.shape[1])
+        of_columns = _bounds(estimates.T, backward[other], slack)
+        rows, columns = _near(estimates, of_columns, forward[own], slack)
         cosines = dots(x[own], y[other], rows, columns)
         _offer(forward[own], rows, keys_of(cosines, columns + other.start))
         _offer(backward[other], columns, keys_of(cosines, rows + own.start))
@@ -73,26 +72,34 @@ def _bounds(estimates: np.ndarray, lists: np.ndarray, slack: np.float32) -> np.n
     known, (size, k) = scores_of(lists[:, 0]), (estimates.shape[1], lists.shape[1])
     if size < k or lists[:, 0].min(initial=0) > EMPTY:
         return known - slack
-    groups = max(_GROUPS, 4 * k)
-    if size >= 2 * groups:
-        whole = size // groups * groups
-        estimates = estimates[:, :whole].reshape(len(estimates), -1, groups).max(axis=1)
-    floors = np.partition(estimates, -k, axis=1)[:, -k] - slack
+    groups, floors = max(_GROUPS, 4 * k), np.empty(len(known), np.float32)
+
+    def some(begin: int, end: int) -> None:
+        part = estimates[begin:end]
+        if size >= 2 * groups:
+            whole = size // groups * groups
+            part = part[:, :whole].reshape(len(part), -1, groups).max(axis=1)
+        floors[begin:end] = np.partition(part, -k, axis=1)[:, -k] - slack
+
+    in_slices(len(known), some, estimates.size)
     return np.maximum(floors, known) - slack
 
 
-def _reach(estimates: np.ndarray, of_rows: np.ndarray, of_columns: np.ndarray) -> np.ndarray:
-    """Which estimates [r, c] are not below the bound of their row or column, bool [r, c]."""
-    near = np.empty(estimates.shape, bool)
+def _near(
+    estimates: np.ndarray, of_columns: np.ndarray, lists: np.ndarray, slack: np.float32
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which estimates [r, c] are not below the bound of their row or column: rows and columns, int64 [p]."""
+    found: dict[int, np.ndarray] = {}
 
     def some(begin: int, end: int) -> None:
         for at in range(begin, end, _ROWS):
-            part = slice(at, min(at + _ROWS, end))
-            np.greater_equal(estimates[part], of_rows[part, None], out=near[part])
-            near[part] |= estimates[part] >= of_columns
+            part = estimates[at : min(at + _ROWS, end)]
+            near = part >= _bounds(part, lists[at : at + len(part)], slack)[:, None]
+            near |= part >= of_columns
+            found[at] = np.flatnonzero(near) + at * len(of_columns)
 
     in_slices(len(estimates), some, estimates.size)
-    return near
+    return np.divmod(np.concatenate([found[at] for at in sorted(found)]), len(of_columns))
 
 
 def _offer(lists: np.ndarray, rows: np.ndarray, keys: np.ndarray) -> None:
