@@ -133,8 +133,11 @@ def offer(best: np.ndarray, rows: np.ndarray, ids: np.ndarray, scores: np.ndarra
         new, mine = kernels.key(scores[pair], ids[pair]), best[rows[pair]]
         if new <= mine[0]:
             continue
-        place = np.searchsorted(mine, new)  # of the first that is not less
+        place = 1  # of the first that is not less; np.searchsorted takes two seconds to compile
+        while place < k and mine[place] < new:
+            place += 1
         if place < k and mine[place] == new:
             continue
-        mine[: place - 1] = mine[1:place]
+        for lower in range(1, place):
+            mine[lower - 1] = mine[lower]
         mine[place - 1] = new
