@@ -115,8 +115,8 @@ NAMES = ["", *RULES]
 SMOOTHING = 10
 """Characters added to both sides before the ratio of their lengths, so that short sentences may differ."""
 
-_DENSE = ("Hans", "Hant", "Jpan")
-"""Scripts in which a sentence has about a third of the characters that it has in an alphabet."""
+_LETTERS = {"Hans": 3.0, "Hant": 3.0, "Jpan": 2.2, "Hang": 2.0}
+"""Letters that a character counts for in the ratio of lengths: in news with English, lengths then agree."""
 
 _MOJIBAKE = re.compile("[ÂÃ][\u0080-\u00bf]|â€|Ð[\u0080-\u00bf]Ñ|ï»¿")
 _HTML = re.compile(r"</?[A-Za-z][^<>]{0,300}>|<!--|&(?:[A-Za-z]{2,8}|#[0-9]{1,6}|#x[0-9A-Fa-f]{1,5});")
@@ -219,8 +219,8 @@ class PairRules:
 
     Args:
         limits: The rules that are on; those that need more than a pair are passed over.
-        scripts: Of source and target, as in `SentenceRules`; `ratio` has twice its limit where one of them is
-            Chinese or Japanese.
+        scripts: Of source and target, as in `SentenceRules`; for `ratio` a character of Chinese,
+            Japanese or Korean is two to three letters.
         excluded: `fold` hashes of the sentences that `excluded` drops.
         foreign: For source and target, what tells which of N sentences are in another language, bool [N];
             None where nobody can.
@@ -238,8 +238,7 @@ class PairRules:
             name: limit for name, limit in limits.items() if RULES[name].of in ("pair", "language")
         }
         self._excluded, self._foreign = excluded, foreign
-        if "ratio" in self._limits and (scripts[0] in _DENSE) != (scripts[1] in _DENSE):
-            self._limits["ratio"] *= 2
+        self._letters = [_LETTERS.get(script or "", 1.0) for script in scripts]
 
     def codes(
         self, sources: Sequence[str], targets: Sequence[str], scores: Sequence[float] = ()
@@ -265,6 +264,12 @@ class PairRules:
                 ]
             elif name == "language":
                 broken = self._in_other_languages(sources, targets, rows)
+            elif name == "ratio":
+                lengths = [
+                    letters * np.array([len(side[row]) for row in rows.tolist()]) + SMOOTHING
+                    for letters, side in zip(self._letters, (sources, targets), strict=True)
+                ]
+                broken = np.maximum(*lengths) > limit * np.minimum(*lengths)
             elif name in _SCORES:
                 values = np.array(scores)[rows] if len(scores) else np.full(len(rows), np.nan)
                 broken = _SCORES[name](values, limit)
@@ -285,13 +290,7 @@ class PairRules:
         return broken
 
 
-def _unlike_lengths(source: str, target: str, limit: float) -> bool:
-    shorter, longer = sorted((len(source), len(target)))
-    return longer + SMOOTHING > limit * (shorter + SMOOTHING)
-
-
 _PAIRS: dict[str, Callable[[str, str, float], bool]] = {
-    "ratio": _unlike_lengths,
     "copy": lambda source, target, limit: copy_reason(source, target) is not None,
     "numbers": lambda source, target, limit: shared_numbers(source, target) < limit,
 }

@@ -190,7 +190,14 @@ def test_score_bands() -> None:
     assert [NAMES[code] for code in rules.codes(["a"], ["b"])] == ["low-score"], "there is none"
 
 
-def test_chinese_may_be_three_times_as_short() -> None:
-    pair = ["他" * 10], ["x" * 60]
-    for scripts, reason in ((("Latn", "Latn"), "ratio"), (("Hans", "Latn"), ""), (("Hans", "Jpan"), "ratio")):
-        assert [NAMES[code] for code in PairRules({"ratio": 3}, scripts).codes(*pair)] == [reason]
+def test_a_chinese_character_is_three_letters() -> None:
+    pair = ["他" * 20], ["x" * 60]
+    for scripts, kept in (
+        (("Latn", "Latn"), False),
+        (("Hans", "Latn"), True),
+        (("Hans", "Jpan"), False),
+        (("Jpan", "Latn"), True),
+        (("Hang", None), False),
+    ):
+        codes = PairRules({"ratio": 1.35}, scripts).codes(*pair)
+        assert [NAMES[code] for code in codes] == ["" if kept else "ratio"]
