@@ -15,6 +15,8 @@ from mexma_cli.encoder.ngrams.hashing import pieces_of, tokens_to_keep
 from mexma_cli.encoder.ngrams.pairs import PairTokens
 from mexma_cli.objectives.bag.loss import Bag, principal, write_bag
 from mexma_cli.objectives.bag.settings import BagSettings
+from mexma_cli.objectives.contrastive.loss import Contrastive
+from mexma_cli.objectives.contrastive.settings import ContrastiveSettings
 from mexma_cli.recipe import NewEncoder
 from tests.objectives.formulas import info_nce, unit
 from tests.objectives.pairs import views_of
@@ -89,6 +91,22 @@ def test_a_small_step_from_the_bag_is_a_small_step(
             parameter += 0.003 * torch.randn_like(parameter).sign()
     after = encoder.embed(sentences["fra"])
     assert (unit(before) * unit(after)).sum(axis=1).min() > 0.99
+
+
+def test_what_layer_0_attends_to_can_be_learned_and_is_no_part_of_the_bag(
+    encoder: SentenceEncoder, sentences: dict[str, list[str]], texts: list[str]
+) -> None:
+    """The keys that a bag does not need have gradients; the queries that they meet change no bit of it."""
+    write_bag(encoder.model, torch.randn(encoder.model.config.vocab_size, encoder.dim - 2), [])
+    attention = encoder.model.encoder.layer[0].attention.self
+    unused = torch.arange(encoder.dim) % (encoder.dim // attention.num_attention_heads) > 0
+    phase = Contrastive(encoder, ContrastiveSettings(name="contrastive"))
+    phase(views_of(phase, sentences))["contrastive"].backward()
+    assert (attention.key.weight.grad[unused].abs().amax(dim=1) > 0).all()
+    before = encoder.embed(texts)
+    with torch.no_grad():
+        attention.query.weight.zero_()
+    assert np.array_equal(before, encoder.embed(texts))
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.3])
