@@ -156,6 +156,13 @@ class Runs:
 
     def trained(self, name: str, seed: int) -> Path:
         """The run of a recipe that goes on from the shared phase."""
+        run, recipe = self.begun(name, seed)
+        train(recipe, resume=True)
+        shutil.rmtree(run / recipe.phases[-1].name / "checkpoints", ignore_errors=True)
+        return run
+
+    def begun(self, name: str, seed: int) -> tuple[Path, Recipe]:
+        """The folder of a run in which the shared phase is finished, and its recipe."""
         start = self.start(seed)
         run = self.out / f"seed-{seed}" / name.replace("/", "-")
         recipe = self.recipe(name, seed, run)
@@ -164,9 +171,7 @@ class Runs:
             run_folder.claim(run, recipe, resume=False, processes=1, text=run_folder.text_of(start))
             shutil.copy(start / "log.jsonl", run)
             (run / START).symlink_to((start / START).resolve())
-        train(recipe, resume=True)
-        shutil.rmtree(run / recipe.phases[-1].name / "checkpoints", ignore_errors=True)
-        return run
+        return run, recipe
 
     def _decomposed(self, name: str, seed: int) -> Result:
         run = self.out / f"seed-{seed}" / name.replace("/", "-")
