@@ -23,7 +23,7 @@ from random import Random
 from statistics import fmean
 
 import numpy as np
-from encoder import mined
+from encoder import mining_f1, mining_set
 from reproduction import START, Result, Runs, arguments
 
 from mexma_cli.encoder.encoder import SentenceEncoder
@@ -35,6 +35,7 @@ from mexma_cli.evaluation.xsim import evaluate as evaluate_xsim
 from mexma_cli.evaluation.xsimpp import evaluate as evaluate_xsimpp
 from mexma_cli.files import read_json, write_json_atomic
 from mexma_cli.reporting import plot
+from mexma_cli.stages.score.score import units
 from mexma_cli.stages.train.train import train
 from mexma_cli.text.lines import read_lines
 
@@ -44,11 +45,15 @@ HARD = "hard_negatives: 0.3"
 RANKED = "temperature: 0.07, margin: 0.2"
 HEAD = "head: {layers: 1, heads: 5, ffn: 640, layer_norm_eps: 1.0e-5, dropout: 0.0, output_scale: 0.03}"
 PHASES = {
-    "contrastive": (f"name: contrastive, {RANKED}", "0.0001"),
-    "mexma": (f"name: mexma, {HEAD}", "0.0001"),
+    "contrastive": (f"name: contrastive, {RANKED}", "0.00003"),
+    "mexma": (f"name: mexma, {HEAD}", "0.00003"),
     "mexma-contrastive": (f"name: mexma, contrastive: 1, {RANKED}, {HEAD}", "0.0001"),
     "negatives": (f"name: contrastive, {RANKED}, {HARD}", "0.0001"),
     "mexma-negatives": (f"name: mexma, contrastive: 1, {RANKED}, {HARD}, {HEAD}", "0.0001"),
+    "unmasking-negatives": (
+        f"name: mexma, alpha: 0, gamma: 0, contrastive: 1, {RANKED}, {HARD}, {HEAD}",
+        "0.0001",
+    ),
 }
 """The objectives, and the rate of each: the best of `RATES` by xsim++ on newstest2008 (`trial`)."""
 RATES = ("0.00003", "0.0001", "0.0003")
@@ -56,7 +61,7 @@ STEPS = (60, 200, 600, 2000)
 WARMUP = 20
 BAG_NEGATIVES = "bag-negatives"
 """No second phase, and hard negatives in the first one."""
-TRIALS = tuple(f"{objective}@{rate}" for objective in PHASES for rate in RATES)
+TRIALS = (f"{START}@0", *(f"{objective}@{rate}" for objective in PHASES for rate in RATES))
 CURVE = (
     START,
     BAG_NEGATIVES,
@@ -64,8 +69,9 @@ CURVE = (
 )
 LANGUAGES = "fra,deu,spa,rus"
 MEASURES = ("xsim++", *KINDS, "order", "xsim", "F1", "cpu")
+MINED = "fra-eng"
 DEV = "newstest2008"
-DEV_LINES = 1000
+DEV_LINES = 500
 SPENT = "cpu_seconds.json"
 
 
@@ -112,8 +118,10 @@ class Phases(Runs):
     def measured(self, name: str, seed: int) -> Result:
         """Train, and measure: all of `MEASURES`, of a trial xsim++ and xsim on other text."""
         if name in TRIALS:
-            run = self.trained(f"{name}/{STEPS[0]}", seed)
-            return self.scores(SentenceEncoder.load(str(run), "cpu"), self.dev())
+            at_bag = name.startswith(START)
+            return self.scores(
+                self.start(seed) if at_bag else self.trained(f"{name}/{STEPS[0]}", seed), self.dev()
+            )
         if name == START:
             run = self.start(seed)
         elif name == BAG_NEGATIVES:
@@ -121,24 +129,27 @@ class Phases(Runs):
         else:
             objective, steps = name.split("/")
             run = self.trained(f"{objective}@{PHASES[objective][1]}/{steps}", seed)
+        found = self.scores(run, read_texts(self.data / "ntrex128", "devtest", LANGUAGES, "eng_Latn"))
+        if name.endswith(f"/{STEPS[0]}"):
+            return found
         encoder = SentenceEncoder.load(str(run), "cpu")
-        data = read_texts(self.data / "ntrex128", "devtest", LANGUAGES, "eng_Latn")
-        f1 = {pair: 100 * best.f1 for pair, (best,) in mined(encoder, self.data, None).items()}
-        return {
-            **self.scores(encoder, data),
-            "order": order_errors(encoder, data),
-            "F1": fmean(f1.values()),
-            "F1 by pair": f1,
-            "cpu": read_json(run / SPENT) if (run / SPENT).exists() else 0.0,
-        }
+        texts, gold = mining_set(self.data / "mining" / MINED)
+        best = mining_f1([encoder.embed(text) for text in texts], texts, gold)
+        return {**found, "F1": 100 * best.f1}
 
-    def scores(self, encoder: SentenceEncoder, data: AlignedTexts) -> Result:
-        """xsim++, its errors by kind, and xsim, in percent."""
-        embed = Embedder(encoder)
+    def scores(self, run: Path, data: AlignedTexts) -> Result:
+        """xsim++, its errors by kind, order and xsim, in percent; and the processor seconds of the phase."""
+        embed = Embedder(SentenceEncoder.load(str(run), "cpu"), self.out / "vectors")
         kinds = {one.sentence: (one.source, one.kind) for one in augment(data.lines)}
         hard = Augmented(self.data, list(kinds), kinds, own=True)
-        found = evaluate_xsimpp(data, hard, embed, "ratio", 4).scores
-        return {**found, **evaluate_xsim(data, embed, "ratio", 4).scores}
+        found = {
+            **evaluate_xsimpp(data, hard, embed, "ratio", 4).scores,
+            **evaluate_xsim(data, embed, "ratio", 4).scores,
+            "order": order_errors(embed, data),
+            "cpu": read_json(run / SPENT) if (run / SPENT).exists() else 0.0,
+        }
+        shutil.rmtree(self.out / "vectors")
+        return found
 
     def dev(self) -> AlignedTexts:
         """News that is in no table: `DEV_LINES` sentences that all of its languages but Russian have."""
@@ -158,16 +169,17 @@ class Phases(Runs):
         return read_texts(folder, "devtest", None, "eng_Latn")
 
 
-def order_errors(encoder: SentenceEncoder, data: AlignedTexts) -> float:
+def order_errors(embed: Embedder, data: AlignedTexts) -> float:
     """How often, in percent, a translation is closer to the target with two words exchanged.
 
     Half of them for a bag, to which both are the same but for rounding.
     """
-    target, exchanged = (encoder.embed(lines) for lines in (data.lines, [swapped(s) for s in data.lines]))
+    target, exchanged = (
+        units(embed(lines, data.target)) for lines in (data.lines, list(map(swapped, data.lines)))
+    )
     wrong = []
-    for lines in data.texts.values():
-        source = encoder.embed(lines)
-        above = (source * (exchanged - target)).sum(axis=1)
+    for language, lines in data.texts.items():
+        above = (embed(lines, language) * (exchanged - target)).sum(axis=1)
         wrong.append(np.heaviside(above, 0.5).mean())
     return 100 * fmean(wrong)
 
@@ -190,6 +202,7 @@ def main() -> None:
                 runs.result(name, seed)
     heads = [f"rate {rate}" for rate in RATES]
     print(f"| objective, xsim++ ({DEV}) | " + " | ".join(heads) + " |\n|" + " --- |" * (1 + len(RATES)))
+    print(f"| {START} | " + spread([one["xsim++"] for one in runs.finished(TRIALS[0])]) + " |" * len(RATES))
     for objective in PHASES:
         found = [runs.finished(f"{objective}@{rate}") for rate in RATES]
         print(
@@ -198,7 +211,7 @@ def main() -> None:
     print("\n| objective/steps | seeds | " + " | ".join(MEASURES) + " |\n|" + " --- |" * (2 + len(MEASURES)))
     for name in CURVE:
         if found := runs.finished(name):
-            cells = [spread([one[key] for one in found]) for key in MEASURES]
+            cells = [spread([one[key] for one in found if key in one]) for key in MEASURES]
             print(f"| {name} | {len(found)} | " + " | ".join(cells) + " |")
     draw(runs)
 

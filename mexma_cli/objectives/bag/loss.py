@@ -209,8 +209,8 @@ def write_bag(model: Any, vectors: torch.Tensor, special: list[int]) -> float:
     """Set an XLM-R's weights so that CLS is, up to its length, the sum of token vectors.
 
     Token embeddings are `weighted_embeddings`, whose weights are the vectors' lengths. In layer 0 a constant
-    query, of one number a head, meets keys that read the log weights, so the attention weights are the lengths; values are the
-    directions. All other residual branches end in zeros, which makes their layers the identity.
+    query, of one number a head, meets keys that read the log weights, so the attention weights are the
+    lengths; values are the directions. All other residual branches end in zeros, which makes their layers the identity.
 
     Args:
         model: XLMRobertaModel of width D with LayerNorm weights 1 and biases 0 (untrained).
@@ -244,7 +244,7 @@ def write_bag(model: Any, vectors: torch.Tensor, special: list[int]) -> float:
             dense.bias.zero_()
     attention, head_dim = layers[0].attention, width // heads
     size = head_dim**0.25  # query times key over sqrt(head_dim) is then the log norm itself
-    # A head's other queries stay random and meet keys of zero: if both were zero neither would have a gradient.
+    # A head's other queries stay random and meet keys of zero: if both were zero, neither could learn.
     attention.self.query.weight[::head_dim] = 0
     attention.self.query.bias.zero_()
     attention.self.query.bias[::head_dim] = size
