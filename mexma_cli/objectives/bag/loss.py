@@ -210,7 +210,8 @@ def write_bag(model: Any, vectors: torch.Tensor, special: list[int]) -> float:
 
     Token embeddings are `weighted_embeddings`, whose weights are the vectors' lengths. In layer 0 a constant
     query, of one number a head, meets keys that read the log weights, so the attention weights are the
-    lengths; values are the directions. All other residual branches end in zeros, which makes their layers the identity.
+    lengths; values are the directions. All other residual branches end in zeros, which makes their layers
+    the identity.
 
     Args:
         model: XLMRobertaModel of width D with LayerNorm weights 1 and biases 0 (untrained).
