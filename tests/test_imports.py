@@ -40,6 +40,7 @@ ROOMS = [
     "formats",
     "text",
     "recipe",
+    "limited_yaml",
     "files",
     "numerics",
     "languages",

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.recipe.parse import SIZE, composed, constructed
+from mexma_cli.limited_yaml import SIZE, composed, constructed
 
 IMPLIED_PHASE = "train"
 """Name of the one phase of a recipe without `phases`."""

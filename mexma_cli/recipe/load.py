@@ -17,7 +17,7 @@ from mexma_cli.recipe.corpus import CorpusRecipe
 from mexma_cli.recipe.decompose import DecomposeRecipe
 from mexma_cli.recipe.inherit import IMPLIED_PHASE, inherited
 from mexma_cli.recipe.mistakes import explained
-from mexma_cli.recipe.parse import parsed
+from mexma_cli.limited_yaml import parsed
 from mexma_cli.recipe.sections import Recipe
 
 

@@ -10,7 +10,7 @@ import yaml
 
 from mexma_cli.encoder.loading.modules import is_only_ours
 from mexma_cli.encoder.loading.trained import Trained
-from mexma_cli.recipe.parse import SIZE, parsed
+from mexma_cli.limited_yaml import SIZE, parsed
 
 FILE = "README.md"
 TAGS = ("sentence-similarity", "feature-extraction", "mexma")

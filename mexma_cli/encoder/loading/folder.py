@@ -13,7 +13,6 @@ from mexma_cli import files
 from mexma_cli.encoder.loading import hub
 from mexma_cli.encoder.loading.settings import read_json, read_json_object
 from mexma_cli.errors import MexmaError
-from mexma_cli.recipe import DecomposeRecipe, load_any
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +67,8 @@ def _has_encoder(folder: Path) -> bool:
 
 def _last_phase(run: Path) -> Path:
     """The encoder of the last phase that an unfinished run has finished, which is said in the log."""
+    from mexma_cli.recipe import DecomposeRecipe, load_any  # here, since it takes a twentieth of a second
+
     recipe = load_any(run / "recipe.yaml")
     phases = [] if isinstance(recipe, DecomposeRecipe) else [phase.name for phase in recipe.phases]
     for phase in reversed(phases):

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import cache
-from itertools import compress
+from itertools import compress, filterfalse
 
 import numpy as np
 from anyascii import anyascii
@@ -72,12 +72,12 @@ def _codes(words: Sequence[str], those: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 def is_word(text: str) -> bool:
     """Whether a text is only letters and the marks on them."""
-    return text.isalpha() or (not text.isascii() and text.translate(_marks()).isalpha())
+    return text.isalpha() or (not text.isascii() and "".join(filterfalse(_is_mark, text)).isalpha())
 
 
 @cache
-def _marks() -> dict[int, None]:
-    return {code: None for code in range(0x300, 0x10000) if unicodedata.category(chr(code))[0] == "M"}
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character)[0] == "M"
 
 
 def is_whole(word: str) -> bool:

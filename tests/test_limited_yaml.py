@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from mexma_cli.recipe import parse
-from mexma_cli.recipe.parse import DEPTH, parsed
+from mexma_cli import limited_yaml
+from mexma_cli.limited_yaml import DEPTH, parsed
 
 BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"a{i + 1}: &a{i + 1} [{','.join([f'*a{i}'] * 9)}]\n" for i in range(9)
@@ -59,7 +59,7 @@ def test_a_value_that_is_none_is_named(text: str, message: str) -> None:
 
 
 def test_a_list_that_is_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parse, "VALUES", 5)
+    monkeypatch.setattr(limited_yaml, "VALUES", 5)
     assert parsed("[1, 2, 3, 4]") == [1, 2, 3, 4]
     with pytest.raises(yaml.YAMLError, match="more than 5 values"):
         parsed("[1, 2, 3, 4, 5]")
