@@ -13,11 +13,11 @@ import yaml
 from pydantic import ValidationError
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.limited_yaml import parsed
 from mexma_cli.recipe.corpus import CorpusRecipe
 from mexma_cli.recipe.decompose import DecomposeRecipe
 from mexma_cli.recipe.inherit import IMPLIED_PHASE, inherited
 from mexma_cli.recipe.mistakes import explained
-from mexma_cli.limited_yaml import parsed
 from mexma_cli.recipe.sections import Recipe
 
 
