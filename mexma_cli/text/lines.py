@@ -65,6 +65,7 @@ class FileScan:
         path: The file.
         lines: Number of lines; the last one needs no line end.
         empty: Lines without any character but white space.
+        tabs: Tabs in all lines; a file of sentence pairs has one or more in each.
         bytes: Size of the text in bytes, uncompressed.
         checksum: xxh3_128 of the uncompressed bytes, in hex.
         label: The file's name for messages and manifests.
@@ -73,6 +74,7 @@ class FileScan:
     path: Path | Member
     lines: int
     empty: int
+    tabs: int
     bytes: int
     checksum: str
     label: str
@@ -90,14 +92,15 @@ def scan(path: str | Path | Member, label: str | None = None) -> FileScan:
             above `LINE_LIMIT`; the message names file, line and byte.
     """
     where = label or str(path)
-    digest, lines, empty, size = xxhash.xxh3_128(), 0, 0, 0
+    digest, lines, empty, tabs, size = xxhash.xxh3_128(), 0, 0, 0, 0
     for block in _checked_blocks(read_pieces(path, where), where, digest):
         count, blank = _count(block)
-        lines, empty, size = lines + count, empty + blank, size + len(block)
+        lines, empty, tabs = lines + count, empty + blank, tabs + block.count(b"\t")
+        size += len(block)
     if lines == 0:
         raise MexmaError(f"{where} has no lines", "give a text file with one sentence a line")
     source = path if isinstance(path, Member) else Path(path)
-    return FileScan(source, lines, empty, size, digest.hexdigest(), where)
+    return FileScan(source, lines, empty, tabs, size, digest.hexdigest(), where)
 
 
 def read_lines(path: str | Path | Member, label: str | None = None, digest: Any = None) -> Iterator[str]:

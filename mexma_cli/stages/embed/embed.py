@@ -87,6 +87,12 @@ def embed_file(
         return done
     if part is None or part[0] == 1:  # once for a text, not once for each process
         note_language(encoder, options.language)
+        if text.tabs >= text.lines:
+            log.warning(
+                "warning: %s has tabs as files of sentence pairs do, and all columns are embedded as one "
+                "sentence: `cut -f 2` takes one of them",
+                text.label,
+            )
     encoder.set_language(options.language)
     writer = EmbeddingWriter(
         path,

@@ -73,6 +73,15 @@ def test_a_file_whose_name_is_not_utf8(encoder: SentenceEncoder, corpus: Path, t
     assert store.manifest.source.path == str(latin1)
 
 
+@pytest.mark.parametrize(("text", "warned"), [("un\tone\ndeux\ttwo\n", True), ("un\tone\ndeux\n", False)])
+def test_a_file_of_pairs_is_no_text(
+    text: str, warned: bool, encoder: SentenceEncoder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "pairs.tsv").write_text(text)
+    embed_file(encoder, tmp_path / "pairs.tsv", tmp_path / "a.emb")
+    assert ("pairs.tsv has tabs as files of sentence pairs do" in caplog.text) == warned
+
+
 def test_the_same_again_is_no_work(encoder: SentenceEncoder, corpus: Path, tmp_path: Path) -> None:
     embed_file(encoder, corpus, tmp_path / "a.emb", EmbedOptions("fra_Latn"))
     before = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "a.emb").iterdir()}
