@@ -1,17 +1,21 @@
 """How good an encoder is at finding translations: the numbers in docs/mini.md and in mini's model card.
 
-    python benchmarks/encoder.py [MODEL] --data DIR     (DIR: mining/, ntrex128/ and tatoeba/ below it)
+    python benchmarks/encoder.py [MODEL] --data DIR     (DIR: mining/, wmt_newstest/, ntrex128/ and
+                                                          tatoeba/ below it)
 
-Prints F1 on BUCC-like mining sets (ratio margin, k 4, max, best threshold), xsim error on NTREX-128 and
-Tatoeba P@1, both into English, and sentences a second.
+Prints F1 on BUCC-like mining sets (ratio margin, k 4, max, best threshold), and on such sets made of WMT's
+news in the languages that the encoder knows; xsim error on NTREX-128 and Tatoeba P@1, both into English; and
+sentences a second.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
+from random import Random
 from statistics import fmean
 from typing import Any, Protocol
 
@@ -21,13 +25,18 @@ import torch
 from mexma_cli.encoder.encoder import SentenceEncoder
 from mexma_cli.evaluation.xsim import xsim
 from mexma_cli.knn.exact import knn
+from mexma_cli.languages import script
 from mexma_cli.mining.match import match
 from mexma_cli.mining.threshold import Threshold, choose
 from mexma_cli.text.lines import read_lines
 from mexma_cli.text.rules import PairRules
 
+MiningSet = tuple[str, Sequence[Sequence[str]], set[tuple[int, int]]]
+"""A name such as deu-eng, both sides, and the rows of the pairs."""
 RATIO = 1.6
 """Of the lengths of a pair, at most."""
+NEWS, TRANSLATED = 10_000, 0.15
+"""Pairs of news that a mining set is made of, at most; and the share of its lines that have a translation."""
 LANGUAGES = "fra_Latn,deu_Latn,spa_Latn,ita_Latn,por_Latn,nld_Latn,rus_Cyrl"
 
 
@@ -37,6 +46,12 @@ class Embeds(Protocol):
     def embed(self, sentences: Sequence[str]) -> np.ndarray:
         """Vectors, float32 [n, dim]."""
         ...
+
+
+def mining_sets(data: Path) -> Iterator[MiningSet]:
+    """Those of mining/."""
+    for folder in sorted((data / "mining").iterdir()):
+        yield folder.name, *mining_set(folder)
 
 
 def mining_set(folder: Path) -> tuple[list[list[str]], set[tuple[int, int]]]:
@@ -55,6 +70,7 @@ def mining_f1(
     texts: Sequence[Sequence[str]],
     gold: set[tuple[int, int]],
     ratio: float | None = None,
+    scripts: Sequence[str | None] = (None, None),
 ) -> Threshold:
     """Best F1 of both sides' vectors; of pairs whose lengths are more than `ratio` apart, all are dropped."""
     found = match(knn(*vectors, 4), "ratio", "max")
@@ -63,19 +79,40 @@ def mining_f1(
             [text[row] for row in rows]
             for text, rows in zip(texts, (found.source, found.target), strict=True)
         )
-        found = found.take(PairRules({"ratio": ratio}).codes(*sides) == 0)
+        found = found.take(PairRules({"ratio": ratio}, (scripts[0], scripts[1])).codes(*sides) == 0)
     pairs = zip(found.source.tolist(), found.target.tolist(), strict=True)
     return choose(found.scores, np.array([pair in gold for pair in pairs]), len(gold))
 
 
-def mined(encoder: Embeds, data: Path, *ratios: float | None) -> dict[str, list[Threshold]]:
+def mined(
+    encoder: Embeds, sets: Iterable[MiningSet], *ratios: float | None
+) -> Iterator[tuple[str, list[Threshold]]]:
     """Best F1 on each mining set, without pairs of unlike lengths by each of these ratios."""
-    found = {}
-    for folder in sorted((data / "mining").iterdir()):
-        texts, gold = mining_set(folder)
+    for name, texts, gold in sets:
         vectors = [encoder.embed(text) for text in texts]
-        found[folder.name] = [mining_f1(vectors, texts, gold, ratio) for ratio in ratios]
-    return found
+        scripts = [script(code) for code in name.split("-")]
+        yield name, [mining_f1(vectors, texts, gold, ratio, scripts) for ratio in ratios]
+
+
+def news_sets(data: Path, languages: Collection[str]) -> Iterator[MiningSet]:
+    """Mining sets of WMT's news in some languages with English, as those of mining/ are made.
+
+    `TRANSLATED` of a side's lines have their translation in the other. Of all other pairs one half gives its
+    sources, the other its targets.
+    """
+    for path in sorted((data / "wmt_newstest").glob("*-eng.tsv.gz")):
+        name = path.name.removesuffix(".tsv.gz")
+        if name.removesuffix("-eng") not in languages:
+            continue
+        rows = [line.split("\t") for line in read_lines(path)]
+        pairs = list({english: text for text, english in {row[0]: row[1] for row in rows}.items()}.items())
+        Random(1).shuffle(pairs)
+        pairs = pairs[:NEWS]
+        whole = round(len(pairs) * TRANSLATED / (2 - TRANSLATED))
+        torn = pairs[whole:]
+        sources = [text for _, text in pairs[:whole] + torn[::2]]
+        targets = [english for english, _ in pairs[:whole] + torn[1::2]]
+        yield name, (sources, targets), {(row, row) for row in range(whole)}
 
 
 def ntrex_errors(encoder: Embeds, data: Path, languages: Sequence[str]) -> tuple[dict[str, float], float]:
@@ -104,7 +141,7 @@ def scores(encoder: Embeds, data: Path, languages: Sequence[str]) -> dict[str, A
     """The measures in percent, `xsim`, `tatoeba` and `mining`: means, and `by language`."""
     errors, _ = ntrex_errors(encoder, data, languages)
     hits = tatoeba_hits(encoder, data, languages)
-    f1 = {name: 100 * best.f1 for name, (best,) in mined(encoder, data, None).items()}
+    f1 = {name: 100 * best.f1 for name, (best,) in mined(encoder, mining_sets(data), None)}
     found = {"xsim": errors, "tatoeba": hits, "mining": f1}
     return {**{key: fmean(by.values()) for key, by in found.items()}, "by language": found}
 
@@ -120,7 +157,8 @@ def main() -> None:
     arguments = parser.parse_args()
     encoder = SentenceEncoder.load(arguments.model, "cpu")
     print(f"{arguments.model}: {encoder.dim} dimensions, {torch.get_num_threads()} threads")
-    for name, (best, filtered) in mined(encoder, arguments.data, None, RATIO).items():
+    sets = chain(mining_sets(arguments.data), news_sets(arguments.data, encoder.languages))
+    for name, (best, filtered) in mined(encoder, sets, None, RATIO):
         print(
             f"mining {name}: F1 {100 * best.f1:.1f} (precision {100 * best.precision:.1f}, "
             f"recall {100 * best.recall:.1f}, threshold {best.threshold:.3f}), with "
