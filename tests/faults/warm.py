@@ -23,8 +23,8 @@ from typing import IO, Any, NoReturn
 
 import torch
 
-from mexma_cli import stages
-from mexma_cli.main import COMMANDS, cli
+from mexma_cli import commands, objectives, stages, training
+from mexma_cli.main import cli
 
 
 def main() -> None:
@@ -40,11 +40,10 @@ def main() -> None:
 
 
 def _import_all() -> None:
-    for name in COMMANDS:
-        importlib.import_module(f"mexma_cli.commands.{name.replace('-', '_')}")
-    for _, name, is_package in pkgutil.walk_packages(stages.__path__, "mexma_cli.stages."):
-        if not is_package:
-            importlib.import_module(name)
+    for room in (commands, stages, objectives, training):
+        for _, name, is_package in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
+            if not is_package:
+                importlib.import_module(name)
 
 
 def _shrink() -> None:
@@ -63,14 +62,19 @@ def _shrink() -> None:
 
 
 def _use(encoder: str) -> None:
-    """What is slow the first time: compiled loops, and transformers' model."""
+    """What is slow the first time: compiled loops, transformers' model and its files, and a picture."""
     import numpy as np
 
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.knn.exact import knn
     from mexma_cli.mining.match import match
+    from mexma_cli.reporting.plot import draw_scores
 
-    SentenceEncoder.load(encoder).embed(["Hola.", "Buenos días."])
+    loaded = SentenceEncoder.load(encoder)
+    loaded.embed(["Hola.", "Buenos días."])
+    with tempfile.TemporaryDirectory() as folder:
+        loaded.save(f"{folder}/encoder")
+        draw_scores(Path(folder, "scores.png"), np.ones(2), np.ones(2), 1.0, "Scores")
     vectors = np.random.default_rng(0).normal(size=(200, 32)).astype(np.float32)
     match(knn(vectors, vectors[::-1].copy(), 4), "ratio", "max")
 
