@@ -92,6 +92,31 @@ def compile_in_silence() -> None:
     compiling._FirstUse.told = True
 
 
+@pytest.fixture(scope="session", autouse=True)
+def mini_is_parsed_once() -> Iterator[None]:
+    """Its tokeniser and its n-grams, which nothing changes; else a test on a few lines does little else."""
+    from mexma_cli.encoder.loading.folder import BUNDLED
+    from mexma_cli.encoder.loading.tokenizer import LazyTokenizer
+    from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
+
+    kept: dict[str, Any] = {}
+
+    def once(name: str, read: Callable[..., Any]) -> Callable[..., Any]:
+        def reads(folder: Path, *other: Any) -> Any:
+            if folder != BUNDLED / "mini":
+                return read(folder, *other)
+            if name not in kept:
+                kept[name] = read(folder, *other)
+            return kept[name]
+
+        return reads
+
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, name in ((LazyTokenizer, "plain"), (NgramEmbeddings, "load")):
+            patch.setattr(owner, name, once(name, getattr(owner, name)))
+        yield
+
+
 @pytest.fixture(scope="session")
 def sentences() -> dict[str, list[str]]:
     """Eight French sentences (`fra`) and their translations (`eng`)."""
