@@ -9,7 +9,7 @@ from typing import Any
 from mexma_cli.recipe import Recipe, load
 
 ROOT = Path(__file__).parent.parent.parent.parent
-BAG_STEPS, MEXMA_STEPS = 8, 16
+BAG_STEPS, MEXMA_STEPS = 7, 12
 
 
 def settings(recipe_file: Path, run: Path, *overrides: str) -> Recipe:
