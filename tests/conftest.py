@@ -73,6 +73,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+    gc.set_threshold(20_000)
 
 
 @pytest.fixture(scope="session")

@@ -159,6 +159,11 @@ def forks_of_launchers(patch: pytest.MonkeyPatch, before: str = "") -> list[Prog
     return started
 
 
+def forks_of_pools(patch: pytest.MonkeyPatch) -> None:
+    """Processes that work side by side for this one are forks, too: they need not import what it has."""
+    patch.setattr(multiprocessing, "get_context", lambda method: _forks)
+
+
 def together(code: str, *arguments: str | Path, **environment: str) -> list[Program]:
     """The program in two processes that find one another as torchrun's do: by a store that outlives them."""
     from torch.distributed import TCPStore

@@ -12,6 +12,7 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.stages.prepare.prepare import prepare
+from tests.processes import forks_of_pools
 from tests.stages.prepare.preparing import recipe, texts
 
 
@@ -127,8 +128,9 @@ def contents(store: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("trained", [False, True], ids=["given tokeniser", "trained tokeniser"])
 def test_the_same_bytes_from_any_number_of_processes(
-    trained: bool, opus: Path, start: dict[str, Any]
+    trained: bool, opus: Path, start: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    forks_of_pools(monkeypatch)
     encoder = (
         {"new": {"layers": 1, "width": 16, "heads": 2, "ffn": 16}, "tokenizer": {"vocabulary": 300}}
         if trained
@@ -167,7 +169,10 @@ def test_a_cap_over_corpora_fills_in_their_order(opus: Path, start: dict[str, An
     assert kept([one, two | {"top_up": True}], minimum_per_language=99) == [(4, 0, ""), (9, 0, "")]
 
 
-def test_sides_of_a_zip_that_differ_in_length(opus: Path, start: dict[str, Any]) -> None:
+def test_sides_of_a_zip_that_differ_in_length(
+    opus: Path, start: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forks_of_pools(monkeypatch)
     zipped(
         opus / "opus" / "Two" / "x.zip", "Two.en-fr", {"en": ["one", "two", "three"], "fr": ["un", "deux"]}
     )

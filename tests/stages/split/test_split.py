@@ -18,6 +18,7 @@ from mexma_cli.stages.split.chunk import ChunkWorker, SplitSettings
 from mexma_cli.stages.split.inputs import Reading, find_inputs
 from mexma_cli.stages.split.split import SplitOutputs, SplitReport, split
 from mexma_cli.text.rules import chosen_limits
+from tests.processes import forks_of_pools
 
 SPANISH = (Path(__file__).parents[3] / "examples" / "spa-eng" / "spa.txt").read_text("utf-8").splitlines()
 ONE, TWO = "Il est venu dans la maison de ma mère.", "Où se trouve la gare la plus proche ?"
@@ -223,7 +224,10 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     return tmp_path / "spa.in"
 
 
-def test_several_processes_give_the_same_bytes(corpus: Path, tmp_path: Path) -> None:
+def test_several_processes_give_the_same_bytes(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forks_of_pools(monkeypatch)
     for workers in (1, 2):
         run(corpus, to=tmp_path / str(workers) / "spa.txt.zst", language="spa_Latn", workers=workers)
     assert everything(tmp_path / "1") == everything(tmp_path / "2")
