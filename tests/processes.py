@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pkgutil
 import signal
 import subprocess
 import sys
@@ -19,14 +20,21 @@ from typing import Any
 
 import pytest
 
+from mexma_cli import commands, objectives
+
 MEXMA = "import sys; from mexma_cli.main import cli; cli(sys.argv[1:], prog_name='mexma')"
 """The program `mexma`."""
 IMPORTED = (
     "transformers.models.xlm_roberta.modeling_xlm_roberta",
+    "transformers.convert_slow_tokenizer",
+    "numba.cpython.randomimpl",
+    "numba.np.npyimpl",
     "mexma_cli.evaluation.dev",
     "mexma_cli.stages.train.train",
     "mexma_cli.stages.embed.embed",
     "mexma_cli.stages.mine.mine",
+    *(part.name for part in pkgutil.walk_packages(commands.__path__, "mexma_cli.commands.")),
+    *(part.name for part in pkgutil.walk_packages(objectives.__path__, "mexma_cli.objectives.")),
 )
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload([*IMPORTED])
