@@ -8,8 +8,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from numba import njit
+from numba import njit, types
 from numba.core.event import Event, Listener, register
+from numba.extending import intrinsic
 
 from mexma_cli.numerics.kept import Keeper, choose
 
@@ -40,6 +41,17 @@ summing = functools.partial(compiled, fastmath={"reassoc", "contract", "nsz"})
 # Always inlined. LLVM would otherwise inline a function or not, depending on whether it was in the cache of
 # compiled code, and sums would differ in the last bit.
 inlined = functools.partial(summing, inline="always")
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def apart(_: Any) -> Any:
+    """Never inline the loop that says this, and compile it once for all loops that call it."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.function.attributes.add("noinline")
+        return context.get_dummy_value()
+
+    return types.void(), code
 
 
 class _FirstUse(Listener):

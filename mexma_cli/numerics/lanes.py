@@ -1,114 +1,287 @@
-"""Matrix products in Numba loops whose sums stay in the processor's registers.
+"""Matrix products and exponentials of Numba loops in vector registers, or in the tiles of AMX.
 
-LLVM keeps the sums of a loop over arrays in memory, since it cannot know that the arrays do not overlap. A
-value of this type is `LANES` float32 that it keeps in a register, or in two or four narrower ones.
+LLVM keeps the sums of a loop over arrays in memory, since it cannot know that the arrays do not overlap, and
+takes half of the width that AVX-512 has. So these loops are written in LLVM's own language.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic, models, register_model
+import torch
+from numba import config, types
+from numba.core import cgutils, codegen
+from numba.extending import intrinsic
 
-from mexma_cli.numerics.compiling import inlined
+from mexma_cli.numerics.compiling import apart, summing
+
+LANES = 32
+"""Rows and columns for which arrays have room are a multiple of this."""
+_FEATURES = (config.CPU_FEATURES or codegen.get_host_cpu_features()).split(",")
+# What stays in registers: so many rows, and so many vectors of 16 columns.
+_ROWS, _VECTORS = (8, 2) if "+avx512f" in _FEATURES else (4, 1)
 
 ir: Any = cgutils.ir
-LANES = 16
-_VECTOR = ir.VectorType(ir.FloatType(), LANES)
+_BYTE, _WORD, _SIZE, _FLOAT = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.FloatType()
+_FLOATS, _WORDS = ir.VectorType(_FLOAT, 16), ir.VectorType(_WORD, 16)
+_TILES = (
+    b"\1" + bytes(15) + b"\x40\0" * 8 + bytes(16) + b"\x10" * 8 + bytes(8)
+)  # eight of 16 rows of 64 bytes
 
 
-class _Lanes(types.Type):
-    def __init__(self) -> None:
-        super().__init__("lanes")
+@functools.cache
+def pairs() -> type[np.generic] | None:
+    """The type that stands for pairs of bfloat16 numbers in `multiply`: int32 lets AMX multiply them, uint32
+    AVX-512 BF16; None if the processor has neither."""
+    if "+amx-bf16" in _FEATURES and torch.cpu._init_amx():  # asks Linux for the tiles
+        return np.int32
+    return np.uint32 if "+avx512bf16" in _FEATURES else None
 
 
-_TYPE = _Lanes()
-
-
-@register_model(_Lanes)
-class _Model(models.PrimitiveModel):  # type: ignore[misc]
-    def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, _VECTOR)
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _zeros(_: Any) -> Any:
-    return _TYPE(), lambda context, builder, signature, arguments: ir.Constant(_VECTOR, [0.0] * LANES)
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _load(_: Any, rows: Any, row: Any, column: Any) -> Any:
-    """rows[row, column : column + LANES]"""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load(_place(context, builder, signature, arguments), typ=_VECTOR, align=4)
-
-    return _TYPE(rows, row, column), code
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _store(_: Any, rows: Any, row: Any, column: Any, values: Any) -> Any:
-    """rows[row, column : column + LANES] = values"""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.store(arguments[3], _place(context, builder, signature, arguments), align=4)
-        return context.get_dummy_value()
-
-    return types.void(rows, row, column, values), code
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _add_product(_: Any, factor: Any, values: Any, sums: Any) -> Any:
-    """factor * values + sums, rounded once where the processor can."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        number, vector, before = arguments
-        nothing = ir.Constant(_VECTOR, ir.Undefined)
-        one = builder.insert_element(nothing, number, ir.Constant(ir.IntType(32), 0))
-        everywhere = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-        same = builder.shuffle_vector(one, nothing, everywhere)
-        product = builder.fmul(same, vector, flags=["contract"])
-        return builder.fadd(product, before, flags=["contract"])
-
-    return _TYPE(types.float32, values, sums), code
-
-
-def _place(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    kind = signature.args[0]
-    array = context.make_array(kind)(context, builder, arguments[0])
-    at = [context.cast(builder, arguments[n], signature.args[n], types.intp) for n in (1, 2)]
-    place = cgutils.get_item_pointer(context, builder, kind, array, at)
-    return builder.bitcast(place, _VECTOR.as_pointer())
-
-
-@inlined
+@summing
 def multiply(
     left: np.ndarray, right: np.ndarray, rows: int, inner: int, columns: int, out: np.ndarray
 ) -> None:
     """out[i, j] = sum over r < inner of left[i, r] * right[r, j], for i < rows and j < columns, and somewhat
-    further: rows are taken by 8 and columns by `LANES`, for which all three arrays need to have room."""
-    for i in range(0, rows, 8):
-        for j in range(0, columns, LANES):
-            a, b, c, d = _zeros(), _zeros(), _zeros(), _zeros()
-            e, f, g, h = _zeros(), _zeros(), _zeros(), _zeros()
-            for r in range(inner):
-                line = _load(right, r, j)
-                a = _add_product(left[i, r], line, a)
-                b = _add_product(left[i + 1, r], line, b)
-                c = _add_product(left[i + 2, r], line, c)
-                d = _add_product(left[i + 3, r], line, d)
-                e = _add_product(left[i + 4, r], line, e)
-                f = _add_product(left[i + 5, r], line, f)
-                g = _add_product(left[i + 6, r], line, g)
-                h = _add_product(left[i + 7, r], line, h)
-            _store(out, i, j, a)
-            _store(out, i + 1, j, b)
-            _store(out, i + 2, j, c)
-            _store(out, i + 3, j, d)
-            _store(out, i + 4, j, e)
-            _store(out, i + 5, j, f)
-            _store(out, i + 6, j, g)
-            _store(out, i + 7, j, h)
+    further: rows are taken by 8 and columns by `LANES`, for which all three arrays need to have room.
+
+    In place of float32, left and right may have `pairs` along r: left[i, r] is two neighbours in a row of the
+    left matrix, and right[r, j] two in a column of the right one. AMX takes rows by `LANES`, too, and `inner`
+    by 16, and its `tiles` have to be there.
+    """
+    apart()
+    _multiply(left, right, rows, inner, columns, out)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _multiply(_: Any, left: Any, right: Any, rows: Any, inner: Any, columns: Any, out: Any) -> Any:
+    def write(code: _Code) -> None:
+        tiled = left.dtype == types.int32
+        block, height, width = (_in_tiles, 32, 32) if tiled else (_in_registers, _ROWS, 16 * _VECTORS)
+        with code.steps(code.number(2), height) as i, code.steps(code.number(4), width) as j:
+            block(code, i, j)
+
+    return types.void(left, right, rows, inner, columns, out), _written(write)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def tiles(_: Any, left: Any, wanted: Any) -> Any:
+    """Whether this thread has tiles from now on, if AMX multiplies matrices of the type of `left`."""
+
+    def write(code: _Code) -> None:
+        if left.dtype != types.int32:
+            return
+        shapes = ir.Constant(ir.ArrayType(_BYTE, len(_TILES)), bytearray(_TILES))
+        with code.builder.if_else(code.given[1]) as (then, otherwise):
+            with then:
+                where = cgutils.global_constant(code.builder, "tiles", shapes)
+                code.call("x86.ldtilecfg", ir.VoidType(), code.builder.bitcast(where, _BYTE.as_pointer()))
+            with otherwise:
+                code.call("x86.tilerelease", ir.VoidType())
+
+    return types.void(left, wanted), _written(write)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def largest(_: Any, x: Any, i: Any, size: Any) -> Any:
+    """The largest of x[i, :size], float32; the size is a multiple of 16."""
+
+    def write(code: _Code) -> Any:
+        b, top = code.builder, code.variable(-np.inf)
+        with code.steps(code.number(2), 16) as j:
+            b.store(code.larger(b.load(code.at(0, code.number(1), j), align=4), b.load(top)), top)
+        return code.folded(top, code.larger)
+
+    return types.float32(x, i, size), _written(write)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def scale(_: Any, x: Any, i: Any, first: Any, size: Any, factor: Any) -> Any:
+    """Multiply x[i, first : first + size], float32, in place, and up to 15 numbers behind."""
+
+    def write(code: _Code) -> None:
+        b, factor = code.builder, code.spread(code.given[4])
+        with code.steps(code.number(3), 16) as j:
+            where = code.at(0, code.number(1), b.add(code.number(2), j))
+            b.store(b.fmul(b.load(where, align=4), factor), where, align=4)
+
+    return types.void(x, i, first, size, factor), _written(write)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def exponentials(_: Any, x: Any, i: Any, size: Any, norm: Any, out: Any) -> Any:
+    """out[i, :size] = exp(x[i, :size] - norm), and the sum, float32.
+
+    exp(x) is 2**n exp(x - n log 2), and the second factor is a polynomial, exact to 1e-7 (Cephes' expf).
+    Smaller results than exp(-87) are rounded up to it, so that none is a denormal number.
+
+    Args:
+        x: float32; the size is a multiple of 16.
+        out: float32, or bfloat16 as uint16, rounded to nearest.
+    """
+
+    def write(code: _Code) -> Any:
+        b, add_product, total = code.builder, code.add_product, code.variable(0)
+        norm = code.spread(code.given[3])
+        with code.steps(code.number(2), 16) as j:
+            given = b.fsub(b.load(code.at(0, code.number(1), j), align=4), norm)
+            given = b.select(b.fcmp_ordered("<", given, _all(-87)), _all(-87), given)
+            n = code.call("floor.v16f32", _FLOATS, add_product(given, _all(1.44269504), _all(0.5)))
+            r = add_product(n, _all(2.12194440e-4), add_product(n, _all(-0.693359375), given))
+            p = _all(1.9875691500e-4)
+            for term in (
+                1.3981999507e-3,
+                8.3334519073e-3,
+                4.1665795894e-2,
+                1.6666665459e-1,
+                5.0000001201e-1,
+            ):
+                p = add_product(p, r, _all(term))
+            p = b.fadd(add_product(b.fmul(p, r), r, r), _all(1))
+            power = b.shl(b.add(b.fptosi(n, _WORDS), _all(127, _WORD)), _all(23, _WORD))
+            p = b.fmul(p, b.bitcast(power, _FLOATS))
+            b.store(b.fadd(b.load(total), p), total)
+            p, size = (code.rounded(p), 2) if out.dtype == types.uint16 else (p, 4)
+            b.store(p, code.at(4, code.number(1), j, p.type), align=size)
+        return code.folded(total, b.fadd)
+
+    return types.float32(x, i, size, norm, out), _written(write)
+
+
+def _written(write: Callable[[_Code], Any]) -> Callable[..., Any]:
+    """What Numba calls to have the code of an intrinsic written, whose result is None or a value."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        found = write(_Code(context, builder, signature.args, arguments))
+        return context.get_dummy_value() if found is None else found
+
+    return code
+
+
+class _Code:
+    """Code that is being written, and its arguments, which are known by their places."""
+
+    def __init__(self, context: Any, builder: Any, kinds: Any, given: Any) -> None:
+        self.context, self.builder, self.kinds, self.given = context, builder, kinds, given
+
+    @contextmanager
+    def steps(self, stop: Any, step: int) -> Iterator[Any]:
+        """The body of a loop from 0 on, and its number."""
+        with cgutils.for_range_slice(self.builder, _size(0), stop, _size(step)) as (number, _):
+            yield number
+
+    def call(self, name: str, result: Any, *given: Any) -> Any:
+        """The result of one of LLVM's own functions."""
+        kind = ir.FunctionType(result, [one.type for one in given])
+        return self.builder.call(
+            cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.{name}"), given
+        )
+
+    def number(self, argument: int) -> Any:
+        return self.context.cast(self.builder, self.given[argument], self.kinds[argument], types.intp)
+
+    def at(self, argument: int, row: Any, column: Any, kind: Any = _FLOATS) -> Any:
+        """Where something in a matrix is."""
+        array = self.context.make_array(self.kinds[argument])(
+            self.context, self.builder, self.given[argument]
+        )
+        found = cgutils.get_item_pointer(
+            self.context, self.builder, self.kinds[argument], array, [row, column]
+        )
+        return self.builder.bitcast(found, kind.as_pointer())
+
+    def variable(self, value: float) -> Any:
+        """16 float32 that change, all alike at first."""
+        found = cgutils.alloca_once(self.builder, _FLOATS)
+        self.builder.store(_all(value), found)
+        return found
+
+    def spread(self, number: Any) -> Any:
+        """16 times the same number."""
+        nothing = ir.Constant(ir.VectorType(number.type, 16), ir.Undefined)
+        one = self.builder.insert_element(nothing, number, ir.Constant(_WORD, 0))
+        return self.builder.shuffle_vector(one, nothing, ir.Constant(_WORDS, [0] * 16))
+
+    def add_product(self, x: Any, y: Any, sums: Any) -> Any:
+        """x * y + sums, rounded once where the processor can."""
+        product = self.builder.fmul(x, y, flags=["contract"])
+        return self.builder.fadd(product, sums, flags=["contract"])
+
+    def larger(self, x: Any, y: Any) -> Any:
+        return self.builder.select(self.builder.fcmp_ordered(">", x, y), x, y)
+
+    def folded(self, variable: Any, join: Callable[[Any, Any], Any]) -> Any:
+        """One number of 16."""
+        x = self.builder.load(variable)
+        for half in (8, 4, 2, 1):
+            turned = ir.Constant(_WORDS, [(n + half) % 16 for n in range(16)])
+            x = join(x, self.builder.shuffle_vector(x, x, turned))
+        return self.builder.extract_element(x, ir.Constant(_WORD, 0))
+
+    def rounded(self, x: Any) -> Any:
+        """16 float32 as bfloat16."""
+        bits = self.builder.bitcast(x, _WORDS)
+        odd = self.builder.and_(self.builder.lshr(bits, _all(16, _WORD)), _all(1, _WORD))
+        bits = self.builder.add(self.builder.add(bits, _all(0x7FFF, _WORD)), odd)
+        return self.builder.trunc(self.builder.lshr(bits, _all(16, _WORD)), ir.VectorType(ir.IntType(16), 16))
+
+
+def _size(number: int) -> Any:
+    return ir.Constant(_SIZE, number)
+
+
+def _all(number: float, kind: Any = _FLOAT) -> Any:
+    """A vector of 16 equal constants."""
+    value = number if kind == _WORD else float(np.float32(number))
+    return ir.Constant(ir.VectorType(kind, 16), [value] * 16)
+
+
+def _in_registers(code: _Code, i: Any, j: Any) -> None:
+    """A block of the product by sums in vector registers."""
+    b, paired = code.builder, code.kinds[0].dtype == types.uint32
+    sums = [[code.variable(0) for _ in range(_VECTORS)] for _ in range(_ROWS)]
+    rows = [b.add(i, _size(n)) for n in range(_ROWS)]
+    columns = [b.add(j, _size(16 * n)) for n in range(_VECTORS)]
+    with code.steps(code.number(3), 1) as r:
+        lines = [b.load(code.at(1, r, column, _WORDS if paired else _FLOATS), align=4) for column in columns]
+        for row, of_row in zip(rows, sums, strict=True):
+            factor = code.spread(b.load(code.at(0, row, r, _WORD if paired else _FLOAT)))
+            for line, variable in zip(lines, of_row, strict=True):
+                if paired:
+                    found = code.call("x86.avx512bf16.dpbf16ps.512", _FLOATS, b.load(variable), factor, line)
+                else:
+                    found = code.add_product(factor, line, b.load(variable))
+                b.store(found, variable)
+    for row, of_row in zip(rows, sums, strict=True):
+        for column, variable in zip(columns, of_row, strict=True):
+            b.store(b.load(variable), code.at(5, row, column), align=4)
+
+
+def _in_tiles(code: _Code, i: Any, j: Any) -> None:
+    """A block of the product by AMX: tiles 0 to 3 are sums, 4 and 5 rows of the left, 6 and 7 columns of the
+    right."""
+
+    def move(name: str, tile: int, argument: int, row: Any, column: Any) -> None:
+        kind = code.kinds[argument]
+        array = code.context.make_array(kind)(code.context, code.builder, code.given[argument])
+        stride = code.builder.extract_value(array.strides, 0)
+        code.call(name, ir.VoidType(), number[tile], code.at(argument, row, column, _BYTE), stride)
+
+    number = [ir.Constant(_BYTE, n) for n in range(8)]
+    rows, columns = ([start, code.builder.add(start, _size(16))] for start in (i, j))
+    for tile in range(4):
+        code.call("x86.tilezero", ir.VoidType(), number[tile])
+    with code.steps(code.number(3), 16) as r:
+        for n in range(2):
+            move("x86.tileloadd64", 4 + n, 0, rows[n], r)
+            move("x86.tileloadd64", 6 + n, 1, r, columns[n])
+        for tile in range(4):
+            code.call(
+                "x86.tdpbf16ps", ir.VoidType(), *(number[n] for n in (tile, 4 + tile // 2, 6 + tile % 2))
+            )
+    for tile in range(4):
+        move("x86.tilestored64", tile, 5, rows[tile // 2], columns[tile % 2])

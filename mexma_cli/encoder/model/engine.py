@@ -2,23 +2,23 @@
 
 It has the results of the model's own code, to which the tests compare it, and is faster for these reasons.
 Weights are packed for products beforehand. Products are bfloat16 if that is asked for, while sums, residuals
-and norms stay float32. Query, key and value are one product. Residual, LayerNorm and rounding are one pass
-over memory. The last layer computes only the tokens that the pooling reads. GPUs run the unmodified model
-(`attention`), and training has its own layers (`training.layers`).
+and norms stay float32. Query, key and value are one product. Attention is one pass over memory
+(`forward_attention`), and so are residual, LayerNorm and rounding. The last layer computes only the tokens
+that the pooling reads. GPUs run the unmodified model (`attention`), and training has its own layers
+(`training.layers`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import groupby
 from typing import Any
 
 import numpy as np
 import torch
-from torch.nn.functional import gelu, layer_norm, linear, pad, relu, scaled_dot_product_attention
+from torch.nn.functional import gelu, layer_norm, linear, pad, relu
 
+from mexma_cli.encoder.model.forward_attention import attend
 from mexma_cli.encoder.model.packing import PackedBatch, token_embeddings
 from mexma_cli.encoder.model.transformer import LazyTransformer
 from mexma_cli.numerics.kernels import add_norm, add_norm_bf16, plain
@@ -32,8 +32,6 @@ _ONEDNN = {"gelu": ("gelu", "none"), "gelu_new": ("gelu", "tanh"), "relu": ("rel
 """What oneDNN calls them, and its algorithms."""
 ROWS = 64
 """Products are padded to a multiple of so many rows: oneDNN compiles and keeps a kernel for each size."""
-_LENGTHS = 16  # tokens: in bfloat16, sentences are padded to a multiple of this for attention
-_TOKENS = 512  # that attend at once then, and the longest sentence of which all scores are in memory
 
 
 def supported(transformer: LazyTransformer) -> bool:
@@ -82,11 +80,10 @@ class Engine:
         """
         x = self._embed(batch)
         low = x if self.dtype == torch.float32 else x.to(self.dtype)
-        padded = None if self.dtype == torch.float32 else _padded(batch.lengths)
         for layer in self._layers[:-1]:
-            layer(x, low, batch.lengths, padded)
+            layer(x, low, batch.lengths)
         first = pad(batch.cu_seqlens[:-1].long(), (0, -len(batch.lengths) % ROWS)) if first_only else None
-        x = self._layers[-1](x, low, batch.lengths, padded, first)
+        x = self._layers[-1](x, low, batch.lengths, first)
         return x[: len(batch.lengths) if first_only else len(batch.input_ids)]
 
     def _embed(self, batch: PackedBatch) -> torch.Tensor:
@@ -131,91 +128,18 @@ class _Layer:
         x: torch.Tensor,
         low: torch.Tensor,
         lengths: tuple[int, ...],
-        padded: Sequence[_Padded] | None,
         first: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """The new `x`; with `first`, int64 [B], only these rows, the first tokens of sentences."""
-        if padded is None or first is not None:
-            context = self._attend(self.project(low), lengths, first is not None)
-        else:
-            context = self._attend_padded(self.project(low), padded)
+        context = attend(self.project(low), self.heads, lengths, first is not None)
         if first is not None:
+            context = pad(context, (0, 0, 0, len(first) - len(context)))
             exact = x is low
             x = x[first]
             low = x if exact else low[first]
         self.norms[0](x, self.mix(context), low)
         self.norms[1](x, self.down(self.up(low)), low)
         return x
-
-    def _attend(self, projected: torch.Tensor, lengths: tuple[int, ...], first_only: bool) -> torch.Tensor:
-        """Attention within each sentence, by runs of equal length; rows of padding are zeros."""
-        width = projected.shape[1] // 3
-        rows = -(-len(lengths) // ROWS) * ROWS if first_only else len(projected)
-        context, at, done = projected.new_zeros(rows, width), 0, 0
-        for length, group in groupby(lengths):
-            count = len(list(group))
-            run = projected[at : at + count * length].view(count, length, 3, self.heads, width // self.heads)
-            q, k, v = run.permute(2, 0, 3, 1, 4)
-            attended = scaled_dot_product_attention(q[:, :, :1] if first_only else q, k, v, scale=1.0)
-            size = count if first_only else count * length
-            context[done : done + size] = attended.transpose(1, 2).reshape(size, width)
-            at, done = at + count * length, done + size
-        return context
-
-    def _attend_padded(self, projected: torch.Tensor, padded: Sequence[_Padded]) -> torch.Tensor:
-        """The same by two products: in bfloat16, torch's attention takes three times as long."""
-        width = projected.shape[1] // 3
-        context = projected.new_zeros(len(projected), width)
-        for part in padded:
-            count, length = part.hidden.shape[0], part.hidden.shape[-1]
-            run = projected.index_select(0, part.rows).view(count, length, 3, self.heads, width // self.heads)
-            q, k, v = run.permute(2, 0, 3, 1, 4).reshape(3, count * self.heads, length, -1)
-            scores = torch.bmm(q, k.mT).float().view(count, self.heads, length, length).add_(part.hidden)
-            weights = scores.softmax(-1).to(projected.dtype).flatten(0, 1)
-            attended = torch.bmm(weights, v).view(count, self.heads, length, -1).transpose(1, 2)
-            real = attended.reshape(-1, width).index_select(0, part.real)
-            context.index_copy_(0, part.rows[part.real], real)
-        return context
-
-
-@dataclass(frozen=True)
-class _Padded:
-    """Some sentences, each padded to the same multiple of `_LENGTHS` tokens.
-
-    Attributes:
-        rows: int64 [count * length], their tokens in the packed batch; padding is any token.
-        real: int64 [tokens], which of these are no padding.
-        hidden: float32 [count, 1, 1, length], what is added to scores: -inf for padding.
-    """
-
-    rows: torch.Tensor
-    real: torch.Tensor
-    hidden: torch.Tensor
-
-
-def _padded(lengths: tuple[int, ...]) -> list[_Padded] | None:
-    """The sentences of a packed batch, padded; None if one is too long for that.
-
-    All parts of one length have the same size, filled up with empty sentences, so that oneDNN keeps few
-    kernels.
-    """
-    if max(lengths) > _TOKENS:
-        return None
-    found = []
-    spans = zip((np.cumsum(lengths) - lengths).tolist(), lengths, strict=True)
-    for multiple, group in groupby(spans, lambda span: -(-span[1] // _LENGTHS)):
-        length, together = multiple * _LENGTHS, list(group)
-        count = _TOKENS // length
-        for at in range(0, len(together), count):
-            some = np.zeros((count, 2), np.int64)
-            some[: len(together[at : at + count])] = together[at : at + count]
-            starts, sizes = some[:, :1], some[:, 1:]
-            real = np.arange(length) < sizes
-            rows = np.where(real, starts + np.arange(length), 0)
-            hidden = np.where(real | (sizes == 0), np.float32(0), np.float32(-np.inf))
-            parts = rows.ravel(), np.flatnonzero(real), hidden[:, None, None]
-            found.append(_Padded(*map(torch.from_numpy, parts)))
-    return found
 
 
 class Linear:
