@@ -3,6 +3,7 @@
     python benchmarks/embed.py --data DIR [--shape base] [--lines 2000] [--threads 2] [--rounds 3]
                                [--device cpu]
     python benchmarks/embed.py --data DIR --model FOLDER        (an encoder's folder in place of a shape)
+    python benchmarks/embed.py --data DIR --parts --lines 100 --join 4 --programs mexma-bf16 mexma-fp32
     python benchmarks/embed.py --data DIR --start 100
     python benchmarks/embed.py --data DIR --memory 100000 1000000
 
@@ -19,7 +20,8 @@ its own and by turns:
 The weights of a shape are random, matrices twice as large as XLM-R's first ones, so that layers do something.
 Ratios are medians over rounds of seconds divided by those of `mexma` in the same round. --join 4 makes lines
 four times as long. --busy is for a machine that does other work, too: one thread, and the processor's time in
-place of the clock's. --start counts all of a process, from its start to its end, for that many lines with
+place of the clock's; --parts, which implies it, adds how the time of mexma's fastest round divides, for an
+encoder of BERT's family. --start counts all of a process, from its start to its end, for that many lines with
 `mini`'s weights: the command, and four lines of Python for sentence-transformers. --memory embeds that many
 lines with `mini` and prints the largest memory that the process held.
 """
@@ -34,8 +36,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from itertools import cycle, islice, zip_longest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -93,7 +97,42 @@ def make_folder(shape: str, folder: Path) -> Path:
     return folder
 
 
-def run_one(program: str, folder: str, text: str, output: str, device: str) -> dict[str, float]:
+def time_parts() -> dict[str, float]:
+    """Let the parts of embedding by the engine add up their seconds in what is returned."""
+    from mexma_cli.encoder.encoder import SentenceEncoder
+    from mexma_cli.encoder.loading.tokenizer import LazyTokenizer
+    from mexma_cli.encoder.model import engine
+
+    parts: list[tuple[str, Any, str]] = [
+        ("products, with GELU", engine.Linear, "__call__"),
+        ("attention", engine, "attend"),
+        ("residuals and norms", engine._Norm, "__call__"),
+        ("embedding lookup", engine.Engine, "_embed"),
+        ("tokenising", LazyTokenizer, "encode"),
+        ("packing, pooling", SentenceEncoder, "embed"),
+    ]
+    seconds = dict.fromkeys([name for name, _, _ in parts], 0.0)
+    inside: list[float] = []  # seconds of the parts within those that run
+
+    def timed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*given: Any, **named: Any) -> Any:
+            inside.append(0.0)
+            began = clock()
+            found = function(*given, **named)
+            took = clock() - began
+            seconds[name] += took - inside.pop()
+            if inside:
+                inside[-1] += took
+            return found
+
+        return run
+
+    for name, owner, function in parts:
+        setattr(owner, function, timed(name, getattr(owner, function)))
+    return seconds
+
+
+def run_one(program: str, folder: str, text: str, output: str, device: str, parts: bool) -> dict[str, Any]:
     """Embed a text with one program; vectors as they are left on the disk go to OUTPUT.npy."""
     import torch
 
@@ -104,11 +143,12 @@ def run_one(program: str, folder: str, text: str, output: str, device: str) -> d
         dtype = "bfloat16" if program.endswith("bf16") else "float32"
         encoder = SentenceEncoder.load(folder, device, dtype)
         encoder.embed(["warm up"])  # packs the weights, which is part of loading
+        found = time_parts() if parts else {}
         began = clock()
         store = embed_file(encoder, text, output + ".emb", EmbedOptions(store_dtype="float32"))
         seconds = clock() - began
         np.save(output, store.vectors(0, store.rows))
-        return {"seconds": seconds}
+        return {"seconds": seconds, "parts": found | {"reading, writing": seconds - sum(found.values())}}
     torch.set_grad_enabled(False)
     if program == "loop":
         from transformers import AutoModel, AutoTokenizer
@@ -138,7 +178,7 @@ def run_one(program: str, folder: str, text: str, output: str, device: str) -> d
 
 
 def peak_rates(width: int, ffn: int, device: str = "cpu") -> dict[str, float]:
-    """The fastest product of the shape's largest kinds on a device, in Gflop/s.
+    """The fastest product of the shape's kinds on a device, in Gflop/s.
 
     On a processor weights are packed beforehand, as those of encoders are.
     """
@@ -148,7 +188,7 @@ def peak_rates(width: int, ffn: int, device: str = "cpu") -> dict[str, float]:
 
     rates = {}
     for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
-        for columns, rows in ((width, ffn), (ffn, width), (width, 3 * width)):
+        for columns, rows in ((width, ffn), (ffn, width), (width, 3 * width), (width, width)):
             x = torch.randn(2048, columns, device=device).to(dtype)
             parts = {
                 "weight": torch.randn(rows, columns, device=device),
@@ -169,13 +209,17 @@ def peak_rates(width: int, ffn: int, device: str = "cpu") -> dict[str, float]:
     return rates
 
 
-def measure(settings: argparse.Namespace, program: str, folder: Path, text: Path, output: Path) -> float:
+def measure(
+    settings: argparse.Namespace, program: str, folder: Path, text: Path, output: Path
+) -> dict[str, Any]:
     """Seconds of one program in a process of its own."""
     environment = os.environ | {"OMP_NUM_THREADS": str(settings.threads), "TOKENIZERS_PARALLELISM": "true"}
     files = [str(folder), str(text), str(output)]
     command = [sys.executable, __file__, "--one", program, *files, settings.device]
+    command += ["--parts"] if settings.parts else []
     result = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
-    return float(json.loads(result.stdout.splitlines()[-1])["seconds"])
+    found: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+    return found
 
 
 def compare(settings: argparse.Namespace, folder: Path) -> None:
@@ -197,11 +241,12 @@ def compare(settings: argparse.Namespace, folder: Path) -> None:
     print(f"{len(lines):,} lines, {tokens / len(lines):.1f} tokens a line, {settings.threads} threads")
     print(f"{settings.model or settings.shape}: {layers} layers of {width}")
     rates = peak_rates(width, ffn, settings.device)
-    seconds: dict[str, list[float]] = {program: [] for program in settings.programs}
+    runs: dict[str, list[dict[str, Any]]] = {program: [] for program in settings.programs}
     for number in range(settings.rounds):
         for program in settings.programs:
             output = folder / f"{program}-{number}.npy"
-            seconds[program].append(measure(settings, program, model, text, output))
+            runs[program].append(measure(settings, program, model, text, output))
+    seconds = {program: [run["seconds"] for run in found] for program, found in runs.items()}
     # The last layer needs keys and values of all tokens, and computes the rest for the first ones alone.
     work = 2 * tokens * ((layers - 1) * (4 * width * width + 2 * width * ffn) + 3 * width * width) / 1e9
     vectors = {program: np.load(folder / f"{program}-0.npy") for program in settings.programs}
@@ -216,6 +261,10 @@ def compare(settings: argparse.Namespace, folder: Path) -> None:
             kind = program.removeprefix("mexma-")
             line += f"   {work / typical:5.0f} of {rates[kind]:.0f} Gflop/s in products"
         print(line)
+        if settings.parts and program.startswith("mexma"):
+            fastest = min(runs[program], key=lambda run: float(run["seconds"]))
+            for part, share in fastest["parts"].items():
+                print(f"    {share / fastest['seconds']:6.1%} {part}")
     if "st" in vectors:
         for program in settings.programs:
             plain = cosines(vectors[program], vectors["st"])
@@ -294,17 +343,18 @@ def main() -> None:
     parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=PROGRAMS)
     parser.add_argument("--join", type=int, default=1, metavar="LINES")
     parser.add_argument("--busy", action="store_true")
+    parser.add_argument("--parts", action="store_true")
     parser.add_argument("--start", type=int, metavar="LINES")
     parser.add_argument("--memory", type=int, nargs="+", metavar="LINES")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--one", nargs=5, help=argparse.SUPPRESS)
     settings = parser.parse_args()
     if settings.one:
-        found = run_one(*settings.one)
+        found = run_one(*settings.one, settings.parts)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         print(json.dumps(found | {"peak": peak}))
         return
-    if settings.busy and "BUSY" not in os.environ:
+    if (settings.busy or settings.parts) and "BUSY" not in os.environ:
         os.environ.update(BUSY="1", RAYON_NUM_THREADS="1", OMP_NUM_THREADS="1")
         os.execv(sys.executable, [sys.executable, *sys.argv, "--threads", "1"])
     if settings.data is None:
