@@ -1,6 +1,7 @@
 """Numba loops that several rooms share: bfloat16, exponentials, dropout, LayerNorm.
 
-NumPy has no bfloat16: such arrays are uint16 here, the upper halves of float32's bits.
+NumPy has no bfloat16. So that loops are compiled once for both types, numbers come and go as words, uint16
+(`plain`).
 """
 
 from __future__ import annotations
@@ -8,59 +9,55 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from mexma_cli.numerics.compiling import inlined, summing
-
-
-@inlined
-def widen(low: np.ndarray, bits: np.ndarray) -> None:
-    """Convert bfloat16 to the bits of float32, uint32."""
-    for j in range(len(low)):
-        bits[j] = np.uint32(low[j]) << np.uint32(16)
-
-
-@inlined
-def narrow(bits: np.ndarray, low: np.ndarray) -> None:
-    """Round float32, given as uint32 bits, to the nearest bfloat16, ties to even."""
-    for j in range(len(bits)):
-        odd = (bits[j] >> np.uint32(16)) & np.uint32(1)
-        low[j] = np.uint16((bits[j] + np.uint32(0x7FFF) + odd) >> np.uint32(16))
-
-
-@inlined
-def read(low: np.ndarray, row: np.ndarray) -> None:
-    """Copy float32 or bfloat16 to float32."""
-    if low.itemsize == 2:
-        widen(low, row.view(np.uint32))
-    else:
-        for j in range(len(low)):
-            row[j] = low[j]
-
-
-@inlined
-def write(row: np.ndarray, low: np.ndarray) -> None:
-    """Copy float32 to float32 or bfloat16, rounding to nearest."""
-    if low.itemsize == 2:
-        narrow(row[: len(low)].view(np.uint32), low)
-    else:
-        for j in range(len(low)):
-            low[j] = row[j]
+from mexma_cli.numerics.compiling import apart, called, inlined, summing
 
 
 def plain(tensor: torch.Tensor) -> np.ndarray:
-    """A tensor's memory as an array for the kernels; bfloat16 becomes uint16."""
-    return tensor.view(torch.uint16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
+    """A tensor's memory as words for `read` and `write`, uint16: one a number of bfloat16, two of float32."""
+    low = tensor.dtype == torch.bfloat16
+    return tensor.view(torch.uint16).numpy() if low else tensor.numpy().view(np.uint16)
+
+
+@called
+def read(words: np.ndarray, row: np.ndarray) -> None:
+    """Copy bfloat16 or float32, as from `plain`, to float32."""
+    apart()
+    if len(words) == len(row):
+        for j in range(len(row)):
+            row[j] = np.uint32(np.uint32(words[j]) << np.uint32(16)).view(np.float32)
+    else:
+        for j in range(len(row)):
+            high = np.uint32(words[2 * j + 1]) << np.uint32(16)
+            row[j] = np.uint32(np.uint32(words[2 * j]) | high).view(np.float32)
+
+
+@called
+def write(row: np.ndarray, words: np.ndarray) -> None:
+    """Copy float32 to float32 or bfloat16, rounding to the nearest, ties to even."""
+    apart()
+    if len(words) == len(row):
+        for j in range(len(row)):
+            bits = np.float32(row[j]).view(np.uint32)
+            odd = (bits >> np.uint32(16)) & np.uint32(1)
+            words[j] = np.uint32(bits + np.uint32(0x7FFF) + odd) >> np.uint32(16)
+    else:
+        for j in range(len(row)):
+            bits = np.float32(row[j]).view(np.uint32)
+            words[2 * j], words[2 * j + 1] = bits, bits >> np.uint32(16)
 
 
 @inlined
-def exponentials(block: np.ndarray, top: np.float32, power: np.ndarray) -> None:
-    """exp(block - top) as two factors: `block` becomes one, and `power` the other, as bits of float32.
+def exponentials(block: np.ndarray, top: np.float32) -> np.float32:
+    """exp(block - top) in place, and the sum.
 
     exp(x) is 2**n exp(x - n log 2), and the second factor is a polynomial, exact to 1e-7 (Cephes' expf).
-    Smaller results than exp(-87) are rounded up to it, so that none is a denormal number.
+    Smaller results than exp(-87) become zeros, so that none is a denormal number.
     """
+    total = np.float32(0)
     for j in range(len(block)):
         x = block[j] - top
-        x = np.float32(-87) if x < np.float32(-87) else x
+        far = x < np.float32(-87)
+        x = np.float32(-87) if far else x
         whole = np.int32(x * np.float32(1.44269504) - np.float32(0.5))
         n = np.float32(whole)
         r = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
@@ -70,16 +67,20 @@ def exponentials(block: np.ndarray, top: np.float32, power: np.ndarray) -> None:
         p = p * r + np.float32(4.1665795894e-2)
         p = p * r + np.float32(1.6666665459e-1)
         p = p * r + np.float32(5.0000001201e-1)
-        block[j] = p * r * r + r + np.float32(1)
-        power[j] = (whole + np.int32(127)) << np.int32(23)
+        power = np.int32((whole + np.int32(127)) << np.int32(23)).view(np.float32)
+        result = np.float32(0) if far else (p * r * r + r + np.float32(1)) * power
+        block[j] = result
+        total += result
+    return total
 
 
-@inlined
+@called
 def draw(kept: np.ndarray, row: int, seed: np.uint32, dropout: np.float32) -> None:
     """Dropout factors of the numbers in a row: 0 for the share to drop, 1 / (1 - dropout) for the others.
 
     They depend on row, column and seed only, through the finaliser of MurmurHash3.
     """
+    apart()
     limit = np.uint32(dropout * np.float32(4294967040))
     factor = np.float32(1) / (np.float32(1) - dropout)
     start = _mixed(np.uint32(row) ^ seed)
@@ -96,46 +97,41 @@ def _mixed(bits: np.uint32) -> np.uint32:
 
 
 @summing
-def add_norm(x: np.ndarray, y: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: np.float32) -> None:
-    """``x = LayerNorm(x + y)`` in place.
+def add_norm(places, given, numbers, found, room) -> None:  # type: ignore[no-untyped-def]
+    """LayerNorm(x + dropout(y)) of some rows.
 
     Args:
-        x, y: float32 [T, D].
-        weight, bias: float32 [D].
+        places: The first row and the row to stop before.
+        given: x, float32 [T, D]; y as from `plain`, [T, D or 2 D]; weight and bias, float32 [D].
+        numbers: LayerNorm's eps, the share of y to drop, and the seed of `draw`.
+        found: Receives the results: float32 [T, D], which may be x; the same in the type of y, or an array
+            without rows; and float32 [T, 2], what was taken from a row and what it was then multiplied by.
+        room: float32 [2, D], ones.
     """
-    for t in range(len(x)):
-        row, other = x[t], y[t]
-        for j in range(len(row)):
-            row[j] += other[j]
-        normalise(row, weight, bias, eps)
-
-
-@summing
-def add_norm_bf16(
-    x: np.ndarray, y: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: np.float32, out: np.ndarray
-) -> None:
-    """``x = LayerNorm(x + y)`` in place; `out` receives the same, rounded to bfloat16.
-
-    Args:
-        x: float32 [T, D].
-        y, out: bfloat16 [T, D].
-        weight, bias: float32 [D].
-    """
-    bits = np.empty(x.shape[1], dtype=np.uint32)
-    values = bits.view(np.float32)
-    for t in range(len(x)):
-        row, other, low = x[t], y[t], out[t]
-        widen(other, bits)
-        for j in range(len(row)):
-            row[j] += values[j]
-        normalise(row, weight, bias, eps)
-        for j in range(len(row)):
-            values[j] = row[j]
-        narrow(bits, low)
+    x, y, weight, bias = given
+    eps, share, seed = numbers
+    out, low, statistics = found
+    kept, line = room[0], room[1]
+    for t in range(places[0], places[1]):
+        row = out[t]
+        add_dropped(x[t], y[t], t, share, seed, kept, line, row)
+        statistics[t, 0], statistics[t, 1] = _normalise(row, weight, bias, eps)
+        if len(low):
+            write(row, low[t])
 
 
 @inlined
-def normalise(
+def add_dropped(x, y, t, share, seed, kept, line, row) -> None:  # type: ignore[no-untyped-def]
+    """The row x + dropout(y), and the factors of dropout; `line` is scratch."""
+    read(y, line)
+    if share > 0:
+        draw(kept, t, seed, share)
+    for j in range(len(row)):
+        row[j] = x[j] + line[j] * kept[j]
+
+
+@inlined
+def _normalise(
     row: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: np.float32
 ) -> tuple[np.float32, np.float32]:
     """LayerNorm in place; what was taken from the row and what it was then multiplied by."""

@@ -17,7 +17,7 @@ from numba import config, types
 from numba.core import cgutils, codegen
 from numba.extending import intrinsic
 
-from mexma_cli.numerics.compiling import apart, summing
+from mexma_cli.numerics.compiling import apart, called
 
 LANES = 32
 """Rows and columns for which arrays have room are a multiple of this."""
@@ -42,7 +42,7 @@ def pairs() -> type[np.generic] | None:
     return np.uint32 if "+avx512bf16" in _FEATURES else None
 
 
-@summing
+@called
 def multiply(
     left: np.ndarray, right: np.ndarray, rows: int, inner: int, columns: int, out: np.ndarray
 ) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from mexma_cli.numerics.compiling import inlined, summing
-from mexma_cli.numerics.kernels import exponentials, narrow, widen
+from mexma_cli.numerics.kernels import exponentials, plain, read, write
 from mexma_cli.numerics.threads import each
 
 BLOCK = 1024
@@ -33,16 +33,15 @@ def softmax_slopes(
     Returns:
         float32 [R].
     """
-    rows = logits if logits.dtype == torch.float32 else logits.view(torch.uint16)
-    losses = torch.empty(len(logits))
+    words, losses = plain(logits), torch.empty(len(logits))
     parts = np.array_split(np.arange(len(logits)), torch.get_num_threads())
     bounds = [(int(part[0]), int(part[-1]) + 1) for part in parts if len(part)]
     sums = np.zeros((len(bounds), logits.shape[1]), np.float32)
 
     def work(number: int) -> None:
-        part = slice(*bounds[number])
-        own = (rows[part].numpy(), bias.numpy(), labels[part].numpy(), sums[number], losses[part].numpy())
-        (_slopes if rows is logits else _slopes_bf16)(*own)
+        part, room = slice(*bounds[number]), np.empty(logits.shape[1] + LANES, np.float32)
+        own = words[part], bias.numpy(), labels[part].numpy(), sums[number], losses[part].numpy()
+        _slopes(*own, room)
 
     each(len(bounds), work)
     for own in sums:
@@ -51,73 +50,37 @@ def softmax_slopes(
 
 
 @summing
-def _slopes(
-    logits: np.ndarray, bias: np.ndarray, labels: np.ndarray, bias_grad: np.ndarray, losses: np.ndarray
-) -> None:
-    for i in range(len(logits)):
-        row = logits[i]
+def _slopes(words, bias, labels, bias_grad, losses, room) -> None:  # type: ignore[no-untyped-def]
+    row, lanes = room[: len(bias)], room[len(bias) :]
+    for i in range(len(words)):
+        read(words[i], row)
         for j in range(len(row)):
             row[j] += bias[j]
-        losses[i] = _slope(row, labels[i])
+        top = _largest(row, lanes)
+        target, total = row[labels[i]] - top, np.float64(0)
+        for first in range(0, len(row), BLOCK):
+            total += exponentials(row[first : first + BLOCK], top)
+        inverse = np.float32(1 / total)
+        for j in range(len(row)):
+            row[j] *= inverse
+        row[labels[i]] -= np.float32(1)
+        losses[i] = np.log(total) - target
         for j in range(len(row)):
             bias_grad[j] += row[j]
-
-
-@summing
-def _slopes_bf16(
-    logits: np.ndarray, bias: np.ndarray, labels: np.ndarray, bias_grad: np.ndarray, losses: np.ndarray
-) -> None:
-    bits = np.empty(logits.shape[1], dtype=np.uint32)
-    row = bits.view(np.float32)
-    for i in range(len(logits)):
-        low = logits[i]
-        widen(low, bits)
-        for j in range(len(low)):
-            row[j] += bias[j]
-        losses[i] = _slope(row, labels[i])
-        for j in range(len(row)):
-            bias_grad[j] += row[j]
-        narrow(bits, low)
+        write(row, words[i])
 
 
 @inlined
-def _slope(row: np.ndarray, label: int) -> np.float64:
-    """The row becomes its softmax, less one at the label; the cross-entropy."""
-    power = np.empty(BLOCK, dtype=np.int32)
-    top = _largest(row)
-    target = row[label] - top
-    total = np.float64(0)
-    for first in range(0, len(row), BLOCK):
-        block = row[first : first + BLOCK]
-        exponentials(block, top, power)
-        total += _product(block, power.view(np.float32))
-    inverse = np.float32(1 / total)
-    for j in range(len(row)):
-        row[j] *= inverse
-    row[label] -= np.float32(1)
-    return np.log(total) - target
-
-
-@inlined
-def _largest(row: np.ndarray) -> np.float32:
-    lanes = np.full(LANES, -np.inf, dtype=np.float32)
+def _largest(row: np.ndarray, lanes: np.ndarray) -> np.float32:
     whole = len(row) // LANES * LANES
+    for j in range(LANES):
+        lanes[j] = -np.inf
     for first in range(0, whole, LANES):
         part = row[first : first + LANES]
         for j in range(LANES):
             lanes[j] = part[j] if part[j] > lanes[j] else lanes[j]
-    top = lanes[0]
+    top = np.float32(-np.inf)
     for values in (lanes, row[whole:]):
         for value in values:
             top = value if value > top else top
     return top
-
-
-@inlined
-def _product(block: np.ndarray, factors: np.ndarray) -> np.float32:
-    """In place; the sum of the products."""
-    total = np.float32(0)
-    for j in range(len(block)):
-        block[j] *= factors[j]
-        total += block[j]
-    return total

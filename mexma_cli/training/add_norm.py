@@ -13,8 +13,9 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from mexma_cli.numerics.compiling import inlined, summing
-from mexma_cli.numerics.kernels import draw, normalise, plain, read, write
+from mexma_cli.numerics import kernels
+from mexma_cli.numerics.compiling import summing
+from mexma_cli.numerics.kernels import add_dropped, plain, read, write
 from mexma_cli.numerics.threads import in_slices
 
 
@@ -43,9 +44,13 @@ class _AddNorm(torch.autograd.Function):
         statistics = torch.empty(len(x), 2)
         # Copies, since FSDP could not free what NumPy has seen.
         weight, bias = weight.detach().clone(), bias.detach().clone()
-        given = tuple(plain(part.detach()) for part in (x, y, weight, bias))
-        found = tuple(map(plain, (out, low, statistics)))
-        in_slices(len(x), lambda first, stop: _forward(first, stop, given, numbers, found), x.numel() * 8)
+        given = x.detach().numpy(), plain(y.detach()), weight.numpy(), bias.numpy()
+        found = out.numpy(), plain(low), statistics.numpy()
+
+        def work(*places: int) -> None:
+            kernels.add_norm(places, given, numbers, found, np.ones((2, x.shape[1]), np.float32))
+
+        in_slices(len(x), work, x.numel() * 8)
         ctx.numbers = numbers
         ctx.save_for_backward(x, y, weight, statistics)
         return (out, low) if len(low) else (out,)
@@ -55,15 +60,19 @@ class _AddNorm(torch.autograd.Function):
     def backward(ctx: Any, slope: torch.Tensor, *low_slope: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         saved = ctx.saved_tensors  # read once, as checkpointing wants it
         x, y = saved[:2]
-        slopes = [part.contiguous() for part in (slope, *(low_slope or (y[:0],)))]
+        low = low_slope[0].contiguous() if low_slope else y[:0].detach()
         of_x, of_y = torch.empty_like(x), torch.empty_like(y)
-        given = tuple(map(plain, (*slopes, *(part.detach() for part in saved))))
-        found = plain(of_x), plain(of_y)
+        slopes, states, weight, statistics = (
+            part.detach().contiguous().numpy() for part in (slope, x, *saved[2:])
+        )
+        given = slopes, plain(low), states, plain(y.detach()), weight, statistics
+        found = of_x.numpy(), plain(of_y)
         sums: dict[int, np.ndarray] = {}  # by slice
 
         def work(first: int, stop: int) -> None:
             sums[first] = np.zeros((2, x.shape[1]), np.float32)
-            _backward(first, stop, given, ctx.numbers, found, sums[first])
+            room = np.ones((4, x.shape[1]), np.float32)
+            _backward((first, stop), given, ctx.numbers, found, sums[first], room)
 
         in_slices(len(x), work, x.numel() * 8)
         of_weight, of_bias = torch.from_numpy(sum(sums[first] for first in sorted(sums)))
@@ -71,56 +80,31 @@ class _AddNorm(torch.autograd.Function):
 
 
 @summing
-def _forward(first, stop, given, numbers, found) -> None:  # type: ignore[no-untyped-def]
-    x, y, weight, bias = given
-    out, low, statistics = found
-    eps, share, seed = numbers
-    kept = np.ones(x.shape[1], np.float32)
-    for t in range(first, stop):
-        row = out[t]
-        _add(x[t], y[t], t, share, seed, kept, row)
-        statistics[t, 0], statistics[t, 1] = normalise(row, weight, bias, eps)
-        if len(low):
-            write(row, low[t])
-
-
-@summing
-def _backward(first, stop, given, numbers, found, sums) -> None:  # type: ignore[no-untyped-def]
+def _backward(places, given, numbers, found, sums, room) -> None:  # type: ignore[no-untyped-def]
     slopes, low_slopes, x, y, weight, statistics = given
     of_x, of_y = found
     _, share, seed = numbers
+    kept, normal, slope, low = room[0], room[1], room[2], room[3]
+    for j in range(len(low)):
+        low[j] = 0
     of_weight, of_bias = sums[0], sums[1]
-    width = x.shape[1]
-    kept, normal = np.ones(width, np.float32), np.empty(width, np.float32)
-    slope, low = np.empty(width, np.float32), np.zeros(width, np.float32)
-    for t in range(first, stop):
-        _add(x[t], y[t], t, share, seed, kept, normal)
+    for t in range(places[0], places[1]):
+        add_dropped(x[t], y[t], t, share, seed, kept, slope, normal)
         mean, scale = statistics[t, 0], statistics[t, 1]
         if len(low_slopes):
             read(low_slopes[t], low)
-        total, product = np.float32(0), np.float32(0)
-        for j in range(width):
+        total, product, row, result = np.float32(0), np.float32(0), slopes[t], of_x[t]
+        for j in range(len(row)):
             normal[j] = (normal[j] - mean) * scale
-            whole = slopes[t, j] + low[j]
+            whole = row[j] + low[j]
             of_weight[j] += whole * normal[j]
             of_bias[j] += whole
             slope[j] = whole * weight[j]
             total += slope[j]
             product += slope[j] * normal[j]
-        total /= np.float32(width)
-        product /= np.float32(width)
-        for j in range(width):
-            inner = (slope[j] - total - normal[j] * product) * scale
-            of_x[t, j] = inner
-            slope[j] = inner * kept[j]
+        total /= np.float32(len(row))
+        product /= np.float32(len(row))
+        for j in range(len(row)):
+            result[j] = (slope[j] - total - normal[j] * product) * scale
+            slope[j] = result[j] * kept[j]
         write(slope, of_y[t])
-
-
-@inlined
-def _add(x, y, t, share, seed, kept, row) -> None:  # type: ignore[no-untyped-def]
-    """The row x + dropout(y), and the factors of dropout."""
-    read(y, row)
-    if share > 0:
-        draw(kept, t, seed, share)
-    for j in range(len(row)):
-        row[j] = x[j] + row[j] * kept[j]

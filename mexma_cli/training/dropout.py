@@ -13,11 +13,12 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 from mexma_cli.numerics.compiling import summing
-from mexma_cli.numerics.kernels import draw, plain, read, write
+from mexma_cli.numerics.kernels import draw
 from mexma_cli.numerics.threads import in_slices
 
 BLOCK = 1024
-"""Numbers that are in the nearest cache together."""
+"""Numbers whose factors are drawn together."""
+_ROWS = 32  # blocks that are multiplied together: few enough for torch to do it on one thread
 
 
 def hasten_dropout(module: nn.Module) -> None:
@@ -55,19 +56,19 @@ class _Dropped(torch.autograd.Function):
 def _drop(x: torch.Tensor, share: np.float32, seed: np.uint32) -> torch.Tensor:
     x = x.detach().contiguous()
     out = torch.empty_like(x)
-    numbers, kept = plain(x.flatten()), plain(out.flatten())
-    blocks = -(-len(numbers) // BLOCK)
-    in_slices(blocks, lambda first, end: _blocks(numbers, first, end, share, seed, kept))
+    given, found = x.flatten().split(_ROWS * BLOCK), out.flatten().split(_ROWS * BLOCK)
+
+    def work(first: int, stop: int) -> None:
+        factors = np.empty((_ROWS, BLOCK), np.float32)
+        for part in range(first, stop):
+            _draw(factors, part * _ROWS, seed, share)
+            torch.mul(given[part], torch.from_numpy(factors.ravel()[: len(given[part])]), out=found[part])
+
+    in_slices(len(given), work, x.numel())
     return out
 
 
 @summing
-def _blocks(x: np.ndarray, first: int, end: int, share: np.float32, seed: np.uint32, out: np.ndarray) -> None:
-    factors, values = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32)
-    for block in range(first, end):
-        draw(factors, block, seed, share)
-        kept = out[block * BLOCK : (block + 1) * BLOCK]
-        read(x[block * BLOCK : (block + 1) * BLOCK], values)
-        for j in range(len(kept)):
-            values[j] *= factors[j]
-        write(values, kept)
+def _draw(factors: np.ndarray, first: int, seed: np.uint32, share: np.float32) -> None:
+    for row in range(len(factors)):
+        draw(factors[row], first + row, seed, share)

@@ -15,11 +15,11 @@ from transformers import AutoModel, PreTrainedModel
 
 from mexma_cli.encoder.model.attention import run_packed, use_packed_attention
 from mexma_cli.encoder.model.packing import pack
-from mexma_cli.numerics.kernels import draw
 from mexma_cli.objectives.mexma.head import UnmaskingHead
 from mexma_cli.objectives.mexma.settings import Head
 from mexma_cli.training.add_norm import add_norm
 from mexma_cli.training.distributed import save_activations
+from mexma_cli.training.dropout import _draw
 from mexma_cli.training.layers import Encoder, Layer, hasten_layers
 
 ROUNDING = {torch.float32: 2e-5, torch.bfloat16: 2e-2}
@@ -136,7 +136,7 @@ def test_dropout_residual_and_norm_are_torchs_in_float64(
     if share:
         number = np.uint32(int(torch.randint(1 << 32, ())))
         for row in range(rows):
-            draw(kept[row], row, number, np.float32(share))
+            _draw(kept[row : row + 1], row, number, np.float32(share))
     expected = theirs(doubles[0] + doubles[1] * torch.from_numpy(kept).double())
     expected.backward(first.double() + low_slope.double())
 

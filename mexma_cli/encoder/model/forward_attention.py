@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from mexma_cli.numerics.compiling import apart, summing
+from mexma_cli.numerics.compiling import apart, called, summing
 from mexma_cli.numerics.kernels import plain, write
 from mexma_cli.numerics.lanes import LANES, exponentials, largest, multiply, pairs, scale, tiles
 
@@ -72,10 +72,10 @@ def _forward(states, words, spans, room, out) -> None:  # type: ignore[no-untype
         words: The same memory, uint32.
         spans: int64 [B, 4], of each sentence start, length, row of the result, and number of queries.
         room: As from `_room`.
-        out: float32, or bfloat16 as uint16.
+        out: As from `plain`.
     """
     keys, rows, values, value_words, scores, weights, numbers, sums = room
-    units, width, heads = states.shape[1] // 3, out.shape[1], len(keys)
+    units, width, heads = states.shape[1] // 3, sums.shape[1] - LANES, len(keys)
     inner, dim, paired = units // heads, width // heads, units < width
     tiles(rows, True)
     for sentence in range(len(spans)):
@@ -109,7 +109,7 @@ def _padded(size: int) -> int:
     return (size + LANES - 1) // LANES * LANES
 
 
-@summing
+@called
 def _copy(states: np.ndarray, start: int, n: int, first: int, rows: np.ndarray) -> None:
     """A third of each token's units."""
     apart()
@@ -119,7 +119,7 @@ def _copy(states: np.ndarray, start: int, n: int, first: int, rows: np.ndarray) 
             row[unit] = given[unit]
 
 
-@summing
+@called
 def _turn(rows: np.ndarray, size: int, inner: int, keys: np.ndarray, first: int) -> None:
     """Rows of keys as columns."""
     apart()
@@ -129,7 +129,7 @@ def _turn(rows: np.ndarray, size: int, inner: int, keys: np.ndarray, first: int)
                 keys[head, unit, first + i] = rows[i, head * inner + unit]
 
 
-@summing
+@called
 def _pair(words: np.ndarray, start: int, n: int, values: np.ndarray) -> None:
     """Values of two tokens as pairs, and zeros behind them."""
     apart()
@@ -143,7 +143,7 @@ def _pair(words: np.ndarray, start: int, n: int, values: np.ndarray) -> None:
     values[(n + 1) // 2 : _padded(n) // 2] = 0
 
 
-@summing
+@called
 def _soften(scores: np.ndarray, size: int, n: int, weights: np.ndarray) -> None:
     """Exponentials of scores less the largest; their sums become the first scores."""
     apart()
@@ -153,8 +153,8 @@ def _soften(scores: np.ndarray, size: int, n: int, weights: np.ndarray) -> None:
         scores[i, 0] = exponentials(scores, i, _padded(n), largest(scores, i, _padded(n)), weights)
 
 
-@summing
+@called
 def _write(sums: np.ndarray, size: int, out: np.ndarray, first: int) -> None:
     apart()
     for i in range(size):
-        write(sums[i, : out.shape[1]], out[first + i])
+        write(sums[i, : sums.shape[1] - LANES], out[first + i])

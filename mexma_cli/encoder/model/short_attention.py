@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch.autograd.function import once_differentiable
 
-from mexma_cli.encoder.model import attention_kernels
+from mexma_cli.encoder.model.attention_kernels import WIDEST, attention, scratch_for
 from mexma_cli.numerics.kernels import plain
 from mexma_cli.numerics.threads import each
 
@@ -23,7 +23,7 @@ def within_short(states: torch.Tensor, length: int) -> bool:
         states.device.type == "cpu"
         and states.dtype in (torch.float32, torch.bfloat16)
         and length <= LONGEST
-        and states.shape[-1] <= attention_kernels.WIDEST
+        and states.shape[-1] <= WIDEST
     )
 
 
@@ -43,7 +43,7 @@ def attend(states: torch.Tensor, lengths: Sequence[int], scale: float | None, dr
     seed = int(torch.randint(1 << 32, ())) if dropout else 0
     ends = np.cumsum(lengths)
     spans = np.stack([ends - lengths, ends], axis=1)
-    numbers = (states.shape[2], np.float32(scale), np.float32(dropout), np.uint32(seed))
+    numbers = (*states.shape[2:], np.float32(scale), np.float32(dropout), np.uint32(seed))
     attended: torch.Tensor = _Attention.apply(states.contiguous(), spans, numbers)  # type: ignore[no-untyped-call]
     return attended
 
@@ -51,32 +51,36 @@ def attend(states: torch.Tensor, lengths: Sequence[int], scale: float | None, dr
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states: torch.Tensor, spans: np.ndarray, numbers: tuple[Any, ...]) -> torch.Tensor:
-        tokens, _, heads, dim = states.shape
-        out, norms = states.new_empty(tokens, heads, dim), torch.empty(tokens, heads)
+        out = torch.empty_like(states[:, 0])
         ctx.spans, ctx.numbers = spans, numbers
-        ctx.save_for_backward(states, out, norms)
-        _run(attention_kernels.forward, (states,), spans, numbers, (norms, out))
+        ctx.save_for_backward(states)
+        _run(states, out[:0], spans, numbers, out)
         return out
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, slope: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        states, out, norms = ctx.saved_tensors
+        (states,) = ctx.saved_tensors
         found = torch.empty_like(states)
-        given = (states, out, slope.contiguous())
-        _run(attention_kernels.backward, given, ctx.spans, ctx.numbers, (norms, found))
+        _run(states, slope.contiguous(), ctx.spans, ctx.numbers, found)
         return found, None, None
 
 
 def _run(
-    kernel: Callable[..., None],
-    given: tuple[torch.Tensor, ...],
+    states: torch.Tensor,
+    slope: torch.Tensor,
     spans: np.ndarray,
     numbers: tuple[Any, ...],
-    rest: tuple[torch.Tensor, ...],
+    found: torch.Tensor,
 ) -> None:
-    """Run a kernel over all sentences, whose results do not depend on the number of threads."""
-    arrays, others = (tuple(plain(part.detach().flatten(1)) for part in parts) for parts in (given, rest))
+    """Compute all sentences; results do not depend on the number of threads."""
+    given, others, result = (plain(part.detach().flatten(1)) for part in (states, slope, found))
+    width = slope.shape[1] * slope.shape[2]
     # Each thread takes every n-th sentence, since neighbours have similar lengths.
     parts = min(torch.get_num_threads(), len(spans))
-    each(parts, lambda part: kernel(arrays, spans[part::parts].copy(), *numbers, *others))
+
+    def work(part: int) -> None:
+        own = spans[part::parts].copy()
+        attention(given, others, own, numbers, scratch_for(own, width), result)
+
+    each(parts, work)

@@ -1,4 +1,4 @@
-"""Sums of a table's rows, whose gradient is of those rows alone: on a processor, by Numba.
+"""Sums of a table's rows, whose gradient is of those rows alone: on a processor.
 
 A batch has a sixth of all n-grams, and the gradient of the others is neither made nor written.
 """
@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
-
-from mexma_cli.numerics.compiling import summing
-from mexma_cli.numerics.threads import in_slices
+from torch.nn.functional import embedding_bag
 
 
 class RowSums(torch.autograd.Function):
@@ -30,10 +27,7 @@ class RowSums(torch.autograd.Function):
         """
         ctx.save_for_backward(rows, counts)
         ctx.shape = table.shape
-        sums = torch.zeros(len(starts), table.shape[1])
-        given = [part.detach().numpy() for part in (table, rows, starts, counts, sums)]
-        in_slices(len(starts), lambda first, stop: _add(first, stop, *given), rows.numel() * table.shape[1])
-        return sums
+        return embedding_bag(rows, table.detach(), starts, mode="sum")
 
     @staticmethod
     def backward(ctx: Any, *slopes: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
@@ -42,28 +36,8 @@ class RowSums(torch.autograd.Function):
         ordered, order = rows.sort()
         different, uses = torch.unique_consecutive(ordered, return_counts=True)
         groups = torch.arange(len(counts)).repeat_interleave(counts)[order]
-        sums = torch.zeros(len(different), ctx.shape[1])
-        given = [part.numpy() for part in (slopes[0].contiguous(), groups, uses.cumsum(0) - uses, uses, sums)]
-        in_slices(len(different), lambda first, stop: _add(first, stop, *given), rows.numel() * ctx.shape[1])
+        sums = embedding_bag(groups, slopes[0].contiguous(), uses.cumsum(0) - uses, mode="sum")
         found = torch.sparse_coo_tensor(
             different[None], sums, ctx.shape, check_invariants=False, is_coalesced=True
         )
         return found, None, None, None
-
-
-@summing
-def _add(
-    first: int,
-    stop: int,
-    table: np.ndarray,
-    rows: np.ndarray,
-    starts: np.ndarray,
-    counts: np.ndarray,
-    sums: np.ndarray,
-) -> None:
-    for group in range(first, stop):
-        total = sums[group]
-        for place in range(starts[group], starts[group] + counts[group]):
-            row = table[rows[place]]
-            for number in range(len(total)):
-                total[number] += row[number]
