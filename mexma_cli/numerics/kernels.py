@@ -1,4 +1,4 @@
-"""Numba loops that several rooms share: bfloat16, exponentials, dropout, LayerNorm.
+"""Numba loops that several rooms share: bfloat16, dropout, LayerNorm.
 
 NumPy has no bfloat16. So that loops are compiled once for both types, numbers come and go as words, uint16
 (`plain`).
@@ -44,34 +44,6 @@ def write(row: np.ndarray, words: np.ndarray) -> None:
         for j in range(len(row)):
             bits = np.float32(row[j]).view(np.uint32)
             words[2 * j], words[2 * j + 1] = bits, bits >> np.uint32(16)
-
-
-@inlined
-def exponentials(block: np.ndarray, top: np.float32) -> np.float32:
-    """exp(block - top) in place, and the sum.
-
-    exp(x) is 2**n exp(x - n log 2), and the second factor is a polynomial, exact to 1e-7 (Cephes' expf).
-    Smaller results than exp(-87) become zeros, so that none is a denormal number.
-    """
-    total = np.float32(0)
-    for j in range(len(block)):
-        x = block[j] - top
-        far = x < np.float32(-87)
-        x = np.float32(-87) if far else x
-        whole = np.int32(x * np.float32(1.44269504) - np.float32(0.5))
-        n = np.float32(whole)
-        r = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
-        p = np.float32(1.9875691500e-4)
-        p = p * r + np.float32(1.3981999507e-3)
-        p = p * r + np.float32(8.3334519073e-3)
-        p = p * r + np.float32(4.1665795894e-2)
-        p = p * r + np.float32(1.6666665459e-1)
-        p = p * r + np.float32(5.0000001201e-1)
-        power = np.int32((whole + np.int32(127)) << np.int32(23)).view(np.float32)
-        result = np.float32(0) if far else (p * r * r + r + np.float32(1)) * power
-        block[j] = result
-        total += result
-    return total
 
 
 @called

@@ -9,14 +9,13 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from mexma_cli.numerics.compiling import inlined, summing
-from mexma_cli.numerics.kernels import exponentials, plain, read, write
+from mexma_cli.numerics.compiling import summing
+from mexma_cli.numerics.kernels import plain, read, write
+from mexma_cli.numerics.lanes import exponentials, largest
 from mexma_cli.numerics.threads import each
 
 BLOCK = 1024
 """Numbers that are in the nearest cache together."""
-LANES = 64
-"""Running maxima side by side, so that they are vector instructions."""
 
 
 def softmax_slopes(
@@ -39,9 +38,10 @@ def softmax_slopes(
     sums = np.zeros((len(bounds), logits.shape[1]), np.float32)
 
     def work(number: int) -> None:
-        part, room = slice(*bounds[number]), np.empty(logits.shape[1] + LANES, np.float32)
+        part, blocks = slice(*bounds[number]), -(-logits.shape[1] // BLOCK)
+        room = np.empty((blocks, BLOCK), np.float32)
         own = words[part], bias.numpy(), labels[part].numpy(), sums[number], losses[part].numpy()
-        _slopes(*own, room)
+        _slopes(*own, room, room.ravel())
 
     each(len(bounds), work)
     for own in sums:
@@ -50,16 +50,21 @@ def softmax_slopes(
 
 
 @summing
-def _slopes(words, bias, labels, bias_grad, losses, room) -> None:  # type: ignore[no-untyped-def]
-    row, lanes = room[: len(bias)], room[len(bias) :]
+def _slopes(words, bias, labels, bias_grad, losses, room, flat) -> None:  # type: ignore[no-untyped-def]
+    """For each row; `room` is scratch, float32 [n, BLOCK], and `flat` the same memory."""
+    row, rest = flat[: len(bias)], flat[len(bias) :]
     for i in range(len(words)):
         read(words[i], row)
         for j in range(len(row)):
             row[j] += bias[j]
-        top = _largest(row, lanes)
-        target, total = row[labels[i]] - top, np.float64(0)
-        for first in range(0, len(row), BLOCK):
-            total += exponentials(row[first : first + BLOCK], top)
+        for j in range(len(rest)):
+            rest[j] = -np.inf
+        top, total = np.float32(-np.inf), np.float64(0)
+        for block in range(len(room)):
+            top = max(top, largest(room, block, BLOCK))
+        target = row[labels[i]] - top
+        for block in range(len(room)):
+            total += exponentials(room, block, BLOCK, top, room)
         inverse = np.float32(1 / total)
         for j in range(len(row)):
             row[j] *= inverse
@@ -68,19 +73,3 @@ def _slopes(words, bias, labels, bias_grad, losses, room) -> None:  # type: igno
         for j in range(len(row)):
             bias_grad[j] += row[j]
         write(row, words[i])
-
-
-@inlined
-def _largest(row: np.ndarray, lanes: np.ndarray) -> np.float32:
-    whole = len(row) // LANES * LANES
-    for j in range(LANES):
-        lanes[j] = -np.inf
-    for first in range(0, whole, LANES):
-        part = row[first : first + LANES]
-        for j in range(LANES):
-            lanes[j] = part[j] if part[j] > lanes[j] else lanes[j]
-    top = np.float32(-np.inf)
-    for values in (lanes, row[whole:]):
-        for value in values:
-            top = value if value > top else top
-    return top

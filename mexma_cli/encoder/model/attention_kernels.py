@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from mexma_cli.numerics.compiling import inlined, summing
-from mexma_cli.numerics.kernels import draw, exponentials, read, write
-from mexma_cli.numerics.lanes import LANES, multiply
+from mexma_cli.numerics.kernels import draw, read, write
+from mexma_cli.numerics.lanes import LANES, exponentials, largest, multiply, scale
 
 WIDEST = 128
 """Widest head for which it is faster than torch's attention, as it was measured."""
@@ -40,7 +40,7 @@ def attention(states, slope, spans, numbers, scratch, found) -> None:  # type: i
         scratch: As from `scratch_for`.
         found: Of the same type; receives attention, [T, H * D], or the gradient of states, as these.
     """
-    heads, dim, scale, dropout, seed = numbers
+    heads, dim, factor, dropout, seed = numbers
     rows, columns, scores, kept = scratch
     back, width, words = len(slope) > 0, heads * dim, slope.shape[1]
     queries, keys, values, slopes = rows[0], rows[1], rows[2], rows[3]
@@ -63,7 +63,7 @@ def attention(states, slope, spans, numbers, scratch, found) -> None:  # type: i
                 multiply(slopes[:, first:], columns[1, first:, :], n, dim, n, others[:, :])
             for i in range(n):
                 row, other = weights[i, :n], others[i, :n]
-                _softmax(row, scale)
+                _softmax(weights, i, n, factor)
                 if dropout > 0:
                     draw(kept[:n], (start + i) * heads + first // dim, seed, dropout)
                 if back:
@@ -73,7 +73,7 @@ def attention(states, slope, spans, numbers, scratch, found) -> None:  # type: i
                         other[j] *= kept[j]
                         mean += other[j] * row[j]
                     for j in range(n):
-                        other[j] = (other[j] - mean) * row[j] * scale
+                        other[j] = (other[j] - mean) * row[j] * factor
                 for j in range(n):
                     row[j] *= kept[j]
             if back:
@@ -88,12 +88,13 @@ def attention(states, slope, spans, numbers, scratch, found) -> None:  # type: i
 
 
 @inlined
-def _softmax(row: np.ndarray, scale: np.float32) -> None:
-    """The softmax of a row times a factor, in place."""
-    top = np.float32(-np.inf)
-    for j in range(len(row)):
-        row[j] *= scale
-        top = max(top, row[j])
-    inverse = np.float32(1) / exponentials(row, top)
-    for j in range(len(row)):
-        row[j] *= inverse
+def _softmax(scores: np.ndarray, i: int, n: int, factor: np.float32) -> None:
+    """The softmax of n scores of a row times a factor, in place; zeros up to a multiple of 16."""
+    scale(scores, i, 0, n, factor)
+    whole = (n + 15) // 16 * 16
+    for j in range(n, whole):
+        scores[i, j] = -np.inf
+    total = exponentials(scores, i, whole, largest(scores, i, whole), scores)
+    scale(scores, i, 0, n, np.float32(1) / total)
+    for j in range(n, whole):  # not the denormal numbers that they are
+        scores[i, j] = 0
