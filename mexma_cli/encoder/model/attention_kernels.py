@@ -44,7 +44,7 @@ def attention(states, slope, spans, numbers, scratch, found) -> None:  # type: i
     rows, columns, scores, kept = scratch
     back, width, words = len(slope) > 0, heads * dim, slope.shape[1]
     queries, keys, values, slopes = rows[0], rows[1], rows[2], rows[3]
-    weights, others, longest = scores[0], scores[1], len(kept)
+    weights, others = scores[0], scores[1]
     for start, stop in spans:
         n = stop - start
         for i in range(n):
@@ -52,9 +52,8 @@ def attention(states, slope, spans, numbers, scratch, found) -> None:  # type: i
                 row = rows[part, i, :width]
                 read(states[start + i, part * words : (part + 1) * words], row)
                 if part == 1 or (back and part == 2):
-                    column = columns[part - 1].reshape(-1)[i:]
                     for d in range(width):
-                        column[d * longest] = row[d]
+                        columns[part - 1, d, i] = row[d]
             if back:
                 read(slope[start + i], slopes[i, :width])
         for first in range(0, width, dim):
