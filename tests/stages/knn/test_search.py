@@ -189,13 +189,15 @@ def test_a_budget_that_is_too_small_is_told_one_that_is_enough(
 def test_a_container_that_is_too_small_is_warned_of(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("mexma_cli.stages.knn.search.memory_limit", lambda: 2_000_000_000)
+    monkeypatch.setattr(
+        "mexma_cli.stages.knn.search.memory_limit", lambda: 8_000_000_000
+    )  # the tests before may hold 1
     SearchSettings().check_memory(3_000, 3_000, 320, 4)
     assert not caplog.text
-    SearchSettings().check_memory(9_000_000, 9_000_000, 320, 4)
-    said = "this container may hold 2.0 GB: --memory 1.8G stays within"
+    SearchSettings().check_memory(40_000_000, 40_000_000, 320, 4)
+    said = "this container may hold 8.0 GB: --memory 7.2G stays within"
     assert said in caplog.text
-    for memory, told in ((3 << 30, True), (1 << 30, False)):
+    for memory, told in ((9 << 30, True), (4 << 30, False)):
         caplog.clear()
         SearchSettings(memory=memory).check_memory(1000, 1000, 8, 4)
         assert (said in caplog.text) == told
