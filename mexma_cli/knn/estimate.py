@@ -8,6 +8,7 @@ from mexma_cli.knn import kernels, tiles
 from mexma_cli.knn.arithmetic import timed
 from mexma_cli.knn.blocks import Sample
 from mexma_cli.knn.journal import Place
+from mexma_cli.knn.keys import keys_of
 from mexma_cli.knn.sides import Side
 from mexma_cli.knn.sweep import Sweep, arithmetic_for
 
@@ -25,8 +26,9 @@ def seconds_needed(n: int, m: int, dim: int, k: int) -> float:
         return 0.0
     rng = np.random.default_rng(0)
     x, y = (Side(rng.standard_normal((rows, dim), dtype=np.float32), None) for rows in (height, width))
-    forward = np.full((height, min(k, width)), kernels.key(np.float32(2), 0))  # lists that nothing enters
-    backward = np.full((width, min(k, height)), kernels.key(np.float32(2), 0))
+    nothing = keys_of(np.full(1, 2, np.float32), np.zeros(1, np.int64))  # lists that nothing enters
+    forward = np.full((height, min(k, width)), nothing)
+    backward = np.full((width, min(k, height)), nothing)
     sample = Sample(x, y)
     arithmetic = arithmetic_for(sample, (n, m), k)
     sweep = Sweep(sample, forward, backward, arithmetic)

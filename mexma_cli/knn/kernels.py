@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from mexma_cli.knn.keys import EMPTY
-from mexma_cli.numerics.compiling import compiled, summing
+from mexma_cli.numerics.compiling import as_bits, compiled, inner, summing
 from mexma_cli.numerics.threads import in_slices
 
 
@@ -21,7 +21,7 @@ def dots(x: np.ndarray, y: np.ndarray, rows: np.ndarray, columns: np.ndarray) ->
     return out
 
 
-@summing()
+@summing(no_cpython_wrapper=True)
 def dot(a: np.ndarray, b: np.ndarray) -> np.float32:
     """The dot product of two unit vectors, exact before it is rounded (of other rows: nearly)."""
     total = np.float64(0)
@@ -30,7 +30,7 @@ def dot(a: np.ndarray, b: np.ndarray) -> np.float32:
     return np.float32(total)
 
 
-@summing()
+@summing(no_cpython_wrapper=True)
 def product(a: np.ndarray, b: np.ndarray) -> np.float32:
     """The dot product of two rows, in float32: twice as fast as `dot`, and rounded anyhow."""
     total = np.float32(0)
@@ -45,18 +45,18 @@ def _dots(x: np.ndarray, y: np.ndarray, rows: np.ndarray, columns: np.ndarray, o
         out[pair] = dot(x[rows[pair]], y[columns[pair]])
 
 
-@compiled()
+@inner
 def key(score: np.float32, row: int) -> np.int64:
     """`keys_of` of one score and row."""
-    bits = np.int64(np.float32(score + np.float32(0)).view(np.int32))  # -0.0 becomes 0.0
+    bits = np.int64(as_bits(np.float32(score + np.float32(0)), np.int32))  # -0.0 becomes 0.0
     ordered = bits if bits >= 0 else bits ^ np.int64(0x7FFFFFFF)
     return (ordered << np.int64(32)) | (np.int64(0xFFFFFFFF) - np.int64(row))
 
 
-@compiled()
+@inner
 def score_of(key: np.int64) -> np.float32:
     """The score in a key; -inf for EMPTY."""
     if key == EMPTY:
         return np.float32(-np.inf)
     ordered = np.int32(key >> np.int64(32))
-    return np.int32(ordered if ordered >= 0 else ordered ^ np.int32(0x7FFFFFFF)).view(np.float32)
+    return as_bits(np.int32(ordered if ordered >= 0 else ordered ^ np.int32(0x7FFFFFFF)), np.float32)

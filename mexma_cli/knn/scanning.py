@@ -13,7 +13,7 @@ import numpy as np
 
 from mexma_cli.knn.kernels import dot, key, product, score_of
 from mexma_cli.knn.keys import scores_of
-from mexma_cli.numerics.compiling import compiled
+from mexma_cli.numerics.compiling import compiled, inner
 
 _LANES = 64  # neighbouring numbers that are looked at together
 _WIDE = 1 << 12  # those that are made float32 together
@@ -41,7 +41,7 @@ _Row = tuple[np.float32, np.float32, np.float32, np.float32, np.float32]
 _Others = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-@compiled()
+@inner
 def _part(tile: Numbers, i: int, start: int, stop: int) -> np.ndarray:
     """Some numbers of a tile's row, float32."""
     wide, low, room, bits = tile
@@ -176,9 +176,10 @@ def scan(
     of_rows[3] = kth - of_rows[4]
     most = max(_HITS, tile.shape[1])
     hits = np.empty(most + 1, np.int32), np.empty(most + 1, np.int32), np.empty(most + 1, np.float32)
+    scratch = np.empty(_WIDE // _LANES, np.int64), np.empty(_LANES, np.bool_)
     queued, i = 0, rows[0]
     while i < rows[1] and (room := min(len(lists.keys) - queued, most)) >= tile.shape[1]:
-        i, count = _select(numbers, of_rows, y.stats, (rows[0], i), room, *hits)
+        i, count = _select(numbers, of_rows, y.stats, (rows[0], i), room, hits, scratch)
         queued = compute((hits[0][:count], hits[1][:count], hits[2][:count]), spread, x, y, lists, queued)
     return i, queued
 
@@ -203,9 +204,8 @@ def _select(
     y: np.ndarray,
     rows: tuple[int, int],
     room: int,
-    hit_rows: np.ndarray,
-    hit_columns: np.ndarray,
-    estimates: np.ndarray,
+    hits: Found,
+    scratch: tuple[np.ndarray, np.ndarray],
 ) -> tuple[int, int]:
     """Places that reach the bound of their row or their column.
 
@@ -218,18 +218,19 @@ def _select(
         y: As `Columns.stats`.
         rows: The tile's row that x begins with, and the one to begin with.
         room: Places at most.
-        hit_rows, hit_columns: int32 [h], and estimates float32 [h] receive the places and their estimates
-            without biases; they are longer than `room`.
+        hits: Receive the places and their estimates; longer than `room`.
+        scratch: int64 [_WIDE / _LANES] and bool [_LANES].
 
     Returns:
         The row that comes next, and the number of hits.
     """
     width, i, count = y.shape[1], rows[1] - rows[0], np.int64(0)
-    near, flags = np.empty(_WIDE // _LANES, np.int64), np.empty(_LANES, np.bool_)
+    hit_rows, hit_columns, estimates = hits
+    near, flags = scratch
     while i < x.shape[1] and room - count >= width:
         own = x[0, i], x[1, i], x[2, i], x[3, i], x[4, i]
         for left in range(0, width, _WIDE):
-            right = min(left + _WIDE, width)
+            right = left + _WIDE
             row, others = (
                 _part(tile, rows[0] + i, left, right),
                 (y[0, left:right], y[1, left:right], y[2, left:right]),
@@ -246,7 +247,7 @@ def _select(
     return rows[0] + i, int(count)
 
 
-@_scanning()
+@_scanning(no_cpython_wrapper=True)
 def _lanes(row: np.ndarray, x: _Row, y: _Others, near: np.ndarray) -> int:
     """Where the lanes begin in which some number reaches a bound, into `near`; returns how many there are."""
     (step, wide, as_row, bound, above), (biases, factors, limits) = x, y
@@ -264,7 +265,7 @@ def _lanes(row: np.ndarray, x: _Row, y: _Others, near: np.ndarray) -> int:
     return count
 
 
-@_scanning()
+@_scanning(no_cpython_wrapper=True)
 def _reach(lanes: np.ndarray, x: _Row, y: _Others, start: int, flags: np.ndarray) -> None:
     """Which numbers of some lanes reach a bound: bool [_LANES]."""
     step, wide, as_row, bound, above = x
@@ -330,7 +331,7 @@ def merge(best: np.ndarray, keys: np.ndarray, columns: np.ndarray) -> None:
             _insert(best[columns[place]], keys[place])
 
 
-@compiled()
+@inner
 def _insert(best: np.ndarray, new: np.int64) -> None:
     """Put a key that exceeds the lowest into an ascending list, which loses its lowest."""
     place = 0

@@ -31,19 +31,21 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Numba's `njit`, as a decorator with or without arguments, for loops that are kept."""
     if function is None:
         return functools.partial(compiled, **options)
-    dispatcher = njit(nogil=True, error_model="numpy", **options)(function)
+    dispatcher = njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
     if _FOLDERS:
         dispatcher._cache = Keeper(function, _FOLDERS)
     return dispatcher
 
 
+# Called by other loops only, not from Python, for which compiling takes as long again for a short loop.
+inner = functools.partial(compiled, no_cpython_wrapper=True)
 # Sums may be reordered, so that they become vector instructions. NaN is still handled correctly.
 summing = functools.partial(compiled, fastmath={"reassoc", "contract", "nsz"})
 # Always inlined. LLVM would otherwise inline a function or not, depending on whether it was in the cache of
 # compiled code, and sums would differ in the last bit.
 inlined = functools.partial(summing, inline="always")
-# Called by other loops only, and compiled once for all of them: its first statement is `apart()`.
-called = functools.partial(summing, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+# An inner loop that is compiled once for all that call it: its first statement is `apart()`.
+called = functools.partial(summing, no_cpython_wrapper=True)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -55,6 +57,16 @@ def apart(_: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(), code
+
+
+@intrinsic
+def as_bits(_: Any, number: Any, kind: Any) -> Any:
+    """The bits of a number as one of another type: `number.view(kind)`, which takes longer to compile."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], context.get_value_type(signature.return_type))
+
+    return kind.dtype(number, kind), code
 
 
 class _FirstUse(Listener):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from mexma_cli.numerics.compiling import apart, called, inlined, summing
+from mexma_cli.numerics.compiling import apart, as_bits, called, inlined, summing
 
 
 def plain(tensor: torch.Tensor) -> np.ndarray:
@@ -24,11 +24,11 @@ def read(words: np.ndarray, row: np.ndarray) -> None:
     apart()
     if len(words) == len(row):
         for j in range(len(row)):
-            row[j] = np.uint32(np.uint32(words[j]) << np.uint32(16)).view(np.float32)
+            row[j] = as_bits(np.uint32(np.uint32(words[j]) << np.uint32(16)), np.float32)
     else:
         for j in range(len(row)):
             high = np.uint32(words[2 * j + 1]) << np.uint32(16)
-            row[j] = np.uint32(np.uint32(words[2 * j]) | high).view(np.float32)
+            row[j] = as_bits(np.uint32(np.uint32(words[2 * j]) | high), np.float32)
 
 
 @called
@@ -37,12 +37,12 @@ def write(row: np.ndarray, words: np.ndarray) -> None:
     apart()
     if len(words) == len(row):
         for j in range(len(row)):
-            bits = np.float32(row[j]).view(np.uint32)
+            bits = as_bits(np.float32(row[j]), np.uint32)
             odd = (bits >> np.uint32(16)) & np.uint32(1)
             words[j] = np.uint32(bits + np.uint32(0x7FFF) + odd) >> np.uint32(16)
     else:
         for j in range(len(row)):
-            bits = np.float32(row[j]).view(np.uint32)
+            bits = as_bits(np.float32(row[j]), np.uint32)
             words[2 * j], words[2 * j + 1] = bits, bits >> np.uint32(16)
 
 

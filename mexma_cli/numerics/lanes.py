@@ -44,28 +44,36 @@ def pairs() -> type[np.generic] | None:
 
 @called
 def multiply(
-    left: np.ndarray, right: np.ndarray, rows: int, inner: int, columns: int, out: np.ndarray
+    left: np.ndarray, right: np.ndarray, out: np.ndarray, sizes: tuple[int, int, int], places: tuple[int, int]
 ) -> None:
-    """out[i, j] = sum over r < inner of left[i, r] * right[r, j], for i < rows and j < columns, and somewhat
-    further: rows are taken by 8 and columns by `LANES`, for which all three arrays need to have room.
+    """out[i, b + j] = sum over r < inner of left[i, a + r] * right[r, b + j], for i < rows and j < columns,
+    and somewhat further: rows are taken by 8 and columns by `LANES`, for which all three arrays need room.
 
     In place of float32, left and right may have `pairs` along r: left[i, r] is two neighbours in a row of the
     left matrix, and right[r, j] two in a column of the right one. AMX takes rows by `LANES`, too, and `inner`
     by 16, and its `tiles` have to be there.
+
+    Args:
+        sizes: rows, inner, columns.
+        places: a, b; int64, since Numba compiles again for a constant.
     """
     apart()
-    _multiply(left, right, rows, inner, columns, out)
+    rows, inner, columns = sizes
+    a, b = places
+    _multiply(left, right, out, rows, inner, columns, a, b)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _multiply(_: Any, left: Any, right: Any, rows: Any, inner: Any, columns: Any, out: Any) -> Any:
+def _multiply(
+    _: Any, left: Any, right: Any, out: Any, rows: Any, inner: Any, columns: Any, a: Any, b: Any
+) -> Any:
     def write(code: _Code) -> None:
         tiled = left.dtype == types.int32
         block, height, width = (_in_tiles, 32, 32) if tiled else (_in_registers, _ROWS, 16 * _VECTORS)
-        with code.steps(code.number(2), height) as i, code.steps(code.number(4), width) as j:
-            block(code, i, j)
+        with code.steps(code.number(3), height) as i, code.steps(code.number(5), width) as j:
+            block(code, i, code.builder.add(j, code.number(7)))
 
-    return types.void(left, right, rows, inner, columns, out), _written(write)
+    return types.void(left, right, out, rows, inner, columns, a, b), _written(write)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -246,10 +254,11 @@ def _in_registers(code: _Code, i: Any, j: Any) -> None:
     sums = [[code.variable(0) for _ in range(_VECTORS)] for _ in range(_ROWS)]
     rows = [b.add(i, _size(n)) for n in range(_ROWS)]
     columns = [b.add(j, _size(16 * n)) for n in range(_VECTORS)]
-    with code.steps(code.number(3), 1) as r:
+    with code.steps(code.number(4), 1) as r:
+        of_left = b.add(r, code.number(6))
         lines = [b.load(code.at(1, r, column, _WORDS if paired else _FLOATS), align=4) for column in columns]
         for row, of_row in zip(rows, sums, strict=True):
-            factor = code.spread(b.load(code.at(0, row, r, _WORD if paired else _FLOAT)))
+            factor = code.spread(b.load(code.at(0, row, of_left, _WORD if paired else _FLOAT)))
             for line, variable in zip(lines, of_row, strict=True):
                 if paired:
                     found = code.call("x86.avx512bf16.dpbf16ps.512", _FLOATS, b.load(variable), factor, line)
@@ -258,7 +267,7 @@ def _in_registers(code: _Code, i: Any, j: Any) -> None:
                 b.store(found, variable)
     for row, of_row in zip(rows, sums, strict=True):
         for column, variable in zip(columns, of_row, strict=True):
-            b.store(b.load(variable), code.at(5, row, column), align=4)
+            b.store(b.load(variable), code.at(2, row, column), align=4)
 
 
 def _in_tiles(code: _Code, i: Any, j: Any) -> None:
@@ -275,13 +284,13 @@ def _in_tiles(code: _Code, i: Any, j: Any) -> None:
     rows, columns = ([start, code.builder.add(start, _size(16))] for start in (i, j))
     for tile in range(4):
         code.call("x86.tilezero", ir.VoidType(), number[tile])
-    with code.steps(code.number(3), 16) as r:
+    with code.steps(code.number(4), 16) as r:
         for n in range(2):
-            move("x86.tileloadd64", 4 + n, 0, rows[n], r)
+            move("x86.tileloadd64", 4 + n, 0, rows[n], code.builder.add(r, code.number(6)))
             move("x86.tileloadd64", 6 + n, 1, r, columns[n])
         for tile in range(4):
             code.call(
                 "x86.tdpbf16ps", ir.VoidType(), *(number[n] for n in (tile, 4 + tile // 2, 6 + tile % 2))
             )
     for tile in range(4):
-        move("x86.tilestored64", tile, 5, rows[tile // 2], columns[tile % 2])
+        move("x86.tilestored64", tile, 2, rows[tile // 2], columns[tile % 2])

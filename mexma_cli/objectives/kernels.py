@@ -61,7 +61,8 @@ def _slopes(words, bias, labels, bias_grad, losses, room, flat) -> None:  # type
             rest[j] = -np.inf
         top, total = np.float32(-np.inf), np.float64(0)
         for block in range(len(room)):
-            top = max(top, largest(room, block, BLOCK))
+            highest = largest(room, block, BLOCK)
+            top = highest if highest > top else top
         target = row[labels[i]] - top
         for block in range(len(room)):
             total += exponentials(room, block, BLOCK, top, room)

@@ -15,16 +15,16 @@ from mexma_cli.numerics.lanes import LANES, exponentials, largest, multiply, sca
 
 WIDEST = 128
 """Widest head for which it is faster than torch's attention, as it was measured."""
-Scratch = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+Scratch = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def scratch_for(spans: np.ndarray, width: int) -> Scratch:
-    """What a thread needs: room for rows of tokens, for keys and values as columns, for scores and slopes of
-    scores; and a row of factors, which are 1."""
-    longest = -(-int(np.max(spans[:, 1] - spans[:, 0])) // LANES) * LANES
-    shapes = (7, longest, width + LANES), (2, width + LANES, longest), (2, longest, longest)
+def scratch_for(spans: np.ndarray, heads: int, dim: int) -> Scratch:
+    """What a thread needs: room for rows of tokens; for keys and values as columns, and the same by heads;
+    for scores and slopes of scores; and a row of factors, which are 1."""
+    longest, width = -(-int(np.max(spans[:, 1] - spans[:, 0])) // LANES) * LANES, heads * dim
+    shapes = (7, longest, width + LANES), (2, width, longest), (2, longest, longest)
     rows, columns, scores = (np.zeros(shape, np.float32) for shape in shapes)
-    return rows, columns, scores, np.ones(longest, np.float32)
+    return rows, columns, columns.reshape(2, heads, dim, longest), scores, np.ones(longest, np.float32)
 
 
 @summing
@@ -35,18 +35,19 @@ def attention(states, slope, spans, numbers, scratch, found) -> None:  # type: i
         states: Of each token q, k and v, float32 or bfloat16 [T, 3 * H * D] as from `plain`.
         slope: The gradient of attention, [T, H * D] of the same type; without rows to compute attention.
         spans: int64 [S, 2], the start and end of each sentence to compute.
-        numbers: H, D; float32, factor of the scores; float32, the share of weights to drop; uint32, decides
+        numbers: float32, factor of the scores; float32, the share of weights to drop; uint32, decides
             which weights are dropped.
         scratch: As from `scratch_for`.
         found: Of the same type; receives attention, [T, H * D], or the gradient of states, as these.
     """
-    heads, dim, factor, dropout, seed = numbers
-    rows, columns, scores, kept = scratch
-    back, width, words = len(slope) > 0, heads * dim, slope.shape[1]
+    factor, dropout, seed = numbers
+    rows, columns, by_head, scores, kept = scratch
+    back, width, words, zero = len(slope) > 0, columns.shape[1], slope.shape[1], np.int64(0)
+    heads, dim = by_head.shape[1], by_head.shape[2]
     queries, keys, values, slopes = rows[0], rows[1], rows[2], rows[3]
     weights, others = scores[0], scores[1]
-    for start, stop in spans:
-        n = stop - start
+    for sentence in range(len(spans)):
+        start, n = spans[sentence, 0], spans[sentence, 1] - spans[sentence, 0]
         for i in range(n):
             for part in range(3):
                 row = rows[part, i, :width]
@@ -56,15 +57,16 @@ def attention(states, slope, spans, numbers, scratch, found) -> None:  # type: i
                         columns[part - 1, d, i] = row[d]
             if back:
                 read(slope[start + i], slopes[i, :width])
-        for first in range(0, width, dim):
-            multiply(queries[:, first:], columns[0, first:, :], n, dim, n, weights[:, :])
+        for head in range(heads):
+            first = head * dim
+            multiply(queries, by_head[0, head], weights, (n, dim, n), (first, zero))
             if back:
-                multiply(slopes[:, first:], columns[1, first:, :], n, dim, n, others[:, :])
+                multiply(slopes, by_head[1, head], others, (n, dim, n), (first, zero))
             for i in range(n):
                 row, other = weights[i, :n], others[i, :n]
                 _softmax(weights, i, n, factor)
                 if dropout > 0:
-                    draw(kept[:n], (start + i) * heads + first // dim, seed, dropout)
+                    draw(kept[:n], (start + i) * heads + head, seed, dropout)
                 if back:
                     # The softmax's gradient is each weight's gradient less their weighted mean.
                     mean = np.float32(0)
@@ -76,11 +78,11 @@ def attention(states, slope, spans, numbers, scratch, found) -> None:  # type: i
                 for j in range(n):
                     row[j] *= kept[j]
             if back:
-                multiply(others[:, :], keys[:, first:], n, n, dim, rows[4, :, first:])
-                multiply(others.T[:, :], queries[:, first:], n, n, dim, rows[5, :, first:])
-                multiply(weights.T[:, :], slopes[:, first:], n, n, dim, rows[6, :, first:])
+                multiply(others, keys, rows[4], (n, n, dim), (zero, first))
+                multiply(others.T, queries, rows[5], (n, n, dim), (zero, first))
+                multiply(weights.T, slopes, rows[6], (n, n, dim), (zero, first))
             else:
-                multiply(weights[:, :], values[:, first:], n, n, dim, rows[4, :, first:])
+                multiply(weights, values, rows[4], (n, n, dim), (zero, first))
         for i in range(n):
             for part in range(3 if back else 1):
                 write(rows[4 + part, i, :width], found[start + i, part * words : (part + 1) * words])

@@ -8,6 +8,7 @@ queries. In bfloat16, AVX-512 or AMX multiply pairs of numbers (`lanes.pairs`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,21 +37,23 @@ def attend(states: torch.Tensor, heads: int, lengths: Sequence[int], first_only:
     if given is None:
         return attend(states.float(), heads, lengths, first_only).to(states.dtype)
     sizes = np.array(lengths)
-    starts = np.cumsum(sizes) - sizes
+    starts, whole = np.cumsum(sizes) - sizes, _padded(sizes)
     rows, counts = (np.arange(len(sizes)), np.ones_like(sizes)) if first_only else (starts, sizes)
     out = states.new_empty(len(sizes) if first_only else len(states), width)
     out[int(counts.sum()) :] = 0
-    spans, room = (
-        np.stack([starts, sizes, rows, counts], axis=1),
-        _room(given, heads, width, int(sizes.max())),
-    )
-    _forward(given, given.view(np.uint32), spans, room, plain(out))
+    spans = np.stack([starts, sizes, whole, rows, counts], axis=1)
+    _forward(given, given.view(np.uint32), spans, _room(given, heads, width, int(whole.max())), plain(out))
     return out
+
+
+def _padded(size: Any) -> Any:
+    """The next multiple of `LANES`."""
+    return -(-size // LANES) * LANES
 
 
 def _room(states: np.ndarray, heads: int, width: int, longest: int) -> tuple[np.ndarray, ...]:
     """Scratch; of units, which are pairs of numbers or numbers, a head's are a multiple of `LANES`."""
-    units, longest = states.shape[1] // 3, _padded(longest)
+    units = states.shape[1] // 3
     shapes = (
         (heads, _padded(units // heads), longest + 16),  # keys as columns, at no multiple of 4096 bytes
         (LANES, units + LANES),  # rows of keys, then of queries
@@ -70,43 +73,40 @@ def _forward(states, words, spans, room, out) -> None:  # type: ignore[no-untype
     Args:
         states: float32, or the type of `pairs`.
         words: The same memory, uint32.
-        spans: int64 [B, 4], of each sentence start, length, row of the result, and number of queries.
+        spans: int64 [B, 5], of each sentence start, length, length with padding, row of the result, and
+            number of queries.
         room: As from `_room`.
         out: As from `plain`.
     """
     keys, rows, values, value_words, scores, weights, numbers, sums = room
     units, width, heads = states.shape[1] // 3, sums.shape[1] - LANES, len(keys)
-    inner, dim, paired = units // heads, width // heads, units < width
+    inner, dim = units // heads, width // heads
+    zero = np.int64(0)
     tiles(rows, True)
     for sentence in range(len(spans)):
-        start, n, row, count = spans[sentence]
+        start, n, whole = spans[sentence, 0], spans[sentence, 1], spans[sentence, 2]
         for first in range(0, n, LANES):
-            size = min(LANES, n - first)
+            size = n - first if n - first < LANES else LANES
             _copy(states, start + first, size, units, rows)
             _turn(rows, size, inner, keys, first)
         along = n
-        if paired:
-            along = _padded(n) // 2
-            _pair(words, start, n, value_words)
+        if units < width:
+            along = whole // 2
+            _pair(words, start, n, whole, value_words)
         else:
             _copy(states, start, n, 2 * units, values)
+        count = spans[sentence, 4]
         for first in range(0, count, LANES):
-            size = min(LANES, count - first)
-            _copy(states, start + first, size, 0, rows)
+            size = count - first if count - first < LANES else LANES
+            _copy(states, start + first, size, zero, rows)
             for head in range(heads):
-                multiply(rows[:, head * inner :], keys[head, :, :], size, keys.shape[1], n, scores)
-                _soften(scores, size, n, numbers)
-                multiply(weights, values[:, head * dim :], size, along, dim, sums[:, head * dim :])
+                multiply(rows, keys[head], scores, (size, keys.shape[1], n), (head * inner, zero))
+                _soften(scores, size, n, whole, numbers)
+                multiply(weights, values, sums, (size, along, dim), (zero, head * dim))
                 for i in range(size):
                     scale(sums, i, head * dim, dim, np.float32(1) / scores[i, 0])
-            _write(sums, size, out, row + first)
+            _write(sums, size, out, spans[sentence, 3] + first)
     tiles(rows, False)
-
-
-@summing
-def _padded(size: int) -> int:
-    """The next multiple of `LANES`."""
-    return (size + LANES - 1) // LANES * LANES
 
 
 @called
@@ -130,27 +130,27 @@ def _turn(rows: np.ndarray, size: int, inner: int, keys: np.ndarray, first: int)
 
 
 @called
-def _pair(words: np.ndarray, start: int, n: int, values: np.ndarray) -> None:
+def _pair(words: np.ndarray, start: int, n: int, whole: int, values: np.ndarray) -> None:
     """Values of two tokens as pairs, and zeros behind them."""
     apart()
     units, half, low = words.shape[1] // 3, np.uint32(16), np.uint32(0xFFFF)
     for i in range(0, n, 2):
-        one, other = words[start + i, 2 * units :], words[start + min(i + 1, n - 1), 2 * units :]
+        one, other = words[start + i, 2 * units :], words[start + i + (i + 1 < n), 2 * units :]
         row = values[i // 2]
         for unit in range(units):
             row[2 * unit] = (one[unit] & low) | (other[unit] << half)
             row[2 * unit + 1] = (one[unit] >> half) | (other[unit] & ~low)
-    values[(n + 1) // 2 : _padded(n) // 2] = 0
+    values[(n + 1) // 2 : whole // 2] = 0
 
 
 @called
-def _soften(scores: np.ndarray, size: int, n: int, weights: np.ndarray) -> None:
+def _soften(scores: np.ndarray, size: int, n: int, whole: int, weights: np.ndarray) -> None:
     """Exponentials of scores less the largest; their sums become the first scores."""
     apart()
     for i in range(size):
-        for j in range(n, _padded(n)):
+        for j in range(n, whole):
             scores[i, j] = -np.inf
-        scores[i, 0] = exponentials(scores, i, _padded(n), largest(scores, i, _padded(n)), weights)
+        scores[i, 0] = exponentials(scores, i, whole, largest(scores, i, whole), weights)
 
 
 @called

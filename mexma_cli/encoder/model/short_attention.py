@@ -43,7 +43,7 @@ def attend(states: torch.Tensor, lengths: Sequence[int], scale: float | None, dr
     seed = int(torch.randint(1 << 32, ())) if dropout else 0
     ends = np.cumsum(lengths)
     spans = np.stack([ends - lengths, ends], axis=1)
-    numbers = (*states.shape[2:], np.float32(scale), np.float32(dropout), np.uint32(seed))
+    numbers = (np.float32(scale), np.float32(dropout), np.uint32(seed))
     attended: torch.Tensor = _Attention.apply(states.contiguous(), spans, numbers)  # type: ignore[no-untyped-call]
     return attended
 
@@ -75,12 +75,12 @@ def _run(
 ) -> None:
     """Compute all sentences; results do not depend on the number of threads."""
     given, others, result = (plain(part.detach().flatten(1)) for part in (states, slope, found))
-    width = slope.shape[1] * slope.shape[2]
+    heads, dim = slope.shape[1:]
     # Each thread takes every n-th sentence, since neighbours have similar lengths.
     parts = min(torch.get_num_threads(), len(spans))
 
     def work(part: int) -> None:
         own = spans[part::parts].copy()
-        attention(given, others, own, numbers, scratch_for(own, width), result)
+        attention(given, others, own, numbers, scratch_for(own, heads, dim), result)
 
     each(parts, work)
