@@ -12,6 +12,7 @@ import numpy as np
 
 from mexma_cli.align.paths import Band, RunsBefore, best_of, best_path, steps_near_best, values
 from mexma_cli.knn.sides import dots
+from mexma_cli.numerics.threads import in_blocks
 
 Runs = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -65,6 +66,8 @@ _RADIUS = 16  # of the band around a coarse path
 _COARSE = 2  # blocks of one side in an alignment of the coarse search
 _DOUBT = 3.0  # log-odds by which a path may be worse than the best and still be looked at again
 _LARGEST = 254  # sentences of a run, and more
+_RUNS = 1 << 9  # whose vectors are made together: they stay in the processor's cache
+_PASSES = 8  # over the vectors of runs, about
 _STEPS = 1 << 16  # steps whose runs are in memory together
 _PRIOR = 5  # sentences of mean zero that are counted into a document's mean
 
@@ -108,7 +111,7 @@ class _Document:
     @classmethod
     def of(cls, side: Side) -> _Document:
         has_vector = side.vectors.any(axis=1)
-        centre = side.vectors.sum(axis=0) / (np.count_nonzero(has_vector) + _PRIOR)
+        centre = side.vectors.sum(axis=0) / np.float32(np.count_nonzero(has_vector) + _PRIOR)
         weights = np.where(has_vector, np.sqrt(side.lengths + 1), 0).astype(np.float32)
         sums = side.vectors - centre
         sums *= weights[:, None]
@@ -142,18 +145,28 @@ class _Document:
     def run_vectors(self, starts: np.ndarray, sizes: np.ndarray, runs: Runs) -> np.ndarray:
         """Unit vectors of runs, float32 [R, d], without the document's mean; of several sentences the mean
         direction of their sum and of the embedded run."""
+        found, longer = np.empty((len(starts), self.sums.shape[1]), np.float32), sizes > 1
+        found[longer] = runs(starts[longer], sizes[longer])
+
+        def some(own: slice) -> None:
+            sums, weights = self._summed(starts[own], sizes[own])
+            both = np.flatnonzero(longer[own])
+            common = weights[both, None] * self.centre
+            embedded = found[own][both] * _norms(sums[both] + common) - common
+            sums[both] = _unit(sums[both]) + _unit(embedded)
+            found[own] = _unit(sums)
+
+        in_blocks(len(starts), _RUNS, some, found.size * _PASSES)
+        return found
+
+    def _summed(self, starts: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The sums of runs, float32 [R, d], and of their weights, float32 [R]."""
         sums, weights = self.sums[starts], self.weights[starts]
         for place in range(1, int(sizes.max(initial=0))):
             more = np.flatnonzero(sizes > place)
             sums[more] += self.sums[starts[more] + place]
             weights[more] += self.weights[starts[more] + place]
-        longer = np.flatnonzero(sizes > 1)
-        if len(longer):
-            common = weights[longer, None] * self.centre
-            length = np.linalg.norm(sums[longer] + common, axis=1, keepdims=True)
-            embedded = runs(starts[longer], sizes[longer]) * length - common
-            sums[longer] = _unit(sums[longer]) + _unit(embedded)
-        return _unit(sums)
+        return sums, weights
 
 
 class _Search:
@@ -238,6 +251,10 @@ def _band(x: _Document, y: _Document) -> Band:
     return low, high, np.cumsum(widths) - widths
 
 
+def _norms(vectors: np.ndarray) -> np.ndarray:
+    return np.sqrt(np.square(vectors).sum(axis=1, keepdims=True))
+
+
 def _unit(vectors: np.ndarray) -> np.ndarray:
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.divide(vectors, norms, out=np.zeros(vectors.shape, np.float32), where=norms > 0)
+    norms = _norms(vectors)
+    return vectors / np.where(norms > 0, norms, 1)

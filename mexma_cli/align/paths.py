@@ -7,6 +7,7 @@ are consecutive. An alignment of a and b sentences leads from cell (i - a, j - b
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -18,6 +19,8 @@ LENGTHS = 0.95
 ALIGNED = 1.0
 """Weights in the value of an alignment, and what it is worth to align at all; fitted, see docs/align.md."""
 _AT_ONCE = 1 << 15  # values of steps that are computed together: they stay in the processor's cache
+_ALONE = 1 << 18  # multiplications in a product of matrices for which the library wakes no threads
+_TALL = 8  # rows of such a product
 Band = tuple[np.ndarray, np.ndarray, np.ndarray]
 """First column, last column and first cell of each row, int64 [n + 1]; columns never decrease."""
 
@@ -192,9 +195,10 @@ def _by_step(x: RunsBefore, y: RunsBefore, rows: slice, columns: slice) -> np.nd
         side.sums[max(own.start - most, 0) : own.stop - 1].astype(np.float64)
         for side, own in ((x, rows), (y, columns))
     )
-    # Each a product of two vectors: for one of matrices the library would wake its threads, a thousand times.
-    dots = (left[:, None, None] @ right[:, :, None])[:, :, 0, 0]
-    products[len(products) - len(left) :, products.shape[1] - len(right) :] = dots
+    dots = products[len(products) - len(left) :, products.shape[1] - len(right) :]
+    wide = max(1, _ALONE // (_TALL * left.shape[1]))
+    for i, j in itertools.product(range(0, len(left), _TALL), range(0, len(right), wide)):
+        dots[i : i + _TALL, j : j + wide] = left[i : i + _TALL] @ right[j : j + wide].T
     by_row = np.empty((len(products), most, width), np.float32)
     cosines = np.empty((count, most, most, width), np.float32)
     for size in range(most):

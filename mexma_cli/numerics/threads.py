@@ -68,6 +68,20 @@ def in_slices(count: int, task: Callable[[int, int], object], work: int = _PARAL
     each(len(pieces), lambda piece: task(*pieces[piece]), work)
 
 
+def in_blocks(count: int, size: int, task: Callable[[slice], object], work: int = _PARALLEL_FROM) -> None:
+    """Run `task` on all slices of `size` of [0, count), which the number of threads does not change.
+
+    Args:
+        task, work: As in `in_slices`.
+    """
+
+    def some(start: int, stop: int) -> None:
+        for block in range(start, stop):
+            task(slice(block * size, (block + 1) * size))
+
+    in_slices(-(-count // size), some, work)
+
+
 def each(count: int, task: Callable[[int], object], work: int = _PARALLEL_FROM) -> None:
     """Run `task(0)` to `task(count - 1)`, each on its own thread if there is enough work."""
     if count == 1 or work < _PARALLEL_FROM:

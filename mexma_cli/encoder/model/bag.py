@@ -15,9 +15,10 @@ import numpy as np
 from mexma_cli.encoder.model.families import ACTIVATIONS
 from mexma_cli.encoder.model.transformer import LazyTransformer
 from mexma_cli.numerics import bags
+from mexma_cli.numerics.threads import in_blocks
 
 _LAYER = "encoder.layer.0"
-_ROWS = 1 << 9  # tokens whose states are made together: they stay in the processor's cache
+_ROWS = 1 << 9  # tokens or sentences whose states are made together: they stay in the processor's cache
 
 
 def is_bag(transformer: LazyTransformer, tolerance: float = 0.0) -> bool:
@@ -98,14 +99,24 @@ class Bag:
         counts = np.fromiter(map(len, tokens), np.int64, len(tokens))
         different, places = np.unique(np.concatenate([*tokens, counts[:0]]), return_inverse=True)
         terms = np.empty((len(different), self.width + self.heads))
-        for at in range(0, len(different), _ROWS):
-            own = slice(at, at + _ROWS)
+
+        def some(own: slice) -> None:
             terms[own] = self._terms(self._states(different[own], extra))
+
+        in_blocks(len(different), _ROWS, some, terms.size * self.width)
         return bags.sums(terms, places, counts)
 
     def hidden(self, sums: np.ndarray) -> np.ndarray:
         """The first token's last state, float32 [N, width], where these are the `sums` of all others."""
-        total = sums + self._own
+        states = np.empty((len(sums), self.width), np.float32)
+
+        def some(own: slice) -> None:
+            states[own] = self._hidden(sums[own] + self._own)
+
+        in_blocks(len(sums), _ROWS, some, states.size * self.width)
+        return states
+
+    def _hidden(self, total: np.ndarray) -> np.ndarray:
         values, weights = total[:, : self.width], total[:, self.width :]
         context = values / np.repeat(weights, self.width // self.heads, axis=1)
         state = self._norm(
@@ -114,7 +125,7 @@ class Bag:
         inner = self._weights[f"{_LAYER}.output.dense.bias"]
         if self._weights[f"{_LAYER}.output.dense.weight"].any():
             inner = self._linear("output.dense", self._activation(self._linear("intermediate.dense", state)))
-        return self._norm(f"{_LAYER}.output", state + inner).astype(np.float32)
+        return self._norm(f"{_LAYER}.output", state + inner)
 
     def _states(self, ids: np.ndarray, extra: np.ndarray | None, moved: float | np.ndarray = 0) -> np.ndarray:
         """What the layer gets of tokens, float64 [tokens, width]; `moved` is added to the mean position."""
