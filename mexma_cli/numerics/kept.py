@@ -78,8 +78,12 @@ def choose(told: Callable[[str], object]) -> tuple[list[Path], bool]:
 
 
 @functools.cache
-def _stamp(path: str) -> bytes:
-    return hashlib.sha256(Path(path).read_bytes()).digest()
+def _stamp(folder: Path) -> bytes:
+    """A hash of a folder's Python files: their times change when a package is copied."""
+    found = hashlib.sha256()
+    for path in sorted(folder.glob("*.py")):
+        found.update(path.read_bytes())
+    return found.digest()
 
 
 class Keeper(FunctionCache):  # type: ignore[misc]
@@ -148,8 +152,8 @@ class _Locator:
         return str(self._folder / Path(self._file).parent.name)
 
     def get_source_stamp(self) -> bytes:
-        """The contents of the source file: its time changes when a package is copied."""
-        return _stamp(self._file)
+        """Changes with the function and with all that it calls, which is in its folder or in this one."""
+        return _stamp(Path(self._file).parent) + _stamp(_PACKAGE / "numerics")
 
     def get_disambiguator(self) -> str:
         """For functions of one name in one file."""

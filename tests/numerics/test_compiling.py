@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -10,8 +11,12 @@ from typing import Any
 
 import pytest
 from numba import njit
+from numba.core.dispatcher import Dispatcher
 
+import mexma_cli
 from mexma_cli.numerics import kept
+
+PACKAGE = Path(mexma_cli.__file__).parent
 
 LOOP = """
 from mexma_cli.numerics.compiling import compiled
@@ -46,6 +51,31 @@ def test_the_first_use_says_what_it_waits_for(tmp_path: Path) -> None:
     runs = [ran(script, tmp_path, NUMBA_CACHE_DIR=str(tmp_path)) for _ in "ab"]
     assert [run.stderr.count("compiling inner loops") for run in runs] == [1, 0]
     assert runs[1].stdout == "8 8.0\nFalse\n"
+
+
+def test_what_is_kept_is_compiled_again_once_a_loop_beside_it_has_changed(tmp_path: Path) -> None:
+    """The other may be part of it."""
+    (tmp_path / "caller.py").write_text(
+        "from loop import twice; from mexma_cli.numerics.compiling import compiled\n"
+        "@compiled\ndef four_times(x):\n    return twice(twice(x))\n"
+    )
+    script = "from caller import four_times; print(four_times(1))"
+    assert ran(script, tmp_path, NUMBA_CACHE_DIR=str(tmp_path)).stdout == "4\n"
+    changed = (
+        "import pathlib; path = pathlib.Path('loop.py'); path.write_text(path.read_text().replace('2', '3'));"
+    )
+    assert ran(changed + script, tmp_path, NUMBA_CACHE_DIR=str(tmp_path)).stdout == "9\n"
+
+
+def test_loops_call_only_those_beside_them_and_in_numerics() -> None:
+    """So a change of any is noticed."""
+    files = [path for path in PACKAGE.rglob("*.py") if "numerics.compiling import" in path.read_text()]
+    assert len(files) > 9
+    for path in files:
+        module = importlib.import_module(".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts))
+        called = [value for value in vars(module).values() if isinstance(value, Dispatcher)]
+        for folder in {Path(loop.py_func.__code__.co_filename).parent for loop in called}:
+            assert folder in (path.parent, PACKAGE / "numerics"), path
 
 
 def test_nowhere_to_keep_what_is_compiled(tmp_path: Path) -> None:

@@ -16,27 +16,34 @@ PAIRS = {pairs(), np.uint32} if pairs() else set()
 
 
 @summing
-def product(left, right, rows, inner, columns, out) -> None:  # type: ignore[no-untyped-def]
-    multiply(left.T, right, rows, inner, columns, out)
+def product(left, right, rows, inner, columns, first, beside, out) -> None:  # type: ignore[no-untyped-def]
+    multiply(left.T, right, out, (rows, inner, columns), (first, beside))
 
 
 @settings(max_examples=30)
-@given(st.integers(1, 40), st.integers(0, 40), st.integers(1, 40), st.integers(0, 1000))
-def test_it_is_the_product(rows: int, inner: int, columns: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    left = rng.standard_normal((inner, rows + LANES), np.float32)
-    right = rng.standard_normal((inner, columns + LANES), np.float32)
-    out = np.full((rows + LANES, columns + LANES), 7, np.float32)
-    product(left, right, rows, inner, columns, out)
-    expected = left.T.astype(float)[:rows] @ right.astype(float)[:, :columns]
-    assert np.abs(out[:rows, :columns] - expected).max() < 1e-4
-    assert (out[-(-rows // 8) * 8 :] == 7).all() and (out[:, -(-columns // LANES) * LANES :] == 7).all()
+@given(
+    st.integers(1, 40),
+    st.integers(0, 40),
+    st.integers(1, 40),
+    st.tuples(*[st.integers(0, 20)] * 2),
+    st.integers(0),
+)
+def test_it_is_the_product(rows: int, inner: int, columns: int, places: tuple[int, int], seed: int) -> None:
+    rng, (first, beside) = np.random.default_rng(seed), places
+    left = rng.standard_normal((first + inner, rows + LANES), np.float32)
+    right = rng.standard_normal((inner, beside + columns + LANES), np.float32)
+    out = np.full((rows + LANES, beside + columns + LANES), 7, np.float32)
+    product(left, right, rows, inner, columns, *places, out)
+    expected = left.T.astype(float)[:rows, first:] @ right.astype(float)[:, beside : beside + columns]
+    assert np.abs(out[:rows, beside : beside + columns] - expected).max() < 1e-4
+    untouched = out[-(-rows // 8) * 8 :], out[:, :beside], out[:, beside + -(-columns // LANES) * LANES :]
+    assert all((part == 7).all() for part in untouched)
 
 
 @summing
 def product_of_pairs(left, right, rows, inner, columns, out) -> None:  # type: ignore[no-untyped-def]
     tiles(left, True)
-    multiply(left, right, rows, inner, columns, out)
+    multiply(left, right, out, (rows, inner, columns), (np.int64(0), np.int64(0)))
     tiles(left, False)
 
 
