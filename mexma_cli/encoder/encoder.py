@@ -33,6 +33,7 @@ from mexma_cli.encoder.loading.tokenizer import LazyTokenizer, check_strings, pu
 from mexma_cli.encoder.model.bag import Bag, is_bag
 from mexma_cli.encoder.model.families import FAMILIES, FIRST_ONLY, Pooling
 from mexma_cli.encoder.model.transformer import LazyTransformer
+from mexma_cli.encoder.model.weighted_embeddings import QuantisedEmbeddings
 from mexma_cli.encoder.ngrams.embeddings import NgramEmbeddings
 from mexma_cli.errors import MexmaError
 from mexma_cli.numerics.precisions import default_device
@@ -58,6 +59,7 @@ SENTENCES_PER_BUFFER = 8192
 MAX_TOKENS = 200
 """Length limit of an encoder whose folder states no smaller one."""
 
+_HASHED_ROWS = 1 << 12  # of a weight that are in memory together
 _NLLB = {"sat_Olck": "sat_Beng"}
 """Languages to which NLLB's tokens, and so SONAR's, give another code than FLORES-200."""
 
@@ -572,8 +574,9 @@ class SentenceEncoder:
 def _hash_weights(digest: xxhash.xxh3_128, weights: Mapping[str, Any]) -> None:
     for name, weight in sorted(weights.items()):
         digest.update(name.encode())
-        if isinstance(weight, np.ndarray):
-            digest.update(weight.data)
+        if isinstance(weight, np.ndarray | QuantisedEmbeddings):
+            for at in range(0, len(weight), _HASHED_ROWS):
+                digest.update(weight[at : at + _HASHED_ROWS].data)
             continue
         import torch
 

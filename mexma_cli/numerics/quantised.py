@@ -12,6 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mexma_cli.numerics.threads import in_blocks
+
+AT_ONCE = 1 << 9
+"""Rows that are restored together: they stay in the processor's cache."""
 _SAMPLE = 1000
 """Parts that the codebook is fitted to, for each of its entries."""
 
@@ -66,9 +70,16 @@ class QuantisedRows:
     def __getitem__(self, places: np.ndarray | slice) -> np.ndarray:
         """The rows at these places, float32 [places, D]."""
         codes, lengths = self.codes[places], self.lengths[places].astype(np.float32)
-        padded = codes.shape[1] * self.codebook.shape[1]
-        rows = np.take(self.codebook, codes, axis=0).reshape(len(codes), padded)
-        return rows[:, : self.width] * lengths[:, None]
+        parts = np.empty((*codes.shape, self.codebook.shape[1]), np.float32)
+        rows = parts.reshape(len(codes), parts.shape[1] * parts.shape[2])
+
+        def some(own: slice) -> None:
+            # Codes are known to be in the codebook, and unchecked ones are written where they belong at once.
+            np.take(self.codebook, codes[own], axis=0, out=parts[own], mode="clip")
+            rows[own] *= lengths[own, None]
+
+        in_blocks(len(codes), AT_ONCE, some, rows.size)
+        return rows[:, : self.width]
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays to store; `read` takes them."""

@@ -14,6 +14,7 @@ from mexma_cli.encoder.loading.folder import BESIDE_NGRAMS
 from mexma_cli.encoder.loading.settings import ONLY_OURS, FolderSettings, read_json_object
 from mexma_cli.encoder.model.families import FAMILIES
 from mexma_cli.encoder.model.hugging_face import LoadingReport, build_model
+from mexma_cli.encoder.model.transformer import StoredModel
 from mexma_cli.encoder.quiet import quieten_transformers
 from mexma_cli.errors import MexmaError
 
@@ -31,8 +32,8 @@ def read_model(settings: FolderSettings, with_pooler: bool) -> tuple[PreTrainedM
         path = settings.transformer / "config.json"
         raise MexmaError(f"{path}: hidden_act {activation!r} is not supported")
     if (settings.transformer / pq.FILE).is_file():
-        weights = {name: torch.from_numpy(w) for name, w in pq.load(settings.transformer / pq.FILE).items()}
-        return build_model(settings.config, weights, with_pooler)
+        small = StoredModel(settings.config, pq.load(settings.transformer / pq.FILE))
+        return build_model(settings.config, small.tensors(), with_pooler)
     # A class of the folder's own may not know the argument.
     has_pooler = not settings.own_code and FAMILIES[settings.config["model_type"]].is_bert
     arguments: dict[str, Any] = {"add_pooling_layer": with_pooler} if has_pooler else {}

@@ -3,8 +3,8 @@
 Token embeddings are most of a small encoder, and take an eighth of their size in float32 here. Random
 rounding errors of many tokens mostly cancel out in a sentence. Two kinds do not, and are stored apart, as
 float16: the embeddings of special tokens, which every sentence has, and the component of all others along the
-direction of log weights (`weighted_embeddings`). Only the storage is small: the weights are float32 once they
-are read.
+direction of log weights (`weighted_embeddings`). Only the storage is small: rows are float32 once they
+are asked for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from mexma_cli.encoder.loading.weights import damaged
-from mexma_cli.encoder.model.weighted_embeddings import weight_axis_and_basis
+from mexma_cli.encoder.model.weighted_embeddings import QuantisedEmbeddings, weight_axis_and_basis
 from mexma_cli.numerics.quantised import QuantisedRows
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ FILE = "model.pq.safetensors"
 """Not model.safetensors, which other programs would misread."""
 _PART = 2
 """Numbers of a token embedding that a byte stands for."""
-_AT_ONCE = 1 << 9  # rows that are restored together: they stay in the processor's cache
 _WEIGHTS = "log_weights"
 """Behind the name of quantised embeddings, their error along the direction of log weights."""
 
@@ -36,6 +35,7 @@ _WEIGHTS = "log_weights"
 def save(model: PreTrainedModel, special: Sequence[int], folder: Path) -> None:
     """Write the weights; `special` are the ids of tokens whose embeddings are not quantised."""
     words = model.get_input_embeddings().weight
+    axis = weight_axis_and_basis(words.shape[1])[0].astype(np.float32)
     stored: dict[str, np.ndarray] = {}
     for name, weight in model.state_dict().items():
         rows = weight.float().cpu().numpy()
@@ -44,13 +44,13 @@ def save(model: PreTrainedModel, special: Sequence[int], folder: Path) -> None:
             continue
         ids = np.array(special, np.int64)
         coded = QuantisedRows.of(rows, _PART)
-        parts = {_WEIGHTS: ((rows - coded[:]) @ _axis(rows)).astype(np.float16)}
+        parts = {_WEIGHTS: ((rows - coded[:]) @ axis).astype(np.float16)}
         parts |= {**coded.arrays(), "special": ids, "rows": rows[ids].astype(np.float16)}
         stored |= {f"{name}.{part}": array for part, array in parts.items()}
     save_file(stored, folder / FILE)
 
 
-def load(path: Path) -> dict[str, np.ndarray]:
+def load(path: Path) -> dict[str, np.ndarray | QuantisedEmbeddings]:
     """The weights in such a file, float32.
 
     Raises:
@@ -58,21 +58,13 @@ def load(path: Path) -> dict[str, np.ndarray]:
     """
     try:
         stored = load_file(path)
+        words = {}
         for start in [name.removesuffix(_WEIGHTS) for name in stored if name.endswith(f".{_WEIGHTS}")]:
             names = [name for name in stored if name.startswith(start)]
             parts = {name.removeprefix(start): stored.pop(name) for name in names}
             coded, weights = QuantisedRows.read(parts), parts[_WEIGHTS].astype(np.float32)
-            rows = np.empty(coded.shape, np.float32)
-            for at in range(0, len(rows), _AT_ONCE):
-                own = slice(at, at + _AT_ONCE)
-                # First a product, then a sum: every processor gets the same bits, and the same fingerprint.
-                rows[own] = coded[own] + weights[own, None] * _axis(rows)
-            rows[parts["special"]] = parts["rows"]
-            stored[start.removesuffix(".")] = rows
+            rows = parts["rows"].astype(np.float32)
+            words[start.removesuffix(".")] = QuantisedEmbeddings(coded, weights, parts["special"], rows)
     except (SafetensorError, OSError, LookupError, ValueError, RuntimeError) as error:
         raise damaged(path, error) from None
-    return {name: weight.astype(np.float32, copy=False) for name, weight in stored.items()}
-
-
-def _axis(rows: np.ndarray) -> np.ndarray:
-    return weight_axis_and_basis(rows.shape[1])[0].astype(np.float32)
+    return {name: weight.astype(np.float32, copy=False) for name, weight in stored.items()} | words

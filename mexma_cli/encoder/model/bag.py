@@ -55,7 +55,7 @@ class Bag:
         self._transformer, self._state = transformer, transformer.state()
         self._words = arrays["embeddings.word_embeddings.weight"]
         self._weights = {
-            name: weight.astype(np.float64)
+            name: np.array(weight, np.float64)
             for name, weight in arrays.items()
             if not name.startswith("embeddings.word")
         }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from mexma_cli.encoder.model.families import FAMILIES
+from mexma_cli.encoder.model.weighted_embeddings import QuantisedEmbeddings
 from mexma_cli.encoder.quiet import quieten_transformers
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class StoredModel:
     Attributes:
         config: config.json.
         weights: By their names in transformers' model without pooler, all of one type: arrays, or tensors.
+            Token embeddings may be quantised among arrays.
     """
 
     config: dict[str, Any]
@@ -39,7 +41,9 @@ class StoredModel:
         """The weights as tensors, from now on, in the same memory."""
         import torch
 
-        self.weights = {name: torch.as_tensor(weight) for name, weight in self.weights.items()}
+        for name, weight in self.weights.items():
+            whole = np.asarray(weight) if isinstance(weight, QuantisedEmbeddings) else weight
+            self.weights[name] = torch.as_tensor(whole)
         return self.weights
 
 
@@ -85,13 +89,14 @@ class LazyTransformer:
         return source.tensors() if isinstance(source, StoredModel) else source.state_dict()
 
     @property
-    def stored(self) -> dict[str, np.ndarray] | None:
+    def stored(self) -> dict[str, np.ndarray | QuantisedEmbeddings] | None:
         """The weights as they were read, as arrays; None once they are tensors."""
         arrays = self._source.weights if isinstance(self._source, StoredModel) else {}
-        return arrays if all(isinstance(one, np.ndarray) for one in arrays.values()) and arrays else None
+        plain = (np.ndarray, QuantisedEmbeddings)
+        return arrays if all(isinstance(one, plain) for one in arrays.values()) and arrays else None
 
     @property
-    def arrays(self) -> dict[str, np.ndarray] | None:
+    def arrays(self) -> dict[str, np.ndarray | QuantisedEmbeddings] | None:
         """The weights in the same memory, float32; None if they are on a GPU, or of another type."""
         if (stored := self.stored) is not None:
             return stored

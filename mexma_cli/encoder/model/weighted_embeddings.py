@@ -8,9 +8,17 @@ these weights is written by the objective that trains a bag of embeddings.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from mexma_cli.numerics.quantised import AT_ONCE, QuantisedRows
+from mexma_cli.numerics.threads import in_blocks
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 RESERVED = 2
 """Dimensions of the transformer that carry no meaning: LayerNorm's mean, and the log weights."""
@@ -30,6 +38,59 @@ def weight_axis_and_basis(width: int) -> tuple[np.ndarray, np.ndarray]:
     cosines = np.cos(math.pi * (axis[None, :] + 0.5) * axis[:, None] / width)
     rows = cosines / np.linalg.norm(cosines, axis=1, keepdims=True)
     return rows[1], rows[RESERVED:]
+
+
+@dataclass(frozen=True)
+class QuantisedEmbeddings:
+    """Token embeddings float32 [tokens, width] of which only the rows that are asked for are restored.
+
+    It is indexed as an array is, and NumPy takes it for one.
+
+    Attributes:
+        coded: Embeddings but for the rest.
+        log_weights: float32 [tokens], what is added along the direction of log weights.
+        special: int64 [S], tokens that have embeddings of their own: `rows` float32 [S, width].
+
+    Raises:
+        ValueError: They do not fit together.
+    """
+
+    coded: QuantisedRows
+    log_weights: np.ndarray
+    special: np.ndarray
+    rows: np.ndarray
+    dtype = np.dtype(np.float32)
+
+    def __post_init__(self) -> None:
+        tokens, width = self.shape
+        fit = self.log_weights.shape == (tokens,) and self.rows.shape == (len(self.special), width)
+        if not fit or not ((self.special >= 0) & (self.special < tokens)).all():
+            raise ValueError(f"special tokens or log weights that are not of {tokens:,} embeddings")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(tokens, width)."""
+        return self.coded.shape
+
+    def __len__(self) -> int:
+        return len(self.log_weights)
+
+    def __getitem__(self, places: np.ndarray | slice) -> np.ndarray:
+        """The rows at these places, float32 [places, width]."""
+        ids, axis = np.arange(len(self))[places], weight_axis_and_basis(self.shape[1])[0].astype(np.float32)
+        found = np.empty((len(ids), len(axis)), np.float32)
+
+        def some(own: slice) -> None:
+            # First a product, then a sum: every processor gets the same bits, and the same fingerprint.
+            found[own] = self.coded[ids[own]] + self.log_weights[ids[own], None] * axis
+
+        in_blocks(len(ids), AT_ONCE, some, found.size)
+        for token, row in zip(self.special.tolist(), self.rows, strict=True):
+            found[ids == token] = row
+        return found
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
+        return self[:].astype(dtype or self.dtype, copy=False)
 
 
 def weighted_embeddings(vectors: np.ndarray, log_weights: np.ndarray) -> np.ndarray:

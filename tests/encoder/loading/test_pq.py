@@ -86,6 +86,26 @@ def test_a_damaged_file_is_named(stored: tuple[SentenceEncoder, Path]) -> None:
         SentenceEncoder.load(str(folder), "cpu")
 
 
+@pytest.mark.parametrize("part", ["special", "log_weights", "rows"])
+def test_parts_that_do_not_fit_are_damage(stored: tuple[SentenceEncoder, Path], part: str) -> None:
+    _, folder = stored
+    weights = load_file(folder / pq.FILE)
+    of_words = weights[f"{WORDS}.{part}"]
+    weights[f"{WORDS}.{part}"] = of_words + 10**6 if part == "special" else of_words[1:].clone()
+    save_file(weights, folder / pq.FILE)
+    with pytest.raises(MexmaError, match=r"model\.pq\.safetensors cannot be read"):
+        SentenceEncoder.load(str(folder), "cpu")
+
+
+def test_rows_are_those_of_the_whole(stored: tuple[SentenceEncoder, Path]) -> None:
+    """Whichever are asked for, special tokens among them."""
+    words = pq.load(stored[1] / pq.FILE)[WORDS]
+    whole, places = np.asarray(words), np.array([5, 0, 7, 2, 0])
+    assert whole.shape == words.shape and whole.dtype == np.float32
+    assert np.array_equal(words[places], whole[places]) and np.array_equal(words[3:9], whole[3:9])
+    assert np.array_equal(words[:0], whole[:0])
+
+
 def test_missing_weights_are_named(stored: tuple[SentenceEncoder, Path]) -> None:
     _, folder = stored
     weights = load_file(folder / pq.FILE)
