@@ -109,22 +109,28 @@ def choose_arithmetic(work: int, dim: int, pairs: Callable[[Arithmetic], float])
     share = work / (_PROBE[0] * _PROBE[1] * dim)
     first = min(1.0, _WHOLE / math.sqrt(work / dim))
     exact = _PAIR_SECONDS * dim / torch.get_num_threads()
-    fastest, seconds = np.inf, {}
+    taken: dict[Arithmetic, float] = {}
     for kind in KINDS:
-        taken = _seconds(kind, dim, fastest)
-        fastest = min(fastest, taken)
+        taken[kind] = _seconds(kind, dim, min(taken.values(), default=np.inf))
+    best, chosen = np.inf, FLOAT32
+    for kind in sorted(KINDS, key=taken.__getitem__):
+        found = 0.0
         for width in _widths(work, dim):
-            narrow = replace(kind, width=width)
-            part = first + (1 - first) * width / dim if width else 1.0
-            seconds[narrow] = share * taken * part + exact * pairs(narrow)
-            seconds[narrow] *= _NARROW if width else 1
-    return min(seconds, key=seconds.__getitem__)
+            part, dearer = (first + (1 - first) * width / dim, _NARROW) if width else (1.0, 1.0)
+            product = share * taken[kind] * part
+            if dearer * (product + exact * found) >= best:
+                continue  # since fewer directions do not leave fewer pairs
+            found = pairs(narrow := replace(kind, width=width))
+            seconds = dearer * (product + exact * found)
+            if seconds < best:
+                best, chosen = seconds, narrow
+    return chosen
 
 
 def _widths(work: int, dim: int) -> list[int | None]:
-    """How many directions estimates may be made of: all (None), or so many sixteenths of them."""
+    """How many directions estimates may be made of, most first: all (None), or so many sixteenths of them."""
     narrow = {round(dim * part / 16) for part in _PARTS} if work >= _NARROW_FROM else ()
-    return [None, *(width for width in sorted(narrow) if 0 < width < dim)]
+    return [None, *(width for width in sorted(narrow, reverse=True) if 0 < width < dim)]
 
 
 def _seconds(arithmetic: Arithmetic, dim: int, fastest: float) -> float:

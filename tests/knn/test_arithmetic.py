@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -52,6 +53,14 @@ def test_takes_the_fastest_and_pays_for_wide_bounds(monkeypatch: pytest.MonkeyPa
         choose_arithmetic(work, 1024, lambda kind: 1e10 if kind == INT8 else narrow_is_dear(kind)) == BFLOAT16
     )
     assert choose_arithmetic(1 << 20, 1024, lambda kind: 0.0) == FLOAT32
+
+
+def test_pairs_are_not_counted_where_products_alone_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor for fewer directions than too few, so that a short search does not wait for its choice."""
+    seconds(monkeypatch, {FLOAT32: 4e-2, BFLOAT16: 2e-2, INT8: 1e-2})
+    counted: list[Arithmetic] = []
+    assert choose_arithmetic(1 << 42, 1024, lambda kind: counted.append(kind) or narrow_is_dear(kind)) == INT8
+    assert counted[:2] == [INT8, replace(INT8, width=768)] and len(counted) < 6
 
 
 def test_takes_the_directions_that_pay(monkeypatch: pytest.MonkeyPatch) -> None:
