@@ -58,8 +58,13 @@ def test_takes_the_fastest_and_pays_for_wide_bounds(monkeypatch: pytest.MonkeyPa
 def test_pairs_are_not_counted_where_products_alone_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor for fewer directions than too few, so that a short search does not wait for its choice."""
     seconds(monkeypatch, {FLOAT32: 4e-2, BFLOAT16: 2e-2, INT8: 1e-2})
-    counted: list[Arithmetic] = []
-    assert choose_arithmetic(1 << 42, 1024, lambda kind: counted.append(kind) or narrow_is_dear(kind)) == INT8
+    counted = []
+
+    def pairs(kind: Arithmetic) -> float:
+        counted.append(kind)
+        return narrow_is_dear(kind)
+
+    assert choose_arithmetic(1 << 42, 1024, pairs) == INT8
     assert counted[:2] == [INT8, replace(INT8, width=768)] and len(counted) < 6
 
 
