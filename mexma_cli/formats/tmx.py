@@ -10,10 +10,10 @@ import codecs
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from html import escape
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NoReturn
 from xml.parsers import expat
-from xml.sax.saxutils import escape, quoteattr
 
 from mexma_cli import __version__
 from mexma_cli.errors import MexmaError
@@ -30,8 +30,6 @@ _CODES = ("bpt", "ept", "ph", "it", "ut")
 """Elements in a segment whose text is formatting, and none of the sentence."""
 _STEP = 1 << 16
 DIGITS = 6
-_ENTITIES = {"\r": "&#13;"}  # a plain one would be read as a line break
-
 _UTF16 = (codecs.BOM_UTF16_LE + b"<\0", codecs.BOM_UTF16_BE + b"\0<")
 
 
@@ -55,9 +53,9 @@ class Tmx(BitextFormat):
     def write(
         self, pairs: Iterable[Pair], languages: tuple[str, str], with_ids: bool = False
     ) -> Iterator[Chunk]:
-        tags = [quoteattr(bcp47(code)) for code in languages]
+        tags = [f'"{escape(bcp47(code))}"' for code in languages]
         header = (
-            f'<header creationtool="mexma" creationtoolversion={quoteattr(__version__)} segtype="sentence" '
+            f'<header creationtool="mexma" creationtoolversion="{escape(__version__)}" segtype="sentence" '
             f'o-tmf="mexma" adminlang="en" srclang={tags[0]} datatype="plaintext"/>'
         )
         yield (f'<?xml version="1.0" encoding="UTF-8"?>\n<tmx version="1.4">\n{header}\n<body>\n',), 0
@@ -65,15 +63,15 @@ class Tmx(BitextFormat):
             values = zip(pair._fields, pair, strict=True)
             known = [(name, value) for name, value in values if name not in ("source", "target")]
             properties = "".join(
-                f'<prop type="x-{name.replace("_", "-")}">{_FORBIDDEN.sub("", escape(_shown(value)))}</prop>'
+                f'<prop type="x-{name.replace("_", "-")}">{_escaped(_shown(value))}</prop>'
                 for name, value in (known if with_ids else known[:1])
             )
-            clean = [_FORBIDDEN.sub("", sentence) for sentence in (pair.source, pair.target)]
+            sentences = (pair.source, pair.target)
             segments = "".join(
-                f"<tuv xml:lang={tag}><seg>{escape(sentence, _ENTITIES)}</seg></tuv>"
-                for tag, sentence in zip(tags, clean, strict=True)
+                f"<tuv xml:lang={tag}><seg>{_escaped(sentence)}</seg></tuv>"
+                for tag, sentence in zip(tags, sentences, strict=True)
             )
-            changed = (clean[0] != pair.source) + (clean[1] != pair.target)
+            changed = sum(_FORBIDDEN.search(sentence) is not None for sentence in sentences)
             yield (f'<tu tuid="{number}">{properties}{segments}</tu>\n',), changed
         yield ("</body>\n</tmx>\n",), 0
 
@@ -202,6 +200,12 @@ def _flores(tag: str) -> str:
         return resolve(tag)
     except MexmaError:
         return tag
+
+
+def _escaped(text: str) -> str:
+    """As XML has it, without the characters that it forbids."""
+    text = escape(_FORBIDDEN.sub("", text), quote=False)
+    return text.replace("\r", "&#13;")  # a plain one would be read as a line break
 
 
 def _shown(value: Any) -> str:

@@ -17,7 +17,7 @@ GRID = np.float32(2.0**26)
 LANES = 8
 """Sums whose total is a squared length: number i of a row goes to sum i mod 8."""
 
-_AT_ONCE = 1 << 10  # rows and pairs that are taken at once, so that they stay in the processor's caches
+_AT_ONCE = 1 << 7  # rows and pairs that are taken at once, so that they stay in the processor's caches
 
 
 def unit_rows(rows: np.ndarray) -> int:
