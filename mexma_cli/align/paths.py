@@ -38,7 +38,8 @@ def values(cosines: np.ndarray, x_lengths: np.ndarray, y_lengths: np.ndarray) ->
     """
     total = x_lengths + y_lengths
     found: np.ndarray = COSINE * np.sqrt(total) * cosines
-    gaps = np.abs(x_lengths - y_lengths)
+    gaps = np.asarray(x_lengths - y_lengths)
+    np.abs(gaps, out=gaps)
     gaps *= LENGTHS
     total += 1
     gaps /= np.sqrt(total, out=total)
@@ -87,10 +88,14 @@ class Rows(NamedTuple):
 
 def best_path(x: RunsBefore, y: RunsBefore, band: Band) -> np.ndarray:
     """The cells of the best path, int64 [P, 2], row and column."""
-    last = np.concatenate(
-        [rows.by_step.argmax(axis=1)[rows.inside].astype(np.uint16) for rows in _rows(x, y, band)]
-    )
     sizes, (low, high, first) = _sizes(len(x.scales)).tolist(), band
+    from_end = np.arange(len(sizes), 0, -1, np.uint16)
+    # The first of the best steps: argmax would copy each cell's values to stand together.
+    left = [
+        ((rows.by_step == rows.best[:, None]) * from_end[:, None]).max(axis=1)[rows.inside]
+        for rows in _rows(x, y, band)
+    ]
+    last = len(sizes) - np.concatenate(left)
     cells = [(len(low) - 1, int(high[-1]))]
     while cells[-1] != (0, 0):
         i, j = cells[-1]
@@ -170,15 +175,15 @@ def _rows(x: RunsBefore, y: RunsBefore, band: Band) -> Iterator[Rows]:
         known, corner = np.full((most + count, most + width), -np.inf), start
         known[:most, : before.shape[1]] = before
         windows = sliding_window_view(known[:-1, :-1], (most, most))[:, :, ::-1, ::-1].transpose(0, 2, 3, 1)
-        for i in range(count):
-            own = slice(int(low[top + i]) - start, int(high[top + i]) + 1 - start)
+        aligned = by_step[:, 2:].reshape(count, most, most, width)
+        spans = zip((low[rows] - start).tolist(), (high[rows] + 1 - start).tolist(), strict=True)
+        for i, (left, right) in enumerate(spans):
             by_step[i, 0] = known[most + i - 1, most:]
-            aligned = by_step[i, 2:].reshape(most, most, width)
-            aligned += windows[i]
-            best = by_step[i].max(axis=0)
+            np.add(aligned[i], windows[i], out=aligned[i])
+            best = np.maximum.reduce(by_step[i])
             if top + i == 0:
                 best[0] = 0
-            np.maximum.accumulate(best[own], out=known[most + i, most:][own])
+            np.maximum.accumulate(best[left:right], out=known[most + i, most + left : most + right])
         by_step[:, 1] = known[most:, most - 1 : -1]
         places = np.arange(start, columns.stop)
         inside = (places >= low[rows, None]) & (places <= high[rows, None])
@@ -203,13 +208,15 @@ def _by_step(x: RunsBefore, y: RunsBefore, rows: slice, columns: slice) -> np.nd
     cosines = np.empty((count, most, most, width), np.float32)
     for size in range(most):
         by_row[:, size] = products[:, most - 1 - size :][:, :width]
-        by_row[:, size] += by_row[:, size - 1] if size else 0
+        if size:
+            by_row[:, size] += by_row[:, size - 1]
     for size in range(most):
         cosines[:, size] = by_row[most - 1 - size :][:count]
-        cosines[:, size] += cosines[:, size - 1] if size else 0
+        if size:
+            cosines[:, size] += cosines[:, size - 1]
     cosines *= x.scales[:, rows].T[:, :, None, None]
     cosines *= y.scales[:, columns]
     worth = values(cosines, x.lengths[:, rows].T[:, :, None, None], y.lengths[:, columns])
-    found = np.full((count, 2 + most**2, width), -np.inf)
-    found[:, 2:] = worth.reshape(count, most**2, width)
+    found = np.empty((count, 2 + most**2, width))
+    found[:, :2], found[:, 2:] = -np.inf, worth.reshape(count, most**2, width)
     return found

@@ -82,7 +82,8 @@ class QuantisedEmbeddings:
 
         def some(own: slice) -> None:
             # First a product, then a sum: every processor gets the same bits, and the same fingerprint.
-            found[own] = self.coded[ids[own]] + self.log_weights[ids[own], None] * axis
+            np.multiply(self.log_weights[ids[own], None], axis, out=found[own])
+            found[own] += self.coded[ids[own]]
 
         in_blocks(len(ids), AT_ONCE, some, found.size)
         for token, row in zip(self.special.tolist(), self.rows, strict=True):
