@@ -145,13 +145,18 @@ class Bag:
 
     def _linear(self, name: str, states: np.ndarray) -> np.ndarray:
         weights = self._weights
-        return states @ weights[f"{_LAYER}.{name}.weight"].T + weights[f"{_LAYER}.{name}.bias"]
+        found: np.ndarray = states @ weights[f"{_LAYER}.{name}.weight"].T
+        found += weights[f"{_LAYER}.{name}.bias"]
+        return found
 
     def _norm(self, name: str, states: np.ndarray) -> np.ndarray:
         states = states - states.mean(axis=1, keepdims=True)
         scale = 1 / np.sqrt(np.square(states).mean(axis=1, keepdims=True) + self._eps)
         weight, bias = (self._weights[f"{name}.LayerNorm.{part}"] for part in ("weight", "bias"))
-        return states * scale * weight + bias
+        states *= scale
+        states *= weight
+        states += bias
+        return states
 
 
 def _activation(name: str) -> Callable[[np.ndarray], np.ndarray]:
