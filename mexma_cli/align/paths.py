@@ -89,7 +89,7 @@ class Rows(NamedTuple):
 def best_path(x: RunsBefore, y: RunsBefore, band: Band) -> np.ndarray:
     """The cells of the best path, int64 [P, 2], row and column."""
     sizes, (low, high, first) = _sizes(len(x.scales)).tolist(), band
-    from_end = np.arange(len(sizes), 0, -1, np.uint16)
+    from_end = np.arange(len(sizes), 0, -1, dtype=np.uint16)
     # The first of the best steps: argmax would copy each cell's values to stand together.
     left = [
         ((rows.by_step == rows.best[:, None]) * from_end[:, None]).max(axis=1)[rows.inside]
