@@ -199,6 +199,8 @@ class RoadGroup(LazyGroup):
         """
         _replace_closed_streams()
         _print_any_name()
+        # Threads of NumPy's own would spin while they wait: what takes long is cut into parts for ours.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         if COMPLETION in os.environ:
             importlib.import_module("mexma_cli.commands.completion")  # the shells' scripts
         try:

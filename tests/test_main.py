@@ -81,6 +81,21 @@ def test_help_imports_little() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_numpys_products_start_no_threads() -> None:
+    """They would spin, beside those that commands cut their work into parts for."""
+    code = (
+        "import os\n"
+        "from mexma_cli.main import cli\n"
+        "cli(['languages'], prog_name='mexma', standalone_mode=False)\n"
+        "import numpy\n"
+        "numpy.ones((512, 512)) @ numpy.ones((512, 512))\n"
+        "print('threads', len(os.listdir('/proc/self/task')))\n"
+    )
+    env = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, timeout=60, env=env)
+    assert done.stdout.splitlines()[-1:] == ["threads 1"], done.stderr
+
+
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_help_lists_the_commands_in_order(flag: str) -> None:
     result = ok(run(flag))

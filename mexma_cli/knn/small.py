@@ -53,7 +53,7 @@ def search(
         for top in range(0, len(x), _TILE[0])
     ]
     for done, (own, other) in enumerate(places, start=1):
-        estimates = x[own] @ y[other].T
+        estimates = _products(x[own], y[other])
         of_columns = _bounds(estimates.T, backward[other], slack)
         rows, columns = _near(estimates, of_columns, forward[own], slack)
         cosines = dots(x[own], y[other], rows, columns)
@@ -61,6 +61,17 @@ def search(
         _offer(backward[other], columns, keys_of(cosines, rows + own.start))
         if on_progress is not None:
             on_progress(done, len(places))
+
+
+def _products(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """x @ y.T, on all threads."""
+    found = np.empty((len(x), len(y)), np.float32)
+
+    def some(begin: int, end: int) -> None:
+        np.matmul(x, y[begin:end].T, out=found[:, begin:end])
+
+    in_slices(len(y), some, found.size * x.shape[1])
+    return found
 
 
 def _bounds(estimates: np.ndarray, lists: np.ndarray, slack: np.float32) -> np.ndarray:
