@@ -120,15 +120,19 @@ def steps_near_best(x: RunsBefore, y: RunsBefore, band: Band, doubt: float) -> n
     after = np.concatenate(parts)[::-1]
     sizes, found, done = _sizes(len(x.scales)), [np.zeros((0, 4), np.int64)], 0
     for rows in _rows(x, y, band):
-        beyond = np.full(rows.inside.shape, -np.inf)
+        least = np.full(rows.inside.shape, np.inf)
         count = int(np.count_nonzero(rows.inside))
-        beyond[rows.inside] = after[done : done + count] - (after[0] - doubt)
+        least[rows.inside] = after[0] - doubt - after[done : done + count]
         done += count
-        i, step, j = np.nonzero(rows.by_step + beyond[:, None] >= 0)
+        near = rows.by_step >= least[:, None]
+        i, step, j = np.unravel_index(np.flatnonzero(near), near.shape)  # of three dimensions nonzero is slow
         ends = np.stack([i, j], axis=1) + rows.first
         found.append(np.concatenate([ends - sizes[step], ends], axis=1))
     steps = np.concatenate(found)
-    return steps[np.lexsort(steps.T[::-1])]
+    codes, most = steps[:, 0] * (int(high[-1]) + 1) + steps[:, 1], len(x.scales) + 1
+    for side in (0, 1):
+        codes = codes * most + steps[:, side + 2] - steps[:, side]
+    return steps[np.argsort(codes)]
 
 
 def best_of(steps: np.ndarray, worth: np.ndarray) -> np.ndarray:
