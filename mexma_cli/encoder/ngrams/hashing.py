@@ -121,7 +121,7 @@ def _folded(keys: np.ndarray) -> np.ndarray:
 def pieces_of(tokenizer: Tokenizer) -> list[str]:
     """The vocabulary's tokens as strings; "" for special tokens such as <s>, which have no letters."""
     special = {id for id, token in tokenizer.get_added_tokens_decoder().items() if token.special}
-    pieces = (tokenizer.id_to_token(id) for id in range(tokenizer.get_vocab_size()))
+    pieces = map(tokenizer.id_to_token, range(tokenizer.get_vocab_size()))
     return ["" if id in special or piece is None else piece for id, piece in enumerate(pieces)]
 
 
