@@ -19,10 +19,11 @@ from tests.knn.searching import crowded, same
     dim=st.sampled_from([1, 2, 7, 33]),
     k=st.sampled_from([1, 3, 100]),
     tile=st.tuples(st.integers(1, 50), st.integers(1, 50)),
+    waiting=st.sampled_from([1, 50, 1000]),
     seed=st.integers(0, 99),
 )
 def test_both_searches_give_the_same_bytes(
-    sizes: tuple[int, int], dim: int, k: int, tile: tuple[int, int], seed: int
+    sizes: tuple[int, int], dim: int, k: int, tile: tuple[int, int], waiting: int, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     x, y = (np.round(rng.standard_normal((rows, dim)) * 3).astype(np.float32) / 3 for rows in sizes)  # ties
@@ -30,7 +31,7 @@ def test_both_searches_give_the_same_bytes(
     found = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(small, "_TILE", tile)
-        patch.setattr(small, "_GROUPS", 4)
+        patch.setattr(small, "_WAITING", waiting)
         for work in (small.WORK, 0):
             patch.setattr(small, "WORK", work)
             found.append(knn(x, y, k, keep_x=keep))
@@ -40,8 +41,9 @@ def test_both_searches_give_the_same_bytes(
 def test_crowds_are_told_apart() -> None:
     x, y = crowded(400, 24, 0), crowded(300, 24, 1)
     steps: list[tuple[int, int]] = []
-    found = knn(x, y, 5, on_progress=lambda *step: steps.append(step))
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(small, "_TILE", (256, 300))
+        found = knn(x, y, 5, on_progress=lambda *step: steps.append(step))
         patch.setattr(small, "WORK", 0)
         assert same(found, knn(x, y, 5))
     assert steps == [(1, 2), (2, 2)]
