@@ -29,7 +29,7 @@ import torch
 
 from mexma_cli.knn.arithmetic import Arithmetic
 from mexma_cli.knn.sides import Side
-from mexma_cli.numerics.threads import in_slices
+from mexma_cli.numerics.threads import in_blocks
 
 _AT_ONCE = 1 << 8  # rows that stay in the processor's cache
 _SAMPLE = 512  # rows by which the number of pairs is judged, at most
@@ -110,16 +110,14 @@ def block(unit: np.ndarray, frame: Frame) -> Block:
     stats = np.empty((len(unit), 4), dtype=np.float32)
     rest = np.empty((len(unit), unit.shape[1] - low.shape[1]), dtype=np.float32)
 
-    def prepare(a: int, b: int) -> None:
-        for start in range(a, b, _AT_ONCE):
-            own = slice(start, min(start + _AT_ONCE, b))
-            exact = unit[own] - frame.centre
-            if frame.axes is not None:
-                turned = (torch.from_numpy(exact) @ torch.from_numpy(frame.axes)).numpy()
-                exact, rest[own] = turned[:, : low.shape[1]], turned[:, low.shape[1] :]
-            stats[own, :3], stats[own, 3] = _lower(exact, low[own]), unit[own] @ frame.other
+    def prepare(own: slice) -> None:
+        exact = unit[own] - frame.centre
+        if frame.axes is not None:
+            turned = (torch.from_numpy(exact) @ torch.from_numpy(frame.axes)).numpy()
+            exact, rest[own] = turned[:, : low.shape[1]], turned[:, low.shape[1] :]
+        stats[own, :3], stats[own, 3] = _lower(exact, low[own]), unit[own] @ frame.other
 
-    in_slices(len(unit), prepare, 4 * unit.size)
+    in_blocks(len(unit), _AT_ONCE, prepare, 4 * unit.size)
     length, error, step, bias = np.ascontiguousarray(stats.T)
     length *= np.float32(1.0001)
     if frame.axes is None:

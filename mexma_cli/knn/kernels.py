@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from mexma_cli.knn.keys import EMPTY
-from mexma_cli.numerics.compiling import as_bits, compiled, inner, summing
+from mexma_cli.numerics.compiling import as_bits, called, compiled, inner
 from mexma_cli.numerics.threads import in_slices
 
 
@@ -21,7 +21,7 @@ def dots(x: np.ndarray, y: np.ndarray, rows: np.ndarray, columns: np.ndarray) ->
     return out
 
 
-@summing(no_cpython_wrapper=True)
+@called
 def dot(a: np.ndarray, b: np.ndarray) -> np.float32:
     """The dot product of two unit vectors, exact before it is rounded (of other rows: nearly)."""
     total = np.float64(0)
@@ -30,7 +30,7 @@ def dot(a: np.ndarray, b: np.ndarray) -> np.float32:
     return np.float32(total)
 
 
-@summing(no_cpython_wrapper=True)
+@called
 def product(a: np.ndarray, b: np.ndarray) -> np.float32:
     """The dot product of two rows, in float32: twice as fast as `dot`, and rounded anyhow."""
     total = np.float32(0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mexma_cli.numerics.threads import in_slices
+from mexma_cli.numerics.threads import in_blocks
 
 GRID = np.float32(2.0**26)
 """One over the step of a unit vector's numbers. Those of 1/8 and more are multiples as float32 has them."""
@@ -56,11 +56,9 @@ def dots(x: np.ndarray, y: np.ndarray, rows: np.ndarray, columns: np.ndarray) ->
     """
     out = np.empty(len(rows), dtype=np.float32)
 
-    def some(begin: int, end: int) -> None:
-        for start in range(begin, end, _AT_ONCE):
-            part = slice(start, min(start + _AT_ONCE, end))
-            left, right = (side[own[part]].astype(np.float64) for side, own in ((x, rows), (y, columns)))
-            out[part] = np.einsum("pd,pd->p", left, right)
+    def some(part: slice) -> None:
+        left, right = (side[own[part]].astype(np.float64) for side, own in ((x, rows), (y, columns)))
+        out[part] = np.einsum("pd,pd->p", left, right)
 
-    in_slices(len(rows), some, len(rows) * x.shape[1])
+    in_blocks(len(rows), _AT_ONCE, some, len(rows) * x.shape[1])
     return out

@@ -37,14 +37,14 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     return dispatcher
 
 
-# Called by other loops only, not from Python, for which compiling takes as long again for a short loop.
+# Called by other loops only: the code by which Python calls a loop takes time to compile, too.
 inner = functools.partial(compiled, no_cpython_wrapper=True)
 # Sums may be reordered, so that they become vector instructions. NaN is still handled correctly.
 summing = functools.partial(compiled, fastmath={"reassoc", "contract", "nsz"})
 # Always inlined. LLVM would otherwise inline a function or not, depending on whether it was in the cache of
 # compiled code, and sums would differ in the last bit.
 inlined = functools.partial(summing, inline="always")
-# An inner loop that is compiled once for all that call it: its first statement is `apart()`.
+# Both. If its first statement is `apart()`, it is compiled once for all loops that call it.
 called = functools.partial(summing, no_cpython_wrapper=True)
 
 

@@ -153,7 +153,7 @@ class _Locator:
 
     def get_source_stamp(self) -> bytes:
         """Changes with the function and with all that it calls, which is in its folder or in this one."""
-        return _stamp(Path(self._file).parent) + _stamp(_PACKAGE / "numerics")
+        return _stamp(Path(self._file).parent) + _stamp(Path(__file__).parent)
 
     def get_disambiguator(self) -> str:
         """For functions of one name in one file."""

@@ -58,22 +58,19 @@ def multiply(
         places: a, b; int64, since Numba compiles again for a constant.
     """
     apart()
-    rows, inner, columns = sizes
-    a, b = places
-    _multiply(left, right, out, rows, inner, columns, a, b)
+    _multiply(left, right, out, sizes, places)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _multiply(
-    _: Any, left: Any, right: Any, out: Any, rows: Any, inner: Any, columns: Any, a: Any, b: Any
-) -> Any:
+def _multiply(_: Any, left: Any, right: Any, out: Any, sizes: Any, places: Any) -> Any:
     def write(code: _Code) -> None:
         tiled = left.dtype == types.int32
         block, height, width = (_in_tiles, 32, 32) if tiled else (_in_registers, _ROWS, 16 * _VECTORS)
-        with code.steps(code.number(3), height) as i, code.steps(code.number(5), width) as j:
-            block(code, i, code.builder.add(j, code.number(7)))
+        rows, _, columns = code.numbers(3)
+        with code.steps(rows, height) as i, code.steps(columns, width) as j:
+            block(code, i, j)
 
-    return types.void(left, right, out, rows, inner, columns, a, b), _written(write)
+    return types.void(left, right, out, sizes, places), _written(write)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -192,6 +189,10 @@ class _Code:
     def number(self, argument: int) -> Any:
         return self.context.cast(self.builder, self.given[argument], self.kinds[argument], types.intp)
 
+    def numbers(self, argument: int) -> list[Any]:
+        """Those of a tuple of int64."""
+        return cgutils.unpack_tuple(self.builder, self.given[argument])  # type: ignore[no-any-return]
+
     def at(self, argument: int, row: Any, column: Any, kind: Any = _FLOATS) -> Any:
         """Where something in a matrix is."""
         array = self.context.make_array(self.kinds[argument])(
@@ -252,13 +253,13 @@ def _in_registers(code: _Code, i: Any, j: Any) -> None:
     """A block of the product by sums in vector registers."""
     b, paired = code.builder, code.kinds[0].dtype == types.uint32
     sums = [[code.variable(0) for _ in range(_VECTORS)] for _ in range(_ROWS)]
+    (_, inner, _), (of_left, of_right) = code.numbers(3), code.numbers(4)
     rows = [b.add(i, _size(n)) for n in range(_ROWS)]
-    columns = [b.add(j, _size(16 * n)) for n in range(_VECTORS)]
-    with code.steps(code.number(4), 1) as r:
-        of_left = b.add(r, code.number(6))
+    columns = [b.add(b.add(j, of_right), _size(16 * n)) for n in range(_VECTORS)]
+    with code.steps(inner, 1) as r:
         lines = [b.load(code.at(1, r, column, _WORDS if paired else _FLOATS), align=4) for column in columns]
         for row, of_row in zip(rows, sums, strict=True):
-            factor = code.spread(b.load(code.at(0, row, of_left, _WORD if paired else _FLOAT)))
+            factor = code.spread(b.load(code.at(0, row, b.add(of_left, r), _WORD if paired else _FLOAT)))
             for line, variable in zip(lines, of_row, strict=True):
                 if paired:
                     found = code.call("x86.avx512bf16.dpbf16ps.512", _FLOATS, b.load(variable), factor, line)
@@ -281,12 +282,14 @@ def _in_tiles(code: _Code, i: Any, j: Any) -> None:
         code.call(name, ir.VoidType(), number[tile], code.at(argument, row, column, _BYTE), stride)
 
     number = [ir.Constant(_BYTE, n) for n in range(8)]
-    rows, columns = ([start, code.builder.add(start, _size(16))] for start in (i, j))
+    (_, inner, _), (of_left, of_right) = code.numbers(3), code.numbers(4)
+    starts = i, code.builder.add(j, of_right)
+    rows, columns = ([start, code.builder.add(start, _size(16))] for start in starts)
     for tile in range(4):
         code.call("x86.tilezero", ir.VoidType(), number[tile])
-    with code.steps(code.number(4), 16) as r:
+    with code.steps(inner, 16) as r:
         for n in range(2):
-            move("x86.tileloadd64", 4 + n, 0, rows[n], code.builder.add(r, code.number(6)))
+            move("x86.tileloadd64", 4 + n, 0, rows[n], code.builder.add(of_left, r))
             move("x86.tileloadd64", 6 + n, 1, r, columns[n])
         for tile in range(4):
             code.call(
