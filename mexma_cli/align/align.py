@@ -146,7 +146,8 @@ class _Document:
         """Unit vectors of runs, float32 [R, d], without the document's mean; of several sentences the mean
         direction of their sum and of the embedded run."""
         found, longer = np.empty((len(starts), self.sums.shape[1]), np.float32), sizes > 1
-        found[longer] = runs(starts[longer], sizes[longer])
+        if longer.any():
+            found[longer] = runs(starts[longer], sizes[longer])
 
         def some(own: slice) -> None:
             sums, weights = self._summed(starts[own], sizes[own])

@@ -22,7 +22,8 @@ def side(vectors: np.ndarray) -> Side:
     """A document whose runs have the sums of their sentences' vectors."""
 
     def runs(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        assert (sizes >= 2).all() and (starts >= 0).all() and (starts + sizes <= len(vectors)).all()
+        assert len(sizes) and (sizes >= 2).all()
+        assert (starts >= 0).all() and (starts + sizes <= len(vectors)).all()
         sums = [vectors[start : start + size].sum(axis=0) for start, size in zip(starts, sizes, strict=True)]
         return unit(np.array(sums).reshape(-1, vectors.shape[1]))
 
