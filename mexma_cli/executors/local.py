@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from mexma_cli.executors.worker import line_of
 from mexma_cli.stages.run.scheduler import Ended
 
 _PATIENCE = 10.0  # seconds that a worker has to end
@@ -89,7 +90,7 @@ class _Worker:
         process = self._started()
         assert process.stdin is not None and process.stdout is not None
         try:
-            process.stdin.write(f"{todo}\n")
+            process.stdin.write(line_of(todo))
             process.stdin.flush()
             answer = process.stdout.readline()
         except BrokenPipeError:
@@ -118,7 +119,7 @@ class _Worker:
             logs.mkdir(exist_ok=True)
             with (logs / f"worker-{self._place:02d}.log").open("ab") as log:
                 self.process = subprocess.Popen(
-                    [sys.executable, "-m", "mexma_cli.executors.worker", str(self._run)],
+                    [sys.executable, "-m", "mexma_cli.executors.worker", str(self._run.absolute())],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,

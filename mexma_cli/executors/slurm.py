@@ -7,6 +7,8 @@ a file how each of its units ended; a unit whose task is gone without having sai
 from __future__ import annotations
 
 import logging
+import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -16,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.executors.worker import ending_of
+from mexma_cli.executors.worker import ending_of, line_of
 from mexma_cli.files import read_json, whole_file
 from mexma_cli.recipe import SlurmSettings
 from mexma_cli.stages.run.scheduler import Ended
@@ -25,12 +27,14 @@ log = logging.getLogger(__name__)
 
 _LOOK = 15.0  # seconds between two questions to Slurm
 _GRACE = 30.0  # seconds after which a task that is gone, and its file not there, has died: NFS is slow
+_CONTROL = re.compile(r"[\0-\x1f\x7f]")
+_OPTION = re.compile(r"--?[A-Za-z][A-Za-z0-9-]*(=.*)?")
 
 SCRIPT = """\
 #!/bin/bash
 #SBATCH --job-name={name}
 #SBATCH --array=0-{last}{at_once}
-#SBATCH --output={logs}/{batch}-%a.log
+#SBATCH {output}
 {options}
 # Task N does the lines N, N + {tasks}, ... of {batch}.txt, one after the other.
 set -e
@@ -48,13 +52,14 @@ class SlurmExecutor:
         settings: The recipe's.
 
     Raises:
-        MexmaError: There is no `sbatch` here.
+        MexmaError: There is no `sbatch` here, or a name or setting cannot go into its scripts.
     """
 
     def __init__(self, run: Path, settings: SlurmSettings) -> None:
         if shutil.which("sbatch") is None:
             raise MexmaError("no sbatch here, so this machine submits nothing to Slurm", "--executor local")
         self._run, self._settings = run.absolute(), settings
+        _check(str(self._run), settings)
         self._folder = self._run / "slurm"
         self._folder.mkdir(exist_ok=True)
         self._new: list[Path] = []
@@ -123,6 +128,7 @@ class SlurmExecutor:
             check=False,
             capture_output=True,
             text=True,
+            errors="backslashreplace",
         )
         # Slurm forgets jobs that ended some time ago, and then says that their number is wrong.
         if asked.returncode and "Invalid job id" not in asked.stderr:
@@ -139,11 +145,15 @@ class SlurmExecutor:
         tasks = min(len(units), self._settings.array)
         listed, script = self._folder / f"{batch}.txt", self._folder / f"{batch}.sh"
         with whole_file(listed) as file:
-            file.write("".join(f"{unit.absolute()}\n" for unit in units).encode())
+            file.write("".join(line_of(unit.absolute()) for unit in units).encode())
         with whole_file(script) as file:
-            file.write(self._script(batch, listed, tasks).encode())
+            file.write(os.fsencode(self._script(batch, listed, tasks)))
         asked = subprocess.run(
-            ["sbatch", "--parsable", str(script)], check=False, capture_output=True, text=True
+            ["sbatch", "--parsable", str(script)],
+            check=False,
+            capture_output=True,
+            text=True,
+            errors="backslashreplace",
         )
         if asked.returncode:
             raise MexmaError(f"sbatch {script}: {asked.stderr.strip()}", "change `slurm` in the recipe")
@@ -152,17 +162,39 @@ class SlurmExecutor:
         self._task_of |= {unit: f"{job}_{place % tasks}" for place, unit in enumerate(units)}
 
     def _script(self, batch: str, units: Path, tasks: int) -> str:
+        """Bash, and `#SBATCH` lines, which sbatch takes apart as a shell would: all is quoted but `setup`."""
         settings = self._settings
         return SCRIPT.format(
-            name=f"mexma-{self._run.name}",
+            name=f"mexma-{re.sub('[^A-Za-z0-9._-]+', '_', self._run.name)}",
             last=tasks - 1,
             at_once=f"%{settings.at_once}" if settings.at_once else "",
-            logs=self._folder,
+            output=shlex.quote(f"--output={self._folder}/{batch}-%a.log"),
             batch=batch,
-            options="".join(f"#SBATCH {option}\n" for option in settings.options),
+            options="".join(f"#SBATCH {shlex.quote(option)}\n" for option in settings.options),
             tasks=tasks,
             setup=settings.setup,
             python=shlex.quote(settings.python or sys.executable),
             run=shlex.quote(str(self._run)),
             units=shlex.quote(str(units)),
         )
+
+
+def _check(run: str, settings: SlurmSettings) -> None:
+    """Refuse what no quotes keep from being more than a name, or an option, to Slurm.
+
+    Raises:
+        MexmaError: Naming it.
+    """
+    if found := re.search(rf"[%\\]|{_CONTROL.pattern}", run):
+        raise MexmaError(
+            f"run: {run}: Slurm does not take {found[0]!r} in the path of a run's folder",
+            "name another folder, or rename the one around it",
+        )
+    for option in settings.options:
+        if _CONTROL.search(option) or not _OPTION.fullmatch(option):
+            raise MexmaError(
+                f"slurm.options: {option!r} is no option of sbatch",
+                "write each as --time=2:00:00, without quotes",
+            )
+    if _CONTROL.search(settings.python or ""):
+        raise MexmaError(f"slurm.python: {settings.python!r} is no path", "name Python on the nodes")

@@ -1,9 +1,9 @@
 """A process that does units of work.
 
-``python -m mexma_cli.executors.worker RUN`` takes their files on stdin, a line each, and says on stdout how
-they ended. It ends with its standard input, and with the process that started it, also in the middle of a
-unit. With ``--units FILE --task I --tasks N`` it does every N-th unit of a list, from the I-th on, and says
-in a file for each how it ended (`ending_of`).
+``python -m mexma_cli.executors.worker RUN`` takes their files on stdin, a line each (`line_of`), and says on
+stdout how they ended. It ends with its standard input, and with the process that started it, also in the
+middle of a unit. With ``--units FILE --task I --tasks N`` it does every N-th unit of a list, from the I-th
+on, and says in a file for each how it ended (`ending_of`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main(run: Path) -> None:
     os.dup2(2, 1)  # whatever prints by mistake prints into the log
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     for line in sys.stdin:
-        todo = Path(line.rstrip("\n"))
+        todo = Path(json.loads(line))
         log.info("%s", todo)
         print(json.dumps(attempt(run, todo)), file=answers, flush=True)
 
@@ -42,9 +42,14 @@ def main(run: Path) -> None:
 def listed(run: Path, units: Path, task: int, tasks: int) -> None:
     """Do every `tasks`-th unit of a list, from the one at place `task` on."""
     for line in units.read_text().splitlines()[task::tasks]:
-        todo = Path(line)
+        todo = Path(json.loads(line))
         log.info("%s", todo)
         write_json_atomic(ending_of(todo), attempt(run, todo))
+
+
+def line_of(todo: Path) -> str:
+    """The file of a unit as a line of a list; JSON keeps line breaks, and bytes that are not UTF-8."""
+    return f"{json.dumps(str(todo))}\n"
 
 
 def ending_of(todo: Path) -> Path:

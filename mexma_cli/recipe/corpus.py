@@ -159,15 +159,16 @@ class SlurmSettings(Section):
     """Job arrays, for `--executor slurm`."""
 
     options: tuple[str, ...] = ()
-    """Options of sbatch: `--partition=cpu`, `--time=2:00:00`, `--cpus-per-task=8`."""
+    """Options of sbatch, each a word of its own, without quotes: `--partition=cpu`, `--time=2:00:00`,
+    `--cpus-per-task=8`."""
     array: int = Field(1000, ge=1)
     """Tasks in an array, at most (Slurm's MaxArraySize less one); several units may share a task."""
     at_once: int = Field(0, ge=0)
     """Tasks of an array that run at the same time (0: Slurm's limit)."""
     setup: str = ""
-    """Bash lines that run first, such as `module load python`."""
+    """Bash lines that run first on the node, as they are, such as `module load python`."""
     python: str | None = None
-    """Python on the nodes. null: the one that submits."""
+    """Path of Python on the nodes. null: the one that submits."""
 
 
 class RaySettings(Section):

@@ -4,9 +4,12 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from mexma_cli.executors.local import LocalExecutor, _Worker
 from mexma_cli.stages.run.run import run_corpus
 from tests.corpora import InThisProcess, corpus
+from tests.executors.test_slurm import cuts
 from tests.stages.run.test_run import files
 
 
@@ -34,6 +37,19 @@ def test_killed_workers_leave_the_same_bytes(tmp_path: Path, tiny_encoder: Path)
     assert killed and not made[0].processes()
     assert files(recipe).keys() - files(wanted).keys() == {"logs/worker-00.log"}
     assert {name: held for name, held in files(recipe).items() if "logs" not in name} == files(wanted)
+
+
+def test_a_run_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path("-x\n\udcff")
+    folder.mkdir()
+    todo = cuts(folder, 1)
+    executor = LocalExecutor(folder / "run", jobs=1, threads=1)
+    executor.submit(todo[0])
+    while not (ended := executor.ended(1.0)):
+        pass
+    executor.stop()
+    assert ended[0].todo == todo[0] and "no lines" in str(ended[0].error) and not ended[0].died
 
 
 def test_a_worker_that_is_at_work_is_stopped(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,59 @@ def test_units_are_packed_into_arrays_and_say_how_they_ended(jobs: Path, tmp_pat
     for line in ("#SBATCH --array=0-1%7\n", "#SBATCH --time=1\n", "\nexport SET=up\n"):
         assert line in script.read_text()
     assert len(list(jobs.glob("*/*"))) == 2
+
+
+def test_no_name_is_more_than_a_name(jobs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither to bash nor to sbatch, which takes `#SBATCH` lines apart as `shlex.split` does."""
+    name = 'it\'s "a" $(touch PWNED) `touch PWNED`; touch PWNED & #c {run} *\udcff'
+    folder = tmp_path / name
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    python = folder / "py thon"
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    python.chmod(0o755)
+    todo = cuts(folder, 2)
+    options = (f"--comment={name}", "-n4")
+    executor = SlurmExecutor(folder / "run", SlurmSettings(options=options, python=str(python)))
+    for one in todo:
+        executor.submit(one)
+    found = all_ended(executor, 2)
+    assert found[todo[0]].error is None and (folder / "run/0/text/00000.txt.zst").is_file()
+    assert sorted(os.listdir()) == ["0.txt", "1.txt", "py thon", "run"]
+    (script,) = (folder / "run/slurm").glob("*.sh")
+    lines = [line for line in os.fsdecode(script.read_bytes()).splitlines() if line.startswith("#SBATCH")]
+    assert [shlex.split(line.removeprefix("#SBATCH ")) for line in lines] == [
+        ["--job-name=mexma-run"],
+        ["--array=0-1"],
+        [f"--output={folder}/run/slurm/batch-00000-%a.log"],
+        *([option] for option in options),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("run", "settings", "said"),
+    [
+        ("a\ntouch PWNED\n#", {}, "'\\\\n' in the path"),
+        ("100%j", {}, "'%' in the path"),
+        ("a\\b", {}, "in the path"),
+        ("run", {"options": ["--time=1\ntouch PWNED"]}, "slurm.options: '--time=1"),
+        ("run", {"options": ["--time 1:00"]}, "no option of sbatch"),
+        ("run", {"options": ["--time=1", "touch"]}, "slurm.options: 'touch' is"),
+        ("run", {"python": "python\n#SBATCH --wrap=evil"}, "slurm.python"),
+    ],
+)
+def test_what_cannot_be_quoted_is_refused(
+    run: str, settings: dict[str, object], said: str, jobs: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(MexmaError, match=said):
+        SlurmExecutor(tmp_path / run, SlurmSettings.model_validate(settings))
+
+
+def test_the_name_of_a_job_is_plain(jobs: Path, tmp_path: Path) -> None:
+    executor = SlurmExecutor(tmp_path, SlurmSettings())
+    for name, plain in (("my run", "my_run"), ("-rf", "-rf"), ("é; x\udcff", "_x_")):
+        executor._run = tmp_path / name
+        assert f"#SBATCH --job-name=mexma-{plain}\n" in executor._script("batch", tmp_path / "list", 1)
 
 
 def test_a_task_that_is_gone_without_a_word_has_died(
