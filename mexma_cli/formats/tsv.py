@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +25,8 @@ from mexma_cli.text.amounts import counted
 if TYPE_CHECKING:
     from mexma_cli.text.writing import Chunk
 
-_QUOTED = re.compile(r'"((?:[^"]|"")*)"')
+_QUOTED = re.compile(r'"([^"]*+(?:""[^"]*+)*+)"')
+_CSV_FIELD = re.compile(rf'(?:{_QUOTED.pattern}|([^"\t]*+))(?:\t|$)')
 _WITH_IDS = tuple(len(pair._fields) for pair in (MinedPair, AlignedPair))
 """The numbers of columns where all is written that is known of a pair."""
 _OTHERS = {"{": "JSONL", "<": "XML"}
@@ -194,8 +194,8 @@ def _unquoted(fields: list[str], line: str, fits: bool) -> list[str]:
             close in another are the sentences' own.
     """
     if not fits and any(field.startswith('"') != field.endswith('"') for field in fields[1:]):
-        joined = next(csv.reader([line], delimiter="\t", strict=False))
-        if len(joined) < len(fields) and line.count('"') % 2 == 0 and _is_csv(joined, line):
+        joined = _csv_fields(line)
+        if 0 < len(joined) < len(fields):
             return joined
     return [
         match[1].replace('""', '"') if (match := _QUOTED.fullmatch(field)) and '""' in match[1] else field
@@ -203,9 +203,13 @@ def _unquoted(fields: list[str], line: str, fits: bool) -> list[str]:
     ]
 
 
-def _is_csv(fields: list[str], line: str) -> bool:
-    """Whether writing the fields as csv gives the line again."""
-    quoted = [
-        '"' + field.replace('"', '""') + '"' if re.search(r'["\t]', field) else field for field in fields
-    ]
-    return "\t".join(quoted) == line
+def _csv_fields(line: str) -> list[str]:
+    """The fields of a line in which those with a quote or a tab, and no others, are quoted; else none."""
+    fields, place = [], 0
+    while place <= len(line):
+        found = _CSV_FIELD.match(line, place)
+        if found is None or (found[1] is not None and not re.search(r'["\t]', found[1])):
+            return []
+        fields.append(found[2] if found[1] is None else found[1].replace('""', '"'))
+        place = found.end() + (found[0][-1:] != "\t")
+    return fields

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from typing import Literal
+
+from mexma_cli.text.normalise import normal_form
 
 Reason = Literal["identical", "near-identical"]
 
@@ -39,7 +40,7 @@ def copy_reason(source: str, target: str) -> Reason | None:
 
 
 def _letters(sentence: str) -> str:
-    return _NO_LETTERS.sub("", unicodedata.normalize("NFKC", sentence).casefold())
+    return _NO_LETTERS.sub("", normal_form("NFKC", sentence).casefold())
 
 
 def _trigrams(letters: str) -> Counter[str]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from functools import cache
-from unicodedata import category, normalize
+from unicodedata import category
 
 import xxhash
+
+from mexma_cli.text.normalise import normal_form
 
 
 def fold(sentence: str) -> int:
@@ -15,7 +17,7 @@ def fold(sentence: str) -> int:
 
     Composed and decomposed characters, and those of full and half width, are the same.
     """
-    plain = normalize("NFKC", sentence.casefold().translate(_ignored())) or sentence
+    plain = normal_form("NFKC", sentence.casefold().translate(_ignored())) or sentence
     return xxhash.xxh3_64_intdigest(plain.encode("utf-8"))
 
 

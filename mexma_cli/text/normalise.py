@@ -1,13 +1,40 @@
-"""`--clean`: a line as LASER's preprocessing leaves it before the tokeniser, but in its own case."""
+"""`--clean`: a line as LASER's preprocessing leaves it before the tokeniser, but in its own case.
+
+And the normal forms of Unicode.
+"""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Callable
+from functools import cache
+from typing import Any, Literal
 
 _MOSES = {"eng": "en", "deu": "de", "spa": "es", "fra": "fr", "ces": "cs"}
 """The languages with rules of their own, under the names that Moses has for them."""
+
+
+def normal_form(form: Literal["NFC", "NFKC"], text: str) -> str:
+    """As `unicodedata.normalize`, but in a time that grows with the length: for a run of marks that are in no
+    order, that takes the square of their number."""
+    if text.isascii():
+        return text
+    return unicodedata.normalize(form, _long_runs_of_marks().sub(_in_order, text))
+
+
+@cache
+def _long_runs_of_marks() -> Any:
+    import regex  # knows the classes of Unicode
+
+    return regex.compile(r"\P{ccc=0}{31,}")
+
+
+def _in_order(run: Any) -> str:
+    """Marks in Unicode's canonical order, if all of them are marks to `unicodedata`, too."""
+    marks = [mark for one in run[0] for mark in unicodedata.normalize("NFD", one)]
+    classes = list(map(unicodedata.combining, marks))
+    return "".join(sorted(marks, key=unicodedata.combining)) if all(classes) else str(run[0])
 
 
 class _NonPrinting(dict[int, str]):

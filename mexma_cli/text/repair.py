@@ -9,6 +9,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from mexma_cli.text.normalise import normal_form
+
 _BREAKS = "\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _CONTROLS = "".join(
     chr(code) for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n" + _BREAKS
@@ -54,7 +56,7 @@ def repair(texts: Sequence[str], repaired: Counter[str]) -> list[str]:
         change("control", place, found[place].translate(_MAP))
     for place, text in enumerate(found):
         if not unicodedata.is_normalized("NFC", text):
-            change("composed", place, unicodedata.normalize("NFC", text))
+            change("composed", place, normal_form("NFC", text))
     return found
 
 

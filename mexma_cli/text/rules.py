@@ -120,7 +120,7 @@ _LETTERS = {"Hans": 3.0, "Hant": 3.0, "Jpan": 2.2, "Hang": 2.0}
 
 _MOJIBAKE = re.compile("[ÂÃ][\u0080-\u00bf]|â€|Ð[\u0080-\u00bf]Ñ|ï»¿")
 _HTML = re.compile(r"</?[A-Za-z][^<>]{0,300}>|<!--|&(?:[A-Za-z]{2,8}|#[0-9]{1,6}|#x[0-9A-Fa-f]{1,5});")
-_URL = re.compile(r"https?://|www\.[a-z0-9-]+\.|[\w.+-]+@[\w-]+\.[a-z]{2,}", re.IGNORECASE)
+_URL = re.compile(r"https?://|www\.[a-z0-9-]+\.|(?<![\w.+-])[\w.+-]++@[\w-]+\.[a-z]{2,}", re.IGNORECASE)
 _WORDS_THAT_REPEAT = 10
 """Words that a sentence has at least, before it can be too much of the same."""
 

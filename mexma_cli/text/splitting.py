@@ -18,7 +18,7 @@ SPLITTERS = ("sentencex", "moses", "sat")
 
 # Where benchmarks/split.py measured sentencex to be better than Moses' rules (docs/documents.md):
 # languages with ordinal numbers such as `3.`, and scripts with marks of their own, but not Marathi.
-_SENTENCEX = "bul ces deu est hrv hun isl lit mkd pol ron slk slv srp urd"
+_SENTENCEX = "bul ces deu est hrv hun isl lit mkd pol ron slk slv srp ton urd"
 _SENTENCEX_SCRIPTS = "Armn Beng Deva Ethi Geor Guru Hans Hant Jpan Mymr"
 
 
@@ -59,13 +59,31 @@ def _short(language: str) -> str:
     return "en" if base == "und" else langcodes.standardize_tag(base, macro=True).partition("-")[0]
 
 
+_WIDE_SPACE = re.compile(r"[^\S ]")
+_WINDOW, _AHEAD = 1024, 256
+"""Characters that sentencex gets at a time, and those at their end that it sees and nothing is decided in."""
+
+
 def _sentencex(tag: str, paragraph: str) -> list[Span]:
+    """In windows that begin where a sentence does. In a whole paragraph a quotation mark that is not closed
+    takes a time that grows with the square of the length, and hides the ends of many sentences behind it.
+
+    Any white space is shown as a space: at a capital letter, a wide space and a full stop sentencex panics.
+    """
     from sentencex import get_sentence_boundaries
 
-    return _stripped(
-        paragraph,
-        [found["end_index"] for found in get_sentence_boundaries(tag, paragraph)],
-    )
+    paragraph = _WIDE_SPACE.sub(" ", paragraph)
+
+    def ends_in(window: str) -> list[int]:
+        return [found["end_index"] for found in get_sentence_boundaries(tag, window)]
+
+    ends: list[int] = []
+    start, decided = 0, _WINDOW - _AHEAD
+    while len(paragraph) - start > _WINDOW:
+        found = [end for end in ends_in(paragraph[start : start + _WINDOW]) if end <= decided]
+        ends += [start + end for end in found]
+        start += found[-1] if found and found[-1] >= decided // 2 else decided
+    return _stripped(paragraph, ends + [start + end for end in ends_in(paragraph[start:])])
 
 
 def _sat(model: str | None) -> Splitter:
@@ -99,8 +117,9 @@ def _stripped(paragraph: str, ends: list[int]) -> list[Span]:
     return spans
 
 
-_END = re.compile(r"[.?!][^\w ]* +(?=(.))")
-"""Where Moses' rules may end a sentence: at a space after a mark, and what perhaps closes it."""
+_END = re.compile(r"[.?!][^\w ]*+(?: +(?=(.)))?")
+"""Where Moses' rules may end a sentence: at a space after a mark, and what perhaps closes it. Marks without a
+space are passed over together: a search from each of them takes a time that grows with their square."""
 _AROUND = re.compile(r"[^ ]*(?: +[^\w ]+(?= ))* +[^\w ]*[^ ]?")
 """What they look at from the mark on: quotation marks, also alone, and how the next word begins."""
 _WORD = re.compile(r"(?<![\w.-])\w+$")
@@ -143,7 +162,7 @@ def _moses(tag: str) -> Splitter:
         words, start, last = "", 0, 0  # those that are looked at together, and where they stand
         for mark in _END.finditer(paragraph):
             at = mark.start()
-            if mark[1].islower() or at < last:
+            if mark[1] is None or mark[1].islower() or at < last:
                 continue
             around = _AROUND.match(paragraph, at)
             assert around is not None

@@ -60,6 +60,7 @@ def test_comes_back_as_it_was_written(score: float, source: str, target: str) ->
         ("a\tb", 'c "d"'),
         ("plain", "text"),
         ('x "a\tb" y', "z"),
+        (f'"{"a" * 200_000}\tb', f'{"c" * 200_000}"'),
     ],
 )
 def test_reads_what_stopes_quotes(pair: tuple[str, str]) -> None:

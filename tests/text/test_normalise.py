@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacremoses import MosesPunctNormalizer
 
-from mexma_cli.text.normalise import cleaner
+from mexma_cli.text.normalise import cleaner, normal_form
+from tests.endless import processor_seconds
 
 ROOT = Path(__file__).parent.parent.parent
 LANGUAGES = {
@@ -79,3 +80,20 @@ def test_text_of_the_demo(language: str) -> None:
 def test_real_text(language: str, shared: Path) -> None:
     with gzip.open(shared / f"data/ntrex128/{language}.txt.gz", "rt", encoding="utf-8") as file:
         assert_is_moses(language, file.read().split("\n")[:300])
+
+
+MARKS = "\u0301\u0316\u0327\u0344\u05b0\u0f73\u3099"
+
+
+@settings(max_examples=100)
+@given(st.text(f"ae\uac01\ufb01\u1e69{MARKS}", max_size=12), st.text(MARKS, max_size=50))
+def test_normal_forms_are_unicodes(start: str, marks: str) -> None:
+    text = start + marks * 2 + start
+    assert normal_form("NFC", text) == unicodedata.normalize("NFC", text)
+    assert normal_form("NFKC", text) == unicodedata.normalize("NFKC", text)
+
+
+def test_marks_in_disorder_take_no_endless_time() -> None:
+    with processor_seconds(60):
+        found = normal_form("NFC", "a" + "\u0301\u0316" * 500_000)
+    assert found == "\u00e1" + "\u0316" * 500_000 + "\u0301" * 499_999

@@ -19,6 +19,7 @@ from mexma_cli.text.rules import (
     chosen_limits,
     default_limits,
 )
+from tests.endless import processor_seconds
 
 UNSPACED = ("Jpan", "Hans", "Thai")
 FINE = (
@@ -76,6 +77,11 @@ def test_rules_that_must_be_asked_for() -> None:
     assert reasons(["one two three", "one two"], "Latn", "many-words=2") == ["many-words", ""]
     written = ["See www.example.org/a", "Mail a.b@c.org", "see https://x", "100% @ home", "www. what?"]
     assert reasons(written, "Latn", "url") == ["url", "url", "url", "", ""]
+
+
+def test_an_endless_word_with_an_at_sign_takes_no_endless_time() -> None:
+    with processor_seconds(60):
+        assert reasons(["a" * 1_000_000 + "@ home", "." * 1_000_000 + "@b.org"], "Latn", "url") == ["", "url"]
 
 
 @pytest.mark.parametrize(
