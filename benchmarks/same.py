@@ -1,366 +1,392 @@
-"""Shows that two versions of mexma do the same: the same bytes of stores, pairs, scores, losses and encoders.
+"""Shows that two versions of mexma do the same: the same contents of all outputs, stdout and exit codes.
 
-    python benchmarks/same.py BEFORE AFTER [--keep FOLDER]
+    python benchmarks/same.py OLD NEW [--only PART ...] [--keep FOLDER] [--list]
 
-BEFORE and AFTER are checkouts, and the Python that runs this has what mexma needs. Every check gives both
-the same commands on the demo's texts, one thread each, in folders of the same layout; it prints `same` or
-`DIFFERENT` with the files that differ, and the exit code is 1 if any does. Left out of the comparison is only
-what a clock decides, and what a run keeps for itself (its recipe, its checkpoints, the dates of its texts).
+OLD and NEW are checkouts, and the Python that runs this has what mexma needs. Both get the commands of
+same_cases.py, one thread each, in folders of the same layout. There is a line for each command: `same`,
+`DIFFERS` with what differs, or `FAILED` if its exit code is not the one that was expected, in both alike. The
+exit code is 1 unless all are the same. `--only` takes the cases and commands whose text has one of the words,
+and the cases that they need. Some cases (OF_OLD) read in both checkouts what OLD wrote.
 
-`laser` also holds both against what LASER's own programs found, `processes` two processes against one with
-twice the batch, and `resumed` a run that was stopped against one that was not.
+Not compared: messages (stderr), pages and pictures, forecasts (--dry-run), what a clock says, how a manifest
+is laid out, what lies in `.partial`, a run's own bookkeeping (`units`, checkpoints). Vectors, neighbours and
+tokens are compared as arrays, text as it is when unpacked.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
+import bz2
+import gzip
+import hashlib
+import io
 import json
+import lzma
 import os
-import signal
+import re
+import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import yaml
 
-FIXTURES = np.load(Path(__file__).parent.parent / "tests/fixtures/laser.npz")
-MARGINS = ("ratio", "distance", "absolute")
-STEPS = 20
-RENAMED = {"name: words\n": "name: bag\n", "spelling: ": "keep_ngrams: "}
-"""In recipes for a checkout whose objective has the new name and key."""
-CLOCK = ("seconds", "tokens_per_second")
-UNCOMPARED = ("recipe.yaml", "checkpoints", "files.json")
-PIPELINE = {
-    "embed": [
-        "embed --lang spa text/spa.txt -o embed/spa.emb",
-        "embed --lang eng text/eng.txt -o embed/eng.emb",
-        "embed --lang eng text/eng.txt -o embed/fp32.emb --dtype fp32 --clean --max-tokens 12",
-        "embed --lang spa text/gold.spa -o embed/gold-spa.emb",
-        "embed --lang eng text/gold.eng -o embed/gold-eng.emb",
-    ],
-    "shards": [
-        "embed --lang spa text/spa.txt --shard 1/2 -o shards/spa.emb",
-        "embed --lang spa text/spa.txt --shard 2/2 -o shards/spa.emb",
-        "merge shards/spa.00001-of-00002.emb shards/spa.00002-of-00002.emb -o shards/all.emb",
-    ],
-    "convert": [
-        "convert embed/spa.emb -o convert/spa.f32",
-        "convert convert/spa.f32 --dim 320 --text text/spa.txt --lang spa -o convert/spa.emb",
-        "convert embed/spa.emb -o convert/spa.npy --dtype float16",
-    ],
-    "mine": [
-        f"mine embed/spa.emb embed/eng.emb --margin {margin} --retrieval {retrieval}"
-        for margin in MARGINS
-        for retrieval in ("max", "intersect", "forward", "backward")
-    ],
-    "mine-filters": [
-        "mine embed/spa.emb embed/eng.emb -k 16 --all-candidates --with-ids --top 4000",
-        "mine embed/spa.emb embed/eng.emb --threshold 1.05 --max-score 1.5 --drop-copies",
-        "mine embed/spa.emb embed/eng.emb --memory 1G",
-        "mine text/gold.spa text/gold.eng --source-lang spa --target-lang eng",
-    ],
-    "mine-formats": [
-        f"mine embed/spa.emb embed/eng.emb --format {name} -o mine-formats/pairs.{ending}"
-        for name, ending in (("tsv", "tsv.gz"), ("jsonl", "jsonl.zst"), ("moses", "xz"), ("tmx", "tmx"))
-    ],
-    "within": [
-        f"mine embed/spa.emb embed/eng.emb --within text/spa.docs text/eng.docs --margin {margin} {more}"
-        for margin in MARGINS
-        for more in ("", "--all-candidates --with-ids", "--document-pairs text/documents.tsv -k 2")
-    ],
-    "knn": [
-        "knn embed/spa.emb embed/eng.emb -k 16 -o knn/exact.knn",
-        "mine embed/spa.emb embed/eng.emb --neighbours knn/exact.knn --margin distance -k 8",
-        "mine embed/spa.emb embed/eng.emb --index IVF16,Flat",
-    ],
-    "score": [
-        *(f"score text/gold.spa text/gold.eng --margin {margin}" for margin in MARGINS),
-        "score embed/gold-spa.emb embed/gold-eng.emb --background embed/spa.emb embed/eng.emb",
-        "score text/gold.tsv --scores-only -k 2",
-    ],
-    "search": [
-        *(f"search text/gold.spa embed/eng.emb --margin {margin}" for margin in MARGINS),
-        "search embed/spa.emb embed/eng.emb -n 3 -k 2",
-        "search --query 'No me gusta.' embed/eng.emb",
-    ],
-    "tune": [
-        "mine embed/spa.emb embed/eng.emb -o tune/pairs.tsv",
-        "tune tune/pairs.tsv --gold text/gold.tsv -o tune/kept.tsv",
-        "tune tune/pairs.tsv --gold text/gold.tsv --precision 0.95 --json",
-        "tune embed/spa.emb embed/eng.emb --plant text/gold.spa text/gold.eng",
-    ],
-}
-LASER_CASES = list(itertools.product(("max", "intersect"), MARGINS, (4, 16)))
-LASER = [
-    "convert text/src.f32 --dim 64 --text text/src.txt -o laser/src.emb",
-    "convert text/tgt.f32 --dim 64 --text text/tgt.txt -o laser/tgt.emb",
-    *(
-        f"mine laser/src.emb laser/tgt.emb --retrieval {retrieval} --margin {margin} -k {k}"
-        for retrieval, margin, k in LASER_CASES
-    ),
-]
-# The objectives of a run's phases, one phase each, by the run's name.
-SYSTEMS = yaml.safe_load("""
-mexma: [&mexma {name: mexma, head: &head {layers: 2, heads: 2, ffn: 64}}]
-mexma-one-side:
-  - {name: mexma, symmetric: false, align: masked, gamma: 0, token_gradients: false, head: *head}
-mexma-contrastive: [{name: mexma, contrastive: 0.5, margin: 0.1, koleo_normalise: false, head: *head}]
-contrastive: [{name: contrastive, margin: 0.3}]
-contrastive-tlm: [{name: contrastive, projection: tanh, tlm: {weight: 0.1}}]
-dap: [{name: dap, rtl: {ratio: 0.5, direction: both}}]
-clft: [{name: clft}]
-words: [{name: words}]
-words-mexma:
-  - {name: words, token_dropout: 0.1, own_tokens: 100, ngrams: [3, 4], consonants: [3], spelling: true,
-     width: 48, own_share: 0.6, inner_weight: 0.7, length_power: 0.6, whitening: 0.2}
-  - *mexma
-# Without dropout, which each process draws for itself, and KoLeo, whose neighbours rounding chooses here.
-processes: [{name: mexma, gamma: 0, contrastive: 0.5, head: {layers: 1, heads: 2, ffn: 64, dropout: 0}}]
-""")
-DECOMPOSERS = yaml.safe_load("""
-dream: {name: dream}
-meat: {name: meat}
-meat-oracle: {name: meat, intra_class: 1.0, inter_class: 1.0, ic_group: language}
-oracle: {name: oracle, intra_class: 1.0, inter_class: 1.0, is_mode: language_language}
-""")
-# Runs the commands of commands.json, each with its standard output in a file; they share the imports.
-DRIVER = """
-import contextlib, json, shlex, sys, traceback
-import mexma_cli
-from mexma_cli.main import cli
-assert mexma_cli.__file__.startswith(sys.argv[1]), mexma_cli.__file__
-for command, output in json.load(open("commands.json")):
-    print("$ mexma", command, file=sys.stderr, flush=True)
-    sys.argv = ["mexma", *shlex.split(command)]
-    with open(output, "w", encoding="utf-8") as out, contextlib.redirect_stdout(out):
-        try:
-            cli.main(sys.argv[1:], prog_name="mexma")
-        except SystemExit as end:
-            failed = end.code
-        except Exception:
-            failed = traceback.format_exc()
-    if failed:
-        print(failed, file=sys.stderr)
-        open(f"{output}.failed", "w").close()
-"""
+sys.path.insert(0, str(Path(__file__).parent))
+from same_cases import CASES, OF_OLD, RECIPES, write_inputs
+
+CLOCK = {"seconds", "tokens_per_second", "best_seconds", "speed", "date", "time", "peak_memory_bytes"}
+"""Keys in JSON that say what a clock says, or what the process took."""
+TIMED = re.compile(r"\b\d[\d,.]* (?:tokens|sentences|lines|pairs)/s|\b[\d.]+ (?:s|min|h)\b|\d\d:\d\d:\d\d")
+"""The same in tables."""
+OWN = {"units", "checkpoints", "files.json", "status.json", "cache", "training.json", "text.json"}
+"""Names of what a program keeps for itself."""
+PAGES = {".html", ".svg", ".png", ".pdf"}
+MANIFESTS = {"manifest.json", "checkpoint.json"}
+SAID = {"rows", "dim", "dtype", "language", "fingerprint", "content", "k", "index", "recall", "normalised",
+        "truncated", "empty", "pairs", "read", "kept", "source_language", "target_language"}  # fmt: skip
+"""Keys of manifests whose values must be in the new manifest, too, wherever it has them."""
+UNPACKED: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.decompress, ".bz2": bz2.decompress, ".xz": lzma.decompress
+}  # fmt: skip
+SECONDS = 600
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line of a case.
+
+    Attributes:
+        stdin: The file that it reads.
+        fails: Whether it must.
+    """
+
+    case: str
+    text: str
+    words: tuple[str, ...]
+    stdin: str | None = None
+    fails: bool = False
+
+    @classmethod
+    def parse(cls, case: str, text: str) -> Command:
+        """Read a line of `CASES`."""
+        words = shlex.split(text)
+        fails = words[0] == "fails"
+        stdin = next((word[1:] for word in words if word.startswith("<")), None)
+        chosen = tuple(word for word in words[fails:] if not word.startswith("<"))
+        return cls(case, text, chosen, stdin, fails)
+
+
+def commands_of(case: str) -> list[Command]:
+    """The commands of a case, in order."""
+    return [Command.parse(case, line.strip()) for line in CASES[case].splitlines() if line.strip()]
+
+
+def needs(case: str) -> set[str]:
+    """The cases whose files a case names."""
+    text = f"{CASES[case]}\n{json.dumps(RECIPES.get(case, {}))}"
+    named = set(re.findall(r"(?<![\w/.-])([\w-]+)/", text)) & CASES.keys()
+    return (named | {*OF_OLD.get(case, ())}) - {case}
+
+
+def chosen_cases(parts: Sequence[str]) -> list[str]:
+    """The cases with one of these words in their name or commands, and those that they need; all without."""
+    found: set[str] = set()
+
+    def take(case: str) -> None:
+        if case not in found:
+            found.add(case)
+            for other in needs(case):
+                take(other)
+
+    for case, text in CASES.items():
+        if not parts or any(part in case or part in text for part in parts):
+            take(case)
+    done: list[str] = []
+    while len(done) < len(found):
+        done += [
+            next(case for case in CASES if case in found and case not in done and needs(case) <= {*done})
+        ]
+    return done
 
 
 class Side:
-    """One checkout, and the folder in which its commands run."""
+    """One checkout, the folder in which its commands run, and a process that has imported it."""
 
-    def __init__(self, checkout: Path, folder: Path) -> None:
-        self.checkout = checkout.resolve()
-        self.folder = folder
-        self.environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(self.checkout)}
-        settings = self.checkout / "mexma_cli/objectives/bag/settings.py"
-        registered = settings.exists() and '@objective("bag"' in settings.read_text(encoding="utf-8")
-        self.renamed = RENAMED if registered else {}
+    def __init__(self, checkout: Path, folder: Path, inputs: Path) -> None:
+        self.checkout, self.folder = checkout.resolve(), folder
+        shutil.copytree(inputs, folder)
+        one = dict.fromkeys(("OMP_NUM_THREADS", "RAYON_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        settings = {name: value for name, value in os.environ.items() if not name.startswith("MEXMA_")}
+        self.stderr = (folder / "stderr.txt").open("wb")
+        self.process = subprocess.Popen(
+            [sys.executable, Path(__file__).with_name("same_worker.py").resolve(), self.checkout],
+            cwd=folder,
+            env=settings
+            | one
+            | {"PYTHONPATH": str(self.checkout), "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.stderr,
+            text=True,
+        )
 
-    def write_recipe(self, check: str, recipe: dict[str, Any]) -> None:
-        """Write `CHECK/recipe.yaml` in the words of this checkout; its run is `CHECK/run`."""
-        text = yaml.safe_dump({"name": "same", "run": f"{check}/run"} | recipe, sort_keys=False)
-        for old, new in self.renamed.items():
-            text = text.replace(old, new)
-        (self.folder / check).mkdir()
-        (self.folder / check / "recipe.yaml").write_text(text, encoding="utf-8")
+    def answer(self) -> dict[str, Any]:
+        """What the process says next."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"{self.checkout}: {(self.folder / 'stderr.txt').read_text()[-2000:]}")
+        return cast(dict[str, Any], json.loads(line))
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start Python with the checkout's package; what it says is appended to stderr.txt."""
-        with (self.folder / "stderr.txt").open("a", encoding="utf-8") as stderr:
-            return subprocess.Popen(
-                [sys.executable, *arguments], cwd=self.folder, env=self.environment,
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
-            )  # fmt: skip
+    def begin(self, case: str, old: Path) -> None:
+        """Make the folder of a case, with its recipes and what it is given of the old checkout's."""
+        folder = self.folder / case
+        folder.mkdir()
+        for name, recipe in RECIPES.get(case, {}).items():
+            text = yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True)
+            (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+        for name in OF_OLD.get(case, ()):
+            shutil.copytree(old / name, folder / name)
 
-    def start_all(self, checks: dict[str, list[str]]) -> subprocess.Popen[bytes]:
-        """Start the checks' commands, one after the other, in one process."""
-        commands = []
-        for check, lines in checks.items():
-            (self.folder / check).mkdir(exist_ok=True)
-            commands += [(line, f"{check}/stdout-{number}.txt") for number, line in enumerate(lines)]
-        (self.folder / "commands.json").write_text(json.dumps(commands), encoding="utf-8")
-        return self.start("-c", DRIVER, str(self.checkout))
+    def run(self, command: Command) -> tuple[Facts, int, float, str]:
+        """Run a command: what it made and said, its exit code and seconds, and the end of its messages."""
+        folder = self.folder / command.case
+        before = _stamps(folder)
+        said = self.folder / ".said"
+        job = {"words": command.words, "stdin": command.stdin, "seconds": SECONDS}
+        job |= {"stdout": f"{said}.out", "stderr": f"{said}.err"}
+        assert self.process.stdin is not None
+        print(json.dumps(job), file=self.process.stdin, flush=True)
+        ended = self.answer()
+        after = _stamps(folder)
+        changed = [path for path in before.keys() | after.keys() if before.get(path) != after.get(path)]
+        found = facts_of(folder, changed)
+        out = Path(f"{said}.out").read_bytes()
+        found["stdout"] = "" if "--dry-run" in command.words else content(out, "stdout")
+        found["exit code"] = ended["code"]
+        here = str(self.folder).encode()
+        found = {name: _placed(value, here) for name, value in found.items()}
+        errors = Path(f"{said}.err").read_text(encoding="utf-8", errors="replace").splitlines()
+        return found, ended["code"], ended["seconds"], "\n".join(errors[-6:])
 
-    def train(self, check: str, run: str, *options: str) -> subprocess.Popen[bytes]:
-        """Start `mexma train` with the check's recipe and another run's folder."""
-        recipe = f"{check}/recipe.yaml"
-        return self.start("-m", "mexma_cli", "train", recipe, "--set", f"run={run}", *options)
-
-    def wait(self, process: subprocess.Popen[bytes], wanted: int = 0) -> None:
-        """Wait for a process; with another exit code than the wanted one this program ends."""
-        if process.wait() != wanted:
-            said = (self.folder / "stderr.txt").read_text(encoding="utf-8").splitlines()[-5:]
-            sys.exit("\n".join([f"{self.checkout}: exit code {process.returncode}", *said]))
-
-    def files(self, check: str) -> dict[str, bytes]:
-        """What a check has left, by name, without what a clock decides."""
-        folder = self.folder / check
-        names = [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()]
-        return {
-            str(name): repr(self.log(f"{check}/{name}")).encode()
-            if name.name == "log.jsonl"
-            else (folder / name).read_bytes()
-            for name in names
-            if not set(UNCOMPARED) & set(name.parts)
-        }
-
-    def log(self, name: str) -> list[dict[str, Any]]:
-        """A log's records so far, without what a clock decides."""
-        path = self.folder / name
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
-        records = [json.loads(line) for line in lines if line.endswith("\n")]
-        return [{key: record[key] for key in record if key not in CLOCK} for record in records]
-
-
-def copy_text(source: Path, folder: Path) -> None:
-    """The demo's texts, its translations as two files, made-up documents, and the vectors LASER was given."""
-    folder.mkdir(parents=True)
-    gold = (source / "gold.tsv").read_text(encoding="utf-8")
-    pairs = "".join(f"{row}\t{other % 60}\n" for row in range(60) for other in (row, 7 * row + 1))
-    files = {"gold.tsv": gold, "documents.tsv": pairs}
-    for side, name in enumerate(("spa", "eng")):
-        files[f"{name}.txt"] = text = (source / f"{name}.txt").read_text(encoding="utf-8")
-        files[f"gold.{name}"] = "".join(line.split("\t")[side] + "\n" for line in gold.splitlines())
-        files[f"{name}.docs"] = "".join(f"{row % 60}\n" for row in range(text.count("\n")))
-    for name in ("src", "tgt"):
-        vectors = FIXTURES[name].astype(np.float32)
-        vectors.tofile(folder / f"{name}.f32")
-        files[f"{name}.txt"] = "".join(f"{row}\n" for row in range(len(vectors)))
-    for name, content in files.items():
-        (folder / name).write_text(content, encoding="utf-8")
+    def close(self) -> None:
+        """End the process."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+        self.stderr.close()
 
 
-def training(check: str, objectives: list[dict[str, Any]]) -> dict[str, Any]:
-    """A recipe of twenty steps for each objective, on the demo's translations."""
-    corpus = {"name": "demo", "format": "tsv", "path": "gold.tsv", "languages": ["spa_Latn"]}
-    dropout = 0.0 if check == "processes" else 0.1
-    return {
-        "data": {"root": "text", "store": f"{check}/data", "max_tokens": 40, "corpora": [corpus]},
-        "encoder": {
-            "new": {"layers": 2, "width": 32, "heads": 2, "ffn": 64, "dropout": dropout},
-            "tokenizer": {"vocabulary": 900, "words": 500, "lowercase": True, "latin": True},
-        },
-        "phases": [
-            {"name": f"phase-{number}", "objective": dict(objective)}
-            for number, objective in enumerate(objectives)
-        ],
-        "trainer": {
-            "steps": STEPS, "batch_pairs": 16, "learning_rate": 0.003, "eps": 1e-4, "average": 0.9,
-            "log_every": 1, "checkpoint_every": 5, "device": "cpu", "precision": "fp32",
-        },
-    }  # fmt: skip
+def _stamps(folder: Path) -> dict[Path, tuple[int, int, int]]:
+    """What tells whether a file was written again, for all files below a folder."""
+    stats = ((path, path.stat()) for path in folder.rglob("*") if path.is_file())
+    return {path: (stat.st_mtime_ns, stat.st_ino, stat.st_size) for path, stat in stats}
 
 
-def decomposing(objective: dict[str, Any]) -> dict[str, Any]:
-    """A recipe of three epochs on the vectors of the demo's translations."""
-    return {
-        "kind": "decompose",
-        "encoder": "mini",
-        "data": {"pairs": [{"source": "embed/gold-eng.emb", "target": "embed/gold-spa.emb"}]},
-        "objective": objective,
-        "trainer": {"batch": 128, "epochs": 3, "learning_rate": 0.001, "device": "cpu"},
-    }
+def _placed(value: Any, folder: bytes) -> Any:
+    """A fact without the name of the side's folder."""
+    if isinstance(value, bytes):
+        return value.replace(folder, b".")
+    return value.replace(folder.decode(), ".") if isinstance(value, str) else value
 
 
-def write(side: Side) -> dict[str, list[str]]:
-    """Write the texts and recipes of a side; returns the commands of each check."""
-    copy_text(side.checkout / "examples/spa-eng", side.folder / "text")
-    checks = PIPELINE | {"laser": LASER}
-    for check, objectives in SYSTEMS.items():
-        side.write_recipe(check, training(check, objectives))
-        checks[check] = [f"train {check}/recipe.yaml"]
-    for check, objective in DECOMPOSERS.items():
-        side.write_recipe(check, decomposing(objective))
-        checks[check] = [
-            f"train {check}/recipe.yaml",
-            f"project embed/spa.emb --with {check}/run -o {check}/spa.emb",
-        ]
-    return checks
+def facts_of(folder: Path, paths: Iterable[Path]) -> Facts:
+    """What the files say, by their names from the folder: contents, without what is not compared."""
+    facts: Facts = {}
+    for path in sorted(paths):
+        name = path.relative_to(folder)
+        if OWN & {*name.parts} or any(".partial" in part for part in name.parts):
+            continue
+        store = next((parent for parent in path.parents if parent.suffix == ".emb"), None)
+        if store is not None and store.is_relative_to(folder):
+            if str(store.relative_to(folder)) not in facts:
+                facts[str(store.relative_to(folder))] = store_of(store)
+        elif not path.exists():
+            facts[str(name)] = "gone"
+        elif path.suffix in PAGES:
+            facts[str(name)] = "a page or picture"
+        else:
+            facts[str(name)] = content(path.read_bytes(), path.name)
+    return facts
 
 
-def stop_and_resume(side: Side) -> None:
-    """The run `words-mexma` again, with SIGTERM in the middle of its last phase, and `--resume`."""
-    process = side.train("words-mexma", "resumed/run")
-    while process.poll() is None and len(side.log("resumed/run/log.jsonl")) < STEPS + 4:
-        time.sleep(0.005)
-    process.terminate()
-    side.wait(process, 128 + signal.SIGTERM)
-    side.wait(side.train("words-mexma", "resumed/run", "--resume"))
+def store_of(path: Path) -> Any:
+    """Vectors and sentences of an embedding store, however they are cut into files, and its manifest."""
+    if not path.is_dir():
+        return "gone"
+    arrays = [np.load(file) for file in sorted(path.glob("*.npy"))]
+    text = b"".join(unpacked(file.read_bytes(), file.name)[0] for file in sorted(path.glob("*.zst")))
+    manifest = content((path / "manifest.json").read_bytes(), "manifest.json")
+    vectors = np.concatenate(arrays) if arrays else np.empty(0)
+    return vectors.dtype.str, vectors.shape, digest(vectors.tobytes()), digest(text), manifest
 
 
-def differing(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:
-    """The names whose content is not the same, or is in one of them only."""
-    return [name for name in sorted(one.keys() | other.keys()) if one.get(name) != other.get(name)]
+def unpacked(data: bytes, name: str) -> tuple[bytes, str]:
+    """The content of a file that may be compressed, and its name without that ending."""
+    stem, _, ending = name.rpartition(".")
+    if ending == "zst":
+        import zstandard
+
+        return zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True).read(), stem
+    if f".{ending}" in UNPACKED:
+        return UNPACKED[f".{ending}"](data), stem
+    return data, name
 
 
-def unlike_laser(side: Side) -> list[str]:
-    """Where the pairs are not those of LASER's programs, or a score is more than 1e-6 from theirs."""
-    wrong = []
-    for number, (retrieval, margin, k) in enumerate(LASER_CASES, start=2):
-        case = f"mine.{retrieval}.{margin}.k{k}"
-        mined = np.loadtxt(side.folder / f"laser/stdout-{number}.txt", delimiter="\t", ndmin=2)
-        ours = {(source, target): score for score, source, target in mined.tolist()}
-        rows, scores = FIXTURES[f"{case}.rows"].tolist(), FIXTURES[f"{case}.scores"].tolist()
-        theirs = dict(zip(map(tuple, rows), scores, strict=True))
-        if ours.keys() != theirs.keys() or any(abs(ours[pair] - theirs[pair]) > 1e-6 for pair in ours):
-            wrong.append(case)
-    return wrong
+def content(data: bytes, name: str) -> Any:
+    """What a file says, in a form in which two of them are compared."""
+    data, name = unpacked(data, name)
+    suffix = Path(name).suffix
+    if name in MANIFESTS:
+        return Manifest(json.loads(data))
+    if suffix == ".npy":
+        array = np.load(io.BytesIO(data))
+        return array.dtype.str, array.shape, digest(array.tobytes())
+    if suffix == ".parquet":
+        import pyarrow.parquet as parquet
+
+        return json.dumps(parquet.read_table(io.BytesIO(data)).to_pylist(), default=str)
+    if suffix == ".json":
+        return json.dumps(untimed(json.loads(data)), indent=1)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return digest(data)
+    if suffix in (".yaml", ".yml"):
+        return json.dumps(yaml.safe_load(text), indent=1, default=str)
+    if suffix == ".jsonl" or name == "stdout":
+        return "\n".join(map(_line, text.split("\n")))
+    return text
 
 
-def unlike_one_process(side: Side) -> list[str]:
-    """Where the losses of two processes are not those of one, up to float32's rounding."""
-    logs = [side.log(f"processes/{run}/log.jsonl") for run in ("run", "two")]
-    return [f"step {a['step']}" for a, b in zip(*logs, strict=True) if abs(a["loss"] / b["loss"] - 1) > 1e-5]
+def _line(line: str) -> str:
+    """A line of JSON, or of a table, without what a clock says."""
+    if line.startswith("{"):
+        try:
+            return json.dumps(untimed(json.loads(line)))
+        except ValueError:
+            return line
+    return TIMED.sub("-", line)
 
 
-def unlike_whole_run(side: Side) -> list[str]:
-    """What a resumed run has left that the uninterrupted one has not."""
-    found = differing(side.files("resumed"), side.files("words-mexma"))
-    return [name for name in found if name.startswith("run/")]
+def untimed(value: Any) -> Any:
+    """Parsed JSON without what a clock says."""
+    if isinstance(value, dict):
+        return {key: untimed(held) for key, held in value.items() if key not in CLOCK}
+    return [untimed(held) for held in value] if isinstance(value, list) else value
+
+
+def digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+class Manifest:
+    """A manifest, equal to another if that says the same of the contents, however it is laid out."""
+
+    def __init__(self, parsed: Any) -> None:
+        self.leaves = list(_leaves(parsed, ""))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Manifest):
+            return False
+        values = [value for _, value in other.leaves]
+        return all(value in values for key, value in self.leaves if key in SAID)
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{key}: {value}" for key, value in self.leaves if key in SAID)
+
+
+def _leaves(value: Any, key: str) -> Iterable[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for name, held in value.items():
+            yield from _leaves(held, name)
+    elif isinstance(value, list):
+        for held in value:
+            yield from _leaves(held, key)
+    else:
+        yield key, value
+
+
+def differing(old: Facts, new: Facts) -> list[str]:
+    """The names that only one has, or of which they say other things."""
+    return [name for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
+
+
+def first_difference(old: Any, new: Any) -> str:
+    """The first line that is not the same, shortened."""
+    if old is None or new is None:
+        return "only in OLD" if new is None else "only in NEW"
+    rows = [str(value).split("\n") for value in (old, new)]
+    count = next(
+        (number for number, (a, b) in enumerate(zip(*rows, strict=False)) if a != b), min(map(len, rows))
+    )
+    return " | ".join((row[count] if count < len(row) else "(end)")[:100] for row in rows)
+
+
+def compare(case: str, sides: tuple[Side, Side]) -> list[bool]:
+    """Run a case in both checkouts and print a line for each command; whether each is as it should be."""
+    for side in sides:
+        side.begin(case, sides[0].folder)
+    right = []
+    for command in commands_of(case):
+        with ThreadPoolExecutor(2) as pool:
+            (old, code, seconds, said), (new, _, after, said_after) = pool.map(
+                Side.run, sides, (command, command)
+            )
+        wrong, failed = differing(old, new), (code != 0) != command.fails
+        word = "DIFFERS" if wrong else "FAILED" if failed else "same"
+        print(f"{word:8}{seconds:6.1f} s{after:6.1f} s  {command.text}", flush=True)
+        for name in wrong[:8]:
+            print(f"    {name}: {first_difference(old.get(name), new.get(name))}")
+        if wrong[8:]:
+            print(f"    and {len(wrong) - 8} more")
+        if failed or "exit code" in wrong:
+            for line in (*said.splitlines(), *(said_after.splitlines() if said_after != said else ())):
+                print(f"    {line[:300]}")
+        right.append(word == "same")
+    return right
 
 
 def main() -> int:
-    """Run both checkouts, print a line for each check, and return the exit code."""
+    """Run both checkouts and return the exit code."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("before", type=Path)
-    parser.add_argument("after", type=Path)
+    parser.add_argument("old", type=Path)
+    parser.add_argument("new", type=Path)
+    parser.add_argument("--only", nargs="+", default=[], metavar="PART", help="cases or commands to run")
     parser.add_argument("--keep", type=Path, help="a new folder for all that is written")
+    parser.add_argument("--list", action="store_true", help="print the commands and stop")
     arguments = parser.parse_args()
+    cases = chosen_cases(arguments.only)
+    if arguments.list:
+        print("\n".join(command.text for case in cases for command in commands_of(case)))
+        return 0
+    began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mexma-same-") as temporary:
         folder = (arguments.keep or Path(temporary)).resolve()
-        before, after = Side(arguments.before, folder / "before"), Side(arguments.after, folder / "after")
-        checks, _ = write(before), write(after)
-        print(f"{sum(map(len, checks.values()))} commands and three more runs, in both checkouts", flush=True)
-        for side, process in [(side, side.start_all(checks)) for side in (before, after)]:
-            side.wait(process)
-        for side in (before, after):
-            stop_and_resume(side)
-            half = ("--set", "trainer.batch_pairs=8", "--nproc-per-node", "2")
-            side.wait(side.train("processes", "processes/two", *half))
-        more = {
-            "laser": lambda: unlike_laser(after),
-            "resumed": lambda: unlike_whole_run(after),
-            "processes": lambda: unlike_one_process(after),
-        }
-        all_same = True
-        for check in (*checks, "resumed"):
-            found = after.files(check)
-            wrong = differing(before.files(check), found)
-            wrong += [name for name in found if name.endswith(".failed")]
-            wrong += more[check]() if check in more else []
-            said = (
-                f"DIFFERENT  {check}: {', '.join(wrong)}" if wrong else f"same  {check}: {len(found)} files"
-            )
-            print(said)
-            all_same &= not wrong
-    return 0 if all_same else 1
+        write_inputs(folder / "inputs")
+        sides = (
+            Side(arguments.old, folder / "old", folder / "inputs"),
+            Side(arguments.new, folder / "new", folder / "inputs"),
+        )
+        for side in sides:
+            side.answer()
+        right = [one for case in cases for one in compare(case, sides)]
+        for side in sides:
+            side.close()
+    seconds = time.monotonic() - began
+    print(f"{right.count(True)} of {len(right)} commands the same, {seconds:.0f} s")
+    return 0 if all(right) else 1
 
 
 if __name__ == "__main__":
