@@ -85,7 +85,7 @@ def main() -> None:
         data = AlignedTexts(source, "all", "eng_Latn", target, texts)
         scored = {code: xsim_of(near, "ratio", target) for code, near in found.items()}
         plain = {code.split()[0]: one for code, one in scored.items()}
-        table = text_lines(xsim_result(data, plain, describe(encoder), "ratio", 4))
+        table = text_lines(xsim_result(data, plain, describe(encoder)))
     whole = time.perf_counter() - started - clock.seconds["tokenising"]
     print(table[-1])
     print(

@@ -143,8 +143,8 @@ class Phases(Runs):
         kinds = {one.sentence: (one.source, one.kind) for one in augment(data.lines)}
         hard = Augmented(self.data, list(kinds), kinds, own=True)
         found = {
-            **evaluate_xsimpp(data, hard, embed, "ratio", 4).scores,
-            **evaluate_xsim(data, embed, "ratio", 4).scores,
+            **evaluate_xsimpp(data, hard, embed).scores,
+            **evaluate_xsim(data, embed).scores,
             "order": order_errors(embed, data),
             "cpu": read_json(run / SPENT) if (run / SPENT).exists() else 0.0,
         }

@@ -5,18 +5,15 @@ A key's explanation is the string below its field, or below that of a section wh
 
 from __future__ import annotations
 
-import ast
-import inspect
 import json
 from collections.abc import Collection, Iterable, Iterator
-from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
 from mexma_cli.recipe import CorpusRecipe, DecomposeRecipe, Recipe, Section
-from mexma_cli.recipe.section import kinds_of
+from mexma_cli.settings.section import explanation, kinds_of, option_of
 
 HEADER = """\
 # The keys of recipes
@@ -101,7 +98,7 @@ def kinds_by_key(kinds: dict[str, type[Section]]) -> dict[str, list[str]]:
 
 def row(section: type[Section], name: str) -> str:
     field = section.model_fields[name]
-    cells = (f"`{field.alias or name}`", value(field), default(field), explanation(section, name))
+    cells = (f"`{field.alias or name}`", value(field), default(field), meaning(section, name))
     return f"| {' | '.join(cells)} |"
 
 
@@ -109,20 +106,12 @@ def table(rows: list[str]) -> str:
     return "\n".join(["| key | value | default | what it is |", "| --- | --- | --- | --- |", *rows, ""])
 
 
-def explanation(section: type[Section], name: str) -> str:
-    """The string below a field, or what a section that it stands in for says there."""
-    for one in section.__mro__:
-        if one is not Section and issubclass(one, Section) and name in one.__annotations__:
-            (body,) = ast.parse(inspect.getsource(one)).body
-            assert isinstance(body, ast.ClassDef)
-            for line, after in pairwise(body.body):
-                match line, after:
-                    case ast.AnnAssign(target=ast.Name(id=found)), ast.Expr(
-                        value=ast.Constant(value=str(text))
-                    ):
-                        if found == name:
-                            return " ".join(text.split()).replace("<", "\\<")
-    return ""
+def meaning(section: type[Section], name: str) -> str:
+    """What a key is, and what its null stands for."""
+    option, text = option_of(section, name), explanation(section, name)
+    if option and option.unset and section.model_fields[name].default is None:
+        text += f" null: {option.unset}."
+    return text.replace("<", "\\<")
 
 
 def value(field: FieldInfo) -> str:

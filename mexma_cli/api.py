@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from mexma_cli.encoder.encoder import SentenceEncoder
     from mexma_cli.knn.neighbours import Neighbours
+    from mexma_cli.settings.encoder import EncoderChoice
     from mexma_cli.stages.align.align import Aligned
-    from mexma_cli.stages.embed.inputs import EncoderChoice
     from mexma_cli.stages.mine.mine import Mined
     from mexma_cli.stages.score.score import Scored
     from mexma_cli.stages.tune.tune import Tuned
@@ -69,6 +69,7 @@ def mine(
     within: tuple[str | Path, str | Path] | None = None,
     document_pairs: str | Path | None = None,
     languages: tuple[str, str] = ("und", "und"),
+    with_ids: bool = False,
     **settings: Any,
 ) -> Mined:
     """Find the translations in two texts, best first, as `mexma mine` does.
@@ -82,8 +83,9 @@ def mine(
             only.
         document_pairs: With `within`, a file of `source id TAB target id` in place of equal ids.
         languages: Codes of source and target, for an encoder that needs them (SONAR).
-        settings: The fields of `stages.mine.mine.MineSettings`: `margin`, `k`, `retrieval`, `threshold`,
-            `max_score`, `drop_copies`, `top`, `with_ids` and `search`.
+        with_ids: Look up ranks and neighbourhood means of the pairs.
+        settings: The fields of `settings.mine.MineSettings`: `margin`, `k`, `retrieval`, `threshold`,
+            `max_score`, `drop_copies`, `top`, `index`, `recall` and `memory`, as the options of those names.
 
     Returns:
         The pairs, from `pairs()`, with their scores, lines and sentences; and the counts of what was left
@@ -100,13 +102,13 @@ def mine(
     1.8 Ivy Bean, la usuaria… = Ivy Bean, the oldest…
     1.8 El odio es un cáncer… = Hate is a cancer on …
     """
+    from mexma_cli.settings.mine import MineSettings
     from mexma_cli.stages.embed.inputs import open_inputs
     from mexma_cli.stages.mine.documents import read_documents
     from mexma_cli.stages.mine.files import language_of
-    from mexma_cli.stages.mine.mine import MineSettings
     from mexma_cli.stages.mine.mine import mine as mine_stores
 
-    wanted = MineSettings(**settings)
+    wanted = MineSettings.of(settings)
     documents = None
     if within is not None:
         pairs = None if document_pairs is None else Path(document_pairs)
@@ -117,7 +119,7 @@ def mine(
         texts = [_path(source)] if target is None else [_path(source), _path(target)]
         spoken = list(map(language_of, texts, languages))
         stores = open_inputs(stack, texts, _choice(encoder), languages=spoken)
-        return mine_stores(stores[0], stores[-1], wanted, documents=documents)
+        return mine_stores(stores[0], stores[-1], wanted, with_ids=with_ids, documents=documents)
 
 
 def align(
@@ -187,9 +189,8 @@ def score(
     *,
     encoder: str | SentenceEncoder | None = None,
     background: tuple[Text, Text] | None = None,
-    margin: str = "ratio",
-    k: int = 4,
     languages: tuple[str, str] = ("und", "und"),
+    **settings: Any,
 ) -> Scored:
     """Score line n of one text as the translation of line n of the other, as `mexma score` does.
 
@@ -199,15 +200,16 @@ def score(
         target: A store or a text, with as many lines as the source.
         encoder: As for `mine`.
         background: Two texts or stores that the neighbourhoods come from. Default: source and target.
-        margin: `ratio`, `distance` or `absolute`.
-        k: Size of a neighbourhood, in sentences.
         languages: Codes of source and target, for an encoder that needs them (SONAR).
+        settings: The fields of `settings.score.ScoreSettings`: `margin` (`ratio`, `distance` or `absolute`)
+            and `k`, the size of a neighbourhood, in sentences.
 
     Returns:
         `scores` float32 [lines], nan where a side is empty, and the counts of lines without a score.
 
     Raises:
         MexmaError: Different numbers of lines, a file that is missing or damaged, or different encoders.
+        TypeError: An unknown setting.
 
     >>> from pathlib import Path
     >>> from mexma_cli import score
@@ -217,17 +219,19 @@ def score(
     >>> bool(scored.scores[0] > scored.scores[1])
     True
     """
+    from mexma_cli.settings.score import ScoreSettings
     from mexma_cli.stages.mine.files import language_of
     from mexma_cli.stages.score.score import open_bitext
     from mexma_cli.stages.score.score import score as score_stores
 
+    wanted = ScoreSettings.of(settings)
     bitext = [_path(source)] if target is None else [_path(source), _path(target)]
     with ExitStack() as stack:
         spoken = language_of(bitext[0], languages[0]), language_of(bitext[-1], languages[1])
         around = list(map(_path, background or ()))
         stores = open_bitext(stack, bitext, around, _choice(encoder), languages=spoken)
         others = (stores[2], stores[3]) if background else None
-        return score_stores(stores[0], stores[1], margin=margin, k=k, background=others)
+        return score_stores(stores[0], stores[1], wanted, background=others)
 
 
 def tune(
@@ -321,6 +325,6 @@ def _path(text: Text) -> Path:
 
 
 def _choice(encoder: str | SentenceEncoder | None) -> EncoderChoice | SentenceEncoder:
-    from mexma_cli.stages.embed.inputs import EncoderChoice
+    from mexma_cli.settings.encoder import EncoderChoice
 
-    return EncoderChoice(encoder) if encoder is None or isinstance(encoder, str) else encoder
+    return EncoderChoice(model=encoder) if encoder is None or isinstance(encoder, str) else encoder

@@ -11,8 +11,8 @@ from mexma_cli.text.amounts import size, size_option
 
 if TYPE_CHECKING:
     from mexma_cli.commands.options import EncoderChoice
+    from mexma_cli.settings.knn import SearchSettings
     from mexma_cli.stages.knn.estimate import SearchEstimate
-    from mexma_cli.stages.knn.search import SearchSettings
 
 
 _ASSUMED = "a machine as busy as now, and random vectors"

@@ -132,10 +132,10 @@ def command(
             log.info("interrupted; the same command goes on where the parts are")
             sys.exit(code)
     elif rank is None:
-        chosen = replace(encoder, device=devices[0]) if devices and encoder.device == "auto" else encoder
+        chosen = encoder.but(device=devices[0]) if devices and encoder.device == "auto" else encoder
         _here(corpus, output, chosen, options, as_json)
     else:
-        chosen = replace(encoder, device=rank.device(encoder.device))
+        chosen = encoder.but(device=rank.device(encoder.device))
         with errors_left():
             _as_rank(rank, corpus, output, chosen, options, as_json)
 

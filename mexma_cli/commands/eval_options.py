@@ -19,13 +19,14 @@ from mexma_cli.commands.completion import CODE, FILE
 from mexma_cli.commands.options import (
     JSON_HELP,
     encoder_options,
-    margin_option,
-    neighbourhood_option,
     section,
 )
 from mexma_cli.commands.progress import progress
+from mexma_cli.commands.setting_options import options_of
 from mexma_cli.reporting.result import Heading, Result
-from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder
+from mexma_cli.settings.encoder import EncoderChoice
+from mexma_cli.settings.score import ScoreSettings
+from mexma_cli.stages.embed.inputs import load_encoder
 
 if TYPE_CHECKING:
     from mexma_cli.encoder.encoder import SentenceEncoder
@@ -53,7 +54,7 @@ split_option = click.option(
 
 
 def aligned_options(command: Callable[..., Result]) -> Callable[..., Result]:
-    """Add DIR, --langs, --target and --split, which the command gets as `data`, and --margin and -k."""
+    """Add DIR, --langs, --target and --split, which the command gets as `data`, and `ScoreSettings`."""
 
     @functools.wraps(command)
     def gathered(folder: Path, languages: str | None, target: str, split: str, **options: Any) -> Result:
@@ -70,7 +71,7 @@ def aligned_options(command: Callable[..., Result]) -> Callable[..., Result]:
         help="Language that is searched for the translations.",
     )
     folder = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-    for option in (neighbourhood_option, margin_option, split_option, target, languages_option, folder):
+    for option in (options_of(ScoreSettings), split_option, target, languages_option, folder):
         gathered = option(gathered)
     return gathered
 

@@ -17,17 +17,16 @@ from mexma_cli.commands.options import (
     EncoderChoice,
     encoder_options,
     json_option,
-    k_option,
     no_verify_option,
     output_option,
     overwrite_option,
     search_options,
 )
+from mexma_cli.settings.knn import KnnSettings
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
-    from mexma_cli.stages.knn.search import SearchSettings
     from mexma_cli.store.neighbours import NeighbourStore
 
 log = logging.getLogger(__name__)
@@ -37,20 +36,18 @@ log = logging.getLogger(__name__)
 @click.argument("source", type=click.Path(path_type=Path, allow_dash=True))
 @click.argument("target", type=click.Path(path_type=Path, allow_dash=True))
 @output_option("NAME.knn", "Folder for the neighbours.", required=True)
-@k_option(16, "Neighbours to keep for each sentence.")
 @overwrite_option
 @json_option
-@search_options
+@search_options(KnnSettings)
 @encoder_options
 @no_verify_option
 def command(
     source: Path,
     target: Path,
     output: Path,
-    k: int,
     overwrite: bool,
     as_json: bool,
-    search: SearchSettings,
+    settings: KnnSettings,
     dry_run: bool,
     encoder: EncoderChoice,
 ) -> None:
@@ -70,14 +67,14 @@ def command(
     from mexma_cli.stages.knn.knn import find_neighbours, kept_already
     from mexma_cli.store.neighbours import NeighbourStore, check_replaceable
 
-    if not overwrite and kept_already(output, (source, target), k, search):
+    if not overwrite and kept_already(output, (source, target), settings):
         log.info("%s is there already, of the same stores and settings: nothing to do", output)
         if as_json:
             _print_json(NeighbourStore.open(output))
         return
     check_replaceable(output, overwrite)
     if dry_run:
-        print_estimate((source, target), k, search, encoder)
+        print_estimate((source, target), settings.k, settings, encoder)
         return
     make_parent(output)
     started = time.monotonic()
@@ -86,14 +83,13 @@ def command(
         found = find_neighbours(
             (stores[0], stores[1]),
             output,
-            k,
-            search,
+            settings,
             names=(label_of(source), label_of(target)),
             argv=command_line(),
             overwrite=overwrite,
             on_progress=progress_bar(stack, "searching"),
         )
-    _tell(found, k, time.monotonic() - started)
+    _tell(found, settings.k, time.monotonic() - started)
     if as_json:
         _print_json(found)
 

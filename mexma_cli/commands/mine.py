@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,63 +21,42 @@ from mexma_cli.commands.inputs import (
 )
 from mexma_cli.commands.options import (
     EncoderChoice,
-    copy_options,
     document_options,
     encoder_options,
     languages_option,
-    margin_option,
-    neighbourhood_option,
     no_verify_option,
     report_option,
     result_option,
-    retrieval_option,
     scoring_option,
     search_options,
     selection_option,
 )
 from mexma_cli.formats.bitext import formats, outputs_of
+from mexma_cli.settings.mine import MineSettings
 from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
-    from mexma_cli.stages.knn.search import SearchSettings
     from mexma_cli.stages.mine.documents import DocumentFiles
-    from mexma_cli.stages.mine.mine import Mined, MineSettings
+    from mexma_cli.stages.mine.mine import Mined
 
 log = logging.getLogger(__name__)
-
-
-def _score_or_auto(typed: str) -> float | str:
-    """A score, or `auto`."""
-    try:
-        return typed if typed == "auto" else float(typed)
-    except ValueError:
-        raise click.BadParameter(f"{typed!r} is no score; say a number, or auto") from None
 
 
 @click.command("mine", epilog=format_epilog())
 @click.argument("source", type=click.Path(path_type=Path, allow_dash=True))
 @click.argument("target", type=click.Path(path_type=Path, allow_dash=True), required=False)
-@margin_option
-@neighbourhood_option
+@search_options(MineSettings)
 @scoring_option(
     "--neighbours",
     type=click.Path(path_type=Path),
     metavar="NAME.knn",
     help="Take neighbours that `mexma knn` has found, instead of searching.",
 )
-@retrieval_option
 @scoring_option(
     "--all-candidates",
     is_flag=True,
     help="Instead of --retrieval: every sentence with all its neighbours.",
-)
-@selection_option(
-    "--threshold",
-    type=_score_or_auto,
-    metavar="SCORE|auto",
-    help="Keep pairs with a score above this; auto: look it up in --thresholds.  [default: 0 with max, else "
-    "none]",
 )
 @selection_option(
     "--thresholds",
@@ -87,10 +65,7 @@ def _score_or_auto(typed: str) -> float | str:
     show_default=True,
     help="The file of thresholds that `mexma run` wrote, for --threshold auto.",
 )
-@copy_options
-@selection_option("--top", type=click.IntRange(min=1), metavar="N", help="Keep the N best pairs.")
 @document_options
-@search_options
 @result_option
 @format_options("line numbers, ranks, cosine and neighbourhood means")
 @report_option
@@ -106,12 +81,12 @@ def command(
     kind: str | None,
     with_ids: bool,
     report: Path | None,
-    search: SearchSettings,
+    settings: MineSettings,
     dry_run: bool,
     languages: tuple[str, str],
     encoder: EncoderChoice,
     thresholds: Path,
-    **choices: Any,
+    all_candidates: bool,
 ) -> None:
     """Find translations in two texts, best first: score TAB source TAB target.
 
@@ -133,7 +108,7 @@ def command(
     if alone and documents is not None:
         raise click.UsageError("--within is for two texts: documents of one are paired with the other's.")
     if neighbours is not None:
-        searching = search.index != "exact" or search.memory is not None or dry_run
+        searching = settings.index != "exact" or settings.memory is not None or dry_run
         if searching or (is_typed("device") and all(map(is_store, paths))):
             raise click.UsageError(
                 "--neighbours are found already: leave out --index, --memory, --device and --dry-run."
@@ -145,13 +120,15 @@ def command(
     from mexma_cli.text.writing import prepare_output
 
     kind, with_ids = chosen_format(kind, output, with_ids)
-    auto = choices["threshold"] == "auto"
+    auto = settings.threshold == "auto"
     if is_typed("thresholds") and not auto:
         raise click.UsageError("--thresholds goes with --threshold auto.")
-    choices["threshold"] = None if auto else choices["threshold"]
-    settings = _settings(search=search, with_ids=with_ids, **choices)
+    if all_candidates and is_typed("retrieval"):
+        raise click.UsageError("--all-candidates is instead of --retrieval: give one of them.")
+    if all_candidates:
+        settings = settings.but(retrieval="all")
     if dry_run:
-        print_estimate(paths, settings.k + alone, search, encoder)
+        print_estimate(paths, settings.k + alone, settings, encoder)
         return
     languages = language_of(source, languages[0]), language_of(paths[1], languages[1])
     files = outputs_of(output, kind, languages)
@@ -162,7 +139,7 @@ def command(
         prepare_output(path)
     paired = documents_of(paths, documents) if documents else None
     known = thresholds if auto else None
-    job = MiningJob(paths, languages, settings, files, kind, paired, neighbours, report, known)
+    job = MiningJob(paths, languages, settings, files, kind, with_ids, paired, neighbours, report, known)
     started = time.monotonic()
     with ExitStack() as stack:
         bars = progress_bar(stack, "embedding", "line"), progress_bar(stack, "mining")
@@ -170,22 +147,6 @@ def command(
     _tell(mined, settings, time.monotonic() - started)
     if changed:
         log.info("%s in %s", formats()[kind].changes, counted(changed, "sentence"))
-
-
-def _settings(*, all_candidates: bool, retrieval: str, **choices: Any) -> MineSettings:
-    """The settings of a run.
-
-    Raises:
-        click.UsageError: options that contradict each other.
-    """
-    from mexma_cli.stages.mine.mine import MineSettings
-
-    if all_candidates and is_typed("retrieval"):
-        raise click.UsageError("--all-candidates is instead of --retrieval: give one of them.")
-    for name in ("threshold", "max_score"):
-        if choices[name] is not None and math.isnan(choices[name]):
-            raise click.UsageError(f"--{name.replace('_', '-')} nan: no score is above or below that.")
-    return MineSettings(retrieval="all" if all_candidates else retrieval, **choices)
 
 
 def _tell(found: Mined, settings: MineSettings, seconds: float) -> None:

@@ -16,13 +16,13 @@ from mexma_cli.commands.options import (
     encoder_options,
     json_lines_option,
     languages_option,
-    margin_option,
-    neighbourhood_option,
     no_verify_option,
     result_option,
     scoring_option,
 )
+from mexma_cli.commands.setting_options import options_of
 from mexma_cli.mining.margin import MARGINS
+from mexma_cli.settings.score import ScoreSettings
 from mexma_cli.stages.embed.inputs import is_store
 from mexma_cli.text.amounts import counted, shortest
 
@@ -34,8 +34,7 @@ log = logging.getLogger(__name__)
 
 @click.command("score")
 @click.argument("bitext", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True))
-@margin_option
-@neighbourhood_option
+@options_of(ScoreSettings)
 @scoring_option(
     "--background",
     nargs=2,
@@ -51,8 +50,7 @@ log = logging.getLogger(__name__)
 @no_verify_option
 def command(
     bitext: tuple[Path, ...],
-    margin: str,
-    k: int,
+    settings: ScoreSettings,
     background: tuple[Path, Path] | None,
     scores_only: bool,
     as_json: bool,
@@ -78,8 +76,8 @@ def command(
     """
     if len(bitext) > 2:
         raise click.UsageError(f"BITEXT is one file of pairs or two files, not {len(bitext)} files.")
-    if background and not MARGINS[margin].uses_neighbourhoods:
-        raise click.UsageError(f"--margin {margin} has no neighbourhoods: leave out --background.")
+    if background and not MARGINS[settings.margin].uses_neighbourhoods:
+        raise click.UsageError(f"--margin {settings.margin} has no neighbourhoods: leave out --background.")
     check_inputs([*bitext, *(background or ())])
     if len(bitext) == 1 and is_store(bitext[0]):
         raise click.UsageError(f"{bitext[0]} is one side of a bitext: name the store of the other side too.")
@@ -92,8 +90,8 @@ def command(
     if as_json and scores_only:
         raise click.UsageError("--scores-only prints plain numbers: leave it out, or JSON.")
     languages = language_of(bitext[0], languages[0]), language_of(bitext[-1], languages[1])
-    if scores_only and not outputs and len(bitext) == 1 and not MARGINS[margin].uses_neighbourhoods:
-        _answer(bitext[0], encoder, margin, languages)
+    if scores_only and not outputs and len(bitext) == 1 and not MARGINS[settings.margin].uses_neighbourhoods:
+        _answer(bitext[0], encoder, settings.margin, languages)
         return
     started = time.monotonic()
     with only_process(outputs), ExitStack() as stack:
@@ -102,13 +100,12 @@ def command(
         scored = score(
             stores[0],
             stores[1],
-            margin=margin,
-            k=k,
+            settings,
             background=(stores[2], stores[3]) if background else None,
             on_progress=progress_bar(stack, "searching"),
         )
         replaced = write_chunks(outputs, scored_lines(stores[0], stores[1], scored, scores_only, as_json))
-    _report(scored, k, time.monotonic() - started)
+    _report(scored, settings.k, time.monotonic() - started)
     if replaced:
         log.info("tabs or line breaks became spaces in %s", counted(replaced, "sentence"))
 

@@ -19,17 +19,15 @@ from mexma_cli.commands.inputs import (
     tsv_outputs,
 )
 from mexma_cli.commands.options import (
-    DEFAULT_MARGIN,
-    MARGIN_HELP,
     EncoderChoice,
     encoder_options,
     json_lines_option,
-    neighbourhood_option,
     no_verify_option,
     result_option,
-    scoring_option,
 )
+from mexma_cli.commands.setting_options import options_of
 from mexma_cli.mining.margin import MARGINS
+from mexma_cli.settings.score import ScoreSettings
 from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.text.amounts import counted
 
@@ -54,12 +52,7 @@ TYPED_TOP = 5
     metavar="N",
     help=f"Sentences found for each query.  [default: 1; with --query {TYPED_TOP}]",
 )
-@scoring_option(
-    "--margin",
-    type=click.Choice(list(MARGINS)),
-    help=f"{MARGIN_HELP}  [default: {DEFAULT_MARGIN}; with --query absolute]",
-)
-@neighbourhood_option
+@options_of(ScoreSettings)
 @json_lines_option
 @result_option
 @encoder_options
@@ -68,8 +61,7 @@ def command(
     inputs: tuple[Path, ...],
     query: str | None,
     top: int | None,
-    margin: str | None,
-    k: int,
+    settings: ScoreSettings,
     as_json: bool,
     output: Path | None,
     encoder: EncoderChoice,
@@ -95,13 +87,15 @@ def command(
         raise click.UsageError(f"Give {wanted}, not {len(inputs)} paths.")
     as_json = is_json(output, as_json)
     if query is not None:
-        if margin is not None and MARGINS[margin].uses_neighbourhoods:
+        if "margin" in settings.model_fields_set and MARGINS[settings.margin].uses_neighbourhoods:
             raise click.UsageError(
-                f"--margin {margin} needs the neighbourhoods of many queries; --query has its cosine only."
+                f"--margin {settings.margin} needs the neighbourhoods of many queries; "
+                "--query has its cosine only."
             )
         if is_typed("k"):
             raise click.UsageError(
-                f"-k is the size of neighbourhoods, and --query has none; to print {k} sentences: -n {k}"
+                "-k is the size of neighbourhoods, and --query has none; to print "
+                f"{settings.k} sentences: -n {settings.k}"
             )
         _typed(inputs[0], query, top or TYPED_TOP, output, as_json, encoder)
         return
@@ -115,7 +109,7 @@ def command(
     with only_process(outputs), ExitStack() as stack:
         queries, target = opened(stack, inputs, encoder)
         bar = progress_bar(stack, "searching")
-        hits = search(queries, target, top=top, margin=margin or DEFAULT_MARGIN, k=k, on_progress=bar)
+        hits = search(queries, target, settings, top=top, on_progress=bar)
         replaced = write_chunks(outputs, hit_lines(queries, target, hits, top > 1, as_json))
     seconds = time.monotonic() - started
     queries_done = counted(len(hits.rows), "query", "queries")

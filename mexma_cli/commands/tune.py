@@ -21,17 +21,13 @@ from mexma_cli.commands.inputs import (
     tsv_outputs,
 )
 from mexma_cli.commands.options import (
-    ENCODER_NAMES,
-    copy_options,
     document_options,
     encoder_options,
     json_option,
-    margin_option,
-    neighbourhood_option,
     no_verify_option,
     output_option,
-    retrieval_option,
 )
+from mexma_cli.commands.setting_options import options_of
 from mexma_cli.commands.tune_output import (
     estimated_json,
     print_estimated,
@@ -39,6 +35,8 @@ from mexma_cli.commands.tune_output import (
     print_tuned,
     tuned_json,
 )
+from mexma_cli.settings.encoder import EncoderChoice
+from mexma_cli.settings.mine import MineSettings
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
@@ -53,7 +51,7 @@ _NAMES = {"source_ids": "--source", "target_ids": "--target", "output": "-o"}
 _OF_GOLD = ("gold", "source_ids", "target_ids", "output", "languages")
 _DRIFTED = 0.3  # of `ScoreModel.drift`, from which it is worth a word
 _OF_MINING = ("margin", "k", "retrieval", "max_score", "drop_copies")
-_OF_TEXTS = (*_OF_MINING, "within", "document_pairs", "plant", "label", "labels", *ENCODER_NAMES)
+_OF_TEXTS = (*_OF_MINING, "within", "document_pairs", "plant", "label", "labels", *EncoderChoice.model_fields)
 
 
 @click.command("tune")
@@ -119,10 +117,7 @@ _OF_TEXTS = (*_OF_MINING, "within", "document_pairs", "plant", "label", "labels"
 )
 @json_option
 @output_option(None, "Write the pairs above the threshold there, best first.")
-@margin_option
-@neighbourhood_option
-@retrieval_option
-@copy_options
+@options_of(MineSettings, *_OF_MINING)
 @document_options
 @encoder_options
 @no_verify_option
@@ -221,7 +216,6 @@ def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
     """A threshold from the scores of two texts' pairs."""
     from mexma_cli.commands.labelling import ask
     from mexma_cli.stages.mine.files import documents_of
-    from mexma_cli.stages.mine.mine import MineSettings
     from mexma_cli.stages.tune.estimate import estimate, mine_twice
     from mexma_cli.stages.tune.files import draw_estimate
     from mexma_cli.stages.tune.labels import Labels
@@ -231,13 +225,12 @@ def _texts(inputs: tuple[Path, ...], as_json: bool, precision: float | None, opt
     read = [*inputs, *plant, *(path for path in documents or () if path)]
     _check_outputs(None, options["plot"], read)
     check_outputs([labels] if options["label"] else [], None, "picture", read)
-    settings = MineSettings(**{name: options[name] for name in _OF_MINING})
     with ExitStack() as stack:
         *known, source, target = opened(stack, [*plant, *inputs], options["encoder"], aligned=bool(plant))
         rounds = mine_twice(
             source,
             target,
-            settings,
+            options["settings"],
             known=(known[0], known[1]) if known else None,
             documents=documents_of(inputs, documents) if documents else None,
             on_progress=progress_bar(stack, "mining"),

@@ -23,6 +23,7 @@ from mexma_cli.mining.match import match
 from mexma_cli.mining.resampling import Labelled, held_out
 from mexma_cli.mining.threshold import Threshold, choose, measured
 from mexma_cli.reporting.result import Result
+from mexma_cli.settings.score import ScoreSettings
 
 _TUNED_ON = {
     True: ("training", "train", "dev", "sample"),
@@ -111,8 +112,7 @@ def _occurrences(sentences: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 def measure(
     sets: Sequence[MiningSet],
     embed: Embed,
-    margin: str,
-    k: int,
+    settings: ScoreSettings,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> list[dict[str, Any]]:
     """A row for every set, in percent; None where there is no number.
@@ -125,7 +125,7 @@ def measure(
     for data in sets:
         languages = data.pair.split("-")
         x, y = embed(data.sources, languages[0]), embed(data.targets, languages[1])
-        found = ranked(data, x, y, margin, k, on_progress)
+        found = ranked(data, x, y, settings.margin, settings.k, on_progress)
         labelled.append(found)
         best = choose(found.scores, found.is_gold, found.gold) if len(found.scores) else None
         rows.append(
@@ -168,8 +168,7 @@ def evaluate(
     sets: Sequence[MiningSet],
     folders: Sequence[Path],
     embed: Embedder,
-    margin: str = "ratio",
-    k: int = 4,
+    settings: ScoreSettings = ScoreSettings(),
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Result:
     """F1 of every mining set, and the means. Those of `cosine f1` and `tuned f1` are over training splits
@@ -180,7 +179,7 @@ def evaluate(
         folders: As they were named.
         on_progress: As for `knn`.
     """
-    rows = measure(sets, embed, margin, k, on_progress)
+    rows = measure(sets, embed, settings, on_progress)
     main = [row for row in rows if row["split"] == "training"] or rows
     applied = [row for row in rows if row["held-out f1"] is not None]
     scores = {
@@ -192,7 +191,7 @@ def evaluate(
         name = "test f1" if tested else "held-out f1"
         rows = [{name if key == "held-out f1" else key: row[key] for key in row} for row in rows]
         scores[name] = fmean(row["held-out f1"] for row in applied)
-    settings = {"data": [str(folder) for folder in folders], "margin": margin, "k": k}
+    how = {"data": [str(folder) for folder in folders], **settings.model_dump()}
     as_published = all(one.is_bucc for one in sets) and main[0]["split"] == "training"
-    published = "bucc" if as_published and (margin, k) == ("ratio", 4) else None
-    return Result("bucc", embed.describe(), settings, scores, rows, published)
+    published = "bucc" if as_published and settings == ScoreSettings() else None
+    return Result("bucc", embed.describe(), how, scores, rows, published)

@@ -22,6 +22,7 @@ from mexma_cli.knn.neighbours import Neighbours
 from mexma_cli.languages import name
 from mexma_cli.mining.match import best_of_each
 from mexma_cli.reporting.result import Result
+from mexma_cli.settings.score import ScoreSettings
 from mexma_cli.text.amounts import counted
 
 log = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ def xsim_of(neighbours: Neighbours, margin: str = "ratio", texts: Sequence[str] 
 
 
 def measure_xsim(
-    data: AlignedTexts, embed: Embed, margin: str = "ratio", k: int = 4
+    data: AlignedTexts, embed: Embed, settings: ScoreSettings = ScoreSettings()
 ) -> dict[str, XsimResult]:
     """xsim of every language into the target. A line that is empty on either side takes no part.
 
@@ -104,21 +105,26 @@ def measure_xsim(
         rows = data.filled_rows(language)
         dropped += len(lines) - len(rows)
         texts = [data.lines[row] for row in rows] if duplicates else None
-        found[language] = xsim(embed(lines, language)[rows], vectors[rows], margin, k, texts)
+        found[language] = xsim(
+            embed(lines, language)[rows], vectors[rows], settings.margin, settings.k, texts
+        )
     if dropped:
         log.info("%s left out: empty, or without a translation", counted(dropped, "line"))
     return found
 
 
-def evaluate(data: AlignedTexts, embed: Embedder, margin: str, k: int) -> Result:
+def evaluate(data: AlignedTexts, embed: Embedder, settings: ScoreSettings = ScoreSettings()) -> Result:
     """xsim of every language that the encoder takes into the target, and the mean over languages."""
     data = replace(data, texts=taken(data.texts, embed))
-    found = xsim_result(data, measure_xsim(data, embed, margin, k), embed.describe(), margin, k)
+    found = xsim_result(data, measure_xsim(data, embed, settings), embed.describe(), settings)
     return mark_unknown(found, embed.languages)
 
 
 def xsim_result(
-    data: AlignedTexts, found: dict[str, XsimResult], encoder: dict[str, Any], margin: str, k: int
+    data: AlignedTexts,
+    found: dict[str, XsimResult],
+    encoder: dict[str, Any],
+    settings: ScoreSettings = ScoreSettings(),
 ) -> Result:
     """The `Result`, with errors by row beside those by sentence where the two differ."""
     differ = any(one.errors != one.index_errors for one in found.values())
@@ -131,6 +137,5 @@ def xsim_result(
     scores = {"xsim": fmean(one.error_rate for one in found.values())}
     if differ:
         scores["xsim by row"] = fmean(one.index_rate for one in found.values())
-    published = f"xsim-{data.published}" if data.published and (margin, k) == ("ratio", 4) else None
-    settings = data.settings() | {"margin": margin, "k": k}
-    return Result("xsim", encoder, settings, scores, rows, published)
+    published = f"xsim-{data.published}" if data.published and settings == ScoreSettings() else None
+    return Result("xsim", encoder, data.settings() | settings.model_dump(), scores, rows, published)

@@ -12,7 +12,6 @@ from mexma_cli.recipe.decompose import DecomposeRecipe, DecomposeTrainerSettings
 from mexma_cli.recipe.load import load, load_any, load_corpus, shipped
 from mexma_cli.recipe.plugin import load_plugin
 from mexma_cli.recipe.registry import DecomposerSettings, ObjectiveSettings, objective
-from mexma_cli.recipe.section import Section
 from mexma_cli.recipe.sections import (
     Corpus,
     Data,
@@ -25,6 +24,7 @@ from mexma_cli.recipe.sections import (
     TrainerSettings,
     TrainTokenizer,
 )
+from mexma_cli.settings.section import Section
 
 __all__ = [
     "Corpus",

@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from mexma_cli import languages
-from mexma_cli.recipe.section import Section
+from mexma_cli.settings.encoder import BUNDLED, EncoderChoice
+from mexma_cli.settings.mine import MineSettings, Retrieval
+from mexma_cli.settings.section import Section
 
 Code = str
 NAMED = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
-class CorpusEncoder(Section):
+class RunEncoder(EncoderChoice):
     """The encoder, as the [encoder options](cli.md#encoder-options)."""
 
-    model: str = "mini"
-    """`mini`, a folder or a hub id."""
-    revision: str | None = None
-    """Commit, tag or branch of the hub id."""
-    device: str = "auto"
-    """auto (a GPU if there is one), cpu, cuda or cuda:N."""
-    dtype: str = "auto"
-    """auto, fp32, bf16 or fp16."""
-    pooling: Literal["cls", "mean"] | None = None
-    """Pooling, in place of the encoder's own."""
-    max_tokens: int | None = Field(None, ge=1)
-    """Tokens at which sentences are cut. null: the encoder's limit, at most 200."""
-    prefix: str | None = None
-    """Text before every sentence."""
+    model: str = BUNDLED
+    trust_remote_code: ClassVar[bool] = False  # type: ignore[misc]
 
 
 class Splitting(Section):
@@ -86,33 +76,15 @@ class UnitSizes(Section):
     """Rows of either side that one unit searches."""
 
 
-class CorpusMining(Section):
+class RunMining(MineSettings):
     """How pairs are mined, as the options of [`mexma mine`](cli.md#mexma-mine)."""
 
-    margin: str = "ratio"
-    """ratio, distance or absolute."""
-    k: int = Field(4, ge=1)
-    """Size of a neighbourhood, in sentences."""
-    retrieval: str = "max"
-    """max, intersect, forward or backward."""
-    threshold: float | Literal["auto"] | None = None
-    """Keep pairs with a score above this. auto: estimated for each language pair. null: 0 with `max`, else
-    none."""
+    retrieval: Retrieval = "max"
+    memory: ClassVar[None] = None  # type: ignore[misc]
     precision: float | None = Field(None, gt=0, lt=1)
     """With `threshold: auto`: the precision wanted. null: the best F1."""
-    max_score: float | None = None
-    """Drop pairs with a score above this."""
     within: bool = False
     """Look for pairs within documents of the same id only; needs `split`."""
-    drop_copies: bool = False
-    """Drop pairs with equal or nearly equal sides."""
-    index: str = "exact"
-    """exact; auto: exact up to 300,000 lines with 300,000, then a FAISS index by size; or a FAISS factory
-    string with lists, such as IVF4096,PQ128x4fs."""
-    recall: float = Field(0.95, gt=0, le=1)
-    """Share of the neighbours that an index must find."""
-    top: int | None = Field(None, ge=1)
-    """Best pairs to keep of each language pair. null: all."""
 
 
 class CorpusAligning(Section):
@@ -193,7 +165,7 @@ class CorpusRecipe(Section):
     """Folder of all results."""
     root: str = "."
     """Folder or URL that input paths start from."""
-    encoder: CorpusEncoder = Field(default_factory=lambda: CorpusEncoder.model_validate({}))
+    encoder: RunEncoder = Field(default_factory=lambda: RunEncoder.model_validate({}))
     """The encoder."""
     languages: dict[Code, LanguageText] = Field(min_length=1)
     """The text of each language, by its code."""
@@ -201,7 +173,7 @@ class CorpusRecipe(Section):
     """all: each language with each; a code: each language into this one; or a list of [source, target]."""
     units: UnitSizes = Field(default_factory=lambda: UnitSizes.model_validate({}))
     """Size of units of work."""
-    mine: CorpusMining = Field(default_factory=lambda: CorpusMining.model_validate({}))
+    mine: RunMining = Field(default_factory=lambda: RunMining.model_validate({}))
     """How pairs are mined."""
     align: CorpusAligning | None = None
     """Align documents of the same id instead of mining; needs `split`. `{}` for the defaults."""

@@ -9,7 +9,7 @@ from pydantic import Field, PlainValidator, SerializeAsAny, field_validator, mod
 
 from mexma_cli import languages
 from mexma_cli.recipe.registry import DecomposerSettings
-from mexma_cli.recipe.section import Folder, Section
+from mexma_cli.settings.section import Folder, Section
 
 
 class StorePaths(Section):

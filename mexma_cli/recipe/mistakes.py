@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.recipe.inherit import IMPLIED_PHASE
-from mexma_cli.recipe.section import Section, kinds_of
+from mexma_cli.settings.section import Section, kinds_of
 
 PLAIN = {
     "bool_parsing": "should be true or false",

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self, TypeVar
 from pydantic_core import PydanticKnownError
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.recipe.section import Section
+from mexma_cli.settings.section import Section
 
 _SYSTEMS = "mexma_cli.objectives"
 _registered: dict[str, type[Registered]] = {}

@@ -10,7 +10,7 @@ from pydantic import Field, PlainValidator, SerializeAsAny, model_validator
 
 from mexma_cli import languages
 from mexma_cli.recipe.registry import ObjectiveSettings
-from mexma_cli.recipe.section import Folder, Section
+from mexma_cli.settings.section import Folder, Section
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import click
 import numpy as np
 import pytest
 
-from mexma_cli.commands.options import bytes_of
+from mexma_cli.settings.knn import bytes_of
 from tests.command import fails, ok, run
 from tests.stores import make_store
 
@@ -77,5 +76,5 @@ def test_sizes(text: str, size: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "G", "-1G", "8X", "8 iB", "1e9"])
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(click.BadParameter):
+    with pytest.raises(ValueError, match="is no size"):
         bytes_of(text)

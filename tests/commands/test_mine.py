@@ -214,7 +214,12 @@ def test_a_threshold_that_was_found_before(pair: tuple[Path, Path], tmp_path: Pa
     file.write_text('{"threshold": 1}')
     fails(run(*auto), 1, "known.json is no file of thresholds")
     fails(run("mine", *pair, "--thresholds", file), 2, "--thresholds goes with --threshold auto")
-    fails(run("mine", *pair, "--threshold", "high"), 2, "'high' is no score")
+    fails(
+        run("mine", *pair, "--threshold", "high"),
+        2,
+        "'--threshold': should be a valid number",
+        "or should be 'auto' (is 'high')",
+    )
 
 
 class TestBadInput:
@@ -234,7 +239,7 @@ class TestBadInput:
         for option, value in (("--dtype", "bf16"), ("--pooling", "mean"), ("--model", "mini")):
             self.fails(2, f"{option} is for texts", *pair, option, value)
         for option in ("--threshold", "--max-score"):
-            self.fails(2, f"{option} nan: no score", *pair, option, "nan")
+            self.fails(2, f"'{option}': no score is above or below nan", *pair, option, "nan")
 
     def test_a_store_with_other_lines_than_vectors(self, pair: tuple[Path, Path], tmp_path: Path) -> None:
         (lines,) = pair[0].glob("lines-*.zst")

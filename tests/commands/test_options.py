@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
 import click
 import numpy as np
 import torch
 from click.testing import CliRunner
+from pydantic import Field
 from pytest import MonkeyPatch
 
+from mexma_cli.commands.setting_options import options_of
+from mexma_cli.lazy import SectionedCommand
 from mexma_cli.main import cli
 from mexma_cli.numerics.precisions import default_device
+from mexma_cli.settings.section import Option, Score, Section
 from tests.stores import make_store
 
 
@@ -78,3 +83,30 @@ def test_an_address_is_named_as_it_was_written(tmp_path: Path, monkeypatch: Monk
         refused = CliRunner().invoke(cli, words)
         assert refused.exit_code == 2 and f"{there} is not on this machine" in refused.stderr
     assert not list(tmp_path.iterdir())
+
+
+class Settings(Section):
+    steps: Annotated[int, Option("Own options", "N", ("-s", "--steps"))] = Field(default=3, gt=1, le=9)
+    """How many."""
+    names: Annotated[tuple[str, ...], Option()] = ()
+    share: Annotated[Score | None, Option(unset="all")] = None
+    inner: int = 5
+
+
+def test_options_are_made_from_the_fields_of_a_model() -> None:
+    @click.command(cls=SectionedCommand)
+    @options_of(Settings)
+    def command(settings: Settings) -> None:
+        click.echo(f"{settings!r} {sorted(settings.model_fields_set)}")
+
+    def said(*words: str) -> str:
+        return CliRunner().invoke(command, words).output
+
+    assert said() == "Settings(steps=3, names=(), share=None, inner=5) []\n"
+    assert said("-s", "4", "--names", "a", "--names", "b", "--share", "inf") == (
+        "Settings(steps=4, names=('a', 'b'), share=inf, inner=5) ['names', 'share', 'steps']\n"
+    )
+    assert "3; 1<x<=9" in said("--help") and "Own options:" in said("--help")
+    assert "[default: all]" in said("--help") and "--inner" not in said("--help")
+    assert "'--share': no score is above or below nan" in said("--share", "nan")
+    assert "'-s' / '--steps': 1 is not in the range 1<x<=9" in said("-s", "1")

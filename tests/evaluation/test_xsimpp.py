@@ -13,6 +13,7 @@ from mexma_cli.evaluation.augment import HardNegative
 from mexma_cli.evaluation.readers.aligned import read_texts
 from mexma_cli.evaluation.readers.augmented import augmented_names, augmented_texts, find_augmented
 from mexma_cli.evaluation.xsimpp import evaluate
+from mexma_cli.settings.score import ScoreSettings
 from tests.evaluation.given import Known, put
 
 ENGLISH = ["The cat sleeps.", "It is 5 o'clock.", "Rome is old."]
@@ -56,7 +57,7 @@ def test_types_of_errors(folder: Path) -> None:
     def embed(texts: Sequence[str]) -> np.ndarray:
         return np.array([vectors[text] for text in texts], dtype=np.float32)
 
-    result = evaluate(data, hard, Known(embed), "absolute", 1)
+    result = evaluate(data, hard, Known(embed), ScoreSettings(margin="absolute", k=1))
     expected = {"errors": 2, "causality": 1, "entity": 0, "misaligned": 1}
     assert result.rows[0].items() >= expected.items()
     assert result.scores == pytest.approx(
@@ -71,7 +72,7 @@ def test_own_hard_negatives_are_not_compared(folder: Path, monkeypatch: pytest.M
     types = folder / "devtest_augmented/eng_Latn_errtype.devtest.json"
     for expected in (None, "xsimpp-81"):
         hard = find_augmented(data, None)
-        assert evaluate(data, hard, Known(lambda texts: rows[: len(texts)]), "ratio", 4).benchmark == expected
+        assert evaluate(data, hard, Known(lambda texts: rows[: len(texts)])).benchmark == expected
         types.write_text(types.read_text().replace(',\n"made_by": "mexma augment"', ""))  # as published
 
 

@@ -9,7 +9,8 @@ import click
 
 from mexma_cli.commands.eval_options import Result, Session, evaluation
 from mexma_cli.commands.inputs import progress_bar
-from mexma_cli.commands.options import margin_option, neighbourhood_option
+from mexma_cli.commands.setting_options import options_of
+from mexma_cli.settings.score import ScoreSettings
 
 
 @evaluation(
@@ -18,9 +19,8 @@ from mexma_cli.commands.options import margin_option, neighbourhood_option
     "BUCC 2018, or mining sets in that layout",
 )
 @click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@margin_option
-@neighbourhood_option
-def command(session: Session, folders: tuple[Path, ...], margin: str, k: int) -> Result:
+@options_of(ScoreSettings)
+def command(session: Session, folders: tuple[Path, ...], settings: ScoreSettings) -> Result:
     """Measure mining from two monolingual texts: F1 in percent.
 
     \b
@@ -47,4 +47,4 @@ def command(session: Session, folders: tuple[Path, ...], margin: str, k: int) ->
     sets = read_sets(folders)
     sentences = sum(len(one.sources) + len(one.targets) for one in sets)
     with ExitStack() as stack, session.embedder(sentences) as embed:
-        return evaluate(sets, folders, embed, margin, k, progress_bar(stack, "mining"))
+        return evaluate(sets, folders, embed, settings, progress_bar(stack, "mining"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -55,11 +54,11 @@ def command(
 
     data = read_data(folder, split, languages, sts)
     encoder = load_encoder(session.choice)
-    choice = replace(session.choice, model=session.choice.model or BUNDLED)
+    choice = session.choice.but(model=session.choice.model or BUNDLED)
     if encoder.pooling == "mean":
-        encoder = load_encoder(replace(choice, pooling="cls"))
+        encoder = load_encoder(choice.but(pooling="cls"))
     with session.embedder(data.sentences, encoder) as embed:
         cls, described = measure(data, embed), embed.describe()
-    with session.embedder(data.sentences, load_encoder(replace(choice, pooling="mean"))) as embed:
+    with session.embedder(data.sentences, load_encoder(choice.but(pooling="mean"))) as embed:
         uniform = measure(data, embed)
     return pooling_result(data, cls, uniform, described)

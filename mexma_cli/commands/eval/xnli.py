@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -76,7 +75,7 @@ def command(
     data = read_data(folder)
     from mexma_cli.evaluation.xnli import FineTuning, evaluate
 
-    encoder = load_encoder(replace(session.choice, dtype="fp32"))
+    encoder = load_encoder(session.choice.but(dtype="fp32"))
     precision = session.choice.precision
     if precision == "auto":
         precision = "bfloat16" if encoder.device.type == "cuda" else "float32"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mexma_cli.commands.eval_options import Result, Session, aligned_options, evaluation
+from mexma_cli.settings.score import ScoreSettings
 
 if TYPE_CHECKING:
     from mexma_cli.evaluation.readers.aligned import AlignedTexts
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     lower_is_better=True,
 )
 @aligned_options
-def command(session: Session, data: AlignedTexts, margin: str, k: int) -> Result:
+def command(session: Session, data: AlignedTexts, settings: ScoreSettings) -> Result:
     """Measure xsim: sentences whose translation margin-based search does not find, in percent.
 
     DIR is FLORES-200 (with devtest/<code>.devtest), NTREX-128, or a folder of line-aligned <code>.txt,
@@ -36,4 +37,4 @@ def command(session: Session, data: AlignedTexts, margin: str, k: int) -> Result
     from mexma_cli.evaluation.xsim import evaluate
 
     with session.embedder(data.sentences) as embed:
-        return evaluate(data, embed, margin, k)
+        return evaluate(data, embed, settings)

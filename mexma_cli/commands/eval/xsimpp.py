@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mexma_cli.commands.eval_options import Result, Session, aligned_options, evaluation
+from mexma_cli.settings.score import ScoreSettings
 
 if TYPE_CHECKING:
     from mexma_cli.evaluation.readers.aligned import AlignedTexts
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     help="Folder of hard negatives.  [default: <split>_augmented in DIR, or DIR]",
 )
 @aligned_options
-def command(session: Session, augmented: Path | None, data: AlignedTexts, margin: str, k: int) -> Result:
+def command(session: Session, augmented: Path | None, data: AlignedTexts, settings: ScoreSettings) -> Result:
     """Measure xsim++: xsim with hard negatives among the targets, in percent.
 
     DIR is as for `mexma eval xsim`. The hard negatives are two files: <target>_augmented.devtest, one
@@ -46,4 +47,4 @@ def command(session: Session, augmented: Path | None, data: AlignedTexts, margin
 
     hard = find_augmented(data, augmented)
     with session.embedder(data.sentences + len(hard.lines)) as embed:
-        return evaluate(data, hard, embed, margin, k)
+        return evaluate(data, hard, embed, settings)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
+
+from mexma_cli.settings.encoder import Pooling
 
 
 class Family(NamedTuple):
@@ -37,9 +39,6 @@ FAMILIES = {
 
 ACTIVATIONS = ("gelu", "gelu_new", "relu")
 """Those of BERT's family that are computed here, by their names in config.json (`hidden_act`)."""
-
-Pooling = Literal["cls", "mean", "max", "weightedmean", "lasttoken", "pooler"]
-"""How a sentence's states become one vector, by sentence-transformers' names; `pooler`: BERT's."""
 
 FIRST_ONLY = ("cls", "pooler")
 """Poolings that read the first token alone."""

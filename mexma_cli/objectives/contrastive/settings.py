@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from mexma_cli.objectives.shared_settings import RankingSettings, check_shares
 from mexma_cli.recipe.registry import objective
-from mexma_cli.recipe.section import Section
+from mexma_cli.settings.section import Section
 
 
 class Tlm(Section):

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from mexma_cli.objectives.shared_settings import RankingSettings
 from mexma_cli.recipe.registry import objective
-from mexma_cli.recipe.section import Section
+from mexma_cli.settings.section import Section
 
 
 class Rtl(Section):

@@ -9,56 +9,28 @@ import logging
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.languages import UNSTATED
-from mexma_cli.numerics.precisions import SHORT_NAMES
+from mexma_cli.settings.encoder import BUNDLED, EncoderChoice
 from mexma_cli.text.amounts import counted
 from mexma_cli.text.names import label_of
 
 if TYPE_CHECKING:
-    from mexma_cli.encoder.encoder import Pooling, SentenceEncoder
+    from mexma_cli.encoder.encoder import SentenceEncoder
+    from mexma_cli.settings.encoder import Pooling
     from mexma_cli.store.embeddings import EmbeddingStore
     from mexma_cli.text.lines import FileScan
 
 log = logging.getLogger(__name__)
 
-BUNDLED = "mini"
 CUT_SHARE = 0.1
 """Of a text's lines: if more are cut, they are hardly sentences."""
 
 Progress = Callable[[int, int], None]
 """Called with what is done (lines, tiles of the search) and how much there is in all."""
-
-
-@dataclass(frozen=True)
-class EncoderChoice:
-    """Which encoder, and how it embeds."""
-
-    model: str | None = None
-    """A folder, a hub id or a bundled encoder; None: `mini`, or the encoder of a store."""
-    revision: str | None = None
-    """Commit, tag or branch of the hub id."""
-    device: str = "auto"
-    dtype: str = "auto"
-    """`auto`, or one of `SHORT_NAMES`."""
-    pooling: Pooling | None = None
-    max_tokens: int | None = None
-    prefix: str | None = None
-    trust_remote_code: bool = False
-
-    @property
-    def name(self) -> str | None:
-        """The model at its revision."""
-        return f"{self.model}@{self.revision}" if self.revision else self.model
-
-    @property
-    def precision(self) -> str:
-        """`dtype` as `SentenceEncoder` has it: `bfloat16` for `bf16`."""
-        return SHORT_NAMES.get(self.dtype, self.dtype)
 
 
 def load_encoder(choice: EncoderChoice) -> SentenceEncoder:
@@ -105,8 +77,7 @@ def load_encoder_of(
     if isinstance(choice, EncoderChoice) and choice.model is None and made:
         first = made[0]
         log.info("no --model given: using the store's encoder, %s", first.encoder)
-        choice = replace(
-            choice,
+        choice = choice.but(
             model=_on_this_machine(first.encoder, choice),
             pooling=choice.pooling or cast("Pooling", first.pooling),
             prefix=first.prefix if choice.prefix is None else choice.prefix,

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mexma_cli.knn.estimate import seconds_needed
+from mexma_cli.settings.knn import SearchSettings
 from mexma_cli.stages.embed.inputs import EncoderChoice, is_store, load_encoder_of, open_store
-from mexma_cli.stages.knn.search import SearchSettings, has_index
+from mexma_cli.stages.knn.search import fastest_memory, has_index, least_memory
 from mexma_cli.store.embeddings import EmbeddingStore
 from mexma_cli.text.lines import read_lines, scan
 from mexma_cli.text.names import label_of
@@ -77,8 +78,8 @@ def estimate(
             encoder.embed(list(side.lines))
             embedding += (time.perf_counter() - began) * side.rows / len(side.lines)
             temporary += side.rows * dim * _STORED_BYTES + side.text
-    least = settings.least_memory(n, m, dim, k)
-    wanted = max(least, settings.fastest_memory(n, m, dim, k))
+    least = least_memory(settings, n, m, dim, k)
+    wanted = max(least, fastest_memory(n, m, dim, k))
     return SearchEstimate(
         memory=wanted if settings.memory is None else min(wanted, settings.memory),
         least_memory=least,

@@ -11,9 +11,10 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.files import PROGRESS, clear, partial
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours
+from mexma_cli.settings.knn import EXACT, KnnSettings
 from mexma_cli.stages.embed.inputs import is_store, open_store
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
-from mexma_cli.stages.knn.search import EXACT, SearchResult, SearchSettings, journal_in, search
+from mexma_cli.stages.knn.search import SearchResult, check_memory, journal_in, search
 from mexma_cli.store.comparable import check_comparable
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.store.neighbours import (
@@ -28,8 +29,7 @@ from mexma_cli.store.neighbours import (
 def find_neighbours(
     stores: StorePair,
     output: str | Path,
-    k: int = 16,
-    settings: SearchSettings | None = None,
+    settings: KnnSettings = KnnSettings(),
     *,
     names: tuple[str, str] | None = None,
     argv: Sequence[str] = (),
@@ -51,8 +51,8 @@ def find_neighbours(
             already or was begun with others, or the disk is full.
     """
     check_comparable(*stores)
-    settings = settings or SearchSettings()
-    settings.check_memory(stores[0].rows, stores[1].rows, stores[0].dim, k)
+    k = settings.k
+    check_memory(settings, stores[0].rows, stores[1].rows, stores[0].dim, k)
     names = names or (str(stores[0].path), str(stores[1].path))
     with NeighbourWriter(output, overwrite) as writer:
         (keep_source, source_counts), (keep_target, target_counts) = map(filter_rows, stores)
@@ -73,7 +73,7 @@ def find_neighbours(
         )
 
 
-def kept_already(path: Path, inputs: Sequence[Path], k: int, settings: SearchSettings) -> bool:
+def kept_already(path: Path, inputs: Sequence[Path], settings: KnnSettings) -> bool:
     """Whether the neighbours that a search in these inputs would find are at a path already, whole.
 
     That is not known of texts, which would have to be embedded for it. The manifest does not say which recall
@@ -85,7 +85,7 @@ def kept_already(path: Path, inputs: Sequence[Path], k: int, settings: SearchSet
     if not (is_neighbours(path) and all(map(is_store, inputs))):
         return False
     store, (source, target) = NeighbourStore.open(path), map(open_store, inputs)
-    if differences := store.differences(source, target, k, settings.index):
+    if differences := store.differences(source, target, settings.k, settings.index):
         raise MexmaError(
             f"{path} is there already, of another search: {'; '.join(differences)}",
             "--overwrite makes it anew, or name another output",
@@ -93,7 +93,7 @@ def kept_already(path: Path, inputs: Sequence[Path], k: int, settings: SearchSet
     if settings.index != EXACT:
         if not (partial(path) / PROGRESS).is_file():
             return False
-        journal_in(partial(path), (source, target), k, settings)
+        journal_in(partial(path), (source, target), settings.k, settings)
     store.verify()
     clear(path)
     return True

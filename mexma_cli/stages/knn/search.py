@@ -19,6 +19,7 @@ from mexma_cli.knn import small
 from mexma_cli.knn.exact import knn
 from mexma_cli.knn.neighbours import Neighbours, TooLittleMemory
 from mexma_cli.numerics.limits import memory_limit
+from mexma_cli.settings.knn import EXACT, SearchSettings
 from mexma_cli.stages.knn.row_filter import LINES_COMPARED, SORTING_BYTES
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.store.journal import FileJournal, kept_beside
@@ -27,7 +28,6 @@ from mexma_cli.text.amounts import counted, size, size_option
 
 log = logging.getLogger(__name__)
 
-EXACT = "exact"
 _LOADING_BYTES = 100_000_000  # for compiled code, once it has been called
 _RESULT_BYTES = 12  # a score and an id
 _MATCHING_BYTES = (
@@ -37,97 +37,91 @@ _READING_BYTES = 32 << 20  # for blocks of lines and vectors while rows are filt
 _HINT_STEP = 50_000_000  # measured memory differs from run to run: hints are rounded up to this
 
 
-@dataclass(frozen=True)
-class SearchSettings:
-    """How neighbours are found."""
+def result_bytes(rows: int, k: int) -> int:
+    """Bytes that the neighbours and the pairs made of them take, for the rows of both sides together."""
+    return (_RESULT_BYTES * k + _MATCHING_BYTES) * rows
 
-    index: str = EXACT
-    """`exact`, `auto` (exact up to a size, then an index by size), or a FAISS factory string."""
-    recall: float = 0.95
-    """The fraction of the neighbours that an index is made to find."""
-    memory: int | None = None
-    """Bytes that the whole process may hold; None: what is fastest."""
 
-    @staticmethod
-    def result_bytes(rows: int, k: int) -> int:
-        """Bytes that the neighbours and the pairs made of them take, for the rows of both sides together."""
-        return (_RESULT_BYTES * k + _MATCHING_BYTES) * rows
+def check_memory(settings: SearchSettings, n: int, m: int, dim: int, k: int) -> None:
+    """Whether `memory` is enough for a search of n and m rows, before anything of them is read.
 
-    def check_memory(self, n: int, m: int, dim: int, k: int) -> None:
-        """Whether `memory` is enough for a search of n and m rows, before anything of them is read.
+    A search that may take more than the container's limit is warned of: the system would end the process
+    without a word.
 
-        A search that may take more than the container's limit is warned of: the system would end the process
-        without a word.
-
-        Raises:
-            MexmaError: It is not.
-        """
-        limit = memory_limit()
-        if self.memory is not None:
-            self.least_memory(n, m, dim, k)
-            if limit is not None and self.memory > limit:
-                log.warning(
-                    "warning: this container may hold %s: --memory %s stays within",
-                    *(size(limit), size_option(limit * 9 // 10)),
-                )
-        elif limit is not None and n * m * dim >= small.WORK:
-            wanted = max(self.least_memory(n, m, dim, k), self.fastest_memory(n, m, dim, k))
-            if wanted > limit:
-                log.warning(
-                    "warning: about %s are wanted, and this container may hold %s: --memory %s stays within",
-                    *(size(wanted), size(limit), size_option(limit * 9 // 10)),
-                )
-
-    def fastest_memory(self, n: int, m: int, dim: int, k: int) -> int:
-        """Bytes with which the exact search of n and m rows is fastest, the process's own with them."""
-        from mexma_cli.knn.sweep import X_ROWS, bytes_needed
-
-        return resident() + bytes_needed(n, m, dim, k, min(n, X_ROWS))
-
-    def least_memory(self, n: int, m: int, dim: int, k: int) -> int:
-        """Bytes of `memory` that a search of n and m rows takes at least.
-
-        Raises:
-            MexmaError: `memory` is less.
-        """
-        if self.memory is not None:
-            load_libraries()
-        needed = least_bytes(n, m, dim, k, self.index)
-        held = resident() + _READING_BYTES + SORTING_BYTES * min(max(n, m), LINES_COMPARED)
-        self.memory_for_search(held, n + m, k, needed)
-        return enough(held, max(self.result_bytes(n + m, k), needed))
-
-    def memory_for_search(self, held: int, rows: int, k: int, needed: int) -> int | None:
-        """Bytes of `memory` that are left for the search; None where there is no limit.
-
-        Args:
-            held: What the process holds, from `resident`.
-            rows: Of both sides together.
-            needed: What the search takes at least.
-
-        Raises:
-            MexmaError: The search, or what follows it, would not fit; says how much would be enough.
-        """
-        if self.memory is None:
-            return None
-        later = self.result_bytes(rows, k)
-        if held + max(later, needed) > self.memory:
-            raise self.too_little(
-                f"for {counted(rows, 'line')}: the program takes {size(held)}, finding their neighbours "
-                f"{size(needed)}, and the neighbours and pairs {size(later)}",
-                held,
-                max(later, needed),
+    Raises:
+        MexmaError: It is not.
+    """
+    limit = memory_limit()
+    if settings.memory is not None:
+        least_memory(settings, n, m, dim, k)
+        if limit is not None and settings.memory > limit:
+            log.warning(
+                "warning: this container may hold %s: --memory %s stays within",
+                *(size(limit), size_option(limit * 9 // 10)),
             )
-        return self.memory - held
+    elif limit is not None and n * m * dim >= small.WORK:
+        wanted = max(least_memory(settings, n, m, dim, k), fastest_memory(n, m, dim, k))
+        if wanted > limit:
+            log.warning(
+                "warning: about %s are wanted, and this container may hold %s: --memory %s stays within",
+                *(size(wanted), size(limit), size_option(limit * 9 // 10)),
+            )
 
-    def too_little(self, why: str, held: int, needed: int) -> MexmaError:
-        """The refusal of too small a limit, with one that is enough."""
-        assert self.memory is not None
-        return MexmaError(
-            f"--memory {size(self.memory)} is too little {why}",
-            f"--memory {size_option(enough(held, needed))} is enough; a smaller -k, or the text in parts, "
-            "takes less",
+
+def fastest_memory(n: int, m: int, dim: int, k: int) -> int:
+    """Bytes with which the exact search of n and m rows is fastest, the process's own with them."""
+    from mexma_cli.knn.sweep import X_ROWS, bytes_needed
+
+    return resident() + bytes_needed(n, m, dim, k, min(n, X_ROWS))
+
+
+def least_memory(settings: SearchSettings, n: int, m: int, dim: int, k: int) -> int:
+    """Bytes of `memory` that a search of n and m rows takes at least.
+
+    Raises:
+        MexmaError: `memory` is less.
+    """
+    if settings.memory is not None:
+        load_libraries()
+    needed = least_bytes(n, m, dim, k, settings.index)
+    held = resident() + _READING_BYTES + SORTING_BYTES * min(max(n, m), LINES_COMPARED)
+    memory_for_search(settings.memory, held, n + m, k, needed)
+    return enough(held, max(result_bytes(n + m, k), needed))
+
+
+def memory_for_search(memory: int | None, held: int, rows: int, k: int, needed: int) -> int | None:
+    """Bytes of `memory` that are left for the search; None where there is no limit.
+
+    Args:
+        held: What the process holds, from `resident`.
+        rows: Of both sides together.
+        needed: What the search takes at least.
+
+    Raises:
+        MexmaError: The search, or what follows it, would not fit; says how much would be enough.
+    """
+    if memory is None:
+        return None
+    later = result_bytes(rows, k)
+    if held + max(later, needed) > memory:
+        raise _too_little(
+            memory,
+            f"for {counted(rows, 'line')}: the program takes {size(held)}, finding their neighbours "
+            f"{size(needed)}, and the neighbours and pairs {size(later)}",
+            held,
+            max(later, needed),
         )
+    return memory - held
+
+
+def _too_little(memory: int | None, why: str, held: int, needed: int) -> MexmaError:
+    """The refusal of too small a limit, with one that is enough."""
+    assert memory is not None
+    return MexmaError(
+        f"--memory {size(memory)} is too little {why}",
+        f"--memory {size_option(enough(held, needed))} is enough; a smaller -k, or the text in parts, "
+        "takes less",
+    )
 
 
 @dataclass(frozen=True)
@@ -167,7 +161,7 @@ def search(
         load_libraries()
         needed = least_bytes(int(keep[0].sum()), int(keep[1].sum()), source.dim, k, settings.index)
         held = resident()  # with the libraries
-        memory = settings.memory_for_search(held, source.rows + target.rows, k, needed)
+        memory = memory_for_search(settings.memory, held, source.rows + target.rows, k, needed)
     if journal is not None and journal.begun:
         log.info("going on with the search that was interrupted")
     options: dict[str, Any] = {
@@ -181,7 +175,7 @@ def search(
             return SearchResult(knn(source, target, k, memory=memory, **options), EXACT, None)
         return _approximate(stores, k, settings, memory, options)
     except TooLittleMemory as error:  # less than what it was begun with
-        raise settings.too_little(f"here: {error.message}", held, error.needed) from None
+        raise _too_little(settings.memory, f"here: {error.message}", held, error.needed) from None
 
 
 def _approximate(

@@ -61,7 +61,7 @@ def mine_files(
             how = job.settings.k, job.settings.margin
             threshold = known_threshold(job.thresholds, (source, target), *how)
             log.info("threshold %s, from %s", threshold, job.thresholds)
-            job = replace(job, settings=replace(job.settings, threshold=threshold))
+            job = replace(job, settings=job.settings.but(threshold=threshold))
         known: KnownLists | SearchResult | None = None
         searched = None
         k = job.settings.k + job.one_text  # of a text in itself every sentence finds itself, too
@@ -71,18 +71,19 @@ def mine_files(
             known = read_neighbours(job.neighbours, source, target, k)
         elif job.files:
             searched = job.files[0]
-        journal = stack.enter_context(journal_beside(searched, (source, target), k, job.settings.search))
+        journal = stack.enter_context(journal_beside(searched, (source, target), k, job.settings))
         mined = mine(
             source,
             target,
             job.settings,
+            with_ids=job.with_ids,
             neighbours=known,
             documents=job.documents,
             journal=journal,
             on_progress=on_progress,
         )
         writing = time.monotonic()
-        lines = formats()[job.kind].write(mined.pairs(), job.languages, job.settings.with_ids)
+        lines = formats()[job.kind].write(mined.pairs(), job.languages, job.with_ids)
         changed = write_chunks(job.files, lines)
         seconds["writing"] = time.monotonic() - writing
         if job.report is not None:

@@ -18,8 +18,9 @@ from mexma_cli.mining.margin import means
 from mexma_cli.mining.match import Candidates, match
 from mexma_cli.mining.one_text import match_one_text, others
 from mexma_cli.mining.restricted import restricted_search
+from mexma_cli.settings.mine import MineSettings
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows
-from mexma_cli.stages.knn.search import SearchResult, SearchSettings, search
+from mexma_cli.stages.knn.search import SearchResult, check_memory, search
 from mexma_cli.stages.mine.blockwise import KnownLists, Lists, PairSpool, both_in_memory, match_lists
 from mexma_cli.stages.mine.documents import DocumentPairs
 from mexma_cli.stages.mine.joined import Known, PairTexts, known_in
@@ -33,27 +34,6 @@ from mexma_cli.text.copies import copy_reason
 log = logging.getLogger(__name__)
 
 _PAIRS = 1 << 14  # pairs whose text is in memory at a time
-
-
-@dataclass(frozen=True)
-class MineSettings:
-    """What decides which pairs come out."""
-
-    margin: str = "ratio"
-    k: int = 4
-    """Neighbours that make up a neighbourhood."""
-    retrieval: str = "max"
-    threshold: float | None = None
-    """Keep scores above it; None: as `mining.match.match`."""
-    max_score: float | None = None
-    """Keep scores up to it: pairs that are nearer than translations are near-copies."""
-    drop_copies: bool = False
-    """Leave out pairs that are copies by `text.copies.copy_reason`."""
-    top: int | None = None
-    """Keep this many of the best."""
-    with_ids: bool = False
-    """Look up ranks and neighbourhood means of the pairs."""
-    search: SearchSettings = field(default_factory=SearchSettings)
 
 
 @dataclass(frozen=True)
@@ -96,8 +76,9 @@ class Mined:
 def mine(
     source: EmbeddingStore,
     target: EmbeddingStore,
-    settings: MineSettings | None = None,
+    settings: MineSettings = MineSettings(),
     *,
+    with_ids: bool = False,
     neighbours: SearchResult | KnownLists | None = None,
     documents: DocumentPairs | None = None,
     journal: FileJournal | None = None,
@@ -110,6 +91,7 @@ def mine(
     itself, and each pair comes once.
 
     Args:
+        with_ids: Look up ranks and neighbourhood means of the pairs.
         neighbours: of the two stores, if they are known already; k + 1 of a store in itself. `KnownLists`
             name documents themselves.
         documents: only sentences of documents that are paired here make pairs. Neighbourhoods stay those of
@@ -128,13 +110,12 @@ def mine(
         _warn_of_one_text(source, target)
     if documents is not None:
         documents.check_lines((source.rows, target.rows), (str(source.path), str(target.path)))
-    settings = settings or MineSettings()
     clock, stores = Clock(), (source, target)
     twins = None
     if isinstance(neighbours, KnownLists):
         lists: tuple[Lists, Lists] = neighbours.sides
         counts, how = neighbours.counts, neighbours.facts()
-        matching = settings.margin, settings.retrieval, settings.threshold
+        matching = settings.margin, settings.retrieval, settings.least
         with clock("matching"):
             if neighbours.documents is not None:
                 found, counts, twins = match_within(stores, neighbours, *matching)
@@ -142,14 +123,14 @@ def mine(
                 found = match_lists(lists, *matching)
     else:
         if neighbours is None:
-            settings.search.check_memory(source.rows, target.rows, source.dim, settings.k)
+            check_memory(settings, source.rows, target.rows, source.dim, settings.k)
         with clock("reading"):
             kept = filter_rows(source), filter_rows(source if one_text else target)
         keep, counts = (kept[0][0], kept[1][0]), (kept[0][1], kept[1][1])
         if neighbours is None:
             with clock("neighbours"):
                 k = settings.k + one_text
-                neighbours = search(stores, k, keep, settings.search, journal, on_progress)
+                neighbours = search(stores, k, keep, settings, journal, on_progress)
         near, how = neighbours.neighbours, neighbours.facts()
         if documents is not None:
             with clock("documents"):
@@ -160,15 +141,15 @@ def mine(
             with clock("matching"):
                 near = others(near, settings.k) if one_text else near
                 pairs_of = match_one_text if one_text else match
-                found = pairs_of(near, settings.margin, settings.retrieval, settings.threshold)
+                found = pairs_of(near, settings.margin, settings.retrieval, settings.least)
         lists = both_in_memory(near)
     known = None
-    if settings.with_ids:
+    if with_ids:
         known = known_in(lists[0], twins), known_in(lists[1], twins and twins[::-1])
     chosen, beside, dropped = filtered(found, stores, settings, known, clock)
     for store in stores:
         store.check_unchanged()
-    return Mined(chosen, *counts, dropped, clock.seconds, how, beside, settings.with_ids)
+    return Mined(chosen, *counts, dropped, clock.seconds, how, beside, with_ids)
 
 
 def _within(
@@ -183,7 +164,7 @@ def _within(
     background = source_means[twins[0]], target_means[twins[1]]
     wanted = settings.k if settings.retrieval == "all" else 1  # the others look at the best alone
     pool = restricted_search(*stores, documents, wanted, background, settings.margin)
-    return match(pool, settings.margin, settings.retrieval, settings.threshold, background=background)
+    return match(pool, settings.margin, settings.retrieval, settings.least, background=background)
 
 
 def filtered(

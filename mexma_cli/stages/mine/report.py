@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
@@ -13,11 +13,13 @@ import numpy as np
 
 from mexma_cli import __version__
 from mexma_cli.files import write_json_atomic
+from mexma_cli.settings.knn import SearchSettings
+from mexma_cli.settings.mine import MineSettings
 from mexma_cli.stages.knn.row_filter import RowCounts
 from mexma_cli.stages.knn.search import peak_memory
 from mexma_cli.stages.mine.blockwise import KnownLists
 from mexma_cli.stages.mine.documents import DocumentPairs
-from mexma_cli.stages.mine.mine import Mined, MineSettings
+from mexma_cli.stages.mine.mine import Mined
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.text.names import label_of
 
@@ -33,6 +35,7 @@ class MiningJob:
         languages: FLORES-200 codes of both.
         files: Of the format; none for stdout.
         kind: The format's name.
+        with_ids: Look up ranks and neighbourhood means of the pairs, and write them.
         documents: Only sentences of documents that are paired here make pairs.
         neighbours: Those that are known already, or where `mexma knn` kept them.
         report: A file for the report of the run.
@@ -44,6 +47,7 @@ class MiningJob:
     settings: MineSettings
     files: list[Path]
     kind: str
+    with_ids: bool = False
     documents: DocumentPairs | None = None
     neighbours: Path | KnownLists | None = None
     report: Path | None = None
@@ -86,7 +90,7 @@ def write_report(
         "argv": list(argv),
         "source": _side(stores[0], job.names[0], mined.source),
         "target": _side(stores[1], job.names[1], mined.target),
-        "settings": asdict(job.settings),
+        "settings": _settings(job),
         "documents": _documents(job.documents),
         "search": {
             **mined.how,
@@ -103,6 +107,12 @@ def write_report(
         "peak_memory_bytes": peak_memory(),
     }
     write_json_atomic(job.report, report)
+
+
+def _settings(job: MiningJob) -> dict[str, Any]:
+    search = set(SearchSettings.model_fields)
+    found = job.settings.model_dump(exclude=search) | {"with_ids": job.with_ids}
+    return found | {"search": job.settings.model_dump(include=search)}
 
 
 def versions() -> dict[str, str]:

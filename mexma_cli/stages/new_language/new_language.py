@@ -28,6 +28,7 @@ from mexma_cli.evaluation.embedder import Embedder
 from mexma_cli.evaluation.readers.mining import read_sets
 from mexma_cli.files import checksum_file, clear_all, make_folder, only_writer, whole_file
 from mexma_cli.recipe import Recipe, load
+from mexma_cli.settings.score import ScoreSettings
 from mexma_cli.stages.prepare.corpora import Bitext, find_bitexts
 from mexma_cli.stages.prepare.language import rules_of
 from mexma_cli.text.hashes import fold, pair_hash
@@ -117,7 +118,7 @@ def worth(recipe: Recipe) -> Worth:
     run = Path(recipe.run)
     encoder = SentenceEncoder.load(str(run))
     (mining,) = read_sets([run / DEV])
-    (row,) = measure([mining], Embedder(encoder), "ratio", 4)
+    (row,) = measure([mining], Embedder(encoder), ScoreSettings())
     code = recipe.data.corpora[0].languages[0]
     return Worth(
         len(mining.gold),

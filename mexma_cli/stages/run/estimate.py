@@ -18,7 +18,7 @@ from mexma_cli.knn.estimate import seconds_needed
 from mexma_cli.knn.sweep import X_ROWS, bytes_needed
 from mexma_cli.recipe import CorpusRecipe
 from mexma_cli.stages.embed.embed import note_language
-from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder
+from mexma_cli.stages.embed.inputs import load_encoder
 from mexma_cli.stages.knn.row_filter import filtering_bytes
 from mexma_cli.stages.knn.search import EXACT, has_index, resident
 from mexma_cli.stages.mine.blockwise import BLOCK_ROWS, bytes_to_mine
@@ -91,7 +91,7 @@ def estimate(
     check_settings(recipe)
     recipe = with_copies(chosen.narrowed(recipe))
     inputs = inputs_of(recipe)
-    encoder = load_encoder(EncoderChoice(**recipe.encoder.model_dump()))
+    encoder = load_encoder(recipe.encoder)
     costs = calibrate(recipe, encoder.dim) if calibrated else known_costs(Path(recipe.run))
     texts = {code: _measured(recipe, code, list(map(Path, inputs[code]))) for code in recipe.languages}
     if assumed:

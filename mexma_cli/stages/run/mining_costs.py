@@ -15,7 +15,6 @@ from mexma_cli.stages.embed.inputs import EncoderChoice
 from mexma_cli.stages.knn.row_filter import RowCounts
 from mexma_cli.stages.mine.blockwise import KnownLists, both_in_memory
 from mexma_cli.stages.mine.files import mine_files
-from mexma_cli.stages.mine.mine import MineSettings
 from mexma_cli.stages.mine.report import MiningJob
 from mexma_cli.stages.run.index_costs import Cost, spent
 from mexma_cli.stages.tune.estimate import estimate, mine_twice_with
@@ -42,8 +41,7 @@ def mining_costs(recipe: CorpusRecipe, texts: list[list[str]]) -> dict[str, Cost
 
 def _spent(recipe: CorpusRecipe, texts: list[list[str]], rows: int) -> dict[str, float]:
     """Seconds of the processor, by work, for so many rows a side."""
-    how = recipe.mine
-    settings = MineSettings(how.margin, how.k, how.retrieval, with_ids=recipe.output.with_ids)
+    how = recipe.mine.but(threshold=None, max_score=None, drop_copies=False, top=None)
     counts = RowCounts(rows, 0, 0, 0), RowCounts(rows, 0, 0, 0)
     with tempfile.TemporaryDirectory(prefix="mexma-") as name:
         pair = recipe.language_pairs()[0]
@@ -52,13 +50,15 @@ def _spent(recipe: CorpusRecipe, texts: list[list[str]], rows: int) -> dict[str,
             _write(path, code, list(islice(cycle(text), rows)))
         known = KnownLists(both_in_memory(_near(rows, how.k + 1)), counts)
         files = [Path(name) / "pairs.tsv"]
-        job = MiningJob((paths[0], paths[1]), pair, settings, files, "tsv", neighbours=known)
+        job = MiningJob(
+            (paths[0], paths[1]), pair, how, files, "tsv", recipe.output.with_ids, neighbours=known
+        )
         found = {"mine": spent(lambda: mine_files(job, EncoderChoice()), 1)}
-        if how.threshold == "auto":
+        if recipe.mine.threshold == "auto":
             stores = EmbeddingStore.open(paths[0]), EmbeddingStore.open(paths[1])
 
             def tune() -> None:
-                rounds = mine_twice_with(stores, known, settings)
+                rounds = mine_twice_with(stores, known, how)
                 estimate(rounds, rounds.model())
 
             found["tune"] = spent(tune, 1)

@@ -11,8 +11,6 @@ from typing import Any
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import checksum_file
 from mexma_cli.formats.bitext import formats
-from mexma_cli.mining.margin import MARGINS
-from mexma_cli.mining.match import RETRIEVALS
 from mexma_cli.recipe import CorpusRecipe
 from mexma_cli.recipe.corpus import CorpusFilter, Splitting
 from mexma_cli.stages.knn.search import has_index
@@ -104,13 +102,8 @@ def check_settings(recipe: CorpusRecipe) -> None:
     check_index(recipe.mine.index)
     if recipe.mine.precision is not None and recipe.mine.threshold != "auto":
         raise MexmaError("`mine.precision` is for the threshold that is found", "say `mine.threshold: auto`")
-    for key, value, known in (
-        ("mine.margin", recipe.mine.margin, MARGINS),
-        ("mine.retrieval", recipe.mine.retrieval, [name for name in RETRIEVALS if name != "all"]),
-        ("output.format", output.format, formats()),
-    ):
-        if value not in known:
-            raise MexmaError(f"`{key}`: {value!r} is none of {', '.join(known)}")
+    if output.format not in formats():
+        raise MexmaError(f"`output.format`: {output.format!r} is none of {', '.join(formats())}")
     if output.compression and not split_ending(f"x.{output.compression}")[1]:
         raise MexmaError(f"`output.compression`: {output.compression!r} is none that is known")
 
@@ -387,13 +380,12 @@ def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], pl
         inputs=of_pair | (known if planted else {}),
         output=f"{name}/threshold.json",
     )
-    how = _how(recipe) | {"with_ids": recipe.output.with_ids or recipe.filter is not None}
     more = ({"threshold": tuned.name} if auto else {}) | (documents if recipe.mine.within else {})
     mined = Unit(
         name=f"{name}/pairs",
         stage="mine",
         work="mine",
-        settings=_written(recipe, pair, first=True) | {"mine": how},
+        settings=_written(recipe, pair, first=True) | {"mine": _how(recipe)},
         inputs=of_pair | more,
         output=_pairs_folder(recipe, pair),
     )
@@ -402,9 +394,8 @@ def _pair(recipe: CorpusRecipe, pair: tuple[str, str], rows: tuple[int, int], pl
 
 
 def _how(recipe: CorpusRecipe) -> dict[str, Any]:
-    """The settings of `mine`; a threshold that is to be found is none yet."""
-    found = recipe.mine.model_dump(mode="json", exclude={"precision", "within", "index", "recall"})
-    return found | ({"threshold": None} if recipe.mine.threshold == "auto" else {})
+    """The settings of `mine`, but for those of units before it."""
+    return recipe.mine.model_dump(mode="json", exclude={"precision", "within", "index", "recall"})
 
 
 def _written(recipe: CorpusRecipe, pair: tuple[str, str], first: bool = False) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mexma_cli.files import write_json_atomic
+from mexma_cli.settings.encoder import EncoderChoice
 from mexma_cli.stages.run.units import Record, RunFolder, Unit, content_of, only_worker, read_unit
 from mexma_cli.store.arrays import check_content
 
@@ -185,7 +186,10 @@ def _embed(task: Task, path: Path, name: str) -> dict[str, Any]:
     from mexma_cli.stages.embed.embed import EmbedOptions, embed_file, unknown_language
     from mexma_cli.text.lines import scan
 
-    language, encoder = task.settings["language"], _encoder(**task.settings["encoder"])
+    language, encoder = (
+        task.settings["language"],
+        _encoder(task),
+    )
     options = EmbedOptions(language, clean=task.settings["clean"])
     manifest = embed_file(encoder, scan(path, f"{language}/{name}"), task.output, options).manifest
     warning = unknown_language(encoder, language)
@@ -317,12 +321,12 @@ def neighbours(task: Task) -> dict[str, Any]:
 @_work
 def tune(task: Task) -> dict[str, Any]:
     """The threshold of a language pair, by its scores and known translations, if there are some."""
-    from mexma_cli.stages.mine.mine import MineSettings
+    from mexma_cli.settings.mine import MineSettings
     from mexma_cli.stages.mine.thresholds import KnownThreshold
     from mexma_cli.stages.tune.estimate import estimate, mine_twice_with
 
     stores = task.store("source"), task.store("target")
-    settings = MineSettings(**task.settings["mine"])
+    settings = MineSettings.model_validate(task.settings["mine"])
     known = None
     if "known_source" in task.unit.inputs:
         known = task.store("known_source"), task.store("known_target")
@@ -352,30 +356,30 @@ def tune(task: Task) -> dict[str, Any]:
 def mine(task: Task) -> dict[str, Any]:
     """The pairs of two stores, in the folder of a language pair."""
     from mexma_cli.formats.bitext import outputs_of
-    from mexma_cli.stages.embed.inputs import EncoderChoice
+    from mexma_cli.settings.mine import MineSettings
     from mexma_cli.stages.mine.documents import DocumentFiles
     from mexma_cli.stages.mine.files import mine_files
-    from mexma_cli.stages.mine.mine import MineSettings
     from mexma_cli.stages.mine.report import MiningJob
     from mexma_cli.stages.run.samples import histogram, samples
 
     settings = task.settings
     languages = settings["languages"][0], settings["languages"][1]
     outputs = outputs_of(task.output / settings["name"], settings["format"], languages)
-    threshold = {}
+    how = MineSettings.model_validate(settings["mine"])
     if "threshold" in task.unit.inputs:
-        threshold = {"threshold": task.record("threshold").facts["threshold"]}
+        how = how.but(threshold=task.record("threshold").facts["threshold"])
     task.output.mkdir()
-    neighbours = task.neighbours(settings["mine"]["k"])
+    neighbours = task.neighbours(how.k)
     if "source_sentences" in task.unit.inputs:
         docs = [_sentences(task, f"{side}_sentences", "docs") for side in ("source", "target")]
         neighbours = replace(neighbours, documents=DocumentFiles(docs[0], docs[1]))
     job = MiningJob(
         (task.input("source"), task.input("target")),
         languages,
-        MineSettings(**settings["mine"] | threshold),
+        how,
         outputs,
         settings["format"],
+        settings["with_ids"],
         neighbours=neighbours,
     )
     mined, changed = mine_files(job, EncoderChoice())
@@ -421,7 +425,7 @@ def align(task: Task) -> dict[str, Any]:
         some = samples(len(scores), lambda chosen: found.taken(places[chosen]))
         shown.update(histogram=histogram(scores), samples=some)
 
-    counts, changed = align_files(job, _encoder(**settings["encoder"]), on_aligned=show)
+    counts, changed = align_files(job, _encoder(task), on_aligned=show)
     return {
         "documents": counts.pairs,
         "pairs": counts.written,
@@ -452,9 +456,13 @@ def keep(task: Task) -> dict[str, Any]:
     return {"read": found.read, "pairs": found.kept, "dropped": found.dropped, "changed_sentences": changed}
 
 
-@lru_cache(maxsize=1)
-def _encoder(**choice: Any) -> SentenceEncoder:
-    """The encoder that this process embeds with; it is kept for the next unit."""
-    from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder
+def _encoder(task: Task) -> SentenceEncoder:
+    return _loaded(EncoderChoice.model_validate(task.settings["encoder"]))
 
-    return load_encoder(EncoderChoice(**choice))
+
+@lru_cache(maxsize=1)
+def _loaded(choice: EncoderChoice) -> SentenceEncoder:
+    """The encoder that this process embeds with; it is kept for the next unit."""
+    from mexma_cli.stages.embed.inputs import load_encoder
+
+    return load_encoder(choice)

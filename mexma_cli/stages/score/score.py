@@ -20,7 +20,9 @@ from mexma_cli.knn.sides import Side, dots
 from mexma_cli.languages import UNSTATED
 from mexma_cli.mining.margin import MARGINS, means
 from mexma_cli.mining.margin import margin as margin_of
-from mexma_cli.stages.embed.inputs import EncoderChoice, Progress, open_inputs
+from mexma_cli.settings.encoder import EncoderChoice
+from mexma_cli.settings.score import ScoreSettings
+from mexma_cli.stages.embed.inputs import Progress, open_inputs
 from mexma_cli.stages.knn.knn import fill_repeated
 from mexma_cli.stages.knn.row_filter import filter_rows
 from mexma_cli.store.comparable import check_comparable
@@ -53,9 +55,8 @@ class Scored:
 def score(
     source: EmbeddingStore,
     target: EmbeddingStore,
+    settings: ScoreSettings = ScoreSettings(),
     *,
-    margin: str = "ratio",
-    k: int = 4,
     background: StorePair | None = None,
     on_progress: Progress | None = None,
 ) -> Scored:
@@ -67,7 +68,6 @@ def score(
 
     Args:
         source, target: as many rows on either side.
-        margin: as in `mining.margin.margin`.
         background: the sentences that neighbourhoods are made of; default: the bitext's own two sides.
 
     Raises:
@@ -87,12 +87,12 @@ def score(
     unusable = np.isnan(cosines) & ~empty
     wanted = ~(empty | unusable)
     source_mean = target_mean = np.zeros(source.rows, dtype=np.float32)
-    fewest = k
-    if MARGINS[margin].uses_neighbourhoods and wanted.any():
+    fewest = settings.k
+    if MARGINS[settings.margin].uses_neighbourhoods and wanted.any():
         source_mean, target_mean, fewest = _neighbourhoods(
-            (source, target), wanted, background, k, on_progress
+            (source, target), wanted, background, settings.k, on_progress
         )
-    scores = margin_of(cosines, source_mean, target_mean, margin)
+    scores = margin_of(cosines, source_mean, target_mean, settings.margin)
     scores[~wanted] = np.nan
     for store in (source, target, *others):
         store.check_unchanged()

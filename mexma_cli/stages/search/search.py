@@ -17,7 +17,9 @@ from mexma_cli.knn.sides import dots
 from mexma_cli.languages import UNSTATED
 from mexma_cli.mining.margin import margin as margin_of
 from mexma_cli.mining.margin import means
-from mexma_cli.stages.embed.inputs import EncoderChoice, load_encoder_of
+from mexma_cli.settings.encoder import EncoderChoice
+from mexma_cli.settings.score import ScoreSettings
+from mexma_cli.stages.embed.inputs import load_encoder_of
 from mexma_cli.stages.knn.knn import fill_repeated
 from mexma_cli.stages.knn.row_filter import RowCounts, filter_rows, have_direction
 from mexma_cli.stages.mine.texts import KeptTexts
@@ -52,10 +54,9 @@ class Hits:
 def search(
     queries: EmbeddingStore,
     target: EmbeddingStore,
+    settings: ScoreSettings = ScoreSettings(),
     *,
     top: int = 1,
-    margin: str = "ratio",
-    k: int = 4,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Hits:
     """Find the best `top` different sentences of the target for every query.
@@ -69,12 +70,12 @@ def search(
     check_comparable(queries, target)
     keep_queries, _ = filter_rows(queries)
     keep_target, counts = filter_rows(target)
-    width = max(k, top)
+    width = max(settings.k, top)
     found = knn(queries, target, width, keep_x=keep_queries, keep_y=keep_target, on_progress=on_progress)
     filled = np.fromiter((not is_blank(line) for line in queries.sentences()), dtype=bool, count=queries.rows)
     repeated = filled & have_direction(queries) & ~keep_queries
     fill_repeated(found.forward_scores, found.forward_ids, queries, target, repeated, keep_target, width)
-    scores, rows = _best(found, top, margin, k)
+    scores, rows = _best(found, top, settings)
     for store in (queries, target):
         store.check_unchanged()
     return Hits(scores, rows, int((rows[:, :1] < 0).sum()) if rows.shape[1] else queries.rows, counts)
@@ -168,11 +169,11 @@ def nearest(store: EmbeddingStore, vector: np.ndarray, top: int) -> list[tuple[f
     return []
 
 
-def _best(found: Neighbours, top: int, margin: str, k: int) -> tuple[np.ndarray, np.ndarray]:
+def _best(found: Neighbours, top: int, settings: ScoreSettings) -> tuple[np.ndarray, np.ndarray]:
     """(scores, rows) [queries, top]; of equal scores the nearer comes first, then the lower row."""
     ids = found.forward_ids
     top = min(top, ids.shape[1])
-    own_mean, other_mean = means(found.first(k))
+    own_mean, other_mean = means(found.first(settings.k))
     scores = np.full((len(ids), top), np.nan, dtype=np.float32)
     rows = np.full((len(ids), top), -1, dtype=np.int64)
     if not top:
@@ -180,9 +181,8 @@ def _best(found: Neighbours, top: int, margin: str, k: int) -> tuple[np.ndarray,
     with_hits = np.flatnonzero(ids[:, 0] >= 0)
     for start in range(0, len(with_hits), _BLOCK):
         chosen = with_hits[start : start + _BLOCK]
-        values = margin_of(
-            found.forward_scores[chosen], own_mean[chosen, None], other_mean[ids[chosen]], margin
-        )
+        background = own_mean[chosen, None], other_mean[ids[chosen]]
+        values = margin_of(found.forward_scores[chosen], *background, settings.margin)
         order = np.argsort(-values, axis=1, kind="stable")[:, :top]
         scores[chosen] = np.take_along_axis(values, order, axis=1)
         rows[chosen] = np.take_along_axis(ids[chosen], order, axis=1)

@@ -9,10 +9,11 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.knn import small, tiles
 from mexma_cli.knn.exact import knn
 from mexma_cli.mining.match import match
+from mexma_cli.settings.knn import KnnSettings
+from mexma_cli.settings.mine import MineSettings
 from mexma_cli.stages.info.info import inspect
 from mexma_cli.stages.knn.knn import find_neighbours, kept_already, read_neighbours
-from mexma_cli.stages.knn.search import SearchSettings
-from mexma_cli.stages.mine.mine import MineSettings, mine
+from mexma_cli.stages.mine.mine import mine
 from mexma_cli.store import journal, neighbours
 from mexma_cli.store.embeddings import StorePair
 from mexma_cli.store.neighbours import NeighbourStore
@@ -34,7 +35,7 @@ def stores(tmp_path: Path) -> StorePair:
 
 
 def test_keeps_what_mine_would_find(stores: StorePair, tmp_path: Path) -> None:
-    kept = find_neighbours(stores, tmp_path / "a.knn", 4, argv=("mexma", "knn"))
+    kept = find_neighbours(stores, tmp_path / "a.knn", KnnSettings(k=4), argv=("mexma", "knn"))
     keep = np.ones(20, dtype=bool)
     keep[[3, 5, 7]] = False
     wanted = knn(*stores, 4, keep_x=keep)
@@ -47,7 +48,7 @@ def test_keeps_what_mine_would_find(stores: StorePair, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("k", [1, 3, 4])
 def test_fewer_neighbours_are_the_first_of_more(k: int, stores: StorePair, tmp_path: Path) -> None:
-    find_neighbours(stores, tmp_path / "a.knn", 4)
+    find_neighbours(stores, tmp_path / "a.knn", KnnSettings(k=4))
     found = match(read_neighbours(tmp_path / "a.knn", *stores, k).neighbours)
     wanted = mine(*stores, MineSettings(k=k)).candidates
     assert len(wanted) > 3
@@ -55,7 +56,7 @@ def test_fewer_neighbours_are_the_first_of_more(k: int, stores: StorePair, tmp_p
 
 
 def test_more_than_a_side_has(stores: StorePair, tmp_path: Path) -> None:
-    kept = find_neighbours(stores, tmp_path / "a.knn", 15)
+    kept = find_neighbours(stores, tmp_path / "a.knn", KnnSettings(k=15))
     assert (kept.manifest.k, kept.manifest.forward_k, kept.manifest.backward_k) == (15, 12, 15)
 
 
@@ -72,7 +73,7 @@ def test_what_cannot_be_searched_leaves_nothing(stores: StorePair, tmp_path: Pat
 
 
 def test_the_same_bytes_again(stores: StorePair, tmp_path: Path) -> None:
-    paths = [find_neighbours(stores, tmp_path / name, 4).path for name in ("a.knn", "b.knn")]
+    paths = [find_neighbours(stores, tmp_path / name, KnnSettings(k=4)).path for name in ("a.knn", "b.knn")]
     for file in paths[0].iterdir():
         assert file.read_bytes() == (paths[1] / file.name).read_bytes()
     assert NeighbourStore.open(paths[0], verify=True)
@@ -94,17 +95,17 @@ class TestInterrupted:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            find_neighbours(stores, path, 4, on_progress=stop, **options)  # type: ignore[arg-type]
+            find_neighbours(stores, path, KnnSettings(k=4), on_progress=stop, **options)  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("after", [6, 13])
     def test_goes_on_to_the_same_bytes(self, after: int, stores: StorePair, tmp_path: Path) -> None:
-        whole = find_neighbours(stores, tmp_path / "whole.knn", 4)
+        whole = find_neighbours(stores, tmp_path / "whole.knn", KnnSettings(k=4))
         path, steps = tmp_path / "a.knn", []
         self.stopped(stores, path, after)
         assert [entry.name for entry in tmp_path.glob("a.*")] == ["a.knn.partial"]
         found = inspect(tmp_path / "a.knn.partial")
         assert found.kind == "unfinished neighbours" and "the same `mexma knn`" in found.problems[0]
-        find_neighbours(stores, path, 4, on_progress=lambda done, total: steps.append(done))
+        find_neighbours(stores, path, KnnSettings(k=4), on_progress=lambda done, total: steps.append(done))
         assert steps[0] > 1
         assert sorted(entry.name for entry in path.iterdir()) == sorted(e.name for e in whole.path.iterdir())
         for file in path.iterdir():
@@ -119,18 +120,18 @@ class TestInterrupted:
             raise KeyboardInterrupt
 
         monkeypatch.setattr(neighbours, "remove", deadly)
-        path, settings = tmp_path / "a.knn", SearchSettings(index)
+        path, settings = tmp_path / "a.knn", KnnSettings(k=4, index=index)
         monkeypatch.setattr(journal, "SECONDS", 0)
         with pytest.raises(KeyboardInterrupt):
-            find_neighbours(stores, path, 4, settings)
+            find_neighbours(stores, path, settings)
         monkeypatch.undo()
         assert path.exists() and [part.name for part in tmp_path.glob("*.partial")] == ["a.knn.partial"]
-        assert kept_already(path, [store.path for store in stores], 4, settings)
+        assert kept_already(path, [store.path for store in stores], settings)
         assert not list(tmp_path.glob("*.partial"))
 
     def test_another_search_does_not_go_on_with_it(self, stores: StorePair, tmp_path: Path) -> None:
         self.stopped(stores, tmp_path / "a.knn", 6)
         with pytest.raises(MexmaError, match="is the beginning of another search: k differ"):
-            find_neighbours(stores, tmp_path / "a.knn", 3)
-        found = find_neighbours(stores, tmp_path / "a.knn", 3, overwrite=True)
+            find_neighbours(stores, tmp_path / "a.knn", KnnSettings(k=3))
+        found = find_neighbours(stores, tmp_path / "a.knn", KnnSettings(k=3), overwrite=True)
         assert found.manifest.k == 3 and not list(tmp_path.glob("*.partial"))

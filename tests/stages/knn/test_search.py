@@ -16,15 +16,17 @@ from mexma_cli.errors import MexmaError
 from mexma_cli.knn import effort, tiles
 from mexma_cli.knn.journal import Place
 from mexma_cli.knn.keys import EMPTY
+from mexma_cli.settings.knn import SearchSettings
+from mexma_cli.settings.mine import MineSettings
 from mexma_cli.stages.knn.search import (
-    SearchSettings,
+    check_memory,
     journal_beside,
     journal_in,
     least_bytes,
     resident,
     search,
 )
-from mexma_cli.stages.mine.mine import MineSettings, mine
+from mexma_cli.stages.mine.mine import mine
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from mexma_cli.store.journal import FileJournal
 from mexma_cli.text.writing import only_process
@@ -159,12 +161,12 @@ def test_an_error_keeps_what_was_found_and_nothing_else(stores: StorePair, tmp_p
 
 def test_a_budget_that_is_too_small_is_refused(stores: StorePair) -> None:
     with pytest.raises(MexmaError, match=r"--memory 1 kB is too little for 1,300 lines"):
-        mine(*stores, MineSettings(search=SearchSettings(memory=1000)))
-    enough = SearchSettings(memory=resident() + 200_000_000)
-    assert len(mine(*stores, MineSettings(search=enough)).candidates) > 100
-    just = SearchSettings(memory=resident() + 2_000_000)
+        mine(*stores, MineSettings(memory=1000))
+    enough = MineSettings(memory=resident() + 200_000_000)
+    assert len(mine(*stores, enough).candidates) > 100
+    just = MineSettings(memory=resident() + 2_000_000)
     with pytest.raises(MexmaError, match=r"finding their neighbours [0-9.]+ MB"):
-        mine(*stores, MineSettings(search=just))
+        mine(*stores, just)
 
 
 @pytest.mark.parametrize("index", ["exact", "IVF8,Flat"])
@@ -192,14 +194,14 @@ def test_a_container_that_is_too_small_is_warned_of(
     monkeypatch.setattr(
         "mexma_cli.stages.knn.search.memory_limit", lambda: 8_000_000_000
     )  # the tests before may hold 1
-    SearchSettings().check_memory(3_000, 3_000, 320, 4)
+    check_memory(SearchSettings(), 3_000, 3_000, 320, 4)
     assert not caplog.text
-    SearchSettings().check_memory(40_000_000, 40_000_000, 320, 4)
+    check_memory(SearchSettings(), 40_000_000, 40_000_000, 320, 4)
     said = "this container may hold 8.0 GB: --memory 7.2G stays within"
     assert said in caplog.text
     for memory, told in ((9 << 30, True), (4 << 30, False)):
         caplog.clear()
-        SearchSettings(memory=memory).check_memory(1000, 1000, 8, 4)
+        check_memory(SearchSettings(memory=memory), 1000, 1000, 8, 4)
         assert (said in caplog.text) == told
 
 
@@ -222,12 +224,12 @@ def test_going_on_with_too_little_memory_is_told_what_it_was_begun_with(
 def test_an_index_says_what_it_found(stores: StorePair, caplog: pytest.LogCaptureFixture) -> None:
     keep = np.ones(700, bool), np.ones(600, bool)
     with caplog.at_level(logging.INFO):
-        found = search(stores, 4, keep, SearchSettings("IVF8,Flat", 0.9))
-        search(stores, 4, keep, SearchSettings("Flat"))
+        found = search(stores, 4, keep, SearchSettings(index="IVF8,Flat", recall=0.9))
+        search(stores, 4, keep, SearchSettings(index="Flat"))
     assert found.index == "IVF8,Flat" and found.recall is not None and 0.5 < found.recall <= 1
     assert "source: IVF8,Flat nprobe=" in caplog.text and "source: Flat: 100.0 %" in caplog.text
     exact = search(stores, 4, keep, SearchSettings())
-    auto = search(stores, 4, keep, SearchSettings("auto"))
+    auto = search(stores, 4, keep, SearchSettings(index="auto"))
     assert (auto.index, auto.recall) == (exact.index, exact.recall) == ("exact", None)
     assert np.array_equal(auto.neighbours.forward_ids, exact.neighbours.forward_ids)
     same = found.neighbours.forward_ids[:, :, None] == exact.neighbours.forward_ids[:, None]

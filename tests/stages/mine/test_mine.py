@@ -8,10 +8,11 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
+from mexma_cli.settings.mine import MineSettings
 from mexma_cli.stages.knn.row_filter import filter_rows
 from mexma_cli.stages.knn.search import SearchResult
 from mexma_cli.stages.mine.documents import read_documents
-from mexma_cli.stages.mine.mine import Mined, MineSettings, mine
+from mexma_cli.stages.mine.mine import Mined, mine
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from tests.stores import make_store
 
@@ -38,7 +39,7 @@ def test_finds_the_translations_and_their_text(tmp_path: Path) -> None:
     source = ["one", "two", "three", "four", "five", "six", "seven"]
     found = mine(
         *stores(tmp_path, source, ["SEVEN", "FOUR", "ONE", "nine", "ten"]),
-        MineSettings("absolute", threshold=0.9),
+        MineSettings(margin="absolute", threshold=0.9),
     )
     assert sentences(found) == [("four", "FOUR"), ("one", "ONE"), ("seven", "SEVEN")]
     scores = [pair.score for pair in found.pairs()]
@@ -79,7 +80,7 @@ def test_of_duplicates_the_last_vector_counts_as_in_laser(tmp_path: Path) -> Non
     vectors = vectors_of(["x", "b", "a"])
     source = make_store(tmp_path / "s.emb", ["a", "b", "a"], vectors)
     target = make_store(tmp_path / "t.emb", ["A", "B", "X"], vectors_of(["A", "B", "X"]))
-    found = mine(source, target, MineSettings("absolute", threshold=0.9))
+    found = mine(source, target, MineSettings(margin="absolute", threshold=0.9))
     assert sentences(found) == [("a", "A"), ("b", "B")]
 
 
@@ -115,15 +116,15 @@ def test_refuses_different_encoders_and_dimensions(tmp_path: Path) -> None:
 def test_thresholds_top_and_copies_are_counted_by_reason(tmp_path: Path) -> None:
     source = ["one", "two", "Three!", "four", "five"]
     both = stores(tmp_path, source, ["ONE", "two", "Three?", "FOUR", "other"])
-    everything = mine(*both, MineSettings("absolute", retrieval="forward"))
+    everything = mine(*both, MineSettings(margin="absolute", retrieval="forward"))
     assert everything.found == 5 and everything.dropped == {}
     scores = [pair.score for pair in everything.pairs()]
 
-    found = mine(*both, MineSettings("absolute", retrieval="forward", threshold=scores[-1]))
+    found = mine(*both, MineSettings(margin="absolute", retrieval="forward", threshold=scores[-1]))
     assert found.dropped == {"threshold": 1} and found.found == 5
-    found = mine(*both, MineSettings("absolute", retrieval="forward", max_score=scores[-1]))
+    found = mine(*both, MineSettings(margin="absolute", retrieval="forward", max_score=scores[-1]))
     assert found.dropped == {"max-score": 4} and [p.score for p in found.pairs()] == scores[-1:]
-    found = mine(*both, MineSettings("absolute", retrieval="forward", top=2))
+    found = mine(*both, MineSettings(margin="absolute", retrieval="forward", top=2))
     assert found.dropped == {"top": 3} and [p.score for p in found.pairs()] == scores[:2]
 
 
@@ -132,15 +133,15 @@ def test_copies_are_dropped_before_the_best_are_counted(tmp_path: Path) -> None:
     source = ["On y va.", "IBM", "Version 1.2", "Le chat dort.", "Oui"]
     target = ["Let us go.", "IBM", "version 2.0!", "The cat is asleep.", "Yes"]
     both = [make_store(tmp_path / f"{i}.emb", side, vectors) for i, side in enumerate((source, target))]
-    found = mine(*both, MineSettings("absolute", drop_copies=True, top=2))
+    found = mine(*both, MineSettings(margin="absolute", drop_copies=True, top=2))
     assert found.dropped == {"identical": 1, "near-identical": 1, "top": 1} and found.found == 5
     assert [pair[1:3] for pair in found.pairs()] == [(source[i], target[i]) for i in (0, 3)]
-    assert len(mine(*both, MineSettings("absolute")).candidates) == 5
+    assert len(mine(*both, MineSettings(margin="absolute")).candidates) == 5
 
 
 def test_ids_are_lines_ranks_and_means(tmp_path: Path) -> None:
     both = stores(tmp_path, ["x", "one", "", "two"], ["TWO", "ONE", "Y", "one more"])
-    found = mine(*both, MineSettings(k=3, with_ids=True))
+    found = mine(*both, MineSettings(k=3), with_ids=True)
     assert {"one", "two"} <= {pair.source for pair in found.pairs()}
     for pair in found.pairs():
         assert pair.score == pytest.approx(
@@ -188,8 +189,8 @@ def test_duplicates_count_once_in_each_document(tmp_path: Path) -> None:
         (tmp_path / f"{name}.docs").write_text("\n".join(ids) + "\n")
     documents = read_documents(tmp_path / "s.docs", tmp_path / "t.docs")
     both = stores(tmp_path, source, target)
-    settings = MineSettings(threshold=1.2, with_ids=True)
-    within, anywhere = mine(*both, settings, documents=documents), mine(*both, settings)
+    settings = MineSettings(threshold=1.2)
+    within, anywhere = (mine(*both, settings, with_ids=True, documents=one) for one in (documents, None))
     true = sorted((f"line {n}", f"LINE {n}") for n in range(200))
     assert sentences(within) == true == sentences(anywhere)
     assert max(pair.source_line for pair in within.pairs()) == 200  # those of the paired document

@@ -7,11 +7,12 @@ import pytest
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.knn.exact import knn
+from mexma_cli.settings.mine import MineSettings
 from mexma_cli.stages.knn.row_filter import filter_rows
 from mexma_cli.stages.mine import blockwise, within
 from mexma_cli.stages.mine.blockwise import KnownLists, both_in_memory
 from mexma_cli.stages.mine.documents import DocumentFiles, read_documents
-from mexma_cli.stages.mine.mine import MineSettings, mine
+from mexma_cli.stages.mine.mine import mine
 from mexma_cli.store.embeddings import EmbeddingStore
 from tests.stores import make_store
 
@@ -53,9 +54,9 @@ def test_pairs_are_those_of_documents_in_memory(
     monkeypatch.setattr(within, "_ROWS", 50)
     monkeypatch.setattr(within, "_VECTORS", 4 * DIM * 16)
     stores, documents = texts
-    settings = MineSettings(margin, retrieval=retrieval, with_ids=True)
-    wanted = mine(*stores, settings, documents=read_documents(*documents))
-    found = mine(*stores, settings, neighbours=known(stores, documents))
+    settings = MineSettings(margin=margin, retrieval=retrieval)
+    wanted = mine(*stores, settings, with_ids=True, documents=read_documents(*documents))
+    found = mine(*stores, settings, with_ids=True, neighbours=known(stores, documents))
     assert list(found.pairs()) == list(wanted.pairs()) != []
     assert (found.source, found.target, found.dropped) == (wanted.source, wanted.target, wanted.dropped)
     assert min(found.source.duplicates, found.source.empty, found.source.unusable) > 0

@@ -235,7 +235,6 @@ def test_lines_are_those_of_all_files_in_order(tmp_path: Path, tiny_encoder: Pat
 
 def test_mistakes_are_named_before_anything_is_done(tmp_path: Path, tiny_encoder: Path) -> None:
     for keys, message in (
-        ({"mine": {"margin": "cosine"}}, "`mine.margin`: 'cosine' is none of ratio, distance, absolute"),
         ({"output": {"format": "csv"}}, "`output.format`: 'csv' is none of"),
         ({"output": {"compression": "zip"}}, "`output.compression`: 'zip'"),
         (

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.mining.margin import margin as margin_of
-from mexma_cli.stages.mine.mine import MineSettings, mine
+from mexma_cli.settings.mine import MineSettings
+from mexma_cli.settings.score import ScoreSettings
+from mexma_cli.stages.mine.mine import mine
 from mexma_cli.stages.search.search import hit_lines, nearest, search
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
 from tests.reference import laser, laser_text
@@ -28,11 +30,14 @@ def stores(folder: Path, n: int = 20, m: int = 12) -> StorePair:
     )
 
 
-def lines(queries: EmbeddingStore, target: EmbeddingStore, **options: object) -> list[list[str]]:
-    hits = search(queries, target, **options)  # type: ignore[arg-type]
-    return [
-        line[:-1].split("\t") for (line,), _ in hit_lines(queries, target, hits, with_ranks="top" in options)
-    ]
+def lines(
+    queries: EmbeddingStore,
+    target: EmbeddingStore,
+    settings: ScoreSettings = ScoreSettings(),
+    top: int = 1,
+) -> list[list[str]]:
+    hits = search(queries, target, settings, top=top)
+    return [line[:-1].split("\t") for (line,), _ in hit_lines(queries, target, hits, with_ranks=top > 1)]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +53,7 @@ def laser_stores(tmp_path_factory: pytest.TempPathFactory) -> StorePair:
 @pytest.mark.parametrize("k", [4, 16])
 @pytest.mark.parametrize("kind", ["ratio", "distance", "absolute"])
 def test_finds_what_laser_finds(kind: str, k: int, laser_stores: StorePair) -> None:
-    ours = lines(*laser_stores, margin=kind, k=k)
+    ours = lines(*laser_stores, ScoreSettings(margin=kind, k=k))
     theirs = [f"t-{row}" for row in laser()[f"search.max.{kind}.k{k}.rows"][:, 0]]
     assert [row[2] for row in ours] == theirs
     assert [row[1] for row in ours] == list(laser_stores[0].sentences())
@@ -64,7 +69,7 @@ def random_stores(tmp_path_factory: pytest.TempPathFactory) -> StorePair:
 def test_hits_are_the_best_by_margin_of_the_nearest(
     random_stores: StorePair, top: int, k: int, kind: str
 ) -> None:
-    hits = search(*random_stores, top=top, k=k, margin=kind)
+    hits = search(*random_stores, ScoreSettings(margin=kind, k=k), top=top)
     x, y = (
         side / np.linalg.norm(side, axis=1, keepdims=True)
         for side in (random_vectors(20), random_vectors(12, 1))
@@ -100,12 +105,12 @@ def test_every_query_has_its_line(tmp_path: Path) -> None:
         tmp_path / "t.emb", ["A", "B", "A", "", "C"], np.concatenate([x[[4, 1, 0, 2]], x[:1] * -1])
     )
     for kind in ("absolute", "ratio"):
-        found = lines(queries, target, margin=kind, k=2)
+        found = lines(queries, target, ScoreSettings(margin=kind, k=2))
         assert [row[1] for row in found] == ["same", "same", " ", "zero", "tab here", "same"]
         assert [row[2] for row in found][:4] == ["A", "B", "", ""]
         assert found[0] == found[5]
         assert [row[0] == "nan" for row in found] == [False, False, True, True, False, False]
-    several = lines(queries, target, margin="absolute", top=5)
+    several = lines(queries, target, ScoreSettings(margin="absolute"), top=5)
     assert [row[3] for row in several] == [*"123", *"123", "0", "0", *"123", *"123"]
     assert {row[2] for row in several[:3]} == {"A", "B", "C"}  # A once, and never the empty line
     assert search(queries, target).without == 2

@@ -11,11 +11,12 @@ from mexma_cli.knn.exact import knn
 from mexma_cli.mining import ranked
 from mexma_cli.mining.estimate import without_pairs
 from mexma_cli.mining.match import match
+from mexma_cli.settings.mine import MineSettings
 from mexma_cli.stages.knn.row_filter import RowCounts
 from mexma_cli.stages.mine import blockwise
 from mexma_cli.stages.mine.blockwise import KnownLists, both_in_memory
 from mexma_cli.stages.mine.documents import read_documents
-from mexma_cli.stages.mine.mine import MineSettings, mine
+from mexma_cli.stages.mine.mine import mine
 from mexma_cli.stages.tune.estimate import estimate, mine_twice, mine_twice_with
 from mexma_cli.stages.tune.planted import Chained, Comparison, Planted
 from mexma_cli.store.embeddings import EmbeddingStore, StorePair
@@ -74,7 +75,7 @@ def test_a_store_that_is_made_anew_meanwhile_is_refused(name: str, tmp_path: Pat
 )
 def test_is_mining_both_together(tmp_path: Path, text: Text, retrieval: str, margin: str, k: int) -> None:
     source, target, known = stores(tmp_path, text)
-    rounds = mine_twice(source, target, MineSettings(margin, k, retrieval), known=known)
+    rounds = mine_twice(source, target, MineSettings(margin=margin, k=k, retrieval=retrieval), known=known)
     both = [np.concatenate([text[own][1], text[more][1]]) for own, more in (("s", "ks"), ("t", "kt"))]
     near = knn(*both, k + 1)
     mined = match(near.first(k), margin, retrieval)

@@ -1,0 +1,5 @@
+"""Settings: one model for each stage, whose fields are options of its command, keys of recipes, and keywords
+of the Python API. Names, types, bounds, defaults and help stand here; what they mean is done above.
+
+A file has one stage's model, so that a command loads no other. Nothing here imports torch or an engine.
+"""

@@ -1,0 +1,142 @@
+"""What all models of settings have in common, and how a field becomes an option of a command."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Annotated, Any, Self, get_args
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from mexma_cli.errors import MexmaError
+
+
+def _in_utf8(name: str) -> str:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError("the tokeniser's library takes only names that are UTF-8") from None
+    return name
+
+
+def _a_number(value: float) -> float:
+    if value != value:
+        raise ValueError("no score is above or below nan")
+    return value
+
+
+_TYPES = {
+    "dict_type": "should be a section, with `key: value` lines",
+    "list_type": "should be a list",
+    "model_attributes_type": "should be a section, with `key: value` lines",
+    "model_type": "should be a section, with `key: value` lines",
+    "path_type": "should be text, which may need quotes",
+    "string_type": "should be text, which may need quotes",
+    "tuple_type": "should be a list",
+}
+"""Pydantic's kinds of errors whose words are of Python -> what is said of them."""
+
+Folder = Annotated[str, AfterValidator(_in_utf8)]
+"""A folder in which a tokeniser is saved."""
+
+Score = Annotated[float, Field(allow_inf_nan=True), AfterValidator(_a_number)]
+"""A number that scores are compared with; it may be infinite."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """In the `Annotated` type of a field: commands have the field as an option.
+
+    Attributes:
+        section: The heading in the help.
+        metavar: What the help calls the value.
+        flags: How the option is written; none for the field's name.
+        unset: What is done where no value is given, for a field whose default is None.
+        values: Those of the field's values that the option takes; none for all.
+    """
+
+    section: str = "Options"
+    metavar: str | None = None
+    flags: tuple[str, ...] = ()
+    unset: str | None = None
+    values: tuple[str, ...] = ()
+
+
+class Section(BaseModel):
+    """A part of a recipe: frozen, and unknown keys are refused. The string below a field explains it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
+
+    @classmethod
+    def kinds(cls) -> dict[str, type[Section]]:
+        """The sections that may stand in place of this one, by name: only itself where there is no choice."""
+        return {"": cls}
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Self:
+        """The settings that a caller of the Python API names.
+
+        Raises:
+            TypeError: There is no such setting.
+            MexmaError: A value does not fit.
+        """
+        if unknown := [name for name in settings if name not in cls.model_fields]:
+            raise TypeError(f"unknown setting {unknown[0]!r}; there are: {', '.join(cls.model_fields)}")
+        try:
+            return cls(**settings)
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            raise MexmaError(f"`{wrong['loc'][0]}`: {in_words(wrong)}") from None
+
+    def but(self, **changes: Any) -> Self:
+        """These settings with other values, which are taken as they are."""
+        return self.model_copy(update=changes)
+
+    def to_yaml(self) -> str:
+        """As the file in which it may stand; a whole recipe is kept so beside its output."""
+        raw = self.model_dump(mode="json", by_alias=True)
+        return yaml.safe_dump(raw, sort_keys=False, allow_unicode=True)
+
+
+def kinds_of(annotation: Any) -> dict[str, type[Section]]:
+    """The sections that a value of this type may be, or may have in its list, by name."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation.kinds()
+    return {name: kind for part in get_args(annotation) for name, kind in kinds_of(part).items()}
+
+
+def in_words(wrong: Mapping[str, Any]) -> str:
+    """What is wrong with a value, from pydantic's description, and the value if it is short."""
+    kind, given = wrong["type"], wrong["input"]
+    said = _TYPES.get(kind) or wrong["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    if kind == "value_error" and (given is None or isinstance(given, dict | list)):
+        return said  # the message says what it is about
+    if isinstance(given, dict | list):
+        return f"{said} (is a {'section' if isinstance(given, dict) else 'list'})"
+    shown = "null" if given is None else repr(given)
+    return f"{said} (is {shown if len(shown) <= 80 else shown[:77] + '...'})"
+
+
+def option_of(section: type[Section], name: str) -> Option | None:
+    """How a field is an option of commands; None if it is none."""
+    return next((one for one in section.model_fields[name].metadata if isinstance(one, Option)), None)
+
+
+def explanation(section: type[Section], name: str) -> str:
+    """The string below a field, or what a section that this one is derived from says there."""
+    for one in section.__mro__:
+        if one is not Section and issubclass(one, Section) and name in one.__annotations__:
+            (body,) = ast.parse(inspect.getsource(one)).body
+            assert isinstance(body, ast.ClassDef)
+            for line, after in pairwise(body.body):
+                match line, after:
+                    case ast.AnnAssign(target=ast.Name(id=found)), ast.Expr(
+                        value=ast.Constant(value=str(text))
+                    ):
+                        if found == name:
+                            return " ".join(text.split())
+    return ""

@@ -1,0 +1,68 @@
+"""Settings: their fields are options, keys and keywords, and are explained once."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+import mexma_cli.settings
+from mexma_cli.errors import MexmaError
+from mexma_cli.mining.margin import MARGINS
+from mexma_cli.mining.match import RETRIEVALS
+from mexma_cli.numerics.precisions import SHORT_NAMES
+from mexma_cli.recipe import load_corpus
+from mexma_cli.settings.encoder import Dtype
+from mexma_cli.settings.knn import SearchSettings
+from mexma_cli.settings.mine import MineSettings, Retrieval
+from mexma_cli.settings.score import MarginName
+from mexma_cli.settings.section import Section, explanation, option_of
+
+CORPUS = Path(__file__).parent.parent.parent / "examples" / "corpus.yaml"
+
+
+def models() -> Iterator[type[Section]]:
+    for module in pkgutil.iter_modules(mexma_cli.settings.__path__):
+        for found in vars(importlib.import_module(f"mexma_cli.settings.{module.name}")).values():
+            if isinstance(found, type) and issubclass(found, Section):
+                yield found
+
+
+def test_every_option_is_explained() -> None:
+    options = [(model, name) for model in models() for name in model.model_fields if option_of(model, name)]
+    assert len(options) > 20
+    assert [where for where in options if not explanation(*where).endswith(".")] == []
+
+
+def test_names_are_those_of_the_registries() -> None:
+    assert list(get_args(MarginName)) == list(MARGINS)
+    assert (*get_args(Retrieval), "all") == RETRIEVALS
+    assert get_args(Dtype) == ("auto", *SHORT_NAMES)
+
+
+def test_keywords_of_python() -> None:
+    found = MineSettings.of({"threshold": float("-inf"), "memory": "8G", "margin": "distance"})
+    assert (found.threshold, found.memory, found.margin, found.k) == (float("-inf"), 8 * 10**9, "distance", 4)
+    with pytest.raises(TypeError, match=r"unknown setting 'treshold'; there are: .*, threshold,"):
+        MineSettings.of({"treshold": 1})
+    for name, value in (("margin", "cosine"), ("k", 0), ("threshold", float("nan")), ("memory", "lots")):
+        with pytest.raises(MexmaError, match=f"`{name}`: "):
+            MineSettings.of({name: value})
+    with pytest.raises(MexmaError, match="`auto` has to be looked up"):
+        assert MineSettings(threshold="auto").least
+
+
+def test_a_recipe_has_no_keys_that_only_a_command_has_or_python() -> None:
+    for key in ("encoder.trust_remote_code=true", "mine.memory=8G"):
+        with pytest.raises(MexmaError, match=f"unknown key `{key.partition('=')[0]}`"):
+            load_corpus(CORPUS, [key])
+    with pytest.raises(MexmaError, match=r"`mine.retrieval`: should be .* \(is 'all'\)"):
+        load_corpus(CORPUS, ["mine.retrieval=all"])
+    recipe = load_corpus(CORPUS, ["mine.k=7"])
+    again = MineSettings.model_validate(recipe.mine.model_dump(mode="json", exclude={"precision", "within"}))
+    assert (again.k, again.memory) == (7, None)
+    assert isinstance(recipe.mine, SearchSettings) and recipe.encoder.model == "mini"
