@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -83,6 +84,22 @@ def _named_in_order(shards: tuple[Shard, ...]) -> tuple[Shard, ...]:
 Shards = Annotated[tuple[Shard, ...], AfterValidator(_named_in_order)]
 
 
+def _is_part(text: str) -> str:
+    if not re.fullmatch(r"[1-9][0-9]{0,4}/[1-9][0-9]{0,4}", text) or operator.gt(*place_of(text)):
+        raise PydanticCustomError("part", "should be a part of a text, such as 3/10")
+    return text
+
+
+def place_of(part: str) -> tuple[int, int]:
+    """Its number, from 1, and how many there are."""
+    number, of = part.split("/")
+    return int(number), int(of)
+
+
+Part = Annotated[str, AfterValidator(_is_part)]
+"""``3/10``: the third of ten parts of a text, see `part_rows`."""
+
+
 class Source(Frozen):
     """The text that was embedded; the checksum is of its uncompressed bytes."""
 
@@ -111,8 +128,7 @@ class EmbeddingManifest(Frozen):
     """Whether the sentences were cleaned before they were embedded."""
     prefix: str = ""
     """The prompt that was put before every sentence to embed it."""
-    part: str | None = None
-    """``3/10``: the third of ten parts of the source, see `part_rows`."""
+    part: Part | None = None
     rows: NonNegativeInt
     shards: Shards
     sources: tuple[Source, ...]
@@ -161,7 +177,7 @@ class EmbeddingSettings(Frozen):
     source_checksum: str
     clean: bool = False
     prefix: str = ""
-    part: str | None = None
+    part: Part | None = None
 
     @classmethod
     def of(cls, manifest: EmbeddingManifest) -> EmbeddingSettings:

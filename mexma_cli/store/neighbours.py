@@ -178,6 +178,12 @@ class NeighbourStore:
         for first in range(0, rows, _ROWS):
             last = min(first + _ROWS, rows)
             found[first:last] = rows_of(self.path / _file(name), dtype, width, (first, last), _AGAIN)[:, :k]
+        if name.endswith("_ids"):
+            others = (self.manifest.target if name.startswith("forward") else self.manifest.source).rows
+            if ((found < -1) | (found >= others)).any():
+                raise MexmaError(
+                    f"{self.path / _file(name)} is damaged: not all are rows of {others:,}", _AGAIN
+                )
         return found
 
     def verify(self) -> None:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mexma_cli.errors import MexmaError
+from mexma_cli.files import read_manifest
 from mexma_cli.store import neighbours
 from mexma_cli.store.layout import (
     EmbeddingManifest,
@@ -71,6 +72,16 @@ def test_several_sources_are_told_as_one() -> None:
 )
 def test_names_of_parts(name: str, part: str) -> None:
     assert part_path(Path("some") / name, 3, 10) == Path("some") / part
+
+
+@pytest.mark.parametrize("part", ["3/0", "0/3", "4/3", "x/y", "1/" + "9" * 5000, "1/100000", "\u0663/4", "1"])
+def test_an_impossible_part_is_damage(part: str, tmp_path: Path) -> None:
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps(MANIFEST | {"part": part}))
+    with pytest.raises(MexmaError, match=r"manifest.json is damaged: `part`: should be a part of a text"):
+        read_manifest(path, EmbeddingManifest, 2)
+    path.write_text(json.dumps(MANIFEST | {"part": "3/10"}))
+    assert read_manifest(path, EmbeddingManifest, 2).part == "3/10"
 
 
 @given(lines=st.integers(0, 1000), of=st.integers(1, 50))

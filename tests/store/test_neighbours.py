@@ -26,10 +26,12 @@ def embeddings(path: Path, rows: int, value: float = 1, argv: tuple[str, ...] = 
 
 def arrays(rows: tuple[int, int], k: tuple[int, int]) -> dict[str, np.ndarray]:
     numbers = np.random.default_rng(0)
-    return {
-        name: (numbers.standard_normal(shape) * 9).astype(ARRAYS[name])
-        for name, shape in zip(ARRAYS, [(rows[0], k[0])] * 2 + [(rows[1], k[1])] * 2, strict=True)
-    }
+    found = {}
+    for side, width, others in (("forward", k[0], rows[1]), ("backward", k[1], rows[0])):
+        shape = rows[side == "backward"], width
+        found[f"{side}_scores"] = numbers.standard_normal(shape).astype(np.float32)
+        found[f"{side}_ids"] = numbers.integers(-1, others, shape)
+    return found
 
 
 def write(path: Path, stores: StorePair, values: dict[str, np.ndarray], **options: bool) -> NeighbourStore:
@@ -63,12 +65,24 @@ def test_reads_what_was_written(store: NeighbourStore, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.knn", "s.emb", "t.emb"]
 
 
+@pytest.mark.parametrize(("name", "row"), [("forward_ids", 3), ("backward_ids", 5), ("backward_ids", -2)])
+def test_no_neighbour_is_outside_the_other_store(
+    name: str, row: int, sides: StorePair, tmp_path: Path
+) -> None:
+    """Also where the checksums are right: a program wrote it so."""
+    values = arrays((5, 3), (3, 4))
+    values[name][1, 2] = row
+    with pytest.raises(MexmaError, match=f"{name.replace('_', '-')}.npy is damaged: not all are rows of "):
+        write(tmp_path / "a.knn", sides, values).read(4)
+
+
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), k=st.tuples(st.integers(0, 5), st.integers(0, 5)))
 def test_any_numbers_come_back(data: st.DataObject, k: tuple[int, int], sides: StorePair) -> None:
     shapes = [(5, k[0])] * 2 + [(3, k[1])] * 2
+    ids = {"forward_ids": st.integers(-1, 2), "backward_ids": st.integers(-1, 4)}
     values = {
-        name: data.draw(npst.arrays(dtype, shape))
+        name: data.draw(npst.arrays(dtype, shape, elements=ids.get(name)))
         for (name, dtype), shape in zip(ARRAYS.items(), shapes, strict=True)
     }
     with tempfile.TemporaryDirectory() as folder:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 
 from mexma_cli.errors import MexmaError
 from mexma_cli.files import resolved
 from mexma_cli.store.embeddings import EmbeddingSettings, EmbeddingStore, Source
-from mexma_cli.store.layout import part_rows
+from mexma_cli.store.layout import part_rows, place_of
 from mexma_cli.store.merge import concatenate
 
 
@@ -109,11 +110,11 @@ def _in_order(stores: Sequence[EmbeddingStore]) -> list[EmbeddingStore]:
                 f"has {stop - start:,}"
             )
         found[number] = store
-    if missing := [number for number in range(1, of + 1) if number not in found]:
-        named = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
+    if lacking := of - len(found):
+        missing = list(islice((number for number in range(1, of + 1) if number not in found), 10))
+        named = ", ".join(map(str, missing)) + (", ..." if lacking > 10 else "")
         raise MexmaError(
-            f"{len(missing)} of {of} parts of {source.path} {'is' if len(missing) == 1 else 'are'} missing: "
-            f"{named}",
+            f"{lacking} of {of} parts of {source.path} {'is' if lacking == 1 else 'are'} missing: {named}",
             f"name them all; `mexma embed --shard {missing[0]}/{of}` makes a missing one or goes on with it",
         )
     return [found[number] for number in range(1, of + 1)]
@@ -121,5 +122,4 @@ def _in_order(stores: Sequence[EmbeddingStore]) -> list[EmbeddingStore]:
 
 def _place(store: EmbeddingStore) -> tuple[int, int]:
     assert store.manifest.part is not None
-    number, of = store.manifest.part.split("/")
-    return int(number), int(of)
+    return place_of(store.manifest.part)
