@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import sys
 import time
 from contextlib import ExitStack
@@ -129,7 +130,9 @@ def _typed(
 ) -> None:
     """The sentences nearest to one that was typed."""
     if not is_store(path):
-        raise click.UsageError(f"--query searches in a store: make one with `mexma embed {path}`.")
+        raise click.UsageError(
+            f"--query searches in a store: make one with `mexma embed {shlex.quote(str(path))}`."
+        )
     if not query.strip():
         raise click.UsageError("--query is empty.")
     from mexma_cli.stages.search.search import lines_of, nearest_to_sentence

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,7 +112,7 @@ class AlignedFolder:
     def _lacks(self, missing: Sequence[str]) -> MexmaError:
         where = next(iter(self.files.values())).parent
         few = len(self.files) <= _FEW
-        there = ", ".join(sorted(self.files)) if few else f"`ls {where}` lists them"
+        there = ", ".join(sorted(self.files)) if few else f"`ls {shlex.quote(str(where))}` lists them"
         return MexmaError(
             f"{self.folder}: no {self.layout} for {', '.join(missing)}",
             f"there are {len(self.files)} languages: {there}",

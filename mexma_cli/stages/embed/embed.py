@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -129,11 +130,11 @@ def unknown_language(encoder: SentenceEncoder, language: str) -> str | None:
             return None
         return (
             f"{name} reads {about} with an xsim error of {own[language]:.1f}% on its dev set, "
-            f"more than in any of its {count} languages, which `mexma info {name}` lists"
+            f"more than in any of its {count} languages, which `mexma info {shlex.quote(name)}` lists"
         )
     if language.partition("_")[0] in known:
         return None
-    listed = f"of its {count} languages, which `mexma info {name}` lists,"
+    listed = f"of its {count} languages, which `mexma info {shlex.quote(name)}` lists,"
     return f"{name} does not know {about}; {listed} {_nearest(encoder, language)}"
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import glob
 import heapq
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ import yaml
 
 from mexma_cli import languages
 from mexma_cli.encoder.encoder import SentenceEncoder
-from mexma_cli.errors import MexmaError
+from mexma_cli.errors import MexmaError, in_a_line
 from mexma_cli.evaluation.bucc import measure
 from mexma_cli.evaluation.embedder import Embedder
 from mexma_cli.evaluation.readers.mining import read_sets
@@ -155,7 +156,7 @@ def _recipe(code: str, pairs: Sequence[Path], run: Path) -> str:
     head = _HEAD.format(
         name=languages.name(code),
         code=code,
-        pairs=" ".join(map(str, pairs)),
+        pairs=in_a_line(shlex.join(map(str, pairs))),
         checksums=", ".join(map(checksum_file, pairs)),
     )
     return head + yaml.safe_dump(keys, sort_keys=False, allow_unicode=True)
