@@ -1,8 +1,44 @@
-"""The one exception that means: the user can mend this."""
+"""The one exception that means: the user can mend this; what any other becomes, and how both are printed."""
 
 from __future__ import annotations
 
+import errno
 import importlib.util
+import io
+import re
+import traceback
+from pathlib import Path
+
+_LONGEST = 299
+"""Characters of a line of a message."""
+_WORD = 60
+"""Characters that a word of a long message keeps, at least: names stay recognisable."""
+
+_CONTROL = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""What a terminal obeys or reorders, but tabs and line breaks."""
+
+_NO_MEMORY = re.compile(
+    r"out of memory|bad_?alloc|(?:n[o']t|unable to|fail\w*(?: to)?) (?:alloc|map segment)|os error 12\b"
+    r"|can't start new thread|could not create a (?:primitive|memory)",
+    re.IGNORECASE,
+)
+"""How libraries say that they got no memory, in exceptions of any type."""
+
+_MEMORY_HINT = "end other programs, or raise the limit of this one (`ulimit -v`); mine and knn have --memory"
+_DEFECT_HINT = "that is a defect of mexma: MEXMA_DEBUG=1 shows all of it, and a report of that would help"
+
+_OF_FILES = {errno.EIO, errno.ENOMEM, errno.ESTALE, errno.EINVAL, errno.EFBIG, errno.EOVERFLOW}
+"""Errors that stdin and stdout do not have, so that the file at work is to blame."""
+_DISK_HINTS = {
+    errno.ENOSPC: "free some space, or write to another disk; the same command goes on where it can",
+    errno.EDQUOT: "the disk quota is used up; free some space, or write to another disk",
+    errno.EACCES: "check who may read and write there, or name another path",
+    errno.EPERM: "check who may read and write there, or name another path",
+    errno.EROFS: "that disk is mounted read-only; name another path",
+    errno.EIO: "the disk or the network to it fails; what was finished is kept",
+    errno.EBADF: "is stdin or stdout closed?",
+    errno.EMFILE: "too many open files; raise the limit with `ulimit -n`",
+}
 
 
 class MexmaError(Exception):
@@ -17,6 +53,108 @@ class MexmaError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+def as_ours(error: BaseException) -> MexmaError:
+    """What is to be said of any exception: of the system's and of libraries' with the file, if it is known.
+
+    An exception that nobody foresaw is a defect of this program, and says where it is.
+    """
+    said = error.message if isinstance(error, MexmaError) else " ".join(str(error).split())
+    file = ""
+    if isinstance(error, OSError):
+        names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+        file = " -> ".join(names) or (_at_work(error)[1] if error.errno in _OF_FILES else "")
+        said = error.strerror or said or type(error).__name__
+    if is_out_of_memory(error):
+        return MexmaError(": ".join(filter(None, ("not enough memory", file, said))), _MEMORY_HINT)
+    if isinstance(error, MexmaError):
+        return error
+    if isinstance(error, OSError):
+        return MexmaError(f"{file}: {said}" if file else said, _DISK_HINTS.get(error.errno or 0))
+    place, file = _at_work(error)
+    kind = f"{type(error).__name__}{place and f' in {place}'}"
+    return MexmaError(": ".join(filter(None, (file, kind, said))), _DEFECT_HINT)
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether an exception, or one that led to it, says that there was not enough memory."""
+    while error is not None:
+        if isinstance(error, MexmaError):
+            if "memory" in error.message:
+                return False  # that has been said, and what to do
+        elif (
+            isinstance(error, MemoryError)
+            or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+            or _NO_MEMORY.search(str(error))
+        ):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def is_defect(error: BaseException) -> bool:
+    """Whether nobody foresaw an exception, so that its traceback helps to mend this program."""
+    return not (isinstance(error, MexmaError | OSError) or is_out_of_memory(error))
+
+
+def _at_work(error: BaseException) -> tuple[str, str]:
+    """Where in our code an exception was raised, and the file that was worked on there, if it is one.
+
+    Systems and libraries do not say which. It is the one that the innermost function with open files has open
+    or, without any, the path that our innermost function has.
+    """
+    place, opened, named = "", set[str](), set[str]()
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        module = frame.f_globals.get("__name__", "")
+        if module.partition(".")[0] == __name__.partition(".")[0]:
+            place = f"{module}, line {line}"
+            own = getattr(frame.f_locals.get("self"), "__dict__", {})
+            values = [*frame.f_locals.values(), *own.values()]
+            files = [getattr(value, "name", None) for value in values if isinstance(value, io.IOBase)]
+            opened = {name for name in files if isinstance(name, str)} or opened
+            named = {str(value) for value in values if isinstance(value, Path)}
+    found = opened or named
+    return place, found.pop() if len(found) == 1 else ""
+
+
+def lines_of(error: BaseException) -> list[str]:
+    """What is printed of an exception: a line, and one with a hint if there is any."""
+    ours = as_ours(error)
+    lines = [f"error: {in_a_line(ours.message)}", *([f"hint: {ours.hint}"] if ours.hint else [])]
+    return [short for line in lines for short in printable(line).split("\n")]
+
+
+def visible(text: str) -> str:
+    """Text with control characters as in JSON, ``\\u001b``: a terminal does not obey them then.
+
+    Tabs and line breaks stay. So do texts that are right to left, but not what turns others round.
+    """
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def in_a_line(text: object) -> str:
+    """The same, with line breaks visible, too: for what is part of a message, or a cell of a table."""
+    return visible(str(text)).replace("\n", "\\n")
+
+
+def printable(message: str) -> str:
+    """A message for a terminal: `visible`, and each line under 300 characters.
+
+    The longest words lose their middles first, so that names keep their beginnings and ends.
+    """
+    return "\n".join(map(_shortened, visible(message).split("\n")))
+
+
+def _shortened(line: str) -> str:
+    while (over := len(line) - _LONGEST) > 0 and len(word := max(line.split(" "), key=len)) > _WORD:
+        line = line.replace(word, _without_middle(word, max(_WORD, len(word) - over)), 1)
+    return _without_middle(line, _LONGEST)
+
+
+def _without_middle(text: str, most: int) -> str:
+    half = most // 2
+    return text if len(text) <= most else f"{text[: most - half - 1]}…{text[-half:]}"
 
 
 def require(package: str, extra: str, what: str) -> None:

@@ -37,6 +37,12 @@ class SectionOption(click.Option):
 class SectionedCommand(click.Command):
     """A command whose help lists its own options first, then each section's, and ends with examples."""
 
+    def invoke(self, ctx: click.Context) -> Any:
+        program = ctx.find_root().command
+        if isinstance(program, LazyGroup):
+            program.begin(ctx)
+        return super().invoke(ctx)
+
     def sections(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
         """What the help says of each option, by section."""
         found: dict[str, list[tuple[str, str]]] = {"Options": []}
@@ -81,6 +87,9 @@ class LazyGroup(click.Group):
     def __init__(self, *args: Any, table: Mapping[str, str], package: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.table, self.package = table, package
+
+    def begin(self, ctx: click.Context) -> None:
+        """Called before a command of this group runs, when its parameters are known."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.table)

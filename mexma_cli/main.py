@@ -5,24 +5,27 @@
 
 from __future__ import annotations
 
-import errno
+import codecs
 import importlib
 import io
 import logging
 import os
+import re
 import shlex
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Never, TextIO
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, Never, TextIO, cast
 
 import click
 from click.core import ParameterSource
 
 from mexma_cli import __version__
-from mexma_cli.errors import MexmaError
+from mexma_cli.errors import MexmaError, in_a_line, is_defect, lines_of, printable, visible
 from mexma_cli.lazy import LazyGroup
 
 COMMANDS = {
@@ -65,16 +68,6 @@ Examples:
 An option can also come from the environment: MEXMA_MINE_THRESHOLD=1.06 is
 `mexma mine --threshold 1.06`. `mexma COMMAND --help` explains a command."""
 
-_DISK_HINTS = {
-    errno.ENOSPC: "free some space, or write to another disk; the same command goes on where it can",
-    errno.EDQUOT: "the disk quota is used up; free some space, or write to another disk",
-    errno.EACCES: "check who may read and write there, or name another path",
-    errno.EPERM: "check who may read and write there, or name another path",
-    errno.EROFS: "that disk is mounted read-only; name another path",
-    errno.EBADF: "is stdin or stdout closed?",
-    errno.EMFILE: "too many open files; raise the limit with `ulimit -n`",
-}
-
 COMPLETION = "_MEXMA_COMPLETE"
 """The variable by which a shell asks what it may offer."""
 
@@ -82,21 +75,6 @@ WIDEST = 110
 """Columns of the help, on a terminal that has more."""
 
 _LOGGER = logging.getLogger("mexma_cli")
-
-_MEMORY_HINT = "end other programs, or raise the limit of this one (`ulimit -v`); mine and knn have --memory"
-
-
-def _explain(error: MexmaError | OSError | MemoryError) -> list[str]:
-    """What is said of an error: a line, and one with a hint if there is any."""
-    if isinstance(error, MexmaError):
-        message, hint = error.message, error.hint
-    elif isinstance(error, MemoryError):
-        message, hint = ": ".join(filter(None, ("not enough memory", str(error)))), _MEMORY_HINT
-    else:
-        names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
-        what = error.strerror or str(error) or type(error).__name__
-        message, hint = (f"{names}: {what}" if names else what), _DISK_HINTS.get(error.errno or 0)
-    return [f"error: {message}", *([f"hint: {hint}"] if hint else [])]
 
 
 def _drop_unwritable_stdout() -> None:
@@ -122,10 +100,43 @@ def _replace_closed_streams() -> None:
             setattr(sys, name, stream)
 
 
-def _print_any_name() -> None:
-    """File names need not be UTF-8: other bytes become \\udcXX on stdout, as on stderr and in JSON."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+class _Stdout:
+    """stdout for people and for JSON, whose strings may come from any file: a terminal obeys none of them.
+
+    Other bytes than UTF-8, which names of files may have, become \\udcXX, as on stderr and in JSON. Data are
+    written to its `buffer`, and stay as they are, but on a terminal.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        return self._stream.write(visible(text))
+
+    @property
+    def buffer(self) -> BinaryIO:
+        if not self._stream.isatty():
+            return self._stream.buffer
+        return cast(BinaryIO, _Screen(self))
+
+
+class _Screen:
+    """Where data are written to that come to a terminal."""
+
+    def __init__(self, stdout: _Stdout) -> None:
+        self._stdout, self._decoder = stdout, codecs.getincrementaldecoder("utf-8")("backslashreplace")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stdout, name)
+
+    def write(self, data: bytes) -> int:
+        self._stdout.write(self._decoder.decode(data))
+        return len(data)
 
 
 class _Ended(SystemExit):
@@ -179,14 +190,23 @@ class RoadGroup(LazyGroup):
         """Options that every command takes, too, and that only the help of the program tells of."""
         return _EVERYWHERE
 
+    def begin(self, ctx: click.Context) -> None:
+        """A command is about to run, with these parameters: only now is anything written into its log."""
+        for log in _log_files():
+            with _wrong_usage(log, ctx):
+                log.check_apart_from(ctx.params.values())
+            log.begin()
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             with _failure_logged():
                 result = super().invoke(ctx)
             sys.stdout.flush()  # a full disk or a closed pipe shows here, not while Python shuts down
             return result
-        except click.BadParameter as error:
-            _name_variable(error)
+        except click.ClickException as error:
+            if isinstance(error, click.BadParameter):
+                _name_variable(error)
+            error.message = printable(error.message)  # type: ignore[misc]  # Click says that it is final
             raise
         except KeyboardInterrupt:
             click.echo("\ninterrupted", err=True)
@@ -198,7 +218,8 @@ class RoadGroup(LazyGroup):
         Click itself does wrong usage (2) and the closed pipe (1, quietly).
         """
         _replace_closed_streams()
-        _print_any_name()
+        if not isinstance(sys.stdout, _Stdout):
+            sys.stdout = _Stdout(sys.stdout)  # type: ignore[assignment]
         # Threads of NumPy's own would spin while they wait: what takes long is cut into parts for ours.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         if COMPLETION in os.environ:
@@ -210,11 +231,13 @@ class RoadGroup(LazyGroup):
             click.echo(f"\nended by {ended.name}", err=True)
             _drop_unwritable_stdout()
             raise
-        except (MexmaError, OSError, MemoryError) as error:
+        except Exception as error:
             traceback_wanted = os.environ.get("MEXMA_DEBUG", "") not in ("", "0")
             if traceback_wanted or not kwargs.get("standalone_mode", True):
                 raise
-            for line in _explain(error):
+            lines = lines_of(error)
+            error.__traceback__ = None  # with all that its functions hold, where memory is short
+            for line in lines:
                 click.echo(line, err=True)
             _drop_unwritable_stdout()
             sys.exit(1)
@@ -223,6 +246,9 @@ class RoadGroup(LazyGroup):
 class _Notes(logging.StreamHandler[TextIO]):
     """Our notes on stderr, above a progress bar and not at the end of its line."""
 
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
     def emit(self, record: logging.LogRecord) -> None:
         bars = getattr(sys.modules.get("tqdm"), "tqdm", None)  # a bar is there only if this was imported
         if bars is None or not getattr(bars, "_instances", None):
@@ -230,6 +256,90 @@ class _Notes(logging.StreamHandler[TextIO]):
             return
         with bars.external_write_mode(file=self.stream):
             super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """A full disk, or a reader that has ended, takes no notes; else Python would print a traceback."""
+
+
+class _LogFile(logging.FileHandler):
+    """A file of --log-file: the command first, then the notes, with their times.
+
+    Its first line is by what a log of ours is known again. It is opened when there is something to write.
+    """
+
+    FIRST = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d mexma[ \n]")
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, encoding="utf-8", errors="backslashreplace", delay=True)
+        self.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+        self.given, self._begun = path, False
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.begin()
+        super().emit(record)
+
+    def begin(self) -> None:
+        """Write the command, once."""
+        if not self._begun:
+            self._begun = True
+            super().emit(logging.makeLogRecord({"msg": shlex.join(["mexma", *sys.argv[1:]])}))
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """The disk is full: say so once, and go on without."""
+        _close(self)
+        _LOGGER.warning("warning: %s: %s; it gets no more notes", self.given, sys.exc_info()[1])
+
+    def check(self) -> None:
+        """Refuse a file that is something else than a log of ours, or that could become part of a store.
+
+        Raises:
+            MexmaError: Naming it.
+        """
+        from mexma_cli.files import check_outside_stores
+
+        path, hint = Path(self.given), "name another file"
+        check_outside_stores(path)
+        if not path.is_file():
+            return  # it is new, or a pipe or a device
+        with path.open("rb") as file:
+            first = file.read(32)
+        if first and not self.FIRST.match(first):
+            raise MexmaError(f"{path} is there, and is no log of mexma", hint)
+        if any(os.path.samestat(path.stat(), stat) for stat in _standard_files()):
+            raise MexmaError(f"{path} is stdin or stdout of the same command", hint)
+
+    def check_apart_from(self, values: Iterable[object]) -> None:
+        """Refuse a file that the same command names elsewhere.
+
+        Args:
+            values: Of the command's parameters.
+
+        Raises:
+            MexmaError: Naming it.
+        """
+        for value in values:
+            if isinstance(value, tuple | list):
+                self.check_apart_from(value)
+            elif isinstance(value, str | Path) and _is_same(str(value), self.given):
+                raise MexmaError(
+                    f"{self.given} is an input or output of the same command", "name another file"
+                )
+
+
+def _standard_files() -> Iterator[os.stat_result]:
+    """What stdin and stdout are, where they are open."""
+    for number in (0, 1):
+        with suppress(OSError):
+            yield os.fstat(number)
+
+
+def _is_same(one: str, other: str) -> bool:
+    with suppress(OSError, ValueError):  # one of them is not there, or is no name of a file
+        return os.path.samefile(one, other)
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 _TRANSFORMERS = "error", "info"
@@ -247,24 +357,35 @@ def _set_up_logging(verbosity: int) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 
 
-def _log_files() -> list[logging.FileHandler]:
-    """Of --log-file."""
-    return [handler for handler in _LOGGER.handlers if isinstance(handler, logging.FileHandler)]
+def _log_files() -> list[_LogFile]:
+    return [handler for handler in _LOGGER.handlers if isinstance(handler, _LogFile)]
 
 
 def _log_to(ctx: click.Context, _: click.Parameter, path: str | None) -> None:
     if path is None or ctx.resilient_parsing:
         return
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
-    _LOGGER.addHandler(handler)
-    ctx.find_root().call_on_close(lambda: _close(handler))
-    _write_down(shlex.join(["mexma", *sys.argv[1:]]))
+    log = _LogFile(path)
+    with _wrong_usage(log, ctx):
+        log.check()
+    _LOGGER.addHandler(log)
+    ctx.find_root().call_on_close(lambda: _close(log))
+
+
+@contextmanager
+def _wrong_usage(log: _LogFile, ctx: click.Context) -> Iterator[None]:
+    """Where a log is refused, nothing is written there, and the exit code is 2."""
+    try:
+        yield
+    except MexmaError as error:
+        _close(log)
+        said = printable(in_a_line(f"{error.message}: {error.hint}."))
+        raise click.BadParameter(said, ctx, param_hint="--log-file") from None
 
 
 def _close(handler: logging.Handler) -> None:
     _LOGGER.removeHandler(handler)
-    handler.close()
+    with suppress(OSError):  # a full disk: that has been said
+        handler.close()
 
 
 def _write_down(line: str) -> None:
@@ -282,12 +403,13 @@ def _failure_logged() -> Iterator[None]:
         raise
     except BaseException as error:
         lines = [type(error).__name__]
-        if isinstance(error, MexmaError | OSError | MemoryError):
-            lines = _explain(error)
-        elif isinstance(error, click.ClickException):
+        if isinstance(error, click.ClickException):
             lines = [f"error: {error.format_message()}"]
         elif isinstance(error, _Ended):
             lines = [f"ended by {error.name}"]
+        elif isinstance(error, Exception):
+            details = "".join(traceback.format_exception(error)) if is_defect(error) else ""
+            lines = [*details.splitlines(), *lines_of(error)]
         for line in lines:
             _write_down(line)
         raise
@@ -303,7 +425,7 @@ _LOG_FILE: dict[str, Any] = {
     "metavar": "FILE",
     "expose_value": False,
     "callback": _log_to,
-    "help": "Also append the notes to FILE, with their times.",
+    "help": "Also append the notes to FILE, a new file or a log of mexma, with their times.",
 }
 _EVERYWHERE: list[click.Parameter] = [
     *(
@@ -332,6 +454,7 @@ def _print_versions(ctx: click.Context, _: click.Parameter, wanted: bool) -> Non
         "help_option_names": ["-h", "--help"],
         "auto_envvar_prefix": "MEXMA",
         "max_content_width": WIDEST,
+        "color": True,  # nothing is coloured; else Click would drop what looks like it from names
     },
 )
 @click.option(

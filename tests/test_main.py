@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
+import json
 import logging
 import os
 import re
@@ -142,6 +144,105 @@ def test_a_log_file_gets_the_notes_with_their_time_and_why_it_failed(tmp_path: P
     ]
 
 
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ("text", ("langid", "text", "-o", "new")),  # not a log of ours: what --log-file is given by mistake
+        ("empty", ("langid", "empty", "-o", "new")),
+        ("log", ("langid", "log", "-o", "new")),
+        ("new", ("langid", "text", "-o", "new")),
+        ("link", ("langid", "text", "-o", "new")),
+        ("a.emb/log", ("langid", "text", "-o", "new")),
+        ("./text", ("mine", "other", "text")),
+    ],
+)
+def test_a_log_is_appended_to_nothing_else(
+    log: str, words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("text", "other", "empty"):
+        write(Path(name), *["2024-01-01 00:00:00 mexmas"] * (name != "empty"))
+    ok(run("--log-file", "log", "languages"))
+    Path("link").symlink_to("text")
+    Path("a.emb").mkdir()
+    before = {path: path.read_bytes() for path in Path().iterdir() if path.is_file()}
+    for line in (("--log-file", log, *words), (*words, "--log-file", log)):
+        fails(run(*line), 2, "Invalid value for --log-file: ", Path(log).name)
+    assert before == {path: path.read_bytes() for path in Path().iterdir() if path.is_file()}
+
+
+def test_a_log_may_be_empty_at_first_or_a_pipe(tmp_path: Path) -> None:
+    log = write(tmp_path / "log")
+    ok(run("--log-file", log, "languages"))
+    run("--log-file", log, "info", tmp_path / "b\udcff")
+    assert log.read_text().count(" mexma ") == 2 and "b\\udcff" in log.read_text()
+    ok(run("--log-file", os.devnull, "languages"))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+def test_a_log_on_a_full_disk_gets_no_more_notes(tmp_path: Path) -> None:
+    text, log = write(tmp_path / "a.txt"), tmp_path / "log"
+    log.symlink_to("/dev/full")
+    said = ok(run("langid", text, "-o", tmp_path / "b", "--log-file", log)).stderr
+    assert said.count("No space left on device; it gets no more notes\n") == 1 and "Traceback" not in said
+
+
+def test_stdout_is_not_a_log(tmp_path: Path) -> None:
+    with open(tmp_path / "out", "w") as out:
+        words = ("-m", "mexma_cli", "--log-file", tmp_path / "out", "languages", "--json")
+        done = subprocess.run([sys.executable, *words], stdout=out, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2 and "out is stdin or stdout of the same command" in done.stderr
+    assert (tmp_path / "out").read_text() == ""
+
+
+HOSTILE = "\x1b[2J\x9b31m\u202e\nerror: x"
+SHOWN = "\\u001b[2J\\u009b31m\\u202e\\nerror: x"
+
+
+def test_what_files_say_is_shown_and_not_obeyed(run_boom: Boom, tmp_path: Path) -> None:
+    """In errors, notes, wrong usage and tables, and in the log, and in JSON as JSON does it."""
+    assert run_boom(raising(MexmaError(HOSTILE))).stderr == f"error: {SHOWN}\n"
+    log = logging.getLogger("mexma_cli.boom")
+    noted = run_boom(lambda: log.warning("warning: %s", HOSTILE)).stderr
+    assert noted == f"warning: {SHOWN}\n".replace("\\n", "\n")
+    assert SHOWN.replace("\\n", "\n") in run_boom(raising(click.UsageError(HOSTILE))).stderr
+    assert run_boom(lambda: click.echo(HOSTILE)).stdout == SHOWN.replace("\\n", "\n") + "\n"
+    said = run_boom(lambda: click.echo(json.dumps([HOSTILE], ensure_ascii=False))).stdout
+    assert said.isascii() and json.loads(said) == [HOSTILE]
+    ok(run("--log-file", tmp_path / "log", "boom"))
+    assert "\x9b" not in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_data_stay_as_they_are_but_on_a_terminal(terminal: bool) -> None:
+    class Stream(io.TextIOWrapper):
+        def isatty(self) -> bool:
+            return terminal
+
+    held = io.BytesIO()
+    stdout = main._Stdout(Stream(held, encoding="utf-8"))
+    screen = stdout.buffer
+    for piece in (b"\x1b[2J\xc3", b"\xa9\tb\n\xff\n"):
+        screen.write(piece)
+    screen.flush()
+    stdout.flush()
+    assert held.getvalue() == (
+        b"\\u001b[2J\xc3\xa9\tb\n\\xff\n" if terminal else b"\x1b[2J\xc3\xa9\tb\n\xff\n"
+    )
+
+
+@pytest.mark.parametrize("raises", [MexmaError, click.UsageError, RuntimeError])
+def test_no_line_of_a_message_is_long(raises: type[Exception], run_boom: Boom) -> None:
+    log = logging.getLogger("mexma_cli.boom")
+
+    def body() -> None:
+        log.warning("warning: %s", "x" * 5000)
+        raise raises("y" * 5000)
+
+    lines = run_boom(body).stderr.splitlines()
+    assert max(map(len, lines)) < 310 and "…" in lines[0]
+
+
 def test_help_is_as_wide_as_the_terminal_and_its_encoder_options_come_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -211,8 +312,16 @@ def test_debug_shows_the_traceback(run_boom: Boom, monkeypatch: pytest.MonkeyPat
     assert isinstance(result.exception, MexmaError)
 
 
-def test_other_errors_are_ours_and_not_hidden(run_boom: Boom) -> None:
-    assert isinstance(run_boom(raising(AssertionError("a bug"))).exception, AssertionError)
+def test_other_errors_are_ours_and_not_hidden(
+    run_boom: Boom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line says so, and has the place; the traceback is in the log."""
+    bug, log = raising(AssertionError("a bug")), tmp_path / "log"
+    fails(run_boom(bug), 1, "error: AssertionError in mexma_cli.", ": a bug\nhint: that is a defect")
+    fails(run("boom", "--log-file", log), 1)
+    assert "Traceback (most recent call last):" in log.read_text() and "in body" in log.read_text()
+    monkeypatch.setenv("MEXMA_DEBUG", "1")
+    assert isinstance(run_boom(bug).exception, AssertionError)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])

@@ -55,9 +55,10 @@ _DETAILS = {"format_version", "tool_version", "settings", "tokenizer_fingerprint
 
 def show(info: Info, indent: str = "") -> None:
     """Print the facts, a line each, the table, and those of the parts further in."""
+    from mexma_cli.errors import in_a_line
     from mexma_cli.reporting.tables import aligned, row_table
 
-    click.echo(f"{indent}{info.path}: {info.kind}")
+    click.echo(f"{indent}{in_a_line(info.path)}: {info.kind}")
     facts = {
         key: value
         for key, value in info.facts.items()
@@ -65,7 +66,7 @@ def show(info: Info, indent: str = "") -> None:
     }
     width = max((len(key) for key in facts), default=0)
     for key, value in facts.items():
-        click.echo(f"{indent}  {key.ljust(width)}  {_shown(key, value)}")
+        click.echo(f"{indent}  {key.ljust(width)}  {in_a_line(_shown(key, value))}")
     for line in aligned(row_table(info.rows), 2) if info.rows else []:
         click.echo(f"{indent}    {line}")
     for part in info.parts:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mexma_cli.errors import visible
 from mexma_cli.text.amounts import counted
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def ask(labels: Labels, places: list[int]) -> None:
     if places:
         click.echo("Is the second the translation of the first? [y]es, [n]o, [s]kip, [q]uit", err=True)
     for number, (place, source, target) in enumerate(labels.sentences(places), 1):
-        click.echo(f"\n{number} of {len(places)}\n  {source}\n  {target}", err=True)
+        click.echo(f"\n{number} of {len(places)}\n  {visible(source)}\n  {visible(target)}", err=True)
         try:
             answer = click.prompt(
                 "y/n/s/q", type=click.Choice("ynsq"), show_choices=False, prompt_suffix=" ", err=True

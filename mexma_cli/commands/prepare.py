@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from mexma_cli.recipe import Data
     from mexma_cli.stages.prepare.plan import PlannedCorpus, PreparePlan
     from mexma_cli.stages.prepare.prepare import CorpusReport
+
+log = logging.getLogger(__name__)
 
 
 @click.command("prepare")
@@ -92,7 +95,7 @@ def _print_plan(planned: PreparePlan, data: Data, as_json: bool) -> None:
         click.echo(plan_table(planned, data))
     if planned.missing:
         for message in planned.missing[:-1]:
-            click.echo(f"error: {message}", err=True)
+            log.error("error: %s", message)
         raise MexmaError(planned.missing[-1], "--set data.root=DIR names the folder with the corpora")
 
 

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from mexma_cli.errors import in_a_line
+
 if TYPE_CHECKING:
     from tqdm import tqdm
 
@@ -64,7 +66,7 @@ def follow(bar: tqdm[Any]) -> Callable[..., None]:
     def tell(done: int, total: int, at: str = "") -> None:
         bar.total = total
         if at:
-            bar.set_postfix_str(at, refresh=False)
+            bar.set_postfix_str(in_a_line(at), refresh=False)
         bar.update(done - bar.n)
         if done >= total:
             bar.clear()  # what is printed now, on stdout perhaps, has the line to itself

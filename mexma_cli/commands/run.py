@@ -16,6 +16,7 @@ from mexma_cli.commands.completion import FILE
 from mexma_cli.commands.dry_run import time_needed
 from mexma_cli.commands.options import set_option
 from mexma_cli.commands.progress import progress
+from mexma_cli.errors import in_a_line
 from mexma_cli.text.amounts import counted, size
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ def _print(status: dict[str, Any], as_json: bool) -> None:
     for name, since in status["running"].items():
         click.echo(f"begun: {name}" if stopped else f"running: {name}, for {time.time() - since:,.0f} s")
     for name, why in status["failed"].items():
-        click.echo(f"failed: {name}: {why}")
+        click.echo(f"failed: {name}: {in_a_line(why)}")
     if status["pairs"]["all"]:
         click.echo(f"language pairs: {status['pairs']['done']:,} of {status['pairs']['all']:,} done")
     click.echo(_STATES[status["state"]])

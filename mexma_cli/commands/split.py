@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,6 +19,8 @@ from mexma_cli.text.splitting import SPLITTERS
 
 if TYPE_CHECKING:
     from mexma_cli.stages.split.split import SplitReport
+
+log = logging.getLogger(__name__)
 
 _KINDS = ("text", "jsonl", "tmx", "html", "warc")
 
@@ -118,7 +121,7 @@ def command(
         report = split(found, how, chosen, outputs, count, tuple(command_line()), bar)
     click.echo(table(report, chosen.limits), err=True)
     if not report.kept:
-        click.echo(f"warning: no sentence was kept, so {output} is empty", err=True)
+        log.warning("warning: no sentence was kept, so %s is empty", output)
 
 
 def table(report: SplitReport, limits: dict[str, float]) -> str:

@@ -18,7 +18,7 @@ import time
 import traceback
 from pathlib import Path
 
-from mexma_cli.errors import MexmaError
+from mexma_cli.errors import as_ours, in_a_line, is_defect, is_out_of_memory, lines_of
 from mexma_cli.files import write_json_atomic
 from mexma_cli.stages.run.work import perform
 
@@ -35,7 +35,7 @@ def main(run: Path) -> None:
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     for line in sys.stdin:
         todo = Path(json.loads(line))
-        log.info("%s", todo)
+        log.info("%s", in_a_line(todo))
         print(json.dumps(attempt(run, todo)), file=answers, flush=True)
 
 
@@ -43,7 +43,7 @@ def listed(run: Path, units: Path, task: int, tasks: int) -> None:
     """Do every `tasks`-th unit of a list, from the one at place `task` on."""
     for line in units.read_text().splitlines()[task::tasks]:
         todo = Path(json.loads(line))
-        log.info("%s", todo)
+        log.info("%s", in_a_line(todo))
         write_json_atomic(ending_of(todo), attempt(run, todo))
 
 
@@ -61,14 +61,14 @@ def attempt(run: Path, todo: Path) -> dict[str, object]:
     """Do a unit; says what went wrong, and whether the worker or its machine is to blame."""
     try:
         perform(run, todo)
-    except MexmaError as error:
-        log.error("error: %s", error)
-        return {"error": f"{error.message}{f' ({error.hint})' if error.hint else ''}", "died": False}
-    except MemoryError:
-        return {"error": "out of memory", "died": True}
     except Exception as error:
-        traceback.print_exc()
-        return {"error": f"{type(error).__name__}: {error}; its worker's log says where", "died": False}
+        if is_defect(error):
+            traceback.print_exc()
+        ours = as_ours(error)
+        log.error("%s", "\n".join(lines_of(ours)))
+        hint = "its worker's log says more" if is_defect(error) else ours.hint
+        said = f"{ours.message}{f' ({hint})' if hint else ''}"
+        return {"error": said, "died": is_out_of_memory(error)}
     return {"error": None, "died": False}
 
 

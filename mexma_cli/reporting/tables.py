@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mexma_cli.errors import in_a_line
 from mexma_cli.reporting import published
 from mexma_cli.reporting.result import Result
 
@@ -14,6 +15,7 @@ DIGITS = {"threshold": 4}
 
 def aligned(rows: Sequence[Sequence[str]], names: int) -> list[str]:
     """Columns under their headers, the first `names` to the left, numbers to the right."""
+    rows = [list(map(in_a_line, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:

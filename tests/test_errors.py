@@ -1,0 +1,137 @@
+"""What any exception becomes, and what a terminal is shown of it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import mmap
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from mexma_cli.errors import MexmaError, as_ours, in_a_line, is_defect, is_out_of_memory, lines_of, visible
+from mexma_cli.files import checksum_file, read_json
+
+
+def raised(function: object, *arguments: object) -> BaseException:
+    with pytest.raises(BaseException) as found:
+        function(*arguments)  # type: ignore[operator]
+    return found.value
+
+
+def chained(message: str, cause: BaseException) -> MexmaError:
+    """What `except Exception: raise MexmaError(...) from None` raises."""
+    try:
+        try:
+            raise cause
+        except type(cause):
+            raise MexmaError(message, "get it again") from None
+    except MexmaError as error:
+        return error
+
+
+NO_MEMORY = [
+    MemoryError(),
+    OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
+    RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."),
+    RuntimeError("could not create a primitive"),
+    RuntimeError("can't start new thread"),
+    RuntimeError("std::bad_alloc"),
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+    ImportError("x.so: failed to map segment from shared object"),
+    Exception("Cannot allocate memory (os error 12)"),
+    chained("weights are damaged", MemoryError()),
+]
+
+
+@pytest.mark.parametrize("error", NO_MEMORY, ids=str)
+def test_too_little_memory_is_said_whoever_ran_out_of_it(error: BaseException) -> None:
+    assert is_out_of_memory(error) and not is_defect(error)
+    first, hint = lines_of(error)
+    assert first.startswith("error: not enough memory") and "ulimit -v" in hint
+
+
+def test_what_is_not_memory_stays_what_it_is() -> None:
+    damaged = chained("weights.pt is damaged", RuntimeError("unexpected end"))
+    limited = chained("--memory 1M is too little", MemoryError())
+    for error in (damaged, limited):
+        assert as_ours(error) is error and not is_out_of_memory(error)
+
+
+def test_a_failing_disk_is_reported_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system does not say which file it was that could not be read, written or mapped."""
+    path = tmp_path / "a.txt"
+    path.write_text("{}")
+
+    class Broken:
+        def __init__(self) -> None:
+            self._path = path
+
+        def update(self, block: bytes) -> None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("xxhash.xxh3_128", Broken)
+    assert lines_of(raised(checksum_file, path))[0] == f"error: {path}: Input/output error"
+    monkeypatch.setattr(Path, "read_bytes", lambda path: Broken().update(b""))
+    assert lines_of(raised(read_json, path))[0] == f"error: {path}: Input/output error"
+
+
+def test_a_full_stdout_is_not_blamed_on_the_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def full(path: Path) -> bytes:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "read_bytes", full)
+    assert lines_of(raised(read_json, tmp_path))[0] == "error: No space left on device"
+
+
+def test_a_defect_says_where_it_is_and_with_which_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(Path, "read_bytes", lambda path: 1 // 0)
+    first, hint = lines_of(raised(read_json, tmp_path / "a"))
+    assert first.startswith(f"error: {tmp_path}/a: ZeroDivisionError in mexma_cli.files, line ")
+    assert first.endswith(": integer division or modulo by zero") and "MEXMA_DEBUG=1" in hint
+
+
+def test_a_terminal_obeys_no_text() -> None:
+    hostile = "a\x1b[31m\x9b2J\x07\r\x7f\u202eb\u2066\u2028"
+    shown = "a\\u001b[31m\\u009b2J\\u0007\\u000d\\u007f\\u202eb\\u2066\\u2028"
+    assert visible(hostile) == shown
+    assert json.loads(f'"{visible(hostile)}"') == hostile
+    assert visible("שלום \u200f\tسلام\n") == "שלום \u200f\tسلام\n"
+    assert in_a_line("a\nhint: b") == "a\\nhint: b"
+    error = MexmaError(f"{hostile}\nerror: more", f"{hostile}\nthe layouts")
+    assert lines_of(error) == [f"error: {shown}\\nerror: more", f"hint: {shown}", "the layouts"]
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("a" * 292, "a" * 292),
+        ("/data/" + "d" * 400 + "/eng.emb: no rows", f"/data/{'d' * 133}…{'d' * 138}/eng.emb: no rows"),
+        ("word " * 100, f"{'word ' * 28}w…{'word ' * 30}".replace("…word ", "…", 1)),
+    ],
+)
+def test_a_long_message_loses_its_middle(message: str, said: str) -> None:
+    (line,) = lines_of(MexmaError(message))
+    assert len(line) <= 299
+    if len(message) < 300:
+        assert line == f"error: {said}"
+    assert line.startswith(f"error: {message[:50]}") and line.endswith(message[-50:])
+
+
+def test_both_names_in_a_long_message_stay_recognisable() -> None:
+    one, other = f"/runs/{'a' * 300}/fra.emb", f"/runs/{'b' * 300}/eng.emb"
+    (line,) = lines_of(MexmaError(f"{one} and {other} have vectors of different encoders"))
+    assert len(line) == 299 and line.endswith("/eng.emb have vectors of different encoders")
+    assert "/runs/aaa" in line and "aaa/fra.emb and /runs/bbb" in line
+
+
+def test_a_file_that_cannot_be_mapped_is_too_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(bytes(10))
+    with path.open("rb") as file:
+        error = raised(lambda: mmap.mmap(file.fileno(), 1 << 62, access=mmap.ACCESS_READ))
+    assert isinstance(error, ValueError | OSError | OverflowError)
