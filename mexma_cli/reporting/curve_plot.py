@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from mexma_cli.errors import MexmaError
-from mexma_cli.files import whole_file
 from mexma_cli.reporting import curves, plot
-from mexma_cli.reporting.page import document, html_table
+from mexma_cli.reporting.templates import write_page
 
 FORMATS = (*plot.FORMATS, ".html")
 MANY = 80
@@ -42,8 +40,8 @@ def draw_curves(path: Path, runs: Sequence[curves.RunCurves]) -> None:
     if not names:
         raise MexmaError(f"{', '.join(run.name for run in runs)}: no number in the log to draw")
     if path.suffix.lower() == ".html":
-        with whole_file(path) as file:
-            file.write(_page(names, runs).encode("utf-8"))
+        title, pictures = ", ".join(run.name for run in runs), _pictures(names, runs)
+        write_page(path, "reporting/curves.html", title=title, pictures=pictures, table=curves.table(runs))
         return
     columns = min(COLUMNS, len(names))
     rows = -(-len(names) // columns)
@@ -155,9 +153,8 @@ def _name_phases(axes: Any, runs: Sequence[curves.RunCurves]) -> None:
     axes.set_title(axes.get_title(loc="left"), loc="left", fontsize=10, pad=16)
 
 
-def _page(names: Sequence[str], runs: Sequence[curves.RunCurves]) -> str:
-    """A web page that needs nothing else: a picture for each panel, as many in a row as there is room for."""
-    title = ", ".join(run.name for run in runs)
+def _pictures(names: Sequence[str], runs: Sequence[curves.RunCurves]) -> list[str]:
+    """The SVG of each panel, for a web page; before them, of several runs, that of their names."""
     pictures = []
     for name in names:
         figure = plot.new_figure(4.4, 2.7)
@@ -170,5 +167,4 @@ def _page(names: Sequence[str], runs: Sequence[curves.RunCurves]) -> str:
         figure = plot.new_figure(4.4, 0.1 + 0.2 * len(runs))
         _name_runs(figure, runs, columns=1)
         pictures.insert(0, plot.inline(figure))
-    body = f'<div class="panels">{"".join(pictures)}</div>{html_table(curves.table(runs))}'
-    return document(title, f"<h1>{html.escape(title)}</h1><section>{body}</section>")
+    return pictures

@@ -1,16 +1,12 @@
-"""Dots on a scale and bars, as HTML that fits any width: a line for every name, a colour for every series."""
+"""Dots on a scale: a line for every name, a colour for every series. The template parts.html draws them."""
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from mexma_cli.reporting.tables import shown
-
-COLOURS = 7
-"""Classes c0, c1, ... of page.css."""
 NO_MORE = 1e-6
 """Values that differ by less are equal: means of the same numbers in another order."""
 
@@ -23,66 +19,24 @@ class Series:
     values: Sequence[float | None]
 
 
-def chart(title: str, lines: Sequence[str], series: Sequence[Series]) -> str:
-    """A heading and a dot for every value; "" where there is nothing to draw. Lines that have one value have
-    it written at their end."""
-    values = [value for one in series for value in one.values if value is not None]
-    if not values:
-        return ""
-    ticks = ticks_of(min(values), max(values))
-    low, high = ticks[0], ticks[-1]
+@dataclass(frozen=True)
+class Chart:
+    """What is drawn: a dot for every value. Lines that have one value have it written at their end."""
 
-    def left(value: float) -> str:
-        return f"left:{100 * (value - low) / (high - low):.2f}%"
+    title: str
+    lines: Sequence[str]
+    series: Sequence[Series]
 
-    grid = "".join(f'<i style="{left(tick)}"></i>' for tick in ticks)
-    parts = []
-    for number, line in enumerate(lines):
-        odd = "" if number % 2 else " odd"
-        there = [(place, one.name, one.values[number]) for place, one in enumerate(series)]
-        dots, known = "", []
-        for place, name, value in there:
-            if value is not None:
-                known.append(shown(value, title))
-                what = html.escape(f"{line}, {name}: {known[-1]}")
-                dots += f'<u class="c{place % COLOURS}" style="{left(value)}" title="{what}"></u>'
-        label = html.escape(line)
-        parts.append(
-            f'<div class="name{odd}" title="{label}">{label}</div>'
-            f'<div class="cell{odd}"><div class="track">{grid}{dots}</div></div>'
-            f'<div class="value{odd}">{known[0] if len(known) == 1 else ""}</div>'
-        )
-    scale = "".join(f'<span style="{left(tick)}">{tick:g}</span>' for tick in ticks)
-    parts.append(f'<div></div><div><div class="ticks">{scale}</div></div><div></div>')
-    return f'<h3>{html.escape(title)}</h3>{_key(series)}<div class="chart">{"".join(parts)}</div>'
+    @cached_property
+    def ticks(self) -> list[float]:
+        """Round numbers on the scale, from its left end to its right one."""
+        values = [value for one in self.series for value in one.values if value is not None]
+        return ticks_of(min(values), max(values))
 
-
-def bars(title: str, lines: Sequence[str], counts: Sequence[int]) -> str:
-    """A heading, and a bar for every count with the count at its end; "" where there is nothing to draw."""
-    longest = max(counts, default=0)
-    if not longest:
-        return ""
-    parts = []
-    for number, (line, count) in enumerate(zip(lines, counts, strict=True)):
-        odd = "" if number % 2 else " odd"
-        parts.append(
-            f'<div class="name{odd}">{html.escape(line)}</div>'
-            f'<div class="cell{odd}"><div class="track">'
-            f'<b class="c0" style="width:{100 * count / longest:.2f}%"></b></div></div>'
-            f'<div class="value{odd}">{count:,}</div>'
-        )
-    return f'<h3>{html.escape(title)}</h3><div class="chart">{"".join(parts)}</div>'
-
-
-def _key(series: Sequence[Series]) -> str:
-    """What the colours are, where there are several."""
-    if len(series) < 2:
-        return ""
-    names = (
-        f'<span><u class="c{place % COLOURS}"></u>{html.escape(one.name)}</span>'
-        for place, one in enumerate(series)
-    )
-    return f'<p class="key">{"".join(names)}</p>'
+    def place(self, value: float) -> str:
+        """Where a value is, in percent of the scale."""
+        low, high = self.ticks[0], self.ticks[-1]
+        return f"{100 * (value - low) / (high - low):.2f}"
 
 
 def ticks_of(low: float, high: float) -> list[float]:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from mexma_cli.commands.eval import headings
-from mexma_cli.reporting.page import page, write_page
-from mexma_cli.reporting.page_chart import Series, chart, ticks_of
+from mexma_cli.reporting import templates
+from mexma_cli.reporting.page import TEMPLATE, content, write_page
+from mexma_cli.reporting.page_chart import Chart, Series, ticks_of
 from mexma_cli.reporting.result import Result
 
 XSIM = Result(
@@ -25,6 +26,16 @@ XSIM = Result(
     ],
     "xsim-81",
 )
+
+
+def page(*results: Result) -> str:
+    return templates.page(TEMPLATE, **content(results, headings()))
+
+
+def chart(*series: Series) -> str:
+    """What is drawn of three lines, titled p."""
+    parts = templates._environment().get_template("reporting/parts.html").module
+    return str(parts.dots(Chart("p", ["a", "b", "<c>"], series)))  # type: ignore[attr-defined]
 
 
 class Balanced(HTMLParser):
@@ -78,7 +89,7 @@ def test_page_holds_everything(tmp_path: Path) -> None:
 def test_page_says_which_way_is_better_and_when_and_on_what_it_was_measured() -> None:
     made = {"date": "2026-01-02", "mexma": "0.1", "processor": "A <B>"}
     tatoeba = replace(XSIM, task="tatoeba", benchmark=None)
-    text = page([replace(XSIM, made=made), tatoeba], headings())
+    text = page(replace(XSIM, made=made), tatoeba)
     assert text.count("lower is better</p>") == text.count("higher is better</p>") == 1
     assert "tiny &lt;1&gt;: measured 2026-01-02 with mexma 0.1 on A &lt;B&gt;" in text
     assert "xsim ↓, mean" in text and "xsim ↑, mean" in text
@@ -89,11 +100,11 @@ def test_encoders_of_one_name_are_told_apart() -> None:
         replace(XSIM, encoder={"name": "mini", "fingerprint": mark, "pooling": pooling})
         for mark, pooling in (("f", "cls"), ("g", "mean"))
     ]
-    text = page(pooled, headings())
+    text = page(*pooled)
     assert "mini, cls (here)" in text and "mini, mean (here)" in text
-    assert "mini (here)" in page(pooled[:1], headings())
+    assert "mini (here)" in page(pooled[0])
     retrained = replace(XSIM, encoder=pooled[0].encoder | {"fingerprint": "h"}, scores={"xsim": 7.25})
-    text = page([*pooled, retrained], headings())  # the same words, other weights
+    text = page(*pooled, retrained)  # the same words, other weights
     assert "mini, f, cls (here)" in text and "mini, h, cls (here)" in text
     overview = text[: text.index("</section>")]
     assert overview.count(">12.50</td>") == 2 and overview.count(">7.25</td>") == 1
@@ -113,7 +124,7 @@ def test_a_score_that_one_encoder_lacks_moves_no_other(lacking: int) -> None:
         )
         for number in (0, 1)
     ]
-    section = page(results, headings()).partition('id="r1"')[2].partition("</table>")[0]
+    section = page(*results).partition('id="r1"')[2].partition("</table>")[0]
     header, *body = [
         re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row) for row in re.findall("<tr.*?</tr>", section)
     ]
@@ -125,20 +136,19 @@ def test_a_score_that_one_encoder_lacks_moves_no_other(lacking: int) -> None:
 
 
 def test_dots_stand_where_their_values_are() -> None:
-    text = chart("p", ["a", "b", "<c>"], [Series("s", [0.0, 50.0, None])])
+    text = chart(Series("s", [0.0, 50.0, None]))
     dots = re.findall(r'<u class="c0" style="left:([\d.]+)%" title="(.*?)">', text)
     ticks = {tick: place for place, tick in re.findall(r'<span style="left:([\d.]+)%">([\d.]+)</span>', text)}
     assert dots == [(ticks["0"], "a, s: 0.00"), (ticks["50"], "b, s: 50.00")]
     assert (ticks["0"], ticks["50"]) == ("0.00", "100.00")
     assert "&lt;c&gt;" in text and "<c>" not in text
-    assert chart("p", ["a"], [Series("s", [None])]) == ""
-    equal = chart("p", ["a"], [Series("s", [50.0]), Series("t", [50 + 1e-14])])
-    assert equal.count('style="left:50.00%" title=') == 2
+    equal = chart(Series("s", [50.0] * 3), Series("t", [50 + 1e-14] * 3))
+    assert equal.count('style="left:50.00%" title=') == 6
 
 
 def test_the_best_is_on_top() -> None:
     def order(result: Result) -> list[str]:
-        return re.findall(r'class="name(?: odd)?" title="([a-z]{3})_', page([result], headings()))
+        return re.findall(r'class="name(?: odd)?" title="([a-z]{3})_', page(result))
 
     own = replace(XSIM, benchmark=None)
     assert order(own) == ["fra", "deu"]  # errors
@@ -157,7 +167,7 @@ def test_ticks_hold_all_values(low: float, high: float) -> None:
 
 def test_one_page_of_nothing_but_counts() -> None:
     bare = Result("attention", {"name": "x"}, {}, {"entropy": 2.5}, [])
-    assert "2.50" in page([bare], headings())
+    assert "2.50" in page(bare)
 
 
 def test_paths_are_relative_to_the_page(tmp_path: Path) -> None:

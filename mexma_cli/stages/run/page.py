@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import html
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from mexma_cli import __version__, languages
-from mexma_cli.files import whole_file
+from mexma_cli import languages
 from mexma_cli.recipe import CorpusRecipe
-from mexma_cli.reporting.page import document, html_table
-from mexma_cli.reporting.page_chart import bars
+from mexma_cli.reporting import templates
 from mexma_cli.stages.run.plan import STAGES
 from mexma_cli.stages.run.scheduler import Progress
 from mexma_cli.stages.run.units import RunFolder
 
 PAGE = "report.html"
+TEMPLATE = "stages/run/page.html"
 _SECONDS = "seconds of this run"
 
 
@@ -30,19 +28,18 @@ def write_page(folder: RunFolder, recipe: CorpusRecipe, progress: Progress) -> N
     page = _Page(folder, progress)
     pairs = recipe.language_pairs()
     codes = list(recipe.languages)
-    documents = page.documents(codes)
-    parts = [
-        f"<h1>{html.escape(recipe.name)}</h1>",
-        f'<p class="about"><span><b>encoder</b> {html.escape(recipe.encoder.model)}</span>'
-        f"<span><b>mexma</b> {__version__}</span></p>",
-        f"<section><h2>Units</h2>{html_table(_stages(progress))}{page.failures()}</section>",
-        *([f"<section><h2>Documents</h2>{html_table(documents)}</section>"] if documents else []),
-        f"<section><h2>Languages</h2>{html_table(page.languages(codes))}</section>",
-        f"<section><h2>Pairs</h2>{html_table(page.pairs(pairs))}</section>",
-        *(page.pair(pair) for pair in pairs),
-    ]
-    with whole_file(folder.path / PAGE) as file:
-        file.write(document(recipe.name, "\n".join(parts)).encode("utf-8"))
+    templates.write_page(
+        folder.path / PAGE,
+        TEMPLATE,
+        title=recipe.name,
+        encoder=recipe.encoder.model,
+        stages=_stages(progress),
+        failures=[[name, why] for name, why in progress.failed.items()],
+        documents=page.documents(codes),
+        languages=page.languages(codes),
+        pairs=page.pairs(pairs),
+        scores=[found for pair in pairs if (found := page.scores(pair))],
+    )
 
 
 def _stages(progress: Progress) -> list[list[str]]:
@@ -71,13 +68,6 @@ class _Page:
             return {}
         record = self._folder.record(unit)
         return record.facts if record else {}
-
-    def failures(self) -> str:
-        """What failed, and why."""
-        if not self._progress.failed:
-            return ""
-        rows = [[name, why] for name, why in self._progress.failed.items()]
-        return f'<div class="wrap">{html_table([["failed", "why"], *rows])}</div>'
 
     def documents(self, codes: Sequence[str]) -> list[list[str]]:
         """Documents of every language that had some, and what was dropped of their sentences, by reason."""
@@ -143,21 +133,23 @@ class _Page:
             rows.append([*row, *(_number(total[reason]) for reason in reasons), f"{total[_SECONDS]:,.1f}"])
         return rows
 
-    def pair(self, pair: tuple[str, str]) -> str:
-        """How the scores of a language pair are spread, and some of its pairs."""
+    def scores(self, pair: tuple[str, str]) -> dict[str, Any] | None:
+        """How the scores of a language pair are spread, and some of its pairs; None where it has none."""
         found = self._facts(f"{'-'.join(pair)}/pairs")
         if not found.get("histogram", {}).get("counts"):
-            return ""
+            return None
         edges, counts = found["histogram"]["edges"], found["histogram"]["counts"]
         before = ", before the rules of filter" if self._facts(f"{'-'.join(pair)}/filtered") else ""
-        lines = [f"{low:.3f} to {high:.3f}" for low, high in pairwise(edges)]
-        some = [[f"{one['score']:.4f}", one["source"], one["target"]] for one in found["samples"]]
-        return (
-            f"<section><h2>{' to '.join(map(languages.name, pair))}</h2>"
-            f"{bars(f'pairs by score{before}', lines[::-1], counts[::-1])}"
-            f"<h3>some of these pairs, best first</h3>"
-            f'<div class="wrap">{html_table([["score", *pair], *some])}</div></section>'
-        )
+        return {
+            "title": " to ".join(map(languages.name, pair)),
+            "chart": f"pairs by score{before}",
+            "lines": [f"{low:.3f} to {high:.3f}" for low, high in pairwise(edges)][::-1],
+            "counts": counts[::-1],
+            "samples": [
+                ["score", *pair],
+                *([f"{one['score']:.4f}", one["source"], one["target"]] for one in found["samples"]),
+            ],
+        }
 
 
 def _effort(found: dict[str, Any]) -> list[str]:
